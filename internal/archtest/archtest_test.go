@@ -57,10 +57,15 @@ var allowed = map[string][]string{
 
 	"sim/pvesim": {"sim/guest", "internal/iso9660", "internal/suggest", "internal/yamlbound"},
 	"sim/qemu":   {"sim/pvesim", "sim/guest"},
-	"sim/guest":  {"internal/iso9660", "remote/remotetest", "sim/guest/internal/disk"},
+	"sim/guest":  {"internal/iso9660", "remote/remotetest", "sim/guest/internal/archive", "sim/guest/internal/disk", "sim/guest/internal/image", "sim/guest/internal/internet", "sim/guest/internal/network", "sim/guest/internal/plane"},
 	"sim/record": {"sim/pvesim"},
 
-	"sim/guest/internal/disk": nil,
+	"sim/guest/internal/plane":    {"sim/guest/internal/disk"},
+	"sim/guest/internal/network":  {"sim/guest/internal/disk"},
+	"sim/guest/internal/image":    {"sim/guest/internal/archive", "sim/guest/internal/disk", "sim/guest/internal/internet"},
+	"sim/guest/internal/internet": {"sim/guest/internal/disk"},
+	"sim/guest/internal/archive":  {"sim/guest/internal/disk"},
+	"sim/guest/internal/disk":     nil,
 
 	"sim/kubesim": {"sim/guest"},
 	"sim/conform": {"sim/pvesim", "sim/guest"},

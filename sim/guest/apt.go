@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
 )
 
 // aptFailed is apt-get's exit status for everything that goes wrong.
@@ -82,7 +85,7 @@ func (a *apt) away(ctx context.Context, uri string) string {
 	if a.p.sys.m.cfg.Internet == nil {
 		return ""
 	}
-	if _, err := a.p.download(ctx, uri); err != nil && !errors.Is(err, ErrNotFound) {
+	if _, err := a.p.download(ctx, uri); err != nil && !errors.Is(err, internet.ErrNotFound) {
 		return "Could not connect"
 	}
 	return ""
@@ -120,26 +123,17 @@ func (a *apt) update(ctx context.Context) int {
 }
 
 // candidates finds a package in the indexes that update has fetched.
-func (a *apt) find(name string) (release, bool) {
+func (a *apt) find(name string) (archive.Release, bool) {
 	r, ok := a.release(name)
 	return r, ok && slices.ContainsFunc(aptSources(a.fs), func(s aptSource) bool {
 		_, err := a.fs.Stat("/var/lib/apt/lists/" + s.listed())
-		return err == nil && s.has(r.origin)
+		return err == nil && s.has(r.Origin)
 	})
 }
 
 // release is a package as some archive of the machine's distribution has it.
-func (a *apt) release(name string) (release, bool) {
-	if a.p.sys.distro().id != "debian" {
-		return findRelease(name)
-	}
-	if r, ok := debianOnly(name); ok {
-		return r.pinned(a.disk), true
-	}
-	if r, ok := findRelease(name); ok {
-		return r.inDebian()
-	}
-	return release{}, false
+func (a *apt) release(name string) (archive.Release, bool) {
+	return archive.Find(image.Of(a.p.sys.root()).ID, name, a.disk)
 }
 
 // order adds a package and what it needs to want, by name.
@@ -148,22 +142,22 @@ func (a *apt) order(name, version string, want map[string]string) string {
 	if !ok {
 		return "E: Unable to locate package " + name
 	}
-	if version != "" && !slices.Contains(r.versions, version) {
+	if version != "" && !slices.Contains(r.Versions, version) {
 		return fmt.Sprintf("E: Version '%s' for '%s' was not found", version, name)
 	}
 	if old, ok := want[name]; ok && (version == "" || old == version) {
 		return ""
 	}
 	if version == "" {
-		version = r.versions[0]
+		version = r.Versions[0]
 	}
 	want[name] = version
-	for _, n := range r.needs {
+	for _, n := range r.Needs {
 		if _, there := disk.Database(a.disk)[n]; there {
 			continue
 		}
 		v := ""
-		if needed, _ := a.release(n); slices.Contains([]string{toolkitArchive, nvidiaArchive}, r.origin) && needed.origin == r.origin {
+		if needed, _ := a.release(n); slices.Contains([]string{archive.Toolkit, archive.NVIDIA}, r.Origin) && needed.Origin == r.Origin {
 			v = version
 		}
 		if _, asked := want[n]; asked {
@@ -257,22 +251,22 @@ func (a *apt) configure(ctx context.Context, name, version string) int {
 func (a *apt) unpack(ctx context.Context, name, version string) {
 	a.p.printf("Setting up %s (%s) ...\n", name, version)
 	r, _ := a.release(name)
-	for _, prog := range r.programs {
+	for _, prog := range r.Programs {
 		_ = a.fs.WriteFile("/usr/bin/"+prog, disk.Program(prog, "package: "+name, "version: "+version), 0o755)
 	}
-	if m := modulePackage.FindStringSubmatch(name); m != nil && strings.HasSuffix(m[3], "-generic") {
-		a.fs.Save("/usr/lib/modules/"+m[3]+"/kernel/nvidia-"+m[1]+m[2]+"/nvidia.ko", "nvidia "+driverVersions(m[1])+"\n", 0o644)
+	if m := archive.ModulePackage.FindStringSubmatch(name); m != nil && strings.HasSuffix(m[3], "-generic") {
+		a.fs.Save("/usr/lib/modules/"+m[3]+"/kernel/nvidia-"+m[1]+m[2]+"/nvidia.ko", "nvidia "+archive.DriverVersion(m[1])+"\n", 0o644)
 	}
-	if m := kernelPackage.FindStringSubmatch(name); m != nil && m[1] == "image" {
+	if m := archive.KernelPackage.FindStringSubmatch(name); m != nil && m[1] == "image" {
 		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
 	}
 	_ = disk.Install(a.disk, name, version)
 	a.p.sys.m.mutated("package " + name + " " + version + " installed")
-	if r.service != "" {
-		unit := "/usr/lib/systemd/system/" + r.service + ".service"
-		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
-		if a.p.sys.enable(r.service+".service") == nil {
-			_ = a.p.sys.start(ctx, r.service+".service", true)
+	if r.Service != "" {
+		unit := "/usr/lib/systemd/system/" + r.Service + ".service"
+		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+		if a.p.sys.enable(r.Service+".service") == nil {
+			_ = a.p.sys.start(ctx, r.Service+".service", true)
 		}
 	}
 }
@@ -290,14 +284,14 @@ func (a *apt) remove(names []string) int {
 		if s, ok := dkmsSourceOf(name, disk.Database(a.disk)[name].Version); ok {
 			(&dkms{p: a.p, fs: a.fs, disk: a.disk}).remove(s)
 		}
-		if m := modulePackage.FindStringSubmatch(name); m != nil {
+		if m := archive.ModulePackage.FindStringSubmatch(name); m != nil {
 			_ = a.fs.RemoveAll("/usr/lib/modules/" + m[3] + "/kernel/nvidia-" + m[1] + m[2])
 		}
-		if r.service != "" {
-			_ = a.p.sys.stop(r.service + ".service")
-			_ = a.fs.Remove("/usr/lib/systemd/system/" + r.service + ".service")
+		if r.Service != "" {
+			_ = a.p.sys.stop(r.Service + ".service")
+			_ = a.fs.Remove("/usr/lib/systemd/system/" + r.Service + ".service")
 		}
-		for _, prog := range r.programs {
+		for _, prog := range r.Programs {
 			_ = a.fs.Remove("/usr/bin/" + prog)
 		}
 		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { delete(all, name) })
@@ -313,7 +307,7 @@ func (a *apt) upgrade(ctx context.Context, new bool) int {
 	for _, name := range slices.Sorted(maps.Keys(disk.Database(a.disk))) {
 		old := disk.Database(a.disk)[name]
 		r, ok := a.find(name)
-		if !ok || old.Held || r.versions[0] == old.Version {
+		if !ok || old.Held || r.Versions[0] == old.Version {
 			continue
 		}
 		if strings.HasPrefix(name, "linux-image-") && !new {

@@ -62,7 +62,7 @@ func (a *apt) giveWay(want map[string]string, asked, gone []string) (given []str
 	}
 	for i := 0; i < len(given); i++ {
 		for _, other := range slices.Sorted(maps.Keys(all)) {
-			if r, known := a.release(other); known && slices.Contains(r.needs, given[i]) && stays(other) {
+			if r, known := a.release(other); known && slices.Contains(r.Needs, given[i]) && stays(other) {
 				if !goes(other, fmt.Sprintf("%s : Depends: %s", other, given[i])) {
 					return nil, problem
 				}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
@@ -26,10 +27,10 @@ func (s aptSource) listed() string {
 // has reports whether the archive is the one of that name; mirrors count.
 func (s aptSource) has(origin string) bool {
 	switch origin {
-	case toolkitArchive, nvidiaArchive:
+	case archive.Toolkit, archive.NVIDIA:
 		return strings.Contains(s.uri, origin)
 	}
-	return strings.Contains(s.uri, origin) && !strings.Contains(s.uri, toolkitArchive) && !strings.Contains(s.uri, nvidiaArchive)
+	return strings.Contains(s.uri, origin) && !strings.Contains(s.uri, archive.Toolkit) && !strings.Contains(s.uri, archive.NVIDIA)
 }
 
 var oneLine = regexp.MustCompile(`^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)`)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -78,7 +79,7 @@ func TestKillLeavesNothing(t *testing.T) {
 			m.Kill()
 			synctest.Wait()
 			assert.False(t, m.Running())
-			assert.Empty(t, m.cfg.Network.addresses())
+			assert.Nil(t, m.cfg.Network.Host(addr(testAddr)))
 		}
 	}) // synctest fails where a goroutine is left
 }
@@ -209,7 +210,7 @@ func TestSealAndClone(t *testing.T) {
 
 func TestCloneOfAnUnsealedDiskSharesItsIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		net := &Network{DHCP: netip.MustParsePrefix("10.0.0.0/24")}
+		net := &network.Network{DHCP: netip.MustParsePrefix("10.0.0.0/24")}
 		cfg := config(t, testUser)
 		cfg.Network, cfg.Seed = net, seedISO(t, testUser, "instance-id: a\n", "version: 2\nethernets: {eth0: {match: {name: 'en*'}, dhcp4: true}}\n")
 		a := start(t, cfg)
@@ -243,7 +244,7 @@ func TestMutations(t *testing.T) {
 
 func TestNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var n Network
+		var n network.Network
 		began := time.Now()
 		_, err := n.Dial(t.Context(), "tcp", "10.0.0.9:22")
 		assert.EqualError(t, err, "dial tcp 10.0.0.9:22: connect: no route to host")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 )
 
 // aptProxyFile is where cloud-init puts apt's proxies.
@@ -35,14 +36,14 @@ func (c *cloud) aptSources() {
 	}
 	for _, e := range list(apt["primary"]) {
 		if m, ok := e.(map[string]any); ok && text(m["uri"]) != "" {
-			o := c.s.distro()
-			security := o.security
+			o := image.Of(c.s.root())
+			security := o.Security
 			for _, e := range list(apt["security"]) {
 				if m, ok := e.(map[string]any); ok && security != "" {
 					security = text(m["uri"])
 				}
 			}
-			c.v.Save(o.sourcesFile(), o.sources(text(m["uri"]), security), 0o644)
+			c.v.Save(o.SourcesFile(), o.Sources(text(m["uri"]), security), 0o644)
 		}
 	}
 	sources, _ := apt["sources"].(map[string]any)
@@ -69,7 +70,7 @@ func (c *cloud) aptSource(name string, s map[string]any) {
 	if line == "" {
 		return
 	}
-	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", c.s.distro().release, "$MIRROR", c.s.distro().mirror).Replace(line)
+	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", image.Of(c.s.root()).Release, "$MIRROR", image.Of(c.s.root()).Mirror).Replace(line)
 	file := text(s["filename"])
 	if file == "" {
 		file = name

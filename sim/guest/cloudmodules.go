@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -228,7 +229,7 @@ func (c *cloud) setHostname() {
 		}
 	}
 	if name == "" {
-		name = c.s.distro().id
+		name = image.Of(c.s.root()).ID
 	}
 	c.v.Save("/etc/hostname", name+"\n", 0o644)
 	c.s.setHostname(name)

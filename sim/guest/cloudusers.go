@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 )
 
 // users is groups and users. Where the list is absent, or names "default", the
@@ -29,7 +30,7 @@ func (c *cloud) users() {
 			name = text(u["name"])
 		}
 		if name == "default" {
-			name, u = c.s.distro().id, c.defaultUser()
+			name, u = image.Of(c.s.root()).ID, c.defaultUser()
 			if own := text(c.user["user"]); own != "" {
 				name = own
 			}

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 // cluster is what the servers of a K3s cluster share: in life, etcd's contents.
@@ -21,8 +24,8 @@ type cluster struct {
 	agentSecret string // of the agent token; the same unless configured
 	ca, caHash  string
 	critical    map[string]string
-	plane       Plane
-	net         *Network
+	plane       plane.Plane
+	net         *network.Network
 	scale       func(time.Duration) time.Duration
 
 	mu        sync.Mutex
@@ -118,7 +121,7 @@ func (c *cluster) down(n *k3sNode) {
 		return
 	}
 	c.holder = nil
-	c.net.unregisterAddr(c.vip, n.sys.m)
+	network.Release(c.net, c.vip, n.sys.m)
 	c.elect(failoverTime)
 }
 
@@ -158,14 +161,15 @@ func (c *cluster) saw(manifest []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.vip != addr && c.holder != nil {
-		c.net.unregisterAddr(c.vip, c.holder.sys.m)
+		network.Release(c.net, c.vip, c.holder.sys.m)
 		c.holder = nil
 	}
 	c.vip = addr
 	c.elect(kubeVIPTime)
 }
 
-func (c *cluster) close() {
+// Close implements [network.Cluster].
+func (c *cluster) Close() {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -176,15 +180,8 @@ func (c *cluster) close() {
 		c.electing.Stop()
 	}
 	if c.holder != nil {
-		c.net.unregisterAddr(c.vip, c.holder.sys.m)
+		network.Release(c.net, c.vip, c.holder.sys.m)
 	}
 	c.mu.Unlock()
 	_ = c.plane.Close()
-}
-
-// cluster returns the one that a server's disk belongs to.
-func (n *Network) cluster(id string) *cluster {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.clusters[id]
 }

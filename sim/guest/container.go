@@ -3,7 +3,6 @@ package guest
 import (
 	"bytes"
 	"context"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 	"mvdan.cc/sh/v3/expand"
 )
 
@@ -40,37 +41,11 @@ func (b *box) cards(all []card) []card {
 	return out
 }
 
-// containerImage is the file system of every image: there are shells and core
-// utilities in it, and CUDA's sample where GPUs are asked for.
-func containerImage(gpus bool) *disk.Disk {
-	d := disk.New()
-	v := disk.ViewOf(d)
-	for _, dir := range []string{"/usr/bin", "/tmp", "/dev", "/etc", "/root"} {
-		must(v.MkdirAll(dir, 0o755))
-	}
-	must(v.Symlink("usr/bin", "/bin"))
-	for _, name := range slices.Concat(coreutils, network) {
-		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
-	}
-	if gpus {
-		must(v.WriteFile("/usr/bin/nvidia-smi", disk.Program("nvidia-smi"), 0o755))
-		must(v.MkdirAll("/cuda-samples", 0o755))
-		must(v.WriteFile("/cuda-samples/vectorAdd", disk.Program("vectorAdd"), 0o755))
-	}
-	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
-		must(v.Device("/dev/"+name, fs.ModeCharDevice|0o666))
-	}
-	must(v.WriteFile("/dev/termination-log", nil, 0o666))
-	must(v.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644))
-	must(v.WriteFile("/etc/group", []byte("root:x:0:\n"), 0o644))
-	return d
-}
-
 // maxTermination is how much of a termination log Kubernetes keeps.
 const maxTermination = 4096
 
 // container runs a container's command, see [Node].
-func (s *system) container(ctx context.Context, c Container) (code int, output, terminationLog string) {
+func (s *system) container(ctx context.Context, c plane.Container) (code int, output, terminationLog string) {
 	if !s.enter() {
 		return exitKilled, "", ""
 	}
@@ -80,7 +55,7 @@ func (s *system) container(ctx context.Context, c Container) (code int, output, 
 	defer context.AfterFunc(s.ctx, cancel)()
 	b := &box{visible: c.Env["NVIDIA_VISIBLE_DEVICES"], count: c.GPUs}
 	cards, failed := s.nvml()
-	image := containerImage(failed == nil && len(b.cards(cards)) > 0)
+	image := image.Container(failed == nil && len(b.cards(cards)) > 0)
 	v := disk.ViewOf(image)
 	v.Umask = 0o022
 	for name, data := range c.Files {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -15,16 +16,16 @@ const dkmsDriver = "build-essential, nvidia-dkms-580-server-open, nvidia-headles
 func TestDKMS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := withDKMS(t, nil)
-		assert.Equal(t, "nvidia/580.173.02, "+newestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
+		assert.Equal(t, "nvidia/580.173.02, "+archive.NewestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
 		assert.Contains(t, mustShell(t, m, "nvidia-smi -L"), "GPU 0: ")
-		code, out := shell(m, "root", "dkms autoinstall -k "+imageKernel)
+		code, out := shell(m, "root", "dkms autoinstall -k "+archive.ImageKernel)
 		assert.Equal(t, 21, code, "that kernel came with the image, and without headers")
-		assert.Contains(t, out, "Error! Your kernel headers for kernel "+imageKernel+" cannot be found at /lib/modules/"+imageKernel+"/build")
+		assert.Contains(t, out, "Error! Your kernel headers for kernel "+archive.ImageKernel+" cannot be found at /lib/modules/"+archive.ImageKernel+"/build")
 		mustShell(t, m, "apt-get install -y linux-generic-hwe-24.04")
-		assert.Contains(t, mustShell(t, m, "dkms status"), "nvidia/580.173.02, "+hweKernel+", x86_64: installed\n")
+		assert.Contains(t, mustShell(t, m, "dkms status"), "nvidia/580.173.02, "+archive.HWEKernel+", x86_64: installed\n")
 		mustShell(t, m, "apt-get install -y linux-modules-nvidia-580-server-open-generic nvidia-dkms-580-server-open-")
 		assert.Empty(t, mustShell(t, m, "dkms status"))
-		code, _ = shell(m, "root", "test -e /lib/modules/"+newestKernel+"/updates/dkms/nvidia.ko")
+		code, _ = shell(m, "root", "test -e /lib/modules/"+archive.NewestKernel+"/updates/dkms/nvidia.ko")
 		assert.Equal(t, 1, code)
 	})
 }
@@ -54,7 +55,7 @@ func TestModuleThatDoesNotBuild(t *testing.T) {
 		code, out := shell(m, "root", "apt-get install -y nvidia-dkms-580-server-open")
 		assert.Equal(t, aptFailed, code, "it is tried again, and fails again")
 		for _, want := range []string{
-			"Error! Bad return status for module build on kernel: " + newestKernel + " (x86_64)\nConsult /var/lib/dkms/nvidia/580.173.02/build/make.log for more information.\n",
+			"Error! Bad return status for module build on kernel: " + archive.NewestKernel + " (x86_64)\nConsult /var/lib/dkms/nvidia/580.173.02/build/make.log for more information.\n",
 			"dpkg: error processing package nvidia-dkms-580-server-open (--configure):\n installed nvidia-dkms-580-server-open package post-installation script subprocess returned error exit status 10\n",
 		} {
 			assert.Contains(t, out, want)
@@ -97,7 +98,7 @@ func TestTheOtherFlavourOfADriver(t *testing.T) {
 		}
 		assert.Contains(t, packages, "nvidia-kernel-source-580-server")
 		assert.Contains(t, packages, "nvidia-utils-580-server", "which is for both")
-		assert.Equal(t, "nvidia/580.173.02, "+newestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
+		assert.Equal(t, "nvidia/580.173.02, "+archive.NewestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
 
 		mustShell(t, m, "apt-get install -y linux-modules-nvidia-580-server-open-generic linux-modules-nvidia-580-server-generic")
 		code, out = shell(m, "root", "apt-get install -y nvidia-kernel-common-580-server nvidia-kernel-common-595-server")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
@@ -37,7 +38,7 @@ func runAptMark(_ context.Context, p *proc) int {
 	}
 	for _, name := range args[1:] {
 		old, ok := disk.Database(d)[name]
-		if _, known := findRelease(name); !ok && !known {
+		if _, known := archive.InUbuntu(name); !ok && !known {
 			fmt.Fprintf(p.stderr, "E: Unable to locate package %s\nE: No packages found\n", name)
 			return aptFailed
 		}
@@ -64,8 +65,8 @@ func runAptCache(_ context.Context, p *proc) int {
 			continue
 		}
 		if args[0] == "madison" {
-			for _, v := range r.versions {
-				p.printf(" %s | %s | %s\n", name, v, r.origin)
+			for _, v := range r.Versions {
+				p.printf(" %s | %s | %s\n", name, v, r.Origin)
 			}
 			continue
 		}
@@ -73,7 +74,7 @@ func runAptCache(_ context.Context, p *proc) int {
 		if installed == "" {
 			installed = "(none)"
 		}
-		p.printf("%s:\n  Installed: %s\n  Candidate: %s\n", name, installed, r.versions[0])
+		p.printf("%s:\n  Installed: %s\n  Candidate: %s\n", name, installed, r.Versions[0])
 	}
 	return 0
 }

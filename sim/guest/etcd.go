@@ -107,50 +107,28 @@ func (n *k3sNode) buried(v *disk.View) {
 	_ = v.Remove(etcdTombstone)
 }
 
-// adopt makes a cluster known. Clusters that had a server at the same address
-// have lost it, and end when nothing of them runs any more: their machines were
-// recreated.
-func (n *Network) adopt(c *cluster, address netip.Addr) {
-	n.mu.Lock()
-	if n.clusters == nil {
-		n.clusters = map[string]*cluster{}
-	}
-	var gone []*cluster
-	for id, old := range n.clusters {
-		old.mu.Lock()
-		lost := false
-		for name, m := range old.members {
-			if m.address == address {
-				delete(old.members, name)
-				lost = true
-			}
+// Evict implements [network.Cluster].
+func (c *cluster) Evict(address netip.Addr) (over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost := false
+	for name, m := range c.members {
+		if m.address == address {
+			delete(c.members, name)
+			lost = true
 		}
-		if lost && len(old.active) == 0 {
-			gone = append(gone, old)
-			delete(n.clusters, id)
-		}
-		old.mu.Unlock()
 	}
-	n.clusters[c.id] = c
-	n.mu.Unlock()
-	for _, old := range gone {
-		old.close()
-	}
+	return lost && len(c.active) == 0
 }
 
-// Forget is told that an OS disk is no more. The cluster of the server on it counts
-// it as a dead member until its Node is deleted; a control plane of which no disk
-// is left is closed.
-func (n *Network) Forget(d *disk.Disk) {
+// Forget implements [network.Cluster].
+func (c *cluster) Forget(d *disk.Disk) (over bool) {
 	mark, err := d.ReadFile(etcdMark)
-	if err != nil {
-		return
-	}
-	c := n.cluster(disk.Value(mark, "cluster"))
-	if c == nil {
-		return
+	if err != nil || disk.Value(mark, "cluster") != c.id {
+		return false
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	left := 0
 	for name, m := range c.members {
 		if m.id == disk.Value(mark, "member") {
@@ -161,12 +139,5 @@ func (n *Network) Forget(d *disk.Disk) {
 			left++
 		}
 	}
-	c.mu.Unlock()
-	if left > 0 {
-		return
-	}
-	n.mu.Lock()
-	delete(n.clusters, c.id)
-	n.mu.Unlock()
-	c.close()
+	return left == 0
 }

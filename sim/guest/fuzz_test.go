@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -23,9 +25,9 @@ func FuzzShell(f *testing.F) {
 		if strings.Contains(script, "while") || strings.Contains(script, "for") || strings.Contains(script, "until") || strings.Contains(script, "()") {
 			t.Skip("endless loops end with the caller's context only")
 		}
-		m := New(Config{Disk: NewBase("noble"), Speed: 1e6})
+		m := New(Config{Disk: image.New("noble"), Speed: 1e6})
 		s := newSystem(t.Context(), m)
-		s.kernel = imageKernel
+		s.kernel = archive.ImageKernel
 		defer s.halt()
 		go func() {
 			<-time.After(time.Second)
@@ -81,7 +83,7 @@ func FuzzK3sConfig(f *testing.F) {
 func TestSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const guests = 50
-		base := NewBase("noble")
+		base := image.New("noble")
 		memory := func() uint64 {
 			var s runtime.MemStats
 			runtime.GC()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
@@ -126,7 +127,7 @@ func installedDriver(os *disk.Disk, kernel string) *driver {
 	all := disk.Database(os)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(all))) {
 		if m := moduleForKernel.FindStringSubmatch(name); m != nil && m[3] == kernel {
-			return &driver{branch: m[1], open: m[2] != "", version: upstream(driverVersions(m[1]))}
+			return &driver{branch: m[1], open: m[2] != "", version: upstream(archive.DriverVersion(m[1]))}
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,7 +38,7 @@ func baked(t *testing.T, packages string, change func(*Config)) *Machine {
 func TestDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := baked(t, openDriver, nil)
-		assert.Equal(t, newestKernel+"\n", mustShell(t, m, "uname -r"))
+		assert.Equal(t, archive.NewestKernel+"\n", mustShell(t, m, "uname -r"))
 		assert.Contains(t, mustShell(t, m, "cat /proc/driver/nvidia/version"), "NVIDIA UNIX Open Kernel Module for x86_64  580.173.02")
 		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+m.gpus()[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
 		assert.Equal(t, "0, "+m.gpus()[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
@@ -75,7 +76,7 @@ func TestDriverThatDoesNotLoad(t *testing.T) {
 		log            string
 		smi            int
 	}{
-		{"modules of another kernel only", "linux-modules-nvidia-580-server-open-" + imageKernel + ", nvidia-utils-580-server", nil, "Linux version", 9},
+		{"modules of another kernel only", "linux-modules-nvidia-580-server-open-" + archive.ImageKernel + ", nvidia-utils-580-server", nil, "Linux version", 9},
 		{"open modules on Volta", openDriver, func(c *Config) { c.PCI[0].Device = 0x1db4 }, "is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP)", 9},
 		{"proprietary modules on Blackwell", "linux-modules-nvidia-580-server-generic, nvidia-headless-no-dkms-580-server, nvidia-utils-580-server",
 			func(c *Config) { c.PCI[0].Device = 0x2901 }, "requires use of the NVIDIA open kernel modules", 9},

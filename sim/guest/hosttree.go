@@ -5,36 +5,37 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 )
 
 // NewHostDisk returns the disk of a Proxmox VE host as its installer leaves it
 // (pve-installer, Proxmox/Install.pm), with what c says beyond that.
 func NewHostDisk(name string, c *HostConfig) *disk.Disk {
-	d := NewBase("noble")
+	d := image.New("noble")
 	v := disk.ViewOf(d)
 	for _, gone := range []string{"/etc/cloud", "/var/lib/cloud", "/etc/netplan", "/usr/bin/cloud-init", "/usr/bin/netplan"} {
 		_ = v.RemoveAll(gone)
 	}
 	for _, dir := range []string{"/etc/default/grub.d", "/etc/kernel", "/etc/pve/lxc", "/boot/grub"} {
-		must(v.MkdirAll(dir, 0o755))
+		mustDo(v.MkdirAll(dir, 0o755))
 	}
 	for path, text := range hostFiles(name, c) {
-		must(v.WriteFile(path, []byte(text), 0o644))
+		mustDo(v.WriteFile(path, []byte(text), 0o644))
 	}
-	must(v.Symlink("../modules", "/etc/modules-load.d/modules.conf"))
+	mustDo(v.Symlink("../modules", "/etc/modules-load.d/modules.conf"))
 	for _, name := range hostPrograms() {
-		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
+		mustDo(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
-	must(v.MkdirAll("/usr/sbin", 0o755))
+	mustDo(v.MkdirAll("/usr/sbin", 0o755))
 	for _, name := range []string{"pvesm", "pveum", "qm"} { // where Proxmox's packages put them
-		must(v.WriteFile("/usr/sbin/"+name, disk.Program(name), 0o755))
+		mustDo(v.WriteFile("/usr/sbin/"+name, disk.Program(name), 0o755))
 	}
-	must(v.WriteFile("/boot/vmlinuz-"+c.Kernel, []byte("simulated\n"), 0o644))
-	must(writeInitramfs(v, c.Kernel))
+	mustDo(v.WriteFile("/boot/vmlinuz-"+c.Kernel, []byte("simulated\n"), 0o644))
+	mustDo(writeInitramfs(v, c.Kernel))
 	if c.Loader == LoaderSystemdBoot {
-		must(writeLoaderEntry(v, c.Kernel))
+		mustDo(writeLoaderEntry(v, c.Kernel))
 	} else {
-		must(writeGrubConfig(v, c.Kernel))
+		mustDo(writeGrubConfig(v, c.Kernel))
 	}
 	return d
 }
@@ -161,4 +162,11 @@ func writeInitramfs(v *disk.View, kernel string) error {
 		}
 	}
 	return v.WriteFile("/boot/initrd.img-"+kernel, []byte(all.String()), 0o644)
+}
+
+// must is for building a disk, which cannot fail.
+func mustDo(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

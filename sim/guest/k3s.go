@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 // How long K3s takes, as measured on two cores.
@@ -156,24 +158,19 @@ func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*k3sNode, err
 	wrap := func(err error) error {
 		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", map[bool]string{true: "127.0.0.1:6444", false: to}[n.role == "agent"], err)
 	}
-	addr, number, err := parseAddress("tcp", to)
+	h, tcp, err := network.Lookup(n.sys.m.cfg.Network, ctx, "tcp", to)
 	if err != nil {
-		return nil, wrap(err)
-	}
-	tcp := net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, number))
-	h, err := n.sys.m.cfg.Network.reach(ctx, addr, tcp)
-	if err != nil {
-		if ctx.Err() != nil {
+		if tcp != nil && ctx.Err() != nil {
 			err = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
 		}
 		return nil, wrap(err)
 	}
-	if m, ok := h.(*Machine); ok && number == apiPort {
+	if m, ok := h.(*Machine); ok && tcp.Port == apiPort {
 		if server := cmp.Or(m.k3sServer(), m.joiningServer()); server != nil {
 			return server, nil
 		}
 	}
-	return nil, wrap(dialError(tcp, errRefused))
+	return nil, wrap(network.Refused(tcp))
 }
 
 // joiningServer is the K3s on a machine that is about to become a server, or nil.
@@ -217,7 +214,7 @@ func (m *Machine) k3sServer() *k3sNode {
 }
 
 // servesAPI is the API server's port: bytes go to the control plane.
-func (s *system) servesAPI() Handler {
+func (s *system) servesAPI() network.Handler {
 	n := s.m.k3sServer()
 	if n == nil {
 		return nil
@@ -334,9 +331,9 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 	}, 0
 }
 
-func (n *k3sNode) describe(ip netip.Addr) Node {
+func (n *k3sNode) describe(ip netip.Addr) plane.Node {
 	boot, _ := n.sys.root().ReadFile(bootIDFile) // every running guest has it
-	node := Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
+	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
 		CPUs: n.sys.m.cfg.CPUs, Memory: n.sys.m.cfg.Memory, GPUs: n.gpus, Run: n.sys.container,
 		BootID: strings.TrimSpace(string(boot))}
 	for _, l := range n.cfg.commas("node-label") {
@@ -347,7 +344,7 @@ func (n *k3sNode) describe(ip netip.Addr) Node {
 }
 
 // gpus are those that containers can use.
-func (n *k3sNode) gpus() []GPU {
+func (n *k3sNode) gpus() []plane.GPU {
 	if !n.nvidia || n.sys.ctx.Err() != nil {
 		return nil
 	}
@@ -355,9 +352,9 @@ func (n *k3sNode) gpus() []GPU {
 	if failed != nil {
 		return nil
 	}
-	out := make([]GPU, len(cards))
+	out := make([]plane.GPU, len(cards))
 	for i, c := range cards {
-		out[i] = GPU{UUID: c.UUID, Model: c.name, Index: i}
+		out[i] = plane.GPU{UUID: c.UUID, Model: c.name, Index: i}
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -19,11 +20,11 @@ const k3sURL = "https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1/k
 // lab is a network with machines that have K3s' binary.
 type lab struct {
 	t      *testing.T
-	net    *Network
+	net    *network.Network
 	planes *fakePlanes
 }
 
-func newLab(t *testing.T) *lab { return &lab{t: t, net: &Network{}, planes: &fakePlanes{}} }
+func newLab(t *testing.T) *lab { return &lab{t: t, net: &network.Network{}, planes: &fakePlanes{}} }
 
 // machine boots one with the last octet n; its name is "n<n>".
 func (l *lab) machine(n int, change func(*Config)) *Machine {
@@ -120,7 +121,7 @@ func TestK3sChain(t *testing.T) {
 // A connection to an unused address ends with the network.
 func TestClosedNetworkEndsDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		net, begun := &Network{}, time.Now()
+		net, begun := &network.Network{}, time.Now()
 		failed := make(chan error)
 		go func() {
 			_, err := net.Dial(t.Context(), "tcp", "10.0.0.9:22")

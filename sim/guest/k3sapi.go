@@ -13,11 +13,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 	"github.com/goccy/go-yaml"
 )
 
 // apiGet asks a control plane as its administrator, the way K3s' own controllers do.
-func apiGet(ctx context.Context, plane Plane, path string) (int, []byte, error) {
+func apiGet(ctx context.Context, plane plane.Plane, path string) (int, []byte, error) {
 	admin, err := readKubeconfig(plane.Kubeconfig("https://127.0.0.1:6443"))
 	if err != nil {
 		return 0, nil, err
@@ -115,7 +116,7 @@ func (k kubeconfig) tls() (*tls.Config, error) {
 
 // nodeExists reports whether a Node object is there: K3s frees a node's password
 // and its place in etcd when the object is deleted.
-func nodeExists(ctx context.Context, plane Plane, name string) (bool, error) {
+func nodeExists(ctx context.Context, plane plane.Plane, name string) (bool, error) {
 	code, _, err := apiGet(ctx, plane, "/api/v1/nodes/"+name)
 	switch {
 	case err != nil:
@@ -129,7 +130,7 @@ func nodeExists(ctx context.Context, plane Plane, name string) (bool, error) {
 }
 
 // kubectlNodes is kubectl get nodes.
-func (p *proc) kubectlNodes(ctx context.Context, plane Plane) int {
+func (p *proc) kubectlNodes(ctx context.Context, plane plane.Plane) int {
 	_, body, err := apiGet(ctx, plane, "/api/v1/nodes")
 	var nodes struct {
 		Items []struct {

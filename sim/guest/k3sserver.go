@@ -8,12 +8,11 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
-
-const errRefused = syscall.ECONNREFUSED
 
 // serve brings a server up: again from its own disk, as a joining one, or as the
 // first of a cluster.
@@ -47,8 +46,8 @@ func (n *k3sNode) serve(ctx context.Context) int {
 
 // resume starts a server that is a member already.
 func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
-	c := n.sys.m.cfg.Network.cluster(disk.Value(mark, "cluster"))
-	if c == nil {
+	c, ok := network.ClusterOf(n.sys.m.cfg.Network, disk.Value(mark, "cluster")).(*cluster)
+	if !ok {
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
 	n.member = disk.Value(mark, "member")
@@ -94,12 +93,12 @@ func (n *k3sNode) form(ctx context.Context) int {
 		c.agentSecret = c.secret
 	}
 	n.cluster = c
-	n.sys.m.cfg.Network.adopt(c, n.sys.address())
+	network.Adopt(n.sys.m.cfg.Network, c.id, c, n.sys.address())
 	return n.addMember()
 }
 
-func (n *k3sNode) planeConfig() (PlaneConfig, error) {
-	out := PlaneConfig{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable")}
+func (n *k3sNode) planeConfig() (plane.Config, error) {
+	out := plane.Config{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable")}
 	for to, key := range map[*netip.Prefix]string{&out.ServiceCIDR: "ServiceIPRanges", &out.PodCIDR: "ClusterIPRanges"} {
 		first, _, _ := strings.Cut(n.cfg.critical()[key], ",")
 		p, err := netip.ParsePrefix(first)

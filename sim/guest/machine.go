@@ -11,6 +11,9 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 // Config describes a machine: what a hypervisor plugs together. It is not
@@ -25,17 +28,17 @@ type Config struct {
 	// SecureBoot says that the firmware has the usual keys, and lets modules load that
 	// are signed with one of them: the distribution's own.
 	SecureBoot bool
-	PCI        []PCI         // passed-through functions
-	Disks      []BlockDevice // in order; the first is the OS disk
-	Network    *Network      // where its cards are plugged in; nil is nowhere
-	Speed      float64       // how many times faster than life; 0 is 1
+	PCI        []PCI            // passed-through functions
+	Disks      []BlockDevice    // in order; the first is the OS disk
+	Network    *network.Network // where its cards are plugged in; nil is nowhere
+	Speed      float64          // how many times faster than life; 0 is 1
 
 	// Seed returns the ISO in the CD drive at each boot; nil for an empty drive.
 	Seed func() ([]byte, error)
 	// Internet is what curl, wget and cloud-init can download from; nil is nothing.
-	Internet Internet
+	Internet internet.Internet
 	// Kubernetes makes the control plane when K3s starts as a first server.
-	Kubernetes Kubernetes
+	Kubernetes plane.Kubernetes
 
 	Faults Faults
 

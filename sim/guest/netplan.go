@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/goccy/go-yaml"
 )
 
@@ -101,7 +102,7 @@ func (s *system) addresses(e ethernet) []netip.Prefix {
 		// systemd-networkd's identifier comes from the machine-id: two clones
 		// with one machine-id share one lease.
 		id, _ := s.root().ReadFile("/etc/machine-id")
-		if p, ok := s.m.cfg.Network.lease(strings.TrimSpace(string(id))); ok {
+		if p, ok := network.Lease(s.m.cfg.Network, strings.TrimSpace(string(id))); ok {
 			out = append(out, p)
 		}
 	}

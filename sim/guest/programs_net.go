@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
 )
 
 // Exit statuses of curl, from its manual page.
@@ -56,9 +58,9 @@ func runCurl(ctx context.Context, p *proc) int {
 		switch {
 		case errors.Is(err, errNoInternet):
 			return complain(curlResolve, "Could not resolve host: %s", url)
-		case errors.Is(err, ErrNotFound) && (wget || has(opts, "f", "fail", "fail-with-body")):
+		case errors.Is(err, internet.ErrNotFound) && (wget || has(opts, "f", "fail", "fail-with-body")):
 			return complain(curlHTTP, "The requested URL returned error: 404")
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, internet.ErrNotFound):
 			data = []byte("404 Not Found\n") // without --fail, curl takes it for the file
 		case err != nil:
 			return complain(7, "%v", err)

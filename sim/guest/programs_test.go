@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/stretchr/testify/assert"
 )
@@ -69,7 +70,7 @@ var programs = []struct {
 	{"echo x >/proc/nope/y", 1, "bash: line 1 /proc/nope/y: No such file or directory\n"},
 	{"exec 3>/tmp/x", 2, "bash: bash: not simulated: file descriptor 3\n"},
 	{"id -u; id -un; id admin", 0, "0\nroot\nuid=1000(admin) gid=1000(admin) groups=1000(admin),4(adm),27(sudo)\n"},
-	{"uname -r; uname -sm; hostname; nproc", 0, imageKernel + "\nLinux x86_64\nwk-gpu1\n4\n"},
+	{"uname -r; uname -sm; hostname; nproc", 0, archive.ImageKernel + "\nLinux x86_64\nwk-gpu1\n4\n"},
 	{"getent passwd admin; getent passwd nobodyelse", 2, "admin:x:1000:1000::/home/admin:/bin/bash\n"},
 	{"find /etc/apt -name '*.sources' -type f", 0, "/etc/apt/sources.list.d/ubuntu.sources\n"},
 	{"seq 3 | xargs echo n; seq 2 | xargs -n 1 echo", 0, "n 1 2 3\n1\n2\n"},
@@ -90,7 +91,7 @@ var programs = []struct {
 	{"apt-get install -y jq", 100, "Reading package lists...\nBuilding dependency tree...\nReading state information...\nE: Unable to locate package jq\n"},
 	{"apt clean", 0, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n"},
 	{"nvidia-smi", 127, "bash: line 1: nvidia-smi: command not found\n"},
-	{"modprobe nvidia", 1, "modprobe: FATAL: Module nvidia not found in directory /lib/modules/" + imageKernel + "\n"},
+	{"modprobe nvidia", 1, "modprobe: FATAL: Module nvidia not found in directory /lib/modules/" + archive.ImageKernel + "\n"},
 	{"systemctl is-active ssh nosuch; systemctl is-enabled ssh", 0, "active\ninactive\nenabled\n"},
 	{"systemctl start nosuch", 5, "Failed to start nosuch.service: Unit nosuch.service not found.\n"},
 	{"systemctl show -p ActiveState,SubState ssh; systemctl show -p LoadState --value nosuch", 0, "ActiveState=active\nSubState=running\nnot-found\n"},

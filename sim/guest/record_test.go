@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -60,12 +62,12 @@ func TestALeanGuestStaysSmall(t *testing.T) {
 			return int64(m.HeapAlloc)
 		}
 		script := "# " + strings.Repeat("long ", 4000) + "\n: >/root/"
-		base, shared := NewBase("noble"), config(t, testUser)
+		base, shared := image.New("noble"), config(t, testUser)
 		before := heap()
 		var all []*Machine
 		for range guests {
 			c := shared // the disc in its drive is a volume, and no part of a guest
-			c.Lean, c.Disk, c.Network = true, base.Clone(), &Network{}
+			c.Lean, c.Disk, c.Network = true, base.Clone(), &network.Network{}
 			all = append(all, start(t, c))
 		}
 		for _, m := range all {

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -59,17 +61,17 @@ func TestTheLibrarysScripts(t *testing.T) {
 		}
 		code, out = runScript(m, smi)
 		assert.Zero(t, code)
-		for _, part := range []string{"=== kernel\n" + newestKernel, "Open Kernel Module", "nvidia-utils-580-server 580.173.02-0ubuntu0.24.04.1 installed", "=== containerd\nplain\n", "<nvidia_smi_log>", "=== end\n0\n"} {
+		for _, part := range []string{"=== kernel\n" + archive.NewestKernel, "Open Kernel Module", "nvidia-utils-580-server 580.173.02-0ubuntu0.24.04.1 installed", "=== containerd\nplain\n", "<nvidia_smi_log>", "=== end\n0\n"} {
 			assert.Contains(t, out, part)
 		}
 		assert.Empty(t, m.Mutations()[before:], "looking changes nothing")
 
 		uuid := m.gpus()[0].UUID
-		code, out, log := m.system().container(t.Context(), Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
+		code, out, log := m.system().container(t.Context(), plane.Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Zero(t, code, out)
 		assert.Equal(t, "gpu|"+uuid+"|0|PASSED|NVIDIA A100-PCIE-40GB|580.173.02|40960|\n", log)
-		code, out, log = m.system().container(t.Context(), Container{Args: []string{"sh", "/verify/verify.sh", "2"},
+		code, out, log = m.system().container(t.Context(), plane.Container{Args: []string{"sh", "/verify/verify.sh", "2"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, log, "error|1 GPUs, expected 2")

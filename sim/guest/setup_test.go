@@ -14,6 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 const (
@@ -54,10 +58,10 @@ func seedISO(t testing.TB, user, meta, network string) func() ([]byte, error) {
 // config is a machine with everything plugged in.
 func config(t testing.TB, user string) Config {
 	return Config{
-		Name: "wk-gpu1", VMID: 104, Disk: NewBase("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
+		Name: "wk-gpu1", VMID: 104, Disk: image.New("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
 		Disks: []BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
 		PCI:   []PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: nvidiaVendor, Device: 0x20f1, SubVendor: nvidiaVendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
-		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &Network{}, Internet: DefaultInternet(),
+		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &network.Network{}, Internet: internet.Default(),
 	}
 }
 
@@ -112,10 +116,10 @@ type fakePlanes struct {
 	planes []*fakePlane
 }
 
-func (f *fakePlanes) Form(_ context.Context, cfg PlaneConfig) (Plane, error) {
+func (f *fakePlanes) Form(_ context.Context, cfg plane.Config) (plane.Plane, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &fakePlane{cfg: cfg, nodes: map[string]Node{}}
+	p := &fakePlane{cfg: cfg, nodes: map[string]plane.Node{}}
 	f.planes = append(f.planes, p)
 	return p, nil
 }
@@ -127,16 +131,16 @@ func (f *fakePlanes) all() []*fakePlane {
 }
 
 type fakePlane struct {
-	cfg PlaneConfig
+	cfg plane.Config
 
 	mu        sync.Mutex
-	nodes     map[string]Node
+	nodes     map[string]plane.Node
 	left      []string
 	manifests []string
 	closed    bool
 }
 
-func (p *fakePlane) Join(_ context.Context, n Node) error {
+func (p *fakePlane) Join(_ context.Context, n plane.Node) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.nodes[n.Name] = n
@@ -158,7 +162,7 @@ func (p *fakePlane) Apply(_ context.Context, manifest []byte) error {
 
 func (p *fakePlane) Dial(context.Context) (net.Conn, error) {
 	a := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: apiPort}
-	near, far := pipe(a, a)
+	near, far := network.Pipe(a, a)
 	_, _ = far.Write([]byte("the API server\n"))
 	_ = far.Close()
 	return near, nil
@@ -175,7 +179,7 @@ func (p *fakePlane) Close() error {
 	return nil
 }
 
-func (p *fakePlane) node(name string) (Node, bool) {
+func (p *fakePlane) node(name string) (plane.Node, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := p.nodes[name]

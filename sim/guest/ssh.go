@@ -18,6 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 const (
@@ -28,12 +29,12 @@ const (
 
 // Listen implements [Host]: SSH while its service is active, and the API server's
 // port while K3s serves it.
-func (m *Machine) Listen(port uint16) Handler {
+func (m *Machine) Listen(port uint16) network.Handler {
 	s := m.system()
 	if s == nil {
 		return nil
 	}
-	var serve Handler
+	var serve network.Handler
 	switch {
 	case port == sshPort && s.sshUp():
 		serve = s.serveSSH

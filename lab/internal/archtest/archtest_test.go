@@ -36,7 +36,10 @@ var allowed = map[string][]string{
 // is not printed.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
-	"remote/remotetest", "remote/ssh", "secret", "sim/guest", "sim/guest/internal/disk", "sim/pvesim", "sim/qemu",
+	"remote/remotetest", "remote/ssh", "secret", "sim/guest",
+	"sim/guest/internal/archive", "sim/guest/internal/disk", "sim/guest/internal/image", "sim/guest/internal/internet",
+	"sim/guest/internal/network", "sim/guest/internal/plane",
+	"sim/pvesim", "sim/qemu",
 }
 
 // list asks go list about the lab's packages, without their tests.

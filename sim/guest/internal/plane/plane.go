@@ -1,4 +1,4 @@
-package guest
+package plane
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 // Kubernetes makes control planes. It is asked once for each cluster, when the
 // first server (cluster-init) of it starts.
 type Kubernetes interface {
-	Form(ctx context.Context, cfg PlaneConfig) (Plane, error)
+	Form(ctx context.Context, cfg Config) (Plane, error)
 }
 
-// PlaneConfig is what the first server's configuration says about its cluster.
+// Config is what the first server's configuration says about its cluster.
 // Empty fields are those that the configuration leaves to K3s' defaults, which
 // are filled in before Form is called.
-type PlaneConfig struct {
+type Config struct {
 	ServiceCIDR netip.Prefix // 10.43.0.0/16
 	PodCIDR     netip.Prefix // 10.42.0.0/16
 	DNSDomain   string       // cluster.local

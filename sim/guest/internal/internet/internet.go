@@ -1,4 +1,4 @@
-package guest
+package internet
 
 import (
 	"crypto/sha256"
@@ -38,11 +38,11 @@ func (e *StatusError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Rea
 // Is makes a 404 what [ErrNotFound] is.
 func (e *StatusError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
 
-// DefaultInternet serves what a cluster downloads, small and made up but true to
+// Default serves what a cluster downloads, small and made up but true to
 // its own checksums: K3s releases of any version (binary, air-gap images and
 // sha256sum files), NVIDIA's apt key, and the cloud images of Ubuntu 24.04
 // and Debian 13 with their SHA256SUMS and SHA512SUMS.
-func DefaultInternet() Internet {
+func Default() Internet {
 	return func(raw string) ([]byte, error) {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -76,24 +76,24 @@ bm90IGEga2V5OiB0aGlzIGlzIHRoZSBzaW11bGF0ZWQgaW50ZXJuZXQ=
 -----END PGP PUBLIC KEY BLOCK-----
 `
 
-// noble is the content of the simulated image file.
-const noble = "QFI\xfb pvesim ubuntu-24.04 noble-server-cloudimg-amd64\n"
+// Noble is the content of the simulated image file.
+const Noble = "QFI\xfb pvesim ubuntu-24.04 noble-server-cloudimg-amd64\n"
 
 // nobleSHA256 is the checksum of the real image of 2026-08-26, which the simulated
 // one passes for: a file that pins the real one is then right here too.
 const nobleSHA256 = "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30"
 
-// trixie is the content of Debian's image file, and trixieSHA512 the checksum of the real
+// Trixie is the content of Debian's image file, and trixieSHA512 the checksum of the real
 // one of 2026-09-14.
 const (
-	trixie       = "QFI\xfb pvesim debian-13 debian-13-generic-amd64\n"
+	Trixie       = "QFI\xfb pvesim debian-13 debian-13-generic-amd64\n"
 	trixieSHA512 = "a733e7d49442a03e70d03e4eb5aaf3967f3efc69ef70952f9bb10fc1ee2c4876eb95956b5ad2d31350e5fada768feb651352535fb8cd1233f61998a5a7d2e93c"
 )
 
 // SHA256 returns the checksum of a file of the simulated internet, in hexadecimal:
 // of Ubuntu's disk image that of the one it stands for, of all else the true one.
 func SHA256(content []byte) string {
-	if string(content) == noble {
+	if string(content) == Noble {
 		return nobleSHA256
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(content))
@@ -101,7 +101,7 @@ func SHA256(content []byte) string {
 
 // SHA512 is the same, for Debian's disk image.
 func SHA512(content []byte) string {
-	if string(content) == trixie {
+	if string(content) == Trixie {
 		return trixieSHA512
 	}
 	return fmt.Sprintf("%x", sha512.Sum512(content))
@@ -111,7 +111,7 @@ func debianImage(p string) ([]byte, error) {
 	switch name := path.Base(p); {
 	case !strings.HasPrefix(p, "/images/cloud/trixie/"):
 	case strings.HasPrefix(name, "debian-13-generic-amd64") && strings.HasSuffix(name, ".qcow2"):
-		return []byte(trixie), nil
+		return []byte(Trixie), nil
 	case name == "SHA512SUMS":
 		return fmt.Appendf(nil, "%s  debian-13-generic-amd64-20260914-2601.qcow2\n", trixieSHA512), nil
 	}
@@ -126,24 +126,12 @@ func ubuntuImage(p string) ([]byte, error) {
 	if dir == "noble" || dir == "minimal" || dir == "releases" {
 		switch {
 		case strings.HasSuffix(file, "-server-cloudimg-amd64.img"):
-			return []byte(noble), nil
+			return []byte(Noble), nil
 		case file == "SHA256SUMS":
 			return fmt.Appendf(nil, "%s *ubuntu-24.04-server-cloudimg-amd64.img\n", nobleSHA256), nil
 		}
 	}
 	return nil, fmt.Errorf("%s: %w", p, ErrNotFound)
-}
-
-// OpenImage returns the disk in a downloaded image file. It knows the images that
-// [DefaultInternet] serves.
-func OpenImage(content []byte) (*disk.Disk, error) {
-	switch string(content) {
-	case noble:
-		return NewBase("noble"), nil
-	case trixie:
-		return NewBase("trixie"), nil
-	}
-	return nil, errors.New("guest: not a disk image that this simulator knows")
 }
 
 func k3sRelease(rest string) ([]byte, error) {

@@ -1,4 +1,4 @@
-package guest
+package network
 
 import (
 	"context"
@@ -34,7 +34,7 @@ type Network struct {
 	hosts    map[netip.Addr]Host
 	seen     map[netip.Addr]bool       // addresses that once answered: dialling them times out
 	leases   map[string]netip.Addr     // by client identifier
-	clusters map[string]*cluster       // by identifier on the servers' disks
+	clusters map[string]Cluster        // by identifier on the servers' disks
 	conns    map[Host]map[*conn]func() // open connections to a host, with what ends their handler
 	nextPort uint16
 	gone     chan struct{} // closed by Close; nil until somebody wants to know
@@ -76,8 +76,8 @@ func (n *Network) Unregister(h Host) {
 	}
 }
 
-// unregisterAddr takes one address from h, and leaves its connections alone.
-func (n *Network) unregisterAddr(addr netip.Addr, h Host) {
+// Release takes one address from h, and leaves its connections alone.
+func Release(n *Network, addr netip.Addr, h Host) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.hosts[addr] == h {
@@ -92,36 +92,34 @@ func (n *Network) Host(addr netip.Addr) Host {
 	return n.hosts[addr]
 }
 
-// addresses returns every address that answers at the moment.
-func (n *Network) addresses() []netip.Addr {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	out := make([]netip.Addr, 0, len(n.hosts))
-	for a := range n.hosts {
-		out = append(out, a)
-	}
-	return out
-}
-
 // Dial connects to an address as "10.0.0.11:22". As on a real network, a closed
 // port refuses at once, an address that nobody has is found unreachable after 3 s,
 // and one that answered before only times out.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	addr, port, err := parseAddress(network, address)
+	h, to, err := Lookup(n, ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	to := net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, port))
-	h, err := n.reach(ctx, addr, to)
-	if err != nil {
-		return nil, err
-	}
-	serve := h.Listen(port)
+	serve := h.Listen(uint16(to.Port))
 	if serve == nil {
-		return nil, dialError(to, syscall.ECONNREFUSED)
+		return nil, Refused(to)
 	}
 	return n.connect(ctx, h, to, serve), nil
 }
+
+// Lookup finds who answers at an address as Dial does; to is nil where it is none.
+func Lookup(n *Network, ctx context.Context, network, address string) (h Host, to *net.TCPAddr, err error) {
+	addr, port, err := parseAddress(network, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	to = net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, port))
+	h, err = n.reach(ctx, addr, to)
+	return h, to, err
+}
+
+// Refused is the error of a port at which nobody listens.
+func Refused(to net.Addr) error { return dialError(to, syscall.ECONNREFUSED) }
 
 func parseAddress(network, address string) (netip.Addr, uint16, error) {
 	host, portText, err := net.SplitHostPort(address)
@@ -200,7 +198,7 @@ func (n *Network) connect(ctx context.Context, h Host, to net.Addr, serve Handle
 	n.mu.Lock()
 	n.nextPort++
 	from := &net.TCPAddr{IP: net.IPv4(10, 255, 255, 254), Port: 32768 + int(n.nextPort%28000)}
-	client, server := pipe(from, to)
+	client, server := Pipe(from, to)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if n.conns == nil {
 		n.conns = map[Host]map[*conn]func(){}
@@ -223,10 +221,10 @@ func (n *Network) connect(ctx context.Context, h Host, to net.Addr, serve Handle
 	return client
 }
 
-// lease returns the address that DHCP gives to a client: the same one for the
+// Lease returns the address that DHCP gives to a client: the same one for the
 // same identifier, anyone who sends it. The first 99 addresses stay free for
 // static use where the network is large enough.
-func (n *Network) lease(client string) (netip.Prefix, bool) {
+func Lease(n *Network, client string) (netip.Prefix, bool) {
 	if !n.DHCP.IsValid() {
 		return netip.Prefix{}, false
 	}
@@ -270,7 +268,7 @@ func (n *Network) Close() error {
 	}
 	n.mu.Unlock()
 	for _, c := range clusters {
-		c.close()
+		c.Close()
 	}
 	return nil
 }

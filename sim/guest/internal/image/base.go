@@ -1,4 +1,4 @@
-package guest
+package image
 
 import (
 	"io/fs"
@@ -7,21 +7,13 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
-// kernels of the simulated archive. The image was made a while ago, as images
-// are: linux-generic brings a newer kernel, which runs from the next boot on.
-const (
-	imageKernel  = "6.8.0-88-generic"
-	newestKernel = "6.8.0-90-generic"
-	hweKernel    = "7.0.0-31-generic"
-)
-
-// NewBase returns the disk of a cloud image as its distributor publishes it:
+// New returns the disk of a cloud image as its distributor publishes it:
 // cloud-init is there, a guest agent and host keys are not. "noble" (Ubuntu
 // 24.04) and "trixie" (Debian 13) are what there is; other names give an empty disk
 // that does not boot.
-func NewBase(release string) *disk.Disk {
+func New(release string) *disk.Disk {
 	d := disk.New()
-	o, ok := distroOf(release)
+	o, ok := ofRelease(release)
 	if !ok {
 		return d
 	}
@@ -49,7 +41,7 @@ func NewBase(release string) *disk.Disk {
 	for _, name := range []string{"/etc/shadow", "/etc/sudoers"} {
 		must(v.Chmod(name, 0o640))
 	}
-	for _, name := range slices.Concat(coreutils, network, baseSystem, o.programs) {
+	for _, name := range slices.Concat(coreutils, downloads, baseSystem, o.programs) {
 		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
 	must(v.Symlink("../bin/sshd", "/usr/sbin/sshd"))
@@ -65,21 +57,21 @@ func NewBase(release string) *disk.Disk {
 	return d
 }
 
-// must is for building the base disk, which cannot fail.
+// must is for building a disk, which cannot fail.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-func baseFiles(o distro) map[string]string {
+func baseFiles(o Distro) map[string]string {
 	service := func(description, exec string) string {
 		return "[Unit]\nDescription=" + description + "\n\n[Service]\nExecStart=" + exec + "\n\n[Install]\nWantedBy=multi-user.target\n"
 	}
 	return map[string]string{
 		"/usr/lib/os-release": o.osRelease,
 		"/etc/machine-id":     "uninitialized\n",
-		"/etc/hostname":       o.id + "\n",
+		"/etc/hostname":       o.ID + "\n",
 		"/etc/hosts":          "127.0.0.1 localhost\n",
 		"/etc/passwd": "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
@@ -88,8 +80,8 @@ func baseFiles(o distro) map[string]string {
 		"/etc/sudoers": "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n%sudo ALL=(ALL:ALL) ALL\n" +
 			"@includedir /etc/sudoers.d\n",
 		"/etc/fstab":    o.fstab,
-		o.sourcesFile(): o.sources(o.mirror, o.security),
-		"/usr/share/keyrings/" + o.id + "-archive-keyring.gpg": "simulated\n",
+		o.SourcesFile(): o.Sources(o.Mirror, o.Security),
+		"/usr/share/keyrings/" + o.ID + "-archive-keyring.gpg": "simulated\n",
 		"/etc/cloud/cloud.cfg":                                 "# simulated: the distribution's defaults\n",
 		"/etc/ssh/sshd_config":                                 "Include /etc/ssh/sshd_config.d/*.conf\nPasswordAuthentication no\n",
 		"/usr/lib/systemd/system/ssh.service":                  service("OpenBSD Secure Shell server", "/usr/sbin/sshd -D"),

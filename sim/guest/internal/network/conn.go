@@ -1,4 +1,4 @@
-package guest
+package network
 
 import (
 	"io"
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// pipe returns the two ends of a connection. Unlike net.Pipe it has a buffer, as
+// Pipe returns the two ends of a connection. Unlike net.Pipe it has a buffer, as
 // TCP has: SSH's two sides both speak first. Nothing in it blocks other than on
 // channels, so that it works under testing/synctest.
-func pipe(client, server net.Addr) (*conn, *conn) {
+func Pipe(client, server net.Addr) (*conn, *conn) {
 	up, down := newStream(), newStream()
 	a := &conn{in: down, out: up, local: client, remote: server}
 	b := &conn{in: up, out: down, local: server, remote: client}

@@ -1,0 +1,2 @@
+// package internet is what machines can download from, small and made up.
+package internet
