@@ -31,7 +31,7 @@ func nvidiaVersions() []string {
 }
 
 // inDebianOnly is a package that Debian 13 or NVIDIA's repository for it has under a name
-// that Ubuntu's has not, or has otherwise.
+// that Ubuntu does not know, or has otherwise.
 func inDebianOnly(name string) (Release, bool) {
 	r := Release{Name: name, Origin: Debian}
 	kernelRelease := "6.12.107-1"
