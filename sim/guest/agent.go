@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
@@ -31,9 +29,22 @@ type ExecStatus struct {
 // agentUnit must run for the agent to answer; the package brings it.
 const agentUnit = "qemu-guest-agent.service"
 
+// agentState are the commands of the agent of a running system.
 type agentState struct {
+	mu    sync.Mutex
 	next  int
 	procs map[int]*agentProc
+}
+
+func (a *agentState) add(job *agentProc) (pid int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.procs == nil {
+		a.next, a.procs = 1500, map[int]*agentProc{}
+	}
+	a.next++
+	a.procs[a.next] = job
+	return a.next
 }
 
 type agentProc struct {
@@ -66,12 +77,11 @@ func (m *Machine) AgentUp() bool {
 
 // Talks reports whether the machine has had its network up since it was switched on,
 // and so has sent packets.
-func (m *Machine) Talks() bool { return m.talks.Load() }
+func (m *Machine) Talks() bool { return m.core.Talks() }
 
 func (m *Machine) agent() (*system, error) {
-	m.mu.Lock()
-	s, never := m.sys, m.faults.AgentNeverAnswers
-	m.mu.Unlock()
+	s := m.core.System()
+	never := m.core.Faulty(func(f Faults) bool { return f.AgentNeverAnswers })
 	if s == nil {
 		return nil, ErrOff
 	}
@@ -94,26 +104,18 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 	p := s.session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
 	p.dir, p.args = "/", argv
 	if _, err := p.find(argv[0]); err != nil {
-		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], strerror(notThere(err)), err)
+		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], disk.Strerror(notThere(err)), err)
 	}
-	if !s.enter() {
-		return 0, ErrOff
-	}
-	s.mu.Lock()
-	if s.agent.procs == nil {
-		s.agent = agentState{next: 1500, procs: map[int]*agentProc{}}
-	}
-	s.agent.next++
-	pid := s.agent.next
-	s.agent.procs[pid] = job
-	s.mu.Unlock()
-	go func() {
-		defer s.wg.Done()
+	pid := Of[agentState](s).add(job)
+	started := s.spawn(func() {
 		defer close(job.done)
-		ctx, cancel := context.WithCancel(s.ctx)
+		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		job.code = p.exec(ctx)
-	}()
+	})
+	if !started {
+		return 0, ErrOff
+	}
 	return pid, nil
 }
 
@@ -131,9 +133,10 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 	if err != nil {
 		return ExecStatus{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	job := s.agent.procs[pid]
+	a := Of[agentState](s)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	job := a.procs[pid]
 	if job == nil {
 		return ExecStatus{}, fmt.Errorf("%w: PID %d does not exist", ErrNoProcess, pid)
 	}
@@ -142,7 +145,7 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 	default:
 		return ExecStatus{}, nil
 	}
-	delete(s.agent.procs, pid)
+	delete(a.procs, pid)
 	return ExecStatus{Exited: true, ExitCode: job.code, Out: job.out.Bytes(), Err: job.err.Bytes()}, nil
 }
 
@@ -162,7 +165,7 @@ func (m *Machine) AgentWriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.viewAs(nil, m.mutated).WriteFile(name, data, 0o644)
+	return s.viewAs(nil, s.mutated).WriteFile(name, data, 0o644)
 }
 
 // AgentInterfaces lists the network cards with their addresses.
@@ -171,14 +174,12 @@ func (m *Machine) AgentInterfaces() ([]Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.ifaces), nil
+	return s.interfaces(), nil
 }
 
 // Hostname returns the running guest's host name, for messages.
 func (m *Machine) Hostname() string {
-	if s := m.system(); s != nil {
+	if s := m.core.System(); s != nil {
 		return s.host()
 	}
 	return ""
@@ -187,13 +188,9 @@ func (m *Machine) Hostname() string {
 // Units returns the state of every unit that was started since the last boot, as
 // "active", "failed" and so on, for tests.
 func (m *Machine) Units() map[string]string {
-	out := map[string]string{}
-	if s := m.system(); s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for name := range maps.Keys(s.units) {
-			out[name] = s.units[name].active
-		}
+	s := m.core.System()
+	if s == nil {
+		return map[string]string{}
 	}
-	return out
+	return unitStates(s)
 }

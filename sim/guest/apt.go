@@ -19,7 +19,7 @@ import (
 // aptFailed is apt-get's exit status for everything that goes wrong.
 const aptFailed = 100
 
-func debianProgram(name string) run {
+func debianProgram(name string) Program {
 	switch name {
 	case "apt", "apt-get":
 		return runApt
@@ -49,7 +49,7 @@ func runApt(ctx context.Context, p *proc) int {
 		fmt.Fprintln(p.stderr, "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)")
 		return aptFailed
 	}
-	apt := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.m.cfg.Disk}
+	apt := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.cfg.Disk}
 	switch args[0] {
 	case "update":
 		return apt.update(ctx)
@@ -76,13 +76,13 @@ type apt struct {
 	again bool // --reinstall
 }
 
-// away says why an archive's server cannot be had, "" where it answers, whatever it
+// away says why an archive's server cannot be reached, "" where it answers, whatever it
 // does. A machine that was given no internet has all archives at hand.
 func (a *apt) away(ctx context.Context, uri string) string {
 	if strings.HasPrefix(uri, "https://") && a.cached() {
 		return "Invalid response from proxy: HTTP/1.1 403 CONNECT denied"
 	}
-	if a.p.sys.m.cfg.Internet == nil {
+	if a.p.sys.cfg.Internet == nil {
 		return ""
 	}
 	if _, err := a.p.download(ctx, uri); err != nil && !errors.Is(err, internet.ErrNotFound) {
@@ -110,11 +110,11 @@ func (a *apt) update(ctx context.Context) int {
 		}
 		if why := a.away(ctx, s.uri); why != "" {
 			fmt.Fprintf(a.p.stderr, "W: Failed to fetch %s  %s\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri, why)
-			continue // which is no failure to apt-get
+			continue // which apt-get does not count as a failure
 		}
 		a.p.printf("Get:%d %s InRelease\n", i+1, s.uri)
 		if err := a.fs.WriteFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
-			fmt.Fprintf(a.p.stderr, "E: %s\n", strerror(err))
+			fmt.Fprintf(a.p.stderr, "E: %s\n", disk.Strerror(err))
 			return aptFailed
 		}
 	}
@@ -217,7 +217,7 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		if a.p.wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done
 			return aptFailed
 		}
-		a.unpack(ctx, name, want[name]) // and holds it no more: seen of apt 3.0.3
+		a.unpack(ctx, name, want[name]) // and holds it no longer: seen of apt 3.0.3
 		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { q := all[name]; q.Held = false; all[name] = q })
 		if code := a.configure(ctx, name, want[name]); code != 0 {
 			failed = append(failed, name)
@@ -261,7 +261,7 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
 	}
 	_ = disk.Install(a.disk, name, version)
-	a.p.sys.m.mutated("package " + name + " " + version + " installed")
+	a.p.sys.mutated("package " + name + " " + version + " installed")
 	if r.Service != "" {
 		unit := "/usr/lib/systemd/system/" + r.Service + ".service"
 		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
@@ -295,7 +295,7 @@ func (a *apt) remove(names []string) int {
 			_ = a.fs.Remove("/usr/bin/" + prog)
 		}
 		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { delete(all, name) })
-		a.p.sys.m.mutated("package " + name + " removed")
+		a.p.sys.mutated("package " + name + " removed")
 		a.p.printf("Removing %s ...\n", name)
 	}
 	return 0

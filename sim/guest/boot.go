@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,75 +24,48 @@ const (
 
 // boot is the way from the power button to the end of cloud-init.
 func (s *system) boot() {
-	if s.m.cfg.Host != nil {
+	if s.cfg.Host != nil {
 		s.bootHost()
 		return
 	}
-	s.m.mu.Lock()
-	faults := s.m.faults
-	s.m.mu.Unlock()
-	if !s.m.pause(s.ctx, firmwareTime) || faults.NeverBoots {
+	never := s.faulty(func(f Faults) bool { return f.NeverBoots })
+	if !s.pause(s.Context(), firmwareTime) || never {
 		return
 	}
-	if s.kernel = s.bootKernel(); s.kernel == "" {
+	kernel := s.bootKernel()
+	if kernel == "" {
 		return // "No bootable device"
 	}
-	s.booted = time.Now()
+	s.begin(kernel, time.Now())
 	s.kernelFiles()
 	s.deviceFiles()
 	_ = s.loadNVIDIA(true) // the kernel's log says why not
-	if !s.m.pause(s.ctx, kernelTime) {
+	if !s.pause(s.Context(), kernelTime) {
 		return
 	}
 	s.startUserspace()
-	close(s.up)
+	s.ready()
 	c := s.cloudInit()
 	c.local()
-	if !s.m.pause(s.ctx, networkTime) {
+	if !s.pause(s.Context(), networkTime) {
 		return
 	}
 	s.networkUp()
 	c.network()
-	if !s.m.pause(s.ctx, initTime) {
+	if !s.pause(s.Context(), initTime) {
 		return
 	}
 	s.startEnabled()
 	c.config()
-	if !s.m.pause(s.ctx, configTime) {
+	if !s.pause(s.Context(), configTime) {
 		return
 	}
 	s.mountFstab(true) // nothing orders these before any unit, so they come after all
 	c.final()
-	if !s.m.pause(s.ctx, finalTime) {
+	if !s.pause(s.Context(), finalTime) {
 		return
 	}
 	c.finish()
-}
-
-// bootKernel is what GRUB starts: the newest kernel that is installed.
-func (s *system) bootKernel() string {
-	var found []string
-	for name := range disk.Database(s.m.cfg.Disk) {
-		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && (strings.HasSuffix(k, "-generic") || strings.HasSuffix(k, "-amd64")) && k[0] >= '0' && k[0] <= '9' {
-			found = append(found, k)
-		}
-	}
-	if len(found) == 0 {
-		return ""
-	}
-	return slices.MaxFunc(found, compareVersions)
-}
-
-// compareVersions compares number by number.
-func compareVersions(a, b string) int {
-	num := func(s string) (out []int) {
-		for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
-			n, _ := strconv.Atoi(f)
-			out = append(out, n)
-		}
-		return out
-	}
-	return slices.Compare(num(a), num(b))
 }
 
 func (s *system) kernelFiles() {
@@ -103,17 +74,15 @@ func (s *system) kernelFiles() {
 	s.put("/proc/sys/kernel/osrelease", s.kernel+"\n", 0o444)
 	s.put(bootIDFile, hexID(16)+"\n", 0o444)
 	s.put("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n", 0o444)
-	s.put("/proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", s.m.cfg.Memory>>10, s.m.cfg.Memory>>10*9/10), 0o444)
+	s.put("/proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", s.cfg.Memory>>10, s.cfg.Memory>>10*9/10), 0o444)
 	var cpus strings.Builder
-	for i := range s.m.cfg.CPUs {
+	for i := range s.cfg.CPUs {
 		fmt.Fprintf(&cpus, "processor\t: %d\nmodel name\t: simulated\n\n", i)
 	}
 	s.put("/proc/cpuinfo", cpus.String(), 0o444)
 	s.put("/proc/uptime", "0.00 0.00\n", 0o444)
 	s.put("/proc/modules", "", 0o444)
-	s.mu.Lock()
-	s.putMounts()
-	s.mu.Unlock()
+	s.showMounts()
 	s.kmsg("Linux version %s", s.kernel)
 }
 
@@ -122,8 +91,8 @@ func (s *system) deviceFiles() {
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "kmsg"} {
 		_ = v.Device("/dev/"+name, fs.ModeCharDevice|0o666)
 	}
-	s.diskFiles()
-	for _, p := range s.m.cfg.PCI {
+	diskFiles(s)
+	for _, p := range s.cfg.PCI {
 		dir := "/sys/bus/pci/devices/" + p.Address
 		s.put(dir+"/vendor", fmt.Sprintf("0x%04x\n", p.Vendor), 0o444)
 		s.put(dir+"/device", fmt.Sprintf("0x%04x\n", p.Device), 0o444)
@@ -132,8 +101,6 @@ func (s *system) deviceFiles() {
 		s.put(dir+"/class", fmt.Sprintf("0x%06x\n", p.Class), 0o444)
 	}
 }
-
-func diskName(i int) string { return "sd" + string(rune('a'+i)) }
 
 // startUserspace is what systemd does first.
 func (s *system) startUserspace() {

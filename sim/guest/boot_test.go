@@ -73,13 +73,13 @@ func TestKillLeavesNothing(t *testing.T) {
 		for _, after := range []time.Duration{0, time.Second, 7 * time.Second, 12 * time.Second, time.Minute} {
 			require.NoError(t, m.Boot(t.Context()))
 			time.Sleep(after)
-			if s := m.system(); after > time.Minute/2 {
-				go s.login(s.ctx, "root", "sleep infinity", strings.NewReader(""), nil, nil)
+			if s := m.core.System(); after > time.Minute/2 {
+				go s.login(s.Context(), "root", "sleep infinity", strings.NewReader(""), nil, nil)
 			}
 			m.Kill()
 			synctest.Wait()
 			assert.False(t, m.Running())
-			assert.Nil(t, m.cfg.Network.Host(addr(testAddr)))
+			assert.Nil(t, m.core.config.Network.Host(addr(testAddr)))
 		}
 	}) // synctest fails where a goroutine is left
 }
@@ -91,7 +91,7 @@ func TestIdleGuestHasNoGoroutine(t *testing.T) {
 		m := start(t, cfg)
 		synctest.Wait()
 		assert.True(t, m.AgentUp())
-		s := m.system()
+		s := m.core.System()
 		done := make(chan struct{})
 		go func() { s.wg.Wait(); close(done) }()
 		synctest.Wait()
@@ -117,7 +117,7 @@ func TestNoSeedNoLogin(t *testing.T) {
 				code, out := shell(m, "root", "cloud-init status --format json")
 				assert.Zero(t, code)
 				assert.Contains(t, out, `"status": "disabled"`)
-				assert.Nil(t, disk.FindUser(m.system().root(), "admin"))
+				assert.Nil(t, disk.FindUser(m.core.System().root(), "admin"))
 				_, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 				assert.ErrorContains(t, err, "no route to host")
 			})
@@ -219,8 +219,8 @@ func TestCloneOfAnUnsealedDiskSharesItsIdentity(t *testing.T) {
 		clone.Disk = cfg.Disk.Clone()
 		clone.Seed = seedISO(t, testUser, "instance-id: b\n", "")
 		a, b := start(t, cfg), start(t, clone)
-		assert.Equal(t, a.system().address(), b.system().address(), "one machine-id, one lease")
-		assert.Equal(t, "10.0.0.100", a.system().address().String())
+		assert.Equal(t, a.core.System().address(), b.core.System().address(), "one machine-id, one lease")
+		assert.Equal(t, "10.0.0.100", a.core.System().address().String())
 	})
 }
 

@@ -54,7 +54,7 @@ runcmd:
   - echo text | tr a-z A-Z > /scratch/text
 `
 
-func status(t *testing.T, m *Machine) (out cloudJSON, code int) {
+func cloudInitStatus(t *testing.T, m *Machine) (out cloudJSON, code int) {
 	t.Helper()
 	code, text := shell(m, "root", "cloud-init status --wait --format json")
 	require.NoError(t, json.Unmarshal([]byte(text), &out), text)
@@ -64,7 +64,7 @@ func status(t *testing.T, m *Machine) (out cloudJSON, code int) {
 func TestCloudInitDoesWhatItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, fullUser))
-		out, code := status(t, m)
+		out, code := cloudInitStatus(t, m)
 		assert.Zero(t, code, out.Errors)
 		assert.Equal(t, "done", out.Status)
 		assert.Equal(t, "done", out.Extended)
@@ -107,7 +107,7 @@ func TestNewInstanceRunsEverythingAgain(t *testing.T) {
 		m = start(t, cfg)
 		assert.Equal(t, "x\nx\n", mustShell(t, m, "cat /etc/count"))
 		assert.NotEqual(t, key, mustShell(t, m, "cat /etc/ssh/ssh_host_ed25519_key.pub"))
-		assert.Equal(t, "10.0.0.22", m.system().address().String())
+		assert.Equal(t, "10.0.0.22", m.core.System().address().String())
 		m.Kill()
 		cfg.Seed = seedISO(t, strings.Replace(testUser, "hostname", "ssh_deletekeys: false\nhostname", 1), "instance-id: third\n", testNetwork)
 		key = func() string { b, _ := cfg.Disk.ReadFile("/etc/ssh/ssh_host_ed25519_key.pub"); return string(b) }()
@@ -140,7 +140,7 @@ func TestCloudInitSaysWhatIsWrong(t *testing.T) {
 				cfg := config(t, test.user)
 				cfg.Seed = seedISO(t, test.user, "instance-id: i\n", test.network)
 				m := start(t, cfg)
-				out, code := status(t, m)
+				out, code := cloudInitStatus(t, m)
 				assert.Equal(t, test.code, code)
 				assert.Equal(t, test.status, out.Extended)
 				all := strings.Join(append(out.Errors, out.Recoverable["WARNING"]...), "\n")
@@ -166,7 +166,7 @@ func TestNetworkMatchesLikeNetplan(t *testing.T) {
 				cfg.MACs = []string{test.mac}
 				cfg.Seed = seedISO(t, testUser, "instance-id: i\n", strings.Replace(testNetwork, `"bc:24:11:aa:00:21"`, test.match, 1))
 				m := start(t, cfg)
-				assert.Equal(t, test.up, m.system().address().IsValid())
+				assert.Equal(t, test.up, m.core.System().address().IsValid())
 			})
 		})
 	}

@@ -63,7 +63,7 @@ func (c *cloud) aptSource(name string, s map[string]any) {
 	case key != "":
 		c.fail("('apt_configure', ValueError('no valid OpenPGP data found'))")
 		return
-	case text(s["keyid"]) != "" && c.s.m.cfg.Internet != nil:
+	case text(s["keyid"]) != "" && c.s.cfg.Internet != nil:
 		c.v.Save(keyFile, "key "+text(s["keyid"])+"\n", 0o644)
 	}
 	line := text(s["source"])
@@ -105,7 +105,7 @@ func (c *cloud) packages() {
 	}
 	p := c.session()
 	run := func(args ...string) bool {
-		return p.start(c.s.ctx, append([]string{"apt-get", "--assume-yes", "--quiet"}, args...)...) == 0
+		return p.start(c.s.Context(), append([]string{"apt-get", "--assume-yes", "--quiet"}, args...)...) == 0
 	}
 	if !run("update") {
 		c.warn("Failed to update package sources") // and goes on with what there is
@@ -113,11 +113,11 @@ func (c *cloud) packages() {
 	if upgrade && !run("dist-upgrade") {
 		c.fail("('package_update_upgrade_install', RuntimeError('Package upgrade failed'))")
 	}
-	if len(names) > 0 && !run(append([]string{"install"}, names...)...) && c.s.ctx.Err() == nil {
+	if len(names) > 0 && !run(append([]string{"install"}, names...)...) && c.s.Context().Err() == nil {
 		c.fail("('package_update_upgrade_install', RuntimeError(\"%v: %s\"))", errPackages, c.tail())
 	}
 	if c.user["package_reboot_if_required"] == true && c.s.kernel != c.s.bootKernel() {
-		c.s.powerOff(true)
+		c.s.PowerOff(true)
 	}
 }
 

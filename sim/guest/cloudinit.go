@@ -27,9 +27,7 @@ type cloud struct {
 }
 
 func (s *system) cloudInit() *cloud {
-	s.mu.Lock()
-	s.cloud = cloudState{status: "running", ended: make(chan struct{}), stages: map[string]*cloudStage{}}
-	s.mu.Unlock()
+	cloudOf(s).begin()
 	return &cloud{s: s, v: s.root()}
 }
 
@@ -40,10 +38,10 @@ func (c *cloud) local() {
 	c.readSeed()
 	if c.seed == nil {
 		c.off = true
-		c.s.mu.Lock()
-		c.s.cloud.status, c.s.cloud.detail = "disabled", "Cloud-init disabled by cloud-init-generator"
-		close(c.s.cloud.ended)
-		c.s.mu.Unlock()
+		st := cloudOf(c.s)
+		st.mu.Lock()
+		st.status, st.detail = "disabled", "Cloud-init disabled by cloud-init-generator"
+		st.mu.Unlock()
 		return
 	}
 	_ = c.v.Remove(resultFile)
@@ -65,10 +63,10 @@ func (c *cloud) local() {
 // readSeed reads the CD: an ISO 9660 file system labelled cidata, with meta-data
 // and user-data in its root.
 func (c *cloud) readSeed() {
-	if c.s.m.cfg.Seed == nil {
+	if c.s.cfg.Seed == nil {
 		return
 	}
-	image, err := c.s.m.cfg.Seed()
+	image, err := c.s.cfg.Seed()
 	if err != nil || len(image) == 0 {
 		return
 	}
@@ -88,9 +86,10 @@ func (c *cloud) readSeed() {
 	if c.id = text(c.meta["instance-id"]); c.id == "" {
 		c.id = "nocloud"
 	}
-	c.s.mu.Lock()
-	c.s.cloud.datasource, c.s.cloud.detail = "nocloud", "DataSourceNoCloud [seed=/dev/sr0]"
-	c.s.mu.Unlock()
+	st := cloudOf(c.s)
+	st.mu.Lock()
+	st.datasource, st.detail = "nocloud", "DataSourceNoCloud [seed=/dev/sr0]"
+	st.mu.Unlock()
 	c.parseUser(user)
 }
 
@@ -143,8 +142,8 @@ func (c *cloud) writeNetwork() {
 			return
 		}
 		out = string(data)
-	case len(c.s.m.cfg.MACs) > 0:
-		out += "  ethernets:\n    eth0:\n      match: {macaddress: \"" + strings.ToLower(c.s.m.cfg.MACs[0]) + "\"}\n      set-name: eth0\n      dhcp4: true\n"
+	case len(c.s.cfg.MACs) > 0:
+		out += "  ethernets:\n    eth0:\n      match: {macaddress: \"" + strings.ToLower(c.s.cfg.MACs[0]) + "\"}\n      set-name: eth0\n      dhcp4: true\n"
 	}
 	c.v.Save(netplanFile, out, 0o644)
 	_ = c.v.Chmod(netplanFile, 0o600)
@@ -208,11 +207,11 @@ func (c *cloud) finish() {
 	if c.off {
 		return
 	}
-	c.s.mu.Lock()
-	c.s.cloud.finish()
-	result := c.s.cloud.result()
-	close(c.s.cloud.ended)
-	c.s.mu.Unlock()
+	st := cloudOf(c.s)
+	st.mu.Lock()
+	st.finish()
+	result := st.result()
+	st.mu.Unlock()
 	c.v.Save(resultFile, result, 0o644)
 	_ = c.v.Symlink(resultFile, "/run/cloud-init/result.json")
 	c.v.Save("/var/lib/cloud/instance/boot-finished", time.Now().UTC().Format(time.RFC3339)+"\n", 0o644)
@@ -222,7 +221,7 @@ func (c *cloud) finish() {
 	}
 	c.once("power_state_change", func() {
 		if mode := text(power["mode"]); slices.Contains([]string{"poweroff", "halt", "reboot"}, mode) {
-			c.s.powerOff(mode == "reboot")
+			c.s.PowerOff(mode == "reboot")
 		}
 	})
 }

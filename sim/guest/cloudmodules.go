@@ -67,7 +67,7 @@ func (c *cloud) script(key, module string) {
 	_ = c.v.Chmod(name, 0o700)
 	p := c.session()
 	p.args = []string{name}
-	if code := p.exec(c.s.ctx); code != 0 && c.s.ctx.Err() == nil {
+	if code := p.exec(c.s.Context()); code != 0 && c.s.Context().Err() == nil {
 		if module == "bootcmd" {
 			c.fail("('bootcmd', ProcessExecutionError(\"Unexpected error while running command.\\nExit code: %d\"))", code)
 			return

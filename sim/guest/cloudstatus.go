@@ -6,17 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // cloudState is what cloud-init status tells.
 type cloudState struct {
+	mu         sync.Mutex
 	status     string // not started, running, done, error, disabled
 	current    string // stage
 	datasource string
 	detail     string
 	stages     map[string]*cloudStage
-	ended      chan struct{}
 	updated    time.Time
 }
 
@@ -28,6 +31,24 @@ type cloudStage struct {
 
 // cloudStages are cloud-init's four, in order.
 func cloudStages() []string { return []string{"init-local", "init", "modules-config", "modules-final"} }
+
+func cloudOf(s *system) *cloudState { return Of[cloudState](s) }
+
+// begin is the start of a boot.
+func (st *cloudState) begin() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.status, st.stages = "running", map[string]*cloudStage{}
+}
+
+// cloudStatus is the status that "cloud-init status" tells; empty before the boot has come
+// to it.
+func cloudStatus(s *system) string {
+	st := cloudOf(s)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.status
+}
 
 func (st *cloudState) close(now time.Time) {
 	if s := st.stages[st.current]; s != nil {
@@ -64,28 +85,31 @@ func (st *cloudState) result() string {
 
 // stage begins the next one.
 func (c *cloud) stage(name string) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+	st := cloudOf(c.s)
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	now := time.Now()
-	c.s.cloud.close(now)
-	c.s.cloud.current = name
-	c.s.cloud.stages[name] = &cloudStage{start: now}
+	st.close(now)
+	st.current = name
+	st.stages[name] = &cloudStage{start: now}
 }
 
 // warn records what cloud-init calls a recoverable error.
 func (c *cloud) warn(format string, args ...any) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	st := c.s.cloud.stages[c.s.cloud.current]
-	st.warnings = append(st.warnings, fmt.Sprintf(format, args...))
+	st := cloudOf(c.s)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	stage := st.stages[st.current]
+	stage.warnings = append(stage.warnings, fmt.Sprintf(format, args...))
 }
 
 // fail records an error that makes the status one.
 func (c *cloud) fail(format string, args ...any) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	st := c.s.cloud.stages[c.s.cloud.current]
-	st.errors = append(st.errors, fmt.Sprintf(format, args...))
+	st := cloudOf(c.s)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	stage := st.stages[st.current]
+	stage.errors = append(stage.errors, fmt.Sprintf(format, args...))
 }
 
 // cloudJSON is the answer of cloud-init status --format json.
@@ -177,18 +201,19 @@ func runCloudInit(ctx context.Context, p *proc) int {
 	}
 	switch args[0] {
 	case "status":
-		return p.cloudStatus(ctx, opts)
+		return status(ctx, p, opts)
 	case "clean":
-		return p.cloudClean(opts, args[1:])
+		return clean(p, opts, args[1:])
 	}
 	return p.fail("%s is not simulated", args[0])
 }
 
-func (p *proc) cloudStatus(ctx context.Context, opts map[string][]string) int {
+func status(ctx context.Context, p *proc, opts map[string][]string) int {
 	look := func() (cloudJSON, int) {
-		p.sys.mu.Lock()
-		defer p.sys.mu.Unlock()
-		return p.sys.cloud.json()
+		st := cloudOf(p.sys)
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		return st.json()
 	}
 	out, code := look()
 	if has(opts, "wait", "w") {
@@ -222,8 +247,8 @@ func (p *proc) cloudStatus(ctx context.Context, opts map[string][]string) int {
 	return code
 }
 
-// cloudClean makes the next boot a first one, as is done before a template.
-func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
+// clean makes the next boot a first one, as is done before a template.
+func clean(p *proc, opts map[string][]string, rest []string) int {
 	if p.user.UID != 0 {
 		return p.fail("Error: must be root")
 	}
@@ -235,9 +260,10 @@ func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
 		}
 	}
 	// The status is kept below /var/lib/cloud, and what is in /run points there.
-	p.sys.mu.Lock()
-	p.sys.cloud.status, p.sys.cloud.current, p.sys.cloud.detail, p.sys.cloud.stages = "", "", "", map[string]*cloudStage{}
-	p.sys.mu.Unlock()
+	st := cloudOf(p.sys)
+	st.mu.Lock()
+	st.status, st.current, st.detail, st.stages = "", "", "", map[string]*cloudStage{}
+	st.mu.Unlock()
 	if has(opts, "logs", "l") {
 		for _, name := range []string{"/var/log/cloud-init.log", "/var/log/cloud-init-output.log"} {
 			_ = p.fs.Remove(name)
@@ -250,10 +276,10 @@ func (p *proc) cloudClean(opts map[string][]string, rest []string) int {
 		_ = p.fs.Remove(netplanFile)
 	}
 	if err != nil {
-		return p.fail("Error: %s", strerror(err))
+		return p.fail("Error: %s", disk.Strerror(err))
 	}
 	if has(opts, "reboot", "r") {
-		p.sys.powerOff(true)
+		p.sys.PowerOff(true)
 	}
 	return 0
 }

@@ -121,7 +121,7 @@ func (c *cluster) down(n *k3sNode) {
 		return
 	}
 	c.holder = nil
-	network.Release(c.net, c.vip, n.sys.m)
+	network.Release(c.net, c.vip, n.sys.answers())
 	c.elect(failoverTime)
 }
 
@@ -138,7 +138,7 @@ func (c *cluster) elect(after time.Duration) {
 			return
 		}
 		c.holder = c.active[0]
-		c.net.Register(c.vip, c.holder.sys.m)
+		c.net.Register(c.vip, c.holder.sys.answers())
 	})
 }
 
@@ -161,7 +161,7 @@ func (c *cluster) saw(manifest []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.vip != addr && c.holder != nil {
-		network.Release(c.net, c.vip, c.holder.sys.m)
+		network.Release(c.net, c.vip, c.holder.sys.answers())
 		c.holder = nil
 	}
 	c.vip = addr
@@ -180,7 +180,7 @@ func (c *cluster) Close() {
 		c.electing.Stop()
 	}
 	if c.holder != nil {
-		network.Release(c.net, c.vip, c.holder.sys.m)
+		network.Release(c.net, c.vip, c.holder.sys.answers())
 	}
 	c.mu.Unlock()
 	_ = c.plane.Close()

@@ -8,10 +8,10 @@ import (
 // Run runs a command line as a user's login shell does, and returns its exit status; 255
 // where the machine is off.
 func (m *Machine) Run(ctx context.Context, user, command string, out io.Writer) int {
-	s := m.system()
+	s := m.core.System()
 	if s == nil || !s.enter() {
 		return 255
 	}
-	defer s.wg.Done()
+	defer s.leave()
 	return s.login(ctx, user, command, nil, out, out)
 }

@@ -15,14 +15,8 @@ import (
 	"mvdan.cc/sh/v3/expand"
 )
 
-// box is a container's own little world.
-type box struct {
-	visible string // NVIDIA_VISIBLE_DEVICES
-	count   int    // cards allotted, where the variable does not name them
-}
-
 // cards are those of the machine's that the container was given.
-func (b *box) cards(all []card) []card {
+func cardsOf(b *box, all []card) []card {
 	switch b.visible {
 	case "void", "none":
 		return nil
@@ -49,13 +43,13 @@ func (s *system) container(ctx context.Context, c plane.Container) (code int, ou
 	if !s.enter() {
 		return exitKilled, "", ""
 	}
-	defer s.wg.Done()
+	defer s.leave()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(s.Context(), cancel)()
 	b := &box{visible: c.Env["NVIDIA_VISIBLE_DEVICES"], count: c.GPUs}
 	cards, failed := s.nvml()
-	image := image.Container(failed == nil && len(b.cards(cards)) > 0)
+	image := image.Container(failed == nil && len(cardsOf(b, cards)) > 0)
 	v := disk.ViewOf(image)
 	v.Umask = 0o022
 	for name, data := range c.Files {
@@ -80,7 +74,7 @@ func (s *system) container(ctx context.Context, c plane.Container) (code int, ou
 		return 0, "", ""
 	}
 	if _, err := p.find(c.Args[0]); err != nil {
-		return 128, "exec: \"" + c.Args[0] + "\": " + strings.ToLower(strerror(notThere(err))), ""
+		return 128, "exec: \"" + c.Args[0] + "\": " + strings.ToLower(disk.Strerror(notThere(err))), ""
 	}
 	code = p.exec(ctx)
 	log, _ := image.ReadFile("/dev/termination-log")
@@ -95,7 +89,7 @@ func runVectorAdd(_ context.Context, p *proc) int {
 	cards, failed := p.visible()
 	if want := p.env.Get("CUDA_VISIBLE_DEVICES"); want.IsSet() && failed == nil {
 		first, _, _ := strings.Cut(want.String(), ",")
-		cards = (&box{visible: first}).cards(cards)
+		cards = cardsOf(&box{visible: first}, cards)
 		if first == "" {
 			cards = nil
 		}
@@ -104,7 +98,7 @@ func runVectorAdd(_ context.Context, p *proc) int {
 		p.printf("Failed to allocate device vector A (error code no CUDA-capable device is detected)!\n")
 		return 1
 	}
-	if p.sys.m.faulty(func(f Faults) bool { return f.CUDAFails }) {
+	if p.sys.faulty(func(f Faults) bool { return f.CUDAFails }) {
 		p.printf("Copy input data from the host memory to the CUDA device\nFailed to launch vectorAdd kernel (error code unspecified launch failure)!\n")
 		return 1
 	}

@@ -91,10 +91,10 @@ func (d *dkms) install(ctx context.Context, s dkmsSource, kernel string) int {
 		return 1 // and the half-made build stays, as of one that was killed
 	}
 	text := fmt.Sprintf("DKMS (dkms-3.2.2) make.log for nvidia/%s for kernel %s (x86_64)\n%s\n\nBuilding module(s)\n# command: make -j%d KERNELRELEASE=%[2]s\n",
-		s.version, kernel, time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"), d.p.sys.m.cfg.CPUs)
+		s.version, kernel, time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"), d.p.sys.cfg.CPUs)
 	if bad := d.breaks(s); bad != "" {
 		d.fs.Save(log, text+bad+"\n# exit code: 2\n# elapsed time: 00:01:07\n----------------------------------------------------------------\n", 0o644)
-		d.p.printf("Building module(s)...(bad exit status: 2)\nFailed command:\nmake -j%d KERNELRELEASE=%s\n", d.p.sys.m.cfg.CPUs, kernel)
+		d.p.printf("Building module(s)...(bad exit status: 2)\nFailed command:\nmake -j%d KERNELRELEASE=%s\n", d.p.sys.cfg.CPUs, kernel)
 		fmt.Fprintf(d.p.stderr, "\nError! Bad return status for module build on kernel: %s (x86_64)\nConsult %s for more information.\n", kernel, log)
 		return 10
 	}
@@ -103,7 +103,7 @@ func (d *dkms) install(ctx context.Context, s dkmsSource, kernel string) int {
 	d.fs.Save(s.built(kernel)+"/module/nvidia.ko", s.version, 0o644)
 	d.fs.Save(dkmsModule(kernel), strings.Join([]string{s.branch, s.version, s.flavour}, " "), 0o644)
 	d.p.printf("Building module(s)... done.\nInstalling /lib/modules/%s/updates/dkms/nvidia.ko\nRunning depmod... done.\n", kernel)
-	d.p.sys.m.mutated("modules " + s.version + " built for " + kernel)
+	d.p.sys.mutated("modules " + s.version + " built for " + kernel)
 	return 0
 }
 
@@ -112,7 +112,7 @@ func (d *dkms) breaks(s dkmsSource) string {
 	if !d.there("/usr/bin/gcc") {
 		return "make[1]: cc: No such file or directory\n/bin/sh: 1: cc: not found\nmake: *** [Makefile:115: modules] Error 127\n"
 	}
-	if !d.p.sys.m.faulty(func(f Faults) bool { return f.ModuleDoesNotBuild }) {
+	if !d.p.sys.faulty(func(f Faults) bool { return f.ModuleDoesNotBuild }) {
 		return ""
 	}
 	at := s.dir() + "/build/nvidia/nv-mmap.c"
@@ -212,7 +212,7 @@ func (d *dkms) status() int {
 // runDKMS is dkms status, dkms autoinstall [-k KERNEL] and dkms remove MODULE/VERSION --all.
 func runDKMS(ctx context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "k", "m", "v")
-	d := &dkms{p: p, fs: p.fs.AsRoot(), disk: p.sys.m.cfg.Disk}
+	d := &dkms{p: p, fs: p.fs.AsRoot(), disk: p.sys.cfg.Disk}
 	switch {
 	case len(args) == 1 && args[0] == "status":
 		return d.status()

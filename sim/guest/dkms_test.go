@@ -92,7 +92,7 @@ func TestTheOtherFlavourOfADriver(t *testing.T) {
 		assert.Contains(t, out, " nvidia-dkms-580-server : Conflicts: nvidia-dkms-kernel\nE: Unable to correct problems, you have held broken packages.")
 		mustShell(t, m, "apt-mark unhold nvidia-dkms-580-server-open")
 		mustShell(t, m, "apt-get install -y nvidia-dkms-580-server")
-		packages := m.cfg.Disk.Packages()
+		packages := m.core.config.Disk.Packages()
 		for _, gone := range []string{"nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open", "nvidia-headless-no-dkms-580-server-open"} {
 			assert.NotContains(t, packages, gone)
 		}

@@ -17,7 +17,7 @@ func runAptMark(_ context.Context, p *proc) int {
 	if len(args) == 0 {
 		return p.fail("a command is needed")
 	}
-	d := p.sys.m.cfg.Disk
+	d := p.sys.cfg.Disk
 	switch args[0] {
 	case "showhold":
 		for _, name := range d.Holds() {
@@ -47,7 +47,7 @@ func runAptMark(_ context.Context, p *proc) int {
 			continue
 		}
 		_ = disk.EditPackages(d, func(all map[string]disk.Package) { q := all[name]; q.Held = hold; all[name] = q })
-		p.sys.m.mutated("package " + name + " " + args[0])
+		p.sys.mutated("package " + name + " " + args[0])
 		p.printf("%s %s.\n", name, map[bool]string{true: "set on hold", false: "canceled hold on"}[hold])
 	}
 	return 0
@@ -58,7 +58,7 @@ func runAptCache(_ context.Context, p *proc) int {
 	if len(args) < 2 || args[0] != "policy" && args[0] != "madison" {
 		return p.fail("only policy and madison are simulated")
 	}
-	a := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.m.cfg.Disk}
+	a := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.cfg.Disk}
 	for _, name := range args[1:] {
 		r, ok := a.find(name)
 		if !ok {
@@ -86,7 +86,7 @@ func runDpkg(_ context.Context, p *proc) int {
 		p.printf("amd64\n")
 		return 0
 	}
-	all := disk.Database(p.sys.m.cfg.Disk)
+	all := disk.Database(p.sys.cfg.Disk)
 	format := last(opts, "f", "showformat")
 	if format == "" {
 		format = "${binary:Package}\t${Version}\n"
@@ -141,7 +141,7 @@ func runUbuntuDrivers(_ context.Context, p *proc) int {
 	if len(args) == 0 || args[0] != "list" {
 		return p.fail("only list is simulated")
 	}
-	if len(p.sys.m.gpus()) == 0 {
+	if len(gpus(p.sys.cfg.PCI)) == 0 {
 		return 0
 	}
 	for _, b := range []string{"595-server-open", "580-server-open", "595-server", "580-server"} {

@@ -14,17 +14,17 @@ type member struct {
 	id      string // on the server's disk
 	address netip.Addr
 	node    bool // its Node object has been there
-	lost    bool // its disk is no more
+	lost    bool // its disk is gone
 }
 
 // etcdTombstone marks the disk of a server that etcd has let go while it ran.
 const etcdTombstone = k3sServerDir + "/db/etcd/tombstone"
 
-// EtcdMembers returns the names of etcd's members as the K3s server on this machine
+// etcdMembers returns the names of etcd's members as the K3s server on this machine
 // knows them, in order; those that do not run have " (away)" behind them. It is nil
 // where no server runs.
-func (m *Machine) EtcdMembers() []string {
-	n := m.k3sServer()
+func etcdMembers(m *core) []string {
+	n := serverOn(m)
 	if n == nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (c *cluster) isMember(name, id string) bool {
 // leaveEtcd is the end of a server's process: one that was removed from etcd
 // meanwhile joins again when it starts again.
 func (n *k3sNode) leaveEtcd() {
-	n.cluster.reap(context.WithoutCancel(n.sys.ctx)) // which is over when the power is cut
+	n.cluster.reap(context.WithoutCancel(n.sys.Context())) // which is over when the power is cut
 	if !n.cluster.isMember(n.name, n.member) {
 		n.sys.root().Save(etcdTombstone, "", 0o600)
 	}

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -81,12 +80,12 @@ func (s *system) isMounted(at string) bool {
 }
 
 // requiredBy reports whether a unit cannot start without the mount: the line says so, or
-// the unit does.
-func (l fstabLine) requiredBy(name string, f *unitFile) bool {
+// the unit does, which names the paths that it needs.
+func (l fstabLine) requiredBy(name string, needs []string) bool {
 	if slices.Contains(l.values("x-systemd.required-by"), name) {
 		return true
 	}
-	return slices.ContainsFunc(strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " ")), func(path string) bool {
+	return slices.ContainsFunc(needs, func(path string) bool {
 		return path == l.at || strings.HasPrefix(path, l.at+"/")
 	})
 }
@@ -97,9 +96,9 @@ const deviceTimeout = 90 * time.Second
 
 // mountFor mounts what a unit requires, and reports whether it is all there. A mount that
 // only names the unit in x-systemd.before= is waited for, and not needed.
-func (s *system) mountFor(ctx context.Context, name string, f *unitFile) bool {
+func (s *system) mountFor(ctx context.Context, name string, needs []string) bool {
 	for _, l := range s.fstab() {
-		required := l.requiredBy(name, f)
+		required := l.requiredBy(name, needs)
 		if !required && (!l.alone() || !slices.Contains(l.values("x-systemd.before"), name)) {
 			continue
 		}
@@ -125,21 +124,16 @@ func (s *system) mountInTime(ctx context.Context, l fstabLine) bool {
 		case err == nil || waited >= limit:
 			s.log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
 			return false
-		case !s.m.pause(ctx, time.Second):
+		case !s.pause(ctx, time.Second):
 			return false
 		}
 	}
 	return true
 }
 
-// errDependency is what systemctl says of a unit whose mounts did not come.
-func errDependency(name string) error {
-	return fmt.Errorf("A dependency job for %s failed. See 'journalctl -xe' for details.", name)
-}
-
-// lost are the units that required a mount whose disk has gone: systemd stops the mount,
+// lostUnits are the units that required a mount whose disk has gone: systemd stops the mount,
 // and them with it.
-func (s *system) lost(was [][2]string) []string {
+func lostUnits(s *system, was [][2]string) []string {
 	var out []string
 	for _, m := range was {
 		if s.isMounted(m[1]) {

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"strings"
 	"testing"
@@ -26,15 +27,13 @@ func FuzzShell(f *testing.F) {
 			t.Skip("endless loops end with the caller's context only")
 		}
 		m := New(Config{Disk: image.New("noble"), Speed: 1e6})
-		s := newSystem(t.Context(), m)
-		s.kernel = archive.ImageKernel
-		defer s.halt()
-		go func() {
-			<-time.After(time.Second)
-			s.cancel()
-		}()
+		s := newSystem(t.Context(), m.core)
+		s.begin(archive.ImageKernel, time.Now())
+		defer s.Halt()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
 		var out bytes.Buffer
-		code := s.login(s.ctx, "root", script, strings.NewReader("in\n"), &out, &out)
+		code := s.login(ctx, "root", script, strings.NewReader("in\n"), &out, &out)
 		assert.GreaterOrEqual(t, code, 0)
 	})
 }

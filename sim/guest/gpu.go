@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
@@ -75,9 +76,9 @@ type card struct {
 }
 
 // gpus are NVIDIA's display functions in PCI order, whether or not they work.
-func (m *Machine) gpus() []card {
+func gpus(pci []PCI) []card {
 	var out []card
-	for _, p := range m.cfg.PCI {
+	for _, p := range pci {
 		if p.Vendor != nvidiaVendor || p.Class>>16 != 0x03 {
 			continue
 		}
@@ -107,6 +108,11 @@ type driver struct {
 	// unsigned is one that DKMS has built: its signature is of a key that no firmware has.
 	unsigned bool
 }
+
+// nvidia is the driver of a running system, when it is loaded.
+type nvidia struct{ p atomic.Pointer[driver] }
+
+func loadedDriver(s *system) *driver { return Of[nvidia](s).p.Load() }
 
 // upstream takes Ubuntu's part from a package version.
 func upstream(version string) string {
@@ -153,24 +159,21 @@ var errModuleMissing = errors.New("not found in directory")
 
 // loadNVIDIA loads the module. At boot udev does so, and only where a card is.
 func (s *system) loadNVIDIA(atBoot bool) error {
-	cards := s.m.gpus()
-	s.mu.Lock()
-	loaded := s.driver != nil
-	s.mu.Unlock()
-	if loaded || atBoot && len(cards) == 0 || s.blacklisted("nvidia") && atBoot {
+	cards := gpus(s.cfg.PCI)
+	if loadedDriver(s) != nil || atBoot && len(cards) == 0 || s.blacklisted("nvidia") && atBoot {
 		return nil
 	}
-	d := installedDriver(s.m.cfg.Disk, s.kernel)
+	d := installedDriver(s.cfg.Disk, s.kernel)
 	if d == nil {
 		return fmt.Errorf("FATAL: Module nvidia %w /lib/modules/%s", errModuleMissing, s.kernel)
 	}
-	if d.unsigned && s.m.cfg.SecureBoot { // kernel/module/signing.c
+	if d.unsigned && s.cfg.SecureBoot { // kernel/module/signing.c
 		s.kmsg("Loading of module with unavailable key is rejected")
 		return errors.New("ERROR: could not insert 'nvidia': Key was rejected by service")
 	}
-	broken := s.m.faulty(func(f Faults) bool { return f.DriverFailsToLoad })
-	alone := s.m.faulty(func(f Faults) bool { return f.SecondGPUFails })
-	all := disk.Database(s.m.cfg.Disk)
+	broken := s.faulty(func(f Faults) bool { return f.DriverFailsToLoad })
+	alone := s.faulty(func(f Faults) bool { return f.SecondGPUFails })
+	all := disk.Database(s.cfg.Disk)
 	firmware := all["nvidia-firmware-"+d.branch].Version+all["firmware-nvidia-gsp"].Version != ""
 	for i, c := range cards {
 		why := d.refuses(c)
@@ -190,12 +193,7 @@ func (s *system) loadNVIDIA(atBoot bool) error {
 		s.kmsg("NVRM: None of the NVIDIA devices were initialized.")
 		return errors.New("ERROR: could not insert 'nvidia': No such device")
 	}
-	s.mu.Lock()
-	s.driver = d
-	for _, name := range []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm"} {
-		s.modules[name] = d.version
-	}
-	s.mu.Unlock()
+	Of[nvidia](s).p.Store(d)
 	s.nvidiaFiles(d)
 	return nil
 }
@@ -214,7 +212,7 @@ func (s *system) nvidiaFiles(d *driver) {
 		s.put(fmt.Sprintf("/dev/nvidia%d", i), "", 0o666)
 	}
 	s.put("/dev/nvidiactl", "", 0o666)
-	s.writeModules()
+	s.loaded(d.version, "nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 }
 
 func (s *system) blacklisted(module string) bool {
@@ -231,14 +229,12 @@ func (s *system) blacklisted(module string) bool {
 
 // nvml is what happens when a program opens NVIDIA's library: the cards, or why not.
 func (s *system) nvml() ([]card, *nvmlError) {
-	s.mu.Lock()
-	d := s.driver
-	s.mu.Unlock()
+	d := loadedDriver(s)
 	if d == nil {
 		return nil, &nvmlError{9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"}
 	}
 	library := ""
-	for name, p := range disk.Database(s.m.cfg.Disk) {
+	for name, p := range disk.Database(s.cfg.Disk) {
 		if strings.HasPrefix(name, "libnvidia-compute-") || name == "libnvidia-ml1" {
 			library = upstream(p.Version)
 		}

@@ -30,7 +30,7 @@ func baked(t *testing.T, packages string, change func(*Config)) *Machine {
 	t.Cleanup(m.Kill)
 	time.Sleep(time.Minute)
 	settle(t, m)
-	out, _ := status(t, m)
+	out, _ := cloudInitStatus(t, m)
 	require.Empty(t, out.Errors)
 	return m
 }
@@ -40,8 +40,8 @@ func TestDriver(t *testing.T) {
 		m := baked(t, openDriver, nil)
 		assert.Equal(t, archive.NewestKernel+"\n", mustShell(t, m, "uname -r"))
 		assert.Contains(t, mustShell(t, m, "cat /proc/driver/nvidia/version"), "NVIDIA UNIX Open Kernel Module for x86_64  580.173.02")
-		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+m.gpus()[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
-		assert.Equal(t, "0, "+m.gpus()[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
+		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+gpus(m.core.config.PCI)[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
+		assert.Equal(t, "0, "+gpus(m.core.config.PCI)[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
 			mustShell(t, m, "nvidia-smi --query-gpu=index,uuid,name,driver_version,memory.total --format=csv,noheader,nounits"))
 		assert.Equal(t, "Dual MIT/GPL\n", mustShell(t, m, "modinfo -F license nvidia"))
 		assert.Contains(t, mustShell(t, m, "lsmod"), "nvidia_uvm")
@@ -62,7 +62,7 @@ func TestDriver(t *testing.T) {
 		assert.Equal(t, "Disabled", log.GPUs[0].Mode)
 
 		// An unattended upgrade of the library alone: N2 of the failures.
-		require.NoError(t, disk.Install(m.cfg.Disk, "libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
+		require.NoError(t, disk.Install(m.core.config.Disk, "libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
 		code, out := shell(m, "root", "nvidia-smi")
 		assert.Equal(t, 18, code)
 		assert.Equal(t, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.999.01\n", out)

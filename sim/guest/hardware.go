@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
-func hardwareProgram(name string) run {
+func hardwareProgram(name string) Program {
 	switch name {
 	case "nvidia-smi":
 		return runSMI
@@ -53,7 +53,7 @@ func hardwareProgram(name string) run {
 func runLspci(_ context.Context, p *proc) int {
 	opts, _ := flags(p.args[1:], "d", "s")
 	vendor, device, _ := strings.Cut(last(opts, "d"), ":")
-	for _, f := range p.sys.m.cfg.PCI {
+	for _, f := range p.sys.cfg.PCI {
 		v, d := fmt.Sprintf("%04x", f.Vendor), fmt.Sprintf("%04x", f.Device)
 		if vendor != "" && vendor != v || device != "" && !strings.HasPrefix(device, ":") && device != d {
 			continue
@@ -106,29 +106,14 @@ func (s *system) modprobe(name string) error {
 	if !strings.Contains(kernelModules, " "+name+" ") {
 		return fmt.Errorf("FATAL: Module %s %w /lib/modules/%s", name, errModuleMissing, s.kernel)
 	}
-	s.mu.Lock()
-	s.modules[name] = s.kernel
-	s.mu.Unlock()
-	s.writeModules()
+	s.loaded(s.kernel, name)
 	return nil
-}
-
-func (s *system) writeModules() {
-	s.mu.Lock()
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(s.modules)) {
-		fmt.Fprintf(&b, "%s 16384 0 - Live 0x0000000000000000\n", name)
-	}
-	s.mu.Unlock()
-	s.put("/proc/modules", b.String(), 0o444)
 }
 
 func runModprobe(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "F", "field")
 	if p.name() == "lsmod" {
-		p.sys.mu.Lock()
-		names := slices.Sorted(maps.Keys(p.sys.modules))
-		p.sys.mu.Unlock()
+		names := slices.Sorted(maps.Keys(p.sys.loadedModules()))
 		p.printf("Module                  Size  Used by\n")
 		for _, name := range names {
 			p.printf("%-20s 16384  0\n", name)
@@ -149,9 +134,7 @@ func runModprobe(_ context.Context, p *proc) int {
 	}
 	code := 0
 	for _, name := range args {
-		p.sys.mu.Lock()
-		_, there := p.sys.modules[strings.ReplaceAll(name, "-", "_")]
-		p.sys.mu.Unlock()
+		_, there := p.sys.loadedModules()[strings.ReplaceAll(name, "-", "_")]
 		err := p.sys.modprobe(name)
 		switch {
 		case errors.Is(err, errModuleMissing) && has(opts, "a"): // and goes on, as kmod does
@@ -161,7 +144,7 @@ func runModprobe(_ context.Context, p *proc) int {
 			return p.fail("%v", err)
 		}
 		if !there {
-			p.sys.m.mutated("module " + name + " loaded")
+			p.sys.mutated("module " + name + " loaded")
 		}
 		if !has(opts, "a") {
 			break
@@ -175,7 +158,7 @@ func (p *proc) modinfo(name, field string) int {
 		p.printf("filename:       /lib/modules/%s/kernel/%s.ko\n", p.sys.kernel, name)
 		return 0
 	}
-	d := installedDriver(p.sys.m.cfg.Disk, p.sys.kernel)
+	d := installedDriver(p.sys.cfg.Disk, p.sys.kernel)
 	if d == nil {
 		return p.fail("ERROR: Module %s not found.", name)
 	}
@@ -204,8 +187,8 @@ func runDmesg(_ context.Context, p *proc) int {
 func runDf(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "t", "output", "B", "x")
 	var size int64 = 10 << 30
-	if len(p.sys.m.disks()) > 0 {
-		size = p.sys.m.disks()[0].Size
+	if len(p.sys.disks()) > 0 {
+		size = p.sys.disks()[0].Size
 	}
 	if p.name() == "du" {
 		for _, a := range args {
@@ -232,14 +215,14 @@ func runFree(_ context.Context, p *proc) int {
 	case has(opts, "g"):
 		shift = 30
 	}
-	total := p.sys.m.cfg.Memory >> shift
+	total := p.sys.cfg.Memory >> shift
 	p.printf("               total        used        free      shared  buff/cache   available\n")
 	p.printf("Mem:  %d %d %d 0 0 %d\nSwap: 0 0 0\n", total, total/10, total-total/10, total-total/10)
 	return 0
 }
 
 func runNproc(_ context.Context, p *proc) int {
-	p.printf("%s\n", strconv.Itoa(max(1, p.sys.m.cfg.CPUs)))
+	p.printf("%s\n", strconv.Itoa(max(1, p.sys.cfg.CPUs)))
 	return 0
 }
 
@@ -258,10 +241,10 @@ func runToolkit(_ context.Context, p *proc) int {
 		return 0
 	case len(args) >= 2 && args[0] == "runtime" && args[1] == "configure":
 		if err := p.fs.MkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 		if err := p.fs.WriteFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 		return 0
 	case len(args) >= 2 && args[0] == "cdi":

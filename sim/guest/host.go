@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // Loader is what starts the kernel of a Proxmox VE host.
@@ -65,8 +64,8 @@ type HostBoot struct {
 type HostProgram func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int
 
 // hostProgram returns the program of that name, nil when the machine is not a host or has none.
-func (s *system) hostProgram(name string) run {
-	h := s.m.cfg.Host
+func (s *system) hostProgram(name string) Program {
+	h := s.cfg.Host
 	if h == nil {
 		return nil
 	}
@@ -94,30 +93,6 @@ func (s *system) hostProgram(name string) run {
 // hostPrograms are those that a host has and an Ubuntu guest does not have.
 func hostPrograms() []string {
 	return []string{"proxmox-boot-tool", "pveversion", "pveum", "pvesm", "pvesh", "qm"}
-}
-
-// AuthorizedKeys lets those log in as root who have one of the keys.
-func (m *Machine) AuthorizedKeys(keys ...string) error {
-	return m.cfg.Disk.WriteFile("/root/.ssh/authorized_keys", []byte(strings.Join(keys, "\n")+"\n"), 0o600)
-}
-
-// HostKey returns the machine's public SSH key as an authorized_keys file has it;
-// empty before its first boot.
-func (m *Machine) HostKey() string {
-	data, err := m.cfg.Disk.ReadFile(hostKeyFile + ".pub")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
-}
-
-// Up is closed when the machine's user space runs; nil when it is off.
-func (m *Machine) Up() <-chan struct{} {
-	s := m.system()
-	if s == nil {
-		return nil
-	}
-	return s.up
 }
 
 // optionOf reports whether one of the options was given.

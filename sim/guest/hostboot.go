@@ -16,38 +16,39 @@ const hostFirmwareTime = 90 * time.Second
 // bootHost is the way of a Proxmox VE host to its SSH server. The first time it was
 // up before anybody looked.
 func (s *system) bootHost() {
-	h := s.m.cfg.Host
-	found := !s.m.cfg.Disk.Exists(hostKeyFile)
-	if !found && (!s.m.pause(s.ctx, hostFirmwareTime) || s.m.faulty(func(f Faults) bool { return f.NeverBoots })) {
+	h := s.cfg.Host
+	found := !s.cfg.Disk.Exists(hostKeyFile)
+	if !found && (!s.pause(s.Context(), hostFirmwareTime) || s.faulty(func(f Faults) bool { return f.NeverBoots })) {
 		return
 	}
 	v := s.root()
-	s.kernel, s.booted = h.Kernel, time.Now()
+	booted := time.Now()
 	if found {
-		s.booted = s.booted.Add(-24 * time.Hour)
+		booted = booted.Add(-24 * time.Hour)
 	}
+	s.begin(h.Kernel, booted)
 	s.kernelFiles()
 	s.deviceFiles()
 	cmdline := bootLine(v, h.Loader)
 	s.put("/proc/cmdline", cmdline+"\n", 0o444)
 	vendor := map[bool]string{true: "GenuineIntel", false: "AuthenticAMD"}[h.Intel]
 	s.put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: "+vendor+"\n", 0o444)
-	s.put("/proc/stat", fmt.Sprintf("cpu  0 0 0 0\nbtime %d\n", s.booted.Unix()), 0o444)
+	s.put("/proc/stat", fmt.Sprintf("cpu  0 0 0 0\nbtime %d\n", booted.Unix()), 0o444)
 	if h.Loader == LoaderSystemdBoot {
 		_ = v.MkdirAll("/sys/firmware/efi", 0o755)
 	}
 	result := s.hostDevices(parseOptions(cmdline))
-	if !found && !s.m.pause(s.ctx, kernelTime) {
+	if !found && !s.pause(s.Context(), kernelTime) {
 		return
 	}
 	s.startUserspace()
-	_ = makeHostKey(v)                      // fails only where a script has put a folder
-	_ = s.start(s.ctx, "ssh.service", true) // its state says when it did not
+	_ = makeHostKey(v)                            // fails only where a script has put a folder
+	_ = s.start(s.Context(), "ssh.service", true) // its state says when it did not
 	s.startEnabled()
-	if n := s.m.cfg.Network; n != nil && h.Address.IsValid() {
-		n.Register(h.Address, s.m)
+	if n := s.cfg.Network; n != nil && h.Address.IsValid() {
+		n.Register(h.Address, s.answers())
 	}
-	close(s.up)
+	s.ready()
 	if h.OnBoot != nil {
 		h.OnBoot(result)
 	}
@@ -77,7 +78,7 @@ func (h *HostConfig) WouldHaveIOMMU() bool {
 
 // hostDevices gives every device to a driver, and shows them all in /sys.
 func (s *system) hostDevices(options []string) HostBoot {
-	h := s.m.cfg.Host
+	h := s.cfg.Host
 	result := HostBoot{IOMMU: h.iommuOn(options), Drivers: map[string]string{}}
 	config := readModprobe(s.root(), "/boot/initrd.img-"+s.kernel)
 	v := s.root()

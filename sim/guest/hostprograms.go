@@ -16,10 +16,10 @@ func runUpdateGrub(_ context.Context, p *proc) int {
 	}
 	fmt.Fprintf(p.stderr, "Generating grub configuration file ...\n")
 	if err := writeGrubConfig(p.fs, p.sys.kernel); err != nil {
-		return p.fail("%s", strerror(err))
+		return p.fail("%s", disk.Strerror(err))
 	}
 	fmt.Fprintf(p.stderr, "Found linux image: /boot/vmlinuz-%s\ndone\n", p.sys.kernel)
-	p.sys.m.mutated("update-grub")
+	p.sys.mutated("update-grub")
 	return 0
 }
 
@@ -30,10 +30,10 @@ func runUpdateInitramfs(_ context.Context, p *proc) int {
 	}
 	p.printf("update-initramfs: Generating /boot/initrd.img-%s\n", p.sys.kernel)
 	if err := writeInitramfs(p.fs, p.sys.kernel); err != nil {
-		return p.fail("%s", strerror(err))
+		return p.fail("%s", disk.Strerror(err))
 	}
-	p.sys.m.mutated("update-initramfs")
-	if p.sys.m.cfg.Host.Loader == LoaderGRUB || p.sys.m.cfg.Host.Loader == "" {
+	p.sys.mutated("update-initramfs")
+	if p.sys.cfg.Host.Loader == LoaderGRUB || p.sys.cfg.Host.Loader == "" {
 		return 0
 	}
 	return refreshESPs(p)
@@ -45,7 +45,7 @@ func runBootTool(_ context.Context, p *proc) int {
 	if len(p.args) > 1 {
 		verb = p.args[1]
 	}
-	loader := p.sys.m.cfg.Host.Loader
+	loader := p.sys.cfg.Host.Loader
 	switch {
 	case verb == "status" && (loader == LoaderGRUB || loader == ""):
 		fmt.Fprintln(p.stderr, "E: /etc/kernel/proxmox-boot-uuids does not exist.")
@@ -78,22 +78,22 @@ func runBootTool(_ context.Context, p *proc) int {
 // refreshESPs is the hook zz-proxmox-boot.
 func refreshESPs(p *proc) int {
 	write := writeGrubConfig
-	if p.sys.m.cfg.Host.Loader == LoaderSystemdBoot {
+	if p.sys.cfg.Host.Loader == LoaderSystemdBoot {
 		write = writeLoaderEntry
 	}
 	if err := write(p.fs, p.sys.kernel); err != nil {
-		fmt.Fprintln(p.stderr, strerror(err))
+		fmt.Fprintln(p.stderr, disk.Strerror(err))
 		return 1
 	}
 	fmt.Fprintf(p.stderr, "Copying and configuring kernels on /dev/disk/by-uuid/936E-9A3F\n\tCopying kernel and creating boot-entry for %s\n", p.sys.kernel)
-	p.sys.m.mutated("proxmox-boot-tool refresh")
+	p.sys.mutated("proxmox-boot-tool refresh")
 	return 0
 }
 
 // runHostLspci is lspci with -D, -n, -nn and -k.
 func runHostLspci(_ context.Context, p *proc) int {
 	opts, _ := flags(p.args[1:], "d", "s")
-	for _, d := range p.sys.m.cfg.Host.Devices {
+	for _, d := range p.sys.cfg.Host.Devices {
 		at := d.Address
 		if !has(opts, "D") {
 			at = strings.TrimPrefix(at, "0000:")

@@ -5,11 +5,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // packetFilter is what iptables-save prints of one family: chains and rules, by
 // table. It lives as long as the kernel does.
 type packetFilter struct {
+	mu     sync.Mutex
 	tables []string // in the order in which they are shown
 	chains map[string][]string
 	rules  map[string][]string
@@ -40,6 +42,18 @@ COMMIT
 -A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG
 COMMIT
 `
+
+func filterOf(s *system) *packetFilter { return Of[packetFilter](s) }
+
+// K3sStarts leaves the rules of K3s, where none are yet.
+func k3sStarts(s *system) {
+	f := filterOf(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.chains["nat"]) == 0 {
+		f.apply(k3sRules)
+	}
+}
 
 // apply is iptables-restore --noflush. It reports the first line that the kernel
 // refuses.
@@ -109,11 +123,12 @@ func runIPTables(_ context.Context, p *proc) int {
 	if p.user.UID != 0 {
 		return p.fail("Permission denied (you must be root)")
 	}
-	p.sys.mu.Lock()
-	defer p.sys.mu.Unlock()
+	filter := filterOf(p.sys)
+	filter.mu.Lock()
+	defer filter.mu.Unlock()
 	switch p.name() {
 	case "iptables-save":
-		p.printf("%s", &p.sys.filter)
+		p.printf("%s", filter)
 	case "iptables-restore":
 		if opts, _ := flags(p.args[1:]); !has(opts, "noflush", "n") {
 			return p.fail("only --noflush is simulated")
@@ -122,10 +137,10 @@ func runIPTables(_ context.Context, p *proc) int {
 		if err != nil {
 			return p.fail("%v", err)
 		}
-		if refused := p.sys.filter.apply(string(text)); refused != "" {
+		if refused := filter.apply(string(text)); refused != "" {
 			return p.fail("line failed: %s", refused)
 		}
-		p.sys.m.mutated("iptables-restore")
+		p.sys.mutated("iptables-restore")
 	}
 	return 0
 }

@@ -65,7 +65,8 @@ func (n *k3sNode) die(format string, args ...any) int {
 }
 
 // runK3s is "k3s server" or "k3s agent" until it is ready.
-func (s *system) runK3s(ctx context.Context, unit, binary, role string, args, env []string) (stop func(), code int) {
+func runK3s(ctx context.Context, s *system, unit string, argv, env []string) (stop func(), code int) {
+	binary, role, args := argv[0], argv[1], argv[2:]
 	v := s.root()
 	data, err := v.ReadFile(binary)
 	e, errStat := v.Stat(binary)
@@ -83,9 +84,7 @@ func (s *system) runK3s(ctx context.Context, unit, binary, role string, args, en
 		s.log(unit, "Error: %v", err)
 		return nil, 1
 	}
-	s.m.mu.Lock()
-	n.never = s.m.faults.NodeNeverReady
-	s.m.mu.Unlock()
+	n.never = s.faulty(func(f Faults) bool { return f.NodeNeverReady })
 	n.token = n.cfg.token(v, "token")
 	if n.name = n.cfg.get("node-name"); n.name == "" {
 		n.name = strings.ToLower(s.host())
@@ -125,7 +124,7 @@ func (n *k3sNode) prepare(v *disk.View) int {
 		n.sys.log(n.unit, "Error: --server is required")
 		return 1
 	}
-	if n.sys.m.cfg.Network == nil || !n.sys.address().IsValid() {
+	if n.sys.cfg.Network == nil || !n.sys.address().IsValid() {
 		return n.die("failed to find interface with default route: no default routes found")
 	}
 	if _, err := v.Stat("/etc/rancher/node/password"); err != nil {
@@ -153,42 +152,78 @@ func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*k3sNode, err
 		port = "443"
 	}
 	to := net.JoinHostPort(u.Hostname(), port)
-	ctx, cancel := context.WithTimeout(ctx, n.sys.m.scale(requestTime))
+	ctx, cancel := context.WithTimeout(ctx, n.sys.scale(requestTime))
 	defer cancel()
 	wrap := func(err error) error {
 		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", map[bool]string{true: "127.0.0.1:6444", false: to}[n.role == "agent"], err)
 	}
-	h, tcp, err := network.Lookup(n.sys.m.cfg.Network, ctx, "tcp", to)
+	h, tcp, err := network.Lookup(n.sys.cfg.Network, ctx, "tcp", to)
 	if err != nil {
 		if tcp != nil && ctx.Err() != nil {
 			err = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
 		}
 		return nil, wrap(err)
 	}
-	if m, ok := h.(*Machine); ok && tcp.Port == apiPort {
-		if server := cmp.Or(m.k3sServer(), m.joiningServer()); server != nil {
+	if m := neighbour(n.sys.cfg.Network, h); m != nil && tcp.Port == apiPort {
+		if server := cmp.Or(serverOn(m), joiningServer(m)); server != nil {
 			return server, nil
 		}
 	}
 	return nil, wrap(network.Refused(tcp))
 }
 
+// k3sState is what of K3s is in a running system.
+type k3sState struct {
+	running atomic.Pointer[k3sNode]
+	joining atomic.Pointer[k3sNode] // a server that is not one yet
+}
+
+func k3sOf(s *system) *k3sState { return Of[k3sState](s) }
+
 // joiningServer is the K3s on a machine that is about to become a server, or nil.
-func (m *Machine) joiningServer() *k3sNode {
-	s := m.system()
+func joiningServer(m *core) *k3sNode {
+	s := m.System()
 	if s == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.joining
+	return k3sOf(s).joining.Load()
+}
+
+// neighbours are the machines of a network on which a K3s runs, or is about to.
+type neighbours struct {
+	mu sync.Mutex
+	by map[network.Host]*core
+}
+
+// isSeen makes others on the network find the machine while it has a K3s.
+func (n *k3sNode) isSeen() {
+	here := k3sOf(n.sys)
+	all := network.Of[neighbours](n.sys.cfg.Network)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if here.running.Load() == nil && here.joining.Load() == nil {
+		delete(all.by, n.sys.answers())
+		return
+	}
+	if all.by == nil {
+		all.by = map[network.Host]*core{}
+	}
+	all.by[n.sys.answers()] = n.sys.Machine()
+}
+
+// neighbour is the machine behind an answer, nil where it has no K3s.
+func neighbour(on *network.Network, h network.Host) *core {
+	all := network.Of[neighbours](on)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.by[h]
 }
 
 // admits checks what a machine comes with. A server logs whom it refuses, also
 // while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
 func (n *k3sNode) admits(asks *k3sNode, role string) error {
 	err := n.cluster.admits(role, asks.token)
-	from := netip.AddrPortFrom(asks.sys.address(), 40000+uint16(asks.sys.m.cfg.VMID))
+	from := netip.AddrPortFrom(asks.sys.address(), 40000+uint16(asks.sys.cfg.VMID))
 	switch {
 	case errors.Is(err, errNotAuthorized):
 		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", from)
@@ -199,23 +234,22 @@ func (n *k3sNode) admits(asks *k3sNode, role string) error {
 	return err
 }
 
-// k3sServer is the K3s server that runs on a machine, or nil.
-func (m *Machine) k3sServer() *k3sNode {
-	s := m.system()
+// serverOn is the K3s server that runs on a machine, or nil.
+func serverOn(m *core) *k3sNode {
+	s := m.System()
 	if s == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.k3s == nil || s.k3s.role != "server" || !s.k3s.cluster.quorate() {
+	n := k3sOf(s).running.Load()
+	if n == nil || n.role != "server" || !n.cluster.quorate() {
 		return nil
 	}
-	return s.k3s
+	return n
 }
 
 // servesAPI is the API server's port: bytes go to the control plane.
 func (s *system) servesAPI() network.Handler {
-	n := s.m.k3sServer()
+	n := serverOn(s.Machine())
 	if n == nil {
 		return nil
 	}
@@ -252,7 +286,7 @@ func (n *k3sNode) follow(ctx context.Context) int {
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: %v", err)
 		case err != nil:
 			n.say("error", "%v", err)
-		case server.sys.m.k3sServer() == nil:
+		case serverOn(server.sys.Machine()) == nil:
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
 		default:
 			n.cluster = server.cluster
@@ -261,14 +295,14 @@ func (n *k3sNode) follow(ctx context.Context) int {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
 			}
 			if err = n.claimName(ctx); err == nil {
-				if !n.sys.m.pause(ctx, joinAgentTime) {
+				if !n.sys.pause(ctx, joinAgentTime) {
 					return 1
 				}
 				return 0
 			}
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
 		}
-		if !n.sys.m.pause(ctx, retryTime) {
+		if !n.sys.pause(ctx, retryTime) {
 			return 1
 		}
 	}
@@ -305,13 +339,11 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 			return nil, n.die("failed to register node %s: %v", n.name, err)
 		}
 	}
-	inner, cancel := context.WithCancel(n.sys.ctx)
-	n.sys.mu.Lock()
-	n.sys.k3s = n
-	if len(n.sys.filter.chains["nat"]) == 0 {
-		n.sys.filter.apply(k3sRules)
-	}
-	n.sys.mu.Unlock()
+	inner, cancel := context.WithCancel(n.sys.Context())
+	n.sys.Watch(manifestsDir, func() { manifestsChanged(n.sys) })
+	k3sOf(n.sys).running.Store(n)
+	n.isSeen()
+	k3sStarts(n.sys)
 	if n.role == "server" {
 		n.cluster.up(n)
 		n.deploy(inner)
@@ -319,11 +351,8 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 	n.say("info", "k3s is up and running")
 	return func() {
 		cancel()
-		n.sys.mu.Lock()
-		if n.sys.k3s == n {
-			n.sys.k3s = nil
-		}
-		n.sys.mu.Unlock()
+		k3sOf(n.sys).running.CompareAndSwap(n, nil)
+		n.isSeen()
 		if n.role == "server" {
 			n.cluster.down(n)
 		}
@@ -334,7 +363,7 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 func (n *k3sNode) describe(ip netip.Addr) plane.Node {
 	boot, _ := n.sys.root().ReadFile(bootIDFile) // every running guest has it
 	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
-		CPUs: n.sys.m.cfg.CPUs, Memory: n.sys.m.cfg.Memory, GPUs: n.gpus, Run: n.sys.container,
+		CPUs: n.sys.cfg.CPUs, Memory: n.sys.cfg.Memory, GPUs: n.gpus, Run: n.sys.container,
 		BootID: strings.TrimSpace(string(boot))}
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")
@@ -345,7 +374,7 @@ func (n *k3sNode) describe(ip netip.Addr) plane.Node {
 
 // gpus are those that containers can use.
 func (n *k3sNode) gpus() []plane.GPU {
-	if !n.nvidia || n.sys.ctx.Err() != nil {
+	if !n.nvidia || n.sys.Context().Err() != nil {
 		return nil
 	}
 	cards, failed := n.sys.nvml()
@@ -364,8 +393,8 @@ func (n *k3sNode) gpus() []plane.GPU {
 func (n *k3sNode) deploy(ctx context.Context) {
 	if !n.deployOnce(ctx) && n.sys.enter() {
 		go func() {
-			defer n.sys.wg.Done()
-			for n.sys.m.pause(ctx, 5*time.Second) && !n.deployOnce(ctx) {
+			defer n.sys.leave()
+			for n.sys.pause(ctx, 5*time.Second) && !n.deployOnce(ctx) {
 				continue
 			}
 		}()

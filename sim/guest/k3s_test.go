@@ -288,9 +288,10 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		assert.Empty(t, n.GPUs(), "K3s has looked for it at its start only")
 		mustShell(t, gpu, "systemctl restart k3s-agent && grep -q nvidia-container-runtime /var/lib/rancher/k3s/agent/etc/containerd/config.toml")
 		n, _ = plane.node("n21")
+		cards := gpus(gpu.core.config.PCI)
 		gpus := n.GPUs()
 		require.Len(t, gpus, 2)
-		assert.Equal(t, GPU{UUID: gpu.gpus()[1].UUID, Model: "NVIDIA A100-PCIE-40GB", Index: 1}, gpus[1])
+		assert.Equal(t, GPU{UUID: cards[1].UUID, Model: "NVIDIA A100-PCIE-40GB", Index: 1}, gpus[1])
 
 		run := func(args []string, env map[string]string, count int) (int, string, string) {
 			return n.Run(t.Context(), Container{Args: args, Env: env, GPUs: count, Files: map[string][]byte{

@@ -24,9 +24,7 @@ func runK3sCommand(ctx context.Context, p *proc) int {
 		p.printf("k3s version %s (%s)\ngo version go1.24.11\n", version, caHash(version)[:8])
 		return 0
 	}
-	p.sys.mu.Lock()
-	n := p.sys.k3s
-	p.sys.mu.Unlock()
+	n := k3sOf(p.sys).running.Load()
 	if n == nil || n.role != "server" || p.user.UID != 0 {
 		fmt.Fprintf(p.stderr, "time=\"now\" level=fatal msg=\"Error: no running k3s server, or permission denied\"\n")
 		return 1
@@ -39,7 +37,7 @@ func runK3sCommand(ctx context.Context, p *proc) int {
 		n.cluster.mu.Lock()
 		n.cluster.bootstrap[secret] = true
 		n.cluster.mu.Unlock()
-		p.sys.m.mutated("k3s token created")
+		p.sys.mutated("k3s token created")
 		p.printf("K10%s::%s\n", n.cluster.caHash, secret)
 		return 0
 	case args[0] == "etcd-snapshot" && len(args) > 1:
@@ -73,7 +71,7 @@ func (p *proc) snapshots(n *k3sNode, verb string, args []string) int {
 	case "delete":
 		for _, name := range names {
 			if err := p.fs.Remove(dir + "/" + path.Base(name)); err != nil {
-				return p.fail("%s: %s", name, strerror(err))
+				return p.fail("%s: %s", name, disk.Strerror(err))
 			}
 			fmt.Fprintf(p.stderr, "time=%q level=info msg=\"Snapshot %s deleted.\"\n", time.Now().UTC().Format(time.RFC3339), path.Base(name))
 		}

@@ -36,7 +36,7 @@ func (n *k3sNode) serve(ctx context.Context) int {
 			break
 		}
 		n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
-		if !n.sys.m.pause(ctx, retryTime) {
+		if !n.sys.pause(ctx, retryTime) {
 			return 1
 		}
 	}
@@ -46,7 +46,7 @@ func (n *k3sNode) serve(ctx context.Context) int {
 
 // resume starts a server that is a member already.
 func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
-	c, ok := network.ClusterOf(n.sys.m.cfg.Network, disk.Value(mark, "cluster")).(*cluster)
+	c, ok := network.ClusterOf(n.sys.cfg.Network, disk.Value(mark, "cluster")).(*cluster)
 	if !ok {
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
@@ -64,7 +64,7 @@ func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
 
 // form makes a new cluster.
 func (n *k3sNode) form(ctx context.Context) int {
-	k := n.sys.m.cfg.Kubernetes
+	k := n.sys.cfg.Kubernetes
 	if k == nil {
 		return n.die("starting kubernetes: this simulation has no control plane")
 	}
@@ -72,7 +72,7 @@ func (n *k3sNode) form(ctx context.Context) int {
 	if err != nil {
 		return n.die("starting kubernetes: preparing server: %v", err)
 	}
-	if !n.sys.m.pause(ctx, firstServerTime) {
+	if !n.sys.pause(ctx, firstServerTime) {
 		return 1
 	}
 	plane, err := k.Form(ctx, cfg)
@@ -81,7 +81,7 @@ func (n *k3sNode) form(ctx context.Context) int {
 	}
 	t := parseToken(n.token)
 	c := &cluster{
-		id: hexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.m.cfg.Network, scale: n.sys.m.scale,
+		id: hexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.cfg.Network, scale: n.sys.scale,
 		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
 		bootstrap: map[string]bool{}, applied: map[string]string{},
 	}
@@ -93,7 +93,7 @@ func (n *k3sNode) form(ctx context.Context) int {
 		c.agentSecret = c.secret
 	}
 	n.cluster = c
-	network.Adopt(n.sys.m.cfg.Network, c.id, c, n.sys.address())
+	network.Adopt(n.sys.cfg.Network, c.id, c, n.sys.address())
 	return n.addMember()
 }
 
@@ -115,7 +115,7 @@ func (n *k3sNode) planeConfig() (plane.Config, error) {
 // joinServers joins an existing cluster, through any of its servers or the VIP.
 func (n *k3sNode) joinServers(ctx context.Context) int {
 	server, err := n.upstreamServer(ctx, n.cfg.get("server"))
-	if err == nil && server.sys.m.k3sServer() == nil {
+	if err == nil && serverOn(server.sys.Machine()) == nil {
 		err = errors.New("failed to get CA certs: 503 Service Unavailable")
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func (n *k3sNode) joinServers(ctx context.Context) int {
 	n.cluster = c
 	n.isJoining(n)
 	defer n.isJoining(nil)
-	if !n.sys.m.pause(ctx, joinServerTime) {
+	if !n.sys.pause(ctx, joinServerTime) {
 		return 1
 	}
 	c.reap(ctx)
@@ -148,9 +148,8 @@ func (n *k3sNode) joinServers(ctx context.Context) int {
 }
 
 func (n *k3sNode) isJoining(who *k3sNode) {
-	n.sys.mu.Lock()
-	defer n.sys.mu.Unlock()
-	n.sys.joining = who
+	k3sOf(n.sys).joining.Store(who)
+	n.isSeen()
 }
 
 // addMember adds the server to etcd, and to its own disk what makes it one.
@@ -193,18 +192,16 @@ func (n *k3sNode) writeServerFiles(v *disk.View) {
 }
 
 // manifestsChanged is what K3s' watch of its manifests folder does.
-func (s *system) manifestsChanged() {
-	s.mu.Lock()
-	n := s.k3s
-	s.mu.Unlock()
+func manifestsChanged(s *system) {
+	n := k3sOf(s).running.Load()
 	if n == nil || n.role != "server" || n.woken.Swap(true) || !s.enter() {
 		return
 	}
 	go func() {
-		defer s.wg.Done()
-		if s.m.pause(s.ctx, retryTime) {
+		defer s.leave()
+		if s.pause(s.Context(), retryTime) {
 			n.woken.Store(false)
-			n.deploy(s.ctx)
+			n.deploy(s.Context())
 		}
 	}()
 }

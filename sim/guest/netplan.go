@@ -44,7 +44,7 @@ func (s *system) networkUp() {
 		return
 	}
 	ifaces := []Interface{{Name: "lo", Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}}}
-	for i, mac := range s.m.cfg.MACs {
+	for i, mac := range s.cfg.MACs {
 		card := Interface{Name: "enp0s" + string(rune('0'+(18+i)/10)) + string(rune('0'+(18+i)%10)), MAC: strings.ToLower(mac)}
 		for name, e := range file.Network.Ethernets {
 			if !e.fits(name, card) {
@@ -58,20 +58,17 @@ func (s *system) networkUp() {
 		}
 		ifaces = append(ifaces, card)
 	}
-	s.mu.Lock()
-	s.ifaces = ifaces
-	s.mu.Unlock()
-	s.m.talks.Store(len(ifaces) > 1)
+	s.setInterfaces(ifaces)
 	for _, c := range ifaces {
 		s.put("/sys/class/net/"+c.Name+"/address", c.MAC+"\n", 0o444)
 	}
-	if s.m.cfg.Network == nil || !s.enter() {
+	if s.cfg.Network == nil || !s.enter() {
 		return
 	}
-	defer s.wg.Done()
+	defer s.leave()
 	for _, c := range ifaces[1:] {
 		for _, a := range c.Addrs {
-			s.m.cfg.Network.Register(a.Addr(), s.m)
+			s.cfg.Network.Register(a.Addr(), s.answers())
 		}
 	}
 }
@@ -98,11 +95,11 @@ func (s *system) addresses(e ethernet) []netip.Prefix {
 			out = append(out, p)
 		}
 	}
-	if e.DHCP4 && s.m.cfg.Network != nil {
+	if e.DHCP4 && s.cfg.Network != nil {
 		// systemd-networkd's identifier comes from the machine-id: two clones
 		// with one machine-id share one lease.
 		id, _ := s.root().ReadFile("/etc/machine-id")
-		if p, ok := network.Lease(s.m.cfg.Network, strings.TrimSpace(string(id))); ok {
+		if p, ok := network.Lease(s.cfg.Network, strings.TrimSpace(string(id))); ok {
 			out = append(out, p)
 		}
 	}
@@ -112,9 +109,7 @@ func (s *system) addresses(e ethernet) []netip.Prefix {
 // runIP is ip addr and ip link, plain, -br and -j.
 func runIP(_ context.Context, p *proc) int {
 	opts, args := flags(strings.Fields(strings.ReplaceAll(strings.Join(p.args[1:], " "), "-br", "--brief")))
-	p.sys.mu.Lock()
-	ifaces := p.sys.ifaces
-	p.sys.mu.Unlock()
+	ifaces := p.sys.interfaces()
 	if len(args) == 0 || !strings.HasPrefix("address", args[0]) && args[0] != "link" {
 		_ = p.fail("only addr and link are simulated")
 		return 255

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // exportTable is where nfs-utils keep what is exported.
@@ -46,10 +48,10 @@ func runExportfs(_ context.Context, p *proc) int {
 		}
 	}
 	if err := p.fs.MkdirAll("/var/lib/nfs", 0o755); err != nil {
-		return p.fail("%s", strerror(err))
+		return p.fail("%s", disk.Strerror(err))
 	}
 	if err := p.fs.WriteFile(exportTable, []byte(out.String()), 0o644); err != nil {
-		return p.fail("%s", strerror(err))
+		return p.fail("%s", disk.Strerror(err))
 	}
 	return code
 }

@@ -5,56 +5,34 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
-// SetDisks changes what disks a machine has: one is plugged in or pulled out, or one
-// grows. What was mounted from a disk that is gone is gone too, and with it the units that
-// require it.
-func (m *Machine) SetDisks(disks []BlockDevice) {
-	s := m.system()
-	var was [][2]string
-	if s != nil {
-		was = s.mounted()
-	}
-	m.mu.Lock()
-	m.cfg.Disks = slices.Clone(disks)
-	m.mu.Unlock()
-	if s == nil {
-		return
-	}
-	defer func() {
-		for _, name := range s.lost(was) {
-			_ = s.stop(name)
-		}
-	}()
+// replug is told that a machine's disks have changed, which were mounted so before, and
+// returns the units that have lost what they require.
+func replug(s *system, was [][2]string) (lost []string) {
 	v := s.root()
 	entries, _ := v.ReadDir("/dev/disk/by-id")
 	for _, e := range entries {
 		_ = v.Remove("/dev/disk/by-id/" + e.Name())
 	}
-	s.diskFiles()
+	diskFiles(s)
 	var there []*disk.Disk
-	for i := range disks {
-		there = append(there, m.content(i))
+	for i := range s.disks() {
+		there = append(there, s.content(i))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mounts = slices.DeleteFunc(s.mounts, func(mounted disk.Mount) bool { return !slices.Contains(there, mounted.Disk) })
-	s.mountsChanged()
+	s.changeMounts(func(all []disk.Mount) []disk.Mount {
+		return slices.DeleteFunc(all, func(mounted disk.Mount) bool { return !slices.Contains(there, mounted.Disk) })
+	})
+	return lostUnits(s, was)
 }
 
-// disks are the machine's disks now.
-func (m *Machine) disks() []BlockDevice {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.cfg.Disks
-}
-
-func (s *system) diskFiles() {
+// diskFiles are what /dev has of the disks.
+func diskFiles(s *system) {
 	v := s.root()
-	for i, d := range s.m.disks() {
+	for i, d := range s.disks() {
 		_ = v.Device("/dev/"+diskName(i), 0o660)
 		for _, name := range d.Links {
 			_ = v.MkdirAll("/dev/disk/by-id", 0o755)
@@ -69,20 +47,18 @@ const fsBlock = 4096
 // fsBlocks is how large the file system on a disk is: as large as the disk was when it
 // was made, or grown.
 func (s *system) fsBlocks(i int) int64 {
-	mark, _ := s.m.content(i).ReadFile(disk.Mark)
+	mark, _ := s.content(i).ReadFile(disk.Mark)
 	if n, err := strconv.ParseInt(disk.Value(mark, "blocks"), 10, 64); err == nil {
 		return n
 	}
-	return s.m.disks()[i].Size / fsBlock
+	return s.disks()[i].Size / fsBlock
 }
 
 // readBlocks is how large the file system is by what is read from the disk. XFS does not
 // write through the block device's cache: until that is flushed one reads what was there
 // when it was read first.
 func (s *system) readBlocks(i int) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n, ok := s.stale[s.m.content(i)]; ok {
+	if n, ok := caches(s).read(s.content(i)); ok {
 		return n
 	}
 	return s.fsBlocks(i)
@@ -124,14 +100,11 @@ func runGrow(_ context.Context, p *proc) int {
 		return p.fail("Bad magic number in super-block while trying to open %s", name)
 	}
 	if disk.Value(mark, "type") == "xfs" {
-		read := p.sys.readBlocks(i)
-		p.sys.mu.Lock()
-		p.sys.stale[data] = read
-		p.sys.mu.Unlock()
+		caches(p.sys).keep(data, p.sys.readBlocks(i))
 	}
 	_ = data.WriteFile(disk.Mark, []byte(fmt.Sprintf("type: %s\nlabel: %s\nuuid: %s\nblocks: %d\n",
-		disk.Value(mark, "type"), disk.Value(mark, "label"), disk.Value(mark, "uuid"), p.sys.m.disks()[i].Size/fsBlock)), 0o600)
-	p.sys.m.mutated(p.name() + " " + p.args[1])
+		disk.Value(mark, "type"), disk.Value(mark, "label"), disk.Value(mark, "uuid"), p.sys.disks()[i].Size/fsBlock)), 0o600)
+	p.sys.mutated(p.name() + " " + p.args[1])
 	return 0
 }
 
@@ -144,17 +117,45 @@ func boolCode(bad bool) int {
 
 // runBlockdev is blockdev --getsize64 and --flushbufs.
 func runBlockdev(_ context.Context, p *proc) int {
-	for i := range p.sys.m.disks() {
+	for i := range p.sys.disks() {
 		if at, err := p.fs.Resolve(p.abs(p.args[len(p.args)-1]), true); err == nil && at == "/dev/"+diskName(i) {
 			if slices.Contains(p.args, "--flushbufs") {
-				p.sys.mu.Lock()
-				delete(p.sys.stale, p.sys.m.content(i))
-				p.sys.mu.Unlock()
+				caches(p.sys).flush(p.sys.content(i))
 				return 0
 			}
-			p.printf("%d\n", p.sys.m.disks()[i].Size)
+			p.printf("%d\n", p.sys.disks()[i].Size)
 			return 0
 		}
 	}
 	return p.fail("cannot open %s: No such file or directory", p.args[len(p.args)-1])
+}
+
+// cache is what is read of disks before it is flushed.
+type cache struct {
+	mu     sync.Mutex
+	blocks map[*disk.Disk]int64 // of a grown XFS
+}
+
+func caches(s *system) *cache { return Of[cache](s) }
+
+func (c *cache) read(d *disk.Disk) (blocks int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	blocks, ok = c.blocks[d]
+	return blocks, ok
+}
+
+func (c *cache) keep(d *disk.Disk, blocks int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blocks == nil {
+		c.blocks = map[*disk.Disk]int64{}
+	}
+	c.blocks[d] = blocks
+}
+
+func (c *cache) flush(d *disk.Disk) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.blocks, d)
 }

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
@@ -53,7 +51,7 @@ func (s *system) session(u *disk.User, stdin io.Reader, stdout, stderr io.Writer
 	}
 	var mu sync.Mutex
 	return &proc{
-		sys: s, fs: s.viewAs(u, s.m.mutated), user: u, dir: u.Home, stdin: stdin,
+		sys: s, fs: s.viewAs(u, s.mutated), user: u, dir: u.Home, stdin: stdin,
 		stdout: &lockedWriter{mu: &mu, w: stdout}, stderr: &lockedWriter{mu: &mu, w: stderr}, shell: "bash",
 		env: expand.ListEnviron("PATH="+searchPath, "HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name,
 			"SHELL="+u.Shell, "LANG=C.UTF-8"),
@@ -92,17 +90,6 @@ func (p *proc) printf(format string, args ...any) { fmt.Fprintf(p.stdout, format
 func (p *proc) fail(format string, args ...any) int {
 	fmt.Fprintf(p.stderr, "%s: %s\n", p.name(), fmt.Sprintf(format, args...))
 	return 1
-}
-
-// strerror is an error in the words of the C library.
-func strerror(err error) string {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		text := errno.Error()
-		r, n := utf8.DecodeRuneInString(text)
-		return string(unicode.ToUpper(r)) + text[n:]
-	}
-	return err.Error()
 }
 
 // find looks for a program as execvp(3) does.
@@ -155,11 +142,7 @@ func (p *proc) exec(ctx context.Context) int {
 	}
 	data := p.fs.Image(file)
 	if name, ok := disk.ProgramOf(data); ok {
-		run := p.sys.hostProgram(name)
-		if run == nil {
-			run = lookup(name)
-		}
-		if run != nil {
+		if run := p.sys.program(name); run != nil {
 			return exitCode(ctx, run(ctx, p))
 		}
 	}
@@ -200,61 +183,25 @@ func (p *proc) notFound(err error) int {
 	return code
 }
 
-// flags splits arguments by getopt's rules: short flags may be joined, those in
-// valued take a value, long ones too as "--name=value" or, if listed, from the
-// next argument; "--" ends them. Values are joined under the flag's name.
-func flags(args []string, valued ...string) (opts map[string][]string, rest []string) {
-	opts = map[string][]string{}
-	takes := func(name string) bool { return slices.Contains(valued, name) }
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		next := func() string {
-			if i++; i < len(args) {
-				return args[i]
-			}
-			return ""
-		}
-		switch {
-		case a == "--":
-			return opts, append(rest, args[i+1:]...)
-		case strings.HasPrefix(a, "--"):
-			name, value, has := strings.Cut(a[2:], "=")
-			if !has && takes(name) {
-				value = next()
-			}
-			opts[name] = append(opts[name], value)
-		case len(a) > 1 && a[0] == '-':
-			for j := 1; j < len(a); j++ {
-				name := a[j : j+1]
-				if !takes(name) {
-					opts[name] = append(opts[name], "")
-					continue
-				}
-				value := a[j+1:]
-				if value == "" {
-					value = next()
-				}
-				opts[name] = append(opts[name], value)
-				break
-			}
-		default:
-			rest = append(rest, a)
-		}
-	}
-	return opts, rest
+// box is a container's own little world.
+type box struct {
+	visible string // NVIDIA_VISIBLE_DEVICES
+	count   int    // cards allotted, where the variable does not name them
 }
 
-// has reports whether one of the flags was given.
-func has(opts map[string][]string, names ...string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { _, ok := opts[n]; return ok })
-}
-
-// last returns the last value given for one of the names.
-func last(opts map[string][]string, names ...string) string {
-	for _, n := range names {
-		if v := opts[n]; len(v) > 0 {
-			return v[len(v)-1]
+// exported prints a program's environment as KEY=value, sorted.
+func (p *proc) exported() []string {
+	vars := map[string]string{}
+	p.env.Each(func(name string, v expand.Variable) bool {
+		if delete(vars, name); v.Exported && v.Kind == expand.String {
+			vars[name] = v.Str
 		}
+		return true
+	})
+	var out []string
+	for k, v := range vars {
+		out = append(out, k+"="+v)
 	}
-	return ""
+	slices.Sort(out)
+	return out
 }

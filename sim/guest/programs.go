@@ -2,12 +2,9 @@ package guest
 
 import "context"
 
-// run is what a program does; it returns its exit status.
-type run func(ctx context.Context, p *proc) int
-
 // lookup returns the function that a program stands for, or nil.
-func lookup(name string) run {
-	for _, group := range []func(string) run{fileProgram, listProgram, textProgram, baseProgram, debianProgram, systemProgram, hardwareProgram} {
+func lookup(name string) Program {
+	for _, group := range []func(string) Program{fileProgram, listProgram, textProgram, baseProgram, debianProgram, systemProgram, hardwareProgram} {
 		if r := group(name); r != nil {
 			return r
 		}
@@ -15,7 +12,7 @@ func lookup(name string) run {
 	return nil
 }
 
-func fileProgram(name string) run {
+func fileProgram(name string) Program {
 	switch name {
 	case "cat":
 		return runCat
@@ -51,7 +48,7 @@ func fileProgram(name string) run {
 	return nil
 }
 
-func listProgram(name string) run {
+func listProgram(name string) Program {
 	switch name {
 	case "test", "[":
 		return runTest
@@ -71,7 +68,7 @@ func listProgram(name string) run {
 	return nil
 }
 
-func textProgram(name string) run {
+func textProgram(name string) Program {
 	switch name {
 	case "grep", "egrep":
 		return runGrep
@@ -105,7 +102,7 @@ func textProgram(name string) run {
 	return nil
 }
 
-func baseProgram(name string) run {
+func baseProgram(name string) Program {
 	switch name {
 	case "sh", "bash":
 		return runShell

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -71,23 +70,6 @@ func runUmask(shell, p *proc) int {
 	}
 	shell.fs.Umask = disk.UnixMode(n)
 	return 0
-}
-
-// exported prints a program's environment as KEY=value, sorted.
-func (p *proc) exported() []string {
-	vars := map[string]string{}
-	p.env.Each(func(name string, v expand.Variable) bool {
-		if delete(vars, name); v.Exported && v.Kind == expand.String {
-			vars[name] = v.Str
-		}
-		return true
-	})
-	var out []string
-	for k, v := range vars {
-		out = append(out, k+"="+v)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func runEnv(ctx context.Context, p *proc) int {
@@ -186,32 +168,6 @@ loop:
 	return child.start(ctx, args...)
 }
 
-// errPipeline is what waiting in a pipeline ends with under a simulated clock:
-// the shell interpreter's pipes are the operating system's, and while one side
-// reads from such a pipe, the clock of testing/synctest stands still.
-var errPipeline = errors.New("waiting in a pipeline is not simulated under testing/synctest: write to a file instead")
-
-// wait waits for simulated time.
-func (p *proc) wait(ctx context.Context, d time.Duration) error {
-	if p.line && time.Now().Year() < 2010 { // synctest's clock begins in 2000
-		return errPipeline
-	}
-	if !p.sys.m.pause(ctx, d) {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// poll waits until done, looking often at first and then once a second.
-func (p *proc) poll(ctx context.Context, done func() bool) error {
-	for d := 50 * time.Millisecond; !done(); d = min(2*d, time.Second) {
-		if err := p.wait(ctx, d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func runSleep(ctx context.Context, p *proc) int {
 	if len(p.args) < 2 {
 		return p.fail("missing operand")
@@ -230,17 +186,6 @@ func runSleep(ctx context.Context, p *proc) int {
 	return 0
 }
 
-// seconds reads 5, 0.5, 2m, 1h, infinity.
-func seconds(s string) (time.Duration, error) {
-	if s == "infinity" {
-		return 1 << 62, nil
-	}
-	if strings.IndexByte("smhd", s[max(0, len(s)-1)]) < 0 {
-		s += "s"
-	}
-	return time.ParseDuration(s)
-}
-
 func runTimeout(ctx context.Context, p *proc) int {
 	opts, rest := flags(p.args[1:min(2, len(p.args))], "k", "s")
 	rest = append(rest, p.args[min(2, len(p.args)):]...)
@@ -253,7 +198,7 @@ func runTimeout(ctx context.Context, p *proc) int {
 		_ = p.fail("invalid time interval '%s'", rest[0])
 		return 125
 	}
-	inner, cancel := context.WithTimeout(ctx, p.sys.m.scale(d))
+	inner, cancel := context.WithTimeout(ctx, p.sys.scale(d))
 	defer cancel()
 	code := p.start(inner, rest[1:]...)
 	if inner.Err() != nil && ctx.Err() == nil {
@@ -354,7 +299,7 @@ func runUseradd(_ context.Context, p *proc) int {
 		uid, _ := strconv.Atoi(last(opts, "u", "uid"))
 		u := &disk.User{Name: name, UID: uid, Home: last(opts, "d", "home-dir"), Shell: last(opts, "s", "shell")}
 		if err := disk.AddUser(p.fs, u, last(opts, "c")); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 	} else if old == nil {
 		_ = p.fail("user '%s' does not exist", name)
@@ -365,12 +310,12 @@ func runUseradd(_ context.Context, p *proc) int {
 			continue
 		}
 		if err := disk.JoinGroup(p.fs, path.Base(group), name); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 	}
 	if hash := last(opts, "p", "password"); hash != "" {
 		if err := disk.SetPassword(p.fs, name, hash); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 	}
 	return 0

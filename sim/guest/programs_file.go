@@ -21,7 +21,7 @@ func (p *proc) each(names []string, f func(name string, data []byte)) int {
 	for _, name := range names {
 		data, err := p.input(name)
 		if err != nil {
-			code = p.fail("%s: %s", name, strerror(err))
+			code = p.fail("%s: %s", name, disk.Strerror(err))
 			continue
 		}
 		f(name, data)
@@ -54,7 +54,7 @@ func runTee(_ context.Context, p *proc) int {
 			err = p.fs.Append(at, data)
 		}
 		if err != nil {
-			code = p.fail("%s: %s", name, strerror(err))
+			code = p.fail("%s: %s", name, disk.Strerror(err))
 		}
 	}
 	_, _ = p.stdout.Write(data)
@@ -73,14 +73,14 @@ func runDD(_ context.Context, p *proc) int {
 	}
 	data, err := p.input(from)
 	if err != nil {
-		return p.fail("failed to open '%s': %s", from, strerror(err))
+		return p.fail("failed to open '%s': %s", from, disk.Strerror(err))
 	}
 	if to == "" {
 		_, _ = p.stdout.Write(data)
 		return 0
 	}
 	if err := p.fs.WriteFile(p.abs(to), data, 0o666); err != nil {
-		return p.fail("failed to open '%s': %s", to, strerror(err))
+		return p.fail("failed to open '%s': %s", to, disk.Strerror(err))
 	}
 	return 0
 }
@@ -115,7 +115,7 @@ func runCp(_ context.Context, p *proc) int {
 			}
 		}
 		if err := p.copy(p.abs(from), dest, recursive, keep); err != nil {
-			code = p.fail("cannot copy '%s': %s", from, strerror(err))
+			code = p.fail("cannot copy '%s': %s", from, disk.Strerror(err))
 		}
 	}
 	return code
@@ -174,7 +174,7 @@ func runMv(_ context.Context, p *proc) int {
 			dest = p.abs(names[len(names)-1])
 		}
 		if err := p.fs.Rename(p.abs(from), dest); err != nil {
-			code = p.fail("cannot move '%s' to '%s': %s", from, names[len(names)-1], strerror(err))
+			code = p.fail("cannot move '%s' to '%s': %s", from, names[len(names)-1], disk.Strerror(err))
 		}
 	}
 	return code
@@ -197,7 +197,7 @@ func runRm(_ context.Context, p *proc) int {
 			err = p.fs.Remove(p.abs(name))
 		}
 		if err != nil {
-			code = p.fail("cannot remove '%s': %s", name, strerror(err))
+			code = p.fail("cannot remove '%s': %s", name, disk.Strerror(err))
 		}
 	}
 	return code
@@ -217,7 +217,7 @@ func runMkdir(_ context.Context, p *proc) int {
 			err = p.setMode(mode, p.abs(name))
 		}
 		if err != nil {
-			code = p.fail("cannot create directory '%s': %s", name, strerror(err))
+			code = p.fail("cannot create directory '%s': %s", name, disk.Strerror(err))
 		}
 	}
 	return code
@@ -235,7 +235,7 @@ func runRmdir(_ context.Context, p *proc) int {
 			err = p.fs.Remove(p.abs(name))
 		}
 		if err != nil {
-			code = p.fail("failed to remove '%s': %s", name, strerror(err))
+			code = p.fail("failed to remove '%s': %s", name, disk.Strerror(err))
 		}
 	}
 	return code
@@ -266,7 +266,7 @@ func runLn(_ context.Context, p *proc) int {
 		err = p.copy(p.abs(target), p.abs(name), false, true) // hard links are copies here
 	}
 	if err != nil {
-		return p.fail("failed to create link '%s': %s", name, strerror(err))
+		return p.fail("failed to create link '%s': %s", name, disk.Strerror(err))
 	}
 	return 0
 }
@@ -333,7 +333,7 @@ func runChmod(_ context.Context, p *proc) int {
 	for _, name := range names[1:] {
 		set := func(n string) error { return p.setMode(names[0], n) }
 		if err := p.walk(p.abs(name), has(opts, "R"), set); err != nil {
-			code = p.fail("cannot access '%s': %s", name, strerror(err))
+			code = p.fail("cannot access '%s': %s", name, disk.Strerror(err))
 		}
 	}
 	return code
@@ -356,7 +356,7 @@ func runChown(_ context.Context, p *proc) int {
 	for _, name := range names[1:] {
 		set := func(n string) error { return p.fs.Chown(n, uid, gid) }
 		if err := p.walk(p.abs(name), has(opts, "R"), set); err != nil {
-			code = p.fail("changing ownership of '%s': %s", name, strerror(err))
+			code = p.fail("changing ownership of '%s': %s", name, disk.Strerror(err))
 		}
 	}
 	return code

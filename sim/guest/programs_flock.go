@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -41,35 +42,41 @@ func runFlock(ctx context.Context, p *proc) int {
 	if _, err := p.fs.Stat(path); err != nil {
 		return p.fail("cannot open lock file %s: No such file or directory", p.args[at]) // a missing one is made there; nobody here needs that
 	}
-	until := time.Now().Add(p.sys.m.scale(limit))
-	mine := false
+	until := time.Now().Add(p.sys.scale(limit))
+	locks, mine := Of[flocks](p.sys), false
 	err := p.poll(ctx, func() bool {
-		mine = p.sys.flock(path)
+		mine = locks.take(path)
 		return mine || !time.Now().Before(until)
 	})
 	if err != nil || !mine {
 		return busy
 	}
-	defer p.sys.funlock(path)
+	defer locks.release(path)
 	return p.start(ctx, p.args[at+1:]...)
 }
 
-// flock takes the lock of a path, if nobody has it.
-func (s *system) flock(path string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.flocked[path] {
+// flocks are the paths whose lock somebody holds.
+type flocks struct {
+	mu   sync.Mutex
+	held map[string]bool
+}
+
+// take takes the lock of a path, if nobody has it.
+func (l *flocks) take(path string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[path] {
 		return false
 	}
-	if s.flocked == nil {
-		s.flocked = map[string]bool{}
+	if l.held == nil {
+		l.held = map[string]bool{}
 	}
-	s.flocked[path] = true
+	l.held[path] = true
 	return true
 }
 
-func (s *system) funlock(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.flocked, path)
+func (l *flocks) release(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, path)
 }

@@ -35,7 +35,7 @@ func runInstall(_ context.Context, p *proc) int {
 				err = finish(p.abs(name))
 			}
 			if err != nil {
-				return p.fail("cannot create directory '%s': %s", name, strerror(err))
+				return p.fail("cannot create directory '%s': %s", name, disk.Strerror(err))
 			}
 		}
 		return 0
@@ -61,7 +61,7 @@ func runInstall(_ context.Context, p *proc) int {
 			err = finish(dest)
 		}
 		if err != nil {
-			return p.fail("cannot create regular file '%s': %s", dest, strerror(err))
+			return p.fail("cannot create regular file '%s': %s", dest, disk.Strerror(err))
 		}
 	}
 	return 0

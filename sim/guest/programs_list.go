@@ -24,14 +24,14 @@ func runLs(_ context.Context, p *proc) int {
 			}
 		}
 		if err != nil {
-			_ = p.fail("cannot access '%s': %s", name, strerror(err))
+			_ = p.fail("cannot access '%s': %s", name, disk.Strerror(err))
 			code = 2
 			continue
 		}
 		entries := []disk.Entry{e.As(name)}
 		if e.IsDir() && !has(opts, "d") {
 			if entries, err = p.fs.ReadDir(p.abs(name)); err != nil {
-				_ = p.fail("cannot open directory '%s': %s", name, strerror(err))
+				_ = p.fail("cannot open directory '%s': %s", name, disk.Strerror(err))
 				code = 2
 				continue
 			}
@@ -120,7 +120,7 @@ func runStat(_ context.Context, p *proc) int {
 		}
 		e, err := look(p.abs(name))
 		if err != nil {
-			code = p.fail("cannot statx '%s': %s", name, strerror(err))
+			code = p.fail("cannot statx '%s': %s", name, disk.Strerror(err))
 			continue
 		}
 		p.printf("%s", strings.NewReplacer(
@@ -150,7 +150,7 @@ func runReadlink(_ context.Context, p *proc) int {
 			_, err = p.fs.Stat(full)
 		}
 		if err != nil {
-			code = p.fail("%s: %s", name, strerror(err))
+			code = p.fail("%s: %s", name, disk.Strerror(err))
 			continue
 		}
 		p.printf("%s\n", full)
@@ -210,7 +210,7 @@ func runFind(_ context.Context, p *proc) int {
 	code := 0
 	for _, root := range roots {
 		if _, err := p.fs.Lstat(p.abs(root)); err != nil {
-			code = p.fail("'%s': %s", root, strerror(err))
+			code = p.fail("'%s': %s", root, disk.Strerror(err))
 			continue
 		}
 		p.found(root, 0, want)

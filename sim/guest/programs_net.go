@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
 )
 
@@ -20,19 +21,6 @@ const (
 	curlHTTP     = 22
 	curlWrite    = 23
 )
-
-// download asks the internet. A machine without an address has none.
-func (p *proc) download(ctx context.Context, url string) ([]byte, error) {
-	if p.sys.m.cfg.Internet == nil || p.box == nil && !p.sys.address().IsValid() {
-		return nil, errNoInternet
-	}
-	if !p.line && p.wait(ctx, 100*time.Millisecond) != nil {
-		return nil, context.Cause(ctx)
-	}
-	return p.sys.m.cfg.Internet(url)
-}
-
-var errNoInternet = errors.New("Could not resolve host")
 
 // runCurl is curl and wget, one URL at a time.
 func runCurl(ctx context.Context, p *proc) int {
@@ -83,11 +71,11 @@ func runCurl(ctx context.Context, p *proc) int {
 		}
 		if has(opts, "create-dirs") {
 			if err := p.fs.MkdirAll(path.Dir(p.abs(to)), 0o755); err != nil {
-				return complain(curlWrite, "%s", strerror(err))
+				return complain(curlWrite, "%s", disk.Strerror(err))
 			}
 		}
 		if err := p.fs.WriteFile(p.abs(to), data, 0o666); err != nil {
-			return complain(curlWrite, "client returned ERROR on write, 0 bytes written: %s", strerror(err))
+			return complain(curlWrite, "client returned ERROR on write, 0 bytes written: %s", disk.Strerror(err))
 		}
 	}
 	return 0
@@ -109,7 +97,7 @@ func runGpg(_ context.Context, p *proc) int {
 	}
 	if to := last(opts, "o", "output"); to != "" {
 		if err := p.fs.WriteFile(p.abs(to), all, 0o644); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 		return 0
 	}
@@ -188,7 +176,7 @@ func runHostname(_ context.Context, p *proc) int {
 			return p.fail("Could not set static hostname: Access denied")
 		}
 		if err := p.fs.WriteFile("/etc/hostname", []byte(args[1]+"\n"), 0o644); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 		p.sys.setHostname(args[1])
 		return 0

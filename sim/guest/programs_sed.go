@@ -161,7 +161,7 @@ func runSed(_ context.Context, p *proc) int {
 			_, _ = p.stdout.Write(out.Bytes())
 		case !bytes.Equal(out.Bytes(), data):
 			if err := p.fs.WriteFile(p.abs(name), out.Bytes(), 0o644); err != nil {
-				code = p.fail("couldn't open temporary file for %s: %s", name, strerror(err))
+				code = p.fail("couldn't open temporary file for %s: %s", name, disk.Strerror(err))
 			}
 		}
 	}
@@ -281,7 +281,7 @@ func runCmp(_ context.Context, p *proc) int {
 	for i, name := range names[:2] {
 		var err error
 		if data[i], err = p.input(name); err != nil {
-			_ = p.fail("%s: %s", name, strerror(err))
+			_ = p.fail("%s: %s", name, disk.Strerror(err))
 			return 2
 		}
 	}

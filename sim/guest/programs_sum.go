@@ -49,7 +49,7 @@ func runSum(_ context.Context, p *proc) int {
 			case err != nil && has(opts, "ignore-missing"):
 				continue
 			case err != nil:
-				_ = p.fail("%s: %s", name, strerror(err))
+				_ = p.fail("%s: %s", name, disk.Strerror(err))
 				p.printf("%s: FAILED open or read\n", name)
 				bad++
 			case p.sum(content) != strings.ToLower(want):

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func runPoweroff(ctx context.Context, p *proc) int {
@@ -22,8 +24,8 @@ func runPoweroff(ctx context.Context, p *proc) int {
 			return 1
 		}
 	}
-	p.sys.m.mutated(map[bool]string{true: "reboot", false: "poweroff"}[reboot])
-	p.sys.powerOff(reboot)
+	p.sys.mutated(map[bool]string{true: "reboot", false: "poweroff"}[reboot])
+	p.sys.PowerOff(reboot)
 	return 0
 }
 
@@ -45,7 +47,7 @@ func runSysctl(_ context.Context, p *proc) int {
 		if file := last(opts, "p", "load"); file != "" {
 			data, err := p.fs.ReadFile(p.abs(file))
 			if err != nil {
-				return p.fail("cannot open \"%s\": %s", file, strerror(err))
+				return p.fail("cannot open \"%s\": %s", file, disk.Strerror(err))
 			}
 			p.sys.sysctlLines(data)
 			return 0
@@ -79,7 +81,7 @@ func runTimedatectl(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "p")
 	if len(args) > 1 && args[0] == "set-timezone" {
 		if err := p.fs.WriteFile("/etc/timezone", []byte(args[1]+"\n"), 0o644); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 		return 0
 	}
@@ -103,10 +105,10 @@ func runTimedatectl(_ context.Context, p *proc) int {
 // runPs lists the main processes of running units.
 func runPs(_ context.Context, p *proc) int {
 	_, args := flags(p.args[1:], "o", "u", "C")
-	p.sys.mu.Lock()
-	defer p.sys.mu.Unlock()
+	unitsOf(p.sys).mu.Lock()
+	defer unitsOf(p.sys).mu.Unlock()
 	found := 1
-	for _, u := range p.sys.units {
+	for _, u := range unitsOf(p.sys).all {
 		name := strings.TrimSuffix(u.name, ".service")
 		if u.pid == 0 {
 			continue
@@ -126,7 +128,7 @@ func runPs(_ context.Context, p *proc) int {
 
 // systemProgram are the programs of systemd, of the kernel's settings and of
 // cloud-init.
-func systemProgram(name string) run {
+func systemProgram(name string) Program {
 	switch name {
 	case "systemctl":
 		return runSystemctl

@@ -134,7 +134,7 @@ func TestPermissionsOfAnOrdinaryUser(t *testing.T) {
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
-		disk.ViewOf(m.cfg.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
+		disk.ViewOf(m.core.config.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
 		code, out := shell(m, "admin", "sudo -n true")
 		assert.Equal(t, "sudo: a password is required\n", out)
 		assert.Equal(t, 1, code)

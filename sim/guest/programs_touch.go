@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"path"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func runTouch(_ context.Context, p *proc) int {
@@ -12,7 +14,7 @@ func runTouch(_ context.Context, p *proc) int {
 	code := 0
 	for _, name := range names {
 		if _, err := p.fs.Open(p.abs(name), 0o666, false); err != nil {
-			code = p.fail("cannot touch '%s': %s", name, strerror(err))
+			code = p.fail("cannot touch '%s': %s", name, disk.Strerror(err))
 		}
 	}
 	return code
@@ -26,7 +28,7 @@ func runTruncate(_ context.Context, p *proc) int {
 	code := 0
 	for _, name := range names {
 		if _, err := p.fs.Open(p.abs(name), 0o666, true); err != nil {
-			code = p.fail("cannot open '%s' for writing: %s", name, strerror(err))
+			code = p.fail("cannot open '%s' for writing: %s", name, disk.Strerror(err))
 		}
 	}
 	return code
@@ -63,7 +65,7 @@ func runMktemp(_ context.Context, p *proc) int {
 			_, err = p.fs.Open(p.abs(name), 0o600, true)
 		}
 		if err != nil {
-			return p.fail("failed to create file via template '%s': %s", template, strerror(err))
+			return p.fail("failed to create file via template '%s': %s", template, disk.Strerror(err))
 		}
 		p.printf("%s\n", name)
 		return 0

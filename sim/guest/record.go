@@ -19,7 +19,7 @@ const (
 // Commands returns the arguments of every program that was started in this guest,
 // over SSH, by the guest agent, by cloud-init or by another program, oldest first.
 // It is what ps would have shown to every user of the machine.
-func (m *Machine) Commands() [][]string {
+func (m *core) Commands() [][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.record.commands)
@@ -29,33 +29,36 @@ func (m *Machine) Commands() [][]string {
 // changed so far in this guest: files written, units started or stopped,
 // packages installed or removed. What services write by themselves is not among
 // them, nor is anything below /run, /proc, /sys and /dev.
-func (m *Machine) Mutations() []string {
+func (m *core) Mutations() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.record.mutations)
 }
 
-func (m *Machine) ran(args []string) {
+func (m *core) ran(args []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	args = slices.Clone(args)
-	if m.cfg.Lean {
+	if m.config.Lean {
 		args = cut(args, leanCommand)
 	}
-	m.record.commands = keep(m.record.commands, args, m.maxRecord())
+	m.record.commands = keep(m.record.commands, args, m.keeps())
 }
 
-func (m *Machine) mutated(what string) {
+// mutated records a change that a command has made.
+func (s *system) mutated(what string) { s.m.changed(what) }
+
+func (m *core) changed(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.record.mutations); n > 0 && m.record.mutations[n-1] == what {
 		return // a file that is written in pieces
 	}
-	m.record.mutations = keep(m.record.mutations, what, m.maxRecord())
+	m.record.mutations = keep(m.record.mutations, what, m.keeps())
 }
 
-func (m *Machine) maxRecord() int {
-	if m.cfg.Lean {
+func (m *core) keeps() int {
+	if m.config.Lean {
 		return leanRecord
 	}
 	return maxRecord

@@ -17,7 +17,7 @@ import (
 func TestJournalOfAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
-		s := m.system()
+		s := m.core.System()
 		time.Sleep(time.Hour)
 		s.log("a.service", "first")
 		time.Sleep(90 * time.Second)

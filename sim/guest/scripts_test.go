@@ -25,10 +25,10 @@ func script(t *testing.T, name string) string {
 // runScript runs it as the library does: sh -c TEXT NAME ARG….
 func runScript(m *Machine, text string, args ...string) (int, string) {
 	var b strings.Builder
-	s := m.system()
+	s := m.core.System()
 	p := s.session(disk.RootUser(), nil, &b, &b)
 	p.args = append([]string{"sh", "-c", text, "script"}, args...)
-	return p.exec(s.ctx), b.String()
+	return p.exec(s.Context()), b.String()
 }
 
 func TestTheLibrarysScripts(t *testing.T) {
@@ -66,12 +66,12 @@ func TestTheLibrarysScripts(t *testing.T) {
 		}
 		assert.Empty(t, m.Mutations()[before:], "looking changes nothing")
 
-		uuid := m.gpus()[0].UUID
-		code, out, log := m.system().container(t.Context(), plane.Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
+		uuid := gpus(m.core.config.PCI)[0].UUID
+		code, out, log := m.core.System().container(t.Context(), plane.Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Zero(t, code, out)
 		assert.Equal(t, "gpu|"+uuid+"|0|PASSED|NVIDIA A100-PCIE-40GB|580.173.02|40960|\n", log)
-		code, out, log = m.system().container(t.Context(), plane.Container{Args: []string{"sh", "/verify/verify.sh", "2"},
+		code, out, log = m.core.System().container(t.Context(), plane.Container{Args: []string{"sh", "/verify/verify.sh", "2"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, log, "error|1 GPUs, expected 2")

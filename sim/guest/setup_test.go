@@ -78,14 +78,18 @@ func start(t testing.TB, cfg Config) *Machine {
 func settle(t testing.TB, m *Machine) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		s := m.system()
+		s := m.core.System()
 		if s == nil {
 			return false
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.cloud.status != "" && s.cloud.status != "running"
-	}, m.scale(5*time.Minute), m.scale(time.Second), "cloud-init does not end")
+		status := cloudStatus(s)
+		return status != "" && status != "running"
+	}, scaled(m, 5*time.Minute), scaled(m, time.Second), "cloud-init does not end")
+}
+
+// scaled is a duration of the simulated world on the clock.
+func scaled(m *Machine, d time.Duration) time.Duration {
+	return time.Duration(float64(d) / m.core.config.Speed)
 }
 
 // shell runs a command line as a user's login shell does.
@@ -95,11 +99,11 @@ func shell(m *Machine, user, command string) (code int, out string) {
 
 func shellWith(m *Machine, user, command, stdin string) (code int, out string) {
 	var b bytes.Buffer
-	s := m.system()
+	s := m.core.System()
 	if s == nil {
 		return -1, ErrOff.Error()
 	}
-	code = s.login(s.ctx, user, command, strings.NewReader(stdin), &b, &b)
+	code = s.login(s.Context(), user, command, strings.NewReader(stdin), &b, &b)
 	return code, b.String()
 }
 

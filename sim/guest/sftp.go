@@ -18,7 +18,7 @@ func (s *system) serveSFTP(_ context.Context, name string, stream io.ReadWriteCl
 	if u == nil {
 		return 1
 	}
-	files := sftpFiles{s.viewAs(u, s.m.mutated), u.Home}
+	files := sftpFiles{s.viewAs(u, s.mutated), u.Home}
 	server := sftp.NewRequestServer(stream, sftp.Handlers{FileGet: files, FilePut: files, FileCmd: files, FileList: files},
 		sftp.WithStartDirectory(u.Home))
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
@@ -57,7 +58,7 @@ func runShell(ctx context.Context, p *proc) int {
 	case len(args) > 0:
 		data, err := p.fs.ReadFile(p.abs(args[0]))
 		if err != nil {
-			fmt.Fprintf(p.stderr, "%s: 0: cannot open %s: %s\n", p.name(), args[0], strerror(err))
+			fmt.Fprintf(p.stderr, "%s: 0: cannot open %s: %s\n", p.name(), args[0], disk.Strerror(err))
 			return 2
 		}
 		name, script, args = args[0], string(data), args[1:]

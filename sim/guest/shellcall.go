@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -40,7 +41,7 @@ func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 		}
 		data, err := p.fs.ReadFile(p.abs(args[1]))
 		if err != nil {
-			return []string{hiddenFail, args[1] + ": " + strerror(err)}, nil
+			return []string{hiddenFail, args[1] + ": " + disk.Strerror(err)}, nil
 		}
 		return []string{"eval", string(data)}, nil
 	case "set":
@@ -68,7 +69,7 @@ func (s *session) cd(p *proc, args []string) []string {
 		err = fs.ErrPermission
 	}
 	if err != nil {
-		return []string{hiddenFail, "cd: " + to + ": " + strerror(err)}
+		return []string{hiddenFail, "cd: " + to + ": " + disk.Strerror(err)}
 	}
 	quoted, err := syntax.Quote(dir, s.lang)
 	if err != nil {

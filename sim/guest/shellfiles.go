@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
@@ -54,7 +56,7 @@ func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileM
 
 // openError is an error that the interpreter prints as its own shell's.
 func (s *session) openError(name string, err error) error {
-	return &fs.PathError{Op: s.p.shell + ": line 1", Path: name, Err: errors.New(strerror(err))}
+	return &fs.PathError{Op: s.p.shell + ": line 1", Path: name, Err: errors.New(disk.Strerror(err))}
 }
 
 // stream1 is a file that is open for one thing.

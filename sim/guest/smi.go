@@ -72,19 +72,18 @@ func (p *proc) visible() ([]card, *nvmlError) {
 	if failed != nil || p.box == nil {
 		return cards, failed
 	}
-	if cards = p.box.cards(cards); len(cards) == 0 {
+	if cards = cardsOf(p.box, cards); len(cards) == 0 {
 		return nil, &nvmlError{6, "No devices were found\n"}
 	}
 	return cards, nil
 }
 
 func (s *system) driverVersion() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.driver == nil {
+	d := loadedDriver(s)
+	if d == nil {
 		return ""
 	}
-	return s.driver.version
+	return d.version
 }
 
 // cudaVersion is the newest CUDA that a driver supports.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
-	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 const (
@@ -27,38 +26,8 @@ const (
 	apiPort     = 6443
 )
 
-// Listen implements [Host]: SSH while its service is active, and the API server's
-// port while K3s serves it.
-func (m *Machine) Listen(port uint16) network.Handler {
-	s := m.system()
-	if s == nil {
-		return nil
-	}
-	var serve network.Handler
-	switch {
-	case port == sshPort && s.sshUp():
-		serve = s.serveSSH
-	case port == apiPort:
-		serve = s.servesAPI()
-	}
-	if serve == nil {
-		return nil
-	}
-	return func(ctx context.Context, conn net.Conn) {
-		if !s.enter() {
-			_ = conn.Close()
-			return
-		}
-		defer s.wg.Done()
-		serve(ctx, conn)
-	}
-}
-
 func (s *system) sshUp() bool {
-	s.m.mu.Lock()
-	refuses := s.m.faults.SSHRefuses
-	s.m.mu.Unlock()
-	return !refuses && s.isActive("ssh.service")
+	return !s.faulty(func(f Faults) bool { return f.SSHRefuses }) && s.isActive("ssh.service")
 }
 
 // serveSSH is sshd on one connection.
@@ -76,7 +45,7 @@ func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
 	server := &remotetest.Server{HostKey: key, Exec: s.overSSH}
 	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": s.serveSFTP}
 	authorizeBy(&server.Authorize, s.authorize)
-	if n := s.m.cfg.Network; n != nil {
+	if n := s.cfg.Network; n != nil {
 		server.Forward = n.Dial // sshd allows it unless told otherwise
 	}
 	server.ServeConn(ctx, conn)
@@ -127,7 +96,7 @@ func (s *system) authorize(name string, wire []byte) error {
 func (s *system) overSSH(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	defer context.AfterFunc(s.ctx, end)()
+	defer context.AfterFunc(s.Context(), end)()
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), remotetest.ErrSignal) {
 			end()
@@ -151,33 +120,6 @@ func (p pipeTo) Write(b []byte) (int, error) {
 		p.end()
 	}
 	return n, err
-}
-
-// login runs a command line as a user's login shell does.
-func (s *system) login(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return s.loginAs(ctx, name, command, stdin, stdout, stderr, &atomic.Bool{})
-}
-
-func (s *system) loginAs(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer, caught *atomic.Bool) int {
-	u := disk.FindUser(s.root(), name)
-	if u == nil {
-		return 1
-	}
-	p := s.session(u, stdin, stdout, stderr)
-	p.caught = caught
-	if e, err := p.fs.Stat(u.Home); err != nil || !e.IsDir() {
-		p.dir = "/"
-	}
-	if strings.TrimSpace(command) == "" {
-		fmt.Fprintln(stderr, "This is a simulated machine: it runs commands, but has no interactive shell.")
-		return 1
-	}
-	shell := "bash"
-	if u.Shell == "/bin/sh" {
-		shell = "sh"
-	}
-	p.args = []string{"/bin/" + shell, "-c", command}
-	return p.exec(ctx)
 }
 
 // makeHostKey writes the host's key pair, as ssh-keygen -A does where none is.
@@ -215,7 +157,7 @@ func runSSHKeygen(_ context.Context, p *proc) int {
 	switch {
 	case has(opts, "A"):
 		if err := makeHostKey(p.fs); err != nil {
-			return p.fail("%s", strerror(err))
+			return p.fail("%s", disk.Strerror(err))
 		}
 		return 0
 	case has(opts, "l"):

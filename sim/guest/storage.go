@@ -15,8 +15,8 @@ import (
 // device finds a block device by its path, a link to it, LABEL= or UUID=.
 func (s *system) device(name string) (index int, data *disk.Disk, err error) {
 	v := s.root()
-	for i := range s.m.disks() {
-		data := s.m.content(i)
+	for i := range s.disks() {
+		data := s.content(i)
 		if label, ok := strings.CutPrefix(name, "LABEL="); ok {
 			if mark, err := data.ReadFile(disk.Mark); err == nil && disk.Value(mark, "label") == label {
 				return i, data, nil
@@ -37,24 +37,6 @@ func (s *system) device(name string) (index int, data *disk.Disk, err error) {
 	return 0, nil, fmt.Errorf("%s: no such device", name)
 }
 
-// content returns a disk's file system, made empty at first use.
-func (m *Machine) content(i int) *disk.Disk {
-	d := m.disks()[i]
-	if d.Data != nil {
-		return d.Data
-	}
-	if i == 0 {
-		return m.cfg.Disk
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := fmt.Sprint(i, d.Serial)
-	if m.extra[key] == nil {
-		m.extra[key] = disk.New()
-	}
-	return m.extra[key]
-}
-
 func newUUID() string {
 	id := hexID(16)
 	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
@@ -69,15 +51,13 @@ func (s *system) mkfs(device, kind, label string) error {
 	if i == 0 {
 		return errors.New(device + " contains the root file system; will not make a filesystem here!")
 	}
-	s.mu.Lock()
-	busy := slices.ContainsFunc(s.mounts, func(m disk.Mount) bool { return m.Disk == data })
-	delete(s.stale, data)
-	s.mu.Unlock()
+	busy := slices.ContainsFunc(s.mounted(), func(m [2]string) bool { return m[0] == "/dev/"+diskName(i) })
+	caches(s).flush(data)
 	if busy {
 		return errors.New(device + " is mounted; will not make a filesystem here!")
 	}
 	fresh := disk.New()
-	_ = fresh.WriteFile(disk.Mark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+newUUID()+"\nblocks: "+fmt.Sprint(s.m.disks()[i].Size/fsBlock)+"\n"), 0o600)
+	_ = fresh.WriteFile(disk.Mark, []byte("type: "+kind+"\nlabel: "+label+"\nuuid: "+newUUID()+"\nblocks: "+fmt.Sprint(s.disks()[i].Size/fsBlock)+"\n"), 0o600)
 	disk.Replace(data, fresh)
 	return nil
 }
@@ -93,12 +73,12 @@ func (s *system) mount(device, at string) error {
 	if err := s.root().MkdirAll(at, 0o755); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.ContainsFunc(s.mounts, func(m disk.Mount) bool { return m.At == at }) {
-		s.mounts = append(s.mounts, disk.Mount{At: path.Clean(at), Disk: data})
-		s.mountsChanged()
-	}
+	s.changeMounts(func(all []disk.Mount) []disk.Mount {
+		if slices.ContainsFunc(all, func(m disk.Mount) bool { return m.At == at }) {
+			return all
+		}
+		return append(all, disk.Mount{At: path.Clean(at), Disk: data})
+	})
 	return nil
 }
 
@@ -110,7 +90,7 @@ func runMkfs(_ context.Context, p *proc) int {
 	if err := p.sys.mkfs(p.abs(args[0]), strings.TrimPrefix(p.name(), "mkfs."), last(opts, "L")); err != nil {
 		return p.fail("%v", err)
 	}
-	p.sys.m.mutated("mkfs " + args[0])
+	p.sys.mutated("mkfs " + args[0])
 	return 0
 }
 
@@ -121,7 +101,7 @@ func runMount(_ context.Context, p *proc) int {
 	}
 	switch {
 	case p.name() == "umount":
-		return p.umount(args)
+		return umount(p, args)
 	case has(opts, "a"):
 		p.sys.mountFstab(false)
 		p.sys.mountFstab(true)
@@ -143,7 +123,7 @@ func runMount(_ context.Context, p *proc) int {
 			_ = p.fail("%s: %v", args[1], err)
 			return 32
 		}
-		p.sys.m.mutated("mount " + args[1])
+		p.sys.mutated("mount " + args[1])
 		return 0
 	}
 	p.printf("/dev/sda on / type ext4 (rw,relatime)\n")
@@ -153,42 +133,22 @@ func runMount(_ context.Context, p *proc) int {
 	return 0
 }
 
-// mounted returns devices and mount points of data disks.
-func (s *system) mounted() [][2]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.devices()
-}
-
-// devices is mounted for those who hold s.mu.
-func (s *system) devices() [][2]string {
-	var out [][2]string
-	for _, m := range s.mounts {
-		for i := range s.m.disks() {
-			if s.m.content(i) == m.Disk {
-				out = append(out, [2]string{"/dev/" + diskName(i), m.At})
+func umount(p *proc, args []string) int {
+	code := 0
+	p.sys.changeMounts(func(all []disk.Mount) []disk.Mount {
+		for _, at := range args {
+			before := len(all)
+			all = slices.DeleteFunc(all, func(m disk.Mount) bool { return m.At == p.abs(at) })
+			if len(all) == before {
+				code = 32
+				_ = p.fail("%s: not mounted.", at)
 			}
 		}
-	}
-	return out
-}
-
-func (p *proc) umount(args []string) int {
-	p.sys.mu.Lock()
-	defer p.sys.mu.Unlock()
-	code := 0
-	for _, at := range args {
-		before := len(p.sys.mounts)
-		p.sys.mounts = slices.DeleteFunc(p.sys.mounts, func(m disk.Mount) bool { return m.At == p.abs(at) })
-		if len(p.sys.mounts) == before {
-			code = 32
-			_ = p.fail("%s: not mounted.", at)
-		}
-	}
+		return all
+	})
 	if len(args) > 0 && code == 0 {
-		p.sys.m.mutated("umount " + strings.Join(args, " "))
+		p.sys.mutated("umount " + strings.Join(args, " "))
 	}
-	p.sys.mountsChanged()
 	return code
 }
 
@@ -231,7 +191,7 @@ func runLsblk(_ context.Context, p *proc) int {
 	for _, m := range p.sys.mounted() {
 		mounted[m[0]] = m[1]
 	}
-	for i, d := range p.sys.m.disks() {
+	for i, d := range p.sys.disks() {
 		name := diskName(i)
 		size := fmt.Sprint(d.Size)
 		if !has(opts, "b", "bytes") {
@@ -256,7 +216,7 @@ func (s *system) fsType(i int) string {
 	if i == 0 {
 		return "ext4"
 	}
-	mark, err := s.m.content(i).ReadFile(disk.Mark)
+	mark, err := s.content(i).ReadFile(disk.Mark)
 	if err != nil {
 		return ""
 	}
@@ -264,14 +224,14 @@ func (s *system) fsType(i int) string {
 }
 
 func (s *system) fsUUID(i int) string {
-	mark, _ := s.m.content(i).ReadFile(disk.Mark)
+	mark, _ := s.content(i).ReadFile(disk.Mark)
 	return disk.Value(mark, "uuid")
 }
 
 func runBlkid(_ context.Context, p *proc) int {
 	opts, args := flags(p.args[1:], "s", "o", "L", "U")
 	code := 2
-	for i := range p.sys.m.disks() {
+	for i := range p.sys.disks() {
 		dev := "/dev/" + diskName(i)
 		if len(args) > 0 {
 			if at, err := p.fs.Resolve(p.abs(args[0]), true); err != nil || at != dev {

@@ -4,21 +4,24 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"net/netip"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 // system is a machine that is switched on: everything that a power cut ends.
 type system struct {
-	m      *Machine
+	m      *core
+	cfg    *Config
 	ctx    context.Context // ends with the power
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -29,38 +32,38 @@ type system struct {
 
 	volatile []disk.Mount // file systems that are not on a disk
 	table    *disk.Mounts // all of them
+	rooms    sync.Map     // see Of
+	watches  sync.Map     // of functions, by the folder that they watch
 
 	mu       sync.Mutex
 	stopping bool
-	mounts   []disk.Mount         // data disks
-	stale    map[*disk.Disk]int64 // blocks of a grown XFS that are still read from the disk
+	mounts   []disk.Mount // data disks
 	hostname string
 	ifaces   []Interface
 	modules  map[string]string        // loaded kernel modules with their versions
 	journal  map[string][]journalLine // by unit; the kernel's is its log
-	units    map[string]*unit
-	cloud    cloudState
-	agent    agentState
-	driver   *driver // NVIDIA's, when loaded
-	k3s      *k3sNode
-	joining  *k3sNode // a server that is not one yet
-	filter   packetFilter
-	flocked  map[string]bool // paths whose lock somebody holds
 }
 
-func newSystem(ctx context.Context, m *Machine) *system {
-	s := &system{m: m, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}, units: map[string]*unit{}, stale: map[*disk.Disk]int64{}}
+// Of returns what a room keeps of a running system: a T that only it knows, empty at
+// first. It ends with the power.
+func Of[T any](s *system) *T {
+	have, _ := s.rooms.LoadOrStore(reflect.TypeFor[T](), new(T))
+	return have.(*T)
+}
+
+func newSystem(ctx context.Context, m *core) *system {
+	s := &system{m: m, cfg: &m.config, up: make(chan struct{}), modules: map[string]string{}, journal: map[string][]journalLine{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
 		s.volatile = append(s.volatile, disk.Mount{At: at, Disk: disk.New()})
 	}
-	s.table = disk.Mounted(append([]disk.Mount{{At: "/", Disk: m.cfg.Disk}}, s.volatile...)...)
+	s.table = disk.Mounted(append([]disk.Mount{{At: "/", Disk: m.config.Disk}}, s.volatile...)...)
 	return s
 }
 
 // mountsChanged renews the table of all file systems. s.mu must be held.
 func (s *system) mountsChanged() {
-	all := slices.Concat([]disk.Mount{{At: "/", Disk: s.m.cfg.Disk}}, s.volatile, s.mounts)
+	all := slices.Concat([]disk.Mount{{At: "/", Disk: s.cfg.Disk}}, s.volatile, s.mounts)
 	s.table.Set(all)
 	s.putMounts()
 }
@@ -85,14 +88,21 @@ func (s *system) viewAs(u *disk.User, changed func(string)) *disk.View {
 				}
 			}
 			changed("file " + name)
-			if strings.HasPrefix(name, manifestsDir+"/") {
-				s.manifestsChanged()
-			}
+			s.watches.Range(func(dir, f any) bool {
+				if strings.HasPrefix(name, dir.(string)+"/") {
+					f.(func())()
+				}
+				return true
+			})
 		}
 	}
 	return v
 }
 
+// Watch calls f after each change that a command makes below a folder.
+func (s *system) Watch(dir string, f func()) { s.watches.Store(dir, f) }
+
+// root is the file system for the system itself.
 func (s *system) root() *disk.View { return s.viewAs(nil, nil) }
 
 // put writes a file of the system's own, such as one in /proc.
@@ -104,45 +114,19 @@ func (s *system) put(name, text string, perm fs.FileMode) {
 	_ = v.WriteFile(name, []byte(text), perm) // fails only where a script has put a directory
 }
 
-// Boot switches the machine on and returns; it comes up in the background. The
-// context's values are kept, its end does not matter.
-func (m *Machine) Boot(ctx context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.sys != nil {
-		return fmt.Errorf("guest %s: already running", m.cfg.Name)
-	}
-	s := newSystem(ctx, m)
-	m.sys = s
-	m.talks.Store(false)
-	s.wg.Go(s.boot)
-	return nil
-}
-
-// Kill cuts the power. When it returns, nothing of the guest runs any more.
-func (m *Machine) Kill() {
-	m.mu.Lock()
-	s := m.sys
-	m.sys = nil
-	m.mu.Unlock()
-	if s != nil {
-		s.halt()
-	}
-}
-
-// halt ends everything at once.
-func (s *system) halt() {
+// Halt ends everything at once.
+func (s *system) Halt() {
 	s.mu.Lock()
 	s.cancel()
 	s.mu.Unlock()
-	if n := s.m.cfg.Network; n != nil {
-		n.Unregister(s.m)
+	if n := s.cfg.Network; n != nil {
+		n.Unregister(s.m.host)
 	}
 	s.wg.Wait()
-	s.stopUnits()
+	s.m.software.Halt(s)
 }
 
-// enter counts a caller's goroutine among the system's, until it calls s.wg.Done;
+// enter counts a caller's goroutine among the system's, until it calls leave;
 // it reports false when the power is off.
 func (s *system) enter() bool {
 	s.mu.Lock()
@@ -154,23 +138,59 @@ func (s *system) enter() bool {
 	return true
 }
 
-// Shutdown presses the power button. The guest stops its services and powers
-// itself off, some seconds later, when its operating system is up; OnPoweroff is
-// called then.
-func (m *Machine) Shutdown() error {
-	s := m.system()
-	if s == nil {
-		return ErrOff
+// leave is the end of what enter has begun.
+func (s *system) leave() { s.wg.Done() }
+
+// spawn runs f as one of the system's goroutines; it reports false when the power is off.
+func (s *system) spawn(f func()) bool {
+	if !s.enter() {
+		return false
 	}
-	s.powerOff(false)
-	return nil
+	go func() {
+		defer s.leave()
+		f()
+	}()
+	return true
 }
+
+// Context ends with the power.
+func (s *system) Context() context.Context { return s.ctx }
+
+// Machine is what the system runs on.
+func (s *system) Machine() *core { return s.m }
+
+// Answers is what the machine is to its network.
+func (s *system) answers() network.Host { return s.m.host }
+
+// begin is told which kernel has started, and when.
+func (s *system) begin(kernel string, at time.Time) { s.kernel, s.booted = kernel, at }
+
+// Kernel is what uname -r says.
+func (s *system) Kernel() string { return s.kernel }
+
+// ready is told that user space runs.
+func (s *system) ready() { close(s.up) }
+
+// Up is closed when user space runs.
+func (s *system) Up() <-chan struct{} { return s.up }
+
+// scale turns a duration of the simulated world into one of the clock.
+func (s *system) scale(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / s.cfg.Speed)
+}
+
+// pause waits for d of simulated time; it reports false when ctx ended before.
+func (s *system) pause(ctx context.Context, d time.Duration) bool {
+	return wait.Pause(ctx, s.scale(d)) == nil && ctx.Err() == nil
+}
+
+func (s *system) faulty(is func(Faults) bool) bool { return s.m.Faulty(is) }
 
 // stopTime is how long systemd takes to stop everything.
 const stopTime = 3 * time.Second
 
-// powerOff begins an orderly shutdown in the background, or a reboot.
-func (s *system) powerOff(reboot bool) {
+// PowerOff begins an orderly shutdown in the background, or a reboot.
+func (s *system) PowerOff(reboot bool) {
 	s.mu.Lock()
 	already := s.stopping
 	s.stopping = true
@@ -184,7 +204,7 @@ func (s *system) powerOff(reboot bool) {
 		case <-s.ctx.Done():
 			return
 		}
-		if !s.m.pause(s.ctx, stopTime) {
+		if !s.pause(s.ctx, stopTime) {
 			return
 		}
 		s.m.mu.Lock()
@@ -196,9 +216,9 @@ func (s *system) powerOff(reboot bool) {
 		if !mine {
 			return
 		}
-		s.halt()
-		if s.m.cfg.OnPoweroff != nil {
-			s.m.cfg.OnPoweroff(reboot)
+		s.Halt()
+		if s.cfg.OnPoweroff != nil {
+			s.cfg.OnPoweroff(reboot)
 		}
 		if reboot {
 			_ = s.m.Boot(s.ctx) // unless somebody else was faster
@@ -238,4 +258,40 @@ func hexID(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
+}
+
+// program is what a file stands for, nil for one that does nothing.
+func (s *system) program(name string) Program { return s.m.software.Program(s, name) }
+
+// service is what a command line does that is not a program, nil for all others.
+func (s *system) service(argv []string) Service { return s.m.software.Service(argv) }
+
+// setInterfaces is given the cards that are up. A machine with more than its loopback
+// sends packets.
+func (s *system) setInterfaces(all []Interface) {
+	s.mu.Lock()
+	s.ifaces = all
+	s.mu.Unlock()
+	s.m.talks.Store(len(all) > 1)
+}
+
+// interfaces are the network cards with their addresses.
+func (s *system) interfaces() []Interface {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ifaces)
+}
+
+// ending reports whether the system is on its way down.
+func (s *system) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping || s.ctx.Err() != nil
+}
+
+// showMounts writes the kernel's list of mounts.
+func (s *system) showMounts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.putMounts()
 }

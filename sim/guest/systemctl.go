@@ -43,8 +43,8 @@ func runSystemctl(ctx context.Context, p *proc) int {
 	case "daemon-reload", "daemon-reexec", "reset-failed", "preset", "set-default":
 		return 0
 	case "poweroff", "halt", "reboot":
-		p.sys.m.mutated(verb)
-		p.sys.powerOff(verb == "reboot")
+		p.sys.mutated(verb)
+		p.sys.PowerOff(verb == "reboot")
 		return 0
 	}
 	return p.changeUnits(ctx, verb, opts, names)
@@ -71,13 +71,13 @@ func (p *proc) changeUnit(ctx context.Context, verb, name string, now, wait bool
 	}
 	start := func() error {
 		if st := s.state(name); st.active != "active" && st.active != "activating" {
-			s.m.mutated("unit " + name + " started")
+			s.mutated("unit " + name + " started")
 		}
 		return s.start(ctx, name, wait)
 	}
 	stop := func() error {
 		if s.state(name).cancel != nil {
-			s.m.mutated("unit " + name + " stopped")
+			s.mutated("unit " + name + " stopped")
 		}
 		return s.stop(name)
 	}
@@ -126,7 +126,7 @@ func (p *proc) toggle(name string, on bool) error {
 			return err
 		}
 		if len(wants(v, name)) != len(before) {
-			p.sys.m.mutated("unit " + name + " enabled")
+			p.sys.mutated("unit " + name + " enabled")
 		}
 		return nil
 	}
@@ -137,7 +137,7 @@ func (p *proc) toggle(name string, on bool) error {
 		if err := v.Remove(link); err != nil {
 			return err
 		}
-		p.sys.m.mutated("unit " + name + " disabled")
+		p.sys.mutated("unit " + name + " disabled")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (p *proc) mask(name string, on, now bool) error {
 	if masked == on {
 		return nil
 	}
-	p.sys.m.mutated("unit " + name + " masked or unmasked")
+	p.sys.mutated("unit " + name + " masked or unmasked")
 	if !on {
 		return v.Remove(at)
 	}
@@ -244,7 +244,7 @@ func (p *proc) status(name string, st unit, f *unitFile, err error, enabled stri
 	if st.pid != 0 {
 		p.printf("   Main PID: %d\n", st.pid)
 	}
-	p.printf("\n%s\n", strings.Join(part(p.sys.said(name), 10, true, false), "\n"))
+	p.printf("\n%s\n", strings.Join(newest(p.sys.said(name), 10), "\n"))
 	if st.active != "active" {
 		return exitNotActive
 	}
@@ -283,12 +283,12 @@ func (p *proc) show(st unit, f *unitFile, err error, enabled string, opts map[st
 }
 
 func (p *proc) listUnits(opts map[string][]string) int {
-	p.sys.mu.Lock()
+	unitsOf(p.sys).mu.Lock()
 	var all []unit
-	for _, u := range p.sys.units {
+	for _, u := range unitsOf(p.sys).all {
 		all = append(all, *u)
 	}
-	p.sys.mu.Unlock()
+	unitsOf(p.sys).mu.Unlock()
 	slices.SortFunc(all, func(a, b unit) int { return strings.Compare(a.name, b.name) })
 	want := last(opts, "state")
 	for _, u := range all {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
@@ -35,21 +36,32 @@ type unit struct {
 // service is ready; it may leave something to be called when it is stopped.
 type service func(ctx context.Context, u *unit, f *unitFile) (stop func(), code int)
 
-// get returns the unit's record, made when there is none. s.mu must be held.
+// units are those of a running system.
+type units struct {
+	mu  sync.Mutex
+	all map[string]*unit
+}
+
+func unitsOf(s *system) *units { return Of[units](s) }
+
+// unit returns the unit's record, made when there is none. units.mu must be held.
 func (s *system) unit(name string) *unit {
-	u := s.units[name]
+	u := unitsOf(s).all[name]
+	if unitsOf(s).all == nil {
+		unitsOf(s).all = map[string]*unit{}
+	}
 	if u == nil {
 		u = &unit{name: name, active: "inactive", sub: "dead", result: "success"}
-		s.units[name] = u
+		unitsOf(s).all[name] = u
 	}
 	return u
 }
 
 // state returns a copy of a unit's record.
 func (s *system) state(name string) unit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.units[name]; u != nil {
+	unitsOf(s).mu.Lock()
+	defer unitsOf(s).mu.Unlock()
+	if u := unitsOf(s).all[name]; u != nil {
 		return *u
 	}
 	return unit{name: name, active: "inactive", sub: "dead", result: "success"}
@@ -67,20 +79,25 @@ func (s *system) start(ctx context.Context, name string, wait bool) error {
 	case f.masked:
 		return fmt.Errorf("Failed to start %s: Unit %s is masked.", name, name)
 	}
-	s.mu.Lock()
-	if s.stopping || s.ctx.Err() != nil {
-		s.mu.Unlock()
-		return fmt.Errorf("Failed to start %s: Transaction contains conflicting jobs", name)
+	conflict := fmt.Errorf("Failed to start %s: Transaction contains conflicting jobs", name)
+	if s.ending() {
+		return conflict
 	}
+	unitsOf(s).mu.Lock()
 	u := s.unit(name)
 	if u.active != "active" && u.active != "activating" {
-		run, cancel := context.WithCancel(s.ctx)
+		run, cancel := context.WithCancel(s.Context())
 		u.cancel, u.ended, u.first = cancel, make(chan struct{}), make(chan struct{})
 		u.active, u.sub, u.code, u.restarts, u.since, u.dependency = "activating", "start", 0, 0, time.Now(), false
-		s.wg.Go(func() { s.run(run, u, f) })
+		if !s.spawn(func() { s.run(run, u, f) }) {
+			u.active, u.sub, u.cancel = "inactive", "dead", nil
+			unitsOf(s).mu.Unlock()
+			cancel()
+			return conflict
+		}
 	}
 	first := u.first
-	s.mu.Unlock()
+	unitsOf(s).mu.Unlock()
 	if !wait {
 		return nil
 	}
@@ -109,19 +126,19 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		}
 	}
 	defer answer()
-	if !s.mountFor(ctx, u.name, f) {
-		s.mu.Lock()
+	if !s.mountFor(ctx, u.name, strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " "))) {
+		unitsOf(s).mu.Lock()
 		u.active, u.sub, u.dependency = "inactive", "dead", true
-		s.mu.Unlock()
+		unitsOf(s).mu.Unlock()
 		s.log(u.name, "Dependency failed for %s.", strings.TrimSuffix(u.name+" - "+f.get("Unit.Description"), " - "))
 		s.log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
 		return
 	}
-	begin := s.service(f)
+	begin := s.mainProcess(f)
 	for {
-		s.mu.Lock()
-		u.pid = 1000 + len(s.units)*7 + u.restarts
-		s.mu.Unlock()
+		unitsOf(s).mu.Lock()
+		u.pid = 1000 + len(unitsOf(s).all)*7 + u.restarts
+		unitsOf(s).mu.Unlock()
 		stop, code := begin(ctx, u, f)
 		if ctx.Err() != nil {
 			if stop != nil {
@@ -131,7 +148,7 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		}
 		oneshot := f.get("Service.Type") == "oneshot"
 		again := code != 0 && slices.Contains([]string{"always", "on-failure"}, f.get("Service.Restart"))
-		s.mu.Lock()
+		unitsOf(s).mu.Lock()
 		u.code = code
 		switch {
 		case code == 0 && stop != nil:
@@ -147,7 +164,7 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		}
 		u.since = time.Now()
 		u.pid = map[bool]int{true: u.pid}[u.sub == "running"]
-		s.mu.Unlock()
+		unitsOf(s).mu.Unlock()
 		if code != 0 {
 			s.log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
 			s.log(u.name, "%s: Failed with result 'exit-code'.", u.name)
@@ -156,14 +173,14 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		if !again {
 			return
 		}
-		if !s.m.pause(ctx, restartDelay(f)) {
+		if !s.pause(ctx, restartDelay(f)) {
 			return
 		}
-		s.mu.Lock()
+		unitsOf(s).mu.Lock()
 		u.restarts++
 		u.sub = "start"
 		n := u.restarts
-		s.mu.Unlock()
+		unitsOf(s).mu.Unlock()
 		s.log(u.name, "%s: Scheduled restart job, restart counter is at %d.", u.name, n)
 	}
 }
@@ -175,16 +192,16 @@ func restartDelay(f *unitFile) time.Duration {
 	return 100 * time.Millisecond
 }
 
-// service chooses what a unit's ExecStart does.
-func (s *system) service(f *unitFile) service {
+// mainProcess chooses what a unit's ExecStart does.
+func (s *system) mainProcess(f *unitFile) service {
 	words := strings.Fields(f.get("Service.ExecStart"))
 	if len(words) == 0 {
 		return func(context.Context, *unit, *unitFile) (func(), int) { return func() {}, 0 } // a target or socket
 	}
 	words[0] = strings.TrimLeft(words[0], "-@+!:")
-	if path.Base(words[0]) == "k3s" && len(words) > 1 && (words[1] == "server" || words[1] == "agent") {
+	if serve := s.service(words); serve != nil {
 		return func(ctx context.Context, u *unit, f *unitFile) (func(), int) {
-			return s.runK3s(ctx, u.name, words[0], words[1], words[2:], s.environment(f))
+			return serve(ctx, s, u.name, words, environment(s, f))
 		}
 	}
 	return s.command
@@ -199,15 +216,15 @@ func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func()
 	for _, line := range append(slices.Clone(f.values["Service.ExecStartPre"]), f.values["Service.ExecStart"]...) {
 		p := s.session(disk.RootUser(), nil, s.journalWriter(u.name), s.journalWriter(u.name))
 		p.dir = "/"
-		p.env = expand.ListEnviron(append(s.environment(f), p.exported()...)...)
+		p.env = expand.ListEnviron(append(environment(s, f), p.exported()...)...)
 		words := strings.Fields(strings.TrimLeft(line, "-@+!:"))
 		file, err := p.find(words[0])
 		if err != nil {
-			s.log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], strerror(err))
+			s.log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], disk.Strerror(err))
 			return nil, exitExec
 		}
 		data, _ := p.fs.ReadFile(file)
-		if name, ok := disk.ProgramOf(data); ok && lookup(name) == nil {
+		if name, ok := disk.ProgramOf(data); ok && s.program(name) == nil {
 			return func() {}, 0
 		}
 		quoted, ignore := strings.TrimLeft(line, "-@+!:"), strings.HasPrefix(line, "-")
@@ -219,7 +236,7 @@ func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func()
 }
 
 // environment is Environment= and EnvironmentFile=.
-func (s *system) environment(f *unitFile) []string {
+func environment(s *system, f *unitFile) []string {
 	var out []string
 	for _, e := range f.values["Service.Environment"] {
 		out = append(out, strings.Trim(e, `"'`))
@@ -241,24 +258,24 @@ func (s *system) environment(f *unitFile) []string {
 
 // stop stops a unit and returns when it has ended.
 func (s *system) stop(name string) error {
-	s.mu.Lock()
-	u := s.units[name]
+	unitsOf(s).mu.Lock()
+	u := unitsOf(s).all[name]
 	if u == nil || u.cancel == nil {
-		s.mu.Unlock()
+		unitsOf(s).mu.Unlock()
 		if _, err := loadUnit(s.root(), name); err != nil {
 			return fmt.Errorf("Failed to stop %s: Unit %s not loaded.", name, name)
 		}
 		return nil
 	}
 	cancel, ended := u.cancel, u.ended
-	s.mu.Unlock()
+	unitsOf(s).mu.Unlock()
 	cancel()
 	<-ended
-	s.mu.Lock()
+	unitsOf(s).mu.Lock()
 	stop := u.stop
 	u.stop, u.cancel, u.pid = nil, nil, 0
 	u.active, u.sub = "inactive", "dead"
-	s.mu.Unlock()
+	unitsOf(s).mu.Unlock()
 	if stop != nil {
 		stop()
 	}
@@ -267,15 +284,15 @@ func (s *system) stop(name string) error {
 
 // stopUnits ends all units at once, for the end of the system.
 func (s *system) stopUnits() {
-	s.mu.Lock()
+	unitsOf(s).mu.Lock()
 	var stops []func()
-	for _, u := range s.units {
+	for _, u := range unitsOf(s).all {
 		if u.stop != nil {
 			stops = append(stops, u.stop)
 			u.stop = nil
 		}
 	}
-	s.mu.Unlock()
+	unitsOf(s).mu.Unlock()
 	for _, stop := range stops {
 		stop()
 	}
@@ -284,6 +301,22 @@ func (s *system) stopUnits() {
 // startEnabled is multi-user.target: everything that is enabled, side by side.
 func (s *system) startEnabled() {
 	for _, link := range wants(s.root(), "") {
-		_ = s.start(s.ctx, path.Base(link), false)
+		_ = s.start(s.Context(), path.Base(link), false)
 	}
+}
+
+// errDependency is what systemctl says of a unit whose mounts did not come.
+func errDependency(name string) error {
+	return fmt.Errorf("A dependency job for %s failed. See 'journalctl -xe' for details.", name)
+}
+
+// unitStates are the states of all units that were started since the last boot.
+func unitStates(s *system) map[string]string {
+	unitsOf(s).mu.Lock()
+	defer unitsOf(s).mu.Unlock()
+	out := map[string]string{}
+	for name, u := range unitsOf(s).all {
+		out[name] = u.active
+	}
+	return out
 }

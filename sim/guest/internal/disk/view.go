@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Mount is a disk at a place in the tree.
@@ -238,4 +240,15 @@ func (v *View) ReadDir(name string) ([]Entry, error) {
 	}
 	// What says that a disk has a file system is not a file of it.
 	return slices.DeleteFunc(d.list(in), func(e Entry) bool { return "/"+e.name == Mark }), nil
+}
+
+// Strerror is an error in the words of the C library.
+func Strerror(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		text := errno.Error()
+		r, n := utf8.DecodeRuneInString(text)
+		return string(unicode.ToUpper(r)) + text[n:]
+	}
+	return err.Error()
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"strconv"
 	"sync"
 	"syscall"
@@ -30,6 +31,7 @@ type Network struct {
 	// Speed divides the waiting for hosts that do not answer; 0 is 1.
 	Speed float64
 
+	rooms    sync.Map // see Of
 	mu       sync.Mutex
 	hosts    map[netip.Addr]Host
 	seen     map[netip.Addr]bool       // addresses that once answered: dialling them times out
@@ -45,6 +47,13 @@ const (
 	unreachableAfter = 3 * time.Second   // Linux gives up on ARP after three tries
 	timeoutAfter     = 127 * time.Second // six SYN retries
 )
+
+// Of returns what a room of this house keeps of a network: a T that only it knows, empty
+// at first.
+func Of[T any](n *Network) *T {
+	have, _ := n.rooms.LoadOrStore(reflect.TypeFor[T](), new(T))
+	return have.(*T)
+}
 
 // Register makes h answer at addr. Where somebody else does so already, the
 // newcomer wins, as the last gratuitous ARP does.

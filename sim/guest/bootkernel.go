@@ -1,0 +1,35 @@
+package guest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+)
+
+// bootKernel is what GRUB starts: the newest kernel that is installed.
+func (s *system) bootKernel() string {
+	var found []string
+	for name := range disk.Database(s.cfg.Disk) {
+		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && (strings.HasSuffix(k, "-generic") || strings.HasSuffix(k, "-amd64")) && k[0] >= '0' && k[0] <= '9' {
+			found = append(found, k)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(found, compareVersions)
+}
+
+// compareVersions compares number by number.
+func compareVersions(a, b string) int {
+	num := func(s string) (out []int) {
+		for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
+			n, _ := strconv.Atoi(f)
+			out = append(out, n)
+		}
+		return out
+	}
+	return slices.Compare(num(a), num(b))
+}

@@ -1,0 +1,33 @@
+package guest
+
+import (
+	"context"
+	"net"
+)
+
+// Listen implements [Host]: SSH while its service is active, and the API server's
+// port while K3s serves it.
+func (m *Machine) Listen(port uint16) Handler {
+	s := m.core.System()
+	if s == nil {
+		return nil
+	}
+	var serve Handler
+	switch {
+	case port == sshPort && s.sshUp():
+		serve = s.serveSSH
+	case port == apiPort:
+		serve = s.servesAPI()
+	}
+	if serve == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) {
+		if !s.enter() {
+			_ = conn.Close()
+			return
+		}
+		defer s.leave()
+		serve(ctx, conn)
+	}
+}
