@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // ErrNoAgent is returned while the QEMU guest agent does not answer.
@@ -79,13 +80,13 @@ func (m *Machine) AgentUp() bool {
 // and so has sent packets.
 func (m *Machine) Talks() bool { return m.core.Talks() }
 
-func (m *Machine) agent() (*system, error) {
+func (m *Machine) agent() (*machine.System, error) {
 	s := m.core.System()
-	never := m.core.Faulty(func(f Faults) bool { return f.AgentNeverAnswers })
+	never := m.core.Faulty(func(f machine.Faults) bool { return f.AgentNeverAnswers })
 	if s == nil {
-		return nil, ErrOff
+		return nil, machine.ErrOff
 	}
-	if never || !s.isActive(agentUnit) {
+	if never || !isActive(s, agentUnit) {
 		return nil, ErrNoAgent
 	}
 	return s, nil
@@ -101,20 +102,20 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 		return 0, errors.New("guest: no command")
 	}
 	job := &agentProc{done: make(chan struct{})}
-	p := s.session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
-	p.dir, p.args = "/", argv
-	if _, err := p.find(argv[0]); err != nil {
+	p := s.Session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
+	p.Dir, p.Args = "/", argv
+	if _, err := p.Find(argv[0]); err != nil {
 		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], disk.Strerror(notThere(err)), err)
 	}
-	pid := Of[agentState](s).add(job)
-	started := s.spawn(func() {
+	pid := machine.Of[agentState](s).add(job)
+	started := s.Go(func() {
 		defer close(job.done)
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
-		job.code = p.exec(ctx)
+		job.code = p.Exec(ctx)
 	})
 	if !started {
-		return 0, ErrOff
+		return 0, machine.ErrOff
 	}
 	return pid, nil
 }
@@ -133,7 +134,7 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 	if err != nil {
 		return ExecStatus{}, err
 	}
-	a := Of[agentState](s)
+	a := machine.Of[agentState](s)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	job := a.procs[pid]
@@ -156,7 +157,7 @@ func (m *Machine) AgentReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.root().ReadFile(name)
+	return s.Root().ReadFile(name)
 }
 
 // AgentWriteFile writes a file as root; its directory must exist.
@@ -165,22 +166,22 @@ func (m *Machine) AgentWriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.viewAs(nil, s.mutated).WriteFile(name, data, 0o644)
+	return s.ViewAs(nil, s.Mutated).WriteFile(name, data, 0o644)
 }
 
 // AgentInterfaces lists the network cards with their addresses.
-func (m *Machine) AgentInterfaces() ([]Interface, error) {
+func (m *Machine) AgentInterfaces() ([]machine.Interface, error) {
 	s, err := m.agent()
 	if err != nil {
 		return nil, err
 	}
-	return s.interfaces(), nil
+	return s.Interfaces(), nil
 }
 
 // Hostname returns the running guest's host name, for messages.
 func (m *Machine) Hostname() string {
 	if s := m.core.System(); s != nil {
-		return s.host()
+		return s.Hostname()
 	}
 	return ""
 }

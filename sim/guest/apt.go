@@ -12,14 +12,16 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // aptFailed is apt-get's exit status for everything that goes wrong.
 const aptFailed = 100
 
-func debianProgram(name string) Program {
+func debianProgram(name string) machine.Program {
 	switch name {
 	case "apt", "apt-get":
 		return runApt
@@ -37,25 +39,25 @@ func debianProgram(name string) Program {
 	return nil
 }
 
-func runApt(ctx context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "o", "t", "c")
+func runApt(ctx context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "o", "t", "c")
 	if len(args) == 0 {
-		return p.fail("a command is needed")
+		return p.Fail("a command is needed")
 	}
-	if path.Base(p.args[0]) == "apt" {
-		fmt.Fprint(p.stderr, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n")
+	if path.Base(p.Args[0]) == "apt" {
+		fmt.Fprint(p.Stderr, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n")
 	}
-	if p.user.UID != 0 {
-		fmt.Fprintln(p.stderr, "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)")
+	if p.User.UID != 0 {
+		fmt.Fprintln(p.Stderr, "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)")
 		return aptFailed
 	}
-	apt := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.cfg.Disk}
+	apt := &apt{p: p, fs: p.FS.AsRoot(), disk: p.Sys.Config.Disk}
 	switch args[0] {
 	case "update":
 		return apt.update(ctx)
 	case "install":
-		apt.again = has(opts, "reinstall")
-		return apt.install(ctx, args[1:], has(opts, "allow-change-held-packages"))
+		apt.again = getopt.Has(opts, "reinstall")
+		return apt.install(ctx, args[1:], getopt.Has(opts, "allow-change-held-packages"))
 	case "remove", "purge", "autoremove":
 		return apt.remove(args[1:])
 	case "upgrade", "dist-upgrade", "full-upgrade":
@@ -63,13 +65,13 @@ func runApt(ctx context.Context, p *proc) int {
 	case "clean", "autoclean":
 		return 0
 	}
-	fmt.Fprintf(p.stderr, "E: Invalid operation %s\n", args[0])
+	fmt.Fprintf(p.Stderr, "E: Invalid operation %s\n", args[0])
 	return aptFailed
 }
 
 // apt works on the guest's own disk.
 type apt struct {
-	p    *proc
+	p    *machine.Proc
 	fs   *disk.View // root's, and not counted as the caller's changes: the package is
 	disk *disk.Disk
 
@@ -82,10 +84,10 @@ func (a *apt) away(ctx context.Context, uri string) string {
 	if strings.HasPrefix(uri, "https://") && a.cached() {
 		return "Invalid response from proxy: HTTP/1.1 403 CONNECT denied"
 	}
-	if a.p.sys.cfg.Internet == nil {
+	if a.p.Sys.Config.Internet == nil {
 		return ""
 	}
-	if _, err := a.p.download(ctx, uri); err != nil && !errors.Is(err, internet.ErrNotFound) {
+	if _, err := a.p.Download(ctx, uri); err != nil && !errors.Is(err, internet.ErrNotFound) {
 		return "Could not connect"
 	}
 	return ""
@@ -103,22 +105,22 @@ func (a *apt) update(ctx context.Context) int {
 	code := 0
 	for i, s := range aptSources(a.fs) {
 		if key, err := a.fs.ReadFile(s.key); !s.trusted && s.key != "" && (err != nil || len(key) == 0) {
-			fmt.Fprintf(a.p.stderr, "W: GPG error: %s  InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY\n", s.uri)
-			fmt.Fprintf(a.p.stderr, "E: The repository '%s  InRelease' is not signed.\n", s.uri)
+			fmt.Fprintf(a.p.Stderr, "W: GPG error: %s  InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY\n", s.uri)
+			fmt.Fprintf(a.p.Stderr, "E: The repository '%s  InRelease' is not signed.\n", s.uri)
 			code = aptFailed
 			continue
 		}
 		if why := a.away(ctx, s.uri); why != "" {
-			fmt.Fprintf(a.p.stderr, "W: Failed to fetch %s  %s\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri, why)
+			fmt.Fprintf(a.p.Stderr, "W: Failed to fetch %s  %s\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri, why)
 			continue // which apt-get does not count as a failure
 		}
-		a.p.printf("Get:%d %s InRelease\n", i+1, s.uri)
+		a.p.Printf("Get:%d %s InRelease\n", i+1, s.uri)
 		if err := a.fs.WriteFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
-			fmt.Fprintf(a.p.stderr, "E: %s\n", disk.Strerror(err))
+			fmt.Fprintf(a.p.Stderr, "E: %s\n", disk.Strerror(err))
 			return aptFailed
 		}
 	}
-	a.p.printf("Reading package lists...\n")
+	a.p.Printf("Reading package lists...\n")
 	return code
 }
 
@@ -133,7 +135,7 @@ func (a *apt) find(name string) (archive.Release, bool) {
 
 // release is a package as some archive of the machine's distribution has it.
 func (a *apt) release(name string) (archive.Release, bool) {
-	return archive.Find(image.Of(a.p.sys.root()).ID, name, a.disk)
+	return archive.Find(image.Of(a.p.Sys.Root()).ID, name, a.disk)
 }
 
 // order adds a package and what it needs to want, by name.
@@ -198,14 +200,14 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	if gone = append(gone, given...); problem != "" {
 		problems = append(problems, problem)
 	}
-	a.p.printf("Reading package lists...\nBuilding dependency tree...\nReading state information...\n")
+	a.p.Printf("Reading package lists...\nBuilding dependency tree...\nReading state information...\n")
 	if len(problems) > 0 {
-		fmt.Fprintln(a.p.stderr, strings.Join(problems, "\n"))
+		fmt.Fprintln(a.p.Stderr, strings.Join(problems, "\n"))
 		return aptFailed
 	}
 	for _, s := range aptSources(a.fs) {
 		if why := a.away(ctx, s.uri); len(want) > 0 && why != "" {
-			fmt.Fprintf(a.p.stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
+			fmt.Fprintf(a.p.Stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
 			return aptFailed
 		}
 	}
@@ -214,7 +216,7 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	}
 	var failed []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if a.p.wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done
+		if a.p.Wait(ctx, 200*time.Millisecond) != nil { // a dpkg run that was cut short leaves what it has done
 			return aptFailed
 		}
 		a.unpack(ctx, name, want[name]) // and holds it no longer: seen of apt 3.0.3
@@ -222,14 +224,14 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		if code := a.configure(ctx, name, want[name]); code != 0 {
 			failed = append(failed, name)
 			_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { q := all[name]; q.Half = true; all[name] = q })
-			fmt.Fprintf(a.p.stderr, "dpkg: error processing package %s (--configure):\n installed %[1]s package post-installation script subprocess returned error exit status %d\n", name, code)
+			fmt.Fprintf(a.p.Stderr, "dpkg: error processing package %s (--configure):\n installed %[1]s package post-installation script subprocess returned error exit status %d\n", name, code)
 		}
 	}
 	if len(failed) > 0 {
-		fmt.Fprintf(a.p.stderr, "Errors were encountered while processing:\n %s\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n", strings.Join(failed, "\n "))
+		fmt.Fprintf(a.p.Stderr, "Errors were encountered while processing:\n %s\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n", strings.Join(failed, "\n "))
 		return aptFailed
 	}
-	a.p.printf("0 upgraded, %d newly installed, %d to remove.\n", len(want), len(gone))
+	a.p.Printf("0 upgraded, %d newly installed, %d to remove.\n", len(want), len(gone))
 	return 0
 }
 
@@ -249,7 +251,7 @@ func (a *apt) configure(ctx context.Context, name, version string) int {
 }
 
 func (a *apt) unpack(ctx context.Context, name, version string) {
-	a.p.printf("Setting up %s (%s) ...\n", name, version)
+	a.p.Printf("Setting up %s (%s) ...\n", name, version)
 	r, _ := a.release(name)
 	for _, prog := range r.Programs {
 		_ = a.fs.WriteFile("/usr/bin/"+prog, disk.Program(prog, "package: "+name, "version: "+version), 0o755)
@@ -261,12 +263,12 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
 	}
 	_ = disk.Install(a.disk, name, version)
-	a.p.sys.mutated("package " + name + " " + version + " installed")
+	a.p.Sys.Mutated("package " + name + " " + version + " installed")
 	if r.Service != "" {
 		unit := "/usr/lib/systemd/system/" + r.Service + ".service"
 		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
-		if a.p.sys.enable(r.Service+".service") == nil {
-			_ = a.p.sys.start(ctx, r.Service+".service", true)
+		if enable(a.p.Sys, r.Service+".service") == nil {
+			_ = startUnit(a.p.Sys, ctx, r.Service+".service", true)
 		}
 	}
 }
@@ -275,7 +277,7 @@ func (a *apt) remove(names []string) int {
 	for _, name := range names {
 		if _, ok := disk.Database(a.disk)[name]; !ok {
 			if _, known := a.find(name); !known {
-				fmt.Fprintf(a.p.stderr, "E: Unable to locate package %s\n", name)
+				fmt.Fprintf(a.p.Stderr, "E: Unable to locate package %s\n", name)
 				return aptFailed
 			}
 			continue
@@ -288,15 +290,15 @@ func (a *apt) remove(names []string) int {
 			_ = a.fs.RemoveAll("/usr/lib/modules/" + m[3] + "/kernel/nvidia-" + m[1] + m[2])
 		}
 		if r.Service != "" {
-			_ = a.p.sys.stop(r.Service + ".service")
+			_ = stopUnit(a.p.Sys, r.Service+".service")
 			_ = a.fs.Remove("/usr/lib/systemd/system/" + r.Service + ".service")
 		}
 		for _, prog := range r.Programs {
 			_ = a.fs.Remove("/usr/bin/" + prog)
 		}
 		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { delete(all, name) })
-		a.p.sys.mutated("package " + name + " removed")
-		a.p.printf("Removing %s ...\n", name)
+		a.p.Sys.Mutated("package " + name + " removed")
+		a.p.Printf("Removing %s ...\n", name)
 	}
 	return 0
 }

@@ -10,10 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
-	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 func TestBootTakesItsTime(t *testing.T) {
@@ -61,7 +63,7 @@ func TestPoweroffAndReboot(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, m.Running())
 		assert.Equal(t, []bool{true, false}, told)
-		assert.ErrorIs(t, m.Shutdown(), ErrOff)
+		assert.ErrorIs(t, m.Shutdown(), machine.ErrOff)
 		_, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 		assert.ErrorContains(t, err, "timed out", "the address was there before")
 	})
@@ -74,12 +76,12 @@ func TestKillLeavesNothing(t *testing.T) {
 			require.NoError(t, m.Boot(t.Context()))
 			time.Sleep(after)
 			if s := m.core.System(); after > time.Minute/2 {
-				go s.login(s.Context(), "root", "sleep infinity", strings.NewReader(""), nil, nil)
+				go s.Login(s.Context(), "root", "sleep infinity", strings.NewReader(""), nil, nil)
 			}
 			m.Kill()
 			synctest.Wait()
 			assert.False(t, m.Running())
-			assert.Nil(t, m.core.config.Network.Host(addr(testAddr)))
+			assert.Nil(t, m.core.Config.Network.Host(addr(testAddr)))
 		}
 	}) // synctest fails where a goroutine is left
 }
@@ -93,7 +95,7 @@ func TestIdleGuestHasNoGoroutine(t *testing.T) {
 		assert.True(t, m.AgentUp())
 		s := m.core.System()
 		done := make(chan struct{})
-		go func() { s.wg.Wait(); close(done) }()
+		go func() { s.Wait(); close(done) }()
 		synctest.Wait()
 		select {
 		case <-done:
@@ -104,10 +106,10 @@ func TestIdleGuestHasNoGoroutine(t *testing.T) {
 }
 
 func TestNoSeedNoLogin(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"no disc":    func(c *Config) { c.Seed = nil },
-		"not an ISO": func(c *Config) { c.Seed = func() ([]byte, error) { return make([]byte, 4096), nil } },
-		"no drive":   func(c *Config) { c.Seed = func() ([]byte, error) { return nil, errors.New("gone") } },
+	for name, change := range map[string]func(*machine.Config){
+		"no disc":    func(c *machine.Config) { c.Seed = nil },
+		"not an ISO": func(c *machine.Config) { c.Seed = func() ([]byte, error) { return make([]byte, 4096), nil } },
+		"no drive":   func(c *machine.Config) { c.Seed = func() ([]byte, error) { return nil, errors.New("gone") } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,7 +119,7 @@ func TestNoSeedNoLogin(t *testing.T) {
 				code, out := shell(m, "root", "cloud-init status --format json")
 				assert.Zero(t, code)
 				assert.Contains(t, out, `"status": "disabled"`)
-				assert.Nil(t, disk.FindUser(m.core.System().root(), "admin"))
+				assert.Nil(t, disk.FindUser(m.core.System().Root(), "admin"))
 				_, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 				assert.ErrorContains(t, err, "no route to host")
 			})
@@ -128,20 +130,20 @@ func TestNoSeedNoLogin(t *testing.T) {
 func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t, testUser+"packages: [qemu-guest-agent]\n")
-		cfg.Faults = Faults{AgentNeverAnswers: true, SSHRefuses: true}
+		cfg.Faults = machine.Faults{AgentNeverAnswers: true, SSHRefuses: true}
 		m := start(t, cfg)
 		assert.False(t, m.AgentUp())
 		_, err := m.AgentExec([]string{"true"}, nil)
 		assert.ErrorIs(t, err, ErrNoAgent)
 		_, err = cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 		assert.ErrorContains(t, err, "connection refused")
-		m.SetFaults(Faults{})
+		m.SetFaults(machine.Faults{})
 		assert.True(t, m.AgentUp())
 		c, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 		require.NoError(t, err)
 		_ = c.Close()
 		m.Kill()
-		m.SetFaults(Faults{NeverBoots: true})
+		m.SetFaults(machine.Faults{NeverBoots: true})
 		require.NoError(t, m.Boot(t.Context()))
 		time.Sleep(time.Hour)
 		require.NoError(t, m.Shutdown(), "nobody hears the button")
@@ -179,7 +181,7 @@ func TestAgent(t *testing.T) {
 		assert.Equal(t, testAddr+"/24", ifaces[1].Addrs[0].String())
 		m.Kill()
 		_, err = m.AgentStatus(pid)
-		assert.ErrorIs(t, err, ErrOff)
+		assert.ErrorIs(t, err, machine.ErrOff)
 	})
 }
 
@@ -219,8 +221,8 @@ func TestCloneOfAnUnsealedDiskSharesItsIdentity(t *testing.T) {
 		clone.Disk = cfg.Disk.Clone()
 		clone.Seed = seedISO(t, testUser, "instance-id: b\n", "")
 		a, b := start(t, cfg), start(t, clone)
-		assert.Equal(t, a.core.System().address(), b.core.System().address(), "one machine-id, one lease")
-		assert.Equal(t, "10.0.0.100", a.core.System().address().String())
+		assert.Equal(t, a.core.System().Address(), b.core.System().Address(), "one machine-id, one lease")
+		assert.Equal(t, "10.0.0.100", a.core.System().Address().String())
 	})
 }
 

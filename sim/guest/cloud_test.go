@@ -107,7 +107,7 @@ func TestNewInstanceRunsEverythingAgain(t *testing.T) {
 		m = start(t, cfg)
 		assert.Equal(t, "x\nx\n", mustShell(t, m, "cat /etc/count"))
 		assert.NotEqual(t, key, mustShell(t, m, "cat /etc/ssh/ssh_host_ed25519_key.pub"))
-		assert.Equal(t, "10.0.0.22", m.core.System().address().String())
+		assert.Equal(t, "10.0.0.22", m.core.System().Address().String())
 		m.Kill()
 		cfg.Seed = seedISO(t, strings.Replace(testUser, "hostname", "ssh_deletekeys: false\nhostname", 1), "instance-id: third\n", testNetwork)
 		key = func() string { b, _ := cfg.Disk.ReadFile("/etc/ssh/ssh_host_ed25519_key.pub"); return string(b) }()
@@ -166,7 +166,7 @@ func TestNetworkMatchesLikeNetplan(t *testing.T) {
 				cfg.MACs = []string{test.mac}
 				cfg.Seed = seedISO(t, testUser, "instance-id: i\n", strings.Replace(testNetwork, `"bc:24:11:aa:00:21"`, test.match, 1))
 				m := start(t, cfg)
-				assert.Equal(t, test.up, m.core.System().address().IsValid())
+				assert.Equal(t, test.up, m.core.System().Address().IsValid())
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
 )
 
 // aptProxyFile is where cloud-init puts apt's proxies.
@@ -24,26 +25,26 @@ func (c *cloud) aptSources() {
 		if key == "https_proxy" {
 			option = "Acquire::https::Proxy"
 		}
-		if url := text(apt[key]); url != "" {
+		if url := yamlvalue.Text(apt[key]); url != "" {
 			proxies = append(proxies, option+" \""+url+"\";\n")
 		}
 	}
 	if len(proxies) > 0 {
 		c.v.Save(aptProxyFile, strings.Join(proxies, ""), 0o644)
 	}
-	if conf := text(apt["conf"]); conf != "" {
+	if conf := yamlvalue.Text(apt["conf"]); conf != "" {
 		c.v.Save("/etc/apt/apt.conf.d/94cloud-init-config", conf, 0o644)
 	}
-	for _, e := range list(apt["primary"]) {
-		if m, ok := e.(map[string]any); ok && text(m["uri"]) != "" {
-			o := image.Of(c.s.root())
+	for _, e := range yamlvalue.List(apt["primary"]) {
+		if m, ok := e.(map[string]any); ok && yamlvalue.Text(m["uri"]) != "" {
+			o := image.Of(c.s.Root())
 			security := o.Security
-			for _, e := range list(apt["security"]) {
+			for _, e := range yamlvalue.List(apt["security"]) {
 				if m, ok := e.(map[string]any); ok && security != "" {
-					security = text(m["uri"])
+					security = yamlvalue.Text(m["uri"])
 				}
 			}
-			c.v.Save(o.SourcesFile(), o.Sources(text(m["uri"]), security), 0o644)
+			c.v.Save(o.SourcesFile(), o.Sources(yamlvalue.Text(m["uri"]), security), 0o644)
 		}
 	}
 	sources, _ := apt["sources"].(map[string]any)
@@ -57,21 +58,21 @@ func (c *cloud) aptSources() {
 func (c *cloud) aptSource(name string, s map[string]any) {
 	base := strings.TrimSuffix(name, ".list")
 	keyFile := "/etc/apt/cloud-init.gpg.d/" + base + ".gpg"
-	switch key := text(s["key"]); {
+	switch key := yamlvalue.Text(s["key"]); {
 	case strings.Contains(key, "BEGIN PGP PUBLIC KEY"):
 		c.v.Save(keyFile, key, 0o644)
 	case key != "":
 		c.fail("('apt_configure', ValueError('no valid OpenPGP data found'))")
 		return
-	case text(s["keyid"]) != "" && c.s.cfg.Internet != nil:
-		c.v.Save(keyFile, "key "+text(s["keyid"])+"\n", 0o644)
+	case yamlvalue.Text(s["keyid"]) != "" && c.s.Config.Internet != nil:
+		c.v.Save(keyFile, "key "+yamlvalue.Text(s["keyid"])+"\n", 0o644)
 	}
-	line := text(s["source"])
+	line := yamlvalue.Text(s["source"])
 	if line == "" {
 		return
 	}
-	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", image.Of(c.s.root()).Release, "$MIRROR", image.Of(c.s.root()).Mirror).Replace(line)
-	file := text(s["filename"])
+	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", image.Of(c.s.Root()).Release, "$MIRROR", image.Of(c.s.Root()).Mirror).Replace(line)
+	file := yamlvalue.Text(s["filename"])
 	if file == "" {
 		file = name
 	}
@@ -89,10 +90,10 @@ var errPackages = errors.New("Failed to install packages")
 // packages is package_update, package_upgrade and packages.
 func (c *cloud) packages() {
 	var names []string
-	for _, e := range list(c.user["packages"]) {
+	for _, e := range yamlvalue.List(c.user["packages"]) {
 		switch e := e.(type) {
 		case map[string]any:
-			for _, inner := range list(e["apt"]) {
+			for _, inner := range yamlvalue.List(e["apt"]) {
 				names = append(names, packageName(inner))
 			}
 		default:
@@ -105,7 +106,7 @@ func (c *cloud) packages() {
 	}
 	p := c.session()
 	run := func(args ...string) bool {
-		return p.start(c.s.Context(), append([]string{"apt-get", "--assume-yes", "--quiet"}, args...)...) == 0
+		return p.Start(c.s.Context(), append([]string{"apt-get", "--assume-yes", "--quiet"}, args...)...) == 0
 	}
 	if !run("update") {
 		c.warn("Failed to update package sources") // and goes on with what there is
@@ -116,7 +117,7 @@ func (c *cloud) packages() {
 	if len(names) > 0 && !run(append([]string{"install"}, names...)...) && c.s.Context().Err() == nil {
 		c.fail("('package_update_upgrade_install', RuntimeError(\"%v: %s\"))", errPackages, c.tail())
 	}
-	if c.user["package_reboot_if_required"] == true && c.s.kernel != c.s.bootKernel() {
+	if c.user["package_reboot_if_required"] == true && c.s.Kernel() != c.s.BootKernel() {
 		c.s.PowerOff(true)
 	}
 }
@@ -135,9 +136,9 @@ func (c *cloud) tail() string {
 
 // packageName reads "name", or [name, version].
 func packageName(e any) string {
-	f := texts(e)
+	f := yamlvalue.Texts(e)
 	if len(f) == 2 {
 		return f[0] + "=" + f[1]
 	}
-	return text(e)
+	return yamlvalue.Text(e)
 }

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"bytes"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -12,12 +11,14 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
 )
 
 // cloud is one run of cloud-init. It reads the seed by its own rules, written
 // from cloud-init's documentation, not by the rules of the seed's renderer.
 type cloud struct {
-	s    *system
+	s    *machine.System
 	v    *disk.View
 	seed map[string][]byte // files of the CD; nil when there is none
 	user map[string]any    // user-data
@@ -26,9 +27,9 @@ type cloud struct {
 	off  bool              // no datasource: cloud-init does nothing
 }
 
-func (s *system) cloudInit() *cloud {
+func cloudInit(s *machine.System) *cloud {
 	cloudOf(s).begin()
-	return &cloud{s: s, v: s.root()}
+	return &cloud{s: s, v: s.Root()}
 }
 
 // local is the stage before the network: find the seed, write what the network
@@ -63,10 +64,10 @@ func (c *cloud) local() {
 // readSeed reads the CD: an ISO 9660 file system labelled cidata, with meta-data
 // and user-data in its root.
 func (c *cloud) readSeed() {
-	if c.s.cfg.Seed == nil {
+	if c.s.Config.Seed == nil {
 		return
 	}
-	image, err := c.s.cfg.Seed()
+	image, err := c.s.Config.Seed()
 	if err != nil || len(image) == 0 {
 		return
 	}
@@ -83,7 +84,7 @@ func (c *cloud) readSeed() {
 	if err := yaml.Unmarshal(meta, &c.meta); err != nil {
 		c.warn("failed loading meta-data: %v", err)
 	}
-	if c.id = text(c.meta["instance-id"]); c.id == "" {
+	if c.id = yamlvalue.Text(c.meta["instance-id"]); c.id == "" {
 		c.id = "nocloud"
 	}
 	st := cloudOf(c.s)
@@ -132,8 +133,8 @@ func (c *cloud) writeNetwork() {
 		if inner, ok := doc["network"].(map[string]any); ok {
 			doc = inner
 		}
-		if text(doc["version"]) != "2" {
-			c.fail("network-config version %s is not simulated", text(doc["version"]))
+		if yamlvalue.Text(doc["version"]) != "2" {
+			c.fail("network-config version %s is not simulated", yamlvalue.Text(doc["version"]))
 			return
 		}
 		data, err := yaml.Marshal(map[string]any{"network": doc})
@@ -142,8 +143,8 @@ func (c *cloud) writeNetwork() {
 			return
 		}
 		out = string(data)
-	case len(c.s.cfg.MACs) > 0:
-		out += "  ethernets:\n    eth0:\n      match: {macaddress: \"" + strings.ToLower(c.s.cfg.MACs[0]) + "\"}\n      set-name: eth0\n      dhcp4: true\n"
+	case len(c.s.Config.MACs) > 0:
+		out += "  ethernets:\n    eth0:\n      match: {macaddress: \"" + strings.ToLower(c.s.Config.MACs[0]) + "\"}\n      set-name: eth0\n      dhcp4: true\n"
 	}
 	c.v.Save(netplanFile, out, 0o644)
 	_ = c.v.Chmod(netplanFile, 0o600)
@@ -220,44 +221,10 @@ func (c *cloud) finish() {
 		return
 	}
 	c.once("power_state_change", func() {
-		if mode := text(power["mode"]); slices.Contains([]string{"poweroff", "halt", "reboot"}, mode) {
+		if mode := yamlvalue.Text(power["mode"]); slices.Contains([]string{"poweroff", "halt", "reboot"}, mode) {
 			c.s.PowerOff(mode == "reboot")
 		}
 	})
-}
-
-// text prints a scalar of YAML; everything else is empty.
-func text(v any) string {
-	switch v := v.(type) {
-	case nil, map[string]any, []any:
-		return ""
-	case string:
-		return v
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-// list makes a list of what may be one or a single value.
-func list(v any) []any {
-	switch v := v.(type) {
-	case nil:
-		return nil
-	case []any:
-		return v
-	default:
-		return []any{v}
-	}
-}
-
-func texts(v any) []string {
-	var out []string
-	for _, e := range list(v) {
-		if s := text(e); s != "" {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // knownKey are the top-level keys of cloud-config's schema.

@@ -11,15 +11,18 @@ import (
 	"strconv"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
-	"mvdan.cc/sh/v3/syntax"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
 )
 
 // root is a session as which cloud-init runs commands; what they print goes to its log.
-func (c *cloud) session() *proc {
-	p := c.s.session(disk.RootUser(), nil, c.output(), c.output())
-	p.dir = "/"
+func (c *cloud) session() *machine.Proc {
+	p := c.s.Session(disk.RootUser(), nil, c.output(), c.output())
+	p.Dir = "/"
 	return p
 }
 
@@ -37,7 +40,7 @@ func (c *cloud) output() io.Writer {
 // vectors. As in cloud-init they become one script, whose status is its last
 // command's.
 func (c *cloud) script(key, module string) {
-	commands := list(c.user[key])
+	commands := yamlvalue.List(c.user[key])
 	if len(commands) == 0 {
 		return
 	}
@@ -46,11 +49,11 @@ func (c *cloud) script(key, module string) {
 	for _, cmd := range commands {
 		words, isList := cmd.([]any)
 		if !isList {
-			b.WriteString(text(cmd) + "\n")
+			b.WriteString(yamlvalue.Text(cmd) + "\n")
 			continue
 		}
 		for i, w := range words {
-			quoted, err := syntax.Quote(text(w), syntax.LangPOSIX)
+			quoted, err := syntax.Quote(yamlvalue.Text(w), syntax.LangPOSIX)
 			if err != nil {
 				c.fail("('%s', %v)", module, err)
 				return
@@ -66,8 +69,8 @@ func (c *cloud) script(key, module string) {
 	c.v.Save(name, b.String(), 0o644)
 	_ = c.v.Chmod(name, 0o700)
 	p := c.session()
-	p.args = []string{name}
-	if code := p.exec(c.s.Context()); code != 0 && c.s.Context().Err() == nil {
+	p.Args = []string{name}
+	if code := p.Exec(c.s.Context()); code != 0 && c.s.Context().Err() == nil {
 		if module == "bootcmd" {
 			c.fail("('bootcmd', ProcessExecutionError(\"Unexpected error while running command.\\nExit code: %d\"))", code)
 			return
@@ -82,7 +85,7 @@ func (c *cloud) writeFiles(deferred bool) {
 	if deferred {
 		module += "_deferred"
 	}
-	for _, e := range list(c.user["write_files"]) {
+	for _, e := range yamlvalue.List(c.user["write_files"]) {
 		f, ok := e.(map[string]any)
 		if !ok || (f["defer"] == true) != deferred {
 			continue
@@ -95,16 +98,16 @@ func (c *cloud) writeFiles(deferred bool) {
 }
 
 func (c *cloud) writeOne(f map[string]any) error {
-	name := text(f["path"])
+	name := yamlvalue.Text(f["path"])
 	if !strings.HasPrefix(name, "/") {
 		return fmt.Errorf("path %q is not absolute", name)
 	}
-	data, err := decode(text(f["content"]), text(f["encoding"]))
+	data, err := decode(yamlvalue.Text(f["content"]), yamlvalue.Text(f["encoding"]))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	perm := uint64(0o644)
-	if p := text(f["permissions"]); p != "" {
+	if p := yamlvalue.Text(f["permissions"]); p != "" {
 		if perm, err = strconv.ParseUint(p, 8, 12); err != nil {
 			return fmt.Errorf("%s: permissions %q", name, p)
 		}
@@ -122,7 +125,7 @@ func (c *cloud) writeOne(f map[string]any) error {
 	if err := c.v.Chmod(name, disk.UnixMode(perm)); err != nil {
 		return err
 	}
-	owner := text(f["owner"])
+	owner := yamlvalue.Text(f["owner"])
 	if owner == "" {
 		owner = "root:root"
 	}
@@ -168,12 +171,12 @@ func reorder(encoding string) string {
 
 // filesystems is fs_setup.
 func (c *cloud) filesystems() {
-	for _, e := range list(c.user["fs_setup"]) {
+	for _, e := range yamlvalue.List(c.user["fs_setup"]) {
 		f, ok := e.(map[string]any)
 		if !ok {
 			continue
 		}
-		i, data, err := c.s.device(text(f["device"]))
+		i, data, err := find(c.s, yamlvalue.Text(f["device"]))
 		if err != nil {
 			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
 			continue
@@ -181,7 +184,7 @@ func (c *cloud) filesystems() {
 		if data.Exists(disk.Mark) && f["overwrite"] != true || i == 0 {
 			continue
 		}
-		if err := c.s.mkfs(text(f["device"]), text(f["filesystem"]), text(f["label"])); err != nil {
+		if err := mkfs(c.s, yamlvalue.Text(f["device"]), yamlvalue.Text(f["filesystem"]), yamlvalue.Text(f["label"])); err != nil {
 			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
 		}
 	}
@@ -190,8 +193,8 @@ func (c *cloud) filesystems() {
 // mounts adds to /etc/fstab, and mounts.
 func (c *cloud) mounts() {
 	var added []string
-	for _, e := range list(c.user["mounts"]) {
-		f := texts(e)
+	for _, e := range yamlvalue.List(c.user["mounts"]) {
+		f := yamlvalue.Texts(e)
 		if len(f) < 2 {
 			continue
 		}
@@ -208,7 +211,7 @@ func (c *cloud) mounts() {
 	c.v.Save("/etc/fstab", string(old)+strings.Join(added, "\n")+"\n", 0o644)
 	for _, line := range added {
 		f := strings.Split(line, "\t")
-		if err := c.s.mount(f[0], f[1]); err != nil {
+		if err := mount(c.s, f[0], f[1]); err != nil {
 			c.warn("mount %s: %v", f[1], err)
 		}
 	}
@@ -219,36 +222,36 @@ func (c *cloud) setHostname() {
 	if c.user["preserve_hostname"] == true {
 		return
 	}
-	name := text(c.user["hostname"])
+	name := yamlvalue.Text(c.user["hostname"])
 	if name == "" {
-		name, _, _ = strings.Cut(text(c.user["fqdn"]), ".")
+		name, _, _ = strings.Cut(yamlvalue.Text(c.user["fqdn"]), ".")
 	}
 	for _, key := range []string{"local-hostname", "hostname"} {
 		if name == "" {
-			name = text(c.meta[key])
+			name = yamlvalue.Text(c.meta[key])
 		}
 	}
 	if name == "" {
-		name = image.Of(c.s.root()).ID
+		name = image.Of(c.s.Root()).ID
 	}
 	c.v.Save("/etc/hostname", name+"\n", 0o644)
-	c.s.setHostname(name)
+	c.s.SetHostname(name)
 }
 
 func (c *cloud) etcHosts() {
 	if m := c.user["manage_etc_hosts"]; m != true && m != "localhost" {
 		return
 	}
-	name := c.s.host()
+	name := c.s.Hostname()
 	names := name
-	if fqdn := text(c.user["fqdn"]); fqdn != "" {
+	if fqdn := yamlvalue.Text(c.user["fqdn"]); fqdn != "" {
 		names = fqdn + " " + name
 	}
 	c.v.Save("/etc/hosts", "127.0.1.1 "+names+"\n127.0.0.1 localhost\n\n::1 localhost ip6-localhost ip6-loopback\n", 0o644)
 }
 
 func (c *cloud) timezone() {
-	zone := text(c.user["timezone"])
+	zone := yamlvalue.Text(c.user["timezone"])
 	if zone == "" {
 		return
 	}

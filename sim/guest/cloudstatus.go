@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // cloudState is what cloud-init status tells.
@@ -32,7 +34,7 @@ type cloudStage struct {
 // cloudStages are cloud-init's four, in order.
 func cloudStages() []string { return []string{"init-local", "init", "modules-config", "modules-final"} }
 
-func cloudOf(s *system) *cloudState { return Of[cloudState](s) }
+func cloudOf(s *machine.System) *cloudState { return machine.Of[cloudState](s) }
 
 // begin is the start of a boot.
 func (st *cloudState) begin() {
@@ -43,7 +45,7 @@ func (st *cloudState) begin() {
 
 // cloudStatus is the status that "cloud-init status" tells; empty before the boot has come
 // to it.
-func cloudStatus(s *system) string {
+func cloudStatus(s *machine.System) string {
 	st := cloudOf(s)
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -190,14 +192,14 @@ func (st *cloudState) json() (cloudJSON, int) {
 }
 
 // runCloudInit is cloud-init status and clean.
-func runCloudInit(ctx context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "format", "configs", "c")
+func runCloudInit(ctx context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "format", "configs", "c")
 	if len(args) == 0 {
-		if has(opts, "version", "v") {
-			p.printf("/usr/bin/cloud-init 26.1-0ubuntu1~24.04.1\n")
+		if getopt.Has(opts, "version", "v") {
+			p.Printf("/usr/bin/cloud-init 26.1-0ubuntu1~24.04.1\n")
 			return 0
 		}
-		return p.fail("a subcommand is needed")
+		return p.Fail("a subcommand is needed")
 	}
 	switch args[0] {
 	case "status":
@@ -205,81 +207,81 @@ func runCloudInit(ctx context.Context, p *proc) int {
 	case "clean":
 		return clean(p, opts, args[1:])
 	}
-	return p.fail("%s is not simulated", args[0])
+	return p.Fail("%s is not simulated", args[0])
 }
 
-func status(ctx context.Context, p *proc, opts map[string][]string) int {
+func status(ctx context.Context, p *machine.Proc, opts map[string][]string) int {
 	look := func() (cloudJSON, int) {
-		st := cloudOf(p.sys)
+		st := cloudOf(p.Sys)
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		return st.json()
 	}
 	out, code := look()
-	if has(opts, "wait", "w") {
-		err := p.poll(ctx, func() bool {
+	if getopt.Has(opts, "wait", "w") {
+		err := p.Poll(ctx, func() bool {
 			out, code = look()
 			done := out.Status != "running" && out.Status != "not started"
-			if !done && last(opts, "format") == "" {
-				p.printf(".")
+			if !done && getopt.Last(opts, "format") == "" {
+				p.Printf(".")
 			}
 			return done
 		})
 		if err != nil {
-			return p.fail("%v", err)
+			return p.Fail("%v", err)
 		}
 	}
 	switch {
-	case last(opts, "format") == "json":
+	case getopt.Last(opts, "format") == "json":
 		data, err := json.MarshalIndent(out, "", "  ")
 		if err != nil {
-			return p.fail("%v", err)
+			return p.Fail("%v", err)
 		}
-		p.printf("%s\n", data)
-	case has(opts, "wait", "w"):
-		p.printf("\nstatus: %s\n", out.Status)
+		p.Printf("%s\n", data)
+	case getopt.Has(opts, "wait", "w"):
+		p.Printf("\nstatus: %s\n", out.Status)
 	default:
-		p.printf("status: %s\n", out.Status)
+		p.Printf("status: %s\n", out.Status)
 	}
-	if has(opts, "long", "l") {
-		p.printf("extended_status: %s\nboot_status_code: %s\ndetail: %s\nerrors: %q\nrecoverable_errors: %q\n", out.Extended, out.BootStatus, out.Detail, out.Errors, out.Recoverable)
+	if getopt.Has(opts, "long", "l") {
+		p.Printf("extended_status: %s\nboot_status_code: %s\ndetail: %s\nerrors: %q\nrecoverable_errors: %q\n", out.Extended, out.BootStatus, out.Detail, out.Errors, out.Recoverable)
 	}
 	return code
 }
 
 // clean makes the next boot a first one, as is done before a template.
-func clean(p *proc, opts map[string][]string, rest []string) int {
-	if p.user.UID != 0 {
-		return p.fail("Error: must be root")
+func clean(p *machine.Proc, opts map[string][]string, rest []string) int {
+	if p.User.UID != 0 {
+		return p.Fail("Error: must be root")
 	}
 	var err error
-	entries, _ := p.fs.ReadDir("/var/lib/cloud")
+	entries, _ := p.FS.ReadDir("/var/lib/cloud")
 	for _, e := range entries {
-		if e.Name() != "seed" || has(opts, "seed", "s") {
-			err = errors.Join(err, p.fs.RemoveAll("/var/lib/cloud/"+e.Name()))
+		if e.Name() != "seed" || getopt.Has(opts, "seed", "s") {
+			err = errors.Join(err, p.FS.RemoveAll("/var/lib/cloud/"+e.Name()))
 		}
 	}
 	// The status is kept below /var/lib/cloud, and what is in /run points there.
-	st := cloudOf(p.sys)
+	st := cloudOf(p.Sys)
 	st.mu.Lock()
 	st.status, st.current, st.detail, st.stages = "", "", "", map[string]*cloudStage{}
 	st.mu.Unlock()
-	if has(opts, "logs", "l") {
+	if getopt.Has(opts, "logs", "l") {
 		for _, name := range []string{"/var/log/cloud-init.log", "/var/log/cloud-init-output.log"} {
-			_ = p.fs.Remove(name)
+			_ = p.FS.Remove(name)
 		}
 	}
-	if has(opts, "machine-id") {
-		err = errors.Join(err, p.fs.WriteFile("/etc/machine-id", []byte("uninitialized\n"), 0o444))
+	if getopt.Has(opts, "machine-id") {
+		err = errors.Join(err, p.FS.WriteFile("/etc/machine-id", []byte("uninitialized\n"), 0o444))
 	}
 	if c := append(opts["configs"], append(opts["c"], rest...)...); slices.Contains(c, "all") || slices.Contains(c, "network") {
-		_ = p.fs.Remove(netplanFile)
+		_ = p.FS.Remove(netplanFile)
 	}
 	if err != nil {
-		return p.fail("Error: %s", disk.Strerror(err))
+		return p.Fail("Error: %s", disk.Strerror(err))
 	}
-	if has(opts, "reboot", "r") {
-		p.sys.PowerOff(true)
+	if getopt.Has(opts, "reboot", "r") {
+		p.Sys.PowerOff(true)
 	}
 	return 0
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
 )
 
 // users is groups and users. Where the list is absent, or names "default", the
 // distribution's own user is made: ubuntu or debian.
 func (c *cloud) users() {
-	for _, g := range list(c.user["groups"]) {
-		if name := text(g); name != "" {
+	for _, g := range yamlvalue.List(c.user["groups"]) {
+		if name := yamlvalue.Text(g); name != "" {
 			_ = disk.JoinGroup(c.v, name, "")
 		}
 	}
@@ -23,15 +24,15 @@ func (c *cloud) users() {
 		entries = []any{"default"}
 	}
 	var sudo []string
-	for _, e := range list(entries) {
+	for _, e := range yamlvalue.List(entries) {
 		u, ok := e.(map[string]any)
-		name := text(e)
+		name := yamlvalue.Text(e)
 		if ok {
-			name = text(u["name"])
+			name = yamlvalue.Text(u["name"])
 		}
 		if name == "default" {
-			name, u = image.Of(c.s.root()).ID, c.defaultUser()
-			if own := text(c.user["user"]); own != "" {
+			name, u = image.Of(c.s.Root()).ID, c.defaultUser()
+			if own := yamlvalue.Text(c.user["user"]); own != "" {
 				name = own
 			}
 		}
@@ -42,7 +43,7 @@ func (c *cloud) users() {
 			c.fail("('users_groups', %q)", err.Error())
 			continue
 		}
-		for _, rule := range texts(u["sudo"]) {
+		for _, rule := range yamlvalue.Texts(u["sudo"]) {
 			if rule != "false" {
 				sudo = append(sudo, name+" "+rule)
 			}
@@ -57,7 +58,7 @@ func (c *cloud) users() {
 func (c *cloud) defaultUser() map[string]any {
 	return map[string]any{
 		"sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "groups": []any{"adm", "sudo"}, "gecos": "Cloud user", "lock_passwd": true,
-		"ssh_authorized_keys": append(list(c.user["ssh_authorized_keys"]), list(c.meta["public-keys"])...),
+		"ssh_authorized_keys": append(yamlvalue.List(c.user["ssh_authorized_keys"]), yamlvalue.List(c.meta["public-keys"])...),
 		"hashed_passwd":       c.user["password"],
 	}
 }
@@ -65,14 +66,14 @@ func (c *cloud) defaultUser() map[string]any {
 func (c *cloud) addUser(name string, spec map[string]any) error {
 	u := disk.FindUser(c.v, name)
 	if u == nil {
-		uid, _ := strconv.Atoi(text(spec["uid"]))
-		u = &disk.User{Name: name, UID: uid, Home: text(spec["homedir"]), Shell: text(spec["shell"])}
-		if err := disk.AddUser(c.v, u, text(spec["gecos"])); err != nil {
+		uid, _ := strconv.Atoi(yamlvalue.Text(spec["uid"]))
+		u = &disk.User{Name: name, UID: uid, Home: yamlvalue.Text(spec["homedir"]), Shell: yamlvalue.Text(spec["shell"])}
+		if err := disk.AddUser(c.v, u, yamlvalue.Text(spec["gecos"])); err != nil {
 			return err
 		}
 	}
 	var groups []string
-	for _, g := range texts(spec["groups"]) {
+	for _, g := range yamlvalue.Texts(spec["groups"]) {
 		for part := range strings.SplitSeq(g, ",") {
 			groups = append(groups, strings.TrimSpace(part))
 		}
@@ -82,9 +83,9 @@ func (c *cloud) addUser(name string, spec map[string]any) error {
 			return err
 		}
 	}
-	hash := text(spec["hashed_passwd"])
+	hash := yamlvalue.Text(spec["hashed_passwd"])
 	if hash == "" {
-		hash = text(spec["passwd"])
+		hash = yamlvalue.Text(spec["passwd"])
 	}
 	if locked, given := spec["lock_passwd"]; !given || locked == true {
 		hash = "!" + hash // locked is the default
@@ -92,7 +93,7 @@ func (c *cloud) addUser(name string, spec map[string]any) error {
 	if err := disk.SetPassword(c.v, name, hash); err != nil {
 		return err
 	}
-	return c.authorizedKeys(u, texts(spec["ssh_authorized_keys"]))
+	return c.authorizedKeys(u, yamlvalue.Texts(spec["ssh_authorized_keys"]))
 }
 
 var errKey = errors.New("not a public key")
@@ -130,12 +131,12 @@ func (c *cloud) hostKeys() {
 		}
 	}
 	keys, _ := c.user["ssh_keys"].(map[string]any)
-	if private := text(keys["ed25519_private"]); private != "" {
+	if private := yamlvalue.Text(keys["ed25519_private"]); private != "" {
 		c.v.Save(hostKeyFile, private, 0o644)
 		_ = c.v.Chmod(hostKeyFile, 0o600)
-		c.v.Save(hostKeyFile+".pub", text(keys["ed25519_public"]), 0o644)
+		c.v.Save(hostKeyFile+".pub", yamlvalue.Text(keys["ed25519_public"]), 0o644)
 	}
-	if types := texts(c.user["ssh_genkeytypes"]); len(types) > 0 && !slices.Contains(types, "ed25519") {
+	if types := yamlvalue.Texts(c.user["ssh_genkeytypes"]); len(types) > 0 && !slices.Contains(types, "ed25519") {
 		c.warn("only ed25519 host keys are simulated, not %s", strings.Join(types, ", "))
 	}
 	if err := makeHostKey(c.v); err != nil {
@@ -144,7 +145,7 @@ func (c *cloud) hostKeys() {
 	if c.user["disable_root"] != false {
 		return
 	}
-	if err := c.authorizedKeys(disk.RootUser(), texts(c.user["ssh_authorized_keys"])); err != nil {
+	if err := c.authorizedKeys(disk.RootUser(), yamlvalue.Texts(c.user["ssh_authorized_keys"])); err != nil {
 		c.fail("('ssh', %q)", errKey.Error())
 	}
 }
@@ -152,9 +153,9 @@ func (c *cloud) hostKeys() {
 // passwords is chpasswd.
 func (c *cloud) passwords() {
 	chpasswd, _ := c.user["chpasswd"].(map[string]any)
-	for _, e := range list(chpasswd["users"]) {
+	for _, e := range yamlvalue.List(chpasswd["users"]) {
 		u, _ := e.(map[string]any)
-		if name, hash := text(u["name"]), text(u["password"]); name != "" && strings.HasPrefix(hash, "$") {
+		if name, hash := yamlvalue.Text(u["name"]), yamlvalue.Text(u["password"]); name != "" && strings.HasPrefix(hash, "$") {
 			_ = disk.SetPassword(c.v, name, hash)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
@@ -53,7 +54,7 @@ func certificateAuthority(config []byte) string {
 	if k, err := readKubeconfig(config); err == nil && len(k.ca) > 0 {
 		return string(k.ca)
 	}
-	return "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString([]byte(hexID(24))) + "\n-----END CERTIFICATE-----\n"
+	return "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString([]byte(machine.HexID(24))) + "\n-----END CERTIFICATE-----\n"
 }
 
 func caHash(ca string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(ca))) }
@@ -121,7 +122,7 @@ func (c *cluster) down(n *k3sNode) {
 		return
 	}
 	c.holder = nil
-	network.Release(c.net, c.vip, n.sys.answers())
+	network.Release(c.net, c.vip, n.sys.Answers())
 	c.elect(failoverTime)
 }
 
@@ -138,7 +139,7 @@ func (c *cluster) elect(after time.Duration) {
 			return
 		}
 		c.holder = c.active[0]
-		c.net.Register(c.vip, c.holder.sys.answers())
+		c.net.Register(c.vip, c.holder.sys.Answers())
 	})
 }
 
@@ -161,7 +162,7 @@ func (c *cluster) saw(manifest []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.vip != addr && c.holder != nil {
-		network.Release(c.net, c.vip, c.holder.sys.answers())
+		network.Release(c.net, c.vip, c.holder.sys.Answers())
 		c.holder = nil
 	}
 	c.vip = addr
@@ -180,7 +181,7 @@ func (c *cluster) Close() {
 		c.electing.Stop()
 	}
 	if c.holder != nil {
-		network.Release(c.net, c.vip, c.holder.sys.answers())
+		network.Release(c.net, c.vip, c.holder.sys.Answers())
 	}
 	c.mu.Unlock()
 	_ = c.plane.Close()

@@ -6,14 +6,16 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // runTest is test and [.
-func runTest(_ context.Context, p *proc) int {
-	args := p.args[1:]
-	if p.name() == "[" {
+func runTest(_ context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
+	if p.Name() == "[" {
 		if len(args) == 0 || args[len(args)-1] != "]" {
-			fmt.Fprintf(p.stderr, "%s: [: missing ]\n", p.shell)
+			fmt.Fprintf(p.Stderr, "%s: [: missing ]\n", p.Shell)
 			return 2
 		}
 		args = args[:len(args)-1]
@@ -24,7 +26,7 @@ func runTest(_ context.Context, p *proc) int {
 		if t.err == "" {
 			t.err = "unexpected operator"
 		}
-		fmt.Fprintf(p.stderr, "%s: %s: %s\n", p.shell, p.name(), t.err)
+		fmt.Fprintf(p.Stderr, "%s: %s: %s\n", p.Shell, p.Name(), t.err)
 		return 2
 	}
 	if ok {
@@ -35,7 +37,7 @@ func runTest(_ context.Context, p *proc) int {
 
 // tester evaluates test's little language.
 type tester struct {
-	p    *proc
+	p    *machine.Proc
 	args []string
 	pos  int
 	err  string
@@ -114,8 +116,8 @@ func (t *tester) binary(a, op, b string) (ok, known bool) {
 	case ">":
 		return a > b, true
 	case "-nt", "-ot":
-		x, errX := t.p.fs.Stat(t.p.abs(a))
-		y, errY := t.p.fs.Stat(t.p.abs(b))
+		x, errX := t.p.FS.Stat(t.p.Abs(a))
+		y, errY := t.p.FS.Stat(t.p.Abs(b))
 		if op == "-ot" {
 			x, y, errX, errY = y, x, errY, errX
 		}
@@ -150,13 +152,13 @@ func (t *tester) unary(op byte, a string) (ok, known bool) {
 	case 't':
 		return false, true
 	case 'L', 'h':
-		e, err := t.p.fs.Lstat(t.p.abs(a))
+		e, err := t.p.FS.Lstat(t.p.Abs(a))
 		return err == nil && e.Mode()&fs.ModeSymlink != 0, true
 	}
 	if !strings.ContainsRune("edfsrwxbcpS", rune(op)) {
 		return false, false
 	}
-	e, err := t.p.fs.Stat(t.p.abs(a))
+	e, err := t.p.FS.Stat(t.p.Abs(a))
 	if err != nil {
 		return false, true
 	}
@@ -168,11 +170,11 @@ func (t *tester) unary(op byte, a string) (ok, known bool) {
 	case 's':
 		return e.IsDir() || e.Size() > 0, true
 	case 'r':
-		return t.p.fs.May(e, 4), true
+		return t.p.FS.May(e, 4), true
 	case 'w':
-		return t.p.fs.May(e, 2), true
+		return t.p.FS.May(e, 2), true
 	case 'x':
-		return t.p.fs.May(e, 1) && e.Mode().Perm()&0o111 != 0, true
+		return t.p.FS.May(e, 1) && e.Mode().Perm()&0o111 != 0, true
 	case 'b':
 		return e.Mode()&fs.ModeDevice != 0 && e.Mode()&fs.ModeCharDevice == 0, true
 	case 'c':

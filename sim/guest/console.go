@@ -9,9 +9,9 @@ import (
 // where the machine is off.
 func (m *Machine) Run(ctx context.Context, user, command string, out io.Writer) int {
 	s := m.core.System()
-	if s == nil || !s.enter() {
+	if s == nil || !s.Enter() {
 		return 255
 	}
-	defer s.leave()
-	return s.login(ctx, user, command, nil, out, out)
+	defer s.Leave()
+	return s.Login(ctx, user, command, nil, out, out)
 }

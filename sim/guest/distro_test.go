@@ -4,9 +4,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
-	"github.com/stretchr/testify/assert"
 )
 
 const debianUser = "#cloud-config\nhostname: deb1\nssh_authorized_keys: [ssh-ed25519 AAAA a]\npackages: [qemu-guest-agent, xfsprogs]\n"

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // What is said of DKMS was seen on dkms 3.2.2 of Debian 13, run over trees of its own
@@ -50,7 +52,7 @@ func dkmsModule(kernel string) string {
 
 // dkms builds modules on the guest's own disk.
 type dkms struct {
-	p    *proc
+	p    *machine.Proc
 	fs   *disk.View // root's
 	disk *disk.Disk
 }
@@ -81,29 +83,29 @@ func (d *dkms) install(ctx context.Context, s dkmsSource, kernel string) int {
 		return 0
 	}
 	if !d.headers(kernel) {
-		fmt.Fprintf(d.p.stderr, "\nError! Your kernel headers for kernel %s cannot be found at /lib/modules/%[1]s/build or /lib/modules/%[1]s/source.\n"+
+		fmt.Fprintf(d.p.Stderr, "\nError! Your kernel headers for kernel %s cannot be found at /lib/modules/%[1]s/build or /lib/modules/%[1]s/source.\n"+
 			"Please install the linux-headers-%[1]s package or use the --kernelsourcedir option to tell DKMS where it's located.\n", kernel)
 		return 21
 	}
 	log := s.dir() + "/build/make.log"
 	d.fs.Save(log, "", 0o644)
-	if d.p.wait(ctx, buildTime) != nil {
+	if d.p.Wait(ctx, buildTime) != nil {
 		return 1 // and the half-made build stays, as of one that was killed
 	}
 	text := fmt.Sprintf("DKMS (dkms-3.2.2) make.log for nvidia/%s for kernel %s (x86_64)\n%s\n\nBuilding module(s)\n# command: make -j%d KERNELRELEASE=%[2]s\n",
-		s.version, kernel, time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"), d.p.sys.cfg.CPUs)
+		s.version, kernel, time.Now().UTC().Format("Mon Jan _2 15:04:05 UTC 2006"), d.p.Sys.Config.CPUs)
 	if bad := d.breaks(s); bad != "" {
 		d.fs.Save(log, text+bad+"\n# exit code: 2\n# elapsed time: 00:01:07\n----------------------------------------------------------------\n", 0o644)
-		d.p.printf("Building module(s)...(bad exit status: 2)\nFailed command:\nmake -j%d KERNELRELEASE=%s\n", d.p.sys.cfg.CPUs, kernel)
-		fmt.Fprintf(d.p.stderr, "\nError! Bad return status for module build on kernel: %s (x86_64)\nConsult %s for more information.\n", kernel, log)
+		d.p.Printf("Building module(s)...(bad exit status: 2)\nFailed command:\nmake -j%d KERNELRELEASE=%s\n", d.p.Sys.Config.CPUs, kernel)
+		fmt.Fprintf(d.p.Stderr, "\nError! Bad return status for module build on kernel: %s (x86_64)\nConsult %s for more information.\n", kernel, log)
 		return 10
 	}
 	_ = d.fs.RemoveAll(s.dir() + "/build")
 	d.fs.Save(s.built(kernel)+"/log/make.log", text+"\n# exit code: 0\n", 0o644)
 	d.fs.Save(s.built(kernel)+"/module/nvidia.ko", s.version, 0o644)
 	d.fs.Save(dkmsModule(kernel), strings.Join([]string{s.branch, s.version, s.flavour}, " "), 0o644)
-	d.p.printf("Building module(s)... done.\nInstalling /lib/modules/%s/updates/dkms/nvidia.ko\nRunning depmod... done.\n", kernel)
-	d.p.sys.mutated("modules " + s.version + " built for " + kernel)
+	d.p.Printf("Building module(s)... done.\nInstalling /lib/modules/%s/updates/dkms/nvidia.ko\nRunning depmod... done.\n", kernel)
+	d.p.Sys.Mutated("modules " + s.version + " built for " + kernel)
 	return 0
 }
 
@@ -112,7 +114,7 @@ func (d *dkms) breaks(s dkmsSource) string {
 	if !d.there("/usr/bin/gcc") {
 		return "make[1]: cc: No such file or directory\n/bin/sh: 1: cc: not found\nmake: *** [Makefile:115: modules] Error 127\n"
 	}
-	if !d.p.sys.faulty(func(f Faults) bool { return f.ModuleDoesNotBuild }) {
+	if !d.p.Sys.Faulty(func(f machine.Faults) bool { return f.ModuleDoesNotBuild }) {
 		return ""
 	}
 	at := s.dir() + "/build/nvidia/nv-mmap.c"
@@ -126,20 +128,20 @@ func (d *dkms) breaks(s dkmsSource) string {
 // for all kernels whose headers are there.
 func (d *dkms) add(ctx context.Context, s dkmsSource) int {
 	if d.there(s.dir()) {
-		d.p.printf("Removing old nvidia/%s DKMS files...\n", s.version)
+		d.p.Printf("Removing old nvidia/%s DKMS files...\n", s.version)
 		d.remove(s)
 	}
 	d.fs.Save(s.dir()+"/source", "/usr/src/nvidia-"+s.version+"\n", 0o644)
-	d.p.printf("Loading new nvidia/%s DKMS files...\n", s.version)
+	d.p.Printf("Loading new nvidia/%s DKMS files...\n", s.version)
 	kernels := d.kernels()
 	if len(kernels) == 0 {
-		d.p.printf("WARNING: No kernel headers were found, skipping module build.\n         To get the headers for the running kernel (%s)\n"+
-			"         please install the linux-headers-%[1]s package.\n", d.p.sys.kernel)
+		d.p.Printf("WARNING: No kernel headers were found, skipping module build.\n         To get the headers for the running kernel (%s)\n"+
+			"         please install the linux-headers-%[1]s package.\n", d.p.Sys.Kernel())
 		return 0
 	}
-	d.p.printf("Building for %s\n", strings.Join(kernels, " and "))
+	d.p.Printf("Building for %s\n", strings.Join(kernels, " and "))
 	for _, kernel := range kernels {
-		d.p.printf("\nBuilding initial module nvidia/%s for %s\n", s.version, kernel)
+		d.p.Printf("\nBuilding initial module nvidia/%s for %s\n", s.version, kernel)
 		if code := d.install(ctx, s, kernel); code != 0 {
 			return code
 		}
@@ -155,7 +157,7 @@ func (d *dkms) kernels() []string {
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, compareVersions)
+	slices.SortFunc(out, machine.CompareVersions)
 	return out
 }
 
@@ -166,7 +168,7 @@ func (d *dkms) remove(s dkmsSource) {
 		_ = d.fs.Remove(dkmsModule(e.Name()))
 	}
 	_ = d.fs.RemoveAll(s.dir())
-	d.p.printf("Deleting module nvidia/%s completely from the DKMS tree.\n", s.version)
+	d.p.Printf("Deleting module nvidia/%s completely from the DKMS tree.\n", s.version)
 }
 
 // autoinstall is what the hooks of kernels and headers run, too.
@@ -178,14 +180,14 @@ func (d *dkms) autoinstall(ctx context.Context, kernel string) int {
 	if !d.headers(kernel) {
 		return d.install(ctx, *s, kernel)
 	}
-	d.p.printf("Autoinstall of module nvidia/%s for kernel %s (x86_64)\n", s.version, kernel)
+	d.p.Printf("Autoinstall of module nvidia/%s for kernel %s (x86_64)\n", s.version, kernel)
 	code := d.install(ctx, *s, kernel)
 	if code == 0 {
-		d.p.printf("\nAutoinstall on %s succeeded for module(s) nvidia.\n", kernel)
+		d.p.Printf("\nAutoinstall on %s succeeded for module(s) nvidia.\n", kernel)
 		return 0
 	}
-	d.p.printf("\nAutoinstall on %s failed for module(s) nvidia(%d).\n", kernel, code)
-	fmt.Fprint(d.p.stderr, "\nError! One or more modules failed to install during autoinstall.\nRefer to previous errors for more information.\n")
+	d.p.Printf("\nAutoinstall on %s failed for module(s) nvidia(%d).\n", kernel, code)
+	fmt.Fprint(d.p.Stderr, "\nError! One or more modules failed to install during autoinstall.\nRefer to previous errors for more information.\n")
 	return 11
 }
 
@@ -200,34 +202,34 @@ func (d *dkms) status() int {
 	for _, e := range entries {
 		if d.there(path.Join(s.dir(), e.Name(), "x86_64")) {
 			none = false
-			d.p.printf("nvidia/%s, %s, x86_64: %s\n", s.version, e.Name(), map[bool]string{true: "installed", false: "built"}[d.there(dkmsModule(e.Name()))])
+			d.p.Printf("nvidia/%s, %s, x86_64: %s\n", s.version, e.Name(), map[bool]string{true: "installed", false: "built"}[d.there(dkmsModule(e.Name()))])
 		}
 	}
 	if none {
-		d.p.printf("nvidia/%s: added\n", s.version)
+		d.p.Printf("nvidia/%s: added\n", s.version)
 	}
 	return 0
 }
 
 // runDKMS is dkms status, dkms autoinstall [-k KERNEL] and dkms remove MODULE/VERSION --all.
-func runDKMS(ctx context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "k", "m", "v")
-	d := &dkms{p: p, fs: p.fs.AsRoot(), disk: p.sys.cfg.Disk}
+func runDKMS(ctx context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "k", "m", "v")
+	d := &dkms{p: p, fs: p.FS.AsRoot(), disk: p.Sys.Config.Disk}
 	switch {
 	case len(args) == 1 && args[0] == "status":
 		return d.status()
-	case p.user.UID != 0:
-		fmt.Fprint(p.stderr, "\nError! You must be root to use this command.\n")
+	case p.User.UID != 0:
+		fmt.Fprint(p.Stderr, "\nError! You must be root to use this command.\n")
 		return 1
-	case len(args) == 2 && args[0] == "remove" && d.source() != nil && args[1] == "nvidia/"+d.source().version && has(opts, "all"):
+	case len(args) == 2 && args[0] == "remove" && d.source() != nil && args[1] == "nvidia/"+d.source().version && getopt.Has(opts, "all"):
 		d.remove(*d.source())
 		return 0
 	case len(args) == 1 && args[0] == "autoinstall":
-		kernel := last(opts, "k")
+		kernel := getopt.Last(opts, "k")
 		if kernel == "" {
-			kernel = p.sys.kernel
+			kernel = p.Sys.Kernel()
 		}
 		return d.autoinstall(ctx, kernel)
 	}
-	return p.fail("only status, autoinstall and remove --all are simulated")
+	return p.Fail("only status, autoinstall and remove --all are simulated")
 }

@@ -5,8 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 const dkmsDriver = "build-essential, nvidia-dkms-580-server-open, nvidia-headless-no-dkms-580-server-open, nvidia-utils-580-server"
@@ -30,7 +32,7 @@ func TestDKMS(t *testing.T) {
 	})
 }
 
-func withDKMS(t *testing.T, change func(*Config)) *Machine {
+func withDKMS(t *testing.T, change func(*machine.Config)) *Machine {
 	t.Helper()
 	cfg := config(t, driverUser(dkmsDriver))
 	if change != nil {
@@ -48,7 +50,7 @@ func withDKMS(t *testing.T, change func(*Config)) *Machine {
 
 func TestModuleThatDoesNotBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := withDKMS(t, func(c *Config) { c.Faults.ModuleDoesNotBuild = true })
+		m := withDKMS(t, func(c *machine.Config) { c.Faults.ModuleDoesNotBuild = true })
 		assert.Equal(t, "nvidia/580.173.02: added\n", mustShell(t, m, "dkms status"))
 		assert.Contains(t, mustShell(t, m, "cat /var/lib/dkms/nvidia/580.173.02/build/make.log"), "error: implicit declaration of function")
 		assert.Equal(t, "half-configured", mustShell(t, m, "dpkg-query -W -f '${db:Status-Status}' nvidia-dkms-580-server-open"))
@@ -60,7 +62,7 @@ func TestModuleThatDoesNotBuild(t *testing.T) {
 		} {
 			assert.Contains(t, out, want)
 		}
-		m.SetFaults(Faults{})
+		m.SetFaults(machine.Faults{})
 		mustShell(t, m, "apt-get install -y nvidia-dkms-580-server-open && modprobe nvidia && nvidia-smi -L")
 	})
 }
@@ -68,7 +70,7 @@ func TestModuleThatDoesNotBuild(t *testing.T) {
 // The firmware has no key of DKMS', so a kernel that checks signatures refuses.
 func TestSecureBootRefusesWhatDKMSBuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := withDKMS(t, func(c *Config) { c.SecureBoot = true })
+		m := withDKMS(t, func(c *machine.Config) { c.SecureBoot = true })
 		assert.Contains(t, mustShell(t, m, "dkms status"), "installed")
 		assert.Contains(t, mustShell(t, m, "dmesg"), "Loading of module with unavailable key is rejected")
 		code, out := shell(m, "root", "modprobe nvidia")
@@ -76,7 +78,7 @@ func TestSecureBootRefusesWhatDKMSBuilt(t *testing.T) {
 		assert.Contains(t, out, "could not insert 'nvidia': Key was rejected by service")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		m := baked(t, openDriver, func(c *Config) { c.SecureBoot = true })
+		m := baked(t, openDriver, func(c *machine.Config) { c.SecureBoot = true })
 		assert.Contains(t, mustShell(t, m, "nvidia-smi -L"), "GPU 0: ", "Canonical's signature is one that it knows")
 	})
 }
@@ -92,7 +94,7 @@ func TestTheOtherFlavourOfADriver(t *testing.T) {
 		assert.Contains(t, out, " nvidia-dkms-580-server : Conflicts: nvidia-dkms-kernel\nE: Unable to correct problems, you have held broken packages.")
 		mustShell(t, m, "apt-mark unhold nvidia-dkms-580-server-open")
 		mustShell(t, m, "apt-get install -y nvidia-dkms-580-server")
-		packages := m.core.config.Disk.Packages()
+		packages := m.core.Config.Disk.Packages()
 		for _, gone := range []string{"nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open", "nvidia-headless-no-dkms-580-server-open"} {
 			assert.NotContains(t, packages, gone)
 		}

@@ -10,55 +10,57 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-func runAptMark(_ context.Context, p *proc) int {
-	_, args := flags(p.args[1:])
+func runAptMark(_ context.Context, p *machine.Proc) int {
+	_, args := getopt.Parse(p.Args[1:])
 	if len(args) == 0 {
-		return p.fail("a command is needed")
+		return p.Fail("a command is needed")
 	}
-	d := p.sys.cfg.Disk
+	d := p.Sys.Config.Disk
 	switch args[0] {
 	case "showhold":
 		for _, name := range d.Holds() {
-			p.printf("%s\n", name)
+			p.Printf("%s\n", name)
 		}
 		return 0
 	case "hold", "unhold":
 	case "manual", "auto", "showmanual":
 		return 0
 	default:
-		fmt.Fprintf(p.stderr, "E: Invalid operation %s\n", args[0])
+		fmt.Fprintf(p.Stderr, "E: Invalid operation %s\n", args[0])
 		return aptFailed
 	}
 	hold := args[0] == "hold"
-	if p.user.UID != 0 {
-		fmt.Fprintln(p.stderr, "E: Could not create temporary file for /var/lib/apt/extended_states - mkstemp (13: Permission denied)")
+	if p.User.UID != 0 {
+		fmt.Fprintln(p.Stderr, "E: Could not create temporary file for /var/lib/apt/extended_states - mkstemp (13: Permission denied)")
 		return aptFailed
 	}
 	for _, name := range args[1:] {
 		old, ok := disk.Database(d)[name]
 		if _, known := archive.InUbuntu(name); !ok && !known {
-			fmt.Fprintf(p.stderr, "E: Unable to locate package %s\nE: No packages found\n", name)
+			fmt.Fprintf(p.Stderr, "E: Unable to locate package %s\nE: No packages found\n", name)
 			return aptFailed
 		}
 		if !ok || old.Held == hold {
-			p.printf("%s was already %s.\n", name, map[bool]string{true: "set on hold", false: "not on hold"}[hold])
+			p.Printf("%s was already %s.\n", name, map[bool]string{true: "set on hold", false: "not on hold"}[hold])
 			continue
 		}
 		_ = disk.EditPackages(d, func(all map[string]disk.Package) { q := all[name]; q.Held = hold; all[name] = q })
-		p.sys.mutated("package " + name + " " + args[0])
-		p.printf("%s %s.\n", name, map[bool]string{true: "set on hold", false: "canceled hold on"}[hold])
+		p.Sys.Mutated("package " + name + " " + args[0])
+		p.Printf("%s %s.\n", name, map[bool]string{true: "set on hold", false: "canceled hold on"}[hold])
 	}
 	return 0
 }
 
-func runAptCache(_ context.Context, p *proc) int {
-	_, args := flags(p.args[1:])
+func runAptCache(_ context.Context, p *machine.Proc) int {
+	_, args := getopt.Parse(p.Args[1:])
 	if len(args) < 2 || args[0] != "policy" && args[0] != "madison" {
-		return p.fail("only policy and madison are simulated")
+		return p.Fail("only policy and madison are simulated")
 	}
-	a := &apt{p: p, fs: p.fs.AsRoot(), disk: p.sys.cfg.Disk}
+	a := &apt{p: p, fs: p.FS.AsRoot(), disk: p.Sys.Config.Disk}
 	for _, name := range args[1:] {
 		r, ok := a.find(name)
 		if !ok {
@@ -66,7 +68,7 @@ func runAptCache(_ context.Context, p *proc) int {
 		}
 		if args[0] == "madison" {
 			for _, v := range r.Versions {
-				p.printf(" %s | %s | %s\n", name, v, r.Origin)
+				p.Printf(" %s | %s | %s\n", name, v, r.Origin)
 			}
 			continue
 		}
@@ -74,30 +76,30 @@ func runAptCache(_ context.Context, p *proc) int {
 		if installed == "" {
 			installed = "(none)"
 		}
-		p.printf("%s:\n  Installed: %s\n  Candidate: %s\n", name, installed, r.Versions[0])
+		p.Printf("%s:\n  Installed: %s\n  Candidate: %s\n", name, installed, r.Versions[0])
 	}
 	return 0
 }
 
 // runDpkg is dpkg-query -W [-f FORMAT], dpkg -l, -s, and --print-architecture.
-func runDpkg(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "f", "showformat")
-	if has(opts, "print-architecture") {
-		p.printf("amd64\n")
+func runDpkg(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "f", "showformat")
+	if getopt.Has(opts, "print-architecture") {
+		p.Printf("amd64\n")
 		return 0
 	}
-	all := disk.Database(p.sys.cfg.Disk)
-	format := last(opts, "f", "showformat")
+	all := disk.Database(p.Sys.Config.Disk)
+	format := getopt.Last(opts, "f", "showformat")
 	if format == "" {
 		format = "${binary:Package}\t${Version}\n"
 	}
 	switch {
-	case has(opts, "l", "list"):
+	case getopt.Has(opts, "l", "list"):
 		format = "${db:Status-Abbrev} ${Package} ${Version} amd64\n"
-	case has(opts, "s", "status"):
+	case getopt.Has(opts, "s", "status"):
 		format = "Package: ${Package}\nStatus: ${Status}\nVersion: ${Version}\n\n"
-	case !has(opts, "W", "show"):
-		_ = p.fail("error: only -W, -l, -s and --print-architecture are simulated")
+	case !getopt.Has(opts, "W", "show"):
+		_ = p.Fail("error: only -W, -l, -s and --print-architecture are simulated")
 		return 2
 	}
 	if len(args) == 0 {
@@ -112,10 +114,10 @@ func runDpkg(_ context.Context, p *proc) int {
 				continue
 			}
 			found = true
-			p.printf("%s", dpkgFormat(format, name, all[name]))
+			p.Printf("%s", dpkgFormat(format, name, all[name]))
 		}
 		if !found {
-			fmt.Fprintf(p.stderr, "%s: no packages found matching %s\n", p.name(), pattern)
+			fmt.Fprintf(p.Stderr, "%s: no packages found matching %s\n", p.Name(), pattern)
 			code = 1
 		}
 	}
@@ -136,16 +138,16 @@ func dpkgFormat(format, name string, q disk.Package) string {
 }
 
 // runUbuntuDrivers is ubuntu-drivers list --gpgpu.
-func runUbuntuDrivers(_ context.Context, p *proc) int {
-	_, args := flags(p.args[1:])
+func runUbuntuDrivers(_ context.Context, p *machine.Proc) int {
+	_, args := getopt.Parse(p.Args[1:])
 	if len(args) == 0 || args[0] != "list" {
-		return p.fail("only list is simulated")
+		return p.Fail("only list is simulated")
 	}
-	if len(gpus(p.sys.cfg.PCI)) == 0 {
+	if len(gpus(p.Sys.Config.PCI)) == 0 {
 		return 0
 	}
 	for _, b := range []string{"595-server-open", "580-server-open", "595-server", "580-server"} {
-		p.printf("nvidia-driver-%s, (kernel modules provided by linux-modules-nvidia-%s-generic)\n", b, b)
+		p.Printf("nvidia-driver-%s, (kernel modules provided by linux-modules-nvidia-%s-generic)\n", b, b)
 	}
 	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // member is one of etcd's.
@@ -23,7 +24,7 @@ const etcdTombstone = k3sServerDir + "/db/etcd/tombstone"
 // etcdMembers returns the names of etcd's members as the K3s server on this machine
 // knows them, in order; those that do not run have " (away)" behind them. It is nil
 // where no server runs.
-func etcdMembers(m *core) []string {
+func etcdMembers(m *machine.Machine) []string {
 	n := serverOn(m)
 	if n == nil {
 		return nil
@@ -93,7 +94,7 @@ func (c *cluster) isMember(name, id string) bool {
 func (n *k3sNode) leaveEtcd() {
 	n.cluster.reap(context.WithoutCancel(n.sys.Context())) // which is over when the power is cut
 	if !n.cluster.isMember(n.name, n.member) {
-		n.sys.root().Save(etcdTombstone, "", 0o600)
+		n.sys.Root().Save(etcdTombstone, "", 0o600)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // fstabLine is a line of /etc/fstab, of which systemd's generator makes a mount unit.
@@ -16,8 +17,8 @@ type fstabLine struct {
 }
 
 // fstab are the lines that name data disks.
-func (s *system) fstab() []fstabLine {
-	data, _ := s.root().ReadFile("/etc/fstab")
+func fstab(s *machine.System) []fstabLine {
+	data, _ := s.Root().ReadFile("/etc/fstab")
 	var out []fstabLine
 	for _, line := range disk.Lines(data) {
 		f := strings.Fields(line)
@@ -29,8 +30,8 @@ func (s *system) fstab() []fstabLine {
 	return out
 }
 
-func (s *system) fstabOf(at string) (fstabLine, bool) {
-	all := s.fstab()
+func fstabOf(s *machine.System, at string) (fstabLine, bool) {
+	all := fstab(s)
 	if i := slices.IndexFunc(all, func(l fstabLine) bool { return l.at == at }); i >= 0 {
 		return all[i], true
 	}
@@ -64,19 +65,19 @@ func (l fstabLine) unitName() string {
 
 // mountFstab mounts the lines with nofail, or those without. Those without are there
 // before anything else starts; the others come when they come.
-func (s *system) mountFstab(nofail bool) {
-	for _, l := range s.fstab() {
-		if l.has("nofail") != nofail || !l.alone() || s.isMounted(l.at) {
+func mountFstab(s *machine.System, nofail bool) {
+	for _, l := range fstab(s) {
+		if l.has("nofail") != nofail || !l.alone() || isMounted(s, l.at) {
 			continue
 		}
-		if err := s.mount(l.device, l.at); err != nil {
-			s.log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
+		if err := mount(s, l.device, l.at); err != nil {
+			s.Log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
 		}
 	}
 }
 
-func (s *system) isMounted(at string) bool {
-	return slices.ContainsFunc(s.mounted(), func(m [2]string) bool { return m[1] == at })
+func isMounted(s *machine.System, at string) bool {
+	return slices.ContainsFunc(s.Mounted(), func(m [2]string) bool { return m[1] == at })
 }
 
 // requiredBy reports whether a unit cannot start without the mount: the line says so, or
@@ -96,13 +97,13 @@ const deviceTimeout = 90 * time.Second
 
 // mountFor mounts what a unit requires, and reports whether it is all there. A mount that
 // only names the unit in x-systemd.before= is waited for, and not needed.
-func (s *system) mountFor(ctx context.Context, name string, needs []string) bool {
-	for _, l := range s.fstab() {
+func mountFor(s *machine.System, ctx context.Context, name string, needs []string) bool {
+	for _, l := range fstab(s) {
 		required := l.requiredBy(name, needs)
 		if !required && (!l.alone() || !slices.Contains(l.values("x-systemd.before"), name)) {
 			continue
 		}
-		if !s.mountInTime(ctx, l) && required {
+		if !mountInTime(s, ctx, l) && required {
 			return false
 		}
 	}
@@ -110,21 +111,21 @@ func (s *system) mountFor(ctx context.Context, name string, needs []string) bool
 }
 
 // mountInTime waits for a line's disk.
-func (s *system) mountInTime(ctx context.Context, l fstabLine) bool {
+func mountInTime(s *machine.System, ctx context.Context, l fstabLine) bool {
 	limit := deviceTimeout
 	for _, v := range l.values("x-systemd.device-timeout") {
-		if d, err := seconds(strings.Replace(v, "min", "m", 1)); err == nil {
+		if d, err := machine.Seconds(strings.Replace(v, "min", "m", 1)); err == nil {
 			limit = d
 		}
 	}
-	for waited := time.Duration(0); !s.isMounted(l.at); waited += time.Second {
-		_, _, err := s.device(l.device)
+	for waited := time.Duration(0); !isMounted(s, l.at); waited += time.Second {
+		_, _, err := find(s, l.device)
 		switch {
-		case err == nil && s.mount(l.device, l.at) == nil:
+		case err == nil && mount(s, l.device, l.at) == nil:
 		case err == nil || waited >= limit:
-			s.log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
+			s.Log(l.unitName(), "Dependency failed for %s - %s.", l.unitName(), l.at)
 			return false
-		case !s.pause(ctx, time.Second):
+		case !s.Pause(ctx, time.Second):
 			return false
 		}
 	}
@@ -133,13 +134,13 @@ func (s *system) mountInTime(ctx context.Context, l fstabLine) bool {
 
 // lostUnits are the units that required a mount whose disk has gone: systemd stops the mount,
 // and them with it.
-func lostUnits(s *system, was [][2]string) []string {
+func lostUnits(s *machine.System, was [][2]string) []string {
 	var out []string
 	for _, m := range was {
-		if s.isMounted(m[1]) {
+		if isMounted(s, m[1]) {
 			continue
 		}
-		if l, ok := s.fstabOf(m[1]); ok {
+		if l, ok := fstabOf(s, m[1]); ok {
 			out = append(out, l.values("x-systemd.required-by")...)
 		}
 	}

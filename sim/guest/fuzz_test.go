@@ -9,11 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // FuzzShell holds the interpreter's frame to not panicking, whatever the script.
@@ -26,14 +28,14 @@ func FuzzShell(f *testing.F) {
 		if strings.Contains(script, "while") || strings.Contains(script, "for") || strings.Contains(script, "until") || strings.Contains(script, "()") {
 			t.Skip("endless loops end with the caller's context only")
 		}
-		m := New(Config{Disk: image.New("noble"), Speed: 1e6})
-		s := newSystem(t.Context(), m.core)
-		s.begin(archive.ImageKernel, time.Now())
+		m := New(machine.Config{Disk: image.New("noble"), Speed: 1e6})
+		s := machine.NewSystem(t.Context(), m.core)
+		s.Begin(archive.ImageKernel, time.Now())
 		defer s.Halt()
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		var out bytes.Buffer
-		code := s.login(ctx, "root", script, strings.NewReader("in\n"), &out, &out)
+		code := s.Login(ctx, "root", script, strings.NewReader("in\n"), &out, &out)
 		assert.GreaterOrEqual(t, code, 0)
 	})
 }

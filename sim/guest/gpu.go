@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 const nvidiaVendor = 0x10de
@@ -70,13 +71,13 @@ func chips() map[uint16]chip {
 
 // card is a GPU that is plugged into the guest.
 type card struct {
-	PCI
+	machine.PCI
 	chip
 	known bool
 }
 
 // gpus are NVIDIA's display functions in PCI order, whether or not they work.
-func gpus(pci []PCI) []card {
+func gpus(pci []machine.PCI) []card {
 	var out []card
 	for _, p := range pci {
 		if p.Vendor != nvidiaVendor || p.Class>>16 != 0x03 {
@@ -112,7 +113,7 @@ type driver struct {
 // nvidia is the driver of a running system, when it is loaded.
 type nvidia struct{ p atomic.Pointer[driver] }
 
-func loadedDriver(s *system) *driver { return Of[nvidia](s).p.Load() }
+func loadedDriver(s *machine.System) *driver { return machine.Of[nvidia](s).p.Load() }
 
 // upstream takes Ubuntu's part from a package version.
 func upstream(version string) string {
@@ -158,22 +159,22 @@ func (d *driver) refuses(c card) string {
 var errModuleMissing = errors.New("not found in directory")
 
 // loadNVIDIA loads the module. At boot udev does so, and only where a card is.
-func (s *system) loadNVIDIA(atBoot bool) error {
-	cards := gpus(s.cfg.PCI)
-	if loadedDriver(s) != nil || atBoot && len(cards) == 0 || s.blacklisted("nvidia") && atBoot {
+func loadNVIDIA(s *machine.System, atBoot bool) error {
+	cards := gpus(s.Config.PCI)
+	if loadedDriver(s) != nil || atBoot && len(cards) == 0 || blacklisted(s, "nvidia") && atBoot {
 		return nil
 	}
-	d := installedDriver(s.cfg.Disk, s.kernel)
+	d := installedDriver(s.Config.Disk, s.Kernel())
 	if d == nil {
-		return fmt.Errorf("FATAL: Module nvidia %w /lib/modules/%s", errModuleMissing, s.kernel)
+		return fmt.Errorf("FATAL: Module nvidia %w /lib/modules/%s", errModuleMissing, s.Kernel())
 	}
-	if d.unsigned && s.cfg.SecureBoot { // kernel/module/signing.c
-		s.kmsg("Loading of module with unavailable key is rejected")
+	if d.unsigned && s.Config.SecureBoot { // kernel/module/signing.c
+		s.Kmsg("Loading of module with unavailable key is rejected")
 		return errors.New("ERROR: could not insert 'nvidia': Key was rejected by service")
 	}
-	broken := s.faulty(func(f Faults) bool { return f.DriverFailsToLoad })
-	alone := s.faulty(func(f Faults) bool { return f.SecondGPUFails })
-	all := disk.Database(s.cfg.Disk)
+	broken := s.Faulty(func(f machine.Faults) bool { return f.DriverFailsToLoad })
+	alone := s.Faulty(func(f machine.Faults) bool { return f.SecondGPUFails })
+	all := disk.Database(s.Config.Disk)
 	firmware := all["nvidia-firmware-"+d.branch].Version+all["firmware-nvidia-gsp"].Version != ""
 	for i, c := range cards {
 		why := d.refuses(c)
@@ -184,39 +185,39 @@ func (s *system) loadNVIDIA(atBoot bool) error {
 			why = fmt.Sprintf("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x56:2477)", c.Address)
 		}
 		if why != "" {
-			s.kmsg("%s", why)
+			s.Kmsg("%s", why)
 			continue
 		}
 		d.usable = append(d.usable, c)
 	}
 	if len(d.usable) == 0 {
-		s.kmsg("NVRM: None of the NVIDIA devices were initialized.")
+		s.Kmsg("NVRM: None of the NVIDIA devices were initialized.")
 		return errors.New("ERROR: could not insert 'nvidia': No such device")
 	}
-	Of[nvidia](s).p.Store(d)
-	s.nvidiaFiles(d)
+	machine.Of[nvidia](s).p.Store(d)
+	nvidiaFiles(s, d)
 	return nil
 }
 
-func (s *system) nvidiaFiles(d *driver) {
+func nvidiaFiles(s *machine.System, d *driver) {
 	flavour := "NVIDIA UNIX x86_64 Kernel Module"
 	if d.open {
 		flavour = "NVIDIA UNIX Open Kernel Module for x86_64"
 	}
-	s.kmsg("nvidia: loading NVIDIA UNIX Kernel Module  %s", d.version)
-	s.put("/proc/driver/nvidia/version", "NVRM version: "+flavour+"  "+d.version+"  Release Build  (buildd@simulated)\nGCC version:  gcc version 13.3.0\n", 0o444)
-	s.put("/sys/module/nvidia/version", d.version+"\n", 0o444)
+	s.Kmsg("nvidia: loading NVIDIA UNIX Kernel Module  %s", d.version)
+	s.Put("/proc/driver/nvidia/version", "NVRM version: "+flavour+"  "+d.version+"  Release Build  (buildd@simulated)\nGCC version:  gcc version 13.3.0\n", 0o444)
+	s.Put("/sys/module/nvidia/version", d.version+"\n", 0o444)
 	for i, c := range d.usable {
-		s.put(fmt.Sprintf("/proc/driver/nvidia/gpus/%s/information", c.Address), fmt.Sprintf(
+		s.Put(fmt.Sprintf("/proc/driver/nvidia/gpus/%s/information", c.Address), fmt.Sprintf(
 			"Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", c.name, c.UUID, c.Address, i), 0o444)
-		s.put(fmt.Sprintf("/dev/nvidia%d", i), "", 0o666)
+		s.Put(fmt.Sprintf("/dev/nvidia%d", i), "", 0o666)
 	}
-	s.put("/dev/nvidiactl", "", 0o666)
-	s.loaded(d.version, "nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
+	s.Put("/dev/nvidiactl", "", 0o666)
+	s.AddModules(d.version, "nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 }
 
-func (s *system) blacklisted(module string) bool {
-	v := s.root()
+func blacklisted(s *machine.System, module string) bool {
+	v := s.Root()
 	entries, _ := v.ReadDir("/etc/modprobe.d")
 	for _, e := range entries {
 		data, _ := v.ReadFile("/etc/modprobe.d/" + e.Name())
@@ -228,13 +229,13 @@ func (s *system) blacklisted(module string) bool {
 }
 
 // nvml is what happens when a program opens NVIDIA's library: the cards, or why not.
-func (s *system) nvml() ([]card, *nvmlError) {
+func nvml(s *machine.System) ([]card, *nvmlError) {
 	d := loadedDriver(s)
 	if d == nil {
 		return nil, &nvmlError{9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"}
 	}
 	library := ""
-	for name, p := range disk.Database(s.cfg.Disk) {
+	for name, p := range disk.Database(s.Config.Disk) {
 		if strings.HasPrefix(name, "libnvidia-compute-") || name == "libnvidia-ml1" {
 			library = upstream(p.Version)
 		}

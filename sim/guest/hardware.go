@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-func hardwareProgram(name string) Program {
+func hardwareProgram(name string) machine.Program {
 	switch name {
 	case "nvidia-smi":
 		return runSMI
@@ -50,19 +52,19 @@ func hardwareProgram(name string) Program {
 	return nil
 }
 
-func runLspci(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:], "d", "s")
-	vendor, device, _ := strings.Cut(last(opts, "d"), ":")
-	for _, f := range p.sys.cfg.PCI {
+func runLspci(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:], "d", "s")
+	vendor, device, _ := strings.Cut(getopt.Last(opts, "d"), ":")
+	for _, f := range p.Sys.Config.PCI {
 		v, d := fmt.Sprintf("%04x", f.Vendor), fmt.Sprintf("%04x", f.Device)
 		if vendor != "" && vendor != v || device != "" && !strings.HasPrefix(device, ":") && device != d {
 			continue
 		}
-		if s := last(opts, "s"); s != "" && !strings.HasSuffix(f.Address, s) {
+		if s := getopt.Last(opts, "s"); s != "" && !strings.HasSuffix(f.Address, s) {
 			continue
 		}
 		at := f.Address
-		if !has(opts, "D") {
+		if !getopt.Has(opts, "D") {
 			at = strings.TrimPrefix(at, "0000:")
 		}
 		class := fmt.Sprintf("%04x", f.Class>>8)
@@ -72,14 +74,14 @@ func runLspci(_ context.Context, p *proc) int {
 		}
 		switch {
 		case len(opts["n"]) >= 2:
-			p.printf("%s %s [%s]: %s [%s:%s] (rev a1)\n", at, className(class), class, name, v, d)
-		case has(opts, "n"):
-			p.printf("%s %s: %s:%s (rev a1)\n", at, class, v, d)
+			p.Printf("%s %s [%s]: %s [%s:%s] (rev a1)\n", at, className(class), class, name, v, d)
+		case getopt.Has(opts, "n"):
+			p.Printf("%s %s: %s:%s (rev a1)\n", at, class, v, d)
 		default:
-			p.printf("%s %s: %s (rev a1)\n", at, className(class), name)
+			p.Printf("%s %s: %s (rev a1)\n", at, className(class), name)
 		}
-		if has(opts, "k") && p.sys.driverVersion() != "" && v == "10de" {
-			p.printf("\tKernel driver in use: nvidia\n\tKernel modules: nvidia\n")
+		if getopt.Has(opts, "k") && driverVersion(p.Sys) != "" && v == "10de" {
+			p.Printf("\tKernel driver in use: nvidia\n\tKernel modules: nvidia\n")
 		}
 	}
 	return 0
@@ -98,157 +100,157 @@ const kernelModules = " overlay br_netfilter bridge 8021q bonding tun tap vxlan 
 	"snd_hda_intel nouveau "
 
 // modprobe loads a module.
-func (s *system) modprobe(name string) error {
+func modprobe(s *machine.System, name string) error {
 	name = strings.ReplaceAll(name, "-", "_")
 	if name == "nvidia" || strings.HasPrefix(name, "nvidia_") {
-		return s.loadNVIDIA(false)
+		return loadNVIDIA(s, false)
 	}
 	if !strings.Contains(kernelModules, " "+name+" ") {
-		return fmt.Errorf("FATAL: Module %s %w /lib/modules/%s", name, errModuleMissing, s.kernel)
+		return fmt.Errorf("FATAL: Module %s %w /lib/modules/%s", name, errModuleMissing, s.Kernel())
 	}
-	s.loaded(s.kernel, name)
+	s.AddModules(s.Kernel(), name)
 	return nil
 }
 
-func runModprobe(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "F", "field")
-	if p.name() == "lsmod" {
-		names := slices.Sorted(maps.Keys(p.sys.loadedModules()))
-		p.printf("Module                  Size  Used by\n")
+func runModprobe(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "F", "field")
+	if p.Name() == "lsmod" {
+		names := slices.Sorted(maps.Keys(p.Sys.Modules()))
+		p.Printf("Module                  Size  Used by\n")
 		for _, name := range names {
-			p.printf("%-20s 16384  0\n", name)
+			p.Printf("%-20s 16384  0\n", name)
 		}
 		return 0
 	}
 	if len(args) == 0 {
-		return p.fail("ERROR: a module's name is needed")
+		return p.Fail("ERROR: a module's name is needed")
 	}
-	if p.name() == "modinfo" {
-		return p.modinfo(args[0], last(opts, "F", "field"))
+	if p.Name() == "modinfo" {
+		return modinfo(p, args[0], getopt.Last(opts, "F", "field"))
 	}
-	if p.user.UID != 0 {
-		return p.fail("ERROR: could not insert '%s': Operation not permitted", args[0])
+	if p.User.UID != 0 {
+		return p.Fail("ERROR: could not insert '%s': Operation not permitted", args[0])
 	}
-	if has(opts, "r") {
-		return p.fail("ERROR: removing modules is not simulated")
+	if getopt.Has(opts, "r") {
+		return p.Fail("ERROR: removing modules is not simulated")
 	}
 	code := 0
 	for _, name := range args {
-		_, there := p.sys.loadedModules()[strings.ReplaceAll(name, "-", "_")]
-		err := p.sys.modprobe(name)
+		_, there := p.Sys.Modules()[strings.ReplaceAll(name, "-", "_")]
+		err := modprobe(p.Sys, name)
 		switch {
-		case errors.Is(err, errModuleMissing) && has(opts, "a"): // and goes on, as kmod does
-			code = p.fail("%s", strings.Replace(err.Error(), "FATAL", "WARNING", 1))
+		case errors.Is(err, errModuleMissing) && getopt.Has(opts, "a"): // and goes on, as kmod does
+			code = p.Fail("%s", strings.Replace(err.Error(), "FATAL", "WARNING", 1))
 			continue
 		case err != nil:
-			return p.fail("%v", err)
+			return p.Fail("%v", err)
 		}
 		if !there {
-			p.sys.mutated("module " + name + " loaded")
+			p.Sys.Mutated("module " + name + " loaded")
 		}
-		if !has(opts, "a") {
+		if !getopt.Has(opts, "a") {
 			break
 		}
 	}
 	return code
 }
 
-func (p *proc) modinfo(name, field string) int {
+func modinfo(p *machine.Proc, name, field string) int {
 	if !strings.HasPrefix(name, "nvidia") {
-		p.printf("filename:       /lib/modules/%s/kernel/%s.ko\n", p.sys.kernel, name)
+		p.Printf("filename:       /lib/modules/%s/kernel/%s.ko\n", p.Sys.Kernel(), name)
 		return 0
 	}
-	d := installedDriver(p.sys.cfg.Disk, p.sys.kernel)
+	d := installedDriver(p.Sys.Config.Disk, p.Sys.Kernel())
 	if d == nil {
-		return p.fail("ERROR: Module %s not found.", name)
+		return p.Fail("ERROR: Module %s not found.", name)
 	}
 	license := map[bool]string{true: "Dual MIT/GPL", false: "NVIDIA"}[d.open]
 	for _, kv := range [][2]string{
-		{"filename", "/lib/modules/" + p.sys.kernel + "/kernel/nvidia-" + d.branch + "/" + name + ".ko"},
-		{"version", d.version}, {"license", license}, {"vermagic", p.sys.kernel + " SMP preempt mod_unload modversions"}, {"signer", "Canonical Ltd. Kernel Module Signing"},
+		{"filename", "/lib/modules/" + p.Sys.Kernel() + "/kernel/nvidia-" + d.branch + "/" + name + ".ko"},
+		{"version", d.version}, {"license", license}, {"vermagic", p.Sys.Kernel() + " SMP preempt mod_unload modversions"}, {"signer", "Canonical Ltd. Kernel Module Signing"},
 	} {
 		switch field {
 		case "":
-			p.printf("%-15s %s\n", kv[0]+":", kv[1])
+			p.Printf("%-15s %s\n", kv[0]+":", kv[1])
 		case kv[0]:
-			p.printf("%s\n", kv[1])
+			p.Printf("%s\n", kv[1])
 		}
 	}
 	return 0
 }
 
-func runDmesg(_ context.Context, p *proc) int {
-	for _, line := range p.sys.said(kernelLog) {
-		p.printf("%s\n", line)
+func runDmesg(_ context.Context, p *machine.Proc) int {
+	for _, line := range p.Sys.Said(machine.KernelLog) {
+		p.Printf("%s\n", line)
 	}
 	return 0
 }
 
-func runDf(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "t", "output", "B", "x")
+func runDf(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "t", "output", "B", "x")
 	var size int64 = 10 << 30
-	if len(p.sys.disks()) > 0 {
-		size = p.sys.disks()[0].Size
+	if len(p.Sys.Disks()) > 0 {
+		size = p.Sys.Disks()[0].Size
 	}
-	if p.name() == "du" {
+	if p.Name() == "du" {
 		for _, a := range args {
-			p.printf("4\t%s\n", a)
+			p.Printf("4\t%s\n", a)
 		}
 		return 0
 	}
 	unit := int64(1 << 10)
-	if has(opts, "B") && last(opts, "B") == "1" {
+	if getopt.Has(opts, "B") && getopt.Last(opts, "B") == "1" {
 		unit = 1
 	}
-	p.printf("Filesystem 1K-blocks Used Available Use%% Mounted on\n/dev/sda %d %d %d 20%% /\n", size/unit, size/unit/5, size/unit/5*4)
+	p.Printf("Filesystem 1K-blocks Used Available Use%% Mounted on\n/dev/sda %d %d %d 20%% /\n", size/unit, size/unit/5, size/unit/5*4)
 	return 0
 }
 
-func runFree(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:])
+func runFree(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:])
 	shift := 10
 	switch {
-	case has(opts, "b"):
+	case getopt.Has(opts, "b"):
 		shift = 0
-	case has(opts, "m"):
+	case getopt.Has(opts, "m"):
 		shift = 20
-	case has(opts, "g"):
+	case getopt.Has(opts, "g"):
 		shift = 30
 	}
-	total := p.sys.cfg.Memory >> shift
-	p.printf("               total        used        free      shared  buff/cache   available\n")
-	p.printf("Mem:  %d %d %d 0 0 %d\nSwap: 0 0 0\n", total, total/10, total-total/10, total-total/10)
+	total := p.Sys.Config.Memory >> shift
+	p.Printf("               total        used        free      shared  buff/cache   available\n")
+	p.Printf("Mem:  %d %d %d 0 0 %d\nSwap: 0 0 0\n", total, total/10, total-total/10, total-total/10)
 	return 0
 }
 
-func runNproc(_ context.Context, p *proc) int {
-	p.printf("%s\n", strconv.Itoa(max(1, p.sys.cfg.CPUs)))
+func runNproc(_ context.Context, p *machine.Proc) int {
+	p.Printf("%s\n", strconv.Itoa(max(1, p.Sys.Config.CPUs)))
 	return 0
 }
 
 // runToolkit is NVIDIA's container toolkit as far as one asks for its version.
-func runToolkit(_ context.Context, p *proc) int {
-	file, err := p.find(p.args[0])
+func runToolkit(_ context.Context, p *machine.Proc) int {
+	file, err := p.Find(p.Args[0])
 	if err != nil {
-		return p.fail("%v", err)
+		return p.Fail("%v", err)
 	}
-	data, _ := p.fs.ReadFile(file)
+	data, _ := p.FS.ReadFile(file)
 	version := upstream(disk.Value(data, "version"))
-	opts, args := flags(p.args[1:])
+	opts, args := getopt.Parse(p.Args[1:])
 	switch {
-	case has(opts, "version", "v"):
-		p.printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.name() == "nvidia-ctk"], version)
+	case getopt.Has(opts, "version", "v"):
+		p.Printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.Name() == "nvidia-ctk"], version)
 		return 0
 	case len(args) >= 2 && args[0] == "runtime" && args[1] == "configure":
-		if err := p.fs.MkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+		if err := p.FS.MkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
-		if err := p.fs.WriteFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+		if err := p.FS.WriteFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 		return 0
 	case len(args) >= 2 && args[0] == "cdi":
 		return 0
 	}
-	return p.fail("only --version, runtime configure and cdi are simulated")
+	return p.Fail("only --version, runtime configure and cdi are simulated")
 }

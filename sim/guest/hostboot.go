@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // hostFirmwareTime is how long a server takes before its boot loader.
@@ -15,82 +16,60 @@ const hostFirmwareTime = 90 * time.Second
 
 // bootHost is the way of a Proxmox VE host to its SSH server. The first time it was
 // up before anybody looked.
-func (s *system) bootHost() {
-	h := s.cfg.Host
-	found := !s.cfg.Disk.Exists(hostKeyFile)
-	if !found && (!s.pause(s.Context(), hostFirmwareTime) || s.faulty(func(f Faults) bool { return f.NeverBoots })) {
+func bootHost(s *machine.System) {
+	h := s.Config.Host
+	found := !s.Config.Disk.Exists(hostKeyFile)
+	if !found && (!s.Pause(s.Context(), hostFirmwareTime) || s.Faulty(func(f machine.Faults) bool { return f.NeverBoots })) {
 		return
 	}
-	v := s.root()
+	v := s.Root()
 	booted := time.Now()
 	if found {
 		booted = booted.Add(-24 * time.Hour)
 	}
-	s.begin(h.Kernel, booted)
-	s.kernelFiles()
-	s.deviceFiles()
+	s.Begin(h.Kernel, booted)
+	kernelFiles(s)
+	deviceFiles(s)
 	cmdline := bootLine(v, h.Loader)
-	s.put("/proc/cmdline", cmdline+"\n", 0o444)
+	s.Put("/proc/cmdline", cmdline+"\n", 0o444)
 	vendor := map[bool]string{true: "GenuineIntel", false: "AuthenticAMD"}[h.Intel]
-	s.put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: "+vendor+"\n", 0o444)
-	s.put("/proc/stat", fmt.Sprintf("cpu  0 0 0 0\nbtime %d\n", booted.Unix()), 0o444)
-	if h.Loader == LoaderSystemdBoot {
+	s.Put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: "+vendor+"\n", 0o444)
+	s.Put("/proc/stat", fmt.Sprintf("cpu  0 0 0 0\nbtime %d\n", booted.Unix()), 0o444)
+	if h.Loader == machine.LoaderSystemdBoot {
 		_ = v.MkdirAll("/sys/firmware/efi", 0o755)
 	}
-	result := s.hostDevices(parseOptions(cmdline))
-	if !found && !s.pause(s.Context(), kernelTime) {
+	result := hostDevices(s, machine.Options(cmdline))
+	if !found && !s.Pause(s.Context(), kernelTime) {
 		return
 	}
-	s.startUserspace()
-	_ = makeHostKey(v)                            // fails only where a script has put a folder
-	_ = s.start(s.Context(), "ssh.service", true) // its state says when it did not
-	s.startEnabled()
-	if n := s.cfg.Network; n != nil && h.Address.IsValid() {
-		n.Register(h.Address, s.answers())
+	startUserspace(s)
+	_ = makeHostKey(v)                                 // fails only where a script has put a folder
+	_ = startUnit(s, s.Context(), "ssh.service", true) // its state says when it did not
+	startEnabled(s)
+	if n := s.Config.Network; n != nil && h.Address.IsValid() {
+		n.Register(h.Address, s.Answers())
 	}
-	s.ready()
+	s.Ready()
 	if h.OnBoot != nil {
 		h.OnBoot(result)
 	}
 }
 
-func parseOptions(cmdline string) []string { return strings.Fields(cmdline) }
-
-// iommuOn is what the kernel makes of its command line and the firmware.
-func (h *HostConfig) iommuOn(options []string) bool {
-	has := func(o string) bool { return slices.Contains(options, o) }
-	switch {
-	case h.NoIOMMU, has("iommu=off"), has("intel_iommu=off") && h.Intel, has("amd_iommu=off") && !h.Intel:
-		return false
-	case h.Intel && compareVersions(h.Kernel, "6.8") < 0:
-		return has("intel_iommu=on")
-	}
-	return true
-}
-
-// WouldHaveIOMMU reports whether the IOMMU is on when the host boots as it is
-// configured, were it on in the firmware.
-func (h *HostConfig) WouldHaveIOMMU() bool {
-	with := *h
-	with.NoIOMMU = false
-	return with.iommuOn(parseOptions(h.Cmdline))
-}
-
 // hostDevices gives every device to a driver, and shows them all in /sys.
-func (s *system) hostDevices(options []string) HostBoot {
-	h := s.cfg.Host
-	result := HostBoot{IOMMU: h.iommuOn(options), Drivers: map[string]string{}}
-	config := readModprobe(s.root(), "/boot/initrd.img-"+s.kernel)
-	v := s.root()
+func hostDevices(s *machine.System, options []string) machine.HostBoot {
+	h := s.Config.Host
+	result := machine.HostBoot{IOMMU: machine.IOMMU(h, options), Drivers: map[string]string{}}
+	config := readModprobe(s.Root(), "/boot/initrd.img-"+s.Kernel())
+	v := s.Root()
 	for _, d := range h.Devices {
 		dir := "/sys/bus/pci/devices/" + d.Address
 		vendor, device, _ := strings.Cut(d.ID, ":")
-		s.put(dir+"/vendor", "0x"+vendor+"\n", 0o444)
-		s.put(dir+"/device", "0x"+device+"\n", 0o444)
-		s.put(dir+"/class", "0x"+d.Class+"\n", 0o444)
-		s.put(dir+"/numa_node", fmt.Sprintf("%d\n", d.NUMA), 0o444)
+		s.Put(dir+"/vendor", "0x"+vendor+"\n", 0o444)
+		s.Put(dir+"/device", "0x"+device+"\n", 0o444)
+		s.Put(dir+"/class", "0x"+d.Class+"\n", 0o444)
+		s.Put(dir+"/numa_node", fmt.Sprintf("%d\n", d.NUMA), 0o444)
 		if strings.HasPrefix(d.Class, "03") {
-			s.put(dir+"/boot_vga", map[bool]string{true: "1\n", false: "0\n"}[d.BootVGA], 0o444)
+			s.Put(dir+"/boot_vga", map[bool]string{true: "1\n", false: "0\n"}[d.BootVGA], 0o444)
 		}
 		if driver := config.driver(d); driver != "" {
 			result.Drivers[d.Address] = driver
@@ -106,7 +85,7 @@ func (s *system) hostDevices(options []string) HostBoot {
 	}
 	if h.Guests != nil {
 		for _, id := range h.Guests() {
-			s.put(fmt.Sprintf("/run/qemu-server/%d.pid", id), "1\n", fs.FileMode(0o644))
+			s.Put(fmt.Sprintf("/run/qemu-server/%d.pid", id), "1\n", fs.FileMode(0o644))
 		}
 	}
 	return result
@@ -142,7 +121,7 @@ func readModprobe(v *disk.View, file string) modprobeConfig {
 
 // driver says who gets a device. vfio-pci takes those of its ids that nobody was
 // there for before it.
-func (c modprobeConfig) driver(d HostDevice) string {
+func (c modprobeConfig) driver(d machine.HostDevice) string {
 	mine := slices.Contains(c.ids, d.ID)
 	module := d.Driver
 	if module == "xhci_hcd" {

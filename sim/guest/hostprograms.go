@@ -6,109 +6,111 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // runUpdateGrub is update-grub. Where proxmox-boot-tool keeps the ESPs it does this
 // for them.
-func runUpdateGrub(_ context.Context, p *proc) int {
-	if p.user.UID != 0 {
-		return p.fail("You must run this as root.")
+func runUpdateGrub(_ context.Context, p *machine.Proc) int {
+	if p.User.UID != 0 {
+		return p.Fail("You must run this as root.")
 	}
-	fmt.Fprintf(p.stderr, "Generating grub configuration file ...\n")
-	if err := writeGrubConfig(p.fs, p.sys.kernel); err != nil {
-		return p.fail("%s", disk.Strerror(err))
+	fmt.Fprintf(p.Stderr, "Generating grub configuration file ...\n")
+	if err := writeGrubConfig(p.FS, p.Sys.Kernel()); err != nil {
+		return p.Fail("%s", disk.Strerror(err))
 	}
-	fmt.Fprintf(p.stderr, "Found linux image: /boot/vmlinuz-%s\ndone\n", p.sys.kernel)
-	p.sys.mutated("update-grub")
+	fmt.Fprintf(p.Stderr, "Found linux image: /boot/vmlinuz-%s\ndone\n", p.Sys.Kernel())
+	p.Sys.Mutated("update-grub")
 	return 0
 }
 
 // runUpdateInitramfs is update-initramfs -u [-k all].
-func runUpdateInitramfs(_ context.Context, p *proc) int {
-	if !optionOf(p.args, "-u", "-c") {
-		return p.fail("you must specify at least one of -c, -u, or -d")
+func runUpdateInitramfs(_ context.Context, p *machine.Proc) int {
+	if !optionOf(p.Args, "-u", "-c") {
+		return p.Fail("you must specify at least one of -c, -u, or -d")
 	}
-	p.printf("update-initramfs: Generating /boot/initrd.img-%s\n", p.sys.kernel)
-	if err := writeInitramfs(p.fs, p.sys.kernel); err != nil {
-		return p.fail("%s", disk.Strerror(err))
+	p.Printf("update-initramfs: Generating /boot/initrd.img-%s\n", p.Sys.Kernel())
+	if err := writeInitramfs(p.FS, p.Sys.Kernel()); err != nil {
+		return p.Fail("%s", disk.Strerror(err))
 	}
-	p.sys.mutated("update-initramfs")
-	if p.sys.cfg.Host.Loader == LoaderGRUB || p.sys.cfg.Host.Loader == "" {
+	p.Sys.Mutated("update-initramfs")
+	if p.Sys.Config.Host.Loader == machine.LoaderGRUB || p.Sys.Config.Host.Loader == "" {
 		return 0
 	}
 	return refreshESPs(p)
 }
 
 // runBootTool is proxmox-boot-tool status and refresh.
-func runBootTool(_ context.Context, p *proc) int {
+func runBootTool(_ context.Context, p *machine.Proc) int {
 	verb := ""
-	if len(p.args) > 1 {
-		verb = p.args[1]
+	if len(p.Args) > 1 {
+		verb = p.Args[1]
 	}
-	loader := p.sys.cfg.Host.Loader
+	loader := p.Sys.Config.Host.Loader
 	switch {
-	case verb == "status" && (loader == LoaderGRUB || loader == ""):
-		fmt.Fprintln(p.stderr, "E: /etc/kernel/proxmox-boot-uuids does not exist.")
+	case verb == "status" && (loader == machine.LoaderGRUB || loader == ""):
+		fmt.Fprintln(p.Stderr, "E: /etc/kernel/proxmox-boot-uuids does not exist.")
 		return 2
 	case verb == "status":
 		with, booted := "uefi", "uefi"
-		if loader == LoaderESPGRUB {
+		if loader == machine.LoaderESPGRUB {
 			with, booted = "grub", "legacy bios"
 		}
-		p.printf("Re-executing '/usr/sbin/proxmox-boot-tool' in new private mount namespace..\nSystem currently booted with %s\n", booted)
-		data, err := p.fs.ReadFile("/etc/kernel/proxmox-boot-uuids")
+		p.Printf("Re-executing '/usr/sbin/proxmox-boot-tool' in new private mount namespace..\nSystem currently booted with %s\n", booted)
+		data, err := p.FS.ReadFile("/etc/kernel/proxmox-boot-uuids")
 		if err != nil {
 			return 2
 		}
 		for _, id := range disk.Lines(data) {
-			p.printf("%s is configured with: %s (versions: %s)\n", id, with, p.sys.kernel)
+			p.Printf("%s is configured with: %s (versions: %s)\n", id, with, p.Sys.Kernel())
 		}
 		return 0
-	case verb == "refresh" && (loader == LoaderGRUB || loader == ""):
-		p.printf("Running hook script 'proxmox-auto-removal'..\nRunning hook script 'zz-proxmox-boot'..\n")
-		fmt.Fprintln(p.stderr, "No /etc/kernel/proxmox-boot-uuids found, skipping ESP sync.")
+	case verb == "refresh" && (loader == machine.LoaderGRUB || loader == ""):
+		p.Printf("Running hook script 'proxmox-auto-removal'..\nRunning hook script 'zz-proxmox-boot'..\n")
+		fmt.Fprintln(p.Stderr, "No /etc/kernel/proxmox-boot-uuids found, skipping ESP sync.")
 		return 0
 	case verb == "refresh":
-		p.printf("Running hook script 'proxmox-auto-removal'..\nRunning hook script 'zz-proxmox-boot'..\n")
+		p.Printf("Running hook script 'proxmox-auto-removal'..\nRunning hook script 'zz-proxmox-boot'..\n")
 		return refreshESPs(p)
 	}
-	return p.fail("%s is not simulated", strings.Join(p.args[1:], " "))
+	return p.Fail("%s is not simulated", strings.Join(p.Args[1:], " "))
 }
 
 // refreshESPs is the hook zz-proxmox-boot.
-func refreshESPs(p *proc) int {
+func refreshESPs(p *machine.Proc) int {
 	write := writeGrubConfig
-	if p.sys.cfg.Host.Loader == LoaderSystemdBoot {
+	if p.Sys.Config.Host.Loader == machine.LoaderSystemdBoot {
 		write = writeLoaderEntry
 	}
-	if err := write(p.fs, p.sys.kernel); err != nil {
-		fmt.Fprintln(p.stderr, disk.Strerror(err))
+	if err := write(p.FS, p.Sys.Kernel()); err != nil {
+		fmt.Fprintln(p.Stderr, disk.Strerror(err))
 		return 1
 	}
-	fmt.Fprintf(p.stderr, "Copying and configuring kernels on /dev/disk/by-uuid/936E-9A3F\n\tCopying kernel and creating boot-entry for %s\n", p.sys.kernel)
-	p.sys.mutated("proxmox-boot-tool refresh")
+	fmt.Fprintf(p.Stderr, "Copying and configuring kernels on /dev/disk/by-uuid/936E-9A3F\n\tCopying kernel and creating boot-entry for %s\n", p.Sys.Kernel())
+	p.Sys.Mutated("proxmox-boot-tool refresh")
 	return 0
 }
 
 // runHostLspci is lspci with -D, -n, -nn and -k.
-func runHostLspci(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:], "d", "s")
-	for _, d := range p.sys.cfg.Host.Devices {
+func runHostLspci(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:], "d", "s")
+	for _, d := range p.Sys.Config.Host.Devices {
 		at := d.Address
-		if !has(opts, "D") {
+		if !getopt.Has(opts, "D") {
 			at = strings.TrimPrefix(at, "0000:")
 		}
 		class := d.Class[:4]
 		switch {
 		case len(opts["n"]) >= 2:
-			p.printf("%s %s [%s]: %s [%s] (rev a1)\n", at, className(class), class, d.Name, d.ID)
-		case has(opts, "n"):
-			p.printf("%s %s: %s (rev a1)\n", at, class, d.ID)
+			p.Printf("%s %s [%s]: %s [%s] (rev a1)\n", at, className(class), class, d.Name, d.ID)
+		case getopt.Has(opts, "n"):
+			p.Printf("%s %s: %s (rev a1)\n", at, class, d.ID)
 		default:
-			p.printf("%s %s: %s (rev a1)\n", at, className(class), d.Name)
+			p.Printf("%s %s: %s (rev a1)\n", at, className(class), d.Name)
 		}
-		if driver, err := p.fs.Resolve("/sys/bus/pci/devices/"+d.Address+"/driver", true); err == nil && has(opts, "k") {
-			p.printf("\tKernel driver in use: %s\n", driver[strings.LastIndex(driver, "/")+1:])
+		if driver, err := p.FS.Resolve("/sys/bus/pci/devices/"+d.Address+"/driver", true); err == nil && getopt.Has(opts, "k") {
+			p.Printf("\tKernel driver in use: %s\n", driver[strings.LastIndex(driver, "/")+1:])
 		}
 	}
 	return 0

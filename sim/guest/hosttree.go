@@ -6,11 +6,12 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // NewHostDisk returns the disk of a Proxmox VE host as its installer leaves it
 // (pve-installer, Proxmox/Install.pm), with what c says beyond that.
-func NewHostDisk(name string, c *HostConfig) *disk.Disk {
+func NewHostDisk(name string, c *machine.HostConfig) *disk.Disk {
 	d := image.New("noble")
 	v := disk.ViewOf(d)
 	for _, gone := range []string{"/etc/cloud", "/var/lib/cloud", "/etc/netplan", "/usr/bin/cloud-init", "/usr/bin/netplan"} {
@@ -32,7 +33,7 @@ func NewHostDisk(name string, c *HostConfig) *disk.Disk {
 	}
 	mustDo(v.WriteFile("/boot/vmlinuz-"+c.Kernel, []byte("simulated\n"), 0o644))
 	mustDo(writeInitramfs(v, c.Kernel))
-	if c.Loader == LoaderSystemdBoot {
+	if c.Loader == machine.LoaderSystemdBoot {
 		mustDo(writeLoaderEntry(v, c.Kernel))
 	} else {
 		mustDo(writeGrubConfig(v, c.Kernel))
@@ -40,7 +41,7 @@ func NewHostDisk(name string, c *HostConfig) *disk.Disk {
 	return d
 }
 
-func hostFiles(name string, c *HostConfig) map[string]string {
+func hostFiles(name string, c *machine.HostConfig) map[string]string {
 	extra := ""
 	if c.Cmdline != "" {
 		extra = " " + c.Cmdline
@@ -59,7 +60,7 @@ func hostFiles(name string, c *HostConfig) map[string]string {
 			"GRUB_CMDLINE_LINUX_DEFAULT=\"quiet" + extra + "\"\nGRUB_CMDLINE_LINUX=\"\"\n\n" +
 			"# If your computer has multiple operating systems installed, then you\n# probably want to run os-prober.\n#GRUB_DISABLE_OS_PROBER=false\n",
 	}
-	if c.Loader != LoaderGRUB && c.Loader != "" {
+	if c.Loader != machine.LoaderGRUB && c.Loader != "" {
 		files["/etc/kernel/proxmox-boot-uuids"] = "936E-9A3F\n936F-0211\n"
 		files["/etc/kernel/cmdline"] = "root=ZFS=rpool/ROOT/pve-1 boot=zfs" + extra + "\n"
 		files["/etc/default/grub.d/zfs.cfg"] = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX root=ZFS=rpool/ROOT/pve-1 boot=zfs\""
@@ -126,9 +127,9 @@ func writeLoaderEntry(v *disk.View, kernel string) error {
 }
 
 // bootLine returns the command line that the loader passes.
-func bootLine(v *disk.View, loader Loader) string {
+func bootLine(v *disk.View, loader machine.Loader) string {
 	file, key := grubConfigFile, "linux"
-	if loader == LoaderSystemdBoot {
+	if loader == machine.LoaderSystemdBoot {
 		file, key = loaderEntry, "options"
 	}
 	data, err := v.ReadFile(file)

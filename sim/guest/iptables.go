@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // packetFilter is what iptables-save prints of one family: chains and rules, by
@@ -43,10 +46,10 @@ COMMIT
 COMMIT
 `
 
-func filterOf(s *system) *packetFilter { return Of[packetFilter](s) }
+func filterOf(s *machine.System) *packetFilter { return machine.Of[packetFilter](s) }
 
 // K3sStarts leaves the rules of K3s, where none are yet.
-func k3sStarts(s *system) {
+func k3sStarts(s *machine.System) {
 	f := filterOf(s)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,28 +122,28 @@ func (f *packetFilter) String() string {
 
 // runIPTables is iptables-save and iptables-restore --noflush. K3s is IPv4 here, so
 // ip6tables shows nothing.
-func runIPTables(_ context.Context, p *proc) int {
-	if p.user.UID != 0 {
-		return p.fail("Permission denied (you must be root)")
+func runIPTables(_ context.Context, p *machine.Proc) int {
+	if p.User.UID != 0 {
+		return p.Fail("Permission denied (you must be root)")
 	}
-	filter := filterOf(p.sys)
+	filter := filterOf(p.Sys)
 	filter.mu.Lock()
 	defer filter.mu.Unlock()
-	switch p.name() {
+	switch p.Name() {
 	case "iptables-save":
-		p.printf("%s", filter)
+		p.Printf("%s", filter)
 	case "iptables-restore":
-		if opts, _ := flags(p.args[1:]); !has(opts, "noflush", "n") {
-			return p.fail("only --noflush is simulated")
+		if opts, _ := getopt.Parse(p.Args[1:]); !getopt.Has(opts, "noflush", "n") {
+			return p.Fail("only --noflush is simulated")
 		}
-		text, err := io.ReadAll(p.stdin)
+		text, err := io.ReadAll(p.Stdin)
 		if err != nil {
-			return p.fail("%v", err)
+			return p.Fail("%v", err)
 		}
 		if refused := filter.apply(string(text)); refused != "" {
-			return p.fail("line failed: %s", refused)
+			return p.Fail("line failed: %s", refused)
 		}
-		p.sys.mutated("iptables-restore")
+		p.Sys.Mutated("iptables-restore")
 	}
 	return 0
 }

@@ -9,13 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// journalWriter writes whole lines to a unit's journal.
-func (s *system) journalWriter(unit string) io.Writer { return &journalWriter{s: s, unit: unit} }
+// journalOf writes whole lines to a unit's journal.
+func journalOf(s *machine.System, unit string) io.Writer { return &journalWriter{s: s, unit: unit} }
 
 type journalWriter struct {
-	s    *system
+	s    *machine.System
 	unit string
 	rest string
 }
@@ -27,51 +30,51 @@ func (j *journalWriter) Write(p []byte) (int, error) {
 		if !ok {
 			return len(p), nil
 		}
-		j.s.log(j.unit, "%s", line)
+		j.s.Log(j.unit, "%s", line)
 		j.rest = rest
 	}
 }
 
 // runJournalctl prints what the kernel and services said. -o cat is faithful.
-func runJournalctl(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:], "u", "n", "o", "unit", "lines", "output", "since", "S", "until", "U", "p", "g")
-	since, until, err := period(last(opts, "since", "S"), last(opts, "until", "U"))
+func runJournalctl(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:], "u", "n", "o", "unit", "lines", "output", "since", "S", "until", "U", "p", "g")
+	since, until, err := period(getopt.Last(opts, "since", "S"), getopt.Last(opts, "until", "U"))
 	if err != nil {
-		fmt.Fprintln(p.stderr, err)
+		fmt.Fprintln(p.Stderr, err)
 		return 1
 	}
-	all := entries(p.sys, append(opts["u"], opts["unit"]...), has(opts, "k", "dmesg"))
-	all = slices.DeleteFunc(all, func(l journalLine) bool { return l.at.Before(since) || l.at.After(until) })
-	if n, err := strconv.Atoi(last(opts, "n", "lines")); err == nil {
+	all := entries(p.Sys, append(opts["u"], opts["unit"]...), getopt.Has(opts, "k", "dmesg"))
+	all = slices.DeleteFunc(all, func(l machine.JournalLine) bool { return l.At.Before(since) || l.At.After(until) })
+	if n, err := strconv.Atoi(getopt.Last(opts, "n", "lines")); err == nil {
 		all = newest(all, n)
 	}
-	if has(opts, "r", "reverse") {
+	if getopt.Has(opts, "r", "reverse") {
 		slices.Reverse(all)
 	}
-	if len(all) == 0 && !has(opts, "q", "quiet") {
-		p.printf("-- No entries --\n")
+	if len(all) == 0 && !getopt.Has(opts, "q", "quiet") {
+		p.Printf("-- No entries --\n")
 		return 0
 	}
-	host := p.sys.host()
+	host := p.Sys.Hostname()
 	for _, l := range all {
-		if last(opts, "o", "output") != "cat" {
-			l.text = fmt.Sprintf("%s %s %s[1]: %s", l.at.UTC().Format("Jan 02 15:04:05"), host, l.from, l.text)
+		if getopt.Last(opts, "o", "output") != "cat" {
+			l.Text = fmt.Sprintf("%s %s %s[1]: %s", l.At.UTC().Format("Jan 02 15:04:05"), host, l.From, l.Text)
 		}
-		p.printf("%s\n", l.text)
+		p.Printf("%s\n", l.Text)
 	}
 	return 0
 }
 
 // entries are the lines of some units, in the order of time; of all where none is named.
-func entries(s *system, units []string, kernel bool) []journalLine {
-	var all []journalLine
-	for name, lines := range s.journals() {
-		named := len(units) == 0 && !kernel || kernel && name == kernelLog
+func entries(s *machine.System, units []string, kernel bool) []machine.JournalLine {
+	var all []machine.JournalLine
+	for name, lines := range s.Journals() {
+		named := len(units) == 0 && !kernel || kernel && name == machine.KernelLog
 		if named || slices.ContainsFunc(units, func(u string) bool { return unitName(u) == name }) {
 			all = append(all, lines...)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b journalLine) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.from, b.from)) })
+	slices.SortStableFunc(all, func(a, b machine.JournalLine) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.From, b.From)) })
 	return all
 }
 

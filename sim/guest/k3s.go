@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
@@ -37,7 +38,7 @@ const etcdMark = k3sServerDir + "/db/etcd/member"
 
 // k3sNode is a K3s that runs.
 type k3sNode struct {
-	sys     *system
+	sys     *machine.System
 	unit    string
 	role    string
 	version string
@@ -55,7 +56,7 @@ type k3sNode struct {
 
 // say logs a line as K3s' logger writes it.
 func (n *k3sNode) say(level, format string, args ...any) {
-	n.sys.log(n.unit, "time=%q level=%s msg=%q", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, args...))
+	n.sys.Log(n.unit, "time=%q level=%s msg=%q", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, args...))
 }
 
 // die logs the last line of a process that ends, and returns its exit status.
@@ -65,14 +66,14 @@ func (n *k3sNode) die(format string, args ...any) int {
 }
 
 // runK3s is "k3s server" or "k3s agent" until it is ready.
-func runK3s(ctx context.Context, s *system, unit string, argv, env []string) (stop func(), code int) {
+func runK3s(ctx context.Context, s *machine.System, unit string, argv, env []string) (stop func(), code int) {
 	binary, role, args := argv[0], argv[1], argv[2:]
-	v := s.root()
+	v := s.Root()
 	data, err := v.ReadFile(binary)
 	e, errStat := v.Stat(binary)
 	name, _ := disk.ProgramOf(data)
 	if err != nil || errStat != nil || name != "k3s" || e.Mode().Perm()&0o111 == 0 {
-		s.log(unit, "%s: Failed to execute %s: %s", unit, binary, map[bool]string{true: "No such file or directory", false: "Exec format error or permission denied"}[err != nil])
+		s.Log(unit, "%s: Failed to execute %s: %s", unit, binary, map[bool]string{true: "No such file or directory", false: "Exec format error or permission denied"}[err != nil])
 		return nil, exitExec
 	}
 	n := &k3sNode{sys: s, unit: unit, role: role, version: disk.Value(data, "version")}
@@ -81,13 +82,13 @@ func runK3s(ctx context.Context, s *system, unit string, argv, env []string) (st
 		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping", key) })
 	}
 	if err != nil {
-		s.log(unit, "Error: %v", err)
+		s.Log(unit, "Error: %v", err)
 		return nil, 1
 	}
-	n.never = s.faulty(func(f Faults) bool { return f.NodeNeverReady })
+	n.never = s.Faulty(func(f machine.Faults) bool { return f.NodeNeverReady })
 	n.token = n.cfg.token(v, "token")
 	if n.name = n.cfg.get("node-name"); n.name == "" {
-		n.name = strings.ToLower(s.host())
+		n.name = strings.ToLower(s.Hostname())
 	}
 	if code := n.prepare(v); code != 0 {
 		return nil, code
@@ -105,7 +106,7 @@ func runK3s(ctx context.Context, s *system, unit string, argv, env []string) (st
 
 // prepare does what both roles do before they talk to anybody.
 func (n *k3sNode) prepare(v *disk.View) int {
-	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+searchPath, ":") {
+	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+machine.SearchPath, ":") {
 		if _, err := v.Stat(dir + "/nvidia-container-runtime"); err == nil {
 			n.nvidia = true
 			n.say("info", "Found nvidia container runtime at %s/nvidia-container-runtime", dir)
@@ -117,14 +118,14 @@ func (n *k3sNode) prepare(v *disk.View) int {
 		return n.die("failed to start networking: unable to initialize network policy controller: unknown driver")
 	}
 	if n.role == "agent" && n.token == "" {
-		n.sys.log(n.unit, "Error: --token is required")
+		n.sys.Log(n.unit, "Error: --token is required")
 		return 1
 	}
 	if n.role == "agent" && n.cfg.get("server") == "" {
-		n.sys.log(n.unit, "Error: --server is required")
+		n.sys.Log(n.unit, "Error: --server is required")
 		return 1
 	}
-	if n.sys.cfg.Network == nil || !n.sys.address().IsValid() {
+	if n.sys.Config.Network == nil || !n.sys.Address().IsValid() {
 		return n.die("failed to find interface with default route: no default routes found")
 	}
 	if _, err := v.Stat("/etc/rancher/node/password"); err != nil {
@@ -152,19 +153,19 @@ func (n *k3sNode) upstreamServer(ctx context.Context, raw string) (*k3sNode, err
 		port = "443"
 	}
 	to := net.JoinHostPort(u.Hostname(), port)
-	ctx, cancel := context.WithTimeout(ctx, n.sys.scale(requestTime))
+	ctx, cancel := context.WithTimeout(ctx, n.sys.Scale(requestTime))
 	defer cancel()
 	wrap := func(err error) error {
 		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", map[bool]string{true: "127.0.0.1:6444", false: to}[n.role == "agent"], err)
 	}
-	h, tcp, err := network.Lookup(n.sys.cfg.Network, ctx, "tcp", to)
+	h, tcp, err := network.Lookup(n.sys.Config.Network, ctx, "tcp", to)
 	if err != nil {
 		if tcp != nil && ctx.Err() != nil {
 			err = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
 		}
 		return nil, wrap(err)
 	}
-	if m := neighbour(n.sys.cfg.Network, h); m != nil && tcp.Port == apiPort {
+	if m := neighbour(n.sys.Config.Network, h); m != nil && tcp.Port == apiPort {
 		if server := cmp.Or(serverOn(m), joiningServer(m)); server != nil {
 			return server, nil
 		}
@@ -178,10 +179,10 @@ type k3sState struct {
 	joining atomic.Pointer[k3sNode] // a server that is not one yet
 }
 
-func k3sOf(s *system) *k3sState { return Of[k3sState](s) }
+func k3sOf(s *machine.System) *k3sState { return machine.Of[k3sState](s) }
 
 // joiningServer is the K3s on a machine that is about to become a server, or nil.
-func joiningServer(m *core) *k3sNode {
+func joiningServer(m *machine.Machine) *k3sNode {
 	s := m.System()
 	if s == nil {
 		return nil
@@ -192,27 +193,27 @@ func joiningServer(m *core) *k3sNode {
 // neighbours are the machines of a network on which a K3s runs, or is about to.
 type neighbours struct {
 	mu sync.Mutex
-	by map[network.Host]*core
+	by map[network.Host]*machine.Machine
 }
 
 // isSeen makes others on the network find the machine while it has a K3s.
 func (n *k3sNode) isSeen() {
 	here := k3sOf(n.sys)
-	all := network.Of[neighbours](n.sys.cfg.Network)
+	all := network.Of[neighbours](n.sys.Config.Network)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if here.running.Load() == nil && here.joining.Load() == nil {
-		delete(all.by, n.sys.answers())
+		delete(all.by, n.sys.Answers())
 		return
 	}
 	if all.by == nil {
-		all.by = map[network.Host]*core{}
+		all.by = map[network.Host]*machine.Machine{}
 	}
-	all.by[n.sys.answers()] = n.sys.Machine()
+	all.by[n.sys.Answers()] = n.sys.Machine()
 }
 
 // neighbour is the machine behind an answer, nil where it has no K3s.
-func neighbour(on *network.Network, h network.Host) *core {
+func neighbour(on *network.Network, h network.Host) *machine.Machine {
 	all := network.Of[neighbours](on)
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -223,7 +224,7 @@ func neighbour(on *network.Network, h network.Host) *core {
 // while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
 func (n *k3sNode) admits(asks *k3sNode, role string) error {
 	err := n.cluster.admits(role, asks.token)
-	from := netip.AddrPortFrom(asks.sys.address(), 40000+uint16(asks.sys.cfg.VMID))
+	from := netip.AddrPortFrom(asks.sys.Address(), 40000+uint16(asks.sys.Config.VMID))
 	switch {
 	case errors.Is(err, errNotAuthorized):
 		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", from)
@@ -235,7 +236,7 @@ func (n *k3sNode) admits(asks *k3sNode, role string) error {
 }
 
 // serverOn is the K3s server that runs on a machine, or nil.
-func serverOn(m *core) *k3sNode {
+func serverOn(m *machine.Machine) *k3sNode {
 	s := m.System()
 	if s == nil {
 		return nil
@@ -248,7 +249,7 @@ func serverOn(m *core) *k3sNode {
 }
 
 // servesAPI is the API server's port: bytes go to the control plane.
-func (s *system) servesAPI() network.Handler {
+func servesAPI(s *machine.System) network.Handler {
 	n := serverOn(s.Machine())
 	if n == nil {
 		return nil
@@ -290,19 +291,19 @@ func (n *k3sNode) follow(ctx context.Context) int {
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
 		default:
 			n.cluster = server.cluster
-			n.sys.root().Save(k3sAgentCA, n.cluster.ca, 0o600)
+			n.sys.Root().Save(k3sAgentCA, n.cluster.ca, 0o600)
 			if parseToken(n.token).hash == "" {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
 			}
 			if err = n.claimName(ctx); err == nil {
-				if !n.sys.pause(ctx, joinAgentTime) {
+				if !n.sys.Pause(ctx, joinAgentTime) {
 					return 1
 				}
 				return 0
 			}
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
 		}
-		if !n.sys.pause(ctx, retryTime) {
+		if !n.sys.Pause(ctx, retryTime) {
 			return 1
 		}
 	}
@@ -311,7 +312,7 @@ func (n *k3sNode) follow(ctx context.Context) int {
 // claimName checks the node's password: a name belongs to whom it was first given
 // to, until its Node is deleted.
 func (n *k3sNode) claimName(ctx context.Context) error {
-	data, _ := n.sys.root().ReadFile("/etc/rancher/node/password")
+	data, _ := n.sys.Root().ReadFile("/etc/rancher/node/password")
 	mine := strings.TrimSpace(string(data))
 	c := n.cluster
 	c.mu.Lock()
@@ -330,7 +331,7 @@ func (n *k3sNode) claimName(ctx context.Context) error {
 
 // run is K3s from the moment that it is ready. No goroutine is left behind for it.
 func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
-	ip := n.sys.address()
+	ip := n.sys.Address()
 	if a, err := netip.ParseAddr(n.cfg.get("node-ip")); err == nil {
 		ip = a
 	}
@@ -361,9 +362,9 @@ func (n *k3sNode) run(ctx context.Context) (stop func(), code int) {
 }
 
 func (n *k3sNode) describe(ip netip.Addr) plane.Node {
-	boot, _ := n.sys.root().ReadFile(bootIDFile) // every running guest has it
+	boot, _ := n.sys.Root().ReadFile(bootIDFile) // every running guest has it
 	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
-		CPUs: n.sys.cfg.CPUs, Memory: n.sys.cfg.Memory, GPUs: n.gpus, Run: n.sys.container,
+		CPUs: n.sys.Config.CPUs, Memory: n.sys.Config.Memory, GPUs: n.gpus, Run: func(ctx context.Context, c plane.Container) (int, string, string) { return container(n.sys, ctx, c) },
 		BootID: strings.TrimSpace(string(boot))}
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")
@@ -377,7 +378,7 @@ func (n *k3sNode) gpus() []plane.GPU {
 	if !n.nvidia || n.sys.Context().Err() != nil {
 		return nil
 	}
-	cards, failed := n.sys.nvml()
+	cards, failed := nvml(n.sys)
 	if failed != nil {
 		return nil
 	}
@@ -391,10 +392,10 @@ func (n *k3sNode) gpus() []plane.GPU {
 // deploy applies the manifests folder: what is new or changed since the cluster
 // has last seen it.
 func (n *k3sNode) deploy(ctx context.Context) {
-	if !n.deployOnce(ctx) && n.sys.enter() {
+	if !n.deployOnce(ctx) && n.sys.Enter() {
 		go func() {
-			defer n.sys.leave()
-			for n.sys.pause(ctx, 5*time.Second) && !n.deployOnce(ctx) {
+			defer n.sys.Leave()
+			for n.sys.Pause(ctx, 5*time.Second) && !n.deployOnce(ctx) {
 				continue
 			}
 		}()
@@ -404,7 +405,7 @@ func (n *k3sNode) deploy(ctx context.Context) {
 func (n *k3sNode) deployOnce(ctx context.Context) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v := n.sys.root()
+	v := n.sys.Root()
 	entries, _ := v.ReadDir(manifestsDir)
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {

@@ -9,10 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
-	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 const k3sURL = "https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1/k3s"
@@ -27,7 +29,7 @@ type lab struct {
 func newLab(t *testing.T) *lab { return &lab{t: t, net: &network.Network{}, planes: &fakePlanes{}} }
 
 // machine boots one with the last octet n; its name is "n<n>".
-func (l *lab) machine(n int, change func(*Config)) *Machine {
+func (l *lab) machine(n int, change func(*machine.Config)) *Machine {
 	l.t.Helper()
 	cfg := config(l.t, "")
 	cfg.Name, cfg.VMID, cfg.Network, cfg.Kubernetes, cfg.PCI = fmt.Sprintf("n%d", n), 100+n, l.net, l.planes, nil
@@ -253,7 +255,7 @@ func TestClusterMadeAnewEndsTheOldOne(t *testing.T) {
 func TestNodeNeverReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
-		m := l.machine(11, func(c *Config) { c.Faults.NodeNeverReady = true })
+		m := l.machine(11, func(c *machine.Config) { c.Faults.NodeNeverReady = true })
 		l.form(m)
 		_, ok := l.planes.all()[0].node("n11")
 		assert.False(t, ok)
@@ -267,8 +269,8 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		l := newLab(t)
 		l.form(l.machine(11, nil))
 		plane := l.planes.all()[0]
-		gpu := l.machine(21, func(c *Config) {
-			card := PCI{Vendor: nvidiaVendor, Device: 0x20f1, Class: 0x030200}
+		gpu := l.machine(21, func(c *machine.Config) {
+			card := machine.PCI{Vendor: nvidiaVendor, Device: 0x20f1, Class: 0x030200}
 			for i := range 2 {
 				card.Address, card.Host = fmt.Sprintf("0000:0%d:00.0", i+1), fmt.Sprintf("0000:4%d:00.0", i)
 				c.PCI = append(c.PCI, card)
@@ -288,7 +290,7 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		assert.Empty(t, n.GPUs(), "K3s has looked for it at its start only")
 		mustShell(t, gpu, "systemctl restart k3s-agent && grep -q nvidia-container-runtime /var/lib/rancher/k3s/agent/etc/containerd/config.toml")
 		n, _ = plane.node("n21")
-		cards := gpus(gpu.core.config.PCI)
+		cards := gpus(gpu.core.Config.PCI)
 		gpus := n.GPUs()
 		require.Len(t, gpus, 2)
 		assert.Equal(t, GPU{UUID: cards[1].UUID, Model: "NVIDIA A100-PCIE-40GB", Index: 1}, gpus[1])
@@ -313,7 +315,7 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		gpu.Kill()
 		assert.Empty(t, n.GPUs())
 		code, _, _ = run([]string{"true"}, nil, 0)
-		assert.Equal(t, exitKilled, code)
+		assert.Equal(t, machine.ExitKilled, code)
 	})
 }
 

@@ -13,8 +13,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 // apiGet asks a control plane as its administrator, the way K3s' own controllers do.
@@ -130,7 +132,7 @@ func nodeExists(ctx context.Context, plane plane.Plane, name string) (bool, erro
 }
 
 // kubectlNodes is kubectl get nodes.
-func (p *proc) kubectlNodes(ctx context.Context, plane plane.Plane) int {
+func kubectlNodes(p *machine.Proc, ctx context.Context, plane plane.Plane) int {
 	_, body, err := apiGet(ctx, plane, "/api/v1/nodes")
 	var nodes struct {
 		Items []struct {
@@ -151,10 +153,10 @@ func (p *proc) kubectlNodes(ctx context.Context, plane plane.Plane) int {
 		err = json.Unmarshal(body, &nodes)
 	}
 	if err != nil {
-		fmt.Fprintf(p.stderr, "Unable to connect to the server: %v\n", err)
+		fmt.Fprintf(p.Stderr, "Unable to connect to the server: %v\n", err)
 		return 1
 	}
-	p.printf("NAME STATUS VERSION\n")
+	p.Printf("NAME STATUS VERSION\n")
 	for _, item := range nodes.Items {
 		status := "NotReady"
 		for _, c := range item.Status.Conditions {
@@ -162,7 +164,7 @@ func (p *proc) kubectlNodes(ctx context.Context, plane plane.Plane) int {
 				status = "Ready"
 			}
 		}
-		p.printf("%s %s %s\n", item.Metadata.Name, status, item.Status.NodeInfo.Version)
+		p.Printf("%s %s %s\n", item.Metadata.Name, status, item.Status.NodeInfo.Version)
 	}
 	return 0
 }

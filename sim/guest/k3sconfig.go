@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
 )
 
 const (
@@ -67,10 +69,10 @@ func readK3sConfig(v *disk.View, args, env []string) (k3sConfig, error) {
 		}
 		for key, value := range doc {
 			if name, add := strings.CutSuffix(key, "+"); add {
-				c[name] = append(c[name], texts(value)...)
+				c[name] = append(c[name], yamlvalue.Texts(value)...)
 				continue
 			}
-			c[key] = texts(value)
+			c[key] = yamlvalue.Texts(value)
 		}
 	}
 	for i := 0; i < len(args); i++ {

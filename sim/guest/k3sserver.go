@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
@@ -17,7 +18,7 @@ import (
 // serve brings a server up: again from its own disk, as a joining one, or as the
 // first of a cluster.
 func (n *k3sNode) serve(ctx context.Context) int {
-	v := n.sys.root()
+	v := n.sys.Root()
 	n.buried(v)
 	var code int
 	if mark, err := v.ReadFile(etcdMark); err == nil {
@@ -36,17 +37,17 @@ func (n *k3sNode) serve(ctx context.Context) int {
 			break
 		}
 		n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
-		if !n.sys.pause(ctx, retryTime) {
+		if !n.sys.Pause(ctx, retryTime) {
 			return 1
 		}
 	}
-	n.writeServerFiles(n.sys.root())
+	n.writeServerFiles(n.sys.Root())
 	return 0
 }
 
 // resume starts a server that is a member already.
 func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
-	c, ok := network.ClusterOf(n.sys.cfg.Network, disk.Value(mark, "cluster")).(*cluster)
+	c, ok := network.ClusterOf(n.sys.Config.Network, disk.Value(mark, "cluster")).(*cluster)
 	if !ok {
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
@@ -64,7 +65,7 @@ func (n *k3sNode) resume(ctx context.Context, mark []byte) int {
 
 // form makes a new cluster.
 func (n *k3sNode) form(ctx context.Context) int {
-	k := n.sys.cfg.Kubernetes
+	k := n.sys.Config.Kubernetes
 	if k == nil {
 		return n.die("starting kubernetes: this simulation has no control plane")
 	}
@@ -72,7 +73,7 @@ func (n *k3sNode) form(ctx context.Context) int {
 	if err != nil {
 		return n.die("starting kubernetes: preparing server: %v", err)
 	}
-	if !n.sys.pause(ctx, firstServerTime) {
+	if !n.sys.Pause(ctx, firstServerTime) {
 		return 1
 	}
 	plane, err := k.Form(ctx, cfg)
@@ -81,19 +82,19 @@ func (n *k3sNode) form(ctx context.Context) int {
 	}
 	t := parseToken(n.token)
 	c := &cluster{
-		id: hexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.cfg.Network, scale: n.sys.scale,
+		id: machine.HexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.Config.Network, scale: n.sys.Scale,
 		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
 		bootstrap: map[string]bool{}, applied: map[string]string{},
 	}
 	if c.secret == "" {
-		c.secret = hexID(16)
+		c.secret = machine.HexID(16)
 	}
 	c.caHash = caHash(c.ca)
-	if c.agentSecret = parseToken(n.cfg.token(n.sys.root(), "agent-token")).secret; c.agentSecret == "" {
+	if c.agentSecret = parseToken(n.cfg.token(n.sys.Root(), "agent-token")).secret; c.agentSecret == "" {
 		c.agentSecret = c.secret
 	}
 	n.cluster = c
-	network.Adopt(n.sys.cfg.Network, c.id, c, n.sys.address())
+	network.Adopt(n.sys.Config.Network, c.id, c, n.sys.Address())
 	return n.addMember()
 }
 
@@ -108,7 +109,7 @@ func (n *k3sNode) planeConfig() (plane.Config, error) {
 		*to = p
 	}
 	out.Disable = n.cfg.commas("disable")
-	out.TLSSANs = append([]string{n.name, n.sys.address().String()}, n.cfg.commas("tls-san")...)
+	out.TLSSANs = append([]string{n.name, n.sys.Address().String()}, n.cfg.commas("tls-san")...)
 	return out, nil
 }
 
@@ -134,7 +135,7 @@ func (n *k3sNode) joinServers(ctx context.Context) int {
 	n.cluster = c
 	n.isJoining(n)
 	defer n.isJoining(nil)
-	if !n.sys.pause(ctx, joinServerTime) {
+	if !n.sys.Pause(ctx, joinServerTime) {
 		return 1
 	}
 	c.reap(ctx)
@@ -155,11 +156,11 @@ func (n *k3sNode) isJoining(who *k3sNode) {
 // addMember adds the server to etcd, and to its own disk what makes it one.
 func (n *k3sNode) addMember() int {
 	c := n.cluster
-	n.member = hexID(8)
+	n.member = machine.HexID(8)
 	c.mu.Lock()
-	c.members[n.name] = member{id: n.member, address: n.sys.address()}
+	c.members[n.name] = member{id: n.member, address: n.sys.Address()}
 	c.mu.Unlock()
-	n.sys.root().Save(etcdMark, "cluster: "+c.id+"\nmember: "+n.member+"\n", 0o600)
+	n.sys.Root().Save(etcdMark, "cluster: "+c.id+"\nmember: "+n.member+"\n", 0o600)
 	return 0
 }
 
@@ -192,14 +193,14 @@ func (n *k3sNode) writeServerFiles(v *disk.View) {
 }
 
 // manifestsChanged is what K3s' watch of its manifests folder does.
-func manifestsChanged(s *system) {
+func manifestsChanged(s *machine.System) {
 	n := k3sOf(s).running.Load()
-	if n == nil || n.role != "server" || n.woken.Swap(true) || !s.enter() {
+	if n == nil || n.role != "server" || n.woken.Swap(true) || !s.Enter() {
 		return
 	}
 	go func() {
-		defer s.leave()
-		if s.pause(s.Context(), retryTime) {
+		defer s.Leave()
+		if s.Pause(s.Context(), retryTime) {
 			n.woken.Store(false)
 			n.deploy(s.Context())
 		}

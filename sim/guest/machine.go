@@ -4,33 +4,35 @@ import (
 	"context"
 	"path"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // Machine is one virtual computer. It is safe for concurrent use.
-type Machine struct{ core *core }
+type Machine struct{ core *machine.Machine }
 
 // New returns a machine that is off.
-func New(cfg Config) *Machine {
+func New(cfg machine.Config) *Machine {
 	m := &Machine{}
-	m.core = newCore(cfg, software(), m)
+	m.core = machine.New(cfg, software(), m)
 	return m
 }
 
 // software are the rooms that a machine is made of.
-func software() Software {
-	return Software{Boot: func(s *system) { s.boot() }, Halt: func(s *system) { s.stopUnits() }, Program: programOf, Service: serviceOf}
+func software() machine.Software {
+	return machine.Software{Boot: func(s *machine.System) { boot(s) }, Halt: func(s *machine.System) { stopUnits(s) }, Program: programOf, Service: serviceOf}
 }
 
 // programOf returns the function that a program stands for, or nil.
-func programOf(s *system, name string) Program {
-	if r := s.hostProgram(name); r != nil {
+func programOf(s *machine.System, name string) machine.Program {
+	if r := hostProgram(s, name); r != nil {
 		return r
 	}
 	return lookup(name)
 }
 
 // serviceOf is K3s, for what starts it.
-func serviceOf(argv []string) Service {
+func serviceOf(argv []string) machine.Service {
 	if path.Base(argv[0]) == "k3s" && len(argv) > 1 && (argv[1] == "server" || argv[1] == "agent") {
 		return runK3s
 	}
@@ -62,7 +64,7 @@ func (m *Machine) Up() <-chan struct{} {
 }
 
 // SetFaults changes the faults; those of booting count from the next boot.
-func (m *Machine) SetFaults(f Faults) { m.core.SetFaults(f) }
+func (m *Machine) SetFaults(f machine.Faults) { m.core.SetFaults(f) }
 
 // Disk returns the OS disk.
 func (m *Machine) Disk() *Disk { return m.core.Disk() }
@@ -70,16 +72,16 @@ func (m *Machine) Disk() *Disk { return m.core.Disk() }
 // SetDisks changes what disks a machine has: one is plugged in or pulled out, or one
 // grows. What was mounted from a disk that is gone is gone too, and with it the units that
 // require it.
-func (m *Machine) SetDisks(disks []BlockDevice) {
+func (m *Machine) SetDisks(disks []machine.BlockDevice) {
 	s := m.core.System()
 	if s == nil {
 		m.core.SetDisks(disks)
 		return
 	}
-	was := s.mounted()
+	was := s.Mounted()
 	m.core.SetDisks(disks)
 	for _, name := range replug(s, was) {
-		_ = s.stop(name)
+		_ = stopUnit(s, name)
 	}
 }
 
@@ -100,7 +102,7 @@ func (m *Machine) Journal(unit string) []string {
 	if s == nil {
 		return nil
 	}
-	return s.said(unitName(unit))
+	return s.Said(unitName(unit))
 }
 
 // EtcdMembers returns the names of etcd's members as the K3s server on this machine

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // exportTable is where nfs-utils keep what is exported.
@@ -13,22 +15,22 @@ const exportTable = "/var/lib/nfs/etab"
 
 // runExportfs is exportfs -ra and -v: the files of exports become the table, and the
 // table is shown. Nobody mounts anything here.
-func runExportfs(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:])
-	if p.user.UID != 0 {
-		return p.fail("could not open %s for locking: errno 13 (Permission denied)", exportTable)
+func runExportfs(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:])
+	if p.User.UID != 0 {
+		return p.Fail("could not open %s for locking: errno 13 (Permission denied)", exportTable)
 	}
-	if !has(opts, "r", "a") {
-		data, err := p.fs.ReadFile(exportTable)
+	if !getopt.Has(opts, "r", "a") {
+		data, err := p.FS.ReadFile(exportTable)
 		if err == nil {
-			p.printf("%s", data)
+			p.Printf("%s", data)
 		}
 		return 0
 	}
 	code := 0
 	var out strings.Builder
-	for _, file := range p.exportFiles() {
-		data, err := p.fs.ReadFile(file)
+	for _, file := range exportFiles(p) {
+		data, err := p.FS.ReadFile(file)
 		if err != nil {
 			continue // there need not be one
 		}
@@ -38,8 +40,8 @@ func runExportfs(_ context.Context, p *proc) int {
 			if len(f) == 0 {
 				continue
 			}
-			if _, err := p.fs.Stat(f[0]); err != nil {
-				code = p.fail("Failed to stat %s: No such file or directory", f[0])
+			if _, err := p.FS.Stat(f[0]); err != nil {
+				code = p.Fail("Failed to stat %s: No such file or directory", f[0])
 				continue
 			}
 			for _, client := range f[1:] {
@@ -47,19 +49,19 @@ func runExportfs(_ context.Context, p *proc) int {
 			}
 		}
 	}
-	if err := p.fs.MkdirAll("/var/lib/nfs", 0o755); err != nil {
-		return p.fail("%s", disk.Strerror(err))
+	if err := p.FS.MkdirAll("/var/lib/nfs", 0o755); err != nil {
+		return p.Fail("%s", disk.Strerror(err))
 	}
-	if err := p.fs.WriteFile(exportTable, []byte(out.String()), 0o644); err != nil {
-		return p.fail("%s", disk.Strerror(err))
+	if err := p.FS.WriteFile(exportTable, []byte(out.String()), 0o644); err != nil {
+		return p.Fail("%s", disk.Strerror(err))
 	}
 	return code
 }
 
 // exportFiles are /etc/exports and those beside it.
-func (p *proc) exportFiles() []string {
+func exportFiles(p *machine.Proc) []string {
 	files := []string{"/etc/exports"}
-	entries, err := p.fs.ReadDir("/etc/exports.d")
+	entries, err := p.FS.ReadDir("/etc/exports.d")
 	if err != nil {
 		return files
 	}

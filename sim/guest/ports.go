@@ -14,20 +14,20 @@ func (m *Machine) Listen(port uint16) Handler {
 	}
 	var serve Handler
 	switch {
-	case port == sshPort && s.sshUp():
-		serve = s.serveSSH
+	case port == sshPort && sshUp(s):
+		serve = func(ctx context.Context, conn net.Conn) { serveSSH(s, ctx, conn) }
 	case port == apiPort:
-		serve = s.servesAPI()
+		serve = servesAPI(s)
 	}
 	if serve == nil {
 		return nil
 	}
 	return func(ctx context.Context, conn net.Conn) {
-		if !s.enter() {
+		if !s.Enter() {
 			_ = conn.Close()
 			return
 		}
-		defer s.leave()
+		defer s.Leave()
 		serve(ctx, conn)
 	}
 }

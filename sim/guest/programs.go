@@ -1,10 +1,14 @@
 package guest
 
-import "context"
+import (
+	"context"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+)
 
 // lookup returns the function that a program stands for, or nil.
-func lookup(name string) Program {
-	for _, group := range []func(string) Program{fileProgram, listProgram, textProgram, baseProgram, debianProgram, systemProgram, hardwareProgram} {
+func lookup(name string) machine.Program {
+	for _, group := range []func(string) machine.Program{fileProgram, listProgram, textProgram, baseProgram, debianProgram, systemProgram, hardwareProgram} {
 		if r := group(name); r != nil {
 			return r
 		}
@@ -12,7 +16,7 @@ func lookup(name string) Program {
 	return nil
 }
 
-func fileProgram(name string) Program {
+func fileProgram(name string) machine.Program {
 	switch name {
 	case "cat":
 		return runCat
@@ -48,7 +52,7 @@ func fileProgram(name string) Program {
 	return nil
 }
 
-func listProgram(name string) Program {
+func listProgram(name string) machine.Program {
 	switch name {
 	case "test", "[":
 		return runTest
@@ -68,7 +72,7 @@ func listProgram(name string) Program {
 	return nil
 }
 
-func textProgram(name string) Program {
+func textProgram(name string) machine.Program {
 	switch name {
 	case "grep", "egrep":
 		return runGrep
@@ -102,18 +106,18 @@ func textProgram(name string) Program {
 	return nil
 }
 
-func baseProgram(name string) Program {
+func baseProgram(name string) machine.Program {
 	switch name {
 	case "sh", "bash":
 		return runShell
 	case "true", "sync", "ldconfig", "udevadm", "update-grub", "loginctl", "passwd", "deb-systemd-invoke", "gzip":
-		return func(context.Context, *proc) int { return 0 }
+		return func(context.Context, *machine.Proc) int { return 0 }
 	case "resize2fs", "xfs_growfs":
 		return runGrow
 	case "blockdev":
 		return runBlockdev
 	case "false":
-		return func(context.Context, *proc) int { return 1 }
+		return func(context.Context, *machine.Proc) int { return 1 }
 	case "echo", "printf", "pwd":
 		return runBuiltin
 	case "env", "printenv":

@@ -9,75 +9,78 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // runBuiltin is for programs that are shell builtins too, when they are started
 // without a shell.
-func runBuiltin(ctx context.Context, p *proc) int {
-	text := make([]string, len(p.args))
-	text[0] = p.name()
-	for i, a := range p.args[1:] {
+func runBuiltin(ctx context.Context, p *machine.Proc) int {
+	text := make([]string, len(p.Args))
+	text[0] = p.Name()
+	for i, a := range p.Args[1:] {
 		quoted, err := syntax.Quote(a, syntax.LangBash)
 		if err != nil {
-			return p.fail("%v", err)
+			return p.Fail("%v", err)
 		}
 		text[i+1] = quoted
 	}
 	child := *p
-	child.shell = "bash"
-	return child.interpret(ctx, p.name(), strings.Join(text, " "), nil)
+	child.Shell = "bash"
+	return interpret(&child, ctx, p.Name(), strings.Join(text, " "), nil)
 }
 
 // runType is type and command -v.
-func runType(p *proc) int {
-	verbose := p.args[1] == "-V"
+func runType(p *machine.Proc) int {
+	verbose := p.Args[1] == "-V"
 	code := 0
-	for _, name := range p.args[2:] {
+	for _, name := range p.Args[2:] {
 		what, err := name, error(nil)
 		if !interp.IsBuiltin(name) {
-			what, err = p.find(name)
+			what, err = p.Find(name)
 		}
 		switch {
 		case err != nil && verbose:
-			fmt.Fprintf(p.stderr, "%s: line 1: type: %s: not found\n", p.shell, name)
+			fmt.Fprintf(p.Stderr, "%s: line 1: type: %s: not found\n", p.Shell, name)
 			code = 1
 		case err != nil:
 			code = 1
 		case !verbose:
-			p.printf("%s\n", what)
+			p.Printf("%s\n", what)
 		case what == name:
-			p.printf("%s is a shell builtin\n", name)
+			p.Printf("%s is a shell builtin\n", name)
 		default:
-			p.printf("%s is %s\n", name, what)
+			p.Printf("%s is %s\n", name, what)
 		}
 	}
 	return code
 }
 
-func runUmask(shell, p *proc) int {
-	if len(p.args) < 2 {
-		p.printf("%04o\n", uint32(shell.fs.Umask))
+func runUmask(shell, p *machine.Proc) int {
+	if len(p.Args) < 2 {
+		p.Printf("%04o\n", uint32(shell.FS.Umask))
 		return 0
 	}
-	n, err := strconv.ParseUint(p.args[1], 8, 12)
+	n, err := strconv.ParseUint(p.Args[1], 8, 12)
 	if err != nil {
-		fmt.Fprintf(p.stderr, "%s: umask: Illegal mode: %s\n", p.shell, p.args[1])
+		fmt.Fprintf(p.Stderr, "%s: umask: Illegal mode: %s\n", p.Shell, p.Args[1])
 		return 2
 	}
-	shell.fs.Umask = disk.UnixMode(n)
+	shell.FS.Umask = disk.UnixMode(n)
 	return 0
 }
 
-func runEnv(ctx context.Context, p *proc) int {
-	args := p.args[1:]
-	if p.name() == "printenv" {
+func runEnv(ctx context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
+	if p.Name() == "printenv" {
 		for _, name := range args {
-			if v := p.env.Get(name); v.IsSet() && v.Exported {
-				p.printf("%s\n", v.String())
+			if v := p.Env.Get(name); v.IsSet() && v.Exported {
+				p.Printf("%s\n", v.String())
 			} else {
 				return 1
 			}
@@ -86,7 +89,7 @@ func runEnv(ctx context.Context, p *proc) int {
 			return 0
 		}
 	}
-	vars := p.exported()
+	vars := p.Exported()
 	for ; len(args) > 0; args = args[1:] {
 		switch a := args[0]; {
 		case a == "-i" || a == "-":
@@ -99,19 +102,19 @@ func runEnv(ctx context.Context, p *proc) int {
 			vars = append(vars, a)
 		default:
 			child := *p
-			child.env = expand.ListEnviron(vars...)
-			return child.start(ctx, args...)
+			child.Env = expand.ListEnviron(vars...)
+			return child.Start(ctx, args...)
 		}
 	}
 	for _, v := range vars {
-		p.printf("%s\n", v)
+		p.Printf("%s\n", v)
 	}
 	return 0
 }
 
 // runSudo runs a command as root (or -u somebody), for those whom sudoers lets.
-func runSudo(ctx context.Context, p *proc) int {
-	args := p.args[1:]
+func runSudo(ctx context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
 	target, ask, keep := "root", true, false
 	var vars []string
 loop:
@@ -128,119 +131,119 @@ loop:
 			args = args[1:]
 			break loop
 		case strings.HasPrefix(a, "-"):
-			return p.fail("option %s is not simulated", a)
+			return p.Fail("option %s is not simulated", a)
 		case strings.Contains(a, "=") && !strings.HasPrefix(a, "/"):
 			vars = append(vars, a)
 		default:
 			break loop
 		}
 	}
-	may, free := disk.MaySudo(p.fs, p.user)
+	may, free := disk.MaySudo(p.FS, p.User)
 	switch {
 	case may && free:
 	case !ask:
-		return p.fail("a password is required")
+		return p.Fail("a password is required")
 	default:
-		return p.fail("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
+		return p.Fail("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
 	}
-	u := disk.FindUser(p.fs, target)
+	u := disk.FindUser(p.FS, target)
 	if u == nil {
-		return p.fail("unknown user %s", target)
+		return p.Fail("unknown user %s", target)
 	}
 	if len(args) == 0 {
 		return 0
 	}
 	child := *p
-	files := *p.fs
+	files := *p.FS
 	files.User, files.Umask = u, 0o022
-	child.fs, child.user = &files, u
-	env := []string{"PATH=" + searchPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
-		"LANG=" + p.get("LANG"), "SUDO_USER=" + p.user.Name, "SUDO_UID=" + strconv.Itoa(p.user.UID)}
+	child.FS, child.User = &files, u
+	env := []string{"PATH=" + machine.SearchPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
+		"LANG=" + p.Get("LANG"), "SUDO_USER=" + p.User.Name, "SUDO_UID=" + strconv.Itoa(p.User.UID)}
 	if keep {
-		env = append(p.exported(), env...)
+		env = append(p.Exported(), env...)
 	}
-	child.env = expand.ListEnviron(append(env, vars...)...)
-	child.args = args
-	if _, err := child.find(args[0]); err != nil {
-		fmt.Fprintf(p.stderr, "sudo: %s: command not found\n", args[0])
+	child.Env = expand.ListEnviron(append(env, vars...)...)
+	child.Args = args
+	if _, err := child.Find(args[0]); err != nil {
+		fmt.Fprintf(p.Stderr, "sudo: %s: command not found\n", args[0])
 		return 1 // sudo's own answer, not the shell's 127
 	}
-	return child.start(ctx, args...)
+	return child.Start(ctx, args...)
 }
 
-func runSleep(ctx context.Context, p *proc) int {
-	if len(p.args) < 2 {
-		return p.fail("missing operand")
+func runSleep(ctx context.Context, p *machine.Proc) int {
+	if len(p.Args) < 2 {
+		return p.Fail("missing operand")
 	}
 	var total time.Duration
-	for _, a := range p.args[1:] {
-		d, err := seconds(a)
+	for _, a := range p.Args[1:] {
+		d, err := machine.Seconds(a)
 		if err != nil {
-			return p.fail("invalid time interval '%s'", a)
+			return p.Fail("invalid time interval '%s'", a)
 		}
 		total += d
 	}
-	if err := p.wait(ctx, total); err != nil && ctx.Err() == nil {
-		return p.fail("%v", err)
+	if err := p.Wait(ctx, total); err != nil && ctx.Err() == nil {
+		return p.Fail("%v", err)
 	}
 	return 0
 }
 
-func runTimeout(ctx context.Context, p *proc) int {
-	opts, rest := flags(p.args[1:min(2, len(p.args))], "k", "s")
-	rest = append(rest, p.args[min(2, len(p.args)):]...)
+func runTimeout(ctx context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:min(2, len(p.Args))], "k", "s")
+	rest = append(rest, p.Args[min(2, len(p.Args)):]...)
 	if len(opts) > 0 || len(rest) < 2 {
-		_ = p.fail("only 'timeout DURATION COMMAND' is simulated")
+		_ = p.Fail("only 'timeout DURATION COMMAND' is simulated")
 		return 125
 	}
-	d, err := seconds(rest[0])
+	d, err := machine.Seconds(rest[0])
 	if err != nil {
-		_ = p.fail("invalid time interval '%s'", rest[0])
+		_ = p.Fail("invalid time interval '%s'", rest[0])
 		return 125
 	}
-	inner, cancel := context.WithTimeout(ctx, p.sys.scale(d))
+	inner, cancel := context.WithTimeout(ctx, p.Sys.Scale(d))
 	defer cancel()
-	code := p.start(inner, rest[1:]...)
+	code := p.Start(inner, rest[1:]...)
 	if inner.Err() != nil && ctx.Err() == nil {
 		return 124
 	}
 	return code
 }
 
-func runDate(_ context.Context, p *proc) int {
-	opts, rest := flags(p.args[1:], "d", "date")
+func runDate(_ context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:], "d", "date")
 	now := time.Now().UTC()
 	format := "%a %b %e %H:%M:%S UTC %Y"
 	if len(rest) > 0 && strings.HasPrefix(rest[0], "+") {
 		format = rest[0][1:]
-	} else if has(opts, "I") || has(opts, "Iseconds", "iso-8601") {
+	} else if getopt.Has(opts, "I") || getopt.Has(opts, "Iseconds", "iso-8601") {
 		format = "%Y-%m-%dT%H:%M:%S+00:00"
 	}
-	p.printf("%s\n", strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%N", fmt.Sprintf("%09d", now.Nanosecond()),
+	p.Printf("%s\n", strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%N", fmt.Sprintf("%09d", now.Nanosecond()),
 		"%Y", now.Format("2006"), "%m", now.Format("01"), "%d", now.Format("02"), "%H", now.Format("15"), "%M", now.Format("04"),
 		"%S", now.Format("05"), "%F", now.Format("2006-01-02"), "%T", now.Format("15:04:05"), "%a", now.Format("Mon"),
 		"%b", now.Format("Jan"), "%e", now.Format("_2"), "%Z", "UTC", "%z", "+0000", "%%", "%").Replace(format))
 	return 0
 }
 
-func runID(_ context.Context, p *proc) int {
-	opts, rest := flags(p.args[1:])
-	u := p.user
+func runID(_ context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:])
+	u := p.User
 	if len(rest) > 0 {
-		if u = disk.FindUser(p.fs, rest[0]); u == nil {
-			return p.fail("'%s': no such user", rest[0])
+		if u = disk.FindUser(p.FS, rest[0]); u == nil {
+			return p.Fail("'%s': no such user", rest[0])
 		}
 	}
-	group := func(id int) string { return disk.NameOf(p.fs, "/etc/group", id) }
+	group := func(id int) string { return disk.NameOf(p.FS, "/etc/group", id) }
 	switch {
-	case p.name() == "whoami", has(opts, "u") && has(opts, "n"):
-		p.printf("%s\n", u.Name)
-	case has(opts, "u"):
-		p.printf("%d\n", u.UID)
-	case has(opts, "g") && has(opts, "n"):
-		p.printf("%s\n", group(u.GID))
-	case has(opts, "g"):
-		p.printf("%d\n", u.GID)
+	case p.Name() == "whoami", getopt.Has(opts, "u") && getopt.Has(opts, "n"):
+		p.Printf("%s\n", u.Name)
+	case getopt.Has(opts, "u"):
+		p.Printf("%d\n", u.UID)
+	case getopt.Has(opts, "g") && getopt.Has(opts, "n"):
+		p.Printf("%s\n", group(u.GID))
+	case getopt.Has(opts, "g"):
+		p.Printf("%d\n", u.GID)
 	default:
 		names := []string{group(u.GID)}
 		text := []string{fmt.Sprintf("%d(%s)", u.GID, group(u.GID))}
@@ -248,74 +251,74 @@ func runID(_ context.Context, p *proc) int {
 			names = append(names, group(g))
 			text = append(text, fmt.Sprintf("%d(%s)", g, group(g)))
 		}
-		if has(opts, "G") {
-			p.printf("%s\n", strings.Join(names, " "))
+		if getopt.Has(opts, "G") {
+			p.Printf("%s\n", strings.Join(names, " "))
 			return 0
 		}
-		p.printf("uid=%d(%s) gid=%s groups=%s\n", u.UID, u.Name, text[0], strings.Join(text, ","))
+		p.Printf("uid=%d(%s) gid=%s groups=%s\n", u.UID, u.Name, text[0], strings.Join(text, ","))
 	}
 	return 0
 }
 
-func runGetent(_ context.Context, p *proc) int {
-	_, args := flags(p.args[1:])
+func runGetent(_ context.Context, p *machine.Proc) int {
+	_, args := getopt.Parse(p.Args[1:])
 	if len(args) == 0 || !slices.Contains([]string{"passwd", "group", "hosts", "shadow"}, args[0]) {
-		_ = p.fail("Unknown database")
+		_ = p.Fail("Unknown database")
 		return 1
 	}
 	if args[0] == "hosts" {
-		data, _ := p.fs.ReadFile("/etc/hosts")
+		data, _ := p.FS.ReadFile("/etc/hosts")
 		for _, line := range disk.Lines(data) {
 			if f := strings.Fields(line); len(args) > 1 && len(f) > 1 && slices.Contains(f[1:], args[1]) {
-				p.printf("%-15s %s\n", f[0], strings.Join(f[1:], " "))
+				p.Printf("%-15s %s\n", f[0], strings.Join(f[1:], " "))
 				return 0
 			}
 		}
 		return 2
 	}
 	found := 2
-	for _, f := range disk.Records(p.fs, "/etc/"+args[0]) {
+	for _, f := range disk.Records(p.FS, "/etc/"+args[0]) {
 		if len(args) == 1 || f[0] == args[1] || len(f) > 2 && f[2] == args[1] {
-			p.printf("%s\n", strings.Join(f, ":"))
+			p.Printf("%s\n", strings.Join(f, ":"))
 			found = 0
 		}
 	}
 	return found
 }
 
-func runUseradd(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "d", "s", "u", "g", "G", "c", "p", "home-dir", "shell", "uid", "groups", "password")
+func runUseradd(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "d", "s", "u", "g", "G", "c", "p", "home-dir", "shell", "uid", "groups", "password")
 	if len(args) != 1 {
-		_ = p.fail("one user name is needed")
+		_ = p.Fail("one user name is needed")
 		return 2
 	}
 	name := args[0]
-	old := disk.FindUser(p.fs, name)
-	if p.name() == "useradd" {
+	old := disk.FindUser(p.FS, name)
+	if p.Name() == "useradd" {
 		if old != nil {
-			_ = p.fail("user '%s' already exists", name)
+			_ = p.Fail("user '%s' already exists", name)
 			return 9
 		}
-		uid, _ := strconv.Atoi(last(opts, "u", "uid"))
-		u := &disk.User{Name: name, UID: uid, Home: last(opts, "d", "home-dir"), Shell: last(opts, "s", "shell")}
-		if err := disk.AddUser(p.fs, u, last(opts, "c")); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+		uid, _ := strconv.Atoi(getopt.Last(opts, "u", "uid"))
+		u := &disk.User{Name: name, UID: uid, Home: getopt.Last(opts, "d", "home-dir"), Shell: getopt.Last(opts, "s", "shell")}
+		if err := disk.AddUser(p.FS, u, getopt.Last(opts, "c")); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 	} else if old == nil {
-		_ = p.fail("user '%s' does not exist", name)
+		_ = p.Fail("user '%s' does not exist", name)
 		return 6
 	}
-	for group := range strings.SplitSeq(last(opts, "G", "groups"), ",") {
+	for group := range strings.SplitSeq(getopt.Last(opts, "G", "groups"), ",") {
 		if group == "" {
 			continue
 		}
-		if err := disk.JoinGroup(p.fs, path.Base(group), name); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+		if err := disk.JoinGroup(p.FS, path.Base(group), name); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 	}
-	if hash := last(opts, "p", "password"); hash != "" {
-		if err := disk.SetPassword(p.fs, name, hash); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+	if hash := getopt.Last(opts, "p", "password"); hash != "" {
+		if err := disk.SetPassword(p.FS, name, hash); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 	}
 	return 0

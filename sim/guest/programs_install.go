@@ -5,63 +5,65 @@ import (
 	"path"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // runInstall is coreutils' install: copies with a mode and owner, or -d.
-func runInstall(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:], "m", "mode", "o", "owner", "g", "group", "t")
-	mode := last(opts, "m", "mode")
+func runInstall(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:], "m", "mode", "o", "owner", "g", "group", "t")
+	mode := getopt.Last(opts, "m", "mode")
 	if mode == "" {
 		mode = "0755"
 	}
-	spec := last(opts, "o", "owner")
-	if g := last(opts, "g", "group"); g != "" {
+	spec := getopt.Last(opts, "o", "owner")
+	if g := getopt.Last(opts, "g", "group"); g != "" {
 		spec += ":" + g
 	}
 	finish := func(name string) error {
-		if err := p.setMode(mode, name); err != nil || spec == "" {
+		if err := setMode(p, mode, name); err != nil || spec == "" {
 			return err
 		}
-		uid, gid, err := disk.OwnerOf(p.fs, spec)
+		uid, gid, err := disk.OwnerOf(p.FS, spec)
 		if err != nil {
 			return err
 		}
-		return p.fs.Chown(name, uid, gid)
+		return p.FS.Chown(name, uid, gid)
 	}
-	if has(opts, "d", "directory") {
+	if getopt.Has(opts, "d", "directory") {
 		for _, name := range names {
-			err := p.fs.MkdirAll(p.abs(name), 0o755)
+			err := p.FS.MkdirAll(p.Abs(name), 0o755)
 			if err == nil {
-				err = finish(p.abs(name))
+				err = finish(p.Abs(name))
 			}
 			if err != nil {
-				return p.fail("cannot create directory '%s': %s", name, disk.Strerror(err))
+				return p.Fail("cannot create directory '%s': %s", name, disk.Strerror(err))
 			}
 		}
 		return 0
 	}
-	if dir := last(opts, "t"); dir != "" {
+	if dir := getopt.Last(opts, "t"); dir != "" {
 		names = append(names, dir)
 	}
 	if len(names) < 2 {
-		return p.fail("missing destination file operand")
+		return p.Fail("missing destination file operand")
 	}
 	to := names[len(names)-1]
 	for _, from := range names[:len(names)-1] {
-		dest := p.into(to, from)
-		data, err := p.input(from)
-		if err == nil && has(opts, "D") {
-			err = p.fs.MkdirAll(path.Dir(dest), 0o755)
+		dest := into(p, to, from)
+		data, err := input(p, from)
+		if err == nil && getopt.Has(opts, "D") {
+			err = p.FS.MkdirAll(path.Dir(dest), 0o755)
 		}
 		if err == nil {
-			_ = p.fs.Remove(dest) // install never writes into a file that is in use
-			err = p.fs.WriteFile(dest, data, 0o600)
+			_ = p.FS.Remove(dest) // install never writes into a file that is in use
+			err = p.FS.WriteFile(dest, data, 0o600)
 		}
 		if err == nil {
 			err = finish(dest)
 		}
 		if err != nil {
-			return p.fail("cannot create regular file '%s': %s", dest, disk.Strerror(err))
+			return p.Fail("cannot create regular file '%s': %s", dest, disk.Strerror(err))
 		}
 	}
 	return 0

@@ -8,58 +8,60 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-func runLs(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:])
+func runLs(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:])
 	if len(names) == 0 {
 		names = []string{"."}
 	}
 	code := 0
 	for _, name := range names {
-		e, err := p.fs.Stat(p.abs(name))
-		if err != nil || has(opts, "l") && !has(opts, "L") {
-			if l, errL := p.fs.Lstat(p.abs(name)); errL == nil && (err != nil || !e.IsDir()) {
+		e, err := p.FS.Stat(p.Abs(name))
+		if err != nil || getopt.Has(opts, "l") && !getopt.Has(opts, "L") {
+			if l, errL := p.FS.Lstat(p.Abs(name)); errL == nil && (err != nil || !e.IsDir()) {
 				e, err = l, nil
 			}
 		}
 		if err != nil {
-			_ = p.fail("cannot access '%s': %s", name, disk.Strerror(err))
+			_ = p.Fail("cannot access '%s': %s", name, disk.Strerror(err))
 			code = 2
 			continue
 		}
 		entries := []disk.Entry{e.As(name)}
-		if e.IsDir() && !has(opts, "d") {
-			if entries, err = p.fs.ReadDir(p.abs(name)); err != nil {
-				_ = p.fail("cannot open directory '%s': %s", name, disk.Strerror(err))
+		if e.IsDir() && !getopt.Has(opts, "d") {
+			if entries, err = p.FS.ReadDir(p.Abs(name)); err != nil {
+				_ = p.Fail("cannot open directory '%s': %s", name, disk.Strerror(err))
 				code = 2
 				continue
 			}
 			if len(names) > 1 {
-				p.printf("%s:\n", name)
+				p.Printf("%s:\n", name)
 			}
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), ".") && !has(opts, "a", "A") && e.Name() != name {
+			if strings.HasPrefix(e.Name(), ".") && !getopt.Has(opts, "a", "A") && e.Name() != name {
 				continue
 			}
-			p.listed(e, has(opts, "l"))
+			list(p, e, getopt.Has(opts, "l"))
 		}
 	}
 	return code
 }
 
-func (p *proc) listed(e disk.Entry, long bool) {
+func list(p *machine.Proc, e disk.Entry, long bool) {
 	if !long {
-		p.printf("%s\n", e.Name())
+		p.Printf("%s\n", e.Name())
 		return
 	}
 	suffix := ""
 	if e.Mode()&fs.ModeSymlink != 0 {
 		suffix = " -> " + e.Target()
 	}
-	p.printf("%s 1 %s %s %d %s %s%s\n", modeString(e.Mode()), disk.NameOf(p.fs, "/etc/passwd", e.UID()),
-		disk.NameOf(p.fs, "/etc/group", e.GID()), e.Size(), e.ModTime().UTC().Format("Jan _2 15:04"), e.Name(), suffix)
+	p.Printf("%s 1 %s %s %d %s %s%s\n", modeString(e.Mode()), disk.NameOf(p.FS, "/etc/passwd", e.UID()),
+		disk.NameOf(p.FS, "/etc/group", e.GID()), e.Size(), e.ModTime().UTC().Format("Jan _2 15:04"), e.Name(), suffix)
 }
 
 // modeString prints a mode as ls does.
@@ -104,68 +106,68 @@ func kindOf(e disk.Entry) string {
 	return "regular file"
 }
 
-func runStat(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:], "c", "format", "printf")
-	format := last(opts, "c", "format")
+func runStat(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:], "c", "format", "printf")
+	format := getopt.Last(opts, "c", "format")
 	if format != "" {
 		format += "\n"
-	} else if format = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(last(opts, "printf")); format == "" {
+	} else if format = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(getopt.Last(opts, "printf")); format == "" {
 		format = "  File: %n\n  Size: %s\t%F\nAccess: (0%a/%A)  Uid: (%u/%U)   Gid: (%g/%G)\n"
 	}
 	code := 0
 	for _, name := range names {
-		look := p.fs.Lstat
-		if has(opts, "L", "dereference") {
-			look = p.fs.Stat
+		look := p.FS.Lstat
+		if getopt.Has(opts, "L", "dereference") {
+			look = p.FS.Stat
 		}
-		e, err := look(p.abs(name))
+		e, err := look(p.Abs(name))
 		if err != nil {
-			code = p.fail("cannot statx '%s': %s", name, disk.Strerror(err))
+			code = p.Fail("cannot statx '%s': %s", name, disk.Strerror(err))
 			continue
 		}
-		p.printf("%s", strings.NewReplacer(
+		p.Printf("%s", strings.NewReplacer(
 			"%%", "%", "%n", name, "%s", strconv.FormatInt(e.Size(), 10), "%a", octal(e.Mode()), "%A", modeString(e.Mode()),
-			"%u", strconv.Itoa(e.UID()), "%U", disk.NameOf(p.fs, "/etc/passwd", e.UID()), "%F", kindOf(e),
-			"%g", strconv.Itoa(e.GID()), "%G", disk.NameOf(p.fs, "/etc/group", e.GID()),
+			"%u", strconv.Itoa(e.UID()), "%U", disk.NameOf(p.FS, "/etc/passwd", e.UID()), "%F", kindOf(e),
+			"%g", strconv.Itoa(e.GID()), "%G", disk.NameOf(p.FS, "/etc/group", e.GID()),
 			"%Y", strconv.FormatInt(e.ModTime().Unix(), 10)).Replace(format))
 	}
 	return code
 }
 
-func runReadlink(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:])
+func runReadlink(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:])
 	code := 0
 	for _, name := range names {
-		if p.name() == "readlink" && !has(opts, "f", "e", "m") {
-			e, err := p.fs.Lstat(p.abs(name))
+		if p.Name() == "readlink" && !getopt.Has(opts, "f", "e", "m") {
+			e, err := p.FS.Lstat(p.Abs(name))
 			if err != nil || e.Mode()&fs.ModeSymlink == 0 {
 				code = 1
 				continue
 			}
-			p.printf("%s\n", e.Target())
+			p.Printf("%s\n", e.Target())
 			continue
 		}
-		full, err := p.fs.Resolve(p.abs(name), true)
-		if err == nil && has(opts, "e") {
-			_, err = p.fs.Stat(full)
+		full, err := p.FS.Resolve(p.Abs(name), true)
+		if err == nil && getopt.Has(opts, "e") {
+			_, err = p.FS.Stat(full)
 		}
 		if err != nil {
-			code = p.fail("%s: %s", name, disk.Strerror(err))
+			code = p.Fail("%s: %s", name, disk.Strerror(err))
 			continue
 		}
-		p.printf("%s\n", full)
+		p.Printf("%s\n", full)
 	}
 	return code
 }
 
-func runBasename(_ context.Context, p *proc) int {
-	_, names := flags(p.args[1:])
+func runBasename(_ context.Context, p *machine.Proc) int {
+	_, names := getopt.Parse(p.Args[1:])
 	if len(names) == 0 {
-		return p.fail("missing operand")
+		return p.Fail("missing operand")
 	}
-	if p.name() == "dirname" {
+	if p.Name() == "dirname" {
 		for _, n := range names {
-			p.printf("%s\n", path.Dir(n))
+			p.Printf("%s\n", path.Dir(n))
 		}
 		return 0
 	}
@@ -173,13 +175,13 @@ func runBasename(_ context.Context, p *proc) int {
 	if len(names) > 1 && base != names[1] {
 		base = strings.TrimSuffix(base, names[1])
 	}
-	p.printf("%s\n", base)
+	p.Printf("%s\n", base)
 	return 0
 }
 
 // runFind knows -name, -type, -maxdepth, -mindepth and -delete.
-func runFind(_ context.Context, p *proc) int {
-	args := p.args[1:]
+func runFind(_ context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
 	var roots []string
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") && args[0] != "!" {
 		roots, args = append(roots, args[0]), args[1:]
@@ -199,35 +201,35 @@ func runFind(_ context.Context, p *proc) int {
 			want[args[i]] = "yes"
 		case "!":
 			if strings.Join(args[i:min(i+3, len(args))], " ") != "! -type d" {
-				return p.fail("only '! -type d' is simulated")
+				return p.Fail("only '! -type d' is simulated")
 			}
 			want["no folders"] = "yes"
 			i += 2
 		default:
-			return p.fail("unknown predicate '%s' (not simulated)", args[i])
+			return p.Fail("unknown predicate '%s' (not simulated)", args[i])
 		}
 	}
 	code := 0
 	for _, root := range roots {
-		if _, err := p.fs.Lstat(p.abs(root)); err != nil {
-			code = p.fail("'%s': %s", root, disk.Strerror(err))
+		if _, err := p.FS.Lstat(p.Abs(root)); err != nil {
+			code = p.Fail("'%s': %s", root, disk.Strerror(err))
 			continue
 		}
-		p.found(root, 0, want)
+		found(p, root, 0, want)
 	}
 	return code
 }
 
-func (p *proc) found(name string, depth int, want map[string]string) {
-	e, err := p.fs.Lstat(p.abs(name))
+func found(p *machine.Proc, name string, depth int, want map[string]string) {
+	e, err := p.FS.Lstat(p.Abs(name))
 	if err != nil {
 		return
 	}
 	limit, err := strconv.Atoi(want["-maxdepth"])
 	if e.IsDir() && (err != nil || depth < limit) {
-		kids, _ := p.fs.ReadDir(p.abs(name))
+		kids, _ := p.FS.ReadDir(p.Abs(name))
 		for _, kid := range kids {
-			p.found(strings.TrimSuffix(name, "/")+"/"+kid.Name(), depth+1, want)
+			found(p, strings.TrimSuffix(name, "/")+"/"+kid.Name(), depth+1, want)
 		}
 	}
 	least, _ := strconv.Atoi(want["-mindepth"])
@@ -242,21 +244,21 @@ func (p *proc) found(name string, depth int, want map[string]string) {
 		return
 	}
 	if want["-delete"] != "" {
-		_ = p.fs.Remove(p.abs(name))
+		_ = p.FS.Remove(p.Abs(name))
 		return
 	}
-	p.printf("%s\n", name)
+	p.Printf("%s\n", name)
 }
 
-func runWhich(_ context.Context, p *proc) int {
+func runWhich(_ context.Context, p *machine.Proc) int {
 	code := 0
-	for _, name := range p.args[1:] {
-		file, err := p.find(name)
+	for _, name := range p.Args[1:] {
+		file, err := p.Find(name)
 		if err != nil {
 			code = 1
 			continue
 		}
-		p.printf("%s\n", file)
+		p.Printf("%s\n", file)
 	}
 	return code
 }

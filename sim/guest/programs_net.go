@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // Exit statuses of curl, from its manual page.
@@ -23,58 +25,58 @@ const (
 )
 
 // runCurl is curl and wget, one URL at a time.
-func runCurl(ctx context.Context, p *proc) int {
-	wget := p.name() == "wget"
+func runCurl(ctx context.Context, p *machine.Proc) int {
+	wget := p.Name() == "wget"
 	valued := []string{"o", "output", "proto", "proto-redir", "retry", "retry-delay", "retry-max-time", "connect-timeout", "max-time", "m", "w", "H", "A", "header",
 		"cacert", "x", "X", "T", "t", "O"}
 	if !wget {
 		valued = valued[:len(valued)-3]
 	}
-	opts, urls := flags(p.args[1:], valued...)
-	silent := has(opts, "s", "silent", "q", "quiet", "nv")
+	opts, urls := getopt.Parse(p.Args[1:], valued...)
+	silent := getopt.Has(opts, "s", "silent", "q", "quiet", "nv")
 	complain := func(code int, format string, args ...any) int {
-		if !silent || has(opts, "S", "show-error") {
-			fmt.Fprintf(p.stderr, p.name()+": (%d) %s\n", code, fmt.Sprintf(format, args...))
+		if !silent || getopt.Has(opts, "S", "show-error") {
+			fmt.Fprintf(p.Stderr, p.Name()+": (%d) %s\n", code, fmt.Sprintf(format, args...))
 		}
 		return code
 	}
 	for _, url := range urls {
-		if proto := last(opts, "proto"); proto == "=https" && !strings.HasPrefix(url, "https://") {
+		if proto := getopt.Last(opts, "proto"); proto == "=https" && !strings.HasPrefix(url, "https://") {
 			return complain(curlProtocol, "Protocol %q disabled", url)
 		}
-		data, err := p.download(ctx, url)
+		data, err := p.Download(ctx, url)
 		switch {
-		case errors.Is(err, errNoInternet):
+		case errors.Is(err, machine.ErrNoInternet):
 			return complain(curlResolve, "Could not resolve host: %s", url)
-		case errors.Is(err, internet.ErrNotFound) && (wget || has(opts, "f", "fail", "fail-with-body")):
+		case errors.Is(err, internet.ErrNotFound) && (wget || getopt.Has(opts, "f", "fail", "fail-with-body")):
 			return complain(curlHTTP, "The requested URL returned error: 404")
 		case errors.Is(err, internet.ErrNotFound):
 			data = []byte("404 Not Found\n") // without --fail, curl takes it for the file
 		case err != nil:
 			return complain(7, "%v", err)
 		}
-		to := last(opts, "o", "output")
+		to := getopt.Last(opts, "o", "output")
 		if wget {
-			if to = last(opts, "O"); to == "" {
+			if to = getopt.Last(opts, "O"); to == "" {
 				to = path.Base(url)
 			}
-		} else if has(opts, "O", "remote-name") {
+		} else if getopt.Has(opts, "O", "remote-name") {
 			to = path.Base(url)
 		}
-		if has(opts, "I", "head") {
-			p.printf("HTTP/2 200\ncontent-length: %d\n", len(data))
+		if getopt.Has(opts, "I", "head") {
+			p.Printf("HTTP/2 200\ncontent-length: %d\n", len(data))
 			continue
 		}
 		if to == "" || to == "-" {
-			_, _ = p.stdout.Write(data)
+			_, _ = p.Stdout.Write(data)
 			continue
 		}
-		if has(opts, "create-dirs") {
-			if err := p.fs.MkdirAll(path.Dir(p.abs(to)), 0o755); err != nil {
+		if getopt.Has(opts, "create-dirs") {
+			if err := p.FS.MkdirAll(path.Dir(p.Abs(to)), 0o755); err != nil {
 				return complain(curlWrite, "%s", disk.Strerror(err))
 			}
 		}
-		if err := p.fs.WriteFile(p.abs(to), data, 0o666); err != nil {
+		if err := p.FS.WriteFile(p.Abs(to), data, 0o666); err != nil {
 			return complain(curlWrite, "client returned ERROR on write, 0 bytes written: %s", disk.Strerror(err))
 		}
 	}
@@ -82,30 +84,30 @@ func runCurl(ctx context.Context, p *proc) int {
 }
 
 // runGpg is gpg --dearmor: nothing here checks signatures.
-func runGpg(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:], "o", "output")
-	if !has(opts, "dearmor") {
-		return p.fail("only --dearmor is simulated")
+func runGpg(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:], "o", "output")
+	if !getopt.Has(opts, "dearmor") {
+		return p.Fail("only --dearmor is simulated")
 	}
 	var all []byte
-	if code := p.each(names, func(_ string, data []byte) { all = append(all, data...) }); code != 0 {
+	if code := each(p, names, func(_ string, data []byte) { all = append(all, data...) }); code != 0 {
 		return code
 	}
 	if !strings.Contains(string(all), "BEGIN PGP PUBLIC KEY") {
-		_ = p.fail("no valid OpenPGP data found.")
+		_ = p.Fail("no valid OpenPGP data found.")
 		return 2
 	}
-	if to := last(opts, "o", "output"); to != "" {
-		if err := p.fs.WriteFile(p.abs(to), all, 0o644); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+	if to := getopt.Last(opts, "o", "output"); to != "" {
+		if err := p.FS.WriteFile(p.Abs(to), all, 0o644); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 		return 0
 	}
-	_, _ = p.stdout.Write(all)
+	_, _ = p.Stdout.Write(all)
 	return 0
 }
 
-func (p *proc) ipJSON(ifaces []Interface) int {
+func ipJSON(p *machine.Proc, ifaces []machine.Interface) int {
 	type addr struct {
 		Family string `json:"family"`
 		Local  string `json:"local"`
@@ -132,69 +134,69 @@ func (p *proc) ipJSON(ifaces []Interface) int {
 	}
 	data, err := json.Marshal(out)
 	if err != nil {
-		return p.fail("%v", err)
+		return p.Fail("%v", err)
 	}
-	p.printf("%s\n", data)
+	p.Printf("%s\n", data)
 	return 0
 }
 
-func runUname(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:])
+func runUname(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:])
 	values := []struct{ flag, value string }{
-		{"s", "Linux"}, {"n", p.sys.host()}, {"r", p.sys.kernel}, {"v", "#91-Ubuntu SMP PREEMPT_DYNAMIC"}, {"m", "x86_64"}, {"o", "GNU/Linux"},
+		{"s", "Linux"}, {"n", p.Sys.Hostname()}, {"r", p.Sys.Kernel()}, {"v", "#91-Ubuntu SMP PREEMPT_DYNAMIC"}, {"m", "x86_64"}, {"o", "GNU/Linux"},
 	}
 	var out []string
 	for _, v := range values {
-		if has(opts, v.flag, "a") || len(opts) == 0 && v.flag == "s" {
+		if getopt.Has(opts, v.flag, "a") || len(opts) == 0 && v.flag == "s" {
 			out = append(out, v.value)
 		}
 	}
-	p.printf("%s\n", strings.Join(out, " "))
+	p.Printf("%s\n", strings.Join(out, " "))
 	return 0
 }
 
-func runHostname(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:])
-	if p.name() == "hostname" {
+func runHostname(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:])
+	if p.Name() == "hostname" {
 		switch {
-		case has(opts, "I"):
-			if a := p.sys.address(); a.IsValid() {
-				p.printf("%s \n", a)
+		case getopt.Has(opts, "I"):
+			if a := p.Sys.Address(); a.IsValid() {
+				p.Printf("%s \n", a)
 			}
 		case len(args) > 0:
-			if p.user.UID != 0 {
-				return p.fail("you must be root to change the host name")
+			if p.User.UID != 0 {
+				return p.Fail("you must be root to change the host name")
 			}
-			p.sys.setHostname(args[0])
+			p.Sys.SetHostname(args[0])
 		default:
-			p.printf("%s\n", p.sys.host())
+			p.Printf("%s\n", p.Sys.Hostname())
 		}
 		return 0
 	}
 	if len(args) > 1 && (args[0] == "set-hostname" || args[0] == "hostname") {
-		if p.user.UID != 0 {
-			return p.fail("Could not set static hostname: Access denied")
+		if p.User.UID != 0 {
+			return p.Fail("Could not set static hostname: Access denied")
 		}
-		if err := p.fs.WriteFile("/etc/hostname", []byte(args[1]+"\n"), 0o644); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+		if err := p.FS.WriteFile("/etc/hostname", []byte(args[1]+"\n"), 0o644); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
-		p.sys.setHostname(args[1])
+		p.Sys.SetHostname(args[1])
 		return 0
 	}
 	if len(args) > 0 && args[0] == "hostname" {
-		p.printf("%s\n", p.sys.host())
+		p.Printf("%s\n", p.Sys.Hostname())
 		return 0
 	}
-	p.printf(" Static hostname: %s\nOperating System: Ubuntu 24.04.4 LTS\n          Kernel: Linux %s\n    Architecture: x86-64\n  Virtualization: kvm\n", p.sys.host(), p.sys.kernel)
+	p.Printf(" Static hostname: %s\nOperating System: Ubuntu 24.04.4 LTS\n          Kernel: Linux %s\n    Architecture: x86-64\n  Virtualization: kvm\n", p.Sys.Hostname(), p.Sys.Kernel())
 	return 0
 }
 
-func runUptime(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:])
-	if has(opts, "s", "since") {
-		p.printf("%s\n", p.sys.booted.UTC().Format(time.DateTime))
+func runUptime(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:])
+	if getopt.Has(opts, "s", "since") {
+		p.Printf("%s\n", p.Sys.Booted().UTC().Format(time.DateTime))
 		return 0
 	}
-	p.printf(" up %s, 0 users, load average: 0.00, 0.00, 0.00\n", strconv.Itoa(int(time.Since(p.sys.booted).Minutes()))+" min")
+	p.Printf(" up %s, 0 users, load average: 0.00, 0.00, 0.00\n", strconv.Itoa(int(time.Since(p.Sys.Booted()).Minutes()))+" min")
 	return 0
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // sedCommand is one of sed's: p, d, q or s, for the lines that its address names.
@@ -130,42 +132,42 @@ func (c *sedCommand) replace(line string) (string, bool) {
 	return line[:at[0]] + string(c.re.ExpandString(nil, c.with, line, at)) + line[at[1]:], true
 }
 
-func runSed(_ context.Context, p *proc) int {
+func runSed(_ context.Context, p *machine.Proc) int {
 	var args []string
 	inPlace := false
-	for _, a := range p.args[1:] { // -i takes its suffix without a space only
+	for _, a := range p.Args[1:] { // -i takes its suffix without a space only
 		if a == "-i" || strings.HasPrefix(a, "-i.") || a == "--in-place" {
 			inPlace = true
 			continue
 		}
 		args = append(args, a)
 	}
-	opts, rest := flags(args, "e", "expression", "f")
+	opts, rest := getopt.Parse(args, "e", "expression", "f")
 	scripts := append(opts["e"], opts["expression"]...)
 	if len(scripts) == 0 && len(rest) > 0 {
 		scripts, rest = rest[:1], rest[1:]
 	}
 	if len(scripts) == 0 {
-		return p.fail("no script specified")
+		return p.Fail("no script specified")
 	}
-	commands, err := sedScript(strings.Join(scripts, "\n"), has(opts, "E", "r"))
+	commands, err := sedScript(strings.Join(scripts, "\n"), getopt.Has(opts, "E", "r"))
 	if err != nil {
-		return p.fail("-e expression #1, char 0: %v", err)
+		return p.Fail("-e expression #1, char 0: %v", err)
 	}
 	code := 0
-	each := func(name string, data []byte) {
+	edit := func(name string, data []byte) {
 		var out bytes.Buffer
-		sed(commands, data, has(opts, "n", "quiet", "silent"), &out)
+		sed(commands, data, getopt.Has(opts, "n", "quiet", "silent"), &out)
 		switch {
 		case !inPlace:
-			_, _ = p.stdout.Write(out.Bytes())
+			_, _ = p.Stdout.Write(out.Bytes())
 		case !bytes.Equal(out.Bytes(), data):
-			if err := p.fs.WriteFile(p.abs(name), out.Bytes(), 0o644); err != nil {
-				code = p.fail("couldn't open temporary file for %s: %s", name, disk.Strerror(err))
+			if err := p.FS.WriteFile(p.Abs(name), out.Bytes(), 0o644); err != nil {
+				code = p.Fail("couldn't open temporary file for %s: %s", name, disk.Strerror(err))
 			}
 		}
 	}
-	return max(p.each(rest, each), code)
+	return max(each(p, rest, edit), code)
 }
 
 func sed(commands []sedCommand, data []byte, quiet bool, out io.Writer) {
@@ -207,26 +209,26 @@ func sed(commands []sedCommand, data []byte, quiet bool, out io.Writer) {
 // a print of fields and texts.
 var awkProgram = regexp.MustCompile(`^\s*(?:/((?:[^/\\]|\\.)*)/|NR\s*==\s*(\d+)|\$(\d+)\s*==\s*"([^"]*)")?\s*(?:\{\s*print\s*([^;}]*?)\s*(;\s*exit)?\s*;?\s*\})?\s*$`)
 
-func runAwk(_ context.Context, p *proc) int {
-	opts, rest := flags(p.args[1:], "F", "v")
+func runAwk(_ context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:], "F", "v")
 	if len(rest) == 0 {
-		_ = p.fail("usage: awk [-F fs] 'prog' [file ...]")
+		_ = p.Fail("usage: awk [-F fs] 'prog' [file ...]")
 		return 2
 	}
 	m := awkProgram.FindStringSubmatch(rest[0])
 	if m == nil || strings.TrimSpace(rest[0]) == "" {
-		_ = p.fail("program %q is not simulated", rest[0])
+		_ = p.Fail("program %q is not simulated", rest[0])
 		return 2
 	}
 	match, err := regexp.Compile(m[1])
 	if err != nil {
-		_ = p.fail("%v", err)
+		_ = p.Fail("%v", err)
 		return 2
 	}
-	return p.each(rest[1:], func(_ string, data []byte) {
+	return each(p, rest[1:], func(_ string, data []byte) {
 		for i, line := range disk.Lines(data) {
 			fields := strings.Fields(line)
-			if fs := last(opts, "F"); fs != "" && fs != " " {
+			if fs := getopt.Last(opts, "F"); fs != "" && fs != " " {
 				fields = strings.Split(line, fs)
 			}
 			field := func(n string) string {
@@ -243,7 +245,7 @@ func runAwk(_ context.Context, p *proc) int {
 			if !match.MatchString(line) || m[2] != "" && m[2] != strconv.Itoa(i+1) || m[3] != "" && field(m[3]) != m[4] {
 				continue
 			}
-			p.printf("%s\n", awkPrint(m[5], field))
+			p.Printf("%s\n", awkPrint(m[5], field))
 			if m[6] != "" {
 				return
 			}
@@ -271,17 +273,17 @@ func awkPrint(what string, field func(string) string) string {
 	return b.String()
 }
 
-func runCmp(_ context.Context, p *proc) int {
-	_, names := flags(p.args[1:])
+func runCmp(_ context.Context, p *machine.Proc) int {
+	_, names := getopt.Parse(p.Args[1:])
 	if len(names) < 2 {
-		_ = p.fail("missing operand")
+		_ = p.Fail("missing operand")
 		return 2
 	}
 	var data [2][]byte
 	for i, name := range names[:2] {
 		var err error
-		if data[i], err = p.input(name); err != nil {
-			_ = p.fail("%s: %s", name, disk.Strerror(err))
+		if data[i], err = input(p, name); err != nil {
+			_ = p.Fail("%s: %s", name, disk.Strerror(err))
 			return 2
 		}
 	}
@@ -291,13 +293,13 @@ func runCmp(_ context.Context, p *proc) int {
 	return 0
 }
 
-func runSeq(ctx context.Context, p *proc) int {
+func runSeq(ctx context.Context, p *machine.Proc) int {
 	from, step, to := 1, 1, 0
 	var n []int
-	for _, a := range p.args[1:] {
+	for _, a := range p.Args[1:] {
 		v, err := strconv.Atoi(a)
 		if err != nil {
-			return p.fail("invalid floating point argument: '%s'", a)
+			return p.Fail("invalid floating point argument: '%s'", a)
 		}
 		n = append(n, v)
 	}
@@ -309,16 +311,16 @@ func runSeq(ctx context.Context, p *proc) int {
 	case 3:
 		from, step, to = n[0], n[1], n[2]
 	default:
-		return p.fail("missing operand")
+		return p.Fail("missing operand")
 	}
 	for i := from; step != 0 && (step > 0 && i <= to || step < 0 && i >= to) && ctx.Err() == nil; i += step {
-		p.printf("%d\n", i)
+		p.Printf("%d\n", i)
 	}
 	return 0
 }
 
-func runXargs(ctx context.Context, p *proc) int {
-	args := p.args[1:]
+func runXargs(ctx context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
 	per, skip := 0, false
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		switch {
@@ -328,11 +330,11 @@ func runXargs(ctx context.Context, p *proc) int {
 			per, _ = strconv.Atoi(args[1])
 			args = args[1:]
 		case args[0] != "-0":
-			return p.fail("%s is not simulated", args[0])
+			return p.Fail("%s is not simulated", args[0])
 		}
 		args = args[1:]
 	}
-	data, _ := io.ReadAll(p.stdin)
+	data, _ := io.ReadAll(p.Stdin)
 	words := strings.FieldsFunc(string(data), func(r rune) bool { return r == 0 || r == ' ' || r == '\n' || r == '\t' })
 	if len(words) == 0 && skip {
 		return 0
@@ -346,7 +348,7 @@ func runXargs(ctx context.Context, p *proc) int {
 	code := 0
 	for {
 		n := min(per, len(words))
-		if p.start(ctx, append(args[:len(args):len(args)], words[:n]...)...) != 0 {
+		if p.Start(ctx, append(args[:len(args):len(args)], words[:n]...)...) != 0 {
 			code = 123
 		}
 		if words = words[n:]; len(words) == 0 {

@@ -10,64 +10,66 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-func runBase64(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:], "w")
-	return p.each(names, func(_ string, data []byte) {
-		if !has(opts, "d", "decode") {
-			p.printf("%s\n", base64.StdEncoding.EncodeToString(data))
+func runBase64(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:], "w")
+	return each(p, names, func(_ string, data []byte) {
+		if !getopt.Has(opts, "d", "decode") {
+			p.Printf("%s\n", base64.StdEncoding.EncodeToString(data))
 			return
 		}
 		out, _ := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(data), nil)))
-		_, _ = p.stdout.Write(out)
+		_, _ = p.Stdout.Write(out)
 	})
 }
 
-func (p *proc) sum(data []byte) string {
-	if p.name() == "md5sum" {
+func sum(p *machine.Proc, data []byte) string {
+	if p.Name() == "md5sum" {
 		return fmt.Sprintf("%x", md5.Sum(data))
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
-func runSum(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:])
-	if !has(opts, "c", "check") {
-		return p.each(names, func(name string, data []byte) { p.printf("%s  %s\n", p.sum(data), name) })
+func runSum(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:])
+	if !getopt.Has(opts, "c", "check") {
+		return each(p, names, func(name string, data []byte) { p.Printf("%s  %s\n", sum(p, data), name) })
 	}
 	bad, checked := 0, 0
-	code := p.each(names, func(_ string, data []byte) {
+	code := each(p, names, func(_ string, data []byte) {
 		for _, line := range disk.Lines(data) {
 			want, name, ok := strings.Cut(line, " ")
 			name = strings.TrimLeft(name, " *")
 			if !ok || name == "" {
 				continue
 			}
-			content, err := p.input(name)
+			content, err := input(p, name)
 			switch {
-			case err != nil && has(opts, "ignore-missing"):
+			case err != nil && getopt.Has(opts, "ignore-missing"):
 				continue
 			case err != nil:
-				_ = p.fail("%s: %s", name, disk.Strerror(err))
-				p.printf("%s: FAILED open or read\n", name)
+				_ = p.Fail("%s: %s", name, disk.Strerror(err))
+				p.Printf("%s: FAILED open or read\n", name)
 				bad++
-			case p.sum(content) != strings.ToLower(want):
+			case sum(p, content) != strings.ToLower(want):
 				bad++
-				if !has(opts, "status") {
-					p.printf("%s: FAILED\n", name)
+				if !getopt.Has(opts, "status") {
+					p.Printf("%s: FAILED\n", name)
 				}
-			case !has(opts, "status", "quiet"):
-				p.printf("%s: OK\n", name)
+			case !getopt.Has(opts, "status", "quiet"):
+				p.Printf("%s: OK\n", name)
 			}
 			checked++
 		}
 	})
 	switch {
 	case checked == 0:
-		return p.fail("no file was verified")
-	case bad > 0 && !has(opts, "status"):
-		return p.fail("WARNING: %d computed checksum did NOT match", bad)
+		return p.Fail("no file was verified")
+	case bad > 0 && !getopt.Has(opts, "status"):
+		return p.Fail("WARNING: %d computed checksum did NOT match", bad)
 	case bad > 0:
 		return 1
 	}

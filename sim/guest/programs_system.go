@@ -7,69 +7,71 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-func runPoweroff(ctx context.Context, p *proc) int {
-	opts, args := flags(p.args[1:])
-	if p.user.UID != 0 {
-		return p.fail("Access denied")
+func runPoweroff(ctx context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:])
+	if p.User.UID != 0 {
+		return p.Fail("Access denied")
 	}
-	if has(opts, "c") {
+	if getopt.Has(opts, "c") {
 		return 0
 	}
-	reboot := p.name() == "reboot" || has(opts, "r", "reboot")
+	reboot := p.Name() == "reboot" || getopt.Has(opts, "r", "reboot")
 	for _, a := range args {
 		if minutes, ok := strings.CutPrefix(a, "+"); ok && minutes != "0" {
-			fmt.Fprintf(p.stderr, "%s: only now is simulated, not %s\n", p.name(), a)
+			fmt.Fprintf(p.Stderr, "%s: only now is simulated, not %s\n", p.Name(), a)
 			return 1
 		}
 	}
-	p.sys.mutated(map[bool]string{true: "reboot", false: "poweroff"}[reboot])
-	p.sys.PowerOff(reboot)
+	p.Sys.Mutated(map[bool]string{true: "reboot", false: "poweroff"}[reboot])
+	p.Sys.PowerOff(reboot)
 	return 0
 }
 
-func runSysctl(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "p", "load")
+func runSysctl(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "p", "load")
 	show := func(key, value string) {
 		switch {
-		case has(opts, "q", "quiet"):
-		case has(opts, "n", "values"):
-			p.printf("%s\n", value)
+		case getopt.Has(opts, "q", "quiet"):
+		case getopt.Has(opts, "n", "values"):
+			p.Printf("%s\n", value)
 		default:
-			p.printf("%s = %s\n", key, value)
+			p.Printf("%s = %s\n", key, value)
 		}
 	}
-	if has(opts, "system") || has(opts, "p", "load") {
-		if p.user.UID != 0 {
-			return p.fail("permission denied")
+	if getopt.Has(opts, "system") || getopt.Has(opts, "p", "load") {
+		if p.User.UID != 0 {
+			return p.Fail("permission denied")
 		}
-		if file := last(opts, "p", "load"); file != "" {
-			data, err := p.fs.ReadFile(p.abs(file))
+		if file := getopt.Last(opts, "p", "load"); file != "" {
+			data, err := p.FS.ReadFile(p.Abs(file))
 			if err != nil {
-				return p.fail("cannot open \"%s\": %s", file, disk.Strerror(err))
+				return p.Fail("cannot open \"%s\": %s", file, disk.Strerror(err))
 			}
-			p.sys.sysctlLines(data)
+			sysctlLines(p.Sys, data)
 			return 0
 		}
-		p.sys.applySysctl()
+		applySysctl(p.Sys)
 		return 0
 	}
 	code := 0
 	for _, a := range args {
 		key, value, set := strings.Cut(a, "=")
-		if set || has(opts, "w") && set {
-			if p.user.UID != 0 {
-				code = p.fail("permission denied on key \"%s\"", key)
+		if set || getopt.Has(opts, "w") && set {
+			if p.User.UID != 0 {
+				code = p.Fail("permission denied on key \"%s\"", key)
 				continue
 			}
-			p.sys.put(sysctlPath(key), value+"\n", 0o644)
+			p.Sys.Put(sysctlPath(key), value+"\n", 0o644)
 			show(key, value)
 			continue
 		}
-		data, err := p.fs.ReadFile(sysctlPath(key))
+		data, err := p.FS.ReadFile(sysctlPath(key))
 		if err != nil {
-			code = p.fail("cannot stat %s: No such file or directory", sysctlPath(key))
+			code = p.Fail("cannot stat %s: No such file or directory", sysctlPath(key))
 			continue
 		}
 		show(key, strings.TrimSpace(string(data)))
@@ -77,58 +79,58 @@ func runSysctl(_ context.Context, p *proc) int {
 	return code
 }
 
-func runTimedatectl(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "p")
+func runTimedatectl(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "p")
 	if len(args) > 1 && args[0] == "set-timezone" {
-		if err := p.fs.WriteFile("/etc/timezone", []byte(args[1]+"\n"), 0o644); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+		if err := p.FS.WriteFile("/etc/timezone", []byte(args[1]+"\n"), 0o644); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 		return 0
 	}
 	zone := "Etc/UTC"
-	if data, err := p.fs.ReadFile("/etc/timezone"); err == nil {
+	if data, err := p.FS.ReadFile("/etc/timezone"); err == nil {
 		zone = strings.TrimSpace(string(data))
 	}
 	values := map[string]string{"Timezone": zone, "NTPSynchronized": "yes", "NTP": "yes"}
-	if name := last(opts, "p"); name != "" {
-		if has(opts, "value") {
-			p.printf("%s\n", values[name])
+	if name := getopt.Last(opts, "p"); name != "" {
+		if getopt.Has(opts, "value") {
+			p.Printf("%s\n", values[name])
 		} else {
-			p.printf("%s=%s\n", name, values[name])
+			p.Printf("%s=%s\n", name, values[name])
 		}
 		return 0
 	}
-	p.printf("               Time zone: %s\nSystem clock synchronized: yes\n             NTP service: active\n              Local time: %s\n", zone, time.Now().UTC().Format(time.DateTime))
+	p.Printf("               Time zone: %s\nSystem clock synchronized: yes\n             NTP service: active\n              Local time: %s\n", zone, time.Now().UTC().Format(time.DateTime))
 	return 0
 }
 
 // runPs lists the main processes of running units.
-func runPs(_ context.Context, p *proc) int {
-	_, args := flags(p.args[1:], "o", "u", "C")
-	unitsOf(p.sys).mu.Lock()
-	defer unitsOf(p.sys).mu.Unlock()
+func runPs(_ context.Context, p *machine.Proc) int {
+	_, args := getopt.Parse(p.Args[1:], "o", "u", "C")
+	unitsOf(p.Sys).mu.Lock()
+	defer unitsOf(p.Sys).mu.Unlock()
 	found := 1
-	for _, u := range unitsOf(p.sys).all {
+	for _, u := range unitsOf(p.Sys).all {
 		name := strings.TrimSuffix(u.name, ".service")
 		if u.pid == 0 {
 			continue
 		}
-		if p.name() == "pgrep" {
+		if p.Name() == "pgrep" {
 			if len(args) > 0 && strings.Contains(name, args[0]) {
-				p.printf("%d\n", u.pid)
+				p.Printf("%d\n", u.pid)
 				found = 0
 			}
 			continue
 		}
 		found = 0
-		p.printf("%5d ? 00:00:00 %s\n", u.pid, name)
+		p.Printf("%5d ? 00:00:00 %s\n", u.pid, name)
 	}
 	return found
 }
 
 // systemProgram are the programs of systemd, of the kernel's settings and of
 // cloud-init.
-func systemProgram(name string) Program {
+func systemProgram(name string) machine.Program {
 	switch name {
 	case "systemctl":
 		return runSystemctl
@@ -149,9 +151,9 @@ func systemProgram(name string) Program {
 	case "timedatectl":
 		return runTimedatectl
 	case "swapoff", "netplan", "update-initramfs":
-		return func(context.Context, *proc) int { return 0 }
+		return func(context.Context, *machine.Proc) int { return 0 }
 	case "systemd-detect-virt":
-		return func(_ context.Context, p *proc) int { p.printf("kvm\n"); return 0 }
+		return func(_ context.Context, p *machine.Proc) int { p.Printf("kvm\n"); return 0 }
 	case "uptime":
 		return runUptime
 	case "ps", "pgrep":

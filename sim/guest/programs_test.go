@@ -4,9 +4,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
-	"github.com/stretchr/testify/assert"
 )
 
 // TestPrograms runs command lines as root in a guest that was set up by cloud-init.
@@ -134,7 +135,7 @@ func TestPermissionsOfAnOrdinaryUser(t *testing.T) {
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
-		disk.ViewOf(m.core.config.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
+		disk.ViewOf(m.core.Config.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
 		code, out := shell(m, "admin", "sudo -n true")
 		assert.Equal(t, "sudo: a password is required\n", out)
 		assert.Equal(t, 1, code)

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // posix writes a regular expression of POSIX the way Go's package wants it.
@@ -39,81 +41,81 @@ func posix(pattern string, extended bool) string {
 	return b.String()
 }
 
-func runGrep(_ context.Context, p *proc) int {
-	opts, rest := flags(p.args[1:], "e", "m", "regexp", "max-count", "A", "B")
+func runGrep(_ context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:], "e", "m", "regexp", "max-count", "A", "B")
 	patterns := append(opts["e"], opts["regexp"]...)
 	if len(patterns) == 0 {
 		if len(rest) == 0 {
-			fmt.Fprintln(p.stderr, "Usage: grep [OPTION]... PATTERNS [FILE]...")
+			fmt.Fprintln(p.Stderr, "Usage: grep [OPTION]... PATTERNS [FILE]...")
 			return 2
 		}
 		patterns, rest = rest[:1], rest[1:]
 	}
 	var tests []*regexp.Regexp
 	for _, pattern := range patterns {
-		re, err := grepPattern(opts, pattern, p.name() == "egrep")
+		re, err := grepPattern(opts, pattern, p.Name() == "egrep")
 		if err != nil {
-			_ = p.fail("%v", err)
+			_ = p.Fail("%v", err)
 			return 2
 		}
 		tests = append(tests, re)
 	}
-	return p.grep(opts, tests, rest)
+	return grep(p, opts, tests, rest)
 }
 
 func grepPattern(opts map[string][]string, pattern string, extended bool) (*regexp.Regexp, error) {
-	if has(opts, "F", "fixed-strings") {
+	if getopt.Has(opts, "F", "fixed-strings") {
 		pattern = regexp.QuoteMeta(pattern)
 	} else {
-		pattern = posix(pattern, extended || has(opts, "E", "P", "extended-regexp"))
+		pattern = posix(pattern, extended || getopt.Has(opts, "E", "P", "extended-regexp"))
 	}
-	if has(opts, "x", "line-regexp") {
+	if getopt.Has(opts, "x", "line-regexp") {
 		pattern = "^(?:" + pattern + ")$"
 	}
-	if has(opts, "w") {
+	if getopt.Has(opts, "w") {
 		pattern = `\b(?:` + pattern + `)\b`
 	}
-	if has(opts, "i", "ignore-case") {
+	if getopt.Has(opts, "i", "ignore-case") {
 		pattern = "(?i)" + pattern
 	}
 	return regexp.Compile(pattern)
 }
 
-func (p *proc) grep(opts map[string][]string, tests []*regexp.Regexp, names []string) int {
+func grep(p *machine.Proc, opts map[string][]string, tests []*regexp.Regexp, names []string) int {
 	found, limit := 0, -1
-	if m, err := strconv.Atoi(last(opts, "m", "max-count")); err == nil {
+	if m, err := strconv.Atoi(getopt.Last(opts, "m", "max-count")); err == nil {
 		limit = m
 	}
-	quiet := has(opts, "q", "quiet", "c", "l")
-	if has(opts, "s") {
-		p.stderr = io.Discard
+	quiet := getopt.Has(opts, "q", "quiet", "c", "l")
+	if getopt.Has(opts, "s") {
+		p.Stderr = io.Discard
 	}
-	code := p.each(names, func(name string, data []byte) {
+	code := each(p, names, func(name string, data []byte) {
 		count := 0
 		for i, line := range disk.Lines(data) {
 			match := slices.ContainsFunc(tests, func(re *regexp.Regexp) bool { return re.MatchString(line) })
-			if match == has(opts, "v", "invert-match") || limit >= 0 && count >= limit {
+			if match == getopt.Has(opts, "v", "invert-match") || limit >= 0 && count >= limit {
 				continue
 			}
 			count++
 			if quiet {
 				continue
 			}
-			if len(names) > 1 && !has(opts, "h") || has(opts, "H") {
-				p.printf("%s:", name)
+			if len(names) > 1 && !getopt.Has(opts, "h") || getopt.Has(opts, "H") {
+				p.Printf("%s:", name)
 			}
-			if has(opts, "n") {
-				p.printf("%d:", i+1)
+			if getopt.Has(opts, "n") {
+				p.Printf("%d:", i+1)
 			}
-			if has(opts, "o") {
+			if getopt.Has(opts, "o") {
 				line = strings.Join(tests[0].FindAllString(line, -1), "\n")
 			}
-			p.printf("%s\n", line)
+			p.Printf("%s\n", line)
 		}
-		if found += count; has(opts, "c") {
-			p.printf("%d\n", count)
-		} else if has(opts, "l") && count > 0 {
-			p.printf("%s\n", name)
+		if found += count; getopt.Has(opts, "c") {
+			p.Printf("%d\n", count)
+		} else if getopt.Has(opts, "l") && count > 0 {
+			p.Printf("%s\n", name)
 		}
 	})
 	switch {
@@ -125,29 +127,29 @@ func (p *proc) grep(opts map[string][]string, tests []*regexp.Regexp, names []st
 	return 1
 }
 
-func runHead(_ context.Context, p *proc) int {
-	args := slices.Clone(p.args[1:])
+func runHead(_ context.Context, p *machine.Proc) int {
+	args := slices.Clone(p.Args[1:])
 	for i, a := range args { // head -5
 		if len(a) > 1 && a[0] == '-' && a[1] >= '0' && a[1] <= '9' {
 			args[i] = "-n" + a[1:]
 		}
 	}
-	opts, names := flags(args, "n", "c", "lines", "bytes")
+	opts, names := getopt.Parse(args, "n", "c", "lines", "bytes")
 	count := 10
-	spec := last(opts, "n", "lines")
-	if c := last(opts, "c", "bytes"); c != "" {
+	spec := getopt.Last(opts, "n", "lines")
+	if c := getopt.Last(opts, "c", "bytes"); c != "" {
 		spec = c
 	}
 	if n, err := strconv.Atoi(strings.TrimPrefix(spec, "+")); err == nil {
 		count = n
 	}
-	return p.each(names, func(_ string, data []byte) {
-		if has(opts, "c", "bytes") {
-			_, _ = p.stdout.Write(part(data, count, p.name() == "tail", false))
+	return each(p, names, func(_ string, data []byte) {
+		if getopt.Has(opts, "c", "bytes") {
+			_, _ = p.Stdout.Write(part(data, count, p.Name() == "tail", false))
 			return
 		}
 		all := slices.Collect(bytes.Lines(data))
-		_, _ = p.stdout.Write(bytes.Join(part(all, count, p.name() == "tail", strings.HasPrefix(spec, "+")), nil))
+		_, _ = p.Stdout.Write(bytes.Join(part(all, count, p.Name() == "tail", strings.HasPrefix(spec, "+")), nil))
 	})
 }
 
@@ -164,32 +166,32 @@ func part[T any](s []T, n int, tail, from bool) []T {
 	return s[:min(n, len(s))]
 }
 
-func runWc(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:])
-	return p.each(names, func(name string, data []byte) {
+func runWc(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:])
+	return each(p, names, func(name string, data []byte) {
 		var out []string
-		all := !has(opts, "l", "w", "c", "m")
+		all := !getopt.Has(opts, "l", "w", "c", "m")
 		for _, c := range []struct {
 			flag string
 			n    int
 		}{{"l", bytes.Count(data, []byte("\n"))}, {"w", len(bytes.Fields(data))}, {"c", len(data)}} {
-			if all || has(opts, c.flag) {
+			if all || getopt.Has(opts, c.flag) {
 				out = append(out, strconv.Itoa(c.n))
 			}
 		}
 		if name != "-" {
 			out = append(out, name)
 		}
-		p.printf("%s\n", strings.Join(out, " "))
+		p.Printf("%s\n", strings.Join(out, " "))
 	})
 }
 
-func runSort(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:], "k", "t", "o")
+func runSort(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:], "k", "t", "o")
 	var all []string
-	code := p.each(names, func(_ string, data []byte) { all = append(all, disk.Lines(data)...) })
+	code := each(p, names, func(_ string, data []byte) { all = append(all, disk.Lines(data)...) })
 	slices.SortStableFunc(all, func(a, b string) int {
-		if has(opts, "n", "V") {
+		if getopt.Has(opts, "n", "V") {
 			x, _ := strconv.ParseFloat(strings.TrimSpace(a), 64)
 			y, _ := strconv.ParseFloat(strings.TrimSpace(b), 64)
 			if x != y {
@@ -198,32 +200,32 @@ func runSort(_ context.Context, p *proc) int {
 		}
 		return strings.Compare(a, b)
 	})
-	if has(opts, "r") {
+	if getopt.Has(opts, "r") {
 		slices.Reverse(all)
 	}
-	if has(opts, "u") {
+	if getopt.Has(opts, "u") {
 		all = slices.Compact(all)
 	}
 	for _, l := range all {
-		p.printf("%s\n", l)
+		p.Printf("%s\n", l)
 	}
 	return code
 }
 
-func runUniq(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:])
-	return p.each(names, func(_ string, data []byte) {
+func runUniq(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:])
+	return each(p, names, func(_ string, data []byte) {
 		all := disk.Lines(data)
 		for i := 0; i < len(all); {
 			j := i
 			for j < len(all) && all[j] == all[i] {
 				j++
 			}
-			if has(opts, "c") {
-				p.printf("%7d ", j-i)
+			if getopt.Has(opts, "c") {
+				p.Printf("%7d ", j-i)
 			}
-			if !has(opts, "d") || j-i > 1 {
-				p.printf("%s\n", all[i])
+			if !getopt.Has(opts, "d") || j-i > 1 {
+				p.Printf("%s\n", all[i])
 			}
 			i = j
 		}
@@ -250,19 +252,19 @@ func ranges(list string) func(int) bool {
 	}
 }
 
-func runCut(_ context.Context, p *proc) int {
-	opts, names := flags(p.args[1:], "d", "f", "c", "b", "delimiter", "fields")
-	delim := last(opts, "d", "delimiter")
+func runCut(_ context.Context, p *machine.Proc) int {
+	opts, names := getopt.Parse(p.Args[1:], "d", "f", "c", "b", "delimiter", "fields")
+	delim := getopt.Last(opts, "d", "delimiter")
 	if delim == "" {
 		delim = "\t"
 	}
-	return p.each(names, func(_ string, data []byte) {
+	return each(p, names, func(_ string, data []byte) {
 		for _, line := range disk.Lines(data) {
-			fields, sep, want := strings.Split(line, delim), delim, last(opts, "f", "fields")
-			if c := last(opts, "c", "b"); c != "" {
+			fields, sep, want := strings.Split(line, delim), delim, getopt.Last(opts, "f", "fields")
+			if c := getopt.Last(opts, "c", "b"); c != "" {
 				fields, sep, want = strings.Split(line, ""), "", c
 			} else if len(fields) == 1 {
-				p.printf("%s\n", line)
+				p.Printf("%s\n", line)
 				continue
 			}
 			var out []string
@@ -271,7 +273,7 @@ func runCut(_ context.Context, p *proc) int {
 					out = append(out, f)
 				}
 			}
-			p.printf("%s\n", strings.Join(out, sep))
+			p.Printf("%s\n", strings.Join(out, sep))
 		}
 	})
 }
@@ -296,19 +298,19 @@ func charset(s string) []rune {
 	return out
 }
 
-func runTr(_ context.Context, p *proc) int {
-	opts, sets := flags(p.args[1:])
+func runTr(_ context.Context, p *machine.Proc) int {
+	opts, sets := getopt.Parse(p.Args[1:])
 	if len(sets) == 0 {
-		return p.fail("missing operand")
+		return p.Fail("missing operand")
 	}
-	data, err := io.ReadAll(p.stdin)
+	data, err := io.ReadAll(p.Stdin)
 	if err != nil {
 		return 1
 	}
 	from := charset(sets[0])
-	in := func(r rune) bool { return slices.Contains(from, r) != has(opts, "c", "C") }
-	if has(opts, "d") {
-		_, _ = io.WriteString(p.stdout, strings.Map(func(r rune) rune {
+	in := func(r rune) bool { return slices.Contains(from, r) != getopt.Has(opts, "c", "C") }
+	if getopt.Has(opts, "d") {
+		_, _ = io.WriteString(p.Stdout, strings.Map(func(r rune) rune {
 			if in(r) {
 				return -1
 			}
@@ -321,12 +323,12 @@ func runTr(_ context.Context, p *proc) int {
 		to = charset(sets[1])
 	}
 	var prev rune = -1
-	_, _ = io.WriteString(p.stdout, strings.Map(func(r rune) rune {
+	_, _ = io.WriteString(p.Stdout, strings.Map(func(r rune) rune {
 		out, hit := r, in(r)
 		if hit && len(to) > 0 {
 			out = to[min(max(slices.Index(from, r), 0), len(to)-1)]
 		}
-		if hit && has(opts, "s") && out == prev {
+		if hit && getopt.Has(opts, "s") && out == prev {
 			return -1
 		}
 		prev = out

@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/image"
-	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 func TestJournalOfAPeriod(t *testing.T) {
@@ -19,12 +21,12 @@ func TestJournalOfAPeriod(t *testing.T) {
 		m := start(t, config(t, testUser))
 		s := m.core.System()
 		time.Sleep(time.Hour)
-		s.log("a.service", "first")
+		s.Log("a.service", "first")
 		time.Sleep(90 * time.Second)
-		s.log("b.service", "second")
+		s.Log("b.service", "second")
 		time.Sleep(time.Second)
 		began := time.Now()
-		s.log("a.service", "third")
+		s.Log("a.service", "third")
 		tests := map[string]string{
 			"-u a": "first third",
 			fmt.Sprintf("-u a --since=@%d", began.Unix()):        "third",
@@ -74,9 +76,9 @@ func TestALeanGuestStaysSmall(t *testing.T) {
 			for i := range 500 {
 				mustShell(t, m, script+fmt.Sprint(i%20))
 			}
-			assert.LessOrEqual(t, len(m.Commands()), leanRecord)
+			assert.LessOrEqual(t, len(m.Commands()), machine.LeanRecord)
 			last := m.Commands()[len(m.Commands())-1]
-			require.LessOrEqual(t, len(strings.Join(last, "")), leanCommand)
+			require.LessOrEqual(t, len(strings.Join(last, "")), machine.LeanCommand)
 		}
 		each := (heap() - before) / guests
 		t.Logf("%d KiB for a guest", each>>10)

@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
@@ -56,17 +57,17 @@ func seedISO(t testing.TB, user, meta, network string) func() ([]byte, error) {
 }
 
 // config is a machine with everything plugged in.
-func config(t testing.TB, user string) Config {
-	return Config{
+func config(t testing.TB, user string) machine.Config {
+	return machine.Config{
 		Name: "wk-gpu1", VMID: 104, Disk: image.New("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
-		Disks: []BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
-		PCI:   []PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: nvidiaVendor, Device: 0x20f1, SubVendor: nvidiaVendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
+		Disks: []machine.BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
+		PCI:   []machine.PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: nvidiaVendor, Device: 0x20f1, SubVendor: nvidiaVendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
 		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &network.Network{}, Internet: internet.Default(),
 	}
 }
 
 // start boots a machine and waits until cloud-init has ended.
-func start(t testing.TB, cfg Config) *Machine {
+func start(t testing.TB, cfg machine.Config) *Machine {
 	t.Helper()
 	m := New(cfg)
 	require.NoError(t, m.Boot(t.Context()))
@@ -89,7 +90,7 @@ func settle(t testing.TB, m *Machine) {
 
 // scaled is a duration of the simulated world on the clock.
 func scaled(m *Machine, d time.Duration) time.Duration {
-	return time.Duration(float64(d) / m.core.config.Speed)
+	return time.Duration(float64(d) / m.core.Config.Speed)
 }
 
 // shell runs a command line as a user's login shell does.
@@ -101,9 +102,9 @@ func shellWith(m *Machine, user, command, stdin string) (code int, out string) {
 	var b bytes.Buffer
 	s := m.core.System()
 	if s == nil {
-		return -1, ErrOff.Error()
+		return -1, machine.ErrOff.Error()
 	}
-	code = s.login(s.Context(), user, command, strings.NewReader(stdin), &b, &b)
+	code = s.Login(s.Context(), user, command, strings.NewReader(stdin), &b, &b)
 	return code, b.String()
 }
 

@@ -8,17 +8,19 @@ import (
 	"path"
 	"syscall"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/pkg/sftp"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // serveSFTP is sshd's sftp-server: the machine's files, as the user may have them.
-func (s *system) serveSFTP(_ context.Context, name string, stream io.ReadWriteCloser) int {
-	u := disk.FindUser(s.root(), name)
+func serveSFTP(s *machine.System, _ context.Context, name string, stream io.ReadWriteCloser) int {
+	u := disk.FindUser(s.Root(), name)
 	if u == nil {
 		return 1
 	}
-	files := sftpFiles{s.viewAs(u, s.mutated), u.Home}
+	files := sftpFiles{s.ViewAs(u, s.Mutated), u.Home}
 	server := sftp.NewRequestServer(stream, sftp.Handlers{FileGet: files, FilePut: files, FileCmd: files, FileList: files},
 		sftp.WithStartDirectory(u.Home))
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {

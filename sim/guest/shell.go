@@ -11,16 +11,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // runShell is sh and bash: -c TEXT [NAME ARG…], FILE [ARG…], or a script on stdin.
-func runShell(ctx context.Context, p *proc) int {
+func runShell(ctx context.Context, p *machine.Proc) int {
 	var set []string
-	args := p.args[1:]
+	args := p.Args[1:]
 	command := false
 	for len(args) > 0 && len(args[0]) > 1 && (args[0][0] == '-' || args[0][0] == '+') {
 		a := args[0]
@@ -45,10 +47,10 @@ func runShell(ctx context.Context, p *proc) int {
 			}
 		}
 	}
-	name, script := p.name(), ""
+	name, script := p.Name(), ""
 	switch {
 	case command && len(args) == 0:
-		fmt.Fprintf(p.stderr, "%s: 0: -c requires an argument\n", p.name())
+		fmt.Fprintf(p.Stderr, "%s: 0: -c requires an argument\n", p.Name())
 		return 2
 	case command:
 		script, args = args[0], args[1:]
@@ -56,56 +58,56 @@ func runShell(ctx context.Context, p *proc) int {
 			name, args = args[0], args[1:]
 		}
 	case len(args) > 0:
-		data, err := p.fs.ReadFile(p.abs(args[0]))
+		data, err := p.FS.ReadFile(p.Abs(args[0]))
 		if err != nil {
-			fmt.Fprintf(p.stderr, "%s: 0: cannot open %s: %s\n", p.name(), args[0], disk.Strerror(err))
+			fmt.Fprintf(p.Stderr, "%s: 0: cannot open %s: %s\n", p.Name(), args[0], disk.Strerror(err))
 			return 2
 		}
 		name, script, args = args[0], string(data), args[1:]
 	default:
-		data, err := io.ReadAll(p.stdin)
+		data, err := io.ReadAll(p.Stdin)
 		if err != nil {
 			return 1
 		}
 		script = string(data)
 	}
-	child, files := *p, *p.fs
-	child.fs = &files // umask is the shell's own
-	child.shell = "sh"
-	if p.name() == "bash" {
-		child.shell = "bash"
+	child, files := *p, *p.FS
+	child.FS = &files // umask is the shell's own
+	child.Shell = "sh"
+	if p.Name() == "bash" {
+		child.Shell = "bash"
 	}
-	return child.interpret(ctx, name, script, append(append(set, "--"), args...))
+	return interpret(&child, ctx, name, script, append(append(set, "--"), args...))
 }
 
 // interpret runs a script. mvdan.cc/sh does the language; files, programs and
 // what else of the host it would touch are the guest's.
-func (p *proc) interpret(ctx context.Context, name, script string, params []string) int {
+func interpret(p *machine.Proc, ctx context.Context, name, script string, params []string) int {
 	lang := syntax.LangPOSIX
-	if p.shell == "bash" {
+	if p.Shell == "bash" {
 		lang = syntax.LangBash
 	}
 	file, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(script), name)
 	if err != nil {
-		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
+		fmt.Fprintf(p.Stderr, "%s: %v\n", p.Shell, err)
 		return 2
 	}
 	if what := unsupported(file); what != "" {
-		fmt.Fprintf(p.stderr, "%s: %s: not simulated: %s\n", p.shell, name, what)
+		fmt.Fprintf(p.Stderr, "%s: %s: not simulated: %s\n", p.Shell, name, what)
 		return 2
 	}
-	stdin, closeStdin, err := p.shellInput(file)
+	stdin, closeStdin, err := shellInput(p, file)
 	if err != nil {
-		return p.fail("%v", err)
+		return p.Fail("%v", err)
 	}
 	defer closeStdin()
-	ids := []string{"HOME=" + p.get("HOME"), "UID=" + strconv.Itoa(p.user.UID), "EUID=" + strconv.Itoa(p.user.UID),
-		"GID=" + strconv.Itoa(p.user.GID), "TMPDIR=/nowhere"} // or the interpreter asks the host
+	ids := []string{"HOME=" + p.Get("HOME"), "UID=" + strconv.Itoa(p.User.UID), "EUID=" + strconv.Itoa(p.User.UID),
+		"GID=" + strconv.Itoa(p.User.GID), "TMPDIR=/nowhere"} // or the interpreter asks the host
 	sh := &session{p: p, lang: lang}
 	r, err := interp.New(
-		interp.Env(overlay{p.env, expand.ListEnviron(ids...)}),
+		interp.Env(overlay{p.Env, expand.ListEnviron(ids...)}),
 		interp.Params(params...),
-		interp.StdIO(stdin, p.stdout, p.stderr),
+		interp.StdIO(stdin, p.Stdout, p.Stderr),
 		interp.CallHandler(sh.call),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return sh.exec }),
 		interp.OpenHandler(sh.open),
@@ -113,19 +115,19 @@ func (p *proc) interpret(ctx context.Context, name, script string, params []stri
 		interp.ReadDirHandler2(sh.readDir),
 	)
 	if err != nil {
-		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
+		fmt.Fprintf(p.Stderr, "%s: %v\n", p.Shell, err)
 		return 2
 	}
-	r.Dir = p.dir // interp.Dir looks for it on the host
+	r.Dir = p.Dir // interp.Dir looks for it on the host
 	err = r.Run(ctx, file)
 	var code interp.ExitStatus
 	switch {
 	case ctx.Err() != nil:
-		return exitKilled
+		return machine.ExitKilled
 	case errors.As(err, &code):
 		return int(code)
 	case err != nil:
-		fmt.Fprintf(p.stderr, "%s: %v\n", p.shell, err)
+		fmt.Fprintf(p.Stderr, "%s: %v\n", p.Shell, err)
 		return 2
 	}
 	return 0
@@ -163,7 +165,7 @@ func unsupported(file *syntax.File) (what string) {
 // shellInput is what the interpreter itself may read from. It insists on a pipe
 // of the operating system, which holds up a synctest clock; so it gets one only
 // when the script reads by a builtin. Programs read p.stdin directly.
-func (p *proc) shellInput(file *syntax.File) (io.Reader, func(), error) {
+func shellInput(p *machine.Proc, file *syntax.File) (io.Reader, func(), error) {
 	reads := false
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
@@ -174,7 +176,7 @@ func (p *proc) shellInput(file *syntax.File) (io.Reader, func(), error) {
 	if !reads {
 		return nil, func() {}, nil
 	}
-	if f, ok := p.stdin.(*os.File); ok {
+	if f, ok := p.Stdin.(*os.File); ok {
 		return f, func() {}, nil
 	}
 	r, w, err := os.Pipe()
@@ -182,7 +184,7 @@ func (p *proc) shellInput(file *syntax.File) (io.Reader, func(), error) {
 		return nil, nil, err
 	}
 	go func() {
-		_, _ = io.Copy(w, p.stdin)
+		_, _ = io.Copy(w, p.Stdin)
 		_ = w.Close()
 	}()
 	return r, func() { _ = r.Close() }, nil
@@ -212,22 +214,22 @@ func (o overlay) Each(f func(string, expand.Variable) bool) {
 
 // session is one run of the interpreter.
 type session struct {
-	p    *proc
+	p    *machine.Proc
 	lang syntax.LangVariant
 }
 
 // at is the program's world at this point of the script.
-func (s *session) at(ctx context.Context) *proc {
+func (s *session) at(ctx context.Context) *machine.Proc {
 	hc := interp.HandlerCtx(ctx)
 	p := *s.p
-	p.env, p.stdout, p.stderr = hc.Env, hc.Stdout, hc.Stderr
+	p.Env, p.Stdout, p.Stderr = hc.Env, hc.Stdout, hc.Stderr
 	// The interpreter's own cd asks the host; ours keeps the directory in PWD.
-	p.dir = hc.Env.Get("PWD").String()
+	p.Dir = hc.Env.Get("PWD").String()
 	if hc.Stdin != nil {
-		p.stdin = hc.Stdin
+		p.Stdin = hc.Stdin
 	}
 	if _, ok := hc.Stdout.(*os.File); ok {
-		p.line = true
+		p.Piped = true
 	}
 	return &p
 }
@@ -243,21 +245,21 @@ const (
 
 func (s *session) exec(ctx context.Context, args []string) error {
 	p := s.at(ctx)
-	p.args = args
+	p.Args = args
 	var code int
 	switch args[0] {
 	case hiddenTest:
-		p.args = args[1:]
+		p.Args = args[1:]
 		code = runTest(ctx, p)
 	case hiddenType:
 		code = runType(p)
 	case hiddenUmask:
 		code = runUmask(s.p, p)
 	case hiddenFail:
-		fmt.Fprintf(p.stderr, "%s: line 1: %s\n", s.p.shell, args[1])
+		fmt.Fprintf(p.Stderr, "%s: line 1: %s\n", s.p.Shell, args[1])
 		code = 1
 	default:
-		code = p.exec(ctx)
+		code = p.Exec(ctx)
 	}
 	return exitStatus(ctx, code)
 }

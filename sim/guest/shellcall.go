@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // call replaces builtins that the interpreter lacks or answers from the host.
@@ -30,8 +32,8 @@ func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 	case "hash", "ulimit":
 		return []string{"true"}, nil
 	case "trap":
-		if p := s.at(ctx); p.caught != nil && len(args) > 2 && slices.ContainsFunc(args[2:], isPipe) {
-			p.caught.Store(true)
+		if p := s.at(ctx); p.Caught != nil && len(args) > 2 && slices.ContainsFunc(args[2:], isPipe) {
+			p.Caught.Store(true)
 		}
 		return trapArgs(args), nil
 	case ".", "source":
@@ -39,33 +41,33 @@ func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 		if len(args) < 2 {
 			return []string{hiddenFail, args[0] + ": filename argument required"}, nil
 		}
-		data, err := p.fs.ReadFile(p.abs(args[1]))
+		data, err := p.FS.ReadFile(p.Abs(args[1]))
 		if err != nil {
 			return []string{hiddenFail, args[1] + ": " + disk.Strerror(err)}, nil
 		}
 		return []string{"eval", string(data)}, nil
 	case "set":
-		if s.p.shell == "sh" && slices.Contains(args, "pipefail") {
+		if s.p.Shell == "sh" && slices.Contains(args, "pipefail") {
 			return []string{"eval", `echo "sh: 1: set: Illegal option -o pipefail" >&2; exit 2`}, nil
 		}
 	}
 	return args, nil
 }
 
-func (s *session) cd(p *proc, args []string) []string {
+func (s *session) cd(p *machine.Proc, args []string) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" || a == "-P" || a == "-L" })
-	to := p.get("HOME")
+	to := p.Get("HOME")
 	if len(args) > 0 {
 		to = args[0]
 	}
 	if to == "-" {
-		to = p.get("OLDPWD")
+		to = p.Get("OLDPWD")
 	}
-	dir := path.Clean(p.abs(to))
-	e, err := p.fs.Stat(dir)
+	dir := path.Clean(p.Abs(to))
+	e, err := p.FS.Stat(dir)
 	if err == nil && !e.IsDir() {
 		err = errors.New("Not a directory")
-	} else if err == nil && !p.fs.May(e, 1) {
+	} else if err == nil && !p.FS.May(e, 1) {
 		err = fs.ErrPermission
 	}
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
 	p := s.at(ctx)
 	if follow {
-		return p.fs.Stat(p.abs(name))
+		return p.FS.Stat(p.Abs(name))
 	}
-	return p.fs.Lstat(p.abs(name))
+	return p.FS.Lstat(p.Abs(name))
 }
 
 func (s *session) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
 	p := s.at(ctx)
-	entries, err := p.fs.ReadDir(p.abs(name))
+	entries, err := p.FS.ReadDir(p.Abs(name))
 	out := make([]fs.DirEntry, len(entries))
 	for i, e := range entries {
 		out[i] = fs.FileInfoToDirEntry(e)
@@ -34,29 +34,29 @@ func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileM
 	p := s.at(ctx)
 	switch name {
 	case "/dev/stdout", "/dev/fd/1":
-		return stream1{w: p.stdout}, nil
+		return stream1{w: p.Stdout}, nil
 	case "/dev/stderr", "/dev/fd/2":
-		return stream1{w: p.stderr}, nil
+		return stream1{w: p.Stderr}, nil
 	case "/dev/stdin", "/dev/fd/0":
-		return stream1{r: p.stdin}, nil
+		return stream1{r: p.Stdin}, nil
 	}
 	if flag&(os.O_WRONLY|os.O_RDWR) == 0 {
-		data, err := p.fs.ReadFile(p.abs(name))
+		data, err := p.FS.ReadFile(p.Abs(name))
 		if err != nil {
 			return nil, s.openError(name, err)
 		}
 		return stream1{r: bytes.NewReader(data)}, nil
 	}
-	at, err := p.fs.Open(p.abs(name), 0o666, flag&os.O_TRUNC != 0)
+	at, err := p.FS.Open(p.Abs(name), 0o666, flag&os.O_TRUNC != 0)
 	if err != nil {
 		return nil, s.openError(name, err)
 	}
-	return stream1{w: p.fs.Writer(at)}, nil
+	return stream1{w: p.FS.Writer(at)}, nil
 }
 
 // openError is an error that the interpreter prints as its own shell's.
 func (s *session) openError(name string, err error) error {
-	return &fs.PathError{Op: s.p.shell + ": line 1", Path: name, Err: errors.New(disk.Strerror(err))}
+	return &fs.PathError{Op: s.p.Shell + ": line 1", Path: name, Err: errors.New(disk.Strerror(err))}
 }
 
 // stream1 is a file that is open for one thing.

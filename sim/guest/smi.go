@@ -8,77 +8,80 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // runSMI is nvidia-smi: the table, -L, -q -x, --query-gpu.
-func runSMI(_ context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "i", "id", "pm", "d", "f")
+func runSMI(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "i", "id", "pm", "d", "f")
 	if len(args) > 0 {
-		_ = p.fail("%q is not simulated", args[0])
+		_ = p.Fail("%q is not simulated", args[0])
 		return 2
 	}
-	cards, failed := p.visible()
+	cards, failed := visible(p)
 	if failed != nil {
-		p.printf("%s", failed.text)
+		p.Printf("%s", failed.text)
 		return failed.code
 	}
 	numbers := make([]int, len(cards))
 	for i := range cards {
 		numbers[i] = i
 	}
-	if id := last(opts, "i", "id"); id != "" {
+	if id := getopt.Last(opts, "i", "id"); id != "" {
 		numbers = slices.DeleteFunc(numbers, func(i int) bool {
 			return !slices.Contains(strings.Split(id, ","), strconv.Itoa(i)) && !slices.Contains(strings.Split(id, ","), cards[i].UUID) && id != smiBus(cards[i])
 		})
 		if len(numbers) == 0 {
-			p.printf("No devices were found\n")
+			p.Printf("No devices were found\n")
 			return 6
 		}
 	}
-	version := p.sys.driverVersion()
+	version := driverVersion(p.Sys)
 	switch {
-	case has(opts, "L", "list-gpus"):
+	case getopt.Has(opts, "L", "list-gpus"):
 		for _, i := range numbers {
-			p.printf("GPU %d: %s (UUID: %s)\n", i, cards[i].name, cards[i].UUID)
+			p.Printf("GPU %d: %s (UUID: %s)\n", i, cards[i].name, cards[i].UUID)
 		}
-	case has(opts, "query-gpu"):
-		return p.smiQuery(cards, numbers, strings.Split(last(opts, "query-gpu"), ","), last(opts, "format"))
-	case has(opts, "q") && has(opts, "x"):
-		return p.smiXML(cards, numbers, version)
-	case has(opts, "pm"):
-		if p.user.UID != 0 {
-			p.printf("Unable to set persistence mode: Insufficient permissions\n")
+	case getopt.Has(opts, "query-gpu"):
+		return smiQuery(p, cards, numbers, strings.Split(getopt.Last(opts, "query-gpu"), ","), getopt.Last(opts, "format"))
+	case getopt.Has(opts, "q") && getopt.Has(opts, "x"):
+		return smiXML(p, cards, numbers, version)
+	case getopt.Has(opts, "pm"):
+		if p.User.UID != 0 {
+			p.Printf("Unable to set persistence mode: Insufficient permissions\n")
 			return 4
 		}
-		p.printf("Enabled persistence mode.\nAll done.\n")
-	case has(opts, "q"):
-		p.printf("\n==============NVSMI LOG==============\n\nDriver Version : %s\nAttached GPUs : %d\n", version, len(numbers))
+		p.Printf("Enabled persistence mode.\nAll done.\n")
+	case getopt.Has(opts, "q"):
+		p.Printf("\n==============NVSMI LOG==============\n\nDriver Version : %s\nAttached GPUs : %d\n", version, len(numbers))
 	default:
-		p.printf("+-----------------------------------------------------------------------------------------+\n")
-		p.printf("| NVIDIA-SMI %-19s Driver Version: %-14s CUDA Version: %-8s |\n", version, version, cudaVersion(version))
-		p.printf("|-----------------------------------------+------------------------+----------------------+\n")
+		p.Printf("+-----------------------------------------------------------------------------------------+\n")
+		p.Printf("| NVIDIA-SMI %-19s Driver Version: %-14s CUDA Version: %-8s |\n", version, version, cudaVersion(version))
+		p.Printf("|-----------------------------------------+------------------------+----------------------+\n")
 		for _, i := range numbers {
-			p.printf("| %3d  %-34s | %-22s | %20s |\n", i, cards[i].name, smiBus(cards[i]), fmt.Sprintf("0MiB / %dMiB", cards[i].memory))
+			p.Printf("| %3d  %-34s | %-22s | %20s |\n", i, cards[i].name, smiBus(cards[i]), fmt.Sprintf("0MiB / %dMiB", cards[i].memory))
 		}
-		p.printf("+-----------------------------------------------------------------------------------------+\n")
+		p.Printf("+-----------------------------------------------------------------------------------------+\n")
 	}
 	return 0
 }
 
 // visible are the cards that a program sees: all on the machine, those handed out
 // in a container.
-func (p *proc) visible() ([]card, *nvmlError) {
-	cards, failed := p.sys.nvml()
-	if failed != nil || p.box == nil {
+func visible(p *machine.Proc) ([]card, *nvmlError) {
+	cards, failed := nvml(p.Sys)
+	if failed != nil || p.Box == nil {
 		return cards, failed
 	}
-	if cards = cardsOf(p.box, cards); len(cards) == 0 {
+	if cards = cardsOf(p.Box, cards); len(cards) == 0 {
 		return nil, &nvmlError{6, "No devices were found\n"}
 	}
 	return cards, nil
 }
 
-func (s *system) driverVersion() string {
+func driverVersion(s *machine.System) string {
 	d := loadedDriver(s)
 	if d == nil {
 		return ""
@@ -106,7 +109,7 @@ func cudaVersion(driver string) string {
 // smiBus is an address as nvidia-smi prints it, with an eight-digit domain.
 func smiBus(c card) string { return "0000" + strings.ToUpper(c.Address) }
 
-func (p *proc) smiQuery(cards []card, numbers []int, fields []string, format string) int {
+func smiQuery(p *machine.Proc, cards []card, numbers []int, fields []string, format string) int {
 	parts := strings.Split(format, ",")
 	units := !slices.Contains(parts, "nounits")
 	mib := func(n int) string {
@@ -116,12 +119,12 @@ func (p *proc) smiQuery(cards []card, numbers []int, fields []string, format str
 		return strconv.Itoa(n)
 	}
 	if !slices.Contains(parts, "noheader") {
-		p.printf("%s\n", strings.Join(fields, ", "))
+		p.Printf("%s\n", strings.Join(fields, ", "))
 	}
 	for _, i := range numbers {
 		c := cards[i]
 		values := map[string]string{
-			"index": strconv.Itoa(i), "name": c.name, "gpu_name": c.name, "uuid": c.UUID, "gpu_uuid": c.UUID, "driver_version": p.sys.driverVersion(),
+			"index": strconv.Itoa(i), "name": c.name, "gpu_name": c.name, "uuid": c.UUID, "gpu_uuid": c.UUID, "driver_version": driverVersion(p.Sys),
 			"memory.total": mib(c.memory), "memory.used": mib(0), "memory.free": mib(c.memory), "pci.bus_id": smiBus(c), "gpu_bus_id": smiBus(c),
 			"pci.device_id": fmt.Sprintf("0x%04X%04X", c.Device, c.Vendor), "compute_cap": c.cc, "temperature.gpu": "31", "utilization.gpu": "0",
 			"persistence_mode": "Disabled", "mig.mode.current": migMode(c), "ecc.mode.current": "Enabled", "count": strconv.Itoa(len(cards)),
@@ -131,12 +134,12 @@ func (p *proc) smiQuery(cards []card, numbers []int, fields []string, format str
 		for _, f := range fields {
 			v, ok := values[strings.TrimSpace(f)]
 			if !ok {
-				p.printf("Field %q is not a valid field to query.\n", strings.TrimSpace(f))
+				p.Printf("Field %q is not a valid field to query.\n", strings.TrimSpace(f))
 				return 2
 			}
 			out = append(out, v)
 		}
-		p.printf("%s\n", strings.Join(out, ", "))
+		p.Printf("%s\n", strings.Join(out, ", "))
 	}
 	return 0
 }
@@ -205,7 +208,7 @@ type smiGPU struct {
 	} `xml:"temperature"`
 }
 
-func (p *proc) smiXML(cards []card, numbers []int, version string) int {
+func smiXML(p *machine.Proc, cards []card, numbers []int, version string) int {
 	log := smiLog{Timestamp: time.Now().UTC().Format("Mon Jan _2 15:04:05 2006"), Driver: version, CUDA: cudaVersion(version), Attached: len(numbers)}
 	for _, i := range numbers {
 		c := cards[i]
@@ -223,8 +226,8 @@ func (p *proc) smiXML(cards []card, numbers []int, version string) int {
 	}
 	data, err := xml.MarshalIndent(log, "", "\t")
 	if err != nil {
-		return p.fail("%v", err)
+		return p.Fail("%v", err)
 	}
-	p.printf("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n%s\n", data)
+	p.Printf("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n%s\n", data)
 	return 0
 }

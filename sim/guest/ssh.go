@@ -18,6 +18,8 @@ import (
 
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 const (
@@ -26,13 +28,13 @@ const (
 	apiPort     = 6443
 )
 
-func (s *system) sshUp() bool {
-	return !s.faulty(func(f Faults) bool { return f.SSHRefuses }) && s.isActive("ssh.service")
+func sshUp(s *machine.System) bool {
+	return !s.Faulty(func(f machine.Faults) bool { return f.SSHRefuses }) && isActive(s, "ssh.service")
 }
 
 // serveSSH is sshd on one connection.
-func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
-	data, err := s.root().ReadFile(hostKeyFile)
+func serveSSH(s *machine.System, ctx context.Context, conn net.Conn) {
+	data, err := s.Root().ReadFile(hostKeyFile)
 	if err != nil {
 		_ = conn.Close() // sshd: no hostkeys available -- exiting.
 		return
@@ -42,10 +44,14 @@ func (s *system) serveSSH(ctx context.Context, conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	server := &remotetest.Server{HostKey: key, Exec: s.overSSH}
-	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": s.serveSFTP}
-	authorizeBy(&server.Authorize, s.authorize)
-	if n := s.cfg.Network; n != nil {
+	server := &remotetest.Server{HostKey: key, Exec: func(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
+		return overSSH(s, ctx, name, command, stdin, stdout, stderr)
+	}}
+	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": func(ctx context.Context, name string, stream io.ReadWriteCloser) int {
+		return serveSFTP(s, ctx, name, stream)
+	}}
+	authorizeBy(&server.Authorize, func(name string, wire []byte) error { return authorize(s, name, wire) })
+	if n := s.Config.Network; n != nil {
 		server.Forward = n.Dial // sshd allows it unless told otherwise
 	}
 	server.ServeConn(ctx, conn)
@@ -60,8 +66,8 @@ func authorizeBy[Key interface{ Marshal() []byte }](check *func(string, Key) err
 var errDenied = errors.New("permission denied")
 
 // authorize looks a key up in the user's authorized_keys.
-func (s *system) authorize(name string, wire []byte) error {
-	v := s.root()
+func authorize(s *machine.System, name string, wire []byte) error {
+	v := s.Root()
 	u := disk.FindUser(v, name)
 	if u == nil || strings.HasSuffix(u.Shell, "nologin") || strings.HasSuffix(u.Shell, "false") {
 		return errDenied
@@ -93,7 +99,7 @@ func (s *system) authorize(name string, wire []byte) error {
 // overSSH runs a command as sshd does: a signal of the client's ends it, and so does what
 // it writes when nobody reads that any more (SIGPIPE); but that the client has gone is no
 // reason to end, other than for a program on a terminal.
-func (s *system) overSSH(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
+func overSSH(s *machine.System, ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(s.Context(), end)()
@@ -103,7 +109,7 @@ func (s *system) overSSH(ctx context.Context, name, command string, stdin io.Rea
 		}
 	})()
 	caught := &atomic.Bool{}
-	return s.loginAs(living, name, command, stdin, pipeTo{stdout, end, caught}, pipeTo{stderr, end, caught}, caught)
+	return s.LoginAs(living, name, command, stdin, pipeTo{stdout, end, caught}, pipeTo{stderr, end, caught}, caught)
 }
 
 // pipeTo is an output that may lose its reader, which ends the program unless it has
@@ -152,30 +158,30 @@ func sshPublic(key ed25519.PublicKey) string {
 }
 
 // runSSHKeygen is ssh-keygen -A and -l -f FILE.
-func runSSHKeygen(_ context.Context, p *proc) int {
-	opts, _ := flags(p.args[1:], "f", "E", "t", "N", "C")
+func runSSHKeygen(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:], "f", "E", "t", "N", "C")
 	switch {
-	case has(opts, "A"):
-		if err := makeHostKey(p.fs); err != nil {
-			return p.fail("%s", disk.Strerror(err))
+	case getopt.Has(opts, "A"):
+		if err := makeHostKey(p.FS); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
 		}
 		return 0
-	case has(opts, "l"):
-		file := strings.TrimSuffix(last(opts, "f"), ".pub") + ".pub"
-		data, err := p.fs.ReadFile(p.abs(file))
+	case getopt.Has(opts, "l"):
+		file := strings.TrimSuffix(getopt.Last(opts, "f"), ".pub") + ".pub"
+		data, err := p.FS.ReadFile(p.Abs(file))
 		f := strings.Fields(string(data))
 		if err != nil || len(f) < 2 {
-			fmt.Fprintf(p.stderr, "ssh-keygen: %s: No such file or directory\n", file)
+			fmt.Fprintf(p.Stderr, "ssh-keygen: %s: No such file or directory\n", file)
 			return 255
 		}
 		wire, err := base64.StdEncoding.DecodeString(f[1])
 		if err != nil {
-			fmt.Fprintf(p.stderr, "%s is not a public key file.\n", file)
+			fmt.Fprintf(p.Stderr, "%s is not a public key file.\n", file)
 			return 255
 		}
 		sum := sha256.Sum256(wire)
-		p.printf("256 SHA256:%s root@simulated (ED25519)\n", base64.RawStdEncoding.EncodeToString(sum[:]))
+		p.Printf("256 SHA256:%s root@simulated (ED25519)\n", base64.RawStdEncoding.EncodeToString(sum[:]))
 		return 0
 	}
-	return p.fail("only -A and -l -f are simulated")
+	return p.Fail("only -A and -l -f are simulated")
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // Exit statuses of systemctl, from its manual page.
@@ -19,8 +21,8 @@ const (
 	exitNotFound  = 5
 )
 
-func runSystemctl(ctx context.Context, p *proc) int {
-	opts, args := flags(p.args[1:], "p", "property", "t", "type", "state", "n", "o", "lines", "output")
+func runSystemctl(ctx context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "p", "property", "t", "type", "state", "n", "o", "lines", "output")
 	if len(args) == 0 {
 		args = []string{"list-units"}
 	}
@@ -28,33 +30,33 @@ func runSystemctl(ctx context.Context, p *proc) int {
 	for i := range names {
 		names[i] = unitName(names[i])
 	}
-	if has(opts, "q", "quiet") {
-		p.stdout = io.Discard
+	if getopt.Has(opts, "q", "quiet") {
+		p.Stdout = io.Discard
 	}
 	switch verb {
 	case "is-active", "is-enabled", "is-failed", "status", "show", "list-units", "cat", "is-system-running", "list-unit-files":
-		return p.queryUnits(verb, opts, names)
+		return queryUnits(p, verb, opts, names)
 	}
-	if p.user.UID != 0 {
-		fmt.Fprintf(p.stderr, "Failed to %s: Access denied\n", verb)
+	if p.User.UID != 0 {
+		fmt.Fprintf(p.Stderr, "Failed to %s: Access denied\n", verb)
 		return 1
 	}
 	switch verb {
 	case "daemon-reload", "daemon-reexec", "reset-failed", "preset", "set-default":
 		return 0
 	case "poweroff", "halt", "reboot":
-		p.sys.mutated(verb)
-		p.sys.PowerOff(verb == "reboot")
+		p.Sys.Mutated(verb)
+		p.Sys.PowerOff(verb == "reboot")
 		return 0
 	}
-	return p.changeUnits(ctx, verb, opts, names)
+	return changeUnits(p, ctx, verb, opts, names)
 }
 
-func (p *proc) changeUnits(ctx context.Context, verb string, opts map[string][]string, names []string) int {
+func changeUnits(p *machine.Proc, ctx context.Context, verb string, opts map[string][]string, names []string) int {
 	code := 0
 	for _, name := range names {
-		if err := p.changeUnit(ctx, verb, name, has(opts, "now"), !has(opts, "no-block")); err != nil {
-			fmt.Fprintf(p.stderr, "%v\n", err)
+		if err := changeUnit(p, ctx, verb, name, getopt.Has(opts, "now"), !getopt.Has(opts, "no-block")); err != nil {
+			fmt.Fprintf(p.Stderr, "%v\n", err)
 			code = 1
 			if errors.Is(err, errNoUnit) {
 				code = exitNotFound
@@ -64,22 +66,22 @@ func (p *proc) changeUnits(ctx context.Context, verb string, opts map[string][]s
 	return code
 }
 
-func (p *proc) changeUnit(ctx context.Context, verb, name string, now, wait bool) error {
-	s := p.sys
-	if p.line && wait {
-		wait = p.wait(ctx, 0) == nil
+func changeUnit(p *machine.Proc, ctx context.Context, verb, name string, now, wait bool) error {
+	s := p.Sys
+	if p.Piped && wait {
+		wait = p.Wait(ctx, 0) == nil
 	}
 	start := func() error {
-		if st := s.state(name); st.active != "active" && st.active != "activating" {
-			s.mutated("unit " + name + " started")
+		if st := state(s, name); st.active != "active" && st.active != "activating" {
+			s.Mutated("unit " + name + " started")
 		}
-		return s.start(ctx, name, wait)
+		return startUnit(s, ctx, name, wait)
 	}
 	stop := func() error {
-		if s.state(name).cancel != nil {
-			s.mutated("unit " + name + " stopped")
+		if state(s, name).cancel != nil {
+			s.Mutated("unit " + name + " stopped")
 		}
-		return s.stop(name)
+		return stopUnit(s, name)
 	}
 	switch verb {
 	case "start":
@@ -87,10 +89,10 @@ func (p *proc) changeUnit(ctx context.Context, verb, name string, now, wait bool
 	case "stop":
 		return stop()
 	case "restart", "reload-or-restart", "try-restart", "condrestart":
-		if strings.Contains(verb, "r") && verb[0] != 'r' && !s.isActive(name) {
+		if strings.Contains(verb, "r") && verb[0] != 'r' && !isActive(s, name) {
 			return nil
 		}
-		if _, err := loadUnit(s.root(), name); err != nil {
+		if _, err := loadUnit(s.Root(), name); err != nil {
 			return fmt.Errorf("Failed to restart %s: Unit %s %w.", name, name, errNoUnit)
 		}
 		if err := stop(); err != nil {
@@ -100,33 +102,33 @@ func (p *proc) changeUnit(ctx context.Context, verb, name string, now, wait bool
 	case "reload":
 		return nil
 	case "enable":
-		err := p.toggle(name, true)
+		err := toggle(p, name, true)
 		if err == nil && now {
 			err = start()
 		}
 		return err
 	case "disable":
-		err := p.toggle(name, false)
+		err := toggle(p, name, false)
 		if err == nil && now {
 			err = stop()
 		}
 		return err
 	case "mask", "unmask":
-		return p.mask(name, verb == "mask", now)
+		return mask(p, name, verb == "mask", now)
 	}
 	return fmt.Errorf("Unknown command verb '%s', not simulated.", verb)
 }
 
 // toggle enables or disables, and counts it only when something changes.
-func (p *proc) toggle(name string, on bool) error {
-	v := p.sys.root()
+func toggle(p *machine.Proc, name string, on bool) error {
+	v := p.Sys.Root()
 	before := wants(v, name)
 	if on {
-		if err := p.sys.enable(name); err != nil {
+		if err := enable(p.Sys, name); err != nil {
 			return err
 		}
 		if len(wants(v, name)) != len(before) {
-			p.sys.mutated("unit " + name + " enabled")
+			p.Sys.Mutated("unit " + name + " enabled")
 		}
 		return nil
 	}
@@ -137,20 +139,20 @@ func (p *proc) toggle(name string, on bool) error {
 		if err := v.Remove(link); err != nil {
 			return err
 		}
-		p.sys.mutated("unit " + name + " disabled")
+		p.Sys.Mutated("unit " + name + " disabled")
 	}
 	return nil
 }
 
-func (p *proc) mask(name string, on, now bool) error {
-	v := p.sys.root()
+func mask(p *machine.Proc, name string, on, now bool) error {
+	v := p.Sys.Root()
 	at := "/etc/systemd/system/" + name
 	f, err := loadUnit(v, name)
 	masked := err == nil && f.masked
 	if masked == on {
 		return nil
 	}
-	p.sys.mutated("unit " + name + " masked or unmasked")
+	p.Sys.Mutated("unit " + name + " masked or unmasked")
 	if !on {
 		return v.Remove(at)
 	}
@@ -158,27 +160,27 @@ func (p *proc) mask(name string, on, now bool) error {
 		return fmt.Errorf("Failed to mask unit: File %s already exists.", at)
 	}
 	if now {
-		_ = p.sys.stop(name)
+		_ = stopUnit(p.Sys, name)
 	}
 	return v.Symlink("/dev/null", at)
 }
 
-func (p *proc) queryUnits(verb string, opts map[string][]string, names []string) int {
-	v := p.sys.root()
+func queryUnits(p *machine.Proc, verb string, opts map[string][]string, names []string) int {
+	v := p.Sys.Root()
 	switch verb {
 	case "is-system-running":
-		p.printf("running\n")
+		p.Printf("running\n")
 		return 0
 	case "list-units", "list-unit-files":
-		return p.listUnits(opts)
+		return listUnits(p, opts)
 	}
 	code := 0
 	for i, name := range names {
 		f, err := loadUnit(v, name)
-		st := p.sys.state(name)
+		st := state(p.Sys, name)
 		switch verb {
 		case "is-active":
-			p.printf("%s\n", st.active)
+			p.Printf("%s\n", st.active)
 			if st.active != "active" {
 				code = exitNotActive
 				if err != nil {
@@ -186,35 +188,35 @@ func (p *proc) queryUnits(verb string, opts map[string][]string, names []string)
 				}
 			}
 		case "is-failed":
-			p.printf("%s\n", st.active)
+			p.Printf("%s\n", st.active)
 			if st.active != "failed" {
 				code = 1
 			}
 		case "is-enabled":
 			text := enabled(v, name, f, err)
 			if text == "not-found" {
-				p.printf("not-found\n")
+				p.Printf("not-found\n")
 				code = exitNoUnit
 				continue
 			}
-			p.printf("%s\n", text)
+			p.Printf("%s\n", text)
 			if text != "enabled" && text != "static" {
 				code = 1
 			}
 		case "cat":
 			if err != nil {
-				fmt.Fprintf(p.stderr, "No files found for %s.\n", name)
+				fmt.Fprintf(p.Stderr, "No files found for %s.\n", name)
 				return 1
 			}
 			data, _ := v.ReadFile(f.path)
-			p.printf("# %s\n%s", f.path, data)
+			p.Printf("# %s\n%s", f.path, data)
 		case "show":
 			if i > 0 {
-				p.printf("\n")
+				p.Printf("\n")
 			}
-			p.show(st, f, err, enabled(v, name, f, err), opts)
+			show(p, st, f, err, enabled(v, name, f, err), opts)
 		case "status":
-			code = p.status(name, st, f, err, enabled(v, name, f, err))
+			code = statusOf(p, name, st, f, err, enabled(v, name, f, err))
 		}
 	}
 	return code
@@ -234,24 +236,24 @@ func enabled(v *disk.View, name string, f *unitFile, err error) string {
 	return "disabled"
 }
 
-func (p *proc) status(name string, st unit, f *unitFile, err error, enabled string) int {
+func statusOf(p *machine.Proc, name string, st unit, f *unitFile, err error, enabled string) int {
 	if err != nil {
-		fmt.Fprintf(p.stderr, "Unit %s could not be found.\n", name)
+		fmt.Fprintf(p.Stderr, "Unit %s could not be found.\n", name)
 		return exitNoUnit
 	}
-	p.printf("● %s - %s\n     Loaded: loaded (%s; %s)\n     Active: %s (%s) since %s\n", name, f.get("Unit.Description"), f.path, enabled,
+	p.Printf("● %s - %s\n     Loaded: loaded (%s; %s)\n     Active: %s (%s) since %s\n", name, f.get("Unit.Description"), f.path, enabled,
 		st.active, st.sub, st.since.UTC().Format("Mon 2006-01-02 15:04:05 MST"))
 	if st.pid != 0 {
-		p.printf("   Main PID: %d\n", st.pid)
+		p.Printf("   Main PID: %d\n", st.pid)
 	}
-	p.printf("\n%s\n", strings.Join(newest(p.sys.said(name), 10), "\n"))
+	p.Printf("\n%s\n", strings.Join(newest(p.Sys.Said(name), 10), "\n"))
 	if st.active != "active" {
 		return exitNotActive
 	}
 	return 0
 }
 
-func (p *proc) show(st unit, f *unitFile, err error, enabled string, opts map[string][]string) {
+func show(p *machine.Proc, st unit, f *unitFile, err error, enabled string, opts map[string][]string) {
 	load, at, exec := "not-found", "", ""
 	if err == nil {
 		load, at, exec = "loaded", f.path, f.get("Service.ExecStart")
@@ -274,28 +276,28 @@ func (p *proc) show(st unit, f *unitFile, err error, enabled string, opts map[st
 		if len(want) > 0 && !slices.Contains(want, kv[0]) {
 			continue
 		}
-		if has(opts, "value") {
-			p.printf("%s\n", kv[1])
+		if getopt.Has(opts, "value") {
+			p.Printf("%s\n", kv[1])
 		} else {
-			p.printf("%s=%s\n", kv[0], kv[1])
+			p.Printf("%s=%s\n", kv[0], kv[1])
 		}
 	}
 }
 
-func (p *proc) listUnits(opts map[string][]string) int {
-	unitsOf(p.sys).mu.Lock()
+func listUnits(p *machine.Proc, opts map[string][]string) int {
+	unitsOf(p.Sys).mu.Lock()
 	var all []unit
-	for _, u := range unitsOf(p.sys).all {
+	for _, u := range unitsOf(p.Sys).all {
 		all = append(all, *u)
 	}
-	unitsOf(p.sys).mu.Unlock()
+	unitsOf(p.Sys).mu.Unlock()
 	slices.SortFunc(all, func(a, b unit) int { return strings.Compare(a.name, b.name) })
-	want := last(opts, "state")
+	want := getopt.Last(opts, "state")
 	for _, u := range all {
-		if (want == "" && u.active == "inactive" && !has(opts, "all")) || want != "" && want != u.active {
+		if (want == "" && u.active == "inactive" && !getopt.Has(opts, "all")) || want != "" && want != u.active {
 			continue
 		}
-		p.printf("%s loaded %s %s %s\n", u.name, u.active, u.sub, strings.TrimSuffix(u.name, ".service"))
+		p.Printf("%s loaded %s %s %s\n", u.name, u.active, u.sub, strings.TrimSuffix(u.name, ".service"))
 	}
 	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
@@ -84,3 +85,51 @@ type GPU = plane.GPU
 
 // Container is one container of a pod.
 type Container = plane.Container
+
+// Config describes a machine: what a hypervisor plugs together. It is not
+// changed by the Machine, except for the contents of its disks.
+type Config = machine.Config
+
+// PCI is a passed-through function as the guest sees it.
+type PCI = machine.PCI
+
+// BlockDevice is a disk as the guest sees it.
+type BlockDevice = machine.BlockDevice
+
+// Faults are things that go wrong in a guest.
+type Faults = machine.Faults
+
+// Interface is a network card as the guest agent reports it.
+type Interface = machine.Interface
+
+// ErrOff is returned by what needs a running guest.
+var ErrOff = machine.ErrOff
+
+// HostConfig makes a [Machine] a Proxmox VE host instead of an Ubuntu guest: its
+// boot loader's files and programs, its PCI devices and which driver has them. It is
+// not changed by the Machine.
+//
+// A change to the command line counts when the boot loader was told and the host has
+// rebooted, one to modprobe.d when the initramfs was recreated; then devices go to
+// the driver that the kernel would give them to.
+type HostConfig = machine.HostConfig
+
+// HostDevice is a PCI function of a host.
+type HostDevice = machine.HostDevice
+
+// HostBoot is what came of a boot.
+type HostBoot = machine.HostBoot
+
+// HostProgram is a program that somebody else adds, such as pveum. It returns its
+// exit status.
+type HostProgram = machine.HostProgram
+
+// Loader is what starts the kernel of a Proxmox VE host.
+type Loader = machine.Loader
+
+// The ways in which Proxmox's installer sets a host up.
+const (
+	LoaderGRUB        = machine.LoaderGRUB        // on ext4 or xfs
+	LoaderSystemdBoot = machine.LoaderSystemdBoot // on ZFS with UEFI: proxmox-boot-tool keeps the ESPs
+	LoaderESPGRUB     = machine.LoaderESPGRUB     // on ZFS with BIOS or Secure Boot: the same with GRUB
+)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // unitFile is a unit as its files describe it, section by section.
@@ -97,8 +98,8 @@ func (f *unitFile) parse(data []byte) {
 }
 
 // enable links a unit where its section Install says.
-func (s *system) enable(name string) error {
-	v := s.root()
+func enable(s *machine.System, name string) error {
+	v := s.Root()
 	f, err := loadUnit(v, name)
 	if err != nil {
 		return fmt.Errorf("Failed to enable unit: Unit file %s does not exist.", name)

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"mvdan.cc/sh/v3/expand"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // unit is a unit's life: what systemctl status tells.
@@ -42,10 +44,10 @@ type units struct {
 	all map[string]*unit
 }
 
-func unitsOf(s *system) *units { return Of[units](s) }
+func unitsOf(s *machine.System) *units { return machine.Of[units](s) }
 
-// unit returns the unit's record, made when there is none. units.mu must be held.
-func (s *system) unit(name string) *unit {
+// unitOf returns the unit's record, made when there is none. units.mu must be held.
+func unitOf(s *machine.System, name string) *unit {
 	u := unitsOf(s).all[name]
 	if unitsOf(s).all == nil {
 		unitsOf(s).all = map[string]*unit{}
@@ -58,7 +60,7 @@ func (s *system) unit(name string) *unit {
 }
 
 // state returns a copy of a unit's record.
-func (s *system) state(name string) unit {
+func state(s *machine.System, name string) unit {
 	unitsOf(s).mu.Lock()
 	defer unitsOf(s).mu.Unlock()
 	if u := unitsOf(s).all[name]; u != nil {
@@ -68,11 +70,11 @@ func (s *system) state(name string) unit {
 }
 
 // isActive reports whether a service runs.
-func (s *system) isActive(name string) bool { return s.state(name).active == "active" }
+func isActive(s *machine.System, name string) bool { return state(s, name).active == "active" }
 
-// start starts a unit and, unless wait is false, waits for its start job.
-func (s *system) start(ctx context.Context, name string, wait bool) error {
-	f, err := loadUnit(s.root(), name)
+// startUnit starts a unit and, unless wait is false, waits for its start job.
+func startUnit(s *machine.System, ctx context.Context, name string, wait bool) error {
+	f, err := loadUnit(s.Root(), name)
 	switch {
 	case err != nil:
 		return fmt.Errorf("Failed to start %s: Unit %s %w.", name, name, errNoUnit)
@@ -80,16 +82,16 @@ func (s *system) start(ctx context.Context, name string, wait bool) error {
 		return fmt.Errorf("Failed to start %s: Unit %s is masked.", name, name)
 	}
 	conflict := fmt.Errorf("Failed to start %s: Transaction contains conflicting jobs", name)
-	if s.ending() {
+	if s.Ending() {
 		return conflict
 	}
 	unitsOf(s).mu.Lock()
-	u := s.unit(name)
+	u := unitOf(s, name)
 	if u.active != "active" && u.active != "activating" {
 		run, cancel := context.WithCancel(s.Context())
 		u.cancel, u.ended, u.first = cancel, make(chan struct{}), make(chan struct{})
 		u.active, u.sub, u.code, u.restarts, u.since, u.dependency = "activating", "start", 0, 0, time.Now(), false
-		if !s.spawn(func() { s.run(run, u, f) }) {
+		if !s.Go(func() { runUnit(s, run, u, f) }) {
 			u.active, u.sub, u.cancel = "inactive", "dead", nil
 			unitsOf(s).mu.Unlock()
 			cancel()
@@ -106,17 +108,17 @@ func (s *system) start(ctx context.Context, name string, wait bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.state(name).dependency {
+	if state(s, name).dependency {
 		return errDependency(name)
 	}
-	if st := s.state(name); st.active == "failed" || st.sub == "auto-restart" {
+	if st := state(s, name); st.active == "failed" || st.sub == "auto-restart" {
 		return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
 	}
 	return nil
 }
 
-// run is the life of a unit until it is stopped, or runs without needing a goroutine.
-func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
+// runUnit is the life of a unit until it is stopped, or runs without needing a goroutine.
+func runUnit(s *machine.System, ctx context.Context, u *unit, f *unitFile) {
 	defer close(u.ended)
 	answered, first := false, u.first // a later start has one of its own
 	answer := func() {
@@ -126,15 +128,15 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		}
 	}
 	defer answer()
-	if !s.mountFor(ctx, u.name, strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " "))) {
+	if !mountFor(s, ctx, u.name, strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " "))) {
 		unitsOf(s).mu.Lock()
 		u.active, u.sub, u.dependency = "inactive", "dead", true
 		unitsOf(s).mu.Unlock()
-		s.log(u.name, "Dependency failed for %s.", strings.TrimSuffix(u.name+" - "+f.get("Unit.Description"), " - "))
-		s.log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
+		s.Log(u.name, "Dependency failed for %s.", strings.TrimSuffix(u.name+" - "+f.get("Unit.Description"), " - "))
+		s.Log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
 		return
 	}
-	begin := s.mainProcess(f)
+	begin := mainProcess(s, f)
 	for {
 		unitsOf(s).mu.Lock()
 		u.pid = 1000 + len(unitsOf(s).all)*7 + u.restarts
@@ -166,14 +168,14 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		u.pid = map[bool]int{true: u.pid}[u.sub == "running"]
 		unitsOf(s).mu.Unlock()
 		if code != 0 {
-			s.log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
-			s.log(u.name, "%s: Failed with result 'exit-code'.", u.name)
+			s.Log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
+			s.Log(u.name, "%s: Failed with result 'exit-code'.", u.name)
 		}
 		answer()
 		if !again {
 			return
 		}
-		if !s.pause(ctx, restartDelay(f)) {
+		if !s.Pause(ctx, restartDelay(f)) {
 			return
 		}
 		unitsOf(s).mu.Lock()
@@ -181,30 +183,30 @@ func (s *system) run(ctx context.Context, u *unit, f *unitFile) {
 		u.sub = "start"
 		n := u.restarts
 		unitsOf(s).mu.Unlock()
-		s.log(u.name, "%s: Scheduled restart job, restart counter is at %d.", u.name, n)
+		s.Log(u.name, "%s: Scheduled restart job, restart counter is at %d.", u.name, n)
 	}
 }
 
 func restartDelay(f *unitFile) time.Duration {
-	if d, err := seconds(f.get("Service.RestartSec")); err == nil && f.get("Service.RestartSec") != "" {
+	if d, err := machine.Seconds(f.get("Service.RestartSec")); err == nil && f.get("Service.RestartSec") != "" {
 		return d
 	}
 	return 100 * time.Millisecond
 }
 
 // mainProcess chooses what a unit's ExecStart does.
-func (s *system) mainProcess(f *unitFile) service {
+func mainProcess(s *machine.System, f *unitFile) service {
 	words := strings.Fields(f.get("Service.ExecStart"))
 	if len(words) == 0 {
 		return func(context.Context, *unit, *unitFile) (func(), int) { return func() {}, 0 } // a target or socket
 	}
 	words[0] = strings.TrimLeft(words[0], "-@+!:")
-	if serve := s.service(words); serve != nil {
+	if serve := s.Service(words); serve != nil {
 		return func(ctx context.Context, u *unit, f *unitFile) (func(), int) {
 			return serve(ctx, s, u.name, words, environment(s, f))
 		}
 	}
-	return s.command
+	return func(ctx context.Context, u *unit, f *unitFile) (func(), int) { return command(s, ctx, u, f) }
 }
 
 // exitExec is systemd's status for a program that is not there.
@@ -212,23 +214,23 @@ const exitExec = 203
 
 // command runs any other ExecStart. A file that is one of our programs runs to its
 // end; one that stands for a daemon, which has no function, just stays.
-func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func(), code int) {
+func command(s *machine.System, ctx context.Context, u *unit, f *unitFile) (stop func(), code int) {
 	for _, line := range append(slices.Clone(f.values["Service.ExecStartPre"]), f.values["Service.ExecStart"]...) {
-		p := s.session(disk.RootUser(), nil, s.journalWriter(u.name), s.journalWriter(u.name))
-		p.dir = "/"
-		p.env = expand.ListEnviron(append(environment(s, f), p.exported()...)...)
+		p := s.Session(disk.RootUser(), nil, journalOf(s, u.name), journalOf(s, u.name))
+		p.Dir = "/"
+		p.Env = expand.ListEnviron(append(environment(s, f), p.Exported()...)...)
 		words := strings.Fields(strings.TrimLeft(line, "-@+!:"))
-		file, err := p.find(words[0])
+		file, err := p.Find(words[0])
 		if err != nil {
-			s.log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], disk.Strerror(err))
+			s.Log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], disk.Strerror(err))
 			return nil, exitExec
 		}
-		data, _ := p.fs.ReadFile(file)
-		if name, ok := disk.ProgramOf(data); ok && s.program(name) == nil {
+		data, _ := p.FS.ReadFile(file)
+		if name, ok := disk.ProgramOf(data); ok && s.Program(name) == nil {
 			return func() {}, 0
 		}
 		quoted, ignore := strings.TrimLeft(line, "-@+!:"), strings.HasPrefix(line, "-")
-		if code := p.interpret(ctx, u.name, "exec "+quoted, nil); code != 0 && !ignore {
+		if code := interpret(p, ctx, u.name, "exec "+quoted, nil); code != 0 && !ignore {
 			return nil, code
 		}
 	}
@@ -236,13 +238,13 @@ func (s *system) command(ctx context.Context, u *unit, f *unitFile) (stop func()
 }
 
 // environment is Environment= and EnvironmentFile=.
-func environment(s *system, f *unitFile) []string {
+func environment(s *machine.System, f *unitFile) []string {
 	var out []string
 	for _, e := range f.values["Service.Environment"] {
 		out = append(out, strings.Trim(e, `"'`))
 	}
 	for _, name := range f.values["Service.EnvironmentFile"] {
-		data, err := s.root().ReadFile(strings.TrimPrefix(name, "-"))
+		data, err := s.Root().ReadFile(strings.TrimPrefix(name, "-"))
 		if err != nil {
 			continue
 		}
@@ -256,13 +258,13 @@ func environment(s *system, f *unitFile) []string {
 	return out
 }
 
-// stop stops a unit and returns when it has ended.
-func (s *system) stop(name string) error {
+// stopUnit stops a unit and returns when it has ended.
+func stopUnit(s *machine.System, name string) error {
 	unitsOf(s).mu.Lock()
 	u := unitsOf(s).all[name]
 	if u == nil || u.cancel == nil {
 		unitsOf(s).mu.Unlock()
-		if _, err := loadUnit(s.root(), name); err != nil {
+		if _, err := loadUnit(s.Root(), name); err != nil {
 			return fmt.Errorf("Failed to stop %s: Unit %s not loaded.", name, name)
 		}
 		return nil
@@ -283,7 +285,7 @@ func (s *system) stop(name string) error {
 }
 
 // stopUnits ends all units at once, for the end of the system.
-func (s *system) stopUnits() {
+func stopUnits(s *machine.System) {
 	unitsOf(s).mu.Lock()
 	var stops []func()
 	for _, u := range unitsOf(s).all {
@@ -299,9 +301,9 @@ func (s *system) stopUnits() {
 }
 
 // startEnabled is multi-user.target: everything that is enabled, side by side.
-func (s *system) startEnabled() {
-	for _, link := range wants(s.root(), "") {
-		_ = s.start(s.Context(), path.Base(link), false)
+func startEnabled(s *machine.System) {
+	for _, link := range wants(s.Root(), "") {
+		_ = startUnit(s, s.Context(), path.Base(link), false)
 	}
 }
 
@@ -311,7 +313,7 @@ func errDependency(name string) error {
 }
 
 // unitStates are the states of all units that were started since the last boot.
-func unitStates(s *system) map[string]string {
+func unitStates(s *machine.System) map[string]string {
 	unitsOf(s).mu.Lock()
 	defer unitsOf(s).mu.Unlock()
 	out := map[string]string{}

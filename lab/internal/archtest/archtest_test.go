@@ -37,8 +37,9 @@ var allowed = map[string][]string{
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
 	"remote/remotetest", "remote/ssh", "secret", "sim/guest",
-	"sim/guest/internal/archive", "sim/guest/internal/disk", "sim/guest/internal/image", "sim/guest/internal/internet",
-	"sim/guest/internal/network", "sim/guest/internal/plane",
+	"sim/guest/internal/archive", "sim/guest/internal/disk", "sim/guest/internal/getopt", "sim/guest/internal/image",
+	"sim/guest/internal/internet", "sim/guest/internal/machine", "sim/guest/internal/network", "sim/guest/internal/plane",
+	"sim/guest/internal/yamlvalue",
 	"sim/pvesim", "sim/qemu",
 }
 

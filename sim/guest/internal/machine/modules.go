@@ -1,4 +1,4 @@
-package guest
+package machine
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// loaded puts modules of one version among those that the kernel has loaded.
-func (s *system) loaded(version string, names ...string) {
+// AddModules puts modules of one version among those that the kernel has loaded.
+func (s *System) AddModules(version string, names ...string) {
 	s.mu.Lock()
 	for _, name := range names {
 		s.modules[name] = version
@@ -18,11 +18,11 @@ func (s *system) loaded(version string, names ...string) {
 		fmt.Fprintf(&b, "%s 16384 0 - Live 0x0000000000000000\n", name)
 	}
 	s.mu.Unlock()
-	s.put("/proc/modules", b.String(), 0o444)
+	s.Put("/proc/modules", b.String(), 0o444)
 }
 
-// loadedModules are the kernel's modules with their versions.
-func (s *system) loadedModules() map[string]string {
+// Modules are the kernel's modules with their versions.
+func (s *System) Modules() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.modules)

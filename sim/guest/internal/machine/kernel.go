@@ -1,4 +1,4 @@
-package guest
+package machine
 
 import (
 	"slices"
@@ -8,10 +8,10 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
-// bootKernel is what GRUB starts: the newest kernel that is installed.
-func (s *system) bootKernel() string {
+// BootKernel is what GRUB starts: the newest kernel that is installed.
+func (s *System) BootKernel() string {
 	var found []string
-	for name := range disk.Database(s.cfg.Disk) {
+	for name := range disk.Database(s.Config.Disk) {
 		if k, ok := strings.CutPrefix(name, "linux-image-"); ok && (strings.HasSuffix(k, "-generic") || strings.HasSuffix(k, "-amd64")) && k[0] >= '0' && k[0] <= '9' {
 			found = append(found, k)
 		}
@@ -19,11 +19,11 @@ func (s *system) bootKernel() string {
 	if len(found) == 0 {
 		return ""
 	}
-	return slices.MaxFunc(found, compareVersions)
+	return slices.MaxFunc(found, CompareVersions)
 }
 
-// compareVersions compares number by number.
-func compareVersions(a, b string) int {
+// CompareVersions compares number by number.
+func CompareVersions(a, b string) int {
 	num := func(s string) (out []int) {
 		for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
 			n, _ := strconv.Atoi(f)

@@ -1,4 +1,4 @@
-package guest
+package machine
 
 import "slices"
 
@@ -12,14 +12,14 @@ type record struct {
 // Of a record, this much is kept; of a lean one's command, this many bytes.
 const (
 	maxRecord   = 4000
-	leanRecord  = 100
-	leanCommand = 256
+	LeanRecord  = 100
+	LeanCommand = 256
 )
 
 // Commands returns the arguments of every program that was started in this guest,
 // over SSH, by the guest agent, by cloud-init or by another program, oldest first.
 // It is what ps would have shown to every user of the machine.
-func (m *core) Commands() [][]string {
+func (m *Machine) Commands() [][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.record.commands)
@@ -29,26 +29,26 @@ func (m *core) Commands() [][]string {
 // changed so far in this guest: files written, units started or stopped,
 // packages installed or removed. What services write by themselves is not among
 // them, nor is anything below /run, /proc, /sys and /dev.
-func (m *core) Mutations() []string {
+func (m *Machine) Mutations() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.record.mutations)
 }
 
-func (m *core) ran(args []string) {
+func (m *Machine) ran(args []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	args = slices.Clone(args)
-	if m.config.Lean {
-		args = cut(args, leanCommand)
+	if m.Config.Lean {
+		args = cut(args, LeanCommand)
 	}
 	m.record.commands = keep(m.record.commands, args, m.keeps())
 }
 
-// mutated records a change that a command has made.
-func (s *system) mutated(what string) { s.m.changed(what) }
+// Mutated records a change that a command has made.
+func (s *System) Mutated(what string) { s.m.changed(what) }
 
-func (m *core) changed(what string) {
+func (m *Machine) changed(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.record.mutations); n > 0 && m.record.mutations[n-1] == what {
@@ -57,9 +57,9 @@ func (m *core) changed(what string) {
 	m.record.mutations = keep(m.record.mutations, what, m.keeps())
 }
 
-func (m *core) keeps() int {
-	if m.config.Lean {
-		return leanRecord
+func (m *Machine) keeps() int {
+	if m.Config.Lean {
+		return LeanRecord
 	}
 	return maxRecord
 }

@@ -1,4 +1,4 @@
-package guest
+package machine
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
-// core is one virtual computer, on or off. It is safe for concurrent use.
-type core struct {
-	config   Config
+// Machine is one virtual computer, on or off. It is safe for concurrent use.
+type Machine struct {
+	Config   Config
 	software Software
 	host     network.Host // that it is to its network
 
 	mu     sync.Mutex
 	faults Faults
-	sys    *system // the running system, nil when off
+	sys    *System // the running system, nil when off
 	record record
 	talks  atomic.Bool           // see Talks
 	extra  map[string]*disk.Disk // contents of data disks that came without, by serial
@@ -30,26 +30,26 @@ type core struct {
 type Software struct {
 	// Boot is the way from the power button to the last unit. It sets the kernel, calls
 	// System.Ready when user space runs, and returns early when the power is cut.
-	Boot func(s *system)
+	Boot func(s *System)
 	// Halt ends what runs without a goroutine, after all those have ended.
-	Halt func(s *system)
+	Halt func(s *System)
 	// Program returns what a file does that stands for a program of that name; nil for
 	// one that only stays, as a daemon, or does nothing.
-	Program func(s *system, name string) Program
+	Program func(s *System, name string) Program
 	// Service returns what a unit's command line does where it is not a program that runs
 	// to its end; nil for all others.
 	Service func(argv []string) Service
 }
 
 // Program is what a program does; it returns its exit status.
-type Program func(ctx context.Context, p *proc) int
+type Program func(ctx context.Context, p *Proc) int
 
 // Service is what a unit's main process does until it is ready. It may leave something to
 // be called when the unit is stopped.
-type Service func(ctx context.Context, s *system, unit string, argv, env []string) (stop func(), code int)
+type Service func(ctx context.Context, s *System, unit string, argv, env []string) (stop func(), code int)
 
-// newCore returns a machine that is off. It answers on its network as host.
-func newCore(cfg Config, software Software, host network.Host) *core {
+// New returns a machine that is off. It answers on its network as host.
+func New(cfg Config, software Software, host network.Host) *Machine {
 	if cfg.Speed <= 0 {
 		cfg.Speed = 1
 	}
@@ -59,31 +59,31 @@ func newCore(cfg Config, software Software, host network.Host) *core {
 	if cfg.Disk == nil {
 		cfg.Disk = disk.New()
 	}
-	return &core{config: cfg, software: software, host: host, faults: cfg.Faults, extra: map[string]*disk.Disk{}}
+	return &Machine{Config: cfg, software: software, host: host, faults: cfg.Faults, extra: map[string]*disk.Disk{}}
 }
 
 // SetFaults changes the faults; those of booting count from the next boot.
-func (m *core) SetFaults(f Faults) {
+func (m *Machine) SetFaults(f Faults) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = f
 }
 
 // Faulty reports whether the machine has a fault now.
-func (m *core) Faulty(is func(Faults) bool) bool {
+func (m *Machine) Faulty(is func(Faults) bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return is(m.faults)
 }
 
 // Disk returns the OS disk.
-func (m *core) Disk() *disk.Disk { return m.config.Disk }
+func (m *Machine) Disk() *disk.Disk { return m.Config.Disk }
 
 // Talks reports whether the machine has had its network up since it was switched on.
-func (m *core) Talks() bool { return m.talks.Load() }
+func (m *Machine) Talks() bool { return m.talks.Load() }
 
 // System is what runs on the machine, nil when it is off.
-func (m *core) System() *system {
+func (m *Machine) System() *System {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sys
@@ -91,13 +91,13 @@ func (m *core) System() *system {
 
 // Boot switches the machine on and returns; it comes up in the background. The
 // context's values are kept, its end does not matter.
-func (m *core) Boot(ctx context.Context) error {
+func (m *Machine) Boot(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sys != nil {
-		return fmt.Errorf("guest %s: already running", m.config.Name)
+		return fmt.Errorf("guest %s: already running", m.Config.Name)
 	}
-	s := newSystem(ctx, m)
+	s := NewSystem(ctx, m)
 	m.sys = s
 	m.talks.Store(false)
 	s.wg.Go(func() { m.software.Boot(s) })
@@ -105,7 +105,7 @@ func (m *core) Boot(ctx context.Context) error {
 }
 
 // Kill cuts the power. When it returns, nothing of the guest runs any more.
-func (m *core) Kill() {
+func (m *Machine) Kill() {
 	m.mu.Lock()
 	s := m.sys
 	m.sys = nil
@@ -116,7 +116,7 @@ func (m *core) Kill() {
 }
 
 // Shutdown presses the power button.
-func (m *core) Shutdown() error {
+func (m *Machine) Shutdown() error {
 	s := m.System()
 	if s == nil {
 		return ErrOff

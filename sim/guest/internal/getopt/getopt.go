@@ -1,14 +1,14 @@
-package guest
+package getopt
 
 import (
 	"slices"
 	"strings"
 )
 
-// flags splits arguments by getopt's rules: short flags may be joined, those in
+// Parse splits arguments by getopt's rules: short flags may be joined, those in
 // valued take a value, long ones too as "--name=value" or, if listed, from the
 // next argument; "--" ends them. Values are joined under the flag's name.
-func flags(args []string, valued ...string) (opts map[string][]string, rest []string) {
+func Parse(args []string, valued ...string) (opts map[string][]string, rest []string) {
 	opts = map[string][]string{}
 	takes := func(name string) bool { return slices.Contains(valued, name) }
 	for i := 0; i < len(args); i++ {
@@ -49,13 +49,13 @@ func flags(args []string, valued ...string) (opts map[string][]string, rest []st
 	return opts, rest
 }
 
-// has reports whether one of the flags was given.
-func has(opts map[string][]string, names ...string) bool {
+// Has reports whether one of the flags was given.
+func Has(opts map[string][]string, names ...string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { _, ok := opts[n]; return ok })
 }
 
-// last returns the last value given for one of the names.
-func last(opts map[string][]string, names ...string) string {
+// Last returns the last value given for one of the names.
+func Last(opts map[string][]string, names ...string) string {
 	for _, n := range names {
 		if v := opts[n]; len(v) > 0 {
 			return v[len(v)-1]
