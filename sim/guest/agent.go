@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
 )
 
 // ErrNoAgent is returned while the QEMU guest agent does not answer.
@@ -86,7 +86,7 @@ func (m *Machine) agent() (*machine.System, error) {
 	if s == nil {
 		return nil, machine.ErrOff
 	}
-	if never || !isActive(s, agentUnit) {
+	if never || !systemd.Active(s, agentUnit) {
 		return nil, ErrNoAgent
 	}
 	return s, nil
@@ -105,7 +105,7 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 	p := s.Session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
 	p.Dir, p.Args = "/", argv
 	if _, err := p.Find(argv[0]); err != nil {
-		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], disk.Strerror(notThere(err)), err)
+		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], disk.Strerror(machine.NotThere(err)), err)
 	}
 	pid := machine.Of[agentState](s).add(job)
 	started := s.Go(func() {
@@ -118,14 +118,6 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 		return 0, machine.ErrOff
 	}
 	return pid, nil
-}
-
-// notThere is an error with the words of ENOENT where it says only that.
-func notThere(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("No such file or directory")
-	}
-	return err
 }
 
 // AgentStatus tells how a command does. Its end is told once.
@@ -151,7 +143,7 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 }
 
 // AgentReadFile reads a file as root. One that does not exist is an error that
-// wraps [fs.ErrNotExist].
+// wraps [io/fs.ErrNotExist].
 func (m *Machine) AgentReadFile(name string) ([]byte, error) {
 	s, err := m.agent()
 	if err != nil {
@@ -193,5 +185,5 @@ func (m *Machine) Units() map[string]string {
 	if s == nil {
 		return map[string]string{}
 	}
-	return unitStates(s)
+	return systemd.States(s)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
 )
 
 const fullUser = `#cloud-config
@@ -54,9 +56,9 @@ runcmd:
   - echo text | tr a-z A-Z > /scratch/text
 `
 
-func cloudInitStatus(t *testing.T, m *Machine) (out cloudJSON, code int) {
+func cloudInitStatus(t *testing.T, m *Machine) (out cloud.Answer, code int) {
 	t.Helper()
-	code, text := shell(m, "root", "cloud-init status --wait --format json")
+	code, text := shellAs(m, "root", "cloud-init status --wait --format json")
 	require.NoError(t, json.Unmarshal([]byte(text), &out), text)
 	return out, code
 }
@@ -92,7 +94,7 @@ func TestCloudInitDoesWhatItIsTold(t *testing.T) {
 		settle(t, m)
 		assert.Equal(t, "again\nkept\nearly\n", mustShell(t, m, "cat /etc/b /scratch/kept /run/early"), "per-instance modules ran once")
 		assert.Equal(t, "overlay 16384 0 - Live 0x0000000000000000\n", mustShell(t, m, "grep overlay /proc/modules"))
-		code, _ = shell(m, "root", "test -e /run/args")
+		code, _ = shellAs(m, "root", "test -e /run/args")
 		assert.Equal(t, 1, code, "runcmd is per instance")
 	})
 }
@@ -178,15 +180,15 @@ func TestStatusWaits(t *testing.T) {
 		require.NoError(t, m.Boot(t.Context()))
 		defer m.Kill()
 		time.Sleep(15 * time.Second)
-		code, out := shell(m, "root", "cloud-init status")
+		code, out := shellAs(m, "root", "cloud-init status")
 		assert.Equal(t, "status: running\n", out)
 		assert.Zero(t, code)
 		began := time.Now()
-		code, out = shell(m, "root", "cloud-init status --wait")
+		code, out = shellAs(m, "root", "cloud-init status --wait")
 		assert.Contains(t, out, "status: done")
 		assert.Zero(t, code)
 		assert.Greater(t, time.Since(began), 50*time.Second)
-		code, out = shell(m, "root", "sleep 1 | cat")
+		code, out = shellAs(m, "root", "sleep 1 | cat")
 		assert.Contains(t, out, "waiting in a pipeline")
 		assert.Zero(t, code)
 	})

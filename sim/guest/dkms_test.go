@@ -20,14 +20,14 @@ func TestDKMS(t *testing.T) {
 		m := withDKMS(t, nil)
 		assert.Equal(t, "nvidia/580.173.02, "+archive.NewestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
 		assert.Contains(t, mustShell(t, m, "nvidia-smi -L"), "GPU 0: ")
-		code, out := shell(m, "root", "dkms autoinstall -k "+archive.ImageKernel)
+		code, out := shellAs(m, "root", "dkms autoinstall -k "+archive.ImageKernel)
 		assert.Equal(t, 21, code, "that kernel came with the image, and without headers")
 		assert.Contains(t, out, "Error! Your kernel headers for kernel "+archive.ImageKernel+" cannot be found at /lib/modules/"+archive.ImageKernel+"/build")
 		mustShell(t, m, "apt-get install -y linux-generic-hwe-24.04")
 		assert.Contains(t, mustShell(t, m, "dkms status"), "nvidia/580.173.02, "+archive.HWEKernel+", x86_64: installed\n")
 		mustShell(t, m, "apt-get install -y linux-modules-nvidia-580-server-open-generic nvidia-dkms-580-server-open-")
 		assert.Empty(t, mustShell(t, m, "dkms status"))
-		code, _ = shell(m, "root", "test -e /lib/modules/"+archive.NewestKernel+"/updates/dkms/nvidia.ko")
+		code, _ = shellAs(m, "root", "test -e /lib/modules/"+archive.NewestKernel+"/updates/dkms/nvidia.ko")
 		assert.Equal(t, 1, code)
 	})
 }
@@ -54,7 +54,7 @@ func TestModuleThatDoesNotBuild(t *testing.T) {
 		assert.Equal(t, "nvidia/580.173.02: added\n", mustShell(t, m, "dkms status"))
 		assert.Contains(t, mustShell(t, m, "cat /var/lib/dkms/nvidia/580.173.02/build/make.log"), "error: implicit declaration of function")
 		assert.Equal(t, "half-configured", mustShell(t, m, "dpkg-query -W -f '${db:Status-Status}' nvidia-dkms-580-server-open"))
-		code, out := shell(m, "root", "apt-get install -y nvidia-dkms-580-server-open")
+		code, out := shellAs(m, "root", "apt-get install -y nvidia-dkms-580-server-open")
 		assert.Equal(t, aptFailed, code, "it is tried again, and fails again")
 		for _, want := range []string{
 			"Error! Bad return status for module build on kernel: " + archive.NewestKernel + " (x86_64)\nConsult /var/lib/dkms/nvidia/580.173.02/build/make.log for more information.\n",
@@ -73,7 +73,7 @@ func TestSecureBootRefusesWhatDKMSBuilt(t *testing.T) {
 		m := withDKMS(t, func(c *machine.Config) { c.SecureBoot = true })
 		assert.Contains(t, mustShell(t, m, "dkms status"), "installed")
 		assert.Contains(t, mustShell(t, m, "dmesg"), "Loading of module with unavailable key is rejected")
-		code, out := shell(m, "root", "modprobe nvidia")
+		code, out := shellAs(m, "root", "modprobe nvidia")
 		assert.Equal(t, 1, code)
 		assert.Contains(t, out, "could not insert 'nvidia': Key was rejected by service")
 	})
@@ -89,7 +89,7 @@ func TestTheOtherFlavourOfADriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := withDKMS(t, nil)
 		mustShell(t, m, "apt-mark hold nvidia-dkms-580-server-open")
-		code, out := shell(m, "root", "apt-get install -y nvidia-dkms-580-server")
+		code, out := shellAs(m, "root", "apt-get install -y nvidia-dkms-580-server")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, " nvidia-dkms-580-server : Conflicts: nvidia-dkms-kernel\nE: Unable to correct problems, you have held broken packages.")
 		mustShell(t, m, "apt-mark unhold nvidia-dkms-580-server-open")
@@ -103,7 +103,7 @@ func TestTheOtherFlavourOfADriver(t *testing.T) {
 		assert.Equal(t, "nvidia/580.173.02, "+archive.NewestKernel+", x86_64: installed\n", mustShell(t, m, "dkms status"))
 
 		mustShell(t, m, "apt-get install -y linux-modules-nvidia-580-server-open-generic linux-modules-nvidia-580-server-generic")
-		code, out = shell(m, "root", "apt-get install -y nvidia-kernel-common-580-server nvidia-kernel-common-595-server")
+		code, out = shellAs(m, "root", "apt-get install -y nvidia-kernel-common-580-server nvidia-kernel-common-595-server")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, " nvidia-kernel-common-595-server : Conflicts: nvidia-kernel-common\n")
 	})

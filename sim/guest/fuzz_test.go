@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
@@ -53,30 +52,6 @@ func FuzzUserData(f *testing.F) {
 			time.Sleep(time.Minute)
 			m.Kill()
 		})
-	})
-}
-
-func FuzzUnitFile(f *testing.F) {
-	f.Add("[Service]\nExecStart=/bin/a \\\n b\nExecStart=\n# c\n;d\nx\n=\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		u := &unitFile{values: map[string][]string{}}
-		u.parse([]byte(text))
-		for _, v := range u.values {
-			assert.NotEmpty(t, v)
-		}
-	})
-}
-
-func FuzzK3sConfig(f *testing.F) {
-	f.Add("a: b\nc+: [d]\n", "K10a::b:c")
-	f.Fuzz(func(t *testing.T, text, token string) {
-		d := disk.New()
-		disk.ViewOf(d).Save(k3sEtc+"/config.yaml", text, 0o600)
-		if c, err := readK3sConfig(disk.ViewOf(d), nil, nil); err == nil {
-			_ = c.check("agent", func(string) {})
-			c.critical()
-		}
-		parseToken(token)
 	})
 }
 

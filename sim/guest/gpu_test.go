@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
@@ -42,8 +43,8 @@ func TestDriver(t *testing.T) {
 		m := baked(t, openDriver, nil)
 		assert.Equal(t, archive.NewestKernel+"\n", mustShell(t, m, "uname -r"))
 		assert.Contains(t, mustShell(t, m, "cat /proc/driver/nvidia/version"), "NVIDIA UNIX Open Kernel Module for x86_64  580.173.02")
-		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+gpus(m.core.Config.PCI)[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
-		assert.Equal(t, "0, "+gpus(m.core.Config.PCI)[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
+		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+gpu.Cards(m.core.Config.PCI)[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
+		assert.Equal(t, "0, "+gpu.Cards(m.core.Config.PCI)[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
 			mustShell(t, m, "nvidia-smi --query-gpu=index,uuid,name,driver_version,memory.total --format=csv,noheader,nounits"))
 		assert.Equal(t, "Dual MIT/GPL\n", mustShell(t, m, "modinfo -F license nvidia"))
 		assert.Contains(t, mustShell(t, m, "lsmod"), "nvidia_uvm")
@@ -65,7 +66,7 @@ func TestDriver(t *testing.T) {
 
 		// An unattended upgrade of the library alone: N2 of the failures.
 		require.NoError(t, disk.Install(m.core.Config.Disk, "libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
-		code, out := shell(m, "root", "nvidia-smi")
+		code, out := shellAs(m, "root", "nvidia-smi")
 		assert.Equal(t, 18, code)
 		assert.Equal(t, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.999.01\n", out)
 	})
@@ -92,10 +93,10 @@ func TestDriverThatDoesNotLoad(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := baked(t, test.packages, test.change)
 				assert.Contains(t, mustShell(t, m, "dmesg"), test.log)
-				code, out := shell(m, "root", "nvidia-smi")
+				code, out := shellAs(m, "root", "nvidia-smi")
 				assert.Equal(t, test.smi, code)
 				assert.Contains(t, out, "couldn't communicate with the NVIDIA driver")
-				code, _ = shell(m, "root", "test -e /proc/driver/nvidia/version")
+				code, _ = shellAs(m, "root", "test -e /proc/driver/nvidia/version")
 				assert.Equal(t, 1, code)
 			})
 		})
@@ -106,10 +107,10 @@ func TestFlavoursConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
 		mustShell(t, m, "apt-get update && apt-get install -y nvidia-kernel-common-580-server && apt-mark hold nvidia-kernel-common-580-server")
-		code, out := shell(m, "root", "apt-get install -y nvidia-driver-580-open")
+		code, out := shellAs(m, "root", "apt-get install -y nvidia-driver-580-open")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, "you have held broken packages")
-		code, out = shell(m, "root", "apt-get install -y nvidia-kernel-common-580-server=1.0")
+		code, out = shellAs(m, "root", "apt-get install -y nvidia-kernel-common-580-server=1.0")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, "E: Version '1.0' for 'nvidia-kernel-common-580-server' was not found")
 		assert.Equal(t, []string{"nvidia-kernel-common-580-server"}, m.Disk().Holds())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
@@ -184,7 +184,7 @@ func TestK3sRefuses(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			unit := map[string]string{"server": "k3s", "agent": "k3s-agent"}[test.role]
 			contains(t, m.Journal(unit), test.says)
-			_, out := shell(m, "root", "systemctl is-active "+unit)
+			_, out := shellAs(m, "root", "systemctl is-active "+unit)
 			assert.Equal(t, test.active+"\n", out, test.name)
 			m.Kill()
 		}
@@ -196,7 +196,7 @@ func TestAgentWithoutHashIsWarned(t *testing.T) {
 		l := newLab(t)
 		token := l.form(l.machine(11, nil))
 		m := l.machine(21, nil)
-		l.k3s(m, "agent", "server: https://10.0.0.11:6443\ntoken: "+parseToken(token).secret+"\n")
+		l.k3s(m, "agent", "server: https://10.0.0.11:6443\ntoken: "+token[strings.LastIndex(token, ":")+1:]+"\n")
 		mustShell(t, m, "systemctl start k3s-agent") // blocks until it has joined
 		contains(t, m.Journal("k3s-agent"), "the token does not include a CA hash")
 		_, ok := l.planes.all()[0].node("n21")
@@ -226,7 +226,7 @@ func TestServerKeepsItsToken(t *testing.T) {
 		m := l.machine(11, nil)
 		l.form(m)
 		put(t, m, "/etc/rancher/k3s/config.yaml", "cluster-init: true\nservice-cidr: 10.99.0.0/16\ntoken: another\nunknown-key: 1\n")
-		code, out := shell(m, "root", "systemctl restart k3s")
+		code, out := shellAs(m, "root", "systemctl restart k3s")
 		assert.Equal(t, 1, code)
 		assert.Contains(t, out, "Job for k3s.service failed because the control process exited with error code")
 		contains(t, m.Journal("k3s"), "bootstrap data already found and encrypted with different token")
@@ -269,8 +269,8 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		l := newLab(t)
 		l.form(l.machine(11, nil))
 		plane := l.planes.all()[0]
-		gpu := l.machine(21, func(c *machine.Config) {
-			card := machine.PCI{Vendor: nvidiaVendor, Device: 0x20f1, Class: 0x030200}
+		worker := l.machine(21, func(c *machine.Config) {
+			card := machine.PCI{Vendor: gpu.Vendor, Device: 0x20f1, Class: 0x030200}
 			for i := range 2 {
 				card.Address, card.Host = fmt.Sprintf("0000:0%d:00.0", i+1), fmt.Sprintf("0000:4%d:00.0", i)
 				c.PCI = append(c.PCI, card)
@@ -278,19 +278,19 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 			c.Seed = seedISO(t, strings.Replace(driverUser(openDriver), "wk-gpu1", "n21", 1)+toolkit, "instance-id: n21\n", testNetwork)
 		})
 		time.Sleep(time.Minute) // the reboot into the new kernel
-		settle(t, gpu)
+		settle(t, worker)
 		secret := strings.TrimSpace(mustShell(t, l.net.Host(addr("10.0.0.11")).(*Machine), "cat "+k3sServerDir+"/token"))
-		l.k3s(gpu, "agent", "server: https://10.0.0.10:6443\ntoken: "+secret+"\n")
+		l.k3s(worker, "agent", "server: https://10.0.0.10:6443\ntoken: "+secret+"\n")
 		time.Sleep(30 * time.Second)
 		n, ok := plane.node("n21")
-		require.True(t, ok, gpu.Journal("k3s-agent"))
+		require.True(t, ok, worker.Journal("k3s-agent"))
 		assert.Empty(t, n.GPUs(), "no toolkit")
-		mustShell(t, gpu, "apt-get install -y nvidia-container-toolkit")
+		mustShell(t, worker, "apt-get install -y nvidia-container-toolkit")
 		n, _ = plane.node("n21")
 		assert.Empty(t, n.GPUs(), "K3s has looked for it at its start only")
-		mustShell(t, gpu, "systemctl restart k3s-agent && grep -q nvidia-container-runtime /var/lib/rancher/k3s/agent/etc/containerd/config.toml")
+		mustShell(t, worker, "systemctl restart k3s-agent && grep -q nvidia-container-runtime /var/lib/rancher/k3s/agent/etc/containerd/config.toml")
 		n, _ = plane.node("n21")
-		cards := gpus(gpu.core.Config.PCI)
+		cards := gpu.Cards(worker.core.Config.PCI)
 		gpus := n.GPUs()
 		require.Len(t, gpus, 2)
 		assert.Equal(t, GPU{UUID: cards[1].UUID, Model: "NVIDIA A100-PCIE-40GB", Index: 1}, gpus[1])
@@ -312,24 +312,9 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		assert.Contains(t, out, "nvidia-smi")
 		code, _, _ = run([]string{"sh", "-c", "exit 3"}, nil, 0)
 		assert.Equal(t, 3, code)
-		gpu.Kill()
+		worker.Kill()
 		assert.Empty(t, n.GPUs())
 		code, _, _ = run([]string{"true"}, nil, 0)
 		assert.Equal(t, machine.ExitKilled, code)
 	})
-}
-
-func TestConfigFilesAreMerged(t *testing.T) {
-	d := disk.New()
-	v := disk.ViewOf(d)
-	v.Save(k3sEtc+"/config.yaml", "tls-san: [a]\nnode-label: x=1\nwrite-kubeconfig-mode: \"0600\"\ncluster-init: true\n", 0o600)
-	v.Save(k3sEtc+"/config.yaml.d/2.yaml", "tls-san+: b\nnode-label: [y=2]\n", 0o600)
-	v.Save(k3sEtc+"/config.yaml.d/ignored.txt", "tls-san: c\n", 0o600)
-	c, err := readK3sConfig(v, []string{"--disable=traefik", "--token", "t", "--debug"}, []string{"K3S_URL=https://x:6443", "K3S_TOKEN=other"})
-	require.NoError(t, err)
-	assert.Equal(t, k3sConfig{"tls-san": {"a", "b"}, "node-label": {"y=2"}, "write-kubeconfig-mode": {"0600"}, "cluster-init": {"true"},
-		"disable": {"traefik"}, "token": {"t"}, "debug": {"true"}, "server": {"https://x:6443"}}, c)
-	v.Save(k3sEtc+"/config.yaml", "a: [\n", 0o600)
-	_, err = readK3sConfig(v, nil, nil)
-	assert.ErrorContains(t, err, "failed to parse /etc/rancher/k3s/config.yaml")
 }

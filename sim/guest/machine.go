@@ -5,7 +5,21 @@ import (
 	"path"
 	"strings"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/apt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/boot"
+	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/hardware"
+	"github.com/cps-gpu/homelab/sim/guest/internal/iptables"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/netplan"
+	"github.com/cps-gpu/homelab/sim/guest/internal/programs"
+	"github.com/cps-gpu/homelab/sim/guest/internal/pvehost"
+	"github.com/cps-gpu/homelab/sim/guest/internal/shell"
+	"github.com/cps-gpu/homelab/sim/guest/internal/sshd"
+	"github.com/cps-gpu/homelab/sim/guest/internal/storage"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
 )
 
 // Machine is one virtual computer. It is safe for concurrent use.
@@ -20,21 +34,38 @@ func New(cfg machine.Config) *Machine {
 
 // software are the rooms that a machine is made of.
 func software() machine.Software {
-	return machine.Software{Boot: func(s *machine.System) { boot(s) }, Halt: func(s *machine.System) { stopUnits(s) }, Program: programOf, Service: serviceOf}
+	return machine.Software{Boot: bootAny, Halt: func(s *machine.System) { systemd.StopAll(s) }, Program: programOf, Service: serviceOf}
+}
+
+// bootAny boots what the machine is.
+func bootAny(s *machine.System) {
+	if s.Config.Host != nil {
+		pvehost.Boot(s)
+		return
+	}
+	boot.Guest(s)
 }
 
 // programOf returns the function that a program stands for, or nil.
 func programOf(s *machine.System, name string) machine.Program {
-	if r := hostProgram(s, name); r != nil {
+	if r := pvehost.Program(s, name); r != nil {
 		return r
 	}
-	return lookup(name)
+	for _, room := range []func(string) machine.Program{
+		programs.Program, shell.Program, storage.Program, systemd.Program, apt.Program, netplan.Program, iptables.Program,
+		hardware.Program, gpu.Program, boot.Program, cloud.Program, sshd.Program, k3s.Program,
+	} {
+		if r := room(name); r != nil {
+			return r
+		}
+	}
+	return nil
 }
 
 // serviceOf is K3s, for what starts it.
 func serviceOf(argv []string) machine.Service {
 	if path.Base(argv[0]) == "k3s" && len(argv) > 1 && (argv[1] == "server" || argv[1] == "agent") {
-		return runK3s
+		return k3s.Start
 	}
 	return nil
 }
@@ -80,8 +111,8 @@ func (m *Machine) SetDisks(disks []machine.BlockDevice) {
 	}
 	was := s.Mounted()
 	m.core.SetDisks(disks)
-	for _, name := range replug(s, was) {
-		_ = stopUnit(s, name)
+	for _, name := range storage.Replug(s, was) {
+		_ = systemd.Stop(s, name)
 	}
 }
 
@@ -102,13 +133,13 @@ func (m *Machine) Journal(unit string) []string {
 	if s == nil {
 		return nil
 	}
-	return s.Said(unitName(unit))
+	return s.Said(systemd.UnitName(unit))
 }
 
 // EtcdMembers returns the names of etcd's members as the K3s server on this machine
 // knows them, in order; those that do not run have " (away)" behind them. It is nil
 // where no server runs.
-func (m *Machine) EtcdMembers() []string { return etcdMembers(m.core) }
+func (m *Machine) EtcdMembers() []string { return k3s.Members(m.core) }
 
 // AuthorizedKeys lets those log in as root who have one of the keys.
 func (m *Machine) AuthorizedKeys(keys ...string) error {
@@ -118,7 +149,7 @@ func (m *Machine) AuthorizedKeys(keys ...string) error {
 // HostKey returns the machine's public SSH key as an authorized_keys file has it;
 // empty before its first boot.
 func (m *Machine) HostKey() string {
-	data, err := m.Disk().ReadFile(hostKeyFile + ".pub")
+	data, err := m.Disk().ReadFile(sshd.HostKeyFile + ".pub")
 	if err != nil {
 		return ""
 	}

@@ -3,6 +3,9 @@ package guest
 import (
 	"context"
 	"net"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/sshd"
 )
 
 // Listen implements [Host]: SSH while its service is active, and the API server's
@@ -14,10 +17,10 @@ func (m *Machine) Listen(port uint16) Handler {
 	}
 	var serve Handler
 	switch {
-	case port == sshPort && sshUp(s):
-		serve = func(ctx context.Context, conn net.Conn) { serveSSH(s, ctx, conn) }
-	case port == apiPort:
-		serve = servesAPI(s)
+	case port == sshd.Port:
+		serve = sshd.Listen(s)
+	case port == k3s.APIPort:
+		serve = k3s.Listen(s)
 	}
 	if serve == nil {
 		return nil

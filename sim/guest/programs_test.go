@@ -11,9 +11,9 @@ import (
 )
 
 // TestPrograms runs command lines as root in a guest that was set up by cloud-init.
-// programs are command lines, as root, with what becomes of them. They build on each
+// commandLines are command lines, as root, with what becomes of them. They build on each
 // other.
-var programs = []struct {
+var commandLines = []struct {
 	command string
 	code    int
 	out     string
@@ -104,8 +104,8 @@ var programs = []struct {
 func TestPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
-		for _, test := range programs {
-			code, out := shell(m, "root", test.command)
+		for _, test := range commandLines {
+			code, out := shellAs(m, "root", test.command)
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
@@ -131,12 +131,12 @@ func TestPermissionsOfAnOrdinaryUser(t *testing.T) {
 			{"chown root f", 1, "chown: changing ownership of 'f': Operation not permitted\n"},
 			{"systemctl stop ssh", 1, "Failed to stop: Access denied\n"},
 		} {
-			code, out := shell(m, "admin", test.command)
+			code, out := shellAs(m, "admin", test.command)
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
 		disk.ViewOf(m.core.Config.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
-		code, out := shell(m, "admin", "sudo -n true")
+		code, out := shellAs(m, "admin", "sudo -n true")
 		assert.Equal(t, "sudo: a password is required\n", out)
 		assert.Equal(t, 1, code)
 	})

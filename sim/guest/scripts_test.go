@@ -12,6 +12,8 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
@@ -68,12 +70,12 @@ func TestTheLibrarysScripts(t *testing.T) {
 		}
 		assert.Empty(t, m.Mutations()[before:], "looking changes nothing")
 
-		uuid := gpus(m.core.Config.PCI)[0].UUID
-		code, out, log := container(m.core.System(), t.Context(), plane.Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
+		uuid := gpu.Cards(m.core.Config.PCI)[0].UUID
+		code, out, log := k3s.Container(t.Context(), m.core.System(), plane.Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Zero(t, code, out)
 		assert.Equal(t, "gpu|"+uuid+"|0|PASSED|NVIDIA A100-PCIE-40GB|580.173.02|40960|\n", log)
-		code, out, log = container(m.core.System(), t.Context(), plane.Container{Args: []string{"sh", "/verify/verify.sh", "2"},
+		code, out, log = k3s.Container(t.Context(), m.core.System(), plane.Container{Args: []string{"sh", "/verify/verify.sh", "2"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, log, "error|1 GPUs, expected 2")

@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
@@ -25,6 +28,16 @@ const (
 	testMAC  = "BC:24:11:AA:00:21"
 	testAddr = "10.0.0.21"
 )
+
+// Where K3s has its files.
+const (
+	k3sEtc       = "/etc/rancher/k3s"
+	k3sServerDir = "/var/lib/rancher/k3s/server"
+	manifestsDir = k3sServerDir + "/manifests"
+)
+
+// aptFailed is apt-get's exit status for everything that goes wrong.
+const aptFailed = 100
 
 const testNetwork = `version: 2
 ethernets:
@@ -61,7 +74,7 @@ func config(t testing.TB, user string) machine.Config {
 	return machine.Config{
 		Name: "wk-gpu1", VMID: 104, Disk: image.New("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
 		Disks: []machine.BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
-		PCI:   []machine.PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: nvidiaVendor, Device: 0x20f1, SubVendor: nvidiaVendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
+		PCI:   []machine.PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: gpu.Vendor, Device: 0x20f1, SubVendor: gpu.Vendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
 		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &network.Network{}, Internet: internet.Default(),
 	}
 }
@@ -83,7 +96,7 @@ func settle(t testing.TB, m *Machine) {
 		if s == nil {
 			return false
 		}
-		status := cloudStatus(s)
+		status := cloud.Status(s)
 		return status != "" && status != "running"
 	}, scaled(m, 5*time.Minute), scaled(m, time.Second), "cloud-init does not end")
 }
@@ -94,7 +107,7 @@ func scaled(m *Machine, d time.Duration) time.Duration {
 }
 
 // shell runs a command line as a user's login shell does.
-func shell(m *Machine, user, command string) (code int, out string) {
+func shellAs(m *Machine, user, command string) (code int, out string) {
 	return shellWith(m, user, command, "")
 }
 
@@ -110,7 +123,7 @@ func shellWith(m *Machine, user, command, stdin string) (code int, out string) {
 
 func mustShell(t testing.TB, m *Machine, command string) string {
 	t.Helper()
-	code, out := shell(m, "root", command)
+	code, out := shellAs(m, "root", command)
 	require.Zero(t, code, "%s: %s", command, out)
 	return out
 }
@@ -166,7 +179,7 @@ func (p *fakePlane) Apply(_ context.Context, manifest []byte) error {
 }
 
 func (p *fakePlane) Dial(context.Context) (net.Conn, error) {
-	a := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: apiPort}
+	a := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: k3s.APIPort}
 	near, far := network.Pipe(a, a)
 	_, _ = far.Write([]byte("the API server\n"))
 	_ = far.Close()

@@ -7,6 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+	"github.com/cps-gpu/homelab/sim/guest/internal/pvehost"
 )
 
 // Disk is an in-memory file system with what dpkg knows about it. Clones share
@@ -133,3 +134,7 @@ const (
 	LoaderSystemdBoot = machine.LoaderSystemdBoot // on ZFS with UEFI: proxmox-boot-tool keeps the ESPs
 	LoaderESPGRUB     = machine.LoaderESPGRUB     // on ZFS with BIOS or Secure Boot: the same with GRUB
 )
+
+// NewHostDisk returns the disk of a Proxmox VE host as its installer leaves it
+// (pve-installer, Proxmox/Install.pm), with what c says beyond that.
+func NewHostDisk(name string, c *HostConfig) *Disk { return pvehost.NewDisk(name, c) }

@@ -33,7 +33,7 @@ func nvidiaVersions() []string {
 // inDebianOnly is a package that Debian 13 or NVIDIA's repository for it has under a name
 // that Ubuntu does not know, or has otherwise.
 func inDebianOnly(name string) (Release, bool) {
-	r := Release{Name: name, Origin: Debian}
+	r := Release{Name: name, Origin: debian}
 	kernelRelease := "6.12.107-1"
 	switch {
 	case name == "linux-image-amd64", name == "linux-headers-amd64":
@@ -122,6 +122,6 @@ func (r Release) inDebian() (Release, bool) {
 		return r, true
 	}
 	version := debianVersions(r.Name)
-	r.Versions, r.Origin = []string{version}, Debian
+	r.Versions, r.Origin = []string{version}, debian
 	return r, version != ""
 }

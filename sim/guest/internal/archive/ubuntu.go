@@ -19,8 +19,8 @@ type Release struct {
 }
 
 const (
-	Ubuntu  = "ubuntu"
-	Debian  = "debian"
+	ubuntu  = "ubuntu"
+	debian  = "debian"
 	Toolkit = "libnvidia-container"
 )
 
@@ -112,7 +112,7 @@ func InUbuntu(name string) (Release, bool) {
 		}
 	}
 	if r.Name = name; r.Origin == "" {
-		r.Origin = Ubuntu
+		r.Origin = ubuntu
 	}
 	return r, true
 }

@@ -57,8 +57,8 @@ func FindUser(v *View, who string) *User {
 	return nil
 }
 
-// FindGroup returns a group's number by name or number.
-func FindGroup(v *View, who string) (int, bool) {
+// findGroup returns a group's number by name or number.
+func findGroup(v *View, who string) (int, bool) {
 	v = v.AsRoot()
 	for _, g := range Records(v, "/etc/group") {
 		if len(g) >= 3 && (g[0] == who || g[2] == who) {
@@ -201,7 +201,7 @@ func MaySudo(v *View, u *User) (may, free bool) {
 
 func ruleNames(v *View, who string, u *User) bool {
 	if group, ok := strings.CutPrefix(who, "%"); ok {
-		id, found := FindGroup(v, group)
+		id, found := findGroup(v, group)
 		return found && (u.GID == id || slices.Contains(u.GIDs, id))
 	}
 	return who == u.Name || who == "ALL"
@@ -225,7 +225,7 @@ func OwnerOf(v *View, spec string) (uid, gid int, err error) {
 		}
 	}
 	if group != "" {
-		id, ok := FindGroup(v, group)
+		id, ok := findGroup(v, group)
 		if !ok {
 			return 0, 0, errors.New("invalid group: '" + spec + "'")
 		}

@@ -33,3 +33,6 @@ func CompareVersions(a, b string) int {
 	}
 	return slices.Compare(num(a), num(b))
 }
+
+// BootIDFile holds what changes whenever the machine boots.
+const BootIDFile = "/proc/sys/kernel/random/boot_id"

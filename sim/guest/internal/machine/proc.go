@@ -214,3 +214,11 @@ func (p *Proc) Exported() []string {
 	slices.Sort(out)
 	return out
 }
+
+// NotThere is an error with the words of ENOENT where it says only that.
+func NotThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("No such file or directory")
+	}
+	return err
+}

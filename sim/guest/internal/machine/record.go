@@ -12,8 +12,8 @@ type record struct {
 // Of a record, this much is kept; of a lean one's command, this many bytes.
 const (
 	maxRecord   = 4000
-	LeanRecord  = 100
-	LeanCommand = 256
+	leanRecord  = 100
+	leanCommand = 256
 )
 
 // Commands returns the arguments of every program that was started in this guest,
@@ -40,7 +40,7 @@ func (m *Machine) ran(args []string) {
 	defer m.mu.Unlock()
 	args = slices.Clone(args)
 	if m.Config.Lean {
-		args = cut(args, LeanCommand)
+		args = cut(args, leanCommand)
 	}
 	m.record.commands = keep(m.record.commands, args, m.keeps())
 }
@@ -59,7 +59,7 @@ func (m *Machine) changed(what string) {
 
 func (m *Machine) keeps() int {
 	if m.Config.Lean {
-		return LeanRecord
+		return leanRecord
 	}
 	return maxRecord
 }
