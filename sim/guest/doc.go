@@ -1,4 +1,4 @@
-// package guest is an Ubuntu 24.04 machine that fits in a test.
+// Package guest is an Ubuntu 24.04 machine that fits in a test.
 //
 // It is what lives inside a virtual machine of package pvesim: a disk with files
 // on it, a boot that reads the seed ISO as cloud-init does, programs that can be

@@ -1,4 +1,4 @@
-// package disk is a machine's files, as each of its users sees them and may change them.
+// Package disk is a machine's files, as each of its users sees them and may change them.
 //
 // A [Disk] is a tree with owners, modes and links, and with dpkg's database. A [View] is
 // what one [User] sees of the disks that are mounted. Accounts and sudo's rules are read

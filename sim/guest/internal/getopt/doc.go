@@ -1,2 +1,2 @@
-// package getopt reads the arguments of programs.
+// Package getopt reads the arguments of programs.
 package getopt

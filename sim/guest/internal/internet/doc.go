@@ -1,2 +1,2 @@
-// package internet is what machines can download from, small and made up.
+// Package internet is what machines can download from, small and made up.
 package internet

@@ -75,3 +75,26 @@ func (s *System) ChangeMounts(f func([]disk.Mount) []disk.Mount) {
 	s.mounts = f(s.mounts)
 	s.mountsChanged()
 }
+
+// mountsChanged renews the table of all file systems. s.mu must be held.
+func (s *System) mountsChanged() {
+	all := slices.Concat([]disk.Mount{{At: "/", Disk: s.Config.Disk}}, s.volatile, s.mounts)
+	s.table.Set(all)
+	s.putMounts()
+}
+
+// putMounts writes the kernel's list of mounts. s.mu must be held.
+func (s *System) putMounts() {
+	text := "/dev/sda / ext4 rw,relatime 0 0\n"
+	for _, m := range s.devices() {
+		text += m[0] + " " + m[1] + " ext4 rw,relatime 0 0\n"
+	}
+	s.Put("/proc/self/mounts", text, 0o444)
+}
+
+// ShowMounts writes the kernel's list of mounts.
+func (s *System) ShowMounts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.putMounts()
+}

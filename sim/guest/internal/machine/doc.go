@@ -1,4 +1,4 @@
-// package machine is a computer and what runs on it while it is switched on.
+// Package machine is a computer and what runs on it while it is switched on.
 //
 // A [Machine] is what a hypervisor plugs together, its [Config]. Its [System] is everything
 // that a power cut ends: the kernel, mounts, journals, and goroutines. A [Proc] is a program

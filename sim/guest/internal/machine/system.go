@@ -4,12 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"io/fs"
-	"net/netip"
-	"path"
 	"reflect"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -60,59 +55,6 @@ func NewSystem(ctx context.Context, m *Machine) *System {
 	}
 	s.table = disk.Mounted(append([]disk.Mount{{At: "/", Disk: m.Config.Disk}}, s.volatile...)...)
 	return s
-}
-
-// mountsChanged renews the table of all file systems. s.mu must be held.
-func (s *System) mountsChanged() {
-	all := slices.Concat([]disk.Mount{{At: "/", Disk: s.Config.Disk}}, s.volatile, s.mounts)
-	s.table.Set(all)
-	s.putMounts()
-}
-
-// putMounts writes the kernel's list of mounts. s.mu must be held.
-func (s *System) putMounts() {
-	text := "/dev/sda / ext4 rw,relatime 0 0\n"
-	for _, m := range s.devices() {
-		text += m[0] + " " + m[1] + " ext4 rw,relatime 0 0\n"
-	}
-	s.Put("/proc/self/mounts", text, 0o444)
-}
-
-// ViewAs is the file system for a user; nil is the system itself.
-func (s *System) ViewAs(u *disk.User, changed func(string)) *disk.View {
-	v := &disk.View{Mounts: s.table, User: u, Umask: 0o022}
-	if changed != nil {
-		v.Changed = func(name string) {
-			for _, m := range s.volatile {
-				if strings.HasPrefix(name, m.At+"/") {
-					return
-				}
-			}
-			changed("file " + name)
-			s.watches.Range(func(dir, f any) bool {
-				if strings.HasPrefix(name, dir.(string)+"/") {
-					f.(func())()
-				}
-				return true
-			})
-		}
-	}
-	return v
-}
-
-// Watch calls f after each change that a command makes below a folder.
-func (s *System) Watch(dir string, f func()) { s.watches.Store(dir, f) }
-
-// Root is the file system for the system itself.
-func (s *System) Root() *disk.View { return s.ViewAs(nil, nil) }
-
-// Put writes a file of the system's own, such as one in /proc.
-func (s *System) Put(name, text string, perm fs.FileMode) {
-	v := s.Root()
-	if err := v.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return
-	}
-	_ = v.WriteFile(name, []byte(text), perm) // fails only where a script has put a directory
 }
 
 // Halt ends everything at once.
@@ -234,35 +176,6 @@ func (s *System) PowerOff(reboot bool) {
 	}()
 }
 
-// Address is the guest's first address on a network.
-func (s *System) Address() netip.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, i := range s.ifaces {
-		for _, a := range i.Addrs {
-			if !a.Addr().IsLoopback() {
-				return a.Addr()
-			}
-		}
-	}
-	return netip.Addr{}
-}
-
-// Hostname is the name that the kernel knows.
-func (s *System) Hostname() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hostname
-}
-
-// SetHostname changes the name that the kernel knows.
-func (s *System) SetHostname(name string) {
-	s.mu.Lock()
-	s.hostname = name
-	s.mu.Unlock()
-	s.Put("/proc/sys/kernel/hostname", name+"\n", 0o644)
-}
-
 // HexID returns n random bytes in hexadecimal.
 func HexID(n int) string {
 	b := make([]byte, n)
@@ -276,32 +189,9 @@ func (s *System) Program(name string) Program { return s.m.software.Program(s, n
 // Service is what a command line does that is not a program, nil for all others.
 func (s *System) Service(argv []string) Service { return s.m.software.Service(argv) }
 
-// SetInterfaces is given the cards that are up. A machine with more than its loopback
-// sends packets.
-func (s *System) SetInterfaces(all []Interface) {
-	s.mu.Lock()
-	s.ifaces = all
-	s.mu.Unlock()
-	s.m.talks.Store(len(all) > 1)
-}
-
-// Interfaces are the network cards with their addresses.
-func (s *System) Interfaces() []Interface {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.ifaces)
-}
-
 // Ending reports whether the system is on its way down.
 func (s *System) Ending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stopping || s.ctx.Err() != nil
-}
-
-// ShowMounts writes the kernel's list of mounts.
-func (s *System) ShowMounts() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.putMounts()
 }

@@ -1,3 +1,3 @@
-// package plane says what a control plane of Kubernetes is to the machines that K3s runs
+// Package plane says what a control plane of Kubernetes is to the machines that K3s runs
 // on. Somebody else brings one.
 package plane

@@ -1,2 +1,2 @@
-// package yamlvalue reads values of YAML whose kind the author of the file has chosen.
+// Package yamlvalue reads values of YAML whose kind the author of the file has chosen.
 package yamlvalue
