@@ -6,6 +6,7 @@ import (
 	"go/doc/comment"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,8 @@ type source struct {
 	files *token.FileSet
 	trees []*ast.File
 	names map[string]bool // what it declares: Name, Type.Method, Type.Field
+
+	fields map[string]bool // of these, the fields
 }
 
 // sources parses every package of the module.
@@ -30,7 +33,7 @@ func sources(t *testing.T) []*source {
 	t.Helper()
 	var out []*source
 	for _, p := range list(t, "./...") {
-		s := &source{name: strings.TrimPrefix(p.ImportPath, module), files: token.NewFileSet(), names: map[string]bool{}}
+		s := &source{name: strings.TrimPrefix(p.ImportPath, module), files: token.NewFileSet(), names: map[string]bool{}, fields: map[string]bool{}}
 		paths, err := filepath.Glob(filepath.Join("../..", s.name, "*.go"))
 		require.NoError(t, err)
 		for _, path := range paths {
@@ -45,6 +48,60 @@ func sources(t *testing.T) []*source {
 			}
 		}
 		out = append(out, s)
+	}
+	for _, s := range out {
+		s.follow(out)
+	}
+	return out
+}
+
+// follow declares what a type has that is another name for one of a package which nobody
+// outside can import.
+func (s *source) follow(all []*source) {
+	for _, tree := range s.trees {
+		imports := imports(tree)
+		for _, d := range tree.Decls {
+			d, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range d.Specs {
+				spec, ok := spec.(*ast.TypeSpec)
+				if !ok || !spec.Assign.IsValid() {
+					continue
+				}
+				is, ok := spec.Type.(*ast.SelectorExpr)
+				if !ok {
+					continue
+				}
+				path := strings.TrimPrefix(imports[is.X.(*ast.Ident).Name], module)
+				i := slices.IndexFunc(all, func(o *source) bool { return o.name == path && !public(path) })
+				if i < 0 {
+					continue
+				}
+				for name := range all[i].names {
+					if member, ok := strings.CutPrefix(name, is.Sel.Name+"."); ok {
+						s.names[spec.Name.Name+"."+member] = true
+						if all[i].fields[name] {
+							s.fields[spec.Name.Name+"."+member] = true
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// imports are those of a file, by the names that it uses.
+func imports(tree *ast.File) map[string]string {
+	out := map[string]string{}
+	for _, i := range tree.Imports {
+		path := strings.Trim(i.Path.Value, `"`)
+		name := path[strings.LastIndex(path, "/")+1:]
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		out[name] = path
 	}
 	return out
 }
@@ -63,6 +120,10 @@ func (s *source) declare(d ast.Decl) {
 			case *ast.TypeSpec:
 				s.names[spec.Name.Name] = true
 				s.members(spec.Name.Name, spec.Type)
+				if is, ok := spec.Type.(*ast.StructType); ok {
+					of := &source{names: s.fields}
+					of.members(spec.Name.Name, is)
+				}
 			}
 		}
 	}
@@ -127,21 +188,9 @@ func TestSurface(t *testing.T) {
 		if !public(s.name) {
 			continue
 		}
-		fields := map[string]bool{}
-		for _, tree := range s.trees {
-			ast.Inspect(tree, func(n ast.Node) bool {
-				if spec, ok := n.(*ast.TypeSpec); ok {
-					if is, ok := spec.Type.(*ast.StructType); ok {
-						of := &source{names: fields}
-						of.members(spec.Name.Name, is)
-					}
-				}
-				return true
-			})
-		}
 		var names []string
 		for name := range s.names {
-			if exported(name) && !fields[name] {
+			if exported(name) && !s.fields[name] {
 				names = append(names, name)
 			}
 		}
@@ -165,21 +214,14 @@ func TestDocLinksPointSomewhere(t *testing.T) {
 		all[module+s.name] = s
 	}
 	for _, s := range all {
-		imports := map[string]string{}
+		known := map[string]string{}
 		for _, tree := range s.trees {
-			for _, i := range tree.Imports {
-				path := strings.Trim(i.Path.Value, `"`)
-				name := path[strings.LastIndex(path, "/")+1:]
-				if i.Name != nil {
-					name = i.Name.Name
-				}
-				imports[name] = path
-			}
+			maps.Copy(known, imports(tree))
 		}
 		for _, tree := range s.trees {
 			for _, group := range tree.Comments {
 				for _, m := range link.FindAllStringSubmatch(group.Text(), -1) {
-					assert.True(t, s.points(m[1], imports, all), "%s: %s points nowhere", s.files.Position(group.Pos()), m[0])
+					assert.True(t, s.points(m[1], known, all), "%s: %s points nowhere", s.files.Position(group.Pos()), m[0])
 				}
 			}
 		}

@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"slices"
 	"sync"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
 )
 
 // ErrNoAgent is returned while the QEMU guest agent does not answer.
@@ -29,9 +30,22 @@ type ExecStatus struct {
 // agentUnit must run for the agent to answer; the package brings it.
 const agentUnit = "qemu-guest-agent.service"
 
+// agentState are the commands of the agent of a running system.
 type agentState struct {
+	mu    sync.Mutex
 	next  int
 	procs map[int]*agentProc
+}
+
+func (a *agentState) add(job *agentProc) (pid int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.procs == nil {
+		a.next, a.procs = 1500, map[int]*agentProc{}
+	}
+	a.next++
+	a.procs[a.next] = job
+	return a.next
 }
 
 type agentProc struct {
@@ -64,16 +78,15 @@ func (m *Machine) AgentUp() bool {
 
 // Talks reports whether the machine has had its network up since it was switched on,
 // and so has sent packets.
-func (m *Machine) Talks() bool { return m.talks.Load() }
+func (m *Machine) Talks() bool { return m.core.Talks() }
 
-func (m *Machine) agent() (*system, error) {
-	m.mu.Lock()
-	s, never := m.sys, m.faults.AgentNeverAnswers
-	m.mu.Unlock()
+func (m *Machine) agent() (*machine.System, error) {
+	s := m.core.System()
+	never := m.core.Faulty(func(f machine.Faults) bool { return f.AgentNeverAnswers })
 	if s == nil {
-		return nil, ErrOff
+		return nil, machine.ErrOff
 	}
-	if never || !s.isActive(agentUnit) {
+	if never || !systemd.Active(s, agentUnit) {
 		return nil, ErrNoAgent
 	}
 	return s, nil
@@ -89,38 +102,22 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 		return 0, errors.New("guest: no command")
 	}
 	job := &agentProc{done: make(chan struct{})}
-	p := s.session(rootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
-	p.dir, p.args = "/", argv
-	if _, err := p.find(argv[0]); err != nil {
-		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], strerror(notThere(err)), err)
+	p := s.Session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
+	p.Dir, p.Args = "/", argv
+	if _, err := p.Find(argv[0]); err != nil {
+		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], disk.Strerror(machine.NotThere(err)), err)
 	}
-	if !s.enter() {
-		return 0, ErrOff
-	}
-	s.mu.Lock()
-	if s.agent.procs == nil {
-		s.agent = agentState{next: 1500, procs: map[int]*agentProc{}}
-	}
-	s.agent.next++
-	pid := s.agent.next
-	s.agent.procs[pid] = job
-	s.mu.Unlock()
-	go func() {
-		defer s.wg.Done()
+	pid := machine.Of[agentState](s).add(job)
+	started := s.Go(func() {
 		defer close(job.done)
-		ctx, cancel := context.WithCancel(s.ctx)
+		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
-		job.code = p.exec(ctx)
-	}()
-	return pid, nil
-}
-
-// notThere is an error with the words of ENOENT where it says only that.
-func notThere(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("No such file or directory")
+		job.code = p.Exec(ctx)
+	})
+	if !started {
+		return 0, machine.ErrOff
 	}
-	return err
+	return pid, nil
 }
 
 // AgentStatus tells how a command does. Its end is told once.
@@ -129,9 +126,10 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 	if err != nil {
 		return ExecStatus{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	job := s.agent.procs[pid]
+	a := machine.Of[agentState](s)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	job := a.procs[pid]
 	if job == nil {
 		return ExecStatus{}, fmt.Errorf("%w: PID %d does not exist", ErrNoProcess, pid)
 	}
@@ -140,18 +138,18 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 	default:
 		return ExecStatus{}, nil
 	}
-	delete(s.agent.procs, pid)
+	delete(a.procs, pid)
 	return ExecStatus{Exited: true, ExitCode: job.code, Out: job.out.Bytes(), Err: job.err.Bytes()}, nil
 }
 
 // AgentReadFile reads a file as root. One that does not exist is an error that
-// wraps [fs.ErrNotExist].
+// wraps [io/fs.ErrNotExist].
 func (m *Machine) AgentReadFile(name string) ([]byte, error) {
 	s, err := m.agent()
 	if err != nil {
 		return nil, err
 	}
-	return s.root().readFile(name)
+	return s.Root().ReadFile(name)
 }
 
 // AgentWriteFile writes a file as root; its directory must exist.
@@ -160,24 +158,22 @@ func (m *Machine) AgentWriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.viewAs(nil, m.mutated).writeFile(name, data, 0o644)
+	return s.ViewAs(nil, s.Mutated).WriteFile(name, data, 0o644)
 }
 
 // AgentInterfaces lists the network cards with their addresses.
-func (m *Machine) AgentInterfaces() ([]Interface, error) {
+func (m *Machine) AgentInterfaces() ([]machine.Interface, error) {
 	s, err := m.agent()
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.ifaces), nil
+	return s.Interfaces(), nil
 }
 
 // Hostname returns the running guest's host name, for messages.
 func (m *Machine) Hostname() string {
-	if s := m.system(); s != nil {
-		return s.host()
+	if s := m.core.System(); s != nil {
+		return s.Hostname()
 	}
 	return ""
 }
@@ -185,13 +181,9 @@ func (m *Machine) Hostname() string {
 // Units returns the state of every unit that was started since the last boot, as
 // "active", "failed" and so on, for tests.
 func (m *Machine) Units() map[string]string {
-	out := map[string]string{}
-	if s := m.system(); s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for name := range maps.Keys(s.units) {
-			out[name] = s.units[name].active
-		}
+	s := m.core.System()
+	if s == nil {
+		return map[string]string{}
 	}
-	return out
+	return systemd.States(s)
 }

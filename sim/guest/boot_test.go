@@ -12,6 +12,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 func TestBootTakesItsTime(t *testing.T) {
@@ -51,7 +55,7 @@ func TestPoweroffAndReboot(t *testing.T) {
 		assert.Equal(t, strings.Fields(id)[0], strings.Fields(after)[0])
 		assert.NotEqual(t, strings.Fields(id)[1], strings.Fields(after)[1], "boot id")
 		assert.Equal(t, strings.Fields(id)[3], strings.Fields(after)[3], "host key")
-		code, out := shell(m, "root", "cat /opt/f /run/f")
+		code, out := shellAs(m, "root", "cat /opt/f /run/f")
 		assert.Equal(t, "kept\ncat: /run/f: No such file or directory\n", out)
 		assert.Equal(t, 1, code)
 		require.NoError(t, m.Shutdown())
@@ -59,7 +63,7 @@ func TestPoweroffAndReboot(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, m.Running())
 		assert.Equal(t, []bool{true, false}, told)
-		assert.ErrorIs(t, m.Shutdown(), ErrOff)
+		assert.ErrorIs(t, m.Shutdown(), machine.ErrOff)
 		_, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 		assert.ErrorContains(t, err, "timed out", "the address was there before")
 	})
@@ -71,13 +75,13 @@ func TestKillLeavesNothing(t *testing.T) {
 		for _, after := range []time.Duration{0, time.Second, 7 * time.Second, 12 * time.Second, time.Minute} {
 			require.NoError(t, m.Boot(t.Context()))
 			time.Sleep(after)
-			if s := m.system(); after > time.Minute/2 {
-				go s.login(s.ctx, "root", "sleep infinity", strings.NewReader(""), nil, nil)
+			if s := m.core.System(); after > time.Minute/2 {
+				go s.Login(s.Context(), "root", "sleep infinity", strings.NewReader(""), nil, nil)
 			}
 			m.Kill()
 			synctest.Wait()
 			assert.False(t, m.Running())
-			assert.Empty(t, m.cfg.Network.addresses())
+			assert.Nil(t, m.core.Config.Network.Host(addr(testAddr)))
 		}
 	}) // synctest fails where a goroutine is left
 }
@@ -89,9 +93,9 @@ func TestIdleGuestHasNoGoroutine(t *testing.T) {
 		m := start(t, cfg)
 		synctest.Wait()
 		assert.True(t, m.AgentUp())
-		s := m.system()
+		s := m.core.System()
 		done := make(chan struct{})
-		go func() { s.wg.Wait(); close(done) }()
+		go func() { s.Wait(); close(done) }()
 		synctest.Wait()
 		select {
 		case <-done:
@@ -102,20 +106,20 @@ func TestIdleGuestHasNoGoroutine(t *testing.T) {
 }
 
 func TestNoSeedNoLogin(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"no disc":    func(c *Config) { c.Seed = nil },
-		"not an ISO": func(c *Config) { c.Seed = func() ([]byte, error) { return make([]byte, 4096), nil } },
-		"no drive":   func(c *Config) { c.Seed = func() ([]byte, error) { return nil, errors.New("gone") } },
+	for name, change := range map[string]func(*machine.Config){
+		"no disc":    func(c *machine.Config) { c.Seed = nil },
+		"not an ISO": func(c *machine.Config) { c.Seed = func() ([]byte, error) { return make([]byte, 4096), nil } },
+		"no drive":   func(c *machine.Config) { c.Seed = func() ([]byte, error) { return nil, errors.New("gone") } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := config(t, testUser)
 				change(&cfg)
 				m := start(t, cfg)
-				code, out := shell(m, "root", "cloud-init status --format json")
+				code, out := shellAs(m, "root", "cloud-init status --format json")
 				assert.Zero(t, code)
 				assert.Contains(t, out, `"status": "disabled"`)
-				assert.Nil(t, findUser(m.system().root(), "admin"))
+				assert.Nil(t, disk.FindUser(m.core.System().Root(), "admin"))
 				_, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 				assert.ErrorContains(t, err, "no route to host")
 			})
@@ -126,20 +130,20 @@ func TestNoSeedNoLogin(t *testing.T) {
 func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t, testUser+"packages: [qemu-guest-agent]\n")
-		cfg.Faults = Faults{AgentNeverAnswers: true, SSHRefuses: true}
+		cfg.Faults = machine.Faults{AgentNeverAnswers: true, SSHRefuses: true}
 		m := start(t, cfg)
 		assert.False(t, m.AgentUp())
 		_, err := m.AgentExec([]string{"true"}, nil)
 		assert.ErrorIs(t, err, ErrNoAgent)
 		_, err = cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 		assert.ErrorContains(t, err, "connection refused")
-		m.SetFaults(Faults{})
+		m.SetFaults(machine.Faults{})
 		assert.True(t, m.AgentUp())
 		c, err := cfg.Network.Dial(t.Context(), "tcp", testAddr+":22")
 		require.NoError(t, err)
 		_ = c.Close()
 		m.Kill()
-		m.SetFaults(Faults{NeverBoots: true})
+		m.SetFaults(machine.Faults{NeverBoots: true})
 		require.NoError(t, m.Boot(t.Context()))
 		time.Sleep(time.Hour)
 		require.NoError(t, m.Shutdown(), "nobody hears the button")
@@ -177,7 +181,7 @@ func TestAgent(t *testing.T) {
 		assert.Equal(t, testAddr+"/24", ifaces[1].Addrs[0].String())
 		m.Kill()
 		_, err = m.AgentStatus(pid)
-		assert.ErrorIs(t, err, ErrOff)
+		assert.ErrorIs(t, err, machine.ErrOff)
 	})
 }
 
@@ -186,11 +190,11 @@ func TestSealAndClone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t, "#cloud-config\nusers: []\npackages: [qemu-guest-agent]\n")
 		m := start(t, cfg)
-		require.False(t, cfg.Disk.sealed())
+		require.False(t, sealed(cfg.Disk))
 		mustShell(t, m, "cloud-init clean --logs --seed --machine-id && rm -f /etc/ssh/ssh_host_* && poweroff")
 		time.Sleep(time.Minute)
 		require.False(t, m.Running())
-		require.True(t, cfg.Disk.sealed())
+		require.True(t, sealed(cfg.Disk))
 		seen := map[string]bool{}
 		for range 2 {
 			clone := config(t, testUser)
@@ -202,13 +206,13 @@ func TestSealAndClone(t *testing.T) {
 				seen[id] = true
 			}
 		}
-		assert.True(t, cfg.Disk.sealed(), "the template has not changed")
+		assert.True(t, sealed(cfg.Disk), "the template has not changed")
 	})
 }
 
 func TestCloneOfAnUnsealedDiskSharesItsIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		net := &Network{DHCP: netip.MustParsePrefix("10.0.0.0/24")}
+		net := &network.Network{DHCP: netip.MustParsePrefix("10.0.0.0/24")}
 		cfg := config(t, testUser)
 		cfg.Network, cfg.Seed = net, seedISO(t, testUser, "instance-id: a\n", "version: 2\nethernets: {eth0: {match: {name: 'en*'}, dhcp4: true}}\n")
 		a := start(t, cfg)
@@ -217,8 +221,8 @@ func TestCloneOfAnUnsealedDiskSharesItsIdentity(t *testing.T) {
 		clone.Disk = cfg.Disk.Clone()
 		clone.Seed = seedISO(t, testUser, "instance-id: b\n", "")
 		a, b := start(t, cfg), start(t, clone)
-		assert.Equal(t, a.system().address(), b.system().address(), "one machine-id, one lease")
-		assert.Equal(t, "10.0.0.100", a.system().address().String())
+		assert.Equal(t, a.core.System().Address(), b.core.System().Address(), "one machine-id, one lease")
+		assert.Equal(t, "10.0.0.100", a.core.System().Address().String())
 	})
 }
 
@@ -242,7 +246,7 @@ func TestMutations(t *testing.T) {
 
 func TestNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var n Network
+		var n network.Network
 		began := time.Now()
 		_, err := n.Dial(t.Context(), "tcp", "10.0.0.9:22")
 		assert.EqualError(t, err, "dial tcp 10.0.0.9:22: connect: no route to host")
@@ -279,4 +283,20 @@ func TestAFirstBootThatIsCutGoesOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sealed reports whether the disk is fit to be a template: no machine-id, no SSH
+// host keys and no cloud-init instance that its clones would share.
+func sealed(d *disk.Disk) bool {
+	id, _ := d.ReadFile("/etc/machine-id")
+	if s := strings.TrimSpace(string(id)); s != "" && s != "uninitialized" {
+		return false
+	}
+	entries, _ := disk.ViewOf(d).ReadDir("/etc/ssh")
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "ssh_host_") {
+			return false
+		}
+	}
+	return !d.Exists("/var/lib/cloud/instance")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
 )
 
 const fullUser = `#cloud-config
@@ -54,9 +56,9 @@ runcmd:
   - echo text | tr a-z A-Z > /scratch/text
 `
 
-func status(t *testing.T, m *Machine) (out cloudJSON, code int) {
+func cloudInitStatus(t *testing.T, m *Machine) (out cloud.Answer, code int) {
 	t.Helper()
-	code, text := shell(m, "root", "cloud-init status --wait --format json")
+	code, text := shellAs(m, "root", "cloud-init status --wait --format json")
 	require.NoError(t, json.Unmarshal([]byte(text), &out), text)
 	return out, code
 }
@@ -64,7 +66,7 @@ func status(t *testing.T, m *Machine) (out cloudJSON, code int) {
 func TestCloudInitDoesWhatItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, fullUser))
-		out, code := status(t, m)
+		out, code := cloudInitStatus(t, m)
 		assert.Zero(t, code, out.Errors)
 		assert.Equal(t, "done", out.Status)
 		assert.Equal(t, "done", out.Extended)
@@ -92,7 +94,7 @@ func TestCloudInitDoesWhatItIsTold(t *testing.T) {
 		settle(t, m)
 		assert.Equal(t, "again\nkept\nearly\n", mustShell(t, m, "cat /etc/b /scratch/kept /run/early"), "per-instance modules ran once")
 		assert.Equal(t, "overlay 16384 0 - Live 0x0000000000000000\n", mustShell(t, m, "grep overlay /proc/modules"))
-		code, _ = shell(m, "root", "test -e /run/args")
+		code, _ = shellAs(m, "root", "test -e /run/args")
 		assert.Equal(t, 1, code, "runcmd is per instance")
 	})
 }
@@ -107,7 +109,7 @@ func TestNewInstanceRunsEverythingAgain(t *testing.T) {
 		m = start(t, cfg)
 		assert.Equal(t, "x\nx\n", mustShell(t, m, "cat /etc/count"))
 		assert.NotEqual(t, key, mustShell(t, m, "cat /etc/ssh/ssh_host_ed25519_key.pub"))
-		assert.Equal(t, "10.0.0.22", m.system().address().String())
+		assert.Equal(t, "10.0.0.22", m.core.System().Address().String())
 		m.Kill()
 		cfg.Seed = seedISO(t, strings.Replace(testUser, "hostname", "ssh_deletekeys: false\nhostname", 1), "instance-id: third\n", testNetwork)
 		key = func() string { b, _ := cfg.Disk.ReadFile("/etc/ssh/ssh_host_ed25519_key.pub"); return string(b) }()
@@ -140,7 +142,7 @@ func TestCloudInitSaysWhatIsWrong(t *testing.T) {
 				cfg := config(t, test.user)
 				cfg.Seed = seedISO(t, test.user, "instance-id: i\n", test.network)
 				m := start(t, cfg)
-				out, code := status(t, m)
+				out, code := cloudInitStatus(t, m)
 				assert.Equal(t, test.code, code)
 				assert.Equal(t, test.status, out.Extended)
 				all := strings.Join(append(out.Errors, out.Recoverable["WARNING"]...), "\n")
@@ -166,7 +168,7 @@ func TestNetworkMatchesLikeNetplan(t *testing.T) {
 				cfg.MACs = []string{test.mac}
 				cfg.Seed = seedISO(t, testUser, "instance-id: i\n", strings.Replace(testNetwork, `"bc:24:11:aa:00:21"`, test.match, 1))
 				m := start(t, cfg)
-				assert.Equal(t, test.up, m.system().address().IsValid())
+				assert.Equal(t, test.up, m.core.System().Address().IsValid())
 			})
 		})
 	}
@@ -178,15 +180,15 @@ func TestStatusWaits(t *testing.T) {
 		require.NoError(t, m.Boot(t.Context()))
 		defer m.Kill()
 		time.Sleep(15 * time.Second)
-		code, out := shell(m, "root", "cloud-init status")
+		code, out := shellAs(m, "root", "cloud-init status")
 		assert.Equal(t, "status: running\n", out)
 		assert.Zero(t, code)
 		began := time.Now()
-		code, out = shell(m, "root", "cloud-init status --wait")
+		code, out = shellAs(m, "root", "cloud-init status --wait")
 		assert.Contains(t, out, "status: done")
 		assert.Zero(t, code)
 		assert.Greater(t, time.Since(began), 50*time.Second)
-		code, out = shell(m, "root", "sleep 1 | cat")
+		code, out = shellAs(m, "root", "sleep 1 | cat")
 		assert.Contains(t, out, "waiting in a pipeline")
 		assert.Zero(t, code)
 	})

@@ -5,6 +5,9 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 )
 
 const debianUser = "#cloud-config\nhostname: deb1\nssh_authorized_keys: [ssh-ed25519 AAAA a]\npackages: [qemu-guest-agent, xfsprogs]\n"
@@ -12,10 +15,10 @@ const debianUser = "#cloud-config\nhostname: deb1\nssh_authorized_keys: [ssh-ed2
 func TestDebianGuest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(t, debianUser)
-		cfg.Disk = NewBase("trixie")
+		cfg.Disk = image.New("trixie")
 		m := start(t, cfg)
 		for command, want := range map[string]string{
-			". /etc/os-release; echo $ID $VERSION_ID; uname -r":                           "debian 13\n" + debianKernel + "\n",
+			". /etc/os-release; echo $ID $VERSION_ID; uname -r":                           "debian 13\n" + archive.DebianKernel + "\n",
 			"id -un debian; cat /home/debian/.ssh/authorized_keys":                        "debian\nssh-ed25519 AAAA a\n",
 			"dpkg-query -W -f '${Version}\\n' xfsprogs; command -v mkfs.xfs":              "6.13.0-2+deb13u1\n/usr/bin/mkfs.xfs\n",
 			"grep -h URIs /etc/apt/sources.list.d/debian.sources; cloud-init status":      "URIs: http://deb.debian.org/debian\nURIs: http://deb.debian.org/debian-security\nstatus: done\n",

@@ -40,7 +40,7 @@ func TestMountsAndTheUnitsThatNeedThem(t *testing.T) {
 				put(t, m, "/etc/systemd/system/writer.service", test.unit+writer)
 				mustShell(t, m, "systemctl enable writer")
 				rebootWith(t, m, test.options)
-				code, _ := shell(m, "root", "findmnt /scratch && test -e /scratch/here")
+				code, _ := shellAs(m, "root", "findmnt /scratch && test -e /scratch/here")
 				assert.Equal(t, test.onDisk, code == 0)
 			})
 		})
@@ -58,7 +58,7 @@ func TestAUnitWhoseDiskIsMissing(t *testing.T) {
 		m.SetDisks(cfg.Disks[:1])
 		rebootWith(t, m, "defaults,nofail,x-systemd.device-timeout=5min,x-systemd.required-by=writer.service")
 		time.Sleep(6 * time.Minute)
-		_, out := shell(m, "root", "systemctl is-active writer; ls /scratch; systemctl start writer")
+		_, out := shellAs(m, "root", "systemctl is-active writer; ls /scratch; systemctl start writer")
 		assert.Equal(t, "inactive\nA dependency job for writer.service failed. See 'journalctl -xe' for details.\n", out)
 		assert.Contains(t, mustShell(t, m, "journalctl -u writer -o cat"), "writer.service: Job writer.service/start failed with result 'dependency'.")
 
@@ -66,7 +66,7 @@ func TestAUnitWhoseDiskIsMissing(t *testing.T) {
 		m.SetDisks(cfg.Disks)
 		mustShell(t, m, "systemctl start writer && findmnt /scratch && test -e /scratch/here")
 		m.SetDisks(slices.Clone(cfg.Disks[:1]))
-		_, out = shell(m, "root", "systemctl is-active writer; findmnt /scratch")
+		_, out = shellAs(m, "root", "systemctl is-active writer; findmnt /scratch")
 		assert.Equal(t, "inactive\n", out)
 	})
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,6 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // FuzzShell holds the interpreter's frame to not panicking, whatever the script.
@@ -22,16 +27,14 @@ func FuzzShell(f *testing.F) {
 		if strings.Contains(script, "while") || strings.Contains(script, "for") || strings.Contains(script, "until") || strings.Contains(script, "()") {
 			t.Skip("endless loops end with the caller's context only")
 		}
-		m := New(Config{Disk: NewBase("noble"), Speed: 1e6})
-		s := newSystem(t.Context(), m)
-		s.kernel = imageKernel
-		defer s.halt()
-		go func() {
-			<-time.After(time.Second)
-			s.cancel()
-		}()
+		m := New(machine.Config{Disk: image.New("noble"), Speed: 1e6})
+		s := machine.NewSystem(t.Context(), m.core)
+		s.Begin(archive.ImageKernel, time.Now())
+		defer s.Halt()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
 		var out bytes.Buffer
-		code := s.login(s.ctx, "root", script, strings.NewReader("in\n"), &out, &out)
+		code := s.Login(ctx, "root", script, strings.NewReader("in\n"), &out, &out)
 		assert.GreaterOrEqual(t, code, 0)
 	})
 }
@@ -52,35 +55,11 @@ func FuzzUserData(f *testing.F) {
 	})
 }
 
-func FuzzUnitFile(f *testing.F) {
-	f.Add("[Service]\nExecStart=/bin/a \\\n b\nExecStart=\n# c\n;d\nx\n=\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		u := &unitFile{values: map[string][]string{}}
-		u.parse([]byte(text))
-		for _, v := range u.values {
-			assert.NotEmpty(t, v)
-		}
-	})
-}
-
-func FuzzK3sConfig(f *testing.F) {
-	f.Add("a: b\nc+: [d]\n", "K10a::b:c")
-	f.Fuzz(func(t *testing.T, text, token string) {
-		d := NewDisk()
-		d.view().save(k3sEtc+"/config.yaml", text, 0o600)
-		if c, err := readK3sConfig(d.view(), nil, nil); err == nil {
-			_ = c.check("agent", func(string) {})
-			c.critical()
-		}
-		parseToken(token)
-	})
-}
-
 // TestSmall holds an idle guest to what a lab of a thousand can afford.
 func TestSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const guests = 50
-		base := NewBase("noble")
+		base := image.New("noble")
 		memory := func() uint64 {
 			var s runtime.MemStats
 			runtime.GC()

@@ -8,6 +8,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // driverUser bakes and reboots into the kernel that the packages brought.
@@ -17,7 +22,7 @@ func driverUser(packages string) string {
 
 const openDriver = "linux-modules-nvidia-580-server-open-generic, nvidia-headless-no-dkms-580-server-open, nvidia-utils-580-server, libnvidia-decode-580-server"
 
-func baked(t *testing.T, packages string, change func(*Config)) *Machine {
+func baked(t *testing.T, packages string, change func(*machine.Config)) *Machine {
 	t.Helper()
 	cfg := config(t, driverUser(packages))
 	if change != nil {
@@ -28,7 +33,7 @@ func baked(t *testing.T, packages string, change func(*Config)) *Machine {
 	t.Cleanup(m.Kill)
 	time.Sleep(time.Minute)
 	settle(t, m)
-	out, _ := status(t, m)
+	out, _ := cloudInitStatus(t, m)
 	require.Empty(t, out.Errors)
 	return m
 }
@@ -36,10 +41,10 @@ func baked(t *testing.T, packages string, change func(*Config)) *Machine {
 func TestDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := baked(t, openDriver, nil)
-		assert.Equal(t, newestKernel+"\n", mustShell(t, m, "uname -r"))
+		assert.Equal(t, archive.NewestKernel+"\n", mustShell(t, m, "uname -r"))
 		assert.Contains(t, mustShell(t, m, "cat /proc/driver/nvidia/version"), "NVIDIA UNIX Open Kernel Module for x86_64  580.173.02")
-		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+m.gpus()[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
-		assert.Equal(t, "0, "+m.gpus()[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
+		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB (UUID: "+gpu.Cards(m.core.Config.PCI)[0].UUID+")\n", mustShell(t, m, "nvidia-smi -L"))
+		assert.Equal(t, "0, "+gpu.Cards(m.core.Config.PCI)[0].UUID+", NVIDIA A100-PCIE-40GB, 580.173.02, 40960\n",
 			mustShell(t, m, "nvidia-smi --query-gpu=index,uuid,name,driver_version,memory.total --format=csv,noheader,nounits"))
 		assert.Equal(t, "Dual MIT/GPL\n", mustShell(t, m, "modinfo -F license nvidia"))
 		assert.Contains(t, mustShell(t, m, "lsmod"), "nvidia_uvm")
@@ -60,8 +65,8 @@ func TestDriver(t *testing.T) {
 		assert.Equal(t, "Disabled", log.GPUs[0].Mode)
 
 		// An unattended upgrade of the library alone: N2 of the failures.
-		require.NoError(t, m.cfg.Disk.install("libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
-		code, out := shell(m, "root", "nvidia-smi")
+		require.NoError(t, disk.Install(m.core.Config.Disk, "libnvidia-compute-580-server", "580.999.01-0ubuntu1"))
+		code, out := shellAs(m, "root", "nvidia-smi")
 		assert.Equal(t, 18, code)
 		assert.Equal(t, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.999.01\n", out)
 	})
@@ -70,28 +75,28 @@ func TestDriver(t *testing.T) {
 func TestDriverThatDoesNotLoad(t *testing.T) {
 	tests := []struct {
 		name, packages string
-		change         func(*Config)
+		change         func(*machine.Config)
 		log            string
 		smi            int
 	}{
-		{"modules of another kernel only", "linux-modules-nvidia-580-server-open-" + imageKernel + ", nvidia-utils-580-server", nil, "Linux version", 9},
-		{"open modules on Volta", openDriver, func(c *Config) { c.PCI[0].Device = 0x1db4 }, "is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP)", 9},
+		{"modules of another kernel only", "linux-modules-nvidia-580-server-open-" + archive.ImageKernel + ", nvidia-utils-580-server", nil, "Linux version", 9},
+		{"open modules on Volta", openDriver, func(c *machine.Config) { c.PCI[0].Device = 0x1db4 }, "is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP)", 9},
 		{"proprietary modules on Blackwell", "linux-modules-nvidia-580-server-generic, nvidia-headless-no-dkms-580-server, nvidia-utils-580-server",
-			func(c *Config) { c.PCI[0].Device = 0x2901 }, "requires use of the NVIDIA open kernel modules", 9},
+			func(c *machine.Config) { c.PCI[0].Device = 0x2901 }, "requires use of the NVIDIA open kernel modules", 9},
 		{"a branch that has dropped the chip", "linux-modules-nvidia-595-server-generic, nvidia-headless-no-dkms-595-server, nvidia-utils-595-server",
-			func(c *Config) { c.PCI[0].Device = 0x1b38 }, "is not supported by the NVIDIA 595.71.05 driver release", 9},
-		{"the fault", openDriver, func(c *Config) { c.Faults.DriverFailsToLoad = true }, "RmInitAdapter failed!", 9},
-		{"no card", openDriver, func(c *Config) { c.PCI = nil }, "Linux version", 9},
+			func(c *machine.Config) { c.PCI[0].Device = 0x1b38 }, "is not supported by the NVIDIA 595.71.05 driver release", 9},
+		{"the fault", openDriver, func(c *machine.Config) { c.Faults.DriverFailsToLoad = true }, "RmInitAdapter failed!", 9},
+		{"no card", openDriver, func(c *machine.Config) { c.PCI = nil }, "Linux version", 9},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := baked(t, test.packages, test.change)
 				assert.Contains(t, mustShell(t, m, "dmesg"), test.log)
-				code, out := shell(m, "root", "nvidia-smi")
+				code, out := shellAs(m, "root", "nvidia-smi")
 				assert.Equal(t, test.smi, code)
 				assert.Contains(t, out, "couldn't communicate with the NVIDIA driver")
-				code, _ = shell(m, "root", "test -e /proc/driver/nvidia/version")
+				code, _ = shellAs(m, "root", "test -e /proc/driver/nvidia/version")
 				assert.Equal(t, 1, code)
 			})
 		})
@@ -102,10 +107,10 @@ func TestFlavoursConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
 		mustShell(t, m, "apt-get update && apt-get install -y nvidia-kernel-common-580-server && apt-mark hold nvidia-kernel-common-580-server")
-		code, out := shell(m, "root", "apt-get install -y nvidia-driver-580-open")
+		code, out := shellAs(m, "root", "apt-get install -y nvidia-driver-580-open")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, "you have held broken packages")
-		code, out = shell(m, "root", "apt-get install -y nvidia-kernel-common-580-server=1.0")
+		code, out = shellAs(m, "root", "apt-get install -y nvidia-kernel-common-580-server=1.0")
 		assert.Equal(t, aptFailed, code)
 		assert.Contains(t, out, "E: Version '1.0' for 'nvidia-kernel-common-580-server' was not found")
 		assert.Equal(t, []string{"nvidia-kernel-common-580-server"}, m.Disk().Holds())

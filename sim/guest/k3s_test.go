@@ -11,6 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 const k3sURL = "https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1/k3s"
@@ -18,14 +22,14 @@ const k3sURL = "https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1/k
 // lab is a network with machines that have K3s' binary.
 type lab struct {
 	t      *testing.T
-	net    *Network
+	net    *network.Network
 	planes *fakePlanes
 }
 
-func newLab(t *testing.T) *lab { return &lab{t: t, net: &Network{}, planes: &fakePlanes{}} }
+func newLab(t *testing.T) *lab { return &lab{t: t, net: &network.Network{}, planes: &fakePlanes{}} }
 
 // machine boots one with the last octet n; its name is "n<n>".
-func (l *lab) machine(n int, change func(*Config)) *Machine {
+func (l *lab) machine(n int, change func(*machine.Config)) *Machine {
 	l.t.Helper()
 	cfg := config(l.t, "")
 	cfg.Name, cfg.VMID, cfg.Network, cfg.Kubernetes, cfg.PCI = fmt.Sprintf("n%d", n), 100+n, l.net, l.planes, nil
@@ -119,7 +123,7 @@ func TestK3sChain(t *testing.T) {
 // A connection to an unused address ends with the network.
 func TestClosedNetworkEndsDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		net, begun := &Network{}, time.Now()
+		net, begun := &network.Network{}, time.Now()
 		failed := make(chan error)
 		go func() {
 			_, err := net.Dial(t.Context(), "tcp", "10.0.0.9:22")
@@ -180,7 +184,7 @@ func TestK3sRefuses(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			unit := map[string]string{"server": "k3s", "agent": "k3s-agent"}[test.role]
 			contains(t, m.Journal(unit), test.says)
-			_, out := shell(m, "root", "systemctl is-active "+unit)
+			_, out := shellAs(m, "root", "systemctl is-active "+unit)
 			assert.Equal(t, test.active+"\n", out, test.name)
 			m.Kill()
 		}
@@ -192,7 +196,7 @@ func TestAgentWithoutHashIsWarned(t *testing.T) {
 		l := newLab(t)
 		token := l.form(l.machine(11, nil))
 		m := l.machine(21, nil)
-		l.k3s(m, "agent", "server: https://10.0.0.11:6443\ntoken: "+parseToken(token).secret+"\n")
+		l.k3s(m, "agent", "server: https://10.0.0.11:6443\ntoken: "+token[strings.LastIndex(token, ":")+1:]+"\n")
 		mustShell(t, m, "systemctl start k3s-agent") // blocks until it has joined
 		contains(t, m.Journal("k3s-agent"), "the token does not include a CA hash")
 		_, ok := l.planes.all()[0].node("n21")
@@ -222,7 +226,7 @@ func TestServerKeepsItsToken(t *testing.T) {
 		m := l.machine(11, nil)
 		l.form(m)
 		put(t, m, "/etc/rancher/k3s/config.yaml", "cluster-init: true\nservice-cidr: 10.99.0.0/16\ntoken: another\nunknown-key: 1\n")
-		code, out := shell(m, "root", "systemctl restart k3s")
+		code, out := shellAs(m, "root", "systemctl restart k3s")
 		assert.Equal(t, 1, code)
 		assert.Contains(t, out, "Job for k3s.service failed because the control process exited with error code")
 		contains(t, m.Journal("k3s"), "bootstrap data already found and encrypted with different token")
@@ -251,7 +255,7 @@ func TestClusterMadeAnewEndsTheOldOne(t *testing.T) {
 func TestNodeNeverReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
-		m := l.machine(11, func(c *Config) { c.Faults.NodeNeverReady = true })
+		m := l.machine(11, func(c *machine.Config) { c.Faults.NodeNeverReady = true })
 		l.form(m)
 		_, ok := l.planes.all()[0].node("n11")
 		assert.False(t, ok)
@@ -265,8 +269,8 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		l := newLab(t)
 		l.form(l.machine(11, nil))
 		plane := l.planes.all()[0]
-		gpu := l.machine(21, func(c *Config) {
-			card := PCI{Vendor: nvidiaVendor, Device: 0x20f1, Class: 0x030200}
+		worker := l.machine(21, func(c *machine.Config) {
+			card := machine.PCI{Vendor: gpu.Vendor, Device: 0x20f1, Class: 0x030200}
 			for i := range 2 {
 				card.Address, card.Host = fmt.Sprintf("0000:0%d:00.0", i+1), fmt.Sprintf("0000:4%d:00.0", i)
 				c.PCI = append(c.PCI, card)
@@ -274,21 +278,22 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 			c.Seed = seedISO(t, strings.Replace(driverUser(openDriver), "wk-gpu1", "n21", 1)+toolkit, "instance-id: n21\n", testNetwork)
 		})
 		time.Sleep(time.Minute) // the reboot into the new kernel
-		settle(t, gpu)
+		settle(t, worker)
 		secret := strings.TrimSpace(mustShell(t, l.net.Host(addr("10.0.0.11")).(*Machine), "cat "+k3sServerDir+"/token"))
-		l.k3s(gpu, "agent", "server: https://10.0.0.10:6443\ntoken: "+secret+"\n")
+		l.k3s(worker, "agent", "server: https://10.0.0.10:6443\ntoken: "+secret+"\n")
 		time.Sleep(30 * time.Second)
 		n, ok := plane.node("n21")
-		require.True(t, ok, gpu.Journal("k3s-agent"))
+		require.True(t, ok, worker.Journal("k3s-agent"))
 		assert.Empty(t, n.GPUs(), "no toolkit")
-		mustShell(t, gpu, "apt-get install -y nvidia-container-toolkit")
+		mustShell(t, worker, "apt-get install -y nvidia-container-toolkit")
 		n, _ = plane.node("n21")
 		assert.Empty(t, n.GPUs(), "K3s has looked for it at its start only")
-		mustShell(t, gpu, "systemctl restart k3s-agent && grep -q nvidia-container-runtime /var/lib/rancher/k3s/agent/etc/containerd/config.toml")
+		mustShell(t, worker, "systemctl restart k3s-agent && grep -q nvidia-container-runtime /var/lib/rancher/k3s/agent/etc/containerd/config.toml")
 		n, _ = plane.node("n21")
+		cards := gpu.Cards(worker.core.Config.PCI)
 		gpus := n.GPUs()
 		require.Len(t, gpus, 2)
-		assert.Equal(t, GPU{UUID: gpu.gpus()[1].UUID, Model: "NVIDIA A100-PCIE-40GB", Index: 1}, gpus[1])
+		assert.Equal(t, GPU{UUID: cards[1].UUID, Model: "NVIDIA A100-PCIE-40GB", Index: 1}, gpus[1])
 
 		run := func(args []string, env map[string]string, count int) (int, string, string) {
 			return n.Run(t.Context(), Container{Args: args, Env: env, GPUs: count, Files: map[string][]byte{
@@ -307,24 +312,9 @@ func TestGPUsNeedTheWholeChain(t *testing.T) {
 		assert.Contains(t, out, "nvidia-smi")
 		code, _, _ = run([]string{"sh", "-c", "exit 3"}, nil, 0)
 		assert.Equal(t, 3, code)
-		gpu.Kill()
+		worker.Kill()
 		assert.Empty(t, n.GPUs())
 		code, _, _ = run([]string{"true"}, nil, 0)
-		assert.Equal(t, exitKilled, code)
+		assert.Equal(t, machine.ExitKilled, code)
 	})
-}
-
-func TestConfigFilesAreMerged(t *testing.T) {
-	d := NewDisk()
-	v := d.view()
-	v.save(k3sEtc+"/config.yaml", "tls-san: [a]\nnode-label: x=1\nwrite-kubeconfig-mode: \"0600\"\ncluster-init: true\n", 0o600)
-	v.save(k3sEtc+"/config.yaml.d/2.yaml", "tls-san+: b\nnode-label: [y=2]\n", 0o600)
-	v.save(k3sEtc+"/config.yaml.d/ignored.txt", "tls-san: c\n", 0o600)
-	c, err := readK3sConfig(v, []string{"--disable=traefik", "--token", "t", "--debug"}, []string{"K3S_URL=https://x:6443", "K3S_TOKEN=other"})
-	require.NoError(t, err)
-	assert.Equal(t, k3sConfig{"tls-san": {"a", "b"}, "node-label": {"y=2"}, "write-kubeconfig-mode": {"0600"}, "cluster-init": {"true"},
-		"disable": {"traefik"}, "token": {"t"}, "debug": {"true"}, "server": {"https://x:6443"}}, c)
-	v.save(k3sEtc+"/config.yaml", "a: [\n", 0o600)
-	_, err = readK3sConfig(v, nil, nil)
-	assert.ErrorContains(t, err, "failed to parse /etc/rancher/k3s/config.yaml")
 }

@@ -2,155 +2,156 @@ package guest
 
 import (
 	"context"
-	"errors"
-	"net/netip"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
+	"path"
+	"strings"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/sim/guest/internal/apt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/boot"
+	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/hardware"
+	"github.com/cps-gpu/homelab/sim/guest/internal/iptables"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/netplan"
+	"github.com/cps-gpu/homelab/sim/guest/internal/programs"
+	"github.com/cps-gpu/homelab/sim/guest/internal/pvehost"
+	"github.com/cps-gpu/homelab/sim/guest/internal/shell"
+	"github.com/cps-gpu/homelab/sim/guest/internal/sshd"
+	"github.com/cps-gpu/homelab/sim/guest/internal/storage"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
 )
 
-// Config describes a machine: what a hypervisor plugs together. It is not
-// changed by the Machine, except for the contents of its disks.
-type Config struct {
-	Name   string   // of the VM, for messages
-	VMID   int      // of the VM; part of what makes a guest's identifiers its own
-	Disk   *Disk    // the OS disk's contents; persists over power cycles
-	MACs   []string // of its network cards, in order; any case
-	CPUs   int      // seen by the guest
-	Memory int64    // bytes
-	// SecureBoot says that the firmware has the usual keys, and lets modules load that
-	// are signed with one of them: the distribution's own.
-	SecureBoot bool
-	PCI        []PCI         // passed-through functions
-	Disks      []BlockDevice // in order; the first is the OS disk
-	Network    *Network      // where its cards are plugged in; nil is nowhere
-	Speed      float64       // how many times faster than life; 0 is 1
-
-	// Seed returns the ISO in the CD drive at each boot; nil for an empty drive.
-	Seed func() ([]byte, error)
-	// Internet is what curl, wget and cloud-init can download from; nil is nothing.
-	Internet Internet
-	// Kubernetes makes the control plane when K3s starts as a first server.
-	Kubernetes Kubernetes
-
-	Faults Faults
-
-	Host *HostConfig // a Proxmox VE host instead of an Ubuntu guest; nil for a guest
-
-	// Lean keeps the last of Mutations and Commands only, for a simulator that
-	// runs for days; a test wants all.
-	Lean bool
-
-	// OnPoweroff is told that the guest has powered itself off, on its own or
-	// asked by Shutdown. With reboot it starts again by itself, and this is
-	// only news. It is called without locks held, after the guest has stopped.
-	OnPoweroff func(reboot bool)
-}
-
-// PCI is a passed-through function as the guest sees it.
-type PCI struct {
-	Address   string // in the guest, e.g. "0000:01:00.0"
-	Host      string // on the host, e.g. "0000:41:00.0"
-	Vendor    uint16 // 0x10de is NVIDIA
-	Device    uint16
-	SubVendor uint16
-	SubDevice uint16
-	Class     uint32 // e.g. 0x030200
-	UUID      string // of a GPU, "GPU-…"; made from Host when empty
-	Model     string // e.g. "NVIDIA A100-PCIE-40GB"; taken from a small table when empty
-}
-
-// BlockDevice is a disk as the guest sees it.
-type BlockDevice struct {
-	Serial string   // as lsblk tells it
-	Links  []string // its names below /dev/disk/by-id; which those are the hypervisor decides, see pvesim's drivenames.go
-	Size   int64    // bytes
-	Data   *Disk    // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
-}
-
-// Faults are things that go wrong in a guest.
-type Faults struct {
-	AgentNeverAnswers bool // the QEMU guest agent does not come up
-	DriverFailsToLoad bool // RmInitAdapter fails for every GPU
-	SecondGPUFails    bool // RmInitAdapter fails for every GPU but the first
-	// ModuleDoesNotBuild has the compiler refuse NVIDIA's modules under DKMS.
-	ModuleDoesNotBuild bool
-	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
-	NodeNeverReady     bool // K3s runs, but its kubelet never joins
-	SSHRefuses         bool // port 22 refuses connections
-	NeverBoots         bool // stays in the firmware
-}
-
-// ErrOff is returned by what needs a running guest.
-var ErrOff = errors.New("guest: the machine is off")
-
 // Machine is one virtual computer. It is safe for concurrent use.
-type Machine struct {
-	cfg Config
-
-	mu     sync.Mutex
-	faults Faults
-	sys    *system // the running system, nil when off
-	record record
-	talks  atomic.Bool      // see Talks
-	extra  map[string]*Disk // contents of data disks that came without, by serial
-}
+type Machine struct{ core *machine.Machine }
 
 // New returns a machine that is off.
-func New(cfg Config) *Machine {
-	if cfg.Speed <= 0 {
-		cfg.Speed = 1
+func New(cfg machine.Config) *Machine {
+	m := &Machine{}
+	m.core = machine.New(cfg, software(), m)
+	return m
+}
+
+// software are the rooms that a machine is made of.
+func software() machine.Software {
+	return machine.Software{Boot: bootAny, Halt: func(s *machine.System) { systemd.StopAll(s) }, Program: programOf, Service: serviceOf}
+}
+
+// bootAny boots what the machine is.
+func bootAny(s *machine.System) {
+	if s.Config.Host != nil {
+		pvehost.Boot(s)
+		return
 	}
-	cfg.MACs = slices.Clone(cfg.MACs)
-	cfg.PCI = slices.Clone(cfg.PCI)
-	cfg.Disks = slices.Clone(cfg.Disks)
-	if cfg.Disk == nil {
-		cfg.Disk = NewDisk()
+	boot.Guest(s)
+}
+
+// programOf returns the function that a program stands for, or nil.
+func programOf(s *machine.System, name string) machine.Program {
+	if r := pvehost.Program(s, name); r != nil {
+		return r
 	}
-	return &Machine{cfg: cfg, faults: cfg.Faults, extra: map[string]*Disk{}}
+	for _, room := range []func(string) machine.Program{
+		programs.Program, shell.Program, storage.Program, systemd.Program, apt.Program, netplan.Program, iptables.Program,
+		hardware.Program, gpu.Program, boot.Program, cloud.Program, sshd.Program, k3s.Program,
+	} {
+		if r := room(name); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// serviceOf is K3s, for what starts it.
+func serviceOf(argv []string) machine.Service {
+	if path.Base(argv[0]) == "k3s" && len(argv) > 1 && (argv[1] == "server" || argv[1] == "agent") {
+		return k3s.Start
+	}
+	return nil
+}
+
+// Boot switches the machine on and returns; it comes up in the background. The
+// context's values are kept, its end does not matter.
+func (m *Machine) Boot(ctx context.Context) error { return m.core.Boot(ctx) }
+
+// Kill cuts the power. When it returns, nothing of the guest runs any more.
+func (m *Machine) Kill() { m.core.Kill() }
+
+// Shutdown presses the power button. The guest stops its services and powers
+// itself off, some seconds later, when its operating system is up; OnPoweroff is
+// called then.
+func (m *Machine) Shutdown() error { return m.core.Shutdown() }
+
+// Running reports whether the machine is on.
+func (m *Machine) Running() bool { return m.core.System() != nil }
+
+// Up is closed when the machine's user space runs; nil when it is off.
+func (m *Machine) Up() <-chan struct{} {
+	s := m.core.System()
+	if s == nil {
+		return nil
+	}
+	return s.Up()
 }
 
 // SetFaults changes the faults; those of booting count from the next boot.
-func (m *Machine) SetFaults(f Faults) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.faults = f
-}
-
-func (m *Machine) faulty(is func(Faults) bool) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return is(m.faults)
-}
+func (m *Machine) SetFaults(f machine.Faults) { m.core.SetFaults(f) }
 
 // Disk returns the OS disk.
-func (m *Machine) Disk() *Disk { return m.cfg.Disk }
+func (m *Machine) Disk() *Disk { return m.core.Disk() }
 
-// Running reports whether the machine is on.
-func (m *Machine) Running() bool { return m.system() != nil }
-
-func (m *Machine) system() *system {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.sys
+// SetDisks changes what disks a machine has: one is plugged in or pulled out, or one
+// grows. What was mounted from a disk that is gone is gone too, and with it the units that
+// require it.
+func (m *Machine) SetDisks(disks []machine.BlockDevice) {
+	s := m.core.System()
+	if s == nil {
+		m.core.SetDisks(disks)
+		return
+	}
+	was := s.Mounted()
+	m.core.SetDisks(disks)
+	for _, name := range storage.Replug(s, was) {
+		_ = systemd.Stop(s, name)
+	}
 }
 
-// scale turns a duration of the simulated world into one of the clock.
-func (m *Machine) scale(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / m.cfg.Speed)
+// Commands returns the arguments of every program that was started in this guest,
+// over SSH, by the guest agent, by cloud-init or by another program, oldest first.
+// It is what ps would have shown to every user of the machine.
+func (m *Machine) Commands() [][]string { return m.core.Commands() }
+
+// Mutations returns what commands (over SSH, the guest agent or cloud-init) have
+// changed so far in this guest: files written, units started or stopped,
+// packages installed or removed. What services write by themselves is not among
+// them, nor is anything below /run, /proc, /sys and /dev.
+func (m *Machine) Mutations() []string { return m.core.Mutations() }
+
+// Journal returns what a unit has said since the last boot, for tests.
+func (m *Machine) Journal(unit string) []string {
+	s := m.core.System()
+	if s == nil {
+		return nil
+	}
+	return s.Said(systemd.UnitName(unit))
 }
 
-// pause waits for d of simulated time; it reports false when ctx ended before.
-func (m *Machine) pause(ctx context.Context, d time.Duration) bool {
-	return wait.Pause(ctx, m.scale(d)) == nil && ctx.Err() == nil
+// EtcdMembers returns the names of etcd's members as the K3s server on this machine
+// knows them, in order; those that do not run have " (away)" behind them. It is nil
+// where no server runs.
+func (m *Machine) EtcdMembers() []string { return k3s.Members(m.core) }
+
+// AuthorizedKeys lets those log in as root who have one of the keys.
+func (m *Machine) AuthorizedKeys(keys ...string) error {
+	return m.Disk().WriteFile("/root/.ssh/authorized_keys", []byte(strings.Join(keys, "\n")+"\n"), 0o600)
 }
 
-// Interface is a network card as the guest agent reports it.
-type Interface struct {
-	Name  string
-	MAC   string
-	Addrs []netip.Prefix
+// HostKey returns the machine's public SSH key as an authorized_keys file has it;
+// empty before its first boot.
+func (m *Machine) HostKey() string {
+	data, err := m.Disk().ReadFile(sshd.HostKeyFile + ".pub")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
 }

@@ -5,12 +5,15 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // TestPrograms runs command lines as root in a guest that was set up by cloud-init.
-// programs are command lines, as root, with what becomes of them. They build on each
+// commandLines are command lines, as root, with what becomes of them. They build on each
 // other.
-var programs = []struct {
+var commandLines = []struct {
 	command string
 	code    int
 	out     string
@@ -68,7 +71,7 @@ var programs = []struct {
 	{"echo x >/proc/nope/y", 1, "bash: line 1 /proc/nope/y: No such file or directory\n"},
 	{"exec 3>/tmp/x", 2, "bash: bash: not simulated: file descriptor 3\n"},
 	{"id -u; id -un; id admin", 0, "0\nroot\nuid=1000(admin) gid=1000(admin) groups=1000(admin),4(adm),27(sudo)\n"},
-	{"uname -r; uname -sm; hostname; nproc", 0, imageKernel + "\nLinux x86_64\nwk-gpu1\n4\n"},
+	{"uname -r; uname -sm; hostname; nproc", 0, archive.ImageKernel + "\nLinux x86_64\nwk-gpu1\n4\n"},
 	{"getent passwd admin; getent passwd nobodyelse", 2, "admin:x:1000:1000::/home/admin:/bin/bash\n"},
 	{"find /etc/apt -name '*.sources' -type f", 0, "/etc/apt/sources.list.d/ubuntu.sources\n"},
 	{"seq 3 | xargs echo n; seq 2 | xargs -n 1 echo", 0, "n 1 2 3\n1\n2\n"},
@@ -89,7 +92,7 @@ var programs = []struct {
 	{"apt-get install -y jq", 100, "Reading package lists...\nBuilding dependency tree...\nReading state information...\nE: Unable to locate package jq\n"},
 	{"apt clean", 0, "\nWARNING: apt does not have a stable CLI interface. Use with caution in scripts.\n\n"},
 	{"nvidia-smi", 127, "bash: line 1: nvidia-smi: command not found\n"},
-	{"modprobe nvidia", 1, "modprobe: FATAL: Module nvidia not found in directory /lib/modules/" + imageKernel + "\n"},
+	{"modprobe nvidia", 1, "modprobe: FATAL: Module nvidia not found in directory /lib/modules/" + archive.ImageKernel + "\n"},
 	{"systemctl is-active ssh nosuch; systemctl is-enabled ssh", 0, "active\ninactive\nenabled\n"},
 	{"systemctl start nosuch", 5, "Failed to start nosuch.service: Unit nosuch.service not found.\n"},
 	{"systemctl show -p ActiveState,SubState ssh; systemctl show -p LoadState --value nosuch", 0, "ActiveState=active\nSubState=running\nnot-found\n"},
@@ -101,8 +104,8 @@ var programs = []struct {
 func TestPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
-		for _, test := range programs {
-			code, out := shell(m, "root", test.command)
+		for _, test := range commandLines {
+			code, out := shellAs(m, "root", test.command)
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
@@ -128,12 +131,12 @@ func TestPermissionsOfAnOrdinaryUser(t *testing.T) {
 			{"chown root f", 1, "chown: changing ownership of 'f': Operation not permitted\n"},
 			{"systemctl stop ssh", 1, "Failed to stop: Access denied\n"},
 		} {
-			code, out := shell(m, "admin", test.command)
+			code, out := shellAs(m, "admin", test.command)
 			assert.Equal(t, test.out, out, test.command)
 			assert.Equal(t, test.code, code, test.command)
 		}
-		m.cfg.Disk.view().save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
-		code, out := shell(m, "admin", "sudo -n true")
+		disk.ViewOf(m.core.Config.Disk).Save("/etc/sudoers.d/90-cloud-init-users", "", 0o440)
+		code, out := shellAs(m, "admin", "sudo -n true")
 		assert.Equal(t, "sudo: a password is required\n", out)
 		assert.Equal(t, 1, code)
 	})

@@ -10,19 +10,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 func TestJournalOfAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, config(t, testUser))
-		s := m.system()
+		s := m.core.System()
 		time.Sleep(time.Hour)
-		s.log("a.service", "first")
+		s.Log("a.service", "first")
 		time.Sleep(90 * time.Second)
-		s.log("b.service", "second")
+		s.Log("b.service", "second")
 		time.Sleep(time.Second)
 		began := time.Now()
-		s.log("a.service", "third")
+		s.Log("a.service", "third")
 		tests := map[string]string{
 			"-u a": "first third",
 			fmt.Sprintf("-u a --since=@%d", began.Unix()):        "third",
@@ -41,7 +44,7 @@ func TestJournalOfAPeriod(t *testing.T) {
 			assert.Equal(t, want, strings.Join(strings.Fields(out), " "), args)
 		}
 		assert.Equal(t, "Jan 01 01:0", mustShell(t, m, "journalctl -u a -n 1")[:11])
-		code, out := shell(m, "root", "journalctl --since soon")
+		code, out := shellAs(m, "root", "journalctl --since soon")
 		assert.Equal(t, 1, code)
 		assert.Equal(t, "Failed to parse timestamp: soon\n", out)
 	})
@@ -60,21 +63,21 @@ func TestALeanGuestStaysSmall(t *testing.T) {
 			return int64(m.HeapAlloc)
 		}
 		script := "# " + strings.Repeat("long ", 4000) + "\n: >/root/"
-		base, shared := NewBase("noble"), config(t, testUser)
+		base, shared := image.New("noble"), config(t, testUser)
 		before := heap()
 		var all []*Machine
 		for range guests {
 			c := shared // the disc in its drive is a volume, and no part of a guest
-			c.Lean, c.Disk, c.Network = true, base.Clone(), &Network{}
+			c.Lean, c.Disk, c.Network = true, base.Clone(), &network.Network{}
 			all = append(all, start(t, c))
 		}
 		for _, m := range all {
 			for i := range 500 {
 				mustShell(t, m, script+fmt.Sprint(i%20))
 			}
-			assert.LessOrEqual(t, len(m.Commands()), leanRecord)
+			assert.LessOrEqual(t, len(m.Commands()), 100)
 			last := m.Commands()[len(m.Commands())-1]
-			require.LessOrEqual(t, len(strings.Join(last, "")), leanCommand)
+			require.LessOrEqual(t, len(strings.Join(last, "")), 256)
 		}
 		each := (heap() - before) / guests
 		t.Logf("%d KiB for a guest", each>>10)

@@ -9,6 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/archive"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 // script is one of the library's own, which must run in a guest as on Ubuntu.
@@ -22,17 +29,17 @@ func script(t *testing.T, name string) string {
 // runScript runs it as the library does: sh -c TEXT NAME ARG….
 func runScript(m *Machine, text string, args ...string) (int, string) {
 	var b strings.Builder
-	s := m.system()
-	p := s.session(rootUser(), nil, &b, &b)
-	p.args = append([]string{"sh", "-c", text, "script"}, args...)
-	return p.exec(s.ctx), b.String()
+	s := m.core.System()
+	p := s.Session(disk.RootUser(), nil, &b, &b)
+	p.Args = append([]string{"sh", "-c", text, "script"}, args...)
+	return p.Exec(s.Context()), b.String()
 }
 
 func TestTheLibrarysScripts(t *testing.T) {
 	install, observe, smi, verify := script(t, "k3s/install.sh"), script(t, "k3s/observe.sh"), script(t, "nvidia/observe.sh"), script(t, "nvidia/verify.sh")
 	begin, remove := script(t, "k3s/start.sh"), script(t, "k3s/remove.sh")
 	synctest.Test(t, func(t *testing.T) {
-		m := baked(t, openDriver, func(c *Config) { c.Kubernetes = &fakePlanes{} })
+		m := baked(t, openDriver, func(c *machine.Config) { c.Kubernetes = &fakePlanes{} })
 		release := "https://github.com/k3s-io/k3s/releases/download/v1.34.2%2Bk3s1"
 		for _, want := range []string{"installed\n", "unchanged\n"} {
 			before := len(m.Mutations())
@@ -58,17 +65,17 @@ func TestTheLibrarysScripts(t *testing.T) {
 		}
 		code, out = runScript(m, smi)
 		assert.Zero(t, code)
-		for _, part := range []string{"=== kernel\n" + newestKernel, "Open Kernel Module", "nvidia-utils-580-server 580.173.02-0ubuntu0.24.04.1 installed", "=== containerd\nplain\n", "<nvidia_smi_log>", "=== end\n0\n"} {
+		for _, part := range []string{"=== kernel\n" + archive.NewestKernel, "Open Kernel Module", "nvidia-utils-580-server 580.173.02-0ubuntu0.24.04.1 installed", "=== containerd\nplain\n", "<nvidia_smi_log>", "=== end\n0\n"} {
 			assert.Contains(t, out, part)
 		}
 		assert.Empty(t, m.Mutations()[before:], "looking changes nothing")
 
-		uuid := m.gpus()[0].UUID
-		code, out, log := m.system().container(t.Context(), Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
+		uuid := gpu.Cards(m.core.Config.PCI)[0].UUID
+		code, out, log := k3s.Container(t.Context(), m.core.System(), plane.Container{Args: []string{"/bin/sh", "/verify/verify.sh", "1"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Zero(t, code, out)
 		assert.Equal(t, "gpu|"+uuid+"|0|PASSED|NVIDIA A100-PCIE-40GB|580.173.02|40960|\n", log)
-		code, out, log = m.system().container(t.Context(), Container{Args: []string{"sh", "/verify/verify.sh", "2"},
+		code, out, log = k3s.Container(t.Context(), m.core.System(), plane.Container{Args: []string{"sh", "/verify/verify.sh", "2"},
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, log, "error|1 GPUs, expected 2")

@@ -14,12 +14,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/image"
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 const (
 	testMAC  = "BC:24:11:AA:00:21"
 	testAddr = "10.0.0.21"
 )
+
+// Where K3s has its files.
+const (
+	k3sEtc       = "/etc/rancher/k3s"
+	k3sServerDir = "/var/lib/rancher/k3s/server"
+	manifestsDir = k3sServerDir + "/manifests"
+)
+
+// aptFailed is apt-get's exit status for everything that goes wrong.
+const aptFailed = 100
 
 const testNetwork = `version: 2
 ethernets:
@@ -52,17 +70,17 @@ func seedISO(t testing.TB, user, meta, network string) func() ([]byte, error) {
 }
 
 // config is a machine with everything plugged in.
-func config(t testing.TB, user string) Config {
-	return Config{
-		Name: "wk-gpu1", VMID: 104, Disk: NewBase("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
-		Disks: []BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
-		PCI:   []PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: nvidiaVendor, Device: 0x20f1, SubVendor: nvidiaVendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
-		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &Network{}, Internet: DefaultInternet(),
+func config(t testing.TB, user string) machine.Config {
+	return machine.Config{
+		Name: "wk-gpu1", VMID: 104, Disk: image.New("noble"), MACs: []string{testMAC}, CPUs: 4, Memory: 8 << 30,
+		Disks: []machine.BlockDevice{{Serial: "os", Size: 32 << 30}, {Serial: "scratch", Links: []string{"scsi-0QEMU_QEMU_HARDDISK_scratch"}, Size: 100 << 30}},
+		PCI:   []machine.PCI{{Address: "0000:01:00.0", Host: "0000:41:00.0", Vendor: gpu.Vendor, Device: 0x20f1, SubVendor: gpu.Vendor, SubDevice: 0x145f, Class: 0x030200, Model: "NVIDIA A100-PCIE-40GB"}},
+		Seed:  seedISO(t, user, "instance-id: wk-gpu1-1\nlocal-hostname: wk-gpu1\n", testNetwork), Network: &network.Network{}, Internet: internet.Default(),
 	}
 }
 
 // start boots a machine and waits until cloud-init has ended.
-func start(t testing.TB, cfg Config) *Machine {
+func start(t testing.TB, cfg machine.Config) *Machine {
 	t.Helper()
 	m := New(cfg)
 	require.NoError(t, m.Boot(t.Context()))
@@ -74,34 +92,38 @@ func start(t testing.TB, cfg Config) *Machine {
 func settle(t testing.TB, m *Machine) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		s := m.system()
+		s := m.core.System()
 		if s == nil {
 			return false
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.cloud.status != "" && s.cloud.status != "running"
-	}, m.scale(5*time.Minute), m.scale(time.Second), "cloud-init does not end")
+		status := cloud.Status(s)
+		return status != "" && status != "running"
+	}, scaled(m, 5*time.Minute), scaled(m, time.Second), "cloud-init does not end")
+}
+
+// scaled is a duration of the simulated world on the clock.
+func scaled(m *Machine, d time.Duration) time.Duration {
+	return time.Duration(float64(d) / m.core.Config.Speed)
 }
 
 // shell runs a command line as a user's login shell does.
-func shell(m *Machine, user, command string) (code int, out string) {
+func shellAs(m *Machine, user, command string) (code int, out string) {
 	return shellWith(m, user, command, "")
 }
 
 func shellWith(m *Machine, user, command, stdin string) (code int, out string) {
 	var b bytes.Buffer
-	s := m.system()
+	s := m.core.System()
 	if s == nil {
-		return -1, ErrOff.Error()
+		return -1, machine.ErrOff.Error()
 	}
-	code = s.login(s.ctx, user, command, strings.NewReader(stdin), &b, &b)
+	code = s.Login(s.Context(), user, command, strings.NewReader(stdin), &b, &b)
 	return code, b.String()
 }
 
 func mustShell(t testing.TB, m *Machine, command string) string {
 	t.Helper()
-	code, out := shell(m, "root", command)
+	code, out := shellAs(m, "root", command)
 	require.Zero(t, code, "%s: %s", command, out)
 	return out
 }
@@ -112,10 +134,10 @@ type fakePlanes struct {
 	planes []*fakePlane
 }
 
-func (f *fakePlanes) Form(_ context.Context, cfg PlaneConfig) (Plane, error) {
+func (f *fakePlanes) Form(_ context.Context, cfg plane.Config) (plane.Plane, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &fakePlane{cfg: cfg, nodes: map[string]Node{}}
+	p := &fakePlane{cfg: cfg, nodes: map[string]plane.Node{}}
 	f.planes = append(f.planes, p)
 	return p, nil
 }
@@ -127,16 +149,16 @@ func (f *fakePlanes) all() []*fakePlane {
 }
 
 type fakePlane struct {
-	cfg PlaneConfig
+	cfg plane.Config
 
 	mu        sync.Mutex
-	nodes     map[string]Node
+	nodes     map[string]plane.Node
 	left      []string
 	manifests []string
 	closed    bool
 }
 
-func (p *fakePlane) Join(_ context.Context, n Node) error {
+func (p *fakePlane) Join(_ context.Context, n plane.Node) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.nodes[n.Name] = n
@@ -157,8 +179,8 @@ func (p *fakePlane) Apply(_ context.Context, manifest []byte) error {
 }
 
 func (p *fakePlane) Dial(context.Context) (net.Conn, error) {
-	a := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: apiPort}
-	near, far := pipe(a, a)
+	a := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: k3s.APIPort}
+	near, far := network.Pipe(a, a)
 	_, _ = far.Write([]byte("the API server\n"))
 	_ = far.Close()
 	return near, nil
@@ -175,7 +197,7 @@ func (p *fakePlane) Close() error {
 	return nil
 }
 
-func (p *fakePlane) node(name string) (Node, bool) {
+func (p *fakePlane) node(name string) (plane.Node, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := p.nodes[name]

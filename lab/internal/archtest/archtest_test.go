@@ -36,7 +36,14 @@ var allowed = map[string][]string{
 // is not printed.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
-	"remote/remotetest", "remote/ssh", "secret", "sim/guest", "sim/pvesim", "sim/qemu",
+	"remote/remotetest", "remote/ssh", "secret", "sim/guest",
+	"sim/guest/internal/apt", "sim/guest/internal/archive", "sim/guest/internal/boot", "sim/guest/internal/cloud",
+	"sim/guest/internal/disk", "sim/guest/internal/getopt", "sim/guest/internal/gpu", "sim/guest/internal/hardware",
+	"sim/guest/internal/image", "sim/guest/internal/internet", "sim/guest/internal/iptables", "sim/guest/internal/k3s",
+	"sim/guest/internal/machine", "sim/guest/internal/netplan", "sim/guest/internal/network", "sim/guest/internal/plane",
+	"sim/guest/internal/programs", "sim/guest/internal/pvehost", "sim/guest/internal/shell", "sim/guest/internal/sshd",
+	"sim/guest/internal/storage", "sim/guest/internal/systemd", "sim/guest/internal/yamlvalue",
+	"sim/pvesim", "sim/qemu",
 }
 
 // list asks go list about the lab's packages, without their tests.

@@ -1,0 +1,2 @@
+// Package getopt reads the arguments of programs.
+package getopt

@@ -1,0 +1,234 @@
+package gpu
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+)
+
+// runSMI is nvidia-smi: the table, -L, -q -x, --query-gpu.
+func runSMI(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "i", "id", "pm", "d", "f")
+	if len(args) > 0 {
+		_ = p.Fail("%q is not simulated", args[0])
+		return 2
+	}
+	cards, failed := visible(p)
+	if failed != nil {
+		p.Printf("%s", failed.text)
+		return failed.code
+	}
+	numbers := make([]int, len(cards))
+	for i := range cards {
+		numbers[i] = i
+	}
+	if id := getopt.Last(opts, "i", "id"); id != "" {
+		numbers = slices.DeleteFunc(numbers, func(i int) bool {
+			return !slices.Contains(strings.Split(id, ","), strconv.Itoa(i)) && !slices.Contains(strings.Split(id, ","), cards[i].UUID) && id != smiBus(cards[i])
+		})
+		if len(numbers) == 0 {
+			p.Printf("No devices were found\n")
+			return 6
+		}
+	}
+	version := LoadedVersion(p.Sys)
+	switch {
+	case getopt.Has(opts, "L", "list-gpus"):
+		for _, i := range numbers {
+			p.Printf("GPU %d: %s (UUID: %s)\n", i, cards[i].Name, cards[i].UUID)
+		}
+	case getopt.Has(opts, "query-gpu"):
+		return smiQuery(p, cards, numbers, strings.Split(getopt.Last(opts, "query-gpu"), ","), getopt.Last(opts, "format"))
+	case getopt.Has(opts, "q") && getopt.Has(opts, "x"):
+		return smiXML(p, cards, numbers, version)
+	case getopt.Has(opts, "pm"):
+		if p.User.UID != 0 {
+			p.Printf("Unable to set persistence mode: Insufficient permissions\n")
+			return 4
+		}
+		p.Printf("Enabled persistence mode.\nAll done.\n")
+	case getopt.Has(opts, "q"):
+		p.Printf("\n==============NVSMI LOG==============\n\nDriver Version : %s\nAttached GPUs : %d\n", version, len(numbers))
+	default:
+		p.Printf("+-----------------------------------------------------------------------------------------+\n")
+		p.Printf("| NVIDIA-SMI %-19s Driver Version: %-14s CUDA Version: %-8s |\n", version, version, cudaVersion(version))
+		p.Printf("|-----------------------------------------+------------------------+----------------------+\n")
+		for _, i := range numbers {
+			p.Printf("| %3d  %-34s | %-22s | %20s |\n", i, cards[i].Name, smiBus(cards[i]), fmt.Sprintf("0MiB / %dMiB", cards[i].memory))
+		}
+		p.Printf("+-----------------------------------------------------------------------------------------+\n")
+	}
+	return 0
+}
+
+// visible are the cards that a program sees: all on the machine, those handed out
+// in a container.
+func visible(p *machine.Proc) ([]Card, *NVMLError) {
+	cards, failed := NVML(p.Sys)
+	if failed != nil || p.Box == nil {
+		return cards, failed
+	}
+	if cards = Allotted(p.Box, cards); len(cards) == 0 {
+		return nil, &NVMLError{6, "No devices were found\n"}
+	}
+	return cards, nil
+}
+
+// LoadedVersion is that of the driver, "" while none is loaded.
+func LoadedVersion(s *machine.System) string {
+	d := loadedDriver(s)
+	if d == nil {
+		return ""
+	}
+	return d.Version
+}
+
+// cudaVersion is the newest CUDA that a driver supports.
+func cudaVersion(driver string) string {
+	switch branch, _, _ := strings.Cut(driver, "."); branch {
+	case "535":
+		return "12.2"
+	case "550":
+		return "12.4"
+	case "570":
+		return "12.8"
+	case "595":
+		return "13.2"
+	case "610":
+		return "13.3"
+	}
+	return "13.0"
+}
+
+// smiBus is an address as nvidia-smi prints it, with an eight-digit domain.
+func smiBus(c Card) string { return "0000" + strings.ToUpper(c.Address) }
+
+func smiQuery(p *machine.Proc, cards []Card, numbers []int, fields []string, format string) int {
+	parts := strings.Split(format, ",")
+	units := !slices.Contains(parts, "nounits")
+	mib := func(n int) string {
+		if units {
+			return fmt.Sprintf("%d MiB", n)
+		}
+		return strconv.Itoa(n)
+	}
+	if !slices.Contains(parts, "noheader") {
+		p.Printf("%s\n", strings.Join(fields, ", "))
+	}
+	for _, i := range numbers {
+		c := cards[i]
+		values := map[string]string{
+			"index": strconv.Itoa(i), "name": c.Name, "gpu_name": c.Name, "uuid": c.UUID, "gpu_uuid": c.UUID, "driver_version": LoadedVersion(p.Sys),
+			"memory.total": mib(c.memory), "memory.used": mib(0), "memory.free": mib(c.memory), "pci.bus_id": smiBus(c), "gpu_bus_id": smiBus(c),
+			"pci.device_id": fmt.Sprintf("0x%04X%04X", c.Device, c.Vendor), "compute_cap": c.cc, "temperature.gpu": "31", "utilization.gpu": "0",
+			"persistence_mode": "Disabled", "mig.mode.current": migMode(c), "ecc.mode.current": "Enabled", "count": strconv.Itoa(len(cards)),
+			"compute_mode": "Default", "power.draw": "35.00", "vbios_version": "92.00.25.00.08", "serial": "[N/A]", "timestamp": time.Now().UTC().Format("2006/01/02 15:04:05.000"),
+		}
+		var out []string
+		for _, f := range fields {
+			v, ok := values[strings.TrimSpace(f)]
+			if !ok {
+				p.Printf("Field %q is not a valid field to query.\n", strings.TrimSpace(f))
+				return 2
+			}
+			out = append(out, v)
+		}
+		p.Printf("%s\n", strings.Join(out, ", "))
+	}
+	return 0
+}
+
+// migMode is what a card without a partition says.
+func migMode(c Card) string {
+	for _, model := range []string{"A100", "A30", "H100", "H200", "B200"} {
+		if strings.Contains(c.Name, model) {
+			return "Disabled"
+		}
+	}
+	return "[N/A]"
+}
+
+// smiLog is nvidia-smi -q -x, as far as its own DTD's order and names go.
+type smiLog struct {
+	XMLName   xml.Name `xml:"nvidia_smi_log"`
+	Timestamp string   `xml:"timestamp"`
+	Driver    string   `xml:"driver_version"`
+	CUDA      string   `xml:"cuda_version"`
+	Attached  int      `xml:"attached_gpus"`
+	GPUs      []smiGPU `xml:"gpu"`
+}
+
+type smiGPU struct {
+	ID           string `xml:"id,attr"`
+	Name         string `xml:"product_name"`
+	Brand        string `xml:"product_brand"`
+	Architecture string `xml:"product_architecture"`
+	Display      string `xml:"display_active"`
+	Persistence  string `xml:"persistence_mode"`
+	MIG          struct {
+		Current string `xml:"current_mig"`
+		Pending string `xml:"pending_mig"`
+	} `xml:"mig_mode"`
+	Serial string `xml:"serial"`
+	UUID   string `xml:"uuid"`
+	Minor  int    `xml:"minor_number"`
+	VBIOS  string `xml:"vbios_version"`
+	PCI    struct {
+		Bus       string `xml:"pci_bus"`
+		Device    string `xml:"pci_device"`
+		Domain    string `xml:"pci_domain"`
+		DeviceID  string `xml:"pci_device_id"`
+		BusID     string `xml:"pci_bus_id"`
+		SubSystem string `xml:"pci_sub_system_id"`
+	} `xml:"pci"`
+	Memory struct {
+		Total    string `xml:"total"`
+		Reserved string `xml:"reserved"`
+		Used     string `xml:"used"`
+		Free     string `xml:"free"`
+	} `xml:"fb_memory_usage"`
+	BAR1 struct {
+		Total string `xml:"total"`
+		Used  string `xml:"used"`
+		Free  string `xml:"free"`
+	} `xml:"bar1_memory_usage"`
+	ComputeMode string `xml:"compute_mode"`
+	Utilization struct {
+		GPU    string `xml:"gpu_util"`
+		Memory string `xml:"memory_util"`
+	} `xml:"utilization"`
+	Temperature struct {
+		GPU string `xml:"gpu_temp"`
+	} `xml:"temperature"`
+}
+
+func smiXML(p *machine.Proc, cards []Card, numbers []int, version string) int {
+	log := smiLog{Timestamp: time.Now().UTC().Format("Mon Jan _2 15:04:05 2006"), Driver: version, CUDA: cudaVersion(version), Attached: len(numbers)}
+	for _, i := range numbers {
+		c := cards[i]
+		g := smiGPU{ID: smiBus(c), Name: c.Name, Brand: "NVIDIA", Architecture: c.arch.String(), Display: "Disabled", Persistence: "Disabled",
+			Serial: "N/A", UUID: c.UUID, Minor: i, VBIOS: "92.00.25.00.08", ComputeMode: "Default"}
+		mode := strings.Trim(migMode(c), "[]")
+		g.MIG.Current, g.MIG.Pending = mode, mode
+		g.PCI.Domain, g.PCI.Bus, g.PCI.Device = c.Address[:4], strings.ToUpper(c.Address[5:7]), strings.ToUpper(c.Address[8:10])
+		g.PCI.DeviceID, g.PCI.BusID = fmt.Sprintf("%04X%04X", c.Device, c.Vendor), smiBus(c)
+		g.PCI.SubSystem = fmt.Sprintf("%04X%04X", c.SubDevice, c.SubVendor)
+		g.Memory.Total, g.Memory.Reserved, g.Memory.Used, g.Memory.Free = fmt.Sprintf("%d MiB", c.memory), "0 MiB", "0 MiB", fmt.Sprintf("%d MiB", c.memory)
+		g.BAR1.Total, g.BAR1.Used, g.BAR1.Free = fmt.Sprintf("%d MiB", c.memory), "1 MiB", fmt.Sprintf("%d MiB", c.memory-1)
+		g.Utilization.GPU, g.Utilization.Memory, g.Temperature.GPU = "0 %", "0 %", "31 C"
+		log.GPUs = append(log.GPUs, g)
+	}
+	data, err := xml.MarshalIndent(log, "", "\t")
+	if err != nil {
+		return p.Fail("%v", err)
+	}
+	p.Printf("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n%s\n", data)
+	return 0
+}

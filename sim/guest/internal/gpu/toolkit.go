@@ -1,0 +1,61 @@
+package gpu
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+)
+
+// runVectorAdd is NVIDIA's sample: it computes where a GPU is visible and works.
+func runVectorAdd(_ context.Context, p *machine.Proc) int {
+	p.Printf("[Vector addition of 50000 elements]\n")
+	cards, failed := visible(p)
+	if want := p.Env.Get("CUDA_VISIBLE_DEVICES"); want.IsSet() && failed == nil {
+		first, _, _ := strings.Cut(want.String(), ",")
+		cards = Allotted(&machine.Box{Visible: first}, cards)
+		if first == "" {
+			cards = nil
+		}
+	}
+	if failed != nil || len(cards) == 0 {
+		p.Printf("Failed to allocate device vector A (error code no CUDA-capable device is detected)!\n")
+		return 1
+	}
+	if p.Sys.Faulty(func(f machine.Faults) bool { return f.CUDAFails }) {
+		p.Printf("Copy input data from the host memory to the CUDA device\nFailed to launch vectorAdd kernel (error code unspecified launch failure)!\n")
+		return 1
+	}
+	p.Printf("Copy input data from the host memory to the CUDA device\nCUDA kernel launch with 196 blocks of 256 threads\n" +
+		"Copy output data from the CUDA device to the host memory\nTest PASSED\nDone\n")
+	return 0
+}
+
+// runToolkit is NVIDIA's container toolkit as far as one asks for its version.
+func runToolkit(_ context.Context, p *machine.Proc) int {
+	file, err := p.Find(p.Args[0])
+	if err != nil {
+		return p.Fail("%v", err)
+	}
+	data, _ := p.FS.ReadFile(file)
+	version := upstream(disk.Value(data, "version"))
+	opts, args := getopt.Parse(p.Args[1:])
+	switch {
+	case getopt.Has(opts, "version", "v"):
+		p.Printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.Name() == "nvidia-ctk"], version)
+		return 0
+	case len(args) >= 2 && args[0] == "runtime" && args[1] == "configure":
+		if err := p.FS.MkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
+		}
+		if err := p.FS.WriteFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
+		}
+		return 0
+	case len(args) >= 2 && args[0] == "cdi":
+		return 0
+	}
+	return p.Fail("only --version, runtime configure and cdi are simulated")
+}

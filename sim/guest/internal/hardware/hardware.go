@@ -1,0 +1,189 @@
+package hardware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+)
+
+// Program returns the programs that show the hardware and load modules for it.
+func Program(name string) machine.Program {
+	switch name {
+	case "lspci":
+		return runLspci
+	case "modprobe", "modinfo", "lsmod":
+		return runModprobe
+	case "dmesg":
+		return runDmesg
+	case "free":
+		return runFree
+	case "nproc":
+		return runNproc
+	}
+	return nil
+}
+
+func runLspci(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:], "d", "s")
+	vendor, device, _ := strings.Cut(getopt.Last(opts, "d"), ":")
+	for _, f := range p.Sys.Config.PCI {
+		v, d := fmt.Sprintf("%04x", f.Vendor), fmt.Sprintf("%04x", f.Device)
+		if vendor != "" && vendor != v || device != "" && !strings.HasPrefix(device, ":") && device != d {
+			continue
+		}
+		if s := getopt.Last(opts, "s"); s != "" && !strings.HasSuffix(f.Address, s) {
+			continue
+		}
+		at := f.Address
+		if !getopt.Has(opts, "D") {
+			at = strings.TrimPrefix(at, "0000:")
+		}
+		class := fmt.Sprintf("%04x", f.Class>>8)
+		name := f.Model
+		if name == "" {
+			name = "Device"
+		}
+		switch {
+		case len(opts["n"]) >= 2:
+			p.Printf("%s %s [%s]: %s [%s:%s] (rev a1)\n", at, ClassName(class), class, name, v, d)
+		case getopt.Has(opts, "n"):
+			p.Printf("%s %s: %s:%s (rev a1)\n", at, class, v, d)
+		default:
+			p.Printf("%s %s: %s (rev a1)\n", at, ClassName(class), name)
+		}
+		if getopt.Has(opts, "k") && gpu.LoadedVersion(p.Sys) != "" && v == "10de" {
+			p.Printf("\tKernel driver in use: nvidia\n\tKernel modules: nvidia\n")
+		}
+	}
+	return 0
+}
+
+// ClassName is what lspci calls a class of devices.
+func ClassName(class string) string {
+	return map[string]string{"0300": "VGA compatible controller", "0302": "3D controller", "0403": "Audio device", "0200": "Ethernet controller", "0680": "Bridge", "0c03": "USB controller"}[class]
+}
+
+// kernelModules are those beside NVIDIA's that the simulated kernels have, of the
+// thousands of a distribution's.
+const kernelModules = " overlay br_netfilter bridge 8021q bonding tun tap vxlan veth wireguard nf_conntrack nf_nat ip_tables ip6_tables ip_vs " +
+	"ip_vs_rr ip_vs_wrr ip_vs_sh iptable_filter iptable_nat xt_conntrack ip_set rbd ceph nbd nfs nfsd nfsv4 cifs fuse loop " +
+	"dm_crypt dm_thin_pool dm_snapshot dm_mod raid1 xfs btrfs ext4 iscsi_tcp nvme_tcp nvme_fabrics vfio vfio_pci " +
+	"vfio_iommu_type1 vhost_net kvm kvm_intel kvm_amd msr zram tcp_bbr sch_fq configfs target_core_mod drm drm_kms_helper " +
+	"snd_hda_intel nouveau "
+
+// Modprobe loads a module.
+func Modprobe(s *machine.System, name string) error {
+	name = strings.ReplaceAll(name, "-", "_")
+	if name == "nvidia" || strings.HasPrefix(name, "nvidia_") {
+		return gpu.Load(s, false)
+	}
+	if !strings.Contains(kernelModules, " "+name+" ") {
+		return fmt.Errorf("FATAL: Module %s %w /lib/modules/%s", name, gpu.ErrModuleMissing, s.Kernel())
+	}
+	s.AddModules(s.Kernel(), name)
+	return nil
+}
+
+func runModprobe(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "F", "field")
+	if p.Name() == "lsmod" {
+		names := slices.Sorted(maps.Keys(p.Sys.Modules()))
+		p.Printf("Module                  Size  Used by\n")
+		for _, name := range names {
+			p.Printf("%-20s 16384  0\n", name)
+		}
+		return 0
+	}
+	if len(args) == 0 {
+		return p.Fail("ERROR: a module's name is needed")
+	}
+	if p.Name() == "modinfo" {
+		return modinfo(p, args[0], getopt.Last(opts, "F", "field"))
+	}
+	if p.User.UID != 0 {
+		return p.Fail("ERROR: could not insert '%s': Operation not permitted", args[0])
+	}
+	if getopt.Has(opts, "r") {
+		return p.Fail("ERROR: removing modules is not simulated")
+	}
+	code := 0
+	for _, name := range args {
+		_, there := p.Sys.Modules()[strings.ReplaceAll(name, "-", "_")]
+		err := Modprobe(p.Sys, name)
+		switch {
+		case errors.Is(err, gpu.ErrModuleMissing) && getopt.Has(opts, "a"): // and goes on, as kmod does
+			code = p.Fail("%s", strings.Replace(err.Error(), "FATAL", "WARNING", 1))
+			continue
+		case err != nil:
+			return p.Fail("%v", err)
+		}
+		if !there {
+			p.Sys.Mutated("module " + name + " loaded")
+		}
+		if !getopt.Has(opts, "a") {
+			break
+		}
+	}
+	return code
+}
+
+func modinfo(p *machine.Proc, name, field string) int {
+	if !strings.HasPrefix(name, "nvidia") {
+		p.Printf("filename:       /lib/modules/%s/kernel/%s.ko\n", p.Sys.Kernel(), name)
+		return 0
+	}
+	d := gpu.Installed(p.Sys.Config.Disk, p.Sys.Kernel())
+	if d == nil {
+		return p.Fail("ERROR: Module %s not found.", name)
+	}
+	license := map[bool]string{true: "Dual MIT/GPL", false: "NVIDIA"}[d.Open]
+	for _, kv := range [][2]string{
+		{"filename", "/lib/modules/" + p.Sys.Kernel() + "/kernel/nvidia-" + d.Branch + "/" + name + ".ko"},
+		{"version", d.Version}, {"license", license}, {"vermagic", p.Sys.Kernel() + " SMP preempt mod_unload modversions"}, {"signer", "Canonical Ltd. Kernel Module Signing"},
+	} {
+		switch field {
+		case "":
+			p.Printf("%-15s %s\n", kv[0]+":", kv[1])
+		case kv[0]:
+			p.Printf("%s\n", kv[1])
+		}
+	}
+	return 0
+}
+
+func runDmesg(_ context.Context, p *machine.Proc) int {
+	for _, line := range p.Sys.Said(machine.KernelLog) {
+		p.Printf("%s\n", line)
+	}
+	return 0
+}
+
+func runFree(_ context.Context, p *machine.Proc) int {
+	opts, _ := getopt.Parse(p.Args[1:])
+	shift := 10
+	switch {
+	case getopt.Has(opts, "b"):
+		shift = 0
+	case getopt.Has(opts, "m"):
+		shift = 20
+	case getopt.Has(opts, "g"):
+		shift = 30
+	}
+	total := p.Sys.Config.Memory >> shift
+	p.Printf("               total        used        free      shared  buff/cache   available\n")
+	p.Printf("Mem:  %d %d %d 0 0 %d\nSwap: 0 0 0\n", total, total/10, total-total/10, total-total/10)
+	return 0
+}
+
+func runNproc(_ context.Context, p *machine.Proc) int {
+	p.Printf("%s\n", strconv.Itoa(max(1, p.Sys.Config.CPUs)))
+	return 0
+}

@@ -1,0 +1,34 @@
+package image
+
+import (
+	"io/fs"
+	"slices"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+)
+
+// Container is the file system of every image: there are shells and core
+// utilities in it, and CUDA's sample where GPUs are asked for.
+func Container(gpus bool) *disk.Disk {
+	d := disk.New()
+	v := disk.ViewOf(d)
+	for _, dir := range []string{"/usr/bin", "/tmp", "/dev", "/etc", "/root"} {
+		must(v.MkdirAll(dir, 0o755))
+	}
+	must(v.Symlink("usr/bin", "/bin"))
+	for _, name := range slices.Concat(coreutils, downloads) {
+		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
+	}
+	if gpus {
+		must(v.WriteFile("/usr/bin/nvidia-smi", disk.Program("nvidia-smi"), 0o755))
+		must(v.MkdirAll("/cuda-samples", 0o755))
+		must(v.WriteFile("/cuda-samples/vectorAdd", disk.Program("vectorAdd"), 0o755))
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
+		must(v.Device("/dev/"+name, fs.ModeCharDevice|0o666))
+	}
+	must(v.WriteFile("/dev/termination-log", nil, 0o666))
+	must(v.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644))
+	must(v.WriteFile("/etc/group", []byte("root:x:0:\n"), 0o644))
+	return d
+}

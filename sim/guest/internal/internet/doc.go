@@ -1,0 +1,2 @@
+// Package internet is what machines can download from, small and made up.
+package internet

@@ -1,0 +1,2 @@
+// Package iptables is the packet filter, and what K3s leaves in it.
+package iptables

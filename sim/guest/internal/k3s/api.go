@@ -1,0 +1,170 @@
+package k3s
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+)
+
+// apiGet asks a control plane as its administrator, the way K3s' own controllers do.
+func apiGet(ctx context.Context, plane plane.Plane, path string) (int, []byte, error) {
+	admin, err := readKubeconfig(plane.Kubeconfig("https://127.0.0.1:6443"))
+	if err != nil {
+		return 0, nil, err
+	}
+	conf, err := admin.tls()
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		raw, err := plane.Dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(raw, conf)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+		return abrupt{conn}, nil
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:6443"+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if admin.token != "" {
+		req.Header.Set("Authorization", "Bearer "+admin.token)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// abrupt ends without TLS' last word, which over a pipe without a buffer takes as
+// long as nobody listens.
+type abrupt struct{ *tls.Conn }
+
+func (c abrupt) Close() error { return c.NetConn().Close() }
+
+// kubeconfig is what K3s' own programs need of one.
+type kubeconfig struct {
+	ca, cert, key []byte // PEM
+	token         string
+}
+
+func readKubeconfig(text []byte) (kubeconfig, error) {
+	var doc struct {
+		Clusters []struct {
+			Cluster struct {
+				CA string `yaml:"certificate-authority-data"`
+			} `yaml:"cluster"`
+		} `yaml:"clusters"`
+		Users []struct {
+			User struct {
+				Cert  string `yaml:"client-certificate-data"`
+				Key   string `yaml:"client-key-data"`
+				Token string `yaml:"token"`
+			} `yaml:"user"`
+		} `yaml:"users"`
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return k, err
+	}
+	var errs [3]error
+	if len(doc.Clusters) > 0 {
+		k.ca, errs[0] = base64.StdEncoding.DecodeString(doc.Clusters[0].Cluster.CA)
+	}
+	if len(doc.Users) > 0 {
+		u := doc.Users[0].User
+		k.token = u.Token
+		k.cert, errs[1] = base64.StdEncoding.DecodeString(u.Cert)
+		k.key, errs[2] = base64.StdEncoding.DecodeString(u.Key)
+	}
+	return k, errors.Join(errs[:]...)
+}
+
+// tls is the configuration of a client.
+func (k kubeconfig) tls() (*tls.Config, error) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(k.ca)
+	conf := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	if len(k.cert) == 0 {
+		return conf, nil
+	}
+	pair, err := tls.X509KeyPair(k.cert, k.key)
+	conf.Certificates = []tls.Certificate{pair}
+	return conf, err
+}
+
+// nodeExists reports whether a Node object is there: K3s frees a node's password
+// and its place in etcd when the object is deleted.
+func nodeExists(ctx context.Context, plane plane.Plane, name string) (bool, error) {
+	code, _, err := apiGet(ctx, plane, "/api/v1/nodes/"+name)
+	switch {
+	case err != nil:
+		return false, err
+	case code == http.StatusNotFound:
+		return false, nil
+	case code == http.StatusOK:
+		return true, nil
+	}
+	return false, fmt.Errorf("GET node %s: status %d", name, code)
+}
+
+// kubectlNodes is kubectl get nodes.
+func kubectlNodes(ctx context.Context, p *machine.Proc, plane plane.Plane) int {
+	_, body, err := apiGet(ctx, plane, "/api/v1/nodes")
+	var nodes struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Status struct {
+				Conditions []struct {
+					Type, Status string
+				} `json:"conditions"`
+				NodeInfo struct {
+					Version string `json:"kubeletVersion"`
+				} `json:"nodeInfo"`
+			} `json:"status"`
+		} `json:"items"`
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &nodes)
+	}
+	if err != nil {
+		fmt.Fprintf(p.Stderr, "Unable to connect to the server: %v\n", err)
+		return 1
+	}
+	p.Printf("NAME STATUS VERSION\n")
+	for _, item := range nodes.Items {
+		status := "NotReady"
+		for _, c := range item.Status.Conditions {
+			if c.Type == "Ready" && c.Status == "True" {
+				status = "Ready"
+			}
+		}
+		p.Printf("%s %s %s\n", item.Metadata.Name, status, item.Status.NodeInfo.Version)
+	}
+	return 0
+}

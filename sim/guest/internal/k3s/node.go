@@ -1,0 +1,448 @@
+package k3s
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/iptables"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
+)
+
+// How long K3s takes, as measured on two cores.
+const (
+	firstServerTime = 9 * time.Second
+	joinServerTime  = 18 * time.Second
+	joinAgentTime   = 6 * time.Second
+	retryTime       = 2 * time.Second  // between an agent's attempts
+	requestTime     = 10 * time.Second // of an agent's requests
+)
+
+// etcdMark stands for etcd's database on a server's disk.
+const etcdMark = serverDir + "/db/etcd/member"
+
+// node is a K3s that runs.
+type node struct {
+	sys     *machine.System
+	unit    string
+	role    string
+	version string
+	name    string
+	cfg     config
+	token   string
+	nvidia  bool // NVIDIA's runtime was there when K3s started
+	cluster *cluster
+	member  string // its identifier in etcd
+	never   bool   // the fault that it never gets ready
+
+	mu    sync.Mutex  // one manifest run at a time
+	woken atomic.Bool // a manifest run is about to begin
+}
+
+// say logs a line as K3s' logger writes it.
+func (n *node) say(level, format string, args ...any) {
+	n.sys.Log(n.unit, "time=%q level=%s msg=%q", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, args...))
+}
+
+// die logs the last line of a process that ends, and returns its exit status.
+func (n *node) die(format string, args ...any) int {
+	n.say("fatal", format, args...)
+	return 1
+}
+
+// Start is "k3s server" or "k3s agent" until it is ready.
+func Start(ctx context.Context, s *machine.System, unit string, argv, env []string) (stop func(), code int) {
+	binary, role, args := argv[0], argv[1], argv[2:]
+	v := s.Root()
+	data, err := v.ReadFile(binary)
+	e, errStat := v.Stat(binary)
+	name, _ := disk.ProgramOf(data)
+	if err != nil || errStat != nil || name != "k3s" || e.Mode().Perm()&0o111 == 0 {
+		s.Log(unit, "%s: Failed to execute %s: %s", unit, binary, map[bool]string{true: "No such file or directory", false: "Exec format error or permission denied"}[err != nil])
+		return nil, systemd.ExitExec
+	}
+	n := &node{sys: s, unit: unit, role: role, version: disk.Value(data, "version")}
+	n.say("info", "Starting k3s %s%s (%s)", map[string]string{"agent": "agent "}[role], n.version, caHash(n.version)[:8])
+	if n.cfg, err = readConfig(v, args, env); err == nil {
+		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping", key) })
+	}
+	if err != nil {
+		s.Log(unit, "Error: %v", err)
+		return nil, 1
+	}
+	n.never = s.Faulty(func(f machine.Faults) bool { return f.NodeNeverReady })
+	n.token = n.cfg.token(v, "token")
+	if n.name = n.cfg.get("node-name"); n.name == "" {
+		n.name = strings.ToLower(s.Hostname())
+	}
+	if code := n.prepare(v); code != 0 {
+		return nil, code
+	}
+	if role == "server" {
+		code = n.serve(ctx)
+	} else {
+		code = n.follow(ctx)
+	}
+	if code != 0 || ctx.Err() != nil {
+		return nil, max(code, 1)
+	}
+	return n.run(ctx)
+}
+
+// prepare does what both roles do before they talk to anybody.
+func (n *node) prepare(v *disk.View) int {
+	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+machine.SearchPath, ":") {
+		if _, err := v.Stat(dir + "/nvidia-container-runtime"); err == nil {
+			n.nvidia = true
+			n.say("info", "Found nvidia container runtime at %s/nvidia-container-runtime", dir)
+			break
+		}
+	}
+	if n.cfg.get("default-runtime") == "nvidia" && !n.nvidia {
+		n.say("error", "default runtime nvidia was not found")
+		return n.die("failed to start networking: unable to initialize network policy controller: unknown driver")
+	}
+	if n.role == "agent" && n.token == "" {
+		n.sys.Log(n.unit, "Error: --token is required")
+		return 1
+	}
+	if n.role == "agent" && n.cfg.get("server") == "" {
+		n.sys.Log(n.unit, "Error: --server is required")
+		return 1
+	}
+	if n.sys.Config.Network == nil || !n.sys.Address().IsValid() {
+		return n.die("failed to find interface with default route: no default routes found")
+	}
+	if _, err := v.Stat("/etc/rancher/node/password"); err != nil {
+		b := make([]byte, 16)
+		_, _ = rand.Read(b)
+		v.Save("/etc/rancher/node/password", hex.EncodeToString(b)+"\n", 0o600)
+	}
+	config := "version = 3\n# rewritten at every start\n"
+	if n.nvidia {
+		config += "\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia'.options]\n  BinaryName = \"/usr/bin/nvidia-container-runtime\"\n"
+	}
+	v.Save(dir+"/agent/etc/containerd/config.toml", config, 0o600)
+	return 0
+}
+
+// upstreamServer asks the server at a URL who it is. One that is joining answers too,
+// but for what it needs its cluster for.
+func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("Invalid server url, failed to parse: %s", raw)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	to := net.JoinHostPort(u.Hostname(), port)
+	ctx, cancel := context.WithTimeout(ctx, n.sys.Scale(requestTime))
+	defer cancel()
+	wrap := func(err error) error {
+		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", map[bool]string{true: "127.0.0.1:6444", false: to}[n.role == "agent"], err)
+	}
+	h, tcp, err := network.Lookup(n.sys.Config.Network, ctx, "tcp", to)
+	if err != nil {
+		if tcp != nil && ctx.Err() != nil {
+			err = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+		}
+		return nil, wrap(err)
+	}
+	if m := neighbour(n.sys.Config.Network, h); m != nil && tcp.Port == APIPort {
+		if server := cmp.Or(serverOn(m), joiningServer(m)); server != nil {
+			return server, nil
+		}
+	}
+	return nil, wrap(network.Refused(tcp))
+}
+
+// state is what of K3s is in a running system.
+type state struct {
+	running atomic.Pointer[node]
+	joining atomic.Pointer[node] // a server that is not one yet
+}
+
+func stateOf(s *machine.System) *state { return machine.Of[state](s) }
+
+// joiningServer is the K3s on a machine that is about to become a server, or nil.
+func joiningServer(m *machine.Machine) *node {
+	s := m.System()
+	if s == nil {
+		return nil
+	}
+	return stateOf(s).joining.Load()
+}
+
+// neighbours are the machines of a network on which a K3s runs, or is about to.
+type neighbours struct {
+	mu sync.Mutex
+	by map[network.Host]*machine.Machine
+}
+
+// isSeen makes others on the network find the machine while it has a K3s.
+func (n *node) isSeen() {
+	here := stateOf(n.sys)
+	all := network.Of[neighbours](n.sys.Config.Network)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if here.running.Load() == nil && here.joining.Load() == nil {
+		delete(all.by, n.sys.Answers())
+		return
+	}
+	if all.by == nil {
+		all.by = map[network.Host]*machine.Machine{}
+	}
+	all.by[n.sys.Answers()] = n.sys.Machine()
+}
+
+// neighbour is the machine behind an answer, nil where it has no K3s.
+func neighbour(on *network.Network, h network.Host) *machine.Machine {
+	all := network.Of[neighbours](on)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.by[h]
+}
+
+// admits checks what a machine comes with. A server logs whom it refuses, also
+// while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
+func (n *node) admits(asks *node, role string) error {
+	err := n.cluster.admits(role, asks.token)
+	from := netip.AddrPortFrom(asks.sys.Address(), 40000+uint16(asks.sys.Config.VMID))
+	switch {
+	case errors.Is(err, errNotAuthorized):
+		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", from)
+		n.say("error", "Sending HTTP/1.1 401 response to %s: not authorized", from)
+	case errors.Is(err, errForbidden):
+		n.say("error", "Sending HTTP/1.1 403 response to %s: forbidden", from)
+	}
+	return err
+}
+
+// serverOn is the K3s server that runs on a machine, or nil.
+func serverOn(m *machine.Machine) *node {
+	s := m.System()
+	if s == nil {
+		return nil
+	}
+	n := stateOf(s).running.Load()
+	if n == nil || n.role != "server" || !n.cluster.quorate() {
+		return nil
+	}
+	return n
+}
+
+// APIPort is that of the API server, and of the servers' supervisors.
+const APIPort = 6443
+
+// Listen is the API server's port: bytes go to the control plane.
+func Listen(s *machine.System) network.Handler {
+	n := serverOn(s.Machine())
+	if n == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) {
+		far, err := n.cluster.plane.Dial(ctx)
+		if err != nil {
+			_ = conn.Close()
+			return
+		}
+		end := context.AfterFunc(ctx, func() { _ = errors.Join(conn.Close(), far.Close()) })
+		defer end()
+		var both sync.WaitGroup
+		for _, pair := range [][2]net.Conn{{conn, far}, {far, conn}} {
+			both.Go(func() {
+				_, _ = io.Copy(pair[0], pair[1])
+				_ = errors.Join(conn.Close(), far.Close()) // HTTP/2 and TLS need no half-closed connections
+			})
+		}
+		both.Wait()
+	}
+}
+
+// follow joins as an agent. It never gives up.
+func (n *node) follow(ctx context.Context) int {
+	for {
+		server, err := n.upstreamServer(ctx, n.cfg.get("server"))
+		if err == nil {
+			err = server.admits(n, "agent")
+		}
+		switch {
+		case ctx.Err() != nil:
+			return 1
+		case errors.Is(err, errNotAuthorized), errors.Is(err, errForbidden):
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: %v", err)
+		case err != nil:
+			n.say("error", "%v", err)
+		case serverOn(server.sys.Machine()) == nil:
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
+		default:
+			n.cluster = server.cluster
+			n.sys.Root().Save(agentCA, n.cluster.ca, 0o600)
+			if parseToken(n.token).hash == "" {
+				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
+			}
+			if err = n.claimName(ctx); err == nil {
+				if !n.sys.Pause(ctx, joinAgentTime) {
+					return 1
+				}
+				return 0
+			}
+			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
+		}
+		if !n.sys.Pause(ctx, retryTime) {
+			return 1
+		}
+	}
+}
+
+// claimName checks the node's password: a name belongs to whom it was first given
+// to, until its Node is deleted.
+func (n *node) claimName(ctx context.Context) error {
+	data, _ := n.sys.Root().ReadFile("/etc/rancher/node/password")
+	mine := strings.TrimSpace(string(data))
+	c := n.cluster
+	c.mu.Lock()
+	known := c.passwords[n.name]
+	c.mu.Unlock()
+	if known != "" && known != mine {
+		if exists, err := nodeExists(ctx, c.plane, n.name); err != nil || exists {
+			return errors.New("Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry, try enabling a unique node name with the --with-node-id flag")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passwords[n.name] = mine
+	return nil
+}
+
+// run is K3s from the moment that it is ready. No goroutine is left behind for it.
+func (n *node) run(ctx context.Context) (stop func(), code int) {
+	ip := n.sys.Address()
+	if a, err := netip.ParseAddr(n.cfg.get("node-ip")); err == nil {
+		ip = a
+	}
+	if !n.never {
+		if err := n.cluster.plane.Join(ctx, n.describe(ip)); err != nil {
+			return nil, n.die("failed to register node %s: %v", n.name, err)
+		}
+	}
+	inner, cancel := context.WithCancel(n.sys.Context())
+	n.sys.Watch(manifestsDir, func() { manifestsChanged(n.sys) })
+	stateOf(n.sys).running.Store(n)
+	n.isSeen()
+	iptables.K3sStarts(n.sys)
+	if n.role == "server" {
+		n.cluster.up(n)
+		n.deploy(inner)
+	}
+	n.say("info", "k3s is up and running")
+	return func() {
+		cancel()
+		stateOf(n.sys).running.CompareAndSwap(n, nil)
+		n.isSeen()
+		if n.role == "server" {
+			n.cluster.down(n)
+		}
+		n.cluster.plane.Leave(n.name)
+	}, 0
+}
+
+func (n *node) describe(ip netip.Addr) plane.Node {
+	boot, _ := n.sys.Root().ReadFile(machine.BootIDFile) // every running guest has it
+	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
+		CPUs: n.sys.Config.CPUs, Memory: n.sys.Config.Memory, GPUs: n.gpus, Run: func(ctx context.Context, c plane.Container) (int, string, string) { return Container(ctx, n.sys, c) },
+		BootID: strings.TrimSpace(string(boot))}
+	for _, l := range n.cfg.commas("node-label") {
+		key, value, _ := strings.Cut(l, "=")
+		node.Labels[key] = value
+	}
+	return node
+}
+
+// gpus are those that containers can use.
+func (n *node) gpus() []plane.GPU {
+	if !n.nvidia || n.sys.Context().Err() != nil {
+		return nil
+	}
+	cards, failed := gpu.NVML(n.sys)
+	if failed != nil {
+		return nil
+	}
+	out := make([]plane.GPU, len(cards))
+	for i, c := range cards {
+		out[i] = plane.GPU{UUID: c.UUID, Model: c.Name, Index: i}
+	}
+	return out
+}
+
+// deploy applies the manifests folder: what is new or changed since the cluster
+// has last seen it.
+func (n *node) deploy(ctx context.Context) {
+	if !n.deployOnce(ctx) && n.sys.Enter() {
+		go func() {
+			defer n.sys.Leave()
+			for n.sys.Pause(ctx, 5*time.Second) && !n.deployOnce(ctx) {
+				continue
+			}
+		}()
+	}
+}
+
+func (n *node) deployOnce(ctx context.Context) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := n.sys.Root()
+	entries, _ := v.ReadDir(manifestsDir)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	done := true
+	for _, name := range names {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || slices.Contains(names, name+".skip") {
+			continue
+		}
+		data, err := v.ReadFile(manifestsDir + "/" + name)
+		if err != nil {
+			continue
+		}
+		c, sum := n.cluster, caHash(string(data))
+		c.mu.Lock()
+		same := c.applied[name] == sum
+		c.mu.Unlock()
+		if same {
+			continue
+		}
+		if err := c.plane.Apply(ctx, data); err != nil {
+			n.say("error", "Failed to process config: failed to process %s/%s: %v", manifestsDir, name, err)
+			done = false
+			continue
+		}
+		n.say("info", "Applied manifest %s", name)
+		c.mu.Lock()
+		c.applied[name] = sum
+		c.mu.Unlock()
+		c.saw(data)
+	}
+	return done
+}

@@ -1,0 +1,208 @@
+package k3s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+)
+
+// serve brings a server up: again from its own disk, as a joining one, or as the
+// first of a cluster.
+func (n *node) serve(ctx context.Context) int {
+	v := n.sys.Root()
+	n.buried(v)
+	var code int
+	if mark, err := v.ReadFile(etcdMark); err == nil {
+		code = n.resume(ctx, mark)
+	} else if n.cfg.get("server") != "" {
+		code = n.joinServers(ctx)
+	} else {
+		code = n.form(ctx)
+	}
+	if code != 0 {
+		return code
+	}
+	for {
+		err := n.claimName(ctx)
+		if err == nil {
+			break
+		}
+		n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
+		if !n.sys.Pause(ctx, retryTime) {
+			return 1
+		}
+	}
+	n.writeServerFiles(n.sys.Root())
+	return 0
+}
+
+// resume starts a server that is a member already.
+func (n *node) resume(ctx context.Context, mark []byte) int {
+	c, ok := network.ClusterOf(n.sys.Config.Network, disk.Value(mark, "cluster")).(*cluster)
+	if !ok {
+		return n.die("failed to start: etcd cluster of this disk is gone")
+	}
+	n.member = disk.Value(mark, "member")
+	if n.token != "" && parseToken(n.token).secret != c.secret {
+		return n.die("starting kubernetes: preparing server: bootstrap data already found and encrypted with different token")
+	}
+	c.reap(ctx)
+	if !c.isMember(n.name, n.member) {
+		return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
+	}
+	n.cluster = c
+	return 0
+}
+
+// form makes a new cluster.
+func (n *node) form(ctx context.Context) int {
+	k := n.sys.Config.Kubernetes
+	if k == nil {
+		return n.die("starting kubernetes: this simulation has no control plane")
+	}
+	cfg, err := n.planeConfig()
+	if err != nil {
+		return n.die("starting kubernetes: preparing server: %v", err)
+	}
+	if !n.sys.Pause(ctx, firstServerTime) {
+		return 1
+	}
+	plane, err := k.Form(ctx, cfg)
+	if err != nil {
+		return n.die("starting kubernetes: %v", err)
+	}
+	t := parseToken(n.token)
+	c := &cluster{
+		id: machine.HexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.Config.Network, scale: n.sys.Scale,
+		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
+		bootstrap: map[string]bool{}, applied: map[string]string{},
+	}
+	if c.secret == "" {
+		c.secret = machine.HexID(16)
+	}
+	c.caHash = caHash(c.ca)
+	if c.agentSecret = parseToken(n.cfg.token(n.sys.Root(), "agent-token")).secret; c.agentSecret == "" {
+		c.agentSecret = c.secret
+	}
+	n.cluster = c
+	network.Adopt(n.sys.Config.Network, c.id, c, n.sys.Address())
+	return n.addMember()
+}
+
+func (n *node) planeConfig() (plane.Config, error) {
+	out := plane.Config{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable")}
+	for to, key := range map[*netip.Prefix]string{&out.ServiceCIDR: "ServiceIPRanges", &out.PodCIDR: "ClusterIPRanges"} {
+		first, _, _ := strings.Cut(n.cfg.critical()[key], ",")
+		p, err := netip.ParsePrefix(first)
+		if err != nil {
+			return out, fmt.Errorf("invalid CIDR address: %s", first)
+		}
+		*to = p
+	}
+	out.Disable = n.cfg.commas("disable")
+	out.TLSSANs = append([]string{n.name, n.sys.Address().String()}, n.cfg.commas("tls-san")...)
+	return out, nil
+}
+
+// joinServers joins an existing cluster, through any of its servers or the VIP.
+func (n *node) joinServers(ctx context.Context) int {
+	server, err := n.upstreamServer(ctx, n.cfg.get("server"))
+	if err == nil && serverOn(server.sys.Machine()) == nil {
+		err = errors.New("failed to get CA certs: 503 Service Unavailable")
+	}
+	if err != nil {
+		return n.die("starting kubernetes: preparing server: %v", err)
+	}
+	c := server.cluster
+	if err := server.admits(n, "server"); err != nil {
+		return n.die("starting kubernetes: preparing server: failed to bootstrap cluster data: %v", err)
+	}
+	mine := n.cfg.critical()
+	for key, theirs := range c.critical {
+		if mine[key] != theirs {
+			return n.die("starting kubernetes: preparing server: failed to validate server configuration: critical configuration value mismatch between servers: %s", key)
+		}
+	}
+	n.cluster = c
+	n.isJoining(n)
+	defer n.isJoining(nil)
+	if !n.sys.Pause(ctx, joinServerTime) {
+		return 1
+	}
+	c.reap(ctx)
+	c.mu.Lock()
+	_, duplicate := c.members[n.name]
+	c.mu.Unlock()
+	if duplicate {
+		return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
+	}
+	return n.addMember()
+}
+
+func (n *node) isJoining(who *node) {
+	stateOf(n.sys).joining.Store(who)
+	n.isSeen()
+}
+
+// addMember adds the server to etcd, and to its own disk what makes it one.
+func (n *node) addMember() int {
+	c := n.cluster
+	n.member = machine.HexID(8)
+	c.mu.Lock()
+	c.members[n.name] = member{id: n.member, address: n.sys.Address()}
+	c.mu.Unlock()
+	n.sys.Root().Save(etcdMark, "cluster: "+c.id+"\nmember: "+n.member+"\n", 0o600)
+	return 0
+}
+
+func (n *node) writeServerFiles(v *disk.View) {
+	c := n.cluster
+	v.Save(serverDir+"/token", c.serverToken()+"\n", 0o600)
+	link := func(name, to string) {
+		_ = v.Remove(serverDir + "/" + name)
+		_ = v.Symlink(to, serverDir+"/"+name)
+	}
+	link("node-token", serverDir+"/token")
+	if c.agentSecret == c.secret {
+		link("agent-token", serverDir+"/token")
+	} else {
+		_ = v.Remove(serverDir + "/agent-token")
+		v.Save(serverDir+"/agent-token", c.agentToken()+"\n", 0o600)
+	}
+	v.Save(serverDir+"/tls/server-ca.crt", c.ca, 0o644)
+	v.Save(agentCA, c.ca, 0o600)
+	_ = v.MkdirAll(manifestsDir, 0o700)
+	mode := fs.FileMode(0o600)
+	if m, err := strconv.ParseUint(n.cfg.get("write-kubeconfig-mode"), 8, 12); err == nil {
+		mode = disk.UnixMode(m)
+	}
+	file := n.cfg.get("write-kubeconfig")
+	if file == "" {
+		file = etc + "/k3s.yaml"
+	}
+	v.Save(file, string(c.plane.Kubeconfig("https://127.0.0.1:6443")), mode)
+}
+
+// manifestsChanged is what K3s' watch of its manifests folder does.
+func manifestsChanged(s *machine.System) {
+	n := stateOf(s).running.Load()
+	if n == nil || n.role != "server" || n.woken.Swap(true) || !s.Enter() {
+		return
+	}
+	go func() {
+		defer s.Leave()
+		if s.Pause(s.Context(), retryTime) {
+			n.woken.Store(false)
+			n.deploy(s.Context())
+		}
+	}()
+}

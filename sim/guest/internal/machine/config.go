@@ -1,0 +1,93 @@
+package machine
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+)
+
+// Config describes a machine: what a hypervisor plugs together. It is not
+// changed by the Machine, except for the contents of its disks.
+type Config struct {
+	Name   string     // of the VM, for messages
+	VMID   int        // of the VM; part of what makes a guest's identifiers its own
+	Disk   *disk.Disk // the OS disk's contents; persists over power cycles
+	MACs   []string   // of its network cards, in order; any case
+	CPUs   int        // seen by the guest
+	Memory int64      // bytes
+	// SecureBoot says that the firmware has the usual keys, and lets modules load that
+	// are signed with one of them: the distribution's own.
+	SecureBoot bool
+	PCI        []PCI            // passed-through functions
+	Disks      []BlockDevice    // in order; the first is the OS disk
+	Network    *network.Network // where its cards are plugged in; nil is nowhere
+	Speed      float64          // how many times faster than life; 0 is 1
+
+	// Seed returns the ISO in the CD drive at each boot; nil for an empty drive.
+	Seed func() ([]byte, error)
+	// Internet is what curl, wget and cloud-init can download from; nil is nothing.
+	Internet internet.Internet
+	// Kubernetes makes the control plane when K3s starts as a first server.
+	Kubernetes plane.Kubernetes
+
+	Faults Faults
+
+	Host *HostConfig // a Proxmox VE host instead of an Ubuntu guest; nil for a guest
+
+	// Lean keeps the last of Mutations and Commands only, for a simulator that
+	// runs for days; a test wants all.
+	Lean bool
+
+	// OnPoweroff is told that the guest has powered itself off, on its own or
+	// asked by Shutdown. With reboot it starts again by itself, and this is
+	// only news. It is called without locks held, after the guest has stopped.
+	OnPoweroff func(reboot bool)
+}
+
+// PCI is a passed-through function as the guest sees it.
+type PCI struct {
+	Address   string // in the guest, e.g. "0000:01:00.0"
+	Host      string // on the host, e.g. "0000:41:00.0"
+	Vendor    uint16 // 0x10de is NVIDIA
+	Device    uint16
+	SubVendor uint16
+	SubDevice uint16
+	Class     uint32 // e.g. 0x030200
+	UUID      string // of a GPU, "GPU-…"; made from Host when empty
+	Model     string // e.g. "NVIDIA A100-PCIE-40GB"; taken from a small table when empty
+}
+
+// BlockDevice is a disk as the guest sees it.
+type BlockDevice struct {
+	Serial string     // as lsblk tells it
+	Links  []string   // its names below /dev/disk/by-id; which those are the hypervisor decides, see pvesim's drivenames.go
+	Size   int64      // bytes
+	Data   *disk.Disk // contents; nil for the OS disk means Config.Disk, for others an empty disk that is kept in the Machine
+}
+
+// Faults are things that go wrong in a guest.
+type Faults struct {
+	AgentNeverAnswers bool // the QEMU guest agent does not come up
+	DriverFailsToLoad bool // RmInitAdapter fails for every GPU
+	SecondGPUFails    bool // RmInitAdapter fails for every GPU but the first
+	// ModuleDoesNotBuild has the compiler refuse NVIDIA's modules under DKMS.
+	ModuleDoesNotBuild bool
+	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
+	NodeNeverReady     bool // K3s runs, but its kubelet never joins
+	SSHRefuses         bool // port 22 refuses connections
+	NeverBoots         bool // stays in the firmware
+}
+
+// ErrOff is returned by what needs a running guest.
+var ErrOff = errors.New("guest: the machine is off")
+
+// Interface is a network card as the guest agent reports it.
+type Interface struct {
+	Name  string
+	MAC   string
+	Addrs []netip.Prefix
+}

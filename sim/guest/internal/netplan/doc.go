@@ -1,0 +1,2 @@
+// Package netplan brings network cards up as the files of netplan say, and shows them.
+package netplan

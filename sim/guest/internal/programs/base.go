@@ -1,0 +1,266 @@
+package programs
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+)
+
+func runEnv(ctx context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
+	if p.Name() == "printenv" {
+		for _, name := range args {
+			if v := p.Env.Get(name); v.IsSet() && v.Exported {
+				p.Printf("%s\n", v.String())
+			} else {
+				return 1
+			}
+		}
+		if len(args) > 0 {
+			return 0
+		}
+	}
+	vars := p.Exported()
+	for ; len(args) > 0; args = args[1:] {
+		switch a := args[0]; {
+		case a == "-i" || a == "-":
+			vars = nil
+		case a == "-u" && len(args) > 1:
+			args = args[1:]
+			vars = slices.DeleteFunc(vars, func(v string) bool { return strings.HasPrefix(v, args[0]+"=") })
+		case a == "--":
+		case strings.Contains(a, "="):
+			vars = append(vars, a)
+		default:
+			child := *p
+			child.Env = expand.ListEnviron(vars...)
+			return child.Start(ctx, args...)
+		}
+	}
+	for _, v := range vars {
+		p.Printf("%s\n", v)
+	}
+	return 0
+}
+
+// runSudo runs a command as root (or -u somebody), for those whom sudoers lets.
+func runSudo(ctx context.Context, p *machine.Proc) int {
+	args := p.Args[1:]
+	target, ask, keep := "root", true, false
+	var vars []string
+loop:
+	for ; len(args) > 0; args = args[1:] {
+		switch a := args[0]; {
+		case a == "-n":
+			ask = false
+		case a == "-u" && len(args) > 1:
+			target, args = args[1], args[1:]
+		case a == "-E":
+			keep = true
+		case a == "-H" || a == "-i" || a == "-S":
+		case a == "--":
+			args = args[1:]
+			break loop
+		case strings.HasPrefix(a, "-"):
+			return p.Fail("option %s is not simulated", a)
+		case strings.Contains(a, "=") && !strings.HasPrefix(a, "/"):
+			vars = append(vars, a)
+		default:
+			break loop
+		}
+	}
+	may, free := disk.MaySudo(p.FS, p.User)
+	switch {
+	case may && free:
+	case !ask:
+		return p.Fail("a password is required")
+	default:
+		return p.Fail("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
+	}
+	u := disk.FindUser(p.FS, target)
+	if u == nil {
+		return p.Fail("unknown user %s", target)
+	}
+	if len(args) == 0 {
+		return 0
+	}
+	child := *p
+	files := *p.FS
+	files.User, files.Umask = u, 0o022
+	child.FS, child.User = &files, u
+	env := []string{"PATH=" + machine.SearchPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
+		"LANG=" + p.Get("LANG"), "SUDO_USER=" + p.User.Name, "SUDO_UID=" + strconv.Itoa(p.User.UID)}
+	if keep {
+		env = append(p.Exported(), env...)
+	}
+	child.Env = expand.ListEnviron(append(env, vars...)...)
+	child.Args = args
+	if _, err := child.Find(args[0]); err != nil {
+		fmt.Fprintf(p.Stderr, "sudo: %s: command not found\n", args[0])
+		return 1 // sudo's own answer, not the shell's 127
+	}
+	return child.Start(ctx, args...)
+}
+
+func runSleep(ctx context.Context, p *machine.Proc) int {
+	if len(p.Args) < 2 {
+		return p.Fail("missing operand")
+	}
+	var total time.Duration
+	for _, a := range p.Args[1:] {
+		d, err := machine.Seconds(a)
+		if err != nil {
+			return p.Fail("invalid time interval '%s'", a)
+		}
+		total += d
+	}
+	if err := p.Wait(ctx, total); err != nil && ctx.Err() == nil {
+		return p.Fail("%v", err)
+	}
+	return 0
+}
+
+func runTimeout(ctx context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:min(2, len(p.Args))], "k", "s")
+	rest = append(rest, p.Args[min(2, len(p.Args)):]...)
+	if len(opts) > 0 || len(rest) < 2 {
+		_ = p.Fail("only 'timeout DURATION COMMAND' is simulated")
+		return 125
+	}
+	d, err := machine.Seconds(rest[0])
+	if err != nil {
+		_ = p.Fail("invalid time interval '%s'", rest[0])
+		return 125
+	}
+	inner, cancel := context.WithTimeout(ctx, p.Sys.Scale(d))
+	defer cancel()
+	code := p.Start(inner, rest[1:]...)
+	if inner.Err() != nil && ctx.Err() == nil {
+		return 124
+	}
+	return code
+}
+
+func runDate(_ context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:], "d", "date")
+	now := time.Now().UTC()
+	format := "%a %b %e %H:%M:%S UTC %Y"
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "+") {
+		format = rest[0][1:]
+	} else if getopt.Has(opts, "I") || getopt.Has(opts, "Iseconds", "iso-8601") {
+		format = "%Y-%m-%dT%H:%M:%S+00:00"
+	}
+	p.Printf("%s\n", strings.NewReplacer("%s", strconv.FormatInt(now.Unix(), 10), "%N", fmt.Sprintf("%09d", now.Nanosecond()),
+		"%Y", now.Format("2006"), "%m", now.Format("01"), "%d", now.Format("02"), "%H", now.Format("15"), "%M", now.Format("04"),
+		"%S", now.Format("05"), "%F", now.Format("2006-01-02"), "%T", now.Format("15:04:05"), "%a", now.Format("Mon"),
+		"%b", now.Format("Jan"), "%e", now.Format("_2"), "%Z", "UTC", "%z", "+0000", "%%", "%").Replace(format))
+	return 0
+}
+
+func runID(_ context.Context, p *machine.Proc) int {
+	opts, rest := getopt.Parse(p.Args[1:])
+	u := p.User
+	if len(rest) > 0 {
+		if u = disk.FindUser(p.FS, rest[0]); u == nil {
+			return p.Fail("'%s': no such user", rest[0])
+		}
+	}
+	group := func(id int) string { return disk.NameOf(p.FS, "/etc/group", id) }
+	switch {
+	case p.Name() == "whoami", getopt.Has(opts, "u") && getopt.Has(opts, "n"):
+		p.Printf("%s\n", u.Name)
+	case getopt.Has(opts, "u"):
+		p.Printf("%d\n", u.UID)
+	case getopt.Has(opts, "g") && getopt.Has(opts, "n"):
+		p.Printf("%s\n", group(u.GID))
+	case getopt.Has(opts, "g"):
+		p.Printf("%d\n", u.GID)
+	default:
+		names := []string{group(u.GID)}
+		text := []string{fmt.Sprintf("%d(%s)", u.GID, group(u.GID))}
+		for _, g := range u.GIDs {
+			names = append(names, group(g))
+			text = append(text, fmt.Sprintf("%d(%s)", g, group(g)))
+		}
+		if getopt.Has(opts, "G") {
+			p.Printf("%s\n", strings.Join(names, " "))
+			return 0
+		}
+		p.Printf("uid=%d(%s) gid=%s groups=%s\n", u.UID, u.Name, text[0], strings.Join(text, ","))
+	}
+	return 0
+}
+
+func runGetent(_ context.Context, p *machine.Proc) int {
+	_, args := getopt.Parse(p.Args[1:])
+	if len(args) == 0 || !slices.Contains([]string{"passwd", "group", "hosts", "shadow"}, args[0]) {
+		_ = p.Fail("Unknown database")
+		return 1
+	}
+	if args[0] == "hosts" {
+		data, _ := p.FS.ReadFile("/etc/hosts")
+		for _, line := range disk.Lines(data) {
+			if f := strings.Fields(line); len(args) > 1 && len(f) > 1 && slices.Contains(f[1:], args[1]) {
+				p.Printf("%-15s %s\n", f[0], strings.Join(f[1:], " "))
+				return 0
+			}
+		}
+		return 2
+	}
+	found := 2
+	for _, f := range disk.Records(p.FS, "/etc/"+args[0]) {
+		if len(args) == 1 || f[0] == args[1] || len(f) > 2 && f[2] == args[1] {
+			p.Printf("%s\n", strings.Join(f, ":"))
+			found = 0
+		}
+	}
+	return found
+}
+
+func runUseradd(_ context.Context, p *machine.Proc) int {
+	opts, args := getopt.Parse(p.Args[1:], "d", "s", "u", "g", "G", "c", "p", "home-dir", "shell", "uid", "groups", "password")
+	if len(args) != 1 {
+		_ = p.Fail("one user name is needed")
+		return 2
+	}
+	name := args[0]
+	old := disk.FindUser(p.FS, name)
+	if p.Name() == "useradd" {
+		if old != nil {
+			_ = p.Fail("user '%s' already exists", name)
+			return 9
+		}
+		uid, _ := strconv.Atoi(getopt.Last(opts, "u", "uid"))
+		u := &disk.User{Name: name, UID: uid, Home: getopt.Last(opts, "d", "home-dir"), Shell: getopt.Last(opts, "s", "shell")}
+		if err := disk.AddUser(p.FS, u, getopt.Last(opts, "c")); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
+		}
+	} else if old == nil {
+		_ = p.Fail("user '%s' does not exist", name)
+		return 6
+	}
+	for group := range strings.SplitSeq(getopt.Last(opts, "G", "groups"), ",") {
+		if group == "" {
+			continue
+		}
+		if err := disk.JoinGroup(p.FS, path.Base(group), name); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
+		}
+	}
+	if hash := getopt.Last(opts, "p", "password"); hash != "" {
+		if err := disk.SetPassword(p.FS, name, hash); err != nil {
+			return p.Fail("%s", disk.Strerror(err))
+		}
+	}
+	return 0
+}

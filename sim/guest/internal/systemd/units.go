@@ -1,0 +1,326 @@
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/shell"
+	"github.com/cps-gpu/homelab/sim/guest/internal/storage"
+)
+
+// unit is a unit's life: what systemctl status tells.
+type unit struct {
+	name     string
+	active   string // inactive, activating, active, deactivating, failed
+	sub      string // dead, start, running, exited, auto-restart, failed
+	result   string // success, exit-code
+	code     int    // of the main process, when it ended
+	restarts int
+	since    time.Time
+	pid      int
+
+	dependency bool // it was not started: something that it requires was not there
+
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the goroutine that runs it is gone
+	first  chan struct{} // closed when the start job has its result
+	stop   func()        // ends what runs without a goroutine
+}
+
+// service is what a unit's main process does. Started returns with nil when the
+// service is ready; it may leave something to be called when it is stopped.
+type service func(ctx context.Context, u *unit, f *unitFile) (stop func(), code int)
+
+// units are those of a running system.
+type units struct {
+	mu  sync.Mutex
+	all map[string]*unit
+}
+
+func unitsOf(s *machine.System) *units { return machine.Of[units](s) }
+
+// unitOf returns the unit's record, made when there is none. units.mu must be held.
+func unitOf(s *machine.System, name string) *unit {
+	u := unitsOf(s).all[name]
+	if unitsOf(s).all == nil {
+		unitsOf(s).all = map[string]*unit{}
+	}
+	if u == nil {
+		u = &unit{name: name, active: "inactive", sub: "dead", result: "success"}
+		unitsOf(s).all[name] = u
+	}
+	return u
+}
+
+// state returns a copy of a unit's record.
+func state(s *machine.System, name string) unit {
+	unitsOf(s).mu.Lock()
+	defer unitsOf(s).mu.Unlock()
+	if u := unitsOf(s).all[name]; u != nil {
+		return *u
+	}
+	return unit{name: name, active: "inactive", sub: "dead", result: "success"}
+}
+
+// Active reports whether a service runs.
+func Active(s *machine.System, name string) bool { return state(s, name).active == "active" }
+
+// Start starts a unit and, unless wait is false, waits for its start job.
+func Start(ctx context.Context, s *machine.System, name string, wait bool) error {
+	f, err := load(s.Root(), name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("Failed to start %s: Unit %s %w.", name, name, errNoUnit)
+	case f.masked:
+		return fmt.Errorf("Failed to start %s: Unit %s is masked.", name, name)
+	}
+	conflict := fmt.Errorf("Failed to start %s: Transaction contains conflicting jobs", name)
+	if s.Ending() {
+		return conflict
+	}
+	unitsOf(s).mu.Lock()
+	u := unitOf(s, name)
+	if u.active != "active" && u.active != "activating" {
+		run, cancel := context.WithCancel(s.Context())
+		u.cancel, u.ended, u.first = cancel, make(chan struct{}), make(chan struct{})
+		u.active, u.sub, u.code, u.restarts, u.since, u.dependency = "activating", "start", 0, 0, time.Now(), false
+		if !s.Go(func() { runUnit(run, s, u, f) }) {
+			u.active, u.sub, u.cancel = "inactive", "dead", nil
+			unitsOf(s).mu.Unlock()
+			cancel()
+			return conflict
+		}
+	}
+	first := u.first
+	unitsOf(s).mu.Unlock()
+	if !wait {
+		return nil
+	}
+	select {
+	case <-first:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if state(s, name).dependency {
+		return errDependency(name)
+	}
+	if st := state(s, name); st.active == "failed" || st.sub == "auto-restart" {
+		return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
+	}
+	return nil
+}
+
+// runUnit is the life of a unit until it is stopped, or runs without needing a goroutine.
+func runUnit(ctx context.Context, s *machine.System, u *unit, f *unitFile) {
+	defer close(u.ended)
+	answered, first := false, u.first // a later start has one of its own
+	answer := func() {
+		if !answered {
+			answered = true
+			close(first)
+		}
+	}
+	defer answer()
+	if !storage.MountFor(ctx, s, u.name, strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " "))) {
+		unitsOf(s).mu.Lock()
+		u.active, u.sub, u.dependency = "inactive", "dead", true
+		unitsOf(s).mu.Unlock()
+		s.Log(u.name, "Dependency failed for %s.", strings.TrimSuffix(u.name+" - "+f.get("Unit.Description"), " - "))
+		s.Log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
+		return
+	}
+	begin := mainProcess(s, f)
+	for {
+		unitsOf(s).mu.Lock()
+		u.pid = 1000 + len(unitsOf(s).all)*7 + u.restarts
+		unitsOf(s).mu.Unlock()
+		stop, code := begin(ctx, u, f)
+		if ctx.Err() != nil {
+			if stop != nil {
+				stop()
+			}
+			return
+		}
+		oneshot := f.get("Service.Type") == "oneshot"
+		again := code != 0 && slices.Contains([]string{"always", "on-failure"}, f.get("Service.Restart"))
+		unitsOf(s).mu.Lock()
+		u.code = code
+		switch {
+		case code == 0 && stop != nil:
+			u.active, u.sub, u.stop, u.result = "active", "running", stop, "success"
+		case code == 0 && oneshot && f.get("Service.RemainAfterExit") == "yes":
+			u.active, u.sub, u.result = "active", "exited", "success"
+		case code == 0:
+			u.active, u.sub, u.result = "inactive", "dead", "success"
+		case again:
+			u.active, u.sub, u.result = "activating", "auto-restart", "exit-code"
+		default:
+			u.active, u.sub, u.result = "failed", "failed", "exit-code"
+		}
+		u.since = time.Now()
+		u.pid = map[bool]int{true: u.pid}[u.sub == "running"]
+		unitsOf(s).mu.Unlock()
+		if code != 0 {
+			s.Log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
+			s.Log(u.name, "%s: Failed with result 'exit-code'.", u.name)
+		}
+		answer()
+		if !again {
+			return
+		}
+		if !s.Pause(ctx, restartDelay(f)) {
+			return
+		}
+		unitsOf(s).mu.Lock()
+		u.restarts++
+		u.sub = "start"
+		n := u.restarts
+		unitsOf(s).mu.Unlock()
+		s.Log(u.name, "%s: Scheduled restart job, restart counter is at %d.", u.name, n)
+	}
+}
+
+func restartDelay(f *unitFile) time.Duration {
+	if d, err := machine.Seconds(f.get("Service.RestartSec")); err == nil && f.get("Service.RestartSec") != "" {
+		return d
+	}
+	return 100 * time.Millisecond
+}
+
+// mainProcess chooses what a unit's ExecStart does.
+func mainProcess(s *machine.System, f *unitFile) service {
+	words := strings.Fields(f.get("Service.ExecStart"))
+	if len(words) == 0 {
+		return func(context.Context, *unit, *unitFile) (func(), int) { return func() {}, 0 } // a target or socket
+	}
+	words[0] = strings.TrimLeft(words[0], "-@+!:")
+	if serve := s.Service(words); serve != nil {
+		return func(ctx context.Context, u *unit, f *unitFile) (func(), int) {
+			return serve(ctx, s, u.name, words, environment(s, f))
+		}
+	}
+	return func(ctx context.Context, u *unit, f *unitFile) (func(), int) { return command(ctx, s, u, f) }
+}
+
+// ExitExec is systemd's status for a program that is not there.
+const ExitExec = 203
+
+// command runs any other ExecStart. A file that is one of our programs runs to its
+// end; one that stands for a daemon, which has no function, just stays.
+func command(ctx context.Context, s *machine.System, u *unit, f *unitFile) (stop func(), code int) {
+	for _, line := range append(slices.Clone(f.values["Service.ExecStartPre"]), f.values["Service.ExecStart"]...) {
+		p := s.Session(disk.RootUser(), nil, journalOf(s, u.name), journalOf(s, u.name))
+		p.Dir = "/"
+		p.Env = expand.ListEnviron(append(environment(s, f), p.Exported()...)...)
+		words := strings.Fields(strings.TrimLeft(line, "-@+!:"))
+		file, err := p.Find(words[0])
+		if err != nil {
+			s.Log(u.name, "%s: Failed to locate executable %s: %s", u.name, words[0], disk.Strerror(err))
+			return nil, ExitExec
+		}
+		data, _ := p.FS.ReadFile(file)
+		if name, ok := disk.ProgramOf(data); ok && s.Program(name) == nil {
+			return func() {}, 0
+		}
+		quoted, ignore := strings.TrimLeft(line, "-@+!:"), strings.HasPrefix(line, "-")
+		if code := shell.Run(ctx, p, u.name, "exec "+quoted, nil); code != 0 && !ignore {
+			return nil, code
+		}
+	}
+	return nil, 0
+}
+
+// environment is Environment= and EnvironmentFile=.
+func environment(s *machine.System, f *unitFile) []string {
+	var out []string
+	for _, e := range f.values["Service.Environment"] {
+		out = append(out, strings.Trim(e, `"'`))
+	}
+	for _, name := range f.values["Service.EnvironmentFile"] {
+		data, err := s.Root().ReadFile(strings.TrimPrefix(name, "-"))
+		if err != nil {
+			continue
+		}
+		for _, line := range disk.Lines(data) {
+			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+			if ok && !strings.HasPrefix(key, "#") {
+				out = append(out, key+"="+strings.Trim(value, `"'`))
+			}
+		}
+	}
+	return out
+}
+
+// Stop stops a unit and returns when it has ended.
+func Stop(s *machine.System, name string) error {
+	unitsOf(s).mu.Lock()
+	u := unitsOf(s).all[name]
+	if u == nil || u.cancel == nil {
+		unitsOf(s).mu.Unlock()
+		if _, err := load(s.Root(), name); err != nil {
+			return fmt.Errorf("Failed to stop %s: Unit %s not loaded.", name, name)
+		}
+		return nil
+	}
+	cancel, ended := u.cancel, u.ended
+	unitsOf(s).mu.Unlock()
+	cancel()
+	<-ended
+	unitsOf(s).mu.Lock()
+	stop := u.stop
+	u.stop, u.cancel, u.pid = nil, nil, 0
+	u.active, u.sub = "inactive", "dead"
+	unitsOf(s).mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	return nil
+}
+
+// StopAll ends all units at once, for the end of the system.
+func StopAll(s *machine.System) {
+	unitsOf(s).mu.Lock()
+	var stops []func()
+	for _, u := range unitsOf(s).all {
+		if u.stop != nil {
+			stops = append(stops, u.stop)
+			u.stop = nil
+		}
+	}
+	unitsOf(s).mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// StartEnabled is multi-user.target: everything that is enabled, side by side.
+func StartEnabled(s *machine.System) {
+	for _, link := range wants(s.Root(), "") {
+		_ = Start(s.Context(), s, path.Base(link), false)
+	}
+}
+
+// errDependency is what systemctl says of a unit whose mounts did not come.
+func errDependency(name string) error {
+	return fmt.Errorf("A dependency job for %s failed. See 'journalctl -xe' for details.", name)
+}
+
+// States are the states of all units that were started since the last boot.
+func States(s *machine.System) map[string]string {
+	unitsOf(s).mu.Lock()
+	defer unitsOf(s).mu.Unlock()
+	out := map[string]string{}
+	for name, u := range unitsOf(s).all {
+		out[name] = u.active
+	}
+	return out
+}

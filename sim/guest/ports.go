@@ -1,0 +1,36 @@
+package guest
+
+import (
+	"context"
+	"net"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/sshd"
+)
+
+// Listen implements [Host]: SSH while its service is active, and the API server's
+// port while K3s serves it.
+func (m *Machine) Listen(port uint16) Handler {
+	s := m.core.System()
+	if s == nil {
+		return nil
+	}
+	var serve Handler
+	switch {
+	case port == sshd.Port:
+		serve = sshd.Listen(s)
+	case port == k3s.APIPort:
+		serve = k3s.Listen(s)
+	}
+	if serve == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) {
+		if !s.Enter() {
+			_ = conn.Close()
+			return
+		}
+		defer s.Leave()
+		serve(ctx, conn)
+	}
+}
