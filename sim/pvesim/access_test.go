@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -49,10 +50,10 @@ func TestEveryPrivilegeIsMissed(t *testing.T) {
 		{"VM.GuestAgent.Unrestricted", "POST", "/nodes/pve1/qemu/104/agent/exec", []string{"command", "true"}, "403 Permission check failed (/vms/104, VM.GuestAgent.Unrestricted)"},
 	} {
 		in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-			s.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00.0,id=10de:20f1,iommugroup=21,subsystem-id=10de:145f"}}
+			s.state.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00.0,id=10de:20f1,iommugroup=21,subsystem-id=10de:145f"}}
 			s.Revoke(x.priv)
 			r := c.do(x.method, x.path, x.kv...)
-			got := itoa(r.status) + " " + r.reason
+			got := strconv.Itoa(r.status) + " " + r.reason
 			if r.status == 200 {
 				got = c.wait(r)
 			}
@@ -115,7 +116,7 @@ func TestPermissionsOfTheOperator(t *testing.T) {
 		assert.Contains(t, one["/vms/104"], "VM.Clone")
 		assert.Equal(t, 403, c.do("POST", "/access/ticket", "username", "root@pam", "password", "x").status, "not with a token")
 		r := (&caller{t: t, s: s}).do("POST", "/access/ticket", "username", "root@pam", "password", "x")
-		assert.Equal(t, "401 authentication failure", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "401 authentication failure", strconv.Itoa(r.status)+" "+r.reason)
 	})
 }
 
@@ -125,7 +126,7 @@ func TestVersionEightHasOtherPrivileges(t *testing.T) {
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 		assert.Equal(t, "8.4", c.do("GET", "/version").object()["release"])
 		r := c.do("POST", "/nodes/pve1/qemu/104/agent/ping")
-		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Monitor)", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Monitor)", strconv.Itoa(r.status)+" "+r.reason)
 		s.SetRole(operatorRole, append(OperatorPrivileges(), "VM.Monitor")...)
 		assert.Equal(t, "No QEMU guest agent configured", c.do("POST", "/nodes/pve1/qemu/104/agent/ping").reason)
 	})
@@ -135,9 +136,9 @@ func TestPoolsStandInForMachines(t *testing.T) {
 	m := EightA100()
 	m.ACLs = []ACL{{Path: "/pool/lab", Who: operatorUser, Role: operatorRole}}
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
-		s.pools["lab"] = &pool{}
+		s.state.pools["lab"] = &pool{}
 		assert.Equal(t, 403, c.do("GET", "/nodes/pve1/qemu/104/config").status)
-		s.vms[104].pool = "lab"
+		s.state.vms[104].pool = "lab"
 		require.Equal(t, 200, c.do("GET", "/nodes/pve1/qemu/104/config").status)
 		r := c.do("POST", "/nodes/pve1/qemu", "vmid", "300", "pool", "nope")
 		assert.Equal(t, "Permission check failed (pool 'nope' does not exist)", r.reason)

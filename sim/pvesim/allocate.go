@@ -1,6 +1,8 @@
 package pvesim
 
 import (
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -47,4 +49,37 @@ func (w worker) allocateIn(st *storage, vol *volume, takes time.Duration, made *
 		*made = append(*made, func() { _ = st.remove(vol.name) })
 	}
 	return nil
+}
+
+// allocated are volumes that were made for a change, to be taken back if it fails.
+type allocated []func()
+
+func (a allocated) undo() {
+	for _, f := range slices.Backward(a) {
+		f()
+	}
+}
+
+// imageOptions are what qemu-img says of an image that it makes.
+func imageOptions(v *volume) string {
+	switch {
+	case v.format == "vmdk":
+		return fmt.Sprintf("fmt=vmdk size=%d compat6=off hwversion=undefined", v.size)
+	case v.format != "qcow2":
+		return fmt.Sprintf("fmt=%s size=%d preallocation=off", v.format, v.size)
+	case v.base != nil:
+		allocated := map[bool]string{true: "metadata", false: "off"}[v.base.format == "qcow2"]
+		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=%s compression_type=zlib size=%d backing_file=../%s "+
+			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.size, v.base.ownName(), v.base.format)
+	}
+	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.size)
+}
+
+// rendered is a size for people (PVE/Format.pm, render_bytes).
+func rendered(n int64) string {
+	size, unit := float64(n), 0
+	for size > 1023 && unit < 4 {
+		size, unit = size/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %s", size, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
 }

@@ -3,67 +3,9 @@ package pvesim
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 )
-
-// apiError is a refusal with the status line that Proxmox gives.
-type apiError struct {
-	status  int
-	text    string
-	params  map[string]string // parameter -> what is wrong with it
-	bare    bool              // no body
-	plain   bool              // a body of the text alone
-	unended bool              // an exception's text, without the line feed of Perl's die
-}
-
-// Error is the text, with the status where Perl's exceptions carry it: that is how
-// a refusal reads in a task (PVE/Exception.pm, stringify).
-func (e *apiError) Error() string {
-	if e.status == http.StatusForbidden {
-		return "403 " + e.text
-	}
-	if e.params != nil {
-		text := fmt.Sprintf("%d %s\n", e.status, e.text)
-		for _, k := range sortedKeys(e.params) {
-			text += k + ": " + e.params[k] + "\n"
-		}
-		return strings.TrimSuffix(text, "\n")
-	}
-	return e.text
-}
-
-func (e *apiError) with(param, text string) *apiError {
-	if e.params == nil {
-		e.params = map[string]string{}
-	}
-	e.params[param] = text
-	return e
-}
-
-// unread refuses a request before anything has looked at what it asks for
-// (PVE/APIServer/AnyEvent.pm, error).
-func unread(status int, text string) *apiError {
-	return &apiError{status: status, text: text, plain: true}
-}
-
-func fail(status int, text string) *apiError { return &apiError{status: status, text: text} }
-
-// die is Perl's: an error that ends as 500, or as the exit status of a task.
-func die(format string, args ...any) error {
-	return fail(http.StatusInternalServerError, fmt.Sprintf(format, args...))
-}
-
-func badParam(name, text string) error {
-	return fail(http.StatusBadRequest, "Parameter verification failed.").with(name, text)
-}
-
-// errProxyTimeout is what pveproxy says when pvedaemon has not answered in time.
-var errProxyTimeout = &apiError{status: 596, text: "Connection timed out", bare: true}
-
-// errDropped ends a connection without an answer.
-var errDropped = errors.New("pvesim: connection dropped")
 
 // answer is what goes back over the wire. Proxmox puts the reason for an error
 // into the status line, which net/http's ResponseWriter cannot: see Sim.Handler.
@@ -76,16 +18,7 @@ type answer struct {
 	kind   string // what the body is where it is no JSON
 }
 
-// plainText is a file that is downloaded.
-type plainText string
-
-// listing is data with keys of its own beside it ("total").
-type listing struct {
-	data  any
-	total int
-}
-
-func (s *Sim) answerFor(data any, err error) answer {
+func (s *State) answerFor(data any, err error) answer {
 	if err == nil {
 		body := map[string]any{"data": data}
 		if l, ok := data.(listing); ok {
@@ -133,14 +66,4 @@ func (s *Sim) answerFor(data any, err error) answer {
 	}
 	a.body = encode(body)
 	return a
-}
-
-func encode(v any) []byte {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return []byte(`{"data":null}`)
-	}
-	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -68,7 +69,7 @@ func readAppliance(record string) map[string]string {
 func (c *call) listAppliances() (any, error) {
 	out := []any{}
 	all := c.host().appliances()
-	for _, template := range sortedKeys(all) {
+	for _, template := range slices.Sorted(maps.Keys(all)) {
 		out = append(out, all[template])
 	}
 	return out, nil

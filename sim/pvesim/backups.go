@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -124,7 +125,7 @@ func backupHandlers() map[string]handler {
 func (c *call) notBackedUp() (any, error) {
 	out := []any{}
 	for _, v := range c.s.sorted() {
-		if !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Audit") {
+		if !c.s.can(c.who, "/vms/"+strconv.Itoa(v.id), "VM.Audit") {
 			continue
 		}
 		out = append(out, map[string]any{"vmid": v.id, "type": "qemu", "name": v.wanted()["name"]})

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,10 +44,10 @@ func (c *call) ordered(backward bool) []*vm {
 	wanted := splitList(c.param("vms"))
 	var out []*vm
 	for _, v := range c.s.sorted() {
-		_, managed := c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)]
+		_, managed := c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+strconv.Itoa(v.id)]
 		switch {
 		case v.node != c.param("node"), v.conf["template"] == "1", wanted == nil && managed:
-		case wanted == nil || slices.Contains(wanted, itoa(v.id)):
+		case wanted == nil || slices.Contains(wanted, strconv.Itoa(v.id)):
 			out = append(out, v)
 		}
 	}
@@ -105,7 +106,7 @@ func (c *call) startAll() (any, error) {
 				continue
 			}
 			w.log("Starting VM %d", v.id)
-			t, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/status/start", params{})
+			t, err := c.one(w, http.MethodPost, v.node, strconv.Itoa(v.id)+"/status/start", params{})
 			switch {
 			case err != nil:
 				w.log("%v", err)
@@ -143,7 +144,7 @@ func (c *call) stopAll() (any, error) {
 				force = c.param("force-stop")
 			}
 			w.log("Stopping VM %d (timeout = %d seconds)", v.id, timeout)
-			if _, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/status/shutdown", params{"timeout": {itoa(timeout)}, "forceStop": {force}}); err != nil {
+			if _, err := c.one(w, http.MethodPost, v.node, strconv.Itoa(v.id)+"/status/shutdown", params{"timeout": {strconv.Itoa(timeout)}, "forceStop": {force}}); err != nil {
 				w.log("%v", err)
 			}
 		}
@@ -162,7 +163,7 @@ func (c *call) suspendAll() (any, error) {
 				continue
 			}
 			w.log("Suspending VM %d", v.id)
-			if _, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/status/suspend", params{"todisk": {"1"}}); err != nil {
+			if _, err := c.one(w, http.MethodPost, v.node, strconv.Itoa(v.id)+"/status/suspend", params{"todisk": {"1"}}); err != nil {
 				w.log("%v", err)
 			}
 		}
@@ -200,7 +201,7 @@ func (c *call) migrateAll() (any, error) {
 				p["with-local-disks"] = []string{c.param("with-local-disks")}
 			}
 			w.log("Migrating VM %d", v.id)
-			if _, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+"/migrate", p); err != nil {
+			if _, err := c.one(w, http.MethodPost, v.node, strconv.Itoa(v.id)+"/migrate", p); err != nil {
 				w.log("%v", err)
 				continue
 			}

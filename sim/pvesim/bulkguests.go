@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,7 @@ func bulkGuestHandlers() map[string]handler {
 
 func (c *call) bulkStart(v *vm) (string, params, string) {
 	if v.running && v.qmpStatus() != "paused" {
-		return "", nil, "Skipping VM " + itoa(v.id) + ", already running."
+		return "", nil, "Skipping VM " + strconv.Itoa(v.id) + ", already running."
 	}
 	if v.running {
 		return "/status/resume", params{}, ""
@@ -50,18 +51,18 @@ func (c *call) bulkShutdown(v *vm) (string, params, string) {
 	force := cmp.Or(c.param("force-stop"), "1")
 	switch {
 	case !v.running:
-		return "", nil, "Skipping VM " + itoa(v.id) + ", not running."
+		return "", nil, "Skipping VM " + strconv.Itoa(v.id) + ", not running."
 	case v.qmpStatus() == "paused" && c.p.has("force-stop") && !c.p.bool("force-stop"):
-		return "", nil, "Skipping VM " + itoa(v.id) + ", resume paused VM before shutdown."
+		return "", nil, "Skipping VM " + strconv.Itoa(v.id) + ", resume paused VM before shutdown."
 	}
 	return "/status/shutdown", params{"timeout": {cmp.Or(v.startup("down"), c.param("timeout"), "180")}, "forceStop": {force}}, ""
 }
 
 func (c *call) bulkSuspend(v *vm) (string, params, string) {
 	if !v.running {
-		return "", nil, "Skipping VM " + itoa(v.id) + ", not running."
+		return "", nil, "Skipping VM " + strconv.Itoa(v.id) + ", not running."
 	}
-	p := params{"todisk": {itoa(boolInt(c.p.bool("to-disk")))}}
+	p := params{"todisk": {strconv.Itoa(boolInt(c.p.bool("to-disk")))}}
 	if c.p.bool("to-disk") && c.p.has("statestorage") {
 		p["statestorage"] = c.p["statestorage"]
 	}
@@ -70,7 +71,7 @@ func (c *call) bulkSuspend(v *vm) (string, params, string) {
 
 func (c *call) bulkMigrate(v *vm) (string, params, string) {
 	if v.node == c.param("target") {
-		return "", nil, "VM " + itoa(v.id) + " already on " + v.node + ", skipping."
+		return "", nil, "VM " + strconv.Itoa(v.id) + " already on " + v.node + ", skipping."
 	}
 	p := params{"target": c.p["target"]}
 	for _, k := range []string{"online", "with-local-disks"} {
@@ -136,14 +137,14 @@ func (c *call) bulkWork(w worker, act bulkAct) error {
 			what = " (Timeout = " + timeout[0] + " seconds)"
 		}
 		w.log("%s VM %d%s", act.doing, v.id, what)
-		t, err := c.one(w, http.MethodPost, v.node, itoa(v.id)+path, p)
+		t, err := c.one(w, http.MethodPost, v.node, strconv.Itoa(v.id)+path, p)
 		switch {
 		case err != nil:
 			warn("%v", err)
-			failed = append(failed, itoa(v.id))
+			failed = append(failed, strconv.Itoa(v.id))
 		case t.failed():
 			warn("%s VM %d failed: %s", strings.Replace(act.doing, "Shutting down", "Stopping", 1), v.id, t.exit)
-			failed = append(failed, itoa(v.id))
+			failed = append(failed, strconv.Itoa(v.id))
 		}
 	}
 	switch {
@@ -159,9 +160,9 @@ func (c *call) bulkWork(w worker, act bulkAct) error {
 func (c *call) guests(act bulkAct) (out []*vm) {
 	wanted := c.p["vms"]
 	for _, v := range c.s.sorted() {
-		_, managed := c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)]
+		_, managed := c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+strconv.Itoa(v.id)]
 		template := v.conf["template"] == "1" && act.priv != "VM.Migrate"
-		if slices.Contains(wanted, itoa(v.id)) && !template || wanted == nil && !template && !managed {
+		if slices.Contains(wanted, strconv.Itoa(v.id)) && !template || wanted == nil && !template && !managed {
 			out = append(out, v)
 		}
 	}

@@ -72,7 +72,7 @@ func (g *changing) reverted() []string {
 }
 
 // bootOrder is what a VM boots from; nil for the order of old, and for none.
-func (s *Sim) bootOrder(boot string) []string {
+func (s *State) bootOrder(boot string) []string {
 	return splitList(s.props("boot", boot)["order"])
 }
 
@@ -279,7 +279,7 @@ func (v *vm) dropUnchanged() {
 }
 
 // dropUsed forgets that volumes are out of use which are in use again.
-func (v *vm) dropUsed(s *Sim) {
+func (v *vm) dropUsed(s *State) {
 	for _, conf := range []map[string]string{v.conf, v.pending} {
 		for _, k := range drives(conf) {
 			file := s.props(k, conf[k])["file"]
@@ -295,7 +295,7 @@ func (v *vm) dropUsed(s *Sim) {
 // written is a value as a configuration file gives it back: without blanks around
 // it, numbers as numbers, and an empty one as a blank. It is empty for what cannot be
 // read back.
-func (s *Sim) written(key, value string) (string, error) {
+func (s *State) written(key, value string) (string, error) {
 	if key == "description" {
 		return strings.TrimRight(value, " \t\r\n"), nil
 	}
@@ -313,7 +313,7 @@ func (s *Sim) written(key, value string) (string, error) {
 		return value, nil
 	case p.Type == "integer":
 		if n, err := strconv.Atoi(value); err == nil {
-			return itoa(n), nil
+			return strconv.Itoa(n), nil
 		}
 	case p.Type == "string" && p.Format.Name == "" && p.Format.Keys == nil && len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"':
 		return value[1 : len(value)-1], nil

@@ -11,49 +11,6 @@ import (
 	"strings"
 )
 
-// validators are checks of whole property strings, by the name of their format.
-// They return what is wrong.
-var validators = map[string]func(in map[string]string) string{
-	"pve-vm-cpu-conf": checkCPU,
-	"prune-backups":   checkPrune,
-}
-
-// checkPrune is validate_prune_backups of PVE/Storage/Plugin.pm.
-func checkPrune(in map[string]string) string {
-	for k, v := range in {
-		if in["keep-all"] == "1" && k != "keep-all" && atoi(v) > 0 {
-			return "keep-all cannot be set together with other options.\n"
-		}
-	}
-	return ""
-}
-
-// cpuFlags are those that a VM's configuration may name (PVE/QemuServer/CPUFlags.pm).
-var cpuFlags = []string{"aes", "amd-no-ssb", "amd-ssbd", "hv-evmcs", "hv-tlbflush", "ibpb", "md-clear", "nested-virt", "pcid", "pdpe1gb",
-	"spec-ctrl", "ssbd", "virt-ssbd"}
-
-// checkCPU is validate_vm_cpu_conf of PVE/QemuServer/CPUConfig.pm.
-func checkCPU(in map[string]string) string {
-	kind := in["cputype"]
-	known := loadSchema().Formats["pve-vm-cpu-conf"]["reported-model"].Enum
-	switch custom, isCustom := strings.CutPrefix(kind, "custom-"); {
-	case kind == "":
-		return "CPU is missing cputype\n"
-	case isCustom:
-		return fmt.Sprintf("Custom cputype '%s' not found\n", custom)
-	case !strings.HasPrefix(kind, "x86-64-v") && !slices.Contains(known, kind):
-		return fmt.Sprintf("Built-in cputype '%s' is not defined (missing 'custom-' prefix?)\n", kind)
-	case in["reported-model"] != "":
-		return "Property 'reported-model' not allowed in VM-specific CPU config.\n"
-	}
-	for flag := range strings.SplitSeq(in["flags"], ";") {
-		if flag != "" && !slices.Contains(cpuFlags, strings.TrimLeft(flag, "+-")) {
-			return "VM-specific CPU flags must be a subset of: " + strings.Join(cpuFlags, ", ") + "\n"
-		}
-	}
-	return ""
-}
-
 // checkSSHKeys is what ssh-keygen says of each line.
 func checkSSHKeys(escaped string) error {
 	keys, err := url.PathUnescape(escaped)
@@ -114,7 +71,7 @@ func (c *call) checkHookscript(volid string) error {
 	return nil
 }
 
-func (s *Sim) checkVGA(value string) error {
+func (s *State) checkVGA(value string) error {
 	d := s.props("vga", value)
 	if d["clipboard"] == "vnc" && d["type"] != "" && !clipboardVGA.MatchString(d["type"]) {
 		return die("vga type %s is not compatible with VNC clipboard", d["type"])
@@ -124,7 +81,7 @@ func (s *Sim) checkVGA(value string) error {
 
 var clipboardVGA = regexp.MustCompile(`^(std|cirrus|vmware|virtio|qxl)`)
 
-func (s *Sim) checkMachine(value string) error {
+func (s *State) checkMachine(value string) error {
 	d := s.props("machine", value)
 	bits := d["aw-bits"]
 	switch intel := d["viommu"] == "intel"; {
@@ -140,7 +97,7 @@ func (s *Sim) checkMachine(value string) error {
 
 // pinnedMachine is a machine with its version, where the guest is a Windows and
 // none is said; else nothing.
-func (s *Sim) pinnedMachine(machine, ostype string) string {
+func (s *State) pinnedMachine(machine, ostype string) string {
 	d := s.props("machine", machine)
 	family := map[string]string{"": "pc-i440fx-", "pc": "pc-i440fx-", "q35": "pc-q35-"}[d["type"]]
 	if family == "" || !windows.MatchString(ostype) {
@@ -194,7 +151,7 @@ func agrees(key string, d map[string]string) bool {
 
 // checkDriveParams looks at what drives are to be, and writes them the way in which
 // they are kept (PVE/API2/Qemu.pm, check_drive_param).
-func (s *Sim) checkDriveParams(opts map[string]string) error {
+func (s *State) checkDriveParams(opts map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(opts)) {
 		if !isDrive(k) {
 			continue
@@ -232,6 +189,26 @@ func checkImportFrom(k string, d map[string]string) error {
 	for _, need := range map[string][]string{"efidisk0": {"efitype", "pre-enrolled-keys"}, "tpmstate0": {"version"}}[k] {
 		if d[need] == "" {
 			return badParam(k, fmt.Sprintf("need to specify '%s' when using 'import-from'", need))
+		}
+	}
+	return nil
+}
+
+// checkSnippets wants the files of cicustom, before a cloud-init drive is written.
+func (w worker) checkSnippets(v *vm) error {
+	for _, k := range []string{"network", "user", "meta", "vendor"} {
+		volid := w.s.props("cicustom", v.conf["cicustom"])[k]
+		if volid == "" {
+			continue
+		}
+		store, _, _ := strings.Cut(volid, ":")
+		switch st, name := w.s.hosts[v.node].volume(volid); {
+		case st == nil:
+			return die("storage '%s' does not exist", store)
+		case !strings.HasPrefix(name, "snippets/"):
+			return die("%s is not in the snippets directory", volid)
+		case st.volumes[name] == nil:
+			return die("volume '%s' does not exist", volid)
 		}
 	}
 	return nil

@@ -94,9 +94,9 @@ func (r *retelling) tell(file string) {
 // wait sees a task end well: whoever asked for it was told so, too.
 func (r *retelling) wait(upid, what string) {
 	require.Eventually(r.t, func() bool {
-		r.sim.mu.Lock()
-		defer r.sim.mu.Unlock()
-		task := r.sim.tasks[upid]
+		r.sim.state.mu.Lock()
+		defer r.sim.state.mu.Unlock()
+		task := r.sim.state.tasks[upid]
 		if !task.running() {
 			assert.True(r.t, task.exit == "OK" || strings.HasPrefix(task.exit, "WARNINGS:"), "%s: %s", what, task.exit)
 		}
@@ -110,9 +110,9 @@ var recordedTask = regexp.MustCompile(`UPID:[^/]*`)
 func (r *retelling) now(path string) string {
 	return recordedTask.ReplaceAllStringFunc(path, func(upid string) string {
 		parts := strings.Split(upid, ":")
-		r.sim.mu.Lock()
-		defer r.sim.mu.Unlock()
-		for _, t := range slices.Backward(r.sim.order) {
+		r.sim.state.mu.Lock()
+		defer r.sim.state.mu.Unlock()
+		for _, t := range slices.Backward(r.sim.state.order) {
 			if t.kind == parts[5] && (t.id == parts[6] || t.kind == "imgcopy") {
 				return t.upid
 			}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -46,7 +47,7 @@ func (c *call) cloneVM() (any, error) {
 	if v.running && v.conf["tpmstate0"] != "" {
 		return nil, die("cannot clone TPM state while VM is running")
 	}
-	return c.startTask("qmclone", itoa(v.id), func(w worker) error { return w.clone(cl) })
+	return c.startTask("qmclone", strconv.Itoa(v.id), func(w worker) error { return w.clone(cl) })
 }
 
 func (c *call) wantedClone(v *vm) (*cloning, error) {
@@ -154,7 +155,7 @@ func (w worker) clone(cl *cloning) (err error) {
 		if err != nil {
 			made.undo()
 			delete(w.s.vms, cl.newID)
-			delete(w.s.firewalls, "vm/"+itoa(cl.newID))
+			delete(w.s.firewalls, "vm/"+strconv.Itoa(cl.newID))
 		}
 	}()
 	w.s.cloneFirewall(src.id, cl.newID)
@@ -253,18 +254,6 @@ func (w worker) cloneDrive(cl *cloning, v *vm, key, value string, made *allocate
 	return w.s.printProps(key, d), nil
 }
 
-// ownName is a volume's name without those of what it was made of.
-func (v *volume) ownName() string {
-	if v.base == nil {
-		return v.name
-	}
-	return strings.TrimPrefix(v.name, v.base.ownName()+"/")
-}
-
-// linkable reports whether a disk can be the base of a linked clone. In a file that
-// is a qcow2, whatever the base is.
-func linkable(v *volume) bool { return strings.HasPrefix(path.Base(v.name), "base-") }
-
 func (w worker) copyDrive(cl *cloning, v *vm, key string, d map[string]string, st *storage, source *volume, made *allocated) (string, error) {
 	w.log("create full clone of drive %s (%s)", key, d["file"])
 	if cl.storage != "" {
@@ -314,7 +303,7 @@ func (c *call) makeTemplate() (any, error) {
 	if v.running {
 		return nil, die("you can't convert a VM to template if VM is running")
 	}
-	return c.startTask("qmtemplate", itoa(v.id), func(w worker) error {
+	return c.startTask("qmtemplate", strconv.Itoa(v.id), func(w worker) error {
 		unlock, err := w.lock(configLock(v.id), false, configLockTimeout)
 		if err != nil {
 			return err

@@ -100,7 +100,7 @@ func (c *call) dumpCloudDrive() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	mask := !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Config.Cloudinit")
+	mask := !c.s.can(c.who, "/vms/"+strconv.Itoa(v.id), "VM.Config.Cloudinit")
 	network := c.s.cloudNetwork(v)
 	configDrive := v.configDrive()
 	if configDrive {
@@ -136,7 +136,7 @@ var windowsType = regexp.MustCompile(`^(wxp|w2k3|w2k|wvista|w2k8|win[0-9]+)$`)
 func (v *vm) cloudUser(mask bool) string {
 	host := v.conf["name"]
 	if host == "" {
-		host = "VM" + itoa(v.id)
+		host = "VM" + strconv.Itoa(v.id)
 	}
 	full := host
 	if short, _, dotted := strings.Cut(host, "."); dotted {
@@ -189,7 +189,7 @@ func passwordHash(password string) string {
 // cloudDisc is the disc in a cloud-init drive: what the guest reads of it. Its
 // network configuration is in version 2, which is the one that guests here know;
 // Proxmox's own is in version 1 and says the same.
-func (s *Sim) cloudDisc(v *vm) []byte {
+func (s *State) cloudDisc(v *vm) []byte {
 	files := map[string][]byte{}
 	for name, of := range map[string]string{"user-data": "user", "meta-data": "meta", "network-config": "network"} {
 		files[name] = []byte(s.cloudFile(v, of))
@@ -205,7 +205,7 @@ func (s *Sim) cloudDisc(v *vm) []byte {
 	return disc
 }
 
-func (s *Sim) cloudFile(v *vm, kind string) string {
+func (s *State) cloudFile(v *vm, kind string) string {
 	switch kind {
 	case "user":
 		return v.cloudUser(false)
@@ -223,14 +223,14 @@ type cloudCard struct {
 }
 
 // cloudCards are a VM's, by their number.
-func (s *Sim) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
+func (s *State) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
 	return func(yield func(int, cloudCard) bool) {
 		for _, k := range slices.Sorted(maps.Keys(v.conf)) { // net10 comes before net2
 			i, err := strconv.Atoi(strings.TrimPrefix(k, "net"))
 			if err != nil {
 				continue
 			}
-			card, config := v.conf["net"+itoa(i)], v.conf["ipconfig"+itoa(i)]
+			card, config := v.conf["net"+strconv.Itoa(i)], v.conf["ipconfig"+strconv.Itoa(i)]
 			if card == "" || config == "" {
 				continue
 			}
@@ -242,7 +242,7 @@ func (s *Sim) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
 }
 
 // cloudNetplan is the network configuration in version 2 (nocloud_network_v2).
-func (s *Sim) cloudNetplan(v *vm) string {
+func (s *State) cloudNetplan(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 2\nethernets:\n")
 	servers, _ := s.cloudDNS(v)
@@ -267,7 +267,7 @@ func (s *Sim) cloudNetplan(v *vm) string {
 }
 
 // cloudDNS is the servers and domains of a configuration, or the host's own (get_dns_conf).
-func (s *Sim) cloudDNS(v *vm) (servers, domains []string) {
+func (s *State) cloudDNS(v *vm) (servers, domains []string) {
 	h := s.hosts[v.node]
 	dns := h.nameService()
 	for _, k := range []string{"dns1", "dns2", "dns3"} {
@@ -286,7 +286,7 @@ func (s *Sim) cloudDNS(v *vm) (servers, domains []string) {
 }
 
 // cloudNetwork is the network configuration that Proxmox makes (nocloud_network).
-func (s *Sim) cloudNetwork(v *vm) string {
+func (s *State) cloudNetwork(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nconfig:\n")
 	for i, card := range s.cloudCards(v) {
@@ -309,7 +309,7 @@ func (s *Sim) cloudNetwork(v *vm) string {
 
 // cloudInterfaces is the network configuration of drives of another form
 // (configdrive2_network).
-func (s *Sim) cloudInterfaces(v *vm) string {
+func (s *State) cloudInterfaces(v *vm) string {
 	var b strings.Builder
 	b.WriteString("auto lo\niface lo inet loopback\n\n")
 	servers, domains := s.cloudDNS(v)
@@ -340,7 +340,7 @@ func interfaceAddress(address, gateway string) string {
 	if err != nil {
 		return ""
 	}
-	mask := itoa(p.Bits())
+	mask := strconv.Itoa(p.Bits())
 	if p.Addr().Is4() {
 		mask = net.IP(net.CIDRMask(p.Bits(), 32)).String()
 	}

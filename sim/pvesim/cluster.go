@@ -5,14 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 )
-
-func (c *call) versionInfo() (any, error) {
-	major, _, _ := strings.Cut(c.s.version, ".")
-	minor, _, _ := strings.Cut(strings.TrimPrefix(c.s.version, major+"."), ".")
-	return map[string]any{"version": c.s.version, "release": major + "." + minor, "repoid": "14a22df3"}, nil
-}
 
 func (c *call) nextID() (any, error) {
 	if c.p.has("vmid") {
@@ -20,29 +13,14 @@ func (c *call) nextID() (any, error) {
 		if c.s.vms[id] != nil {
 			return nil, badParam("vmid", fmt.Sprintf("VM %d already exists", id))
 		}
-		return itoa(id), nil
+		return strconv.Itoa(id), nil
 	}
 	id := c.s.freeID()
 	if _, upper := c.s.idRange(); c.s.vms[id] != nil || id >= upper {
 		lower, _ := c.s.idRange()
 		return nil, die("unable to get any free VMID in range [%d, %d]", lower, upper-1)
 	}
-	return itoa(id), nil
-}
-
-func (s *Sim) freeID() int {
-	id, upper := s.idRange()
-	for s.vms[id] != nil && id < upper {
-		id++
-	}
-	return id
-}
-
-// sorted returns the VMs by ID.
-func (s *Sim) sorted() []*vm {
-	out := slices.Collect(maps.Values(s.vms))
-	slices.SortFunc(out, func(a, b *vm) int { return a.id - b.id })
-	return out
+	return strconv.Itoa(id), nil
 }
 
 // resources is everything at one look. What one may not see is left out.
@@ -52,18 +30,18 @@ func (c *call) resources() (any, error) {
 	ha := c.s.entries(register{path: "/cluster/ha/resources"})
 	if want == "" || want == "vm" {
 		for _, v := range c.s.sorted() {
-			if !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Audit") {
+			if !c.s.can(c.who, "/vms/"+strconv.Itoa(v.id), "VM.Audit") {
 				continue
 			}
 			e := c.s.resource(v)
-			if sid := "vm:" + itoa(v.id); ha[sid] != nil {
+			if sid := "vm:" + strconv.Itoa(v.id); ha[sid] != nil {
 				e["hastate"] = c.entry(register{path: "/cluster/ha/resources", id: "sid"}, sid)["state"]
 			}
 			out = append(out, e)
 		}
 	}
 	if want == "" {
-		for _, id := range sortedKeys(c.s.pools) {
+		for _, id := range slices.Sorted(maps.Keys(c.s.pools)) {
 			if c.s.can(c.who, "/pool/"+id, "Pool.Audit") {
 				out = append(out, c.s.poolResource(id))
 			}
@@ -97,7 +75,7 @@ func (c *call) resources() (any, error) {
 
 // storageResource is a storage among all resources: nothing is known of one that no
 // round of pvestatd has met yet, or met without finding it.
-func (s *Sim) storageResource(node string, st *storage) map[string]any {
+func (s *State) storageResource(node string, st *storage) map[string]any {
 	e := map[string]any{"type": "storage", "id": "storage/" + node + "/" + st.Name, "node": node, "storage": st.Name, "plugintype": st.Type,
 		"status": "unknown", "shared": boolInt(st.Shared), "content": st.contents()}
 	if s.round == 0 || s.toldStorages[node+"/"+st.Name] {
@@ -107,7 +85,7 @@ func (s *Sim) storageResource(node string, st *storage) map[string]any {
 }
 
 // poolResource is a pool among all resources, with the sums of its running machines.
-func (s *Sim) poolResource(id string) map[string]any {
+func (s *State) poolResource(id string) map[string]any {
 	e := map[string]any{"type": "pool", "id": "/pool/" + id, "pool": id}
 	sums := map[string]int64{}
 	for _, v := range s.sorted() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -72,62 +73,6 @@ func (c *call) clusterOptions() (any, error) {
 	return out, nil
 }
 
-func (s *Sim) clusterOption(k, v string) any {
-	p := s.schema.Methods["PUT /cluster/options"].Parameters[k]
-	switch {
-	case k == "description":
-		return strings.TrimRight(v, "\n") + "\n"
-	case k == "registered-tags":
-		return splitList(v)
-	case p == nil || p.Format.Keys == nil || k == "bwlimit" || k == "location": // as they stand in the file
-		return v
-	}
-	props, err := parseProps(p.Format.Keys, v)
-	if err != nil {
-		return v
-	}
-	out := map[string]any{}
-	for key, value := range props {
-		out[key] = value
-		if kind := p.Format.Keys[key]; kind != nil && kind.Type == "boolean" {
-			out[key] = atoi(value)
-		}
-	}
-	if list, ok := out["user-allow-list"].(string); ok {
-		out["user-allow-list"] = strings.Split(list, ";")
-	}
-	return out
-}
-
-// allowedTags are those that somebody may give a machine, and whether that is any beside
-// them: registered ones are for those who may change the cluster (PVE/GuestHelpers.pm,
-// get_allowed_tags).
-func (s *Sim) allowedTags(who identity) (tags []string, free bool) {
-	privileged := s.can(who, "/", "Sys.Modify")
-	access, _ := s.clusterOption("user-tag-access", s.options["user-tag-access"]).(map[string]any)
-	allow, _ := access["user-allow"].(string)
-	listed, _ := access["user-allow-list"].([]string)
-	tags = []string{}
-	if allow != "none" || privileged {
-		tags = append(tags, listed...)
-	}
-	if allow == "" || allow == "free" || allow == "existing" || privileged {
-		for _, v := range s.sorted() {
-			if privileged || s.can(who, "/vms/"+itoa(v.id), "VM.Audit") {
-				tags = append(tags, splitList(v.wanted()["tags"])...)
-			}
-		}
-	}
-	registered := splitList(s.options["registered-tags"])
-	if privileged {
-		tags = append(tags, registered...)
-	} else {
-		tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(registered, t) })
-	}
-	slices.Sort(tags)
-	return slices.Compact(tags), allow == "" || allow == "free"
-}
-
 // setClusterOptions sets, and then deletes (PVE/API2/Cluster.pm, set_options).
 func (c *call) setClusterOptions() (any, error) {
 	set := maps.Clone(c.s.options)
@@ -143,36 +88,6 @@ func (c *call) setClusterOptions() (any, error) {
 	}
 	c.s.options = set
 	return nil, nil
-}
-
-// setIDRange puts a model's range of VMIDs into datacenter.cfg.
-func (s *Sim) setIDRange(r IDRange) {
-	var parts []string
-	if r.Lower != 0 {
-		parts = append(parts, "lower="+itoa(r.Lower))
-	}
-	if r.Upper != 0 {
-		parts = append(parts, "upper="+itoa(r.Upper))
-	}
-	if parts != nil {
-		s.options = map[string]string{"next-id": strings.Join(parts, ",")}
-	}
-}
-
-// idRange is what /cluster/nextid may give out (datacenter.cfg, next-id).
-func (s *Sim) idRange() (lower, upper int) { return idRangeOf(s.options["next-id"]) }
-
-func idRangeOf(option string) (lower, upper int) {
-	lower, upper = 100, 1000000
-	for part := range strings.SplitSeq(option, ",") {
-		switch k, v, _ := strings.Cut(part, "="); k {
-		case "lower":
-			lower = atoi(v)
-		case "upper":
-			upper = atoi(v)
-		}
-	}
-	return lower, upper
 }
 
 // clusterLog is what the nodes have logged of tasks: their begin and end.
@@ -193,7 +108,7 @@ func (c *call) clusterLog() (any, error) {
 		if t.failed() {
 			pri = 3
 		}
-		out = append(out, map[string]any{"uid": len(out) + 1, "time": t.start.Unix(), "pri": pri, "tag": "pvedaemon", "pid": t.pid, "node": t.node, "user": t.user, "msg": text, "id": itoa(t.pid)})
+		out = append(out, map[string]any{"uid": len(out) + 1, "time": t.start.Unix(), "pri": pri, "tag": "pvedaemon", "pid": t.pid, "node": t.node, "user": t.user, "msg": text, "id": strconv.Itoa(t.pid)})
 	}
 	return out, nil
 }

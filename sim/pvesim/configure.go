@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -108,7 +109,7 @@ func (ch change) sets(k string) bool {
 }
 
 // isOption tells whether VMs have such an option.
-func (s *Sim) isOption(k string) bool {
+func (s *State) isOption(k string) bool {
 	return k == "lock" || k == "vmstate" || k == "parent" || k == "snaptime" || k == "meta" || s.configKeys()[k] != nil && !noOptions[k]
 }
 
@@ -231,7 +232,7 @@ func (c *call) postConfig() (any, error) {
 	unlock()
 	ch.digest = ""
 	told := c.toldChange()
-	upid, err := c.startTask("qmconfig", itoa(c.vmid()), func(w worker) error {
+	upid, err := c.startTask("qmconfig", strconv.Itoa(c.vmid()), func(w worker) error {
 		v, unlock, err := c.begin(w, ch)
 		if err != nil {
 			return err

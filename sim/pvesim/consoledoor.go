@@ -11,38 +11,6 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// door is a console that somebody may come in by, once: a port of the host on which
-// termproxy or a VNC server waits for ten seconds.
-type door struct {
-	until  time.Time
-	kind   consoleKind
-	user   string
-	ticket string
-	node   string
-	vm     *vm           // nil where the console is the node's
-	entry  chan struct{} // closed when somebody comes in
-	exit   chan struct{} // closed when they have left
-	end    chan struct{} // closed when its task ends
-}
-
-// consoleKind is what is spoken behind a door.
-type consoleKind int
-
-const (
-	terminal consoleKind = iota
-	screen
-)
-
-// free reports whether the door's port may be given out again.
-func (d *door) free(now time.Time) bool {
-	select {
-	case <-d.end:
-		return true
-	default:
-		return d.until.Before(now)
-	}
-}
-
 // keep is the task behind a door: it waits for somebody, and until they have gone.
 func (w worker) keep(d *door) error {
 	defer close(d.end)
@@ -78,7 +46,7 @@ func walksIn(r *http.Request) bool {
 }
 
 // enter takes somebody whose ticket is right through the door at the port that they name.
-func (s *Sim) enter(w http.ResponseWriter, r *http.Request) {
+func (s *State) enter(w http.ResponseWriter, r *http.Request) {
 	conn, err := (&websocket.Upgrader{Subprotocols: []string{"binary"}, CheckOrigin: func(*http.Request) bool { return true }}).Upgrade(w, r, nil)
 	if err != nil {
 		return // it has told the client
@@ -128,7 +96,7 @@ func sendClose(conn net.Conn) {
 }
 
 // openDoor is the door at a port, which it marks as used; nil where there is none.
-func (s *Sim) openDoor(port int, ticket string) *door {
+func (s *State) openDoor(port int, ticket string) *door {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.doors[port]

@@ -3,6 +3,7 @@ package pvesim
 import (
 	"encoding/pem"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,21 +44,21 @@ func (c *call) console(task, id string, kind consoleKind, v *vm, password bool) 
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]any{"user": c.who.id, "port": itoa(port), "upid": upid, "ticket": d.ticket}
+	out := map[string]any{"user": c.who.id, "port": strconv.Itoa(port), "upid": upid, "ticket": d.ticket}
 	if password {
 		word := c.s.password()
 		out["password"], out["ticket"] = word, word+":"+d.ticket
 	}
 	path := "/nodes/" + d.node
 	if v != nil {
-		path = "/vms/" + itoa(v.id)
+		path = "/vms/" + strconv.Itoa(v.id)
 	}
 	c.s.consoles[d.ticket] = c.who.id + " " + path
 	return out, c.s.wait(400*time.Millisecond, nil)
 }
 
 // password is one of eight printable characters.
-func (s *Sim) password() string {
+func (s *State) password() string {
 	b := make([]byte, 8)
 	for i := range b {
 		b[i] = byte('!' + s.random.IntN('~'-'!'+1))
@@ -66,7 +67,7 @@ func (s *Sim) password() string {
 }
 
 // authority is the certificate of the cluster's own authority.
-func (s *Sim) authority() (string, error) {
+func (s *State) authority() (string, error) {
 	der, err := s.certificate()
 	if err != nil {
 		return "", err
@@ -80,7 +81,7 @@ func (c *call) vncOfVM() (any, error) {
 		return nil, err
 	}
 	serial := strings.HasPrefix(c.s.props("vga", v.conf["vga"])["type"], "serial")
-	out, err := c.console("vncproxy", itoa(v.id), screen, v, !serial || c.p.bool("generate-password") || c.p.bool("websocket"))
+	out, err := c.console("vncproxy", strconv.Itoa(v.id), screen, v, !serial || c.p.bool("generate-password") || c.p.bool("websocket"))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (c *call) terminalOfVM() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.console("vncproxy", itoa(v.id), terminal, v, false)
+	return c.console("vncproxy", strconv.Itoa(v.id), terminal, v, false)
 }
 
 // spiceOfVM asks a running QEMU for a port that only one with a QXL screen has.
@@ -108,7 +109,7 @@ func (c *call) spiceOfVM() (any, error) {
 		return nil, die("no spice port")
 	}
 	ca, err := c.s.authority()
-	return map[string]any{"type": "spice", "title": "VM " + itoa(v.id) + " - " + v.conf["name"], "host": c.s.uuid(), "proxy": "http://" + v.node + ":3128",
+	return map[string]any{"type": "spice", "title": "VM " + strconv.Itoa(v.id) + " - " + v.conf["name"], "host": c.s.uuid(), "proxy": "http://" + v.node + ":3128",
 		"tls-port": 61000, "password": c.s.password(), "ca": ca, "delete-this-file": 1,
 		"release-cursor": "Ctrl+Alt+R", "toggle-fullscreen": "Shift+F11", "secure-attention": "Ctrl+Alt+Ins"}, err
 }

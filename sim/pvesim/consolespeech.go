@@ -50,7 +50,7 @@ var errConsole = errors.New("this is not what termproxy speaks")
 // serveTerminal is Proxmox's termproxy: a line with user and ticket, answered with OK; then
 // what is typed comes as 0:LENGTH:TEXT, the window's size as 1:COLUMNS:ROWS:, a sign of
 // life as 2, and what is shown goes back as it is.
-func (s *Sim) serveTerminal(ctx context.Context, d *door, stream io.ReadWriter) error {
+func (s *State) serveTerminal(ctx context.Context, d *door, stream io.ReadWriter) error {
 	in := bufio.NewReader(stream)
 	login, err := in.ReadString('\n')
 	if err != nil {
@@ -114,7 +114,7 @@ func readTyped(in *bufio.Reader) (string, error) {
 
 // console is one session at a terminal: a shell of the node, or a machine's serial port.
 type console struct {
-	s      *Sim
+	s      *State
 	d      *door
 	out    io.Writer
 	line   string
@@ -136,7 +136,7 @@ func (t *console) begin() bool {
 	t.s.mu.Lock()
 	serial, name, lives := "", v.conf["name"], v.running && v.machine != nil
 	for i := 3; i >= 0; i-- {
-		if key := "serial" + itoa(i); v.conf[key] != "" {
+		if key := "serial" + strconv.Itoa(i); v.conf[key] != "" {
 			serial = key
 		}
 	}
@@ -183,7 +183,7 @@ func (t *console) typed(ctx context.Context, text string) bool {
 
 // run is a line for the node's shell; each has one of its own.
 func (t *console) run(ctx context.Context, line string) {
-	shell, err := t.s.HostShell(ctx, t.d.node)
+	shell, err := t.s.hostShell(ctx, t.d.node)
 	if err != nil {
 		t.show(fmt.Sprintln(err))
 		return

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -44,7 +45,7 @@ func (c *call) allocateVolume() (any, error) {
 		if is != format {
 			return nil, die("illegal name '%s' - wrong extension for format ('%s != '%s')", name, is, format)
 		}
-		full = itoa(vmid) + "/" + name
+		full = strconv.Itoa(vmid) + "/" + name
 	case !strings.HasPrefix(name, fmt.Sprintf("vm-%d-", vmid)):
 		return nil, die("illegal name '%s' - should be 'vm-%d-*'", name, vmid)
 	}

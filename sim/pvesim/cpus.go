@@ -2,6 +2,8 @@ package pvesim
 
 import (
 	_ "embed"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,7 +30,7 @@ var cpus = sync.OnceValue(func() cpuFacts {
 
 func (c *call) cpuModels() (any, error) {
 	out := []any{}
-	for _, vendor := range sortedKeys(cpus().Models) {
+	for _, vendor := range slices.Sorted(maps.Keys(cpus().Models)) {
 		for name := range strings.FieldsSeq(cpus().Models[vendor]) {
 			e := map[string]any{"name": name, "vendor": vendor, "custom": 0}
 			if strings.HasPrefix(name, "x86-64-") {

@@ -4,30 +4,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
-
-// options are those of a call's parameters that are options of a VM.
-func (c *call) options() map[string]string {
-	out := map[string]string{}
-	for k, v := range c.p {
-		if !noOptions[k] && len(v) > 0 {
-			out[k] = v[0]
-		}
-	}
-	return out
-}
 
 func (c *call) createVM() (any, error) {
 	id := c.vmid()
 	if !c.p.has("vmid") {
 		id = c.s.freeID()
-		c.p["vmid"] = []string{itoa(id)}
+		c.p["vmid"] = []string{strconv.Itoa(id)}
 	}
 	if from := c.param("archive"); from != "" {
-		if c.s.vms[id] != nil && !c.s.can(c.who, "/vms/"+itoa(id), "VM.Allocate") {
-			if err := c.s.need(c.who, "/vms/"+itoa(id), "VM.Backup"); err != nil {
+		if c.s.vms[id] != nil && !c.s.can(c.who, "/vms/"+strconv.Itoa(id), "VM.Allocate") {
+			if err := c.s.need(c.who, "/vms/"+strconv.Itoa(id), "VM.Backup"); err != nil {
 				return nil, err
 			}
 		}
@@ -50,7 +40,7 @@ func (c *call) createVM() (any, error) {
 	v := &vm{id: id, node: c.param("node"), pool: c.param("pool"), conf: map[string]string{"lock": "create"}, ctime: now, since: now}
 	c.s.vms[id] = v
 	fault := c.guestFaults()
-	return c.startTask("qmcreate", itoa(id), func(w worker) error {
+	return c.startTask("qmcreate", strconv.Itoa(id), func(w worker) error {
 		err := w.s.mayTagNew(c.who, id, opts)
 		if err == nil {
 			err = w.create(v, opts)
@@ -61,7 +51,7 @@ func (c *call) createVM() (any, error) {
 		}
 		if c.p.bool("ha-managed") {
 			resources := register{path: "/cluster/ha/resources", id: "sid"}
-			w.s.entries(resources)["vm:"+itoa(id)] = map[string][]string{"state": {"started"}}
+			w.s.entries(resources)["vm:"+strconv.Itoa(id)] = map[string][]string{"state": {"started"}}
 		}
 		if c.p.bool("start") {
 			w.log("Execute autostart")
@@ -69,7 +59,7 @@ func (c *call) createVM() (any, error) {
 				v.faults = *fault
 			}
 			c.s.spawn(func() {
-				t := c.s.newTask(v.node, "qmstart", itoa(id), c.who)
+				t := c.s.newTask(v.node, "qmstart", strconv.Itoa(id), c.who)
 				c.s.work(t, nil, func(w worker) error { return w.start(starting{id: id, node: v.node}) })
 			})
 		}
@@ -82,7 +72,7 @@ func (c *call) mayCreate(id int, opts map[string]string) error {
 	if err := c.needPool(); err != nil {
 		return err
 	}
-	if !c.s.can(c.who, "/vms/"+itoa(id), "VM.Allocate") && (!c.p.has("pool") || !c.s.can(c.who, "/pool/"+c.param("pool"), "VM.Allocate")) {
+	if !c.s.can(c.who, "/vms/"+strconv.Itoa(id), "VM.Allocate") && (!c.p.has("pool") || !c.s.can(c.who, "/pool/"+c.param("pool"), "VM.Allocate")) {
 		return bareRefusal()
 	}
 	if err := c.rootOption("skiplock"); err != nil {
@@ -186,7 +176,7 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 }
 
 // oneCloudDrive refuses a second cloud-init drive.
-func (s *Sim) oneCloudDrive(opts map[string]string) error {
+func (s *State) oneCloudDrive(opts map[string]string) error {
 	var found []string
 	for _, k := range drives(opts) {
 		if isCloudInit(s.props(k, opts[k])["file"]) {
@@ -199,43 +189,9 @@ func (s *Sim) oneCloudDrive(opts map[string]string) error {
 	return nil
 }
 
-// normal is how an option's value is written down.
-func (s *Sim) normal(key, value string) string {
-	switch {
-	case key == "tags":
-		return normalTags(value)
-	case strings.HasPrefix(key, "net") && s.configKeys()[key].Format.Keys != nil:
-		return s.normalNet(key, value, false)
-	}
-	return value
-}
-
-// normalNet writes a network card: model=MAC first. fresh gives it a new address.
-func (s *Sim) normalNet(key, value string, fresh bool) string {
-	d := s.props(key, value)
-	mac := d["macaddr"]
-	if mac == "" || fresh {
-		mac = s.mac()
-	}
-	parts := []string{d["model"] + "=" + mac}
-	delete(d, "model")
-	delete(d, "macaddr")
-	for _, k := range slices.Sorted(maps.Keys(d)) {
-		parts = append(parts, k+"="+d[k])
-	}
-	return strings.Join(parts, ",")
-}
-
-// normalTags sorts tags, in lower case, once each.
-func normalTags(s string) string {
-	tags := splitList(strings.ToLower(s))
-	slices.Sort(tags)
-	return strings.Join(slices.Compact(tags), ";")
-}
-
 // mayRestore refuses archives that are none (PVE/API2/Qemu.pm, create_vm).
 func (c *call) mayRestore(from string) error {
-	for _, k := range sortedKeys(c.p) {
+	for _, k := range slices.Sorted(maps.Keys(c.p)) {
 		if isDrive(k) {
 			return badParam(k, "option conflicts with option 'archive'")
 		}
@@ -263,7 +219,7 @@ func drivesInOrder(conf map[string]string) []string {
 }
 
 // usualBoot is the boot order when none is given: first disk, first CD, first card.
-func (s *Sim) usualBoot(conf map[string]string) string {
+func (s *State) usualBoot(conf map[string]string) string {
 	var disk, cd, net string
 	for _, k := range drivesInOrder(conf) {
 		switch d := s.props(k, conf[k]); {
@@ -275,7 +231,7 @@ func (s *Sim) usualBoot(conf map[string]string) string {
 		}
 	}
 	for i := range 32 {
-		if k := "net" + itoa(i); conf[k] != "" {
+		if k := "net" + strconv.Itoa(i); conf[k] != "" {
 			net = k
 			break
 		}

@@ -59,7 +59,7 @@ func (d *daemon) leave() {
 
 // cost is how long a method holds a worker beside what it waits for: medians of
 // calls to real daemons, one after the other.
-func (s *Sim) cost(route string) time.Duration {
+func (s *State) cost(route string) time.Duration {
 	t := s.opts.Timing
 	switch route {
 	case "GET /nodes/{node}/storage", "GET /nodes/{node}/hardware/pci":
@@ -82,50 +82,15 @@ func (c *call) daemonOf() *daemon {
 	return &c.s.hosts[c.s.nodes()[0]].daemon // it is asked where it came in
 }
 
-// inDaemon does a call where Proxmox does it. pveproxy gives up after 30 s; what it
-// handed on is done all the same, whenever its turn comes.
-func (c *call) inDaemon(do func() (any, error)) (any, error) {
-	d := c.daemonOf()
-	if d == nil {
-		return do()
-	}
-	work := func() (any, error) {
-		defer d.leave()
-		if err := c.s.wait(c.s.cost(c.route), nil); err != nil {
-			return nil, err
-		}
-		return do()
-	}
-	turn := d.take()
-	if turn == nil {
-		return work()
-	}
-	begun := time.Now()
-	mine, err := c.s.await(turn, proxyTimeout)
-	if err != nil {
-		return nil, err
-	}
-	if !mine {
-		c.s.spawn(func() {
-			if _, err := c.s.await(turn, 0); err == nil {
-				_, _ = work()
-			}
-		})
-		return nil, errProxyTimeout
-	}
-	out, err := work()
-	if time.Duration(float64(time.Since(begun))*c.s.opts.Speed) > proxyTimeout {
-		return nil, errProxyTimeout
-	}
-	return out, err
-}
-
 // await releases mu until done is closed, for limit at most (0: no limit), and
 // says whether it was.
-func (s *Sim) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
+func (s *State) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
 	err = s.until(done, limit, nil)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return false, nil
 	}
 	return err == nil, err
 }
+
+// proxyTimeout is how long pveproxy waits for pvedaemon.
+const proxyTimeout = 30 * time.Second

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,7 @@ import (
 // silent puts VMs 501 … there that run and whose agents never answer.
 func silent(s *Sim, n int) {
 	for i := range n {
-		s.AddVM(VM{ID: 501 + i, Node: "pve1", Name: "silent" + itoa(i), Running: true, Config: map[string]string{"agent": "1", "memory": "512"}})
+		s.AddVM(VM{ID: 501 + i, Node: "pve1", Name: "silent" + strconv.Itoa(i), Running: true, Config: map[string]string{"agent": "1", "memory": "512"}})
 	}
 }
 
@@ -27,7 +28,7 @@ func silent(s *Sim, n int) {
 func (c *caller) took(path string) (time.Duration, string) {
 	began := time.Now()
 	r := c.do("GET", path)
-	return time.Since(began), itoa(r.status) + " " + r.reason
+	return time.Since(began), strconv.Itoa(r.status) + " " + r.reason
 }
 
 // Seen on the real daemons: three agent calls to guests whose agents do not answer
@@ -38,7 +39,7 @@ func TestThreeWorkersServeEverybody(t *testing.T) {
 		idle, _ := c.took("/nodes/pve1/qemu")
 		var asking sync.WaitGroup
 		for i := range 3 {
-			asking.Go(func() { c.do("GET", "/nodes/pve1/qemu/"+itoa(501+i)+"/agent/info") })
+			asking.Go(func() { c.do("GET", "/nodes/pve1/qemu/"+strconv.Itoa(501+i)+"/agent/info") })
 		}
 		time.Sleep(time.Millisecond)
 		memory, _ := c.took("/cluster/resources")
@@ -61,7 +62,7 @@ func TestAQueueLongerThanPveproxyWaits(t *testing.T) {
 		var asking sync.WaitGroup
 		lines := make([]string, 36)
 		for i := range lines {
-			asking.Go(func() { _, lines[i] = c.took("/nodes/pve1/qemu/" + itoa(501+i) + "/agent/info") })
+			asking.Go(func() { _, lines[i] = c.took("/nodes/pve1/qemu/" + strconv.Itoa(501+i) + "/agent/info") })
 		}
 		time.Sleep(time.Millisecond)
 		took, line := c.took("/nodes/pve1/qemu")
@@ -73,7 +74,7 @@ func TestAQueueLongerThanPveproxyWaits(t *testing.T) {
 		time.Sleep(10 * time.Second) // what was handed on is worked off all the same
 		took, line = c.took("/nodes/pve1/qemu")
 		assert.Equal(t, "200 OK", line)
-		assert.Equal(t, s.opts.Timing.Call, took)
+		assert.Equal(t, s.state.opts.Timing.Call, took)
 	})
 }
 
@@ -88,7 +89,7 @@ func TestAWrongTokenHoldsNobodyUp(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		took, _ := c.took("/nodes/pve1/qemu")
-		assert.Equal(t, s.opts.Timing.Call, took)
+		assert.Equal(t, s.state.opts.Timing.Call, took)
 		asking.Wait()
 	})
 }

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"slices"
+	"strconv"
 )
 
 func (c *call) destroyVM() (any, error) {
@@ -21,13 +22,13 @@ func (c *call) destroyVM() (any, error) {
 	switch {
 	case protected() != nil:
 		return nil, protected()
-	case !c.p.bool("purge") && c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)] != nil:
+	case !c.p.bool("purge") && c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+strconv.Itoa(v.id)] != nil:
 		return nil, die("unable to remove VM %d - used in HA resources and purge parameter not set.", v.id)
 	case v.running:
 		return nil, die("VM %d is running - destroy failed", v.id)
 	}
 	purge, strays, skipLock := c.p.bool("purge"), c.p.bool("destroy-unreferenced-disks"), c.p.bool("skiplock")
-	return c.startTask("qmdestroy", itoa(v.id), func(w worker) error {
+	return c.startTask("qmdestroy", strconv.Itoa(v.id), func(w worker) error {
 		unlock, err := w.lock(configLock(v.id), false, configLockTimeout)
 		if err != nil {
 			return err
@@ -93,8 +94,8 @@ func (w worker) destroy(v *vm, purge, strays bool) error {
 		w.log("purging VM %d from related configurations..", v.id)
 	}
 	delete(w.s.vms, v.id)
-	delete(w.s.firewalls, "vm/"+itoa(v.id))
-	w.s.forgetACLs("/vms/" + itoa(v.id))
+	delete(w.s.firewalls, "vm/"+strconv.Itoa(v.id))
+	w.s.forgetACLs("/vms/" + strconv.Itoa(v.id))
 	if warned > 0 && !w.s.before(9, 2) { // as of qemu-server's 42e450dc
 		return warnings(warned)
 	}

@@ -16,34 +16,6 @@ type directory struct {
 	realms map[string]map[string]string
 }
 
-// fill takes over what a model says of people.
-func (a *access) fill(m Model) {
-	put := func(id, comment string, expire int64) {
-		if comment != "" {
-			a.about(id)["comment"] = comment
-		}
-		if expire != 0 {
-			a.about(id)["expire"] = strconv.FormatInt(expire, 10)
-		}
-	}
-	for _, u := range m.Users {
-		put(u.ID, u.Comment, u.Expire)
-		if u.Disabled {
-			a.about(u.ID)["enable"] = "0"
-		}
-	}
-	for _, t := range m.Tokens {
-		put(t.ID, t.Comment, t.Expire)
-	}
-	for _, g := range m.Groups {
-		a.groups[g.ID] = map[string]bool{}
-		for _, u := range g.Users {
-			a.groups[g.ID][u] = true
-		}
-		a.directory.describe(g.ID, g.Comment)
-	}
-}
-
 // shut reports whether a user or a token may not come in any more: disabled, or
 // past its time.
 func (d *directory) shut(id string) bool {
@@ -87,7 +59,7 @@ func (d *directory) describe(group, comment string) {
 }
 
 // groupsOf returns the groups that a user is in.
-func (s *Sim) groupsOf(user string) (names []string) {
+func (s *State) groupsOf(user string) (names []string) {
 	for _, g := range slices.Sorted(maps.Keys(s.access.groups)) {
 		if s.access.groups[g][user] {
 			names = append(names, g)
@@ -97,7 +69,7 @@ func (s *Sim) groupsOf(user string) (names []string) {
 }
 
 // tokensOf returns the tokens of a user, by their names without it.
-func (s *Sim) tokensOf(user string) (names []string) {
+func (s *State) tokensOf(user string) (names []string) {
 	for _, id := range slices.Sorted(maps.Keys(s.access.tokens)) {
 		if name, ok := strings.CutPrefix(id, user+"!"); ok {
 			names = append(names, name)
@@ -107,6 +79,6 @@ func (s *Sim) tokensOf(user string) (names []string) {
 }
 
 // forgetWho drops what was granted to somebody who is gone.
-func (s *Sim) forgetWho(who string) {
+func (s *State) forgetWho(who string) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Who == who })
 }

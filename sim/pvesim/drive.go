@@ -5,18 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
-
-var (
-	driveKey  = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$|^(efidisk0|tpmstate0)$`)
-	unusedKey = regexp.MustCompile(`^unused\d+$`)
-	newDisk   = regexp.MustCompile(`^([^/:\s]+):(\d+(?:\.\d+)?)$`)
-)
-
-func isDrive(key string) bool { return driveKey.MatchString(key) }
 
 // Sizes of the small disks, on file storages and on others.
 const (
@@ -27,37 +19,6 @@ const (
 	// imageSize is what a cloud image is inside: Ubuntu's.
 	imageSize = Size(3.5 * float64(GiB))
 )
-
-// isCDROM reports whether a drive is a CD drive.
-func isCDROM(d map[string]string) bool { return d["media"] == "cdrom" }
-
-func isCloudInit(file string) bool {
-	return strings.HasSuffix(file, ":cloudinit") || strings.Contains(file, "-cloudinit")
-}
-
-// drives returns the keys of a configuration that are drives, sorted.
-func drives(conf map[string]string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(conf)), func(k string) bool { return !isDrive(k) })
-}
-
-// diskSize is that of the disk which the VM boots from.
-func (v *vm) diskSize(s *Sim) int64 {
-	if k := s.bootDisk(v.conf); k != "" {
-		return parseSize(s.props(k, v.conf[k])["size"])
-	}
-	return 0
-}
-
-// bootDisk returns the drive that the VM boots from, as the boot order has it.
-func (s *Sim) bootDisk(conf map[string]string) string {
-	_, order, _ := strings.Cut(conf["boot"], "order=")
-	for _, k := range append(splitList(order), "scsi0", "virtio0", "sata0", "ide0") {
-		if isDrive(k) && conf[k] != "" && !isCDROM(s.props(k, conf[k])) {
-			return k
-		}
-	}
-	return ""
-}
 
 // mayStore checks what drives refer to: storages and the rights to them
 // (PVE/API2/Qemu.pm, check_storage_access).
@@ -131,14 +92,6 @@ func (c *call) needSpace(storeName string) error {
 	return nil
 }
 
-// onlyRoot is what a path in the file system is answered with.
-func (c *call) onlyRoot() error {
-	if c.who.root() {
-		return nil
-	}
-	return die("Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.")
-}
-
 func (c *call) checkImport(key, from string) error {
 	if strings.HasPrefix(from, "/") {
 		return c.onlyRoot()
@@ -153,18 +106,9 @@ func (c *call) checkImport(key, from string) error {
 		return die("storage '%s' does not exist", name)
 	}
 	if v := st.volumes[rest]; v != nil && v.owner != 0 {
-		return c.s.need(c.who, "/vms/"+itoa(v.owner), "VM.Clone")
+		return c.s.need(c.who, "/vms/"+strconv.Itoa(v.owner), "VM.Clone")
 	}
 	return c.s.mayVolume(c.who, st, &volume{content: "import"}, 0)
-}
-
-// allocated are volumes that were made for a change, to be taken back if it fails.
-type allocated []func()
-
-func (a allocated) undo() {
-	for _, f := range slices.Backward(a) {
-		f()
-	}
 }
 
 // makeDrive brings the volume of a drive into being where its value asks for one
@@ -266,21 +210,6 @@ func (st *storage) asBase(v *vm, name string) string {
 	return vol.name
 }
 
-// imageOptions are what qemu-img says of an image that it makes.
-func imageOptions(v *volume) string {
-	switch {
-	case v.format == "vmdk":
-		return fmt.Sprintf("fmt=vmdk size=%d compat6=off hwversion=undefined", v.size)
-	case v.format != "qcow2":
-		return fmt.Sprintf("fmt=%s size=%d preallocation=off", v.format, v.size)
-	case v.base != nil:
-		allocated := map[bool]string{true: "metadata", false: "off"}[v.base.format == "qcow2"]
-		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=%s compression_type=zlib size=%d backing_file=../%s "+
-			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.size, v.base.ownName(), v.base.format)
-	}
-	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.size)
-}
-
 // importDrive copies a volume into a new disk.
 func (w worker) importDrive(v *vm, key string, d map[string]string, made *allocated) (string, error) {
 	h := w.s.hosts[v.node]
@@ -339,7 +268,7 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 }
 
 // driveOf is the drive of a VM that has a volume, with a blank behind it.
-func (s *Sim) driveOf(vmid int, volid string) string {
+func (s *State) driveOf(vmid int, volid string) string {
 	if v := s.vms[vmid]; v != nil {
 		for _, k := range drives(v.conf) {
 			if s.props(k, v.conf[k])["file"] == volid {
@@ -348,15 +277,6 @@ func (s *Sim) driveOf(vmid int, volid string) string {
 		}
 	}
 	return ""
-}
-
-// rendered is a size for people (PVE/Format.pm, render_bytes).
-func rendered(n int64) string {
-	size, unit := float64(n), 0
-	for size > 1023 && unit < 4 {
-		size, unit = size/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %s", size, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
 // source finds what is to be imported, by volume ID or, for root, by path.

@@ -30,7 +30,7 @@ func TestDriveNames(t *testing.T) {
 		{"9.2.11", "", "ide2", "", "QM00003", "ata-QEMU_HARDDISK_QM00003"},
 	}
 	for _, test := range tests {
-		s := &Sim{version: test.version}
+		s := &State{version: test.version}
 		drive := map[string]string{}
 		for _, p := range strings.Split(test.drive, ",") {
 			k, v, _ := strings.Cut(p, "=")

@@ -3,6 +3,7 @@ package pvesim
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,7 @@ func (c *call) feature() (any, error) {
 }
 
 // sharedNodes are those that see all the disks of a configuration.
-func (s *Sim) sharedNodes(v *vm, conf map[string]string) []string {
+func (s *State) sharedNodes(v *vm, conf map[string]string) []string {
 	return slices.DeleteFunc(s.nodes(), func(node string) bool {
 		return node != v.node && slices.ContainsFunc(s.carried(conf), func(k string) bool {
 			st, _ := s.hosts[v.node].volume(s.props(k, conf[k])["file"])
@@ -67,7 +68,7 @@ func (c *call) monitor() (any, error) {
 		return nil, err
 	}
 	if !v.running {
-		return "ERROR: VM " + itoa(v.id) + " not running\n", nil
+		return "ERROR: VM " + strconv.Itoa(v.id) + " not running\n", nil
 	}
 	switch c.param("command") {
 	case "info kvm":

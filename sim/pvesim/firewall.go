@@ -4,29 +4,11 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
-
-// firewall is a file of rules: the cluster's, a node's or a VM's. It is kept, and
-// filters nothing.
-type firewall struct {
-	options map[string]string
-	rules   []map[string]string
-	aliases map[string]map[string]string
-	sets    map[string]*ipset
-	groups  map[string]*ruleGroup // of the cluster alone
-}
-
-type ipset struct {
-	comment string
-	members map[string]map[string]string // by CIDR
-}
-
-type ruleGroup struct {
-	comment string
-	rules   []map[string]string
-}
 
 func firewallHandlers() map[string]handler {
 	out := map[string]handler{
@@ -76,7 +58,7 @@ func (c *call) firewall() *firewall {
 	return c.s.firewallOf("cluster")
 }
 
-func (s *Sim) firewallOf(whose string) *firewall {
+func (s *State) firewallOf(whose string) *firewall {
 	if s.firewalls == nil {
 		s.firewalls = map[string]*firewall{}
 	}
@@ -88,13 +70,13 @@ func (s *Sim) firewallOf(whose string) *firewall {
 
 // cloneFirewall gives a machine the firewall of another, and removes the one it had
 // (PVE/Firewall/Helpers.pm, clone_vmfw_conf).
-func (s *Sim) cloneFirewall(from, to int) {
-	delete(s.firewalls, "vm/"+itoa(to))
-	was := s.firewalls["vm/"+itoa(from)]
+func (s *State) cloneFirewall(from, to int) {
+	delete(s.firewalls, "vm/"+strconv.Itoa(to))
+	was := s.firewalls["vm/"+strconv.Itoa(from)]
 	if was == nil {
 		return
 	}
-	is := s.firewallOf("vm/" + itoa(to))
+	is := s.firewallOf("vm/" + strconv.Itoa(to))
 	maps.Copy(is.options, was.options)
 	for _, rule := range was.rules {
 		is.rules = append(is.rules, maps.Clone(rule))
@@ -109,19 +91,6 @@ func (s *Sim) cloneFirewall(from, to int) {
 		}
 		is.sets[name] = &ipset{comment: set.comment, members: members}
 	}
-}
-
-// empty reports whether there is no file of it.
-func (f *firewall) empty() bool {
-	return len(f.options)+len(f.rules)+len(f.aliases)+len(f.sets)+len(f.groups) == 0
-}
-
-// checkDigest refuses a change of what has changed since it was read.
-func (c *call) checkDigest(now string) error {
-	if d := c.param("digest"); d != "" && d != now {
-		return die("detected modified configuration - file changed by other user? Try again.")
-	}
-	return nil
 }
 
 // firewallLog is a log of what was never filtered, and never written.
@@ -159,7 +128,7 @@ func (c *call) setFirewallOptions() (any, error) {
 	}
 	maps.Copy(f.options, c.section("vmid"))
 	if enable := f.options["enable"]; c.route == "PUT /cluster/firewall/options" && atoi(enable) > 1 {
-		f.options["enable"] = itoa(int(time.Now().Unix())) // for a minute, lest one locks oneself out
+		f.options["enable"] = strconv.Itoa(int(time.Now().Unix())) // for a minute, lest one locks oneself out
 	}
 	return nil, nil
 }
@@ -167,8 +136,8 @@ func (c *call) setFirewallOptions() (any, error) {
 func (c *call) listRuleGroups() (any, error) {
 	f := c.firewall()
 	out := []any{}
-	for _, name := range sortedKeys(f.groups) {
-		e := map[string]any{"group": name, "digest": digestOf(sortedKeys(f.groups))}
+	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
+		e := map[string]any{"group": name, "digest": digestOf(slices.Sorted(maps.Keys(f.groups)))}
 		if f.groups[name].comment != "" {
 			e["comment"] = f.groups[name].comment
 		}
@@ -192,7 +161,7 @@ func (c *call) createRuleGroup() (any, error) {
 
 // renameRuleGroup gives a group another name, in the rules that use it too.
 func (c *call) renameRuleGroup(f *firewall, old, name string) error {
-	if err := c.checkDigest(digestOf(sortedKeys(f.groups))); err != nil {
+	if err := c.checkDigest(digestOf(slices.Sorted(maps.Keys(f.groups)))); err != nil {
 		return err
 	}
 	switch {
@@ -232,7 +201,7 @@ func (c *call) deleteRuleGroup() (any, error) {
 
 func (c *call) macros() (any, error) {
 	out := []any{}
-	for _, name := range sortedKeys(fwFacts().Macros) {
+	for _, name := range slices.Sorted(maps.Keys(fwFacts().Macros)) {
 		out = append(out, map[string]any{"macro": name, "descr": fwFacts().Macros[name].About})
 	}
 	return out, nil
@@ -242,7 +211,7 @@ func (c *call) macros() (any, error) {
 // copy_opject_with_digest).
 func digestOfObject(options map[string]string) string {
 	sum := sha1.New()
-	for _, k := range sortedKeys(options) {
+	for _, k := range slices.Sorted(maps.Keys(options)) {
 		_, _ = sum.Write([]byte(k + ":" + options[k] + "\n")) // never fails
 	}
 	return hex.EncodeToString(sum.Sum(nil))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -60,7 +61,7 @@ func (k *ruleCheck) run() {
 	}
 	delete(k.rule, "ipversion")
 	if k.version != 0 {
-		k.rule["ipversion"] = itoa(k.version)
+		k.rule["ipversion"] = strconv.Itoa(k.version)
 	}
 	if k.rule["macro"] != "" && len(k.problems) == 0 {
 		k.macro()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -57,7 +58,7 @@ func (c *call) rule(r map[string]string, pos any, digest string) map[string]any 
 func digestOfRules(rules []map[string]string) string {
 	sum := sha1.New()
 	for _, r := range rules {
-		for _, k := range sortedKeys(r) {
+		for _, k := range slices.Sorted(maps.Keys(r)) {
 			_, _ = sum.Write([]byte(k + ":" + r[k] + "\n")) // never fails
 		}
 	}
@@ -141,7 +142,7 @@ func (c *call) setRule(r map[string]string) (map[string]string, error) {
 
 // written is a rule as it is read again from its file.
 func written(r map[string]string, of string) map[string]string {
-	r["enable"] = itoa(boolInt(r["enable"] != "" && r["enable"] != "0"))
+	r["enable"] = strconv.Itoa(boolInt(r["enable"] != "" && r["enable"] != "0"))
 	r["comment"] = strings.TrimSpace(r["comment"])
 	if r["comment"] == "" {
 		delete(r, "comment")

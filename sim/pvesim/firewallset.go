@@ -1,8 +1,10 @@
 package pvesim
 
 import (
+	"maps"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -37,7 +39,7 @@ func (f *firewall) alias(name string) map[string]any {
 func (c *call) listAliases() (any, error) {
 	f := c.firewall()
 	out := []any{}
-	for _, name := range sortedKeys(f.aliases) {
+	for _, name := range slices.Sorted(maps.Keys(f.aliases)) {
 		a := f.alias(name)
 		a["digest"] = digestOf(f.aliases)
 		out = append(out, a)
@@ -111,8 +113,8 @@ func (c *call) deleteAlias() (any, error) {
 func (c *call) listSets() (any, error) {
 	f := c.firewall()
 	out := []any{}
-	for _, name := range sortedKeys(f.sets) {
-		e := map[string]any{"name": name, "digest": digestOf(sortedKeys(f.sets))}
+	for _, name := range slices.Sorted(maps.Keys(f.sets)) {
+		e := map[string]any{"name": name, "digest": digestOf(slices.Sorted(maps.Keys(f.sets)))}
 		if f.sets[name].comment != "" {
 			e["comment"] = f.sets[name].comment
 		}
@@ -125,7 +127,7 @@ func (c *call) listSets() (any, error) {
 func (c *call) createSet() (any, error) {
 	f, name, old := c.firewall(), c.param("name"), c.param("rename")
 	if old != "" {
-		if err := c.checkDigest(digestOf(sortedKeys(f.sets))); err != nil {
+		if err := c.checkDigest(digestOf(slices.Sorted(maps.Keys(f.sets)))); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +185,7 @@ func (c *call) listMembers() (any, error) {
 		return nil, err
 	}
 	out := []any{}
-	for _, cidr := range sortedKeys(set.members) {
+	for _, cidr := range slices.Sorted(maps.Keys(set.members)) {
 		out = append(out, c.member(set, cidr))
 	}
 	return out, nil
@@ -301,10 +303,10 @@ func (c *call) refs(out []any, f *firewall, scope string) []any {
 			out = append(out, e)
 		}
 	}
-	for _, name := range sortedKeys(f.sets) {
+	for _, name := range slices.Sorted(maps.Keys(f.sets)) {
 		add("ipset", name, "+"+name, f.sets[name].comment)
 	}
-	for _, name := range sortedKeys(f.aliases) {
+	for _, name := range slices.Sorted(maps.Keys(f.aliases)) {
 		add("alias", name, name, f.aliases[name]["comment"])
 	}
 	return out

@@ -31,12 +31,8 @@ type HostShell struct {
 	Machine *guest.Machine // what was run there, and what that changed
 }
 
-// HostShell lets those log in to a node as root by SSH who have one of the keys,
-// each as in an authorized_keys file, instead of whoever could before; without
-// keys that stays. What they change there shows in the API: a
-// reboot applies the command line and modprobe.d, and pveum, pvesm and pvesh do what
-// the API does.
-func (s *Sim) HostShell(ctx context.Context, node string, keys ...string) (HostShell, error) {
+// hostShell is what Sim.HostShell returns.
+func (s *State) hostShell(ctx context.Context, node string, keys ...string) (HostShell, error) {
 	s.mu.Lock()
 	h := s.hosts[node]
 	if h == nil || s.closed {
@@ -75,12 +71,12 @@ func (s *Sim) HostShell(ctx context.Context, node string, keys ...string) (HostS
 }
 
 // hostAddress is that of GET /cluster/status.
-func (s *Sim) hostAddress(node string) netip.Addr {
+func (s *State) hostAddress(node string) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(slices.Index(s.nodes(), node) + 1)})
 }
 
 // installHost makes the machine of a node. s.mu is held.
-func (s *Sim) installHost(h *host, address netip.Addr) *guest.Machine {
+func (s *State) installHost(h *host, address netip.Addr) *guest.Machine {
 	c := &guest.HostConfig{
 		Version: s.version, Kernel: h.kernel(), Intel: strings.Contains(h.CPUModel, "Intel"),
 		Loader: guest.Loader(h.OS.Loader), Cmdline: h.OS.Cmdline, Address: address,
@@ -121,30 +117,6 @@ func (s *Sim) installHost(h *host, address netip.Addr) *guest.Machine {
 	})
 }
 
-// freshHost is what the API shows of a node whose cards the host's drivers have.
-func freshHost(h Host) Host {
-	if !h.OS.Fresh {
-		return h
-	}
-	h.PCI = slices.Clone(h.PCI)
-	for i := range h.PCI {
-		if vendor, _, _ := strings.Cut(h.PCI[i].ID, ":"); vendor == "10de" {
-			h.PCI[i].HeldByHost = true
-		}
-	}
-	c := guest.HostConfig{Kernel: (&host{Host: h}).kernel(), Intel: strings.Contains(h.CPUModel, "Intel"), Cmdline: h.OS.Cmdline}
-	h.NoIOMMU = h.NoIOMMU || !c.WouldHaveIOMMU()
-	return h
-}
-
-// numa is what the kernel says of a device: nothing where there is one node only.
-func numa(h Host, d PCIDevice) int {
-	if h.NUMANodes < 2 {
-		return -1
-	}
-	return d.NUMANode
-}
-
 // hostDriver is the driver that takes a device when nothing keeps it.
 func hostDriver(d PCIDevice) string {
 	switch {
@@ -166,7 +138,7 @@ func hostDriver(d PCIDevice) string {
 	return "unknown"
 }
 
-func (s *Sim) runningOn(node string) (ids []int) {
+func (s *State) runningOn(node string) (ids []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.sorted() {
@@ -178,7 +150,7 @@ func (s *Sim) runningOn(node string) (ids []int) {
 }
 
 // hostDown ends what ran on a node that reboots; until it is back its API is away.
-func (s *Sim) hostDown(h *host) {
+func (s *State) hostDown(h *host) {
 	s.mu.Lock()
 	h.Offline = true
 	var machines []Guest
@@ -198,7 +170,7 @@ func (s *Sim) hostDown(h *host) {
 }
 
 // booted is what a boot made of the devices.
-func (s *Sim) booted(h *host, b guest.HostBoot) {
+func (s *State) booted(h *host, b guest.HostBoot) {
 	s.mu.Lock()
 	back := h.Offline
 	h.Offline, h.NoIOMMU = false, !b.IOMMU
@@ -223,7 +195,7 @@ func (s *Sim) booted(h *host, b guest.HostBoot) {
 var errNoNode = errors.New("ipcc_send_rec[1] failed: Connection refused")
 
 // asRoot calls the API in process as root@pam, as Proxmox's own programs do.
-func (s *Sim) asRoot(method, path string, p params) (any, error) {
+func (s *State) asRoot(method, path string, p params) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

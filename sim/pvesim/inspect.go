@@ -1,17 +1,9 @@
 package pvesim
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"maps"
-	"math/big"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +26,10 @@ type VMState struct {
 
 // VMs returns every VM of the cluster, by ID.
 func (s *Sim) VMs() []VMState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
 	var out []VMState
-	for _, v := range s.sorted() {
+	for _, v := range s.state.sorted() {
 		out = append(out, VMState{ID: v.id, Node: v.node, Name: v.wanted()["name"], Running: v.running, Template: v.template(),
 			Config: maps.Clone(v.wanted()), Pending: maps.Clone(v.pending), PCI: slices.Clone(v.pci), Guest: v.simulatedGuest()})
 	}
@@ -56,12 +48,12 @@ type Volume struct {
 
 // Volumes returns everything on every storage, by node and ID.
 func (s *Sim) Volumes() []Volume {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
 	var out []Volume
 	seen := map[*storage]bool{}
-	for _, node := range s.nodes() {
-		h := s.hosts[node]
+	for _, node := range s.state.nodes() {
+		h := s.state.hosts[node]
 		for _, name := range slices.Sorted(maps.Keys(h.storages)) {
 			st := h.storages[name]
 			if seen[st] {
@@ -84,10 +76,10 @@ func (s *Sim) Volumes() []Volume {
 // ReadVolume returns what is in an ISO or another file, nil where there is none of
 // that ID on a node.
 func (s *Sim) ReadVolume(node, id string) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
 	name, path, _ := strings.Cut(id, ":")
-	h := s.hosts[node]
+	h := s.state.hosts[node]
 	if h == nil || h.storages[name] == nil || h.storages[name].volumes[path] == nil {
 		return nil
 	}
@@ -103,11 +95,11 @@ type Mapping struct {
 
 // Mappings returns every PCI resource mapping, by ID.
 func (s *Sim) Mappings() []Mapping {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
 	var out []Mapping
-	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
-		m := s.mappings[id]
+	for _, id := range slices.Sorted(maps.Keys(s.state.mappings)) {
+		m := s.state.mappings[id]
 		out = append(out, Mapping{ID: id, Description: m.description, Devices: slices.Clone(m.entries)})
 	}
 	return out
@@ -115,20 +107,20 @@ func (s *Sim) Mappings() []Mapping {
 
 // SetGuestFaults changes what goes wrong in a VM's guest, now and at later starts.
 func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
-	s.mu.Lock()
-	v := s.vms[vmid]
+	s.state.mu.Lock()
+	v := s.state.vms[vmid]
 	var m *guest.Machine
 	if v != nil {
 		v.faults, m = f, v.simulatedGuest()
 	}
-	s.mu.Unlock()
+	s.state.mu.Unlock()
 	if m != nil {
 		m.SetFaults(f)
 	}
 }
 
 // changeHardware lets a test take a card out of a host, or move it.
-func (s *Sim) changeHardware(node string, change func(devices map[string]*PCIDevice)) {
+func (s *State) changeHardware(node string, change func(devices map[string]*PCIDevice)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.hosts[node]; h != nil {
@@ -138,20 +130,20 @@ func (s *Sim) changeHardware(node string, change func(devices map[string]*PCIDev
 
 // AddVM puts a VM of somebody else onto a host, as if it had always been there.
 func (s *Sim) AddVM(v VM) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.adopt(v)
-	if s.round > 0 {
-		s.told[v.ID] = lastWord{time.Now(), s.figures(s.vms[v.ID], time.Now())}
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.adopt(v)
+	if s.state.round > 0 {
+		s.state.told[v.ID] = lastWord{time.Now(), s.state.figures(s.state.vms[v.ID], time.Now())}
 	}
 }
 
 // LockVM puts a lock such as "backup" on a VM, as another program's work does; an
 // empty one removes it.
 func (s *Sim) LockVM(vmid int, lock string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vms[vmid]
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	v := s.state.vms[vmid]
 	switch {
 	case v == nil:
 	case lock == "":
@@ -164,90 +156,62 @@ func (s *Sim) LockVM(vmid int, lock string) {
 // SetOption sets an option of the datacenter, such as user-tag-access, as root does; an
 // empty value removes it.
 func (s *Sim) SetOption(key, value string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	options := maps.Clone(s.options)
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	options := maps.Clone(s.state.options)
 	if options == nil {
 		options = map[string]string{}
 	}
 	if options[key] = value; value == "" {
 		delete(options, key)
 	}
-	s.options = options
+	s.state.options = options
 }
 
 // AddMapping puts a resource mapping there, right or wrong, as if it had always
 // been; devices are as given: node=…,path=…,id=…
 func (s *Sim) AddMapping(id, description string, devices ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mappings[id] = &mapping{id: id, description: description, entries: devices}
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.mappings[id] = &mapping{id: id, description: description, entries: devices}
 }
 
 // Hold takes a file lock, as a process does that the simulator knows nothing of:
 // /var/lock/qemu-server/lock-100.conf, node/var/lock/pve-manager/pve-storage-vmdata,
 // file-user_cfg. It waits for who has it, and returns what gives it back.
 func (s *Sim) Hold(file string) (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := worker{s: s}.lock(file, false, time.Hour)
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	unlock, err := worker{s: s.state}.lock(file, false, time.Hour)
 	if err != nil {
 		return func() {}
 	}
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.state.mu.Lock()
+		defer s.state.mu.Unlock()
 		unlock()
 	}
 }
 
 // Settle waits until no task runs, or the Sim is closed.
 func (s *Sim) Settle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for slices.ContainsFunc(s.order, (*task).running) && s.wait(100*time.Millisecond, nil) == nil {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	for slices.ContainsFunc(s.state.order, (*task).running) && s.state.wait(100*time.Millisecond, nil) == nil {
 	}
 }
 
 // TLS returns a self-signed certificate for a server of [Sim.Handler], made once,
 // and its SHA-256 fingerprint as Proxmox shows it.
 func (s *Sim) TLS() (tls.Certificate, string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cert == nil {
-		cert, err := selfSigned(s.nodes())
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if s.state.cert == nil {
+		cert, err := selfSigned(s.state.nodes())
 		if err != nil {
 			return tls.Certificate{}, "", fmt.Errorf("pvesim: certificate: %w", err)
 		}
-		s.cert = &cert
+		s.state.cert = &cert
 	}
-	return *s.cert, fingerprint(s.cert.Certificate[0]), nil
-}
-
-// fingerprint is a certificate's as Proxmox shows it.
-func fingerprint(der []byte) string {
-	sum := sha256.Sum256(der)
-	parts := make([]string, len(sum))
-	for i, b := range sum {
-		parts[i] = fmt.Sprintf("%02X", b)
-	}
-	return strings.Join(parts, ":")
-}
-
-func selfSigned(names []string) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: names[0]}, DNSNames: append(names, "localhost"),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(2, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return *s.state.cert, fingerprint(s.state.cert.Certificate[0]), nil
 }

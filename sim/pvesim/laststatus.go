@@ -3,6 +3,7 @@ package pvesim
 import (
 	"hash/fnv"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -42,7 +43,7 @@ func (l *stateLock) Lock() {
 
 // beginRounds lets every node tell of its VMs from now on, each in its own rhythm.
 // They have done so before.
-func (s *Sim) beginRounds() {
+func (s *State) beginRounds() {
 	switch {
 	case s.opts.StatusLag < 0:
 		return
@@ -61,7 +62,7 @@ func (s *Sim) beginRounds() {
 }
 
 // rounds makes the rounds that were due before now, of which only the last counts.
-func (s *Sim) rounds() {
+func (s *State) rounds() {
 	now := time.Now()
 	for name, h := range s.hosts {
 		if late := now.Sub(h.tells); late >= 0 {
@@ -73,7 +74,7 @@ func (s *Sim) rounds() {
 }
 
 // tell is a round of a node's pvestatd.
-func (s *Sim) tell(node string, at time.Time) {
+func (s *State) tell(node string, at time.Time) {
 	for id, v := range s.vms {
 		if v.node == node {
 			s.told[id] = lastWord{at, s.figures(v, at)}
@@ -85,7 +86,7 @@ func (s *Sim) tell(node string, at time.Time) {
 }
 
 // figures are a VM's as a list of all VMs has them.
-func (s *Sim) figures(v *vm, at time.Time) map[string]any {
+func (s *State) figures(v *vm, at time.Time) map[string]any {
 	f := map[string]any{
 		"name": v.called(), "status": v.status(), "template": boolInt(v.template()), "maxcpu": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
 		"disk": 0, "diskread": 0, "diskwrite": 0, "netin": 0, "netout": 0, "cpu": 0, "mem": 0, "memhost": 0, "uptime": 0,
@@ -104,8 +105,8 @@ func (s *Sim) figures(v *vm, at time.Time) map[string]any {
 
 // resource is a VM among all resources: one that no round has met yet has no name and
 // no figures.
-func (s *Sim) resource(v *vm) map[string]any {
-	r := map[string]any{"type": "qemu", "id": "qemu/" + itoa(v.id), "vmid": v.id, "node": v.node, "status": "unknown"}
+func (s *State) resource(v *vm) map[string]any {
+	r := map[string]any{"type": "qemu", "id": "qemu/" + strconv.Itoa(v.id), "vmid": v.id, "node": v.node, "status": "unknown"}
 	if s.round == 0 {
 		maps.Copy(r, s.figures(v, time.Now()))
 	} else if t, known := s.told[v.id]; known && float64(time.Since(t.at)) <= float64(toldFor)/s.opts.Speed {

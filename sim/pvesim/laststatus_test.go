@@ -47,7 +47,7 @@ func TestListsAreARoundBehind(t *testing.T) {
 		time.Sleep(usualRound)
 		assert.Equal(t, "running", c.listed(4370)["status"])
 		uptime := c.listed(4370)["uptime"]
-		next := s.hosts["pve1"].tells
+		next := s.state.hosts["pve1"].tells
 		time.Sleep(time.Until(next) - time.Millisecond)
 		assert.Equal(t, uptime, c.listed(4370)["uptime"], "frozen between two rounds")
 
@@ -65,7 +65,7 @@ func TestAVMIDUsedAgainShowsWhoHadIt(t *testing.T) {
 		again := func(name, tags string) {
 			require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu", "vmid", "4400", "name", name, "memory", "64", "tags", tags)))
 		}
-		nextRound := func() { time.Sleep(time.Until(s.hosts["pve1"].tells)) }
+		nextRound := func() { time.Sleep(time.Until(s.state.hosts["pve1"].tells)) }
 		nextRound()
 		again("second", "a")
 		nextRound()
@@ -86,7 +86,7 @@ func TestAVMIDUsedAgainShowsWhoHadIt(t *testing.T) {
 
 		// A round that meets a VM while it is being made sees an empty configuration.
 		require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/4400")))
-		time.Sleep(time.Until(s.hosts["pve1"].tells) - 40*time.Millisecond)
+		time.Sleep(time.Until(s.state.hosts["pve1"].tells) - 40*time.Millisecond)
 		again("fifth", "b")
 		assert.Equal(t, []any{"VM 4400", 512. * (1 << 20)}, []any{c.listed(4400)["name"], c.listed(4400)["maxmem"]})
 		nextRound()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -47,7 +48,7 @@ func (l *fileLock) pass() {
 // worker is somebody who does work on a host: a task, or a request that is
 // answered when all is done.
 type worker struct {
-	s    *Sim
+	s    *State
 	task *task // nil for a request
 }
 
@@ -102,7 +103,7 @@ func (w worker) lock(file string, shared bool, timeout time.Duration) (unlock fu
 	return nil, err
 }
 
-func configLock(vmid int) string { return "/var/lock/qemu-server/lock-" + itoa(vmid) + ".conf" }
+func configLock(vmid int) string { return "/var/lock/qemu-server/lock-" + strconv.Itoa(vmid) + ".conf" }
 
 // lockStorage serialises allocations on a storage. A lock of a shared one is the
 // cluster's, and says so when it is not had.
@@ -117,4 +118,14 @@ func (w worker) lockStorage(st *storage) (unlock func(), err error) {
 		return nil, die("cfs-lock 'storage-%s' error: got lock request timeout", st.Name)
 	}
 	return nil, die("can't lock file '/var/lock/pve-manager/pve-storage-%s' - got timeout", st.Name)
+}
+
+// until waits for a channel to be closed.
+func (w worker) until(what <-chan struct{}, timeout time.Duration) error {
+	return w.s.until(what, timeout, w.stop())
+}
+
+// took is how long so much data takes.
+func took(n, perSecond Size) time.Duration {
+	return time.Duration(float64(n) / float64(perSecond) * float64(time.Second))
 }

@@ -6,23 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// mapping is a PCI resource mapping of the cluster.
-type mapping struct {
-	id          string
-	description string
-	flags       map[string]bool // mdev and live-migration-capable, where they were said
-	entries     []string        // as given: node=…,path=…,id=…
-}
-
 // mapKeys is the format of an entry.
-func (s *Sim) mapKeys() map[string]*property {
+func (s *State) mapKeys() map[string]*property {
 	return s.schema.Methods["POST /cluster/mapping/pci"].Parameters["map"].Items.Format.Keys
 }
 
-func (s *Sim) entryProps(entry string) map[string]string {
+func (s *State) entryProps(entry string) map[string]string {
 	out, err := parseProps(s.mapKeys(), entry)
 	if err != nil {
 		return map[string]string{}
@@ -31,7 +24,7 @@ func (s *Sim) entryProps(entry string) map[string]string {
 }
 
 // mappingDigest is that of the one file in which all of them are.
-func (s *Sim) mappingDigest() string {
+func (s *State) mappingDigest() string {
 	h := sha1.New()
 	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
 		m := s.mappings[id]
@@ -40,7 +33,7 @@ func (s *Sim) mappingDigest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (s *Sim) mappingEntry(m *mapping) map[string]any {
+func (s *State) mappingEntry(m *mapping) map[string]any {
 	e := map[string]any{"type": "pci", "map": m.entries, "digest": s.mappingDigest()}
 	if m.description != "" {
 		e["description"] = m.description
@@ -74,7 +67,7 @@ type mappingCheck struct {
 }
 
 // mappingChecks are what is wrong with a mapping on a node.
-func (s *Sim) mappingChecks(m *mapping, node string) []mappingCheck {
+func (s *State) mappingChecks(m *mapping, node string) []mappingCheck {
 	out := []mappingCheck{}
 	found := false
 	for _, entry := range m.entries {
@@ -95,7 +88,7 @@ func (s *Sim) mappingChecks(m *mapping, node string) []mappingCheck {
 
 // assertValid holds an entry against the hardware of its node
 // (PVE/Mapping/PCI.pm): same properties, and the same letters in them.
-func (s *Sim) assertValid(m *mapping, e map[string]string) error {
+func (s *State) assertValid(m *mapping, e map[string]string) error {
 	h := s.hosts[e["node"]]
 	for path := range strings.SplitSeq(e["path"], ";") {
 		if !strings.Contains(path, ".") {
@@ -108,10 +101,10 @@ func (s *Sim) assertValid(m *mapping, e map[string]string) error {
 		if d == nil {
 			return die("pci device '%s' not found", path)
 		}
-		mdev := func(b bool) string { return itoa(boolInt(b)) }
+		mdev := func(b bool) string { return strconv.Itoa(boolInt(b)) }
 		real := map[string]string{"id": d.ID, "subsystem-id": d.Subsystem, "mdev": mdev(d.MDev && m.flags["mdev"])}
 		if h.group(d) >= 0 {
-			real["iommugroup"] = itoa(h.group(d))
+			real["iommugroup"] = strconv.Itoa(h.group(d))
 		}
 		set := map[string]string{"id": e["id"], "subsystem-id": e["subsystem-id"], "iommugroup": e["iommugroup"], "mdev": mdev(m.flags["mdev"])}
 		for _, k := range []string{"id", "iommugroup", "mdev", "subsystem-id"} {

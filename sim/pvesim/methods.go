@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -51,6 +52,6 @@ func Methods() []Method {
 // Formats returns the named formats of parameters that are checked. One that is
 // not among them accepts everything.
 func Formats() []string {
-	names := append(sortedKeys(formats), sortedKeys(firewallFormats)...)
-	return slices.Sorted(slices.Values(append(names, sortedKeys(loadSchema().Formats)...)))
+	names := append(slices.Sorted(maps.Keys(formats)), slices.Sorted(maps.Keys(firewallFormats))...)
+	return slices.Sorted(slices.Values(append(names, slices.Sorted(maps.Keys(loadSchema().Formats))...)))
 }

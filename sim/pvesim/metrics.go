@@ -1,5 +1,10 @@
 package pvesim
 
+import (
+	"maps"
+	"slices"
+)
+
 // Metric servers are kept, and nothing is sent to them.
 
 func metricHandlers() map[string]handler {
@@ -15,7 +20,7 @@ func metricHandlers() map[string]handler {
 
 func (c *call) listMetrics() (any, error) {
 	out := []any{}
-	for _, id := range sortedKeys(c.s.metrics) {
+	for _, id := range slices.Sorted(maps.Keys(c.s.metrics)) {
 		m := c.s.metrics[id]
 		e := map[string]any{"id": id, "disable": max(0, atoi(m["disable"])), "type": m["type"], "server": m["server"], "port": nil}
 		if m["port"] != "" {

@@ -3,6 +3,7 @@ package pvesim
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -42,7 +43,7 @@ func (c *call) mayMigrate() (any, error) {
 
 // localResources are the devices that tie a VM to its host
 // (PVE/QemuMigrate/Helpers.pm, check_local_resources).
-func (s *Sim) localResources(v *vm) (local []string, mapped map[string]any) {
+func (s *State) localResources(v *vm) (local []string, mapped map[string]any) {
 	local, mapped = []string{}, map[string]any{}
 	for _, k := range slices.Sorted(maps.Keys(v.conf)) {
 		if !passedThrough.MatchString(k) || strings.HasPrefix(k, "serial") && v.conf[k] == "socket" {
@@ -64,7 +65,7 @@ func (s *Sim) localResources(v *vm) (local []string, mapped map[string]any) {
 	return local, mapped
 }
 
-func (s *Sim) localDisks(v *vm) []any {
+func (s *State) localDisks(v *vm) []any {
 	out := []any{}
 	for _, k := range drives(v.conf) {
 		d := s.props(k, v.conf[k])
@@ -77,7 +78,7 @@ func (s *Sim) localDisks(v *vm) []any {
 	return out
 }
 
-func (s *Sim) missingStorages(v *vm, node string) (names []string) {
+func (s *State) missingStorages(v *vm, node string) (names []string) {
 	for _, k := range drives(v.conf) {
 		st, _ := s.hosts[v.node].volume(s.props(k, v.conf[k])["file"])
 		if st != nil && s.hosts[node].storages[st.Name] == nil && !slices.Contains(names, st.Name) {
@@ -87,9 +88,9 @@ func (s *Sim) missingStorages(v *vm, node string) (names []string) {
 	return names
 }
 
-func (s *Sim) missingMappings(v *vm, node string) (keys []string) {
+func (s *State) missingMappings(v *vm, node string) (keys []string) {
 	for _, i := range hostpci(v.conf) {
-		key := "hostpci" + itoa(i)
+		key := "hostpci" + strconv.Itoa(i)
 		m := s.mappings[s.props(key, v.conf[key])["mapping"]]
 		if m != nil && !slices.ContainsFunc(m.entries, func(e string) bool { return s.entryProps(e)["node"] == node }) {
 			keys = append(keys, key)
@@ -135,7 +136,7 @@ func (c *call) migrate() (any, error) {
 		return nil, die("storage '%s' is not available on node '%s'", c.s.missingStorages(v, target)[0], target)
 	}
 	withDisks := c.p.bool("with-local-disks")
-	return c.startTask("qmigrate", itoa(v.id), func(w worker) error {
+	return c.startTask("qmigrate", strconv.Itoa(v.id), func(w worker) error {
 		return w.locked(v, func() error {
 			v.set("lock", "migrate")
 			err := w.migrate(v, target, store, withDisks)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ func (c *call) moveDisk() (any, error) {
 	if _, err := c.checkMove(); err != nil {
 		return nil, err
 	}
-	return c.startTask("qmmove", itoa(c.vmid()), func(w worker) error {
+	return c.startTask("qmmove", strconv.Itoa(c.vmid()), func(w worker) error {
 		unlock, err := w.lock(configLock(c.vmid()), false, configLockTimeout)
 		if err != nil {
 			return err
@@ -163,7 +164,7 @@ func (c *call) reassignDisk() (any, error) {
 	if other == c.vmid() {
 		return nil, badParam("target-vmid", "must be different than source VMID to reassign disk")
 	}
-	if err := c.s.need(c.who, "/vms/"+itoa(other), "VM.Config.Disk"); err != nil {
+	if err := c.s.need(c.who, "/vms/"+strconv.Itoa(other), "VM.Config.Disk"); err != nil {
 		return nil, err
 	}
 	key, as := c.param("disk"), c.param("target-disk")
@@ -178,7 +179,7 @@ func (c *call) reassignDisk() (any, error) {
 	if err := c.s.need(c.who, "/storage/"+store, "Datastore.AllocateSpace"); err != nil {
 		return nil, err
 	}
-	return c.startTask("qmmove", itoa(v.id)+"-"+key+">"+itoa(other)+"-"+as, func(w worker) error {
+	return c.startTask("qmmove", strconv.Itoa(v.id)+"-"+key+">"+strconv.Itoa(other)+"-"+as, func(w worker) error {
 		return w.locked(v, func() error {
 			return w.locked(to, func() error {
 				if _, _, err := c.checkReassign(key, as, other); err != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,9 +22,6 @@ func networkHandlers() map[string]handler {
 	}
 }
 
-// interfaces is what /etc/network/interfaces says: properties by interface.
-type interfaces map[string]map[string]string
-
 // network is what a host's file of interfaces says now; staged is what it shall say
 // when it is applied, and nil where nobody has changed anything.
 func (h *host) network() interfaces {
@@ -32,7 +30,7 @@ func (h *host) network() interfaces {
 	}
 	out := interfaces{"eno1": {"type": "eth"}}
 	for i, b := range h.Bridges {
-		card := "eno" + itoa(i+1)
+		card := "eno" + strconv.Itoa(i+1)
 		e := map[string]string{"type": "bridge", "autostart": "1", "bridge_ports": card}
 		h.address(e, b, i)
 		if slices.Contains(h.NoPorts, b) {
@@ -44,7 +42,7 @@ func (h *host) network() interfaces {
 			e["bridge_vlan_aware"], e["bridge_vids"] = "1", "2-4094"
 		}
 		if mtu := h.MTUs[b]; mtu != 0 {
-			e["mtu"] = itoa(mtu)
+			e["mtu"] = strconv.Itoa(mtu)
 		}
 		if vids := h.VIDs[b]; vids != "" {
 			e["bridge_vids"] = vids
@@ -54,9 +52,6 @@ func (h *host) network() interfaces {
 	h.made = out.numbered()
 	return h.made
 }
-
-// madeUp is the host's address on its i-th bridge where the model has none.
-func (h *host) madeUp(i int) string { return fmt.Sprintf("192.0.2.%d", 16*h.number+i+1) }
 
 // address enters the host's own address on its i-th bridge.
 func (h *host) address(e map[string]string, bridge string, i int) {
@@ -86,7 +81,7 @@ func (c *call) listNetwork() (any, error) {
 	h := c.host()
 	all := h.read(h.wantedNetwork())
 	out, want := []any{}, c.param("type")
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
 		kind, _ := e["type"].(string)
 		bridge := kind == "bridge" || kind == "OVSBridge"
@@ -168,7 +163,7 @@ func withLength(address, mask string) string {
 		return fmt.Sprintf("%s/%d", a, strings.Count(bitsOf(m), "1"))
 	}
 	if mask == "" {
-		mask = itoa(a.BitLen())
+		mask = strconv.Itoa(a.BitLen())
 	}
 	return address + "/" + mask
 }
@@ -238,7 +233,7 @@ func (c *call) applyNetwork() (any, error) {
 		}
 		h.made, h.staged = h.staged, nil
 		h.Bridges = nil
-		for _, name := range sortedKeys(h.made) {
+		for _, name := range slices.Sorted(maps.Keys(h.made)) {
 			if h.made[name]["type"] == "bridge" {
 				h.Bridges = append(h.Bridges, name)
 			}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,7 +23,7 @@ func ports(e map[string]string) []string {
 // conflicts says which of an interface's properties another has already
 // (PVE/API2/Network.pm, check_duplicate).
 func (all interfaces) conflicts(name string, e map[string]string) error {
-	for _, other := range sortedKeys(all) {
+	for _, other := range slices.Sorted(maps.Keys(all)) {
 		if other == name {
 			continue
 		}
@@ -50,7 +51,7 @@ func (all interfaces) conflicts(name string, e map[string]string) error {
 // check refuses interfaces that do not fit together, as writing the file does
 // (PVE/Network/Interfaces.pm).
 func (all interfaces) check() error {
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
 		switch e["type"] {
 		case "bond":
@@ -115,7 +116,7 @@ func (all interfaces) ordered() []string {
 		}
 		return 100000*slices.Index([]string{"eth", "bond", "bridge", "vlan"}, all[root]["type"]) + boolInt(child) + at
 	}
-	names := sortedKeys(all)
+	names := slices.Sorted(maps.Keys(all))
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 	return names
 }
@@ -126,53 +127,7 @@ func (all interfaces) numbered() interfaces {
 	out := interfaces{}
 	for i, name := range all.ordered() {
 		out[name] = maps.Clone(all[name])
-		out[name]["priority"] = itoa(3 + i)
-	}
-	return out
-}
-
-// read is the file as it is read: with what follows from it, and what is up.
-func (h *host) read(all interfaces) map[string]map[string]any {
-	out := map[string]map[string]any{}
-	slaves := map[string]bool{}
-	for _, e := range all {
-		for _, p := range splitList(e["slaves"]) {
-			slaves[p] = true
-		}
-	}
-	for _, name := range all.ordered() {
-		e := map[string]any{"type": all[name]["type"], "priority": atoi(all[name]["priority"])}
-		for k, v := range all[name] {
-			switch k {
-			case "type", "cidr", "cidr6", "vlan-id", "priority":
-			case "autostart", "bridge_vlan_aware":
-				if v == "1" {
-					e[k] = 1
-				}
-			case "comments":
-				if v != "" {
-					e[k] = strings.TrimRight(v, "\n") + "\n"
-				}
-			case "mtu":
-				e[k] = v
-			default:
-				if v != "" {
-					e[k] = v
-				}
-			}
-		}
-		addresses(e, all[name])
-		usual(e, name, all[name])
-		if slaves[name] {
-			e["autostart"] = 1
-		}
-		if h.network()[name] != nil && (e["type"] != "eth" || !h.NoCard) {
-			e["active"] = 1
-			if e["type"] == "eth" {
-				e["exists"] = 1
-			}
-		}
-		out[name] = e
+		out[name]["priority"] = strconv.Itoa(3 + i)
 	}
 	return out
 }

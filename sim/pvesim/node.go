@@ -1,10 +1,10 @@
 package pvesim
 
 import (
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -28,30 +28,7 @@ func moreNodeHandlers() map[string]handler {
 	}
 }
 
-// usualKernel is what a host runs unless its model says otherwise.
-const usualKernel = "6.17.4-1-pve"
-
-func (h *host) kernel() string {
-	if h.Kernel != "" {
-		return h.Kernel
-	}
-	return usualKernel
-}
-
-func (s *Sim) uptime() int { return int(time.Since(s.began)/time.Second) + 86400 }
-
-func (s *Sim) usedMemory(node string) int64 {
-	n := int64(2 * GiB)
-	if h := s.hosts[node]; h != nil {
-		n += int64(h.Used)
-	}
-	for _, v := range s.vms {
-		if v.running && v.node == node {
-			n += v.memory()
-		}
-	}
-	return n
-}
+func (s *State) uptime() int { return int(time.Since(s.began)/time.Second) + 86400 }
 
 // nodeFigures are what pvestatd has to say about a node; who may not see them
 // gets none and no error.
@@ -143,7 +120,7 @@ func (c *call) nodeHistory() (any, error) {
 // nodeDisks are the drives that the storages are on: one each.
 func (c *call) nodeDisks() (any, error) {
 	out := []any{}
-	for i, name := range sortedKeys(c.host().storages) {
+	for i, name := range slices.Sorted(maps.Keys(c.host().storages)) {
 		st := c.host().storages[name]
 		if st.Shared || c.param("type") == "unused" {
 			continue
@@ -153,28 +130,9 @@ func (c *call) nodeDisks() (any, error) {
 			used = "ext4"
 		}
 		out = append(out, map[string]any{"devpath": fmt.Sprintf("/dev/nvme%dn1", i), "by_id_link": fmt.Sprintf("/dev/disk/by-id/nvme-%s", name), "size": int64(st.Size),
-			"type": "nvme", "used": used, "vendor": "unknown", "model": "Simulated NVMe", "serial": "SIM" + itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "mounted": 1, "osdid": -1, "osdid-list": nil})
+			"type": "nvme", "used": used, "vendor": "unknown", "model": "Simulated NVMe", "serial": "SIM" + strconv.Itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "mounted": 1, "osdid": -1, "osdid-list": nil})
 	}
 	return out, nil
-}
-
-// mediated lists the kinds of mediated devices that a card can make.
-func (c *call) mediated() (any, error) {
-	id := c.param("pci-id-or-mapping")
-	d := c.host().devices[id]
-	if m := c.s.mappings[id]; m != nil {
-		for _, e := range m.entries {
-			if p := c.s.entryProps(e); p["node"] == c.param("node") {
-				if found := c.host().functions(p["path"]); len(found) > 0 {
-					d = found[0]
-				}
-			}
-		}
-	}
-	if d == nil || !d.MDev {
-		return []any{}, nil
-	}
-	return []any{map[string]any{"type": "nvidia-469", "name": "GRID A100-4C", "description": "num_heads=1, frl_config=60, framebuffer=4096M, max_resolution=4096x2160, max_instance=10", "available": 10}}, nil
 }
 
 func (c *call) packages() (any, error) {
@@ -193,46 +151,3 @@ func (c *call) packages() (any, error) {
 	}
 	return out, nil
 }
-
-// release is the version's first two numbers.
-func (s *Sim) release() string {
-	parts := strings.SplitN(s.version, ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".")
-}
-
-func (c *call) certificates() (any, error) {
-	der, err := c.s.certificate()
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	out := []any{}
-	for _, file := range []string{"pve-root-ca.pem", "pve-ssl.pem"} { // one is both here
-		names := []string{}
-		if file == "pve-ssl.pem" {
-			node := c.param("node")
-			names = []string{"127.0.0.1", "0000:0000:0000:0000:0000:0000:0000:0001", "localhost", c.s.ip(node), node, node + "." + c.host().domain()}
-		}
-		out = append(out, map[string]any{"filename": file, "fingerprint": fingerprint(der), "subject": "/" + slash(parsed.Subject), "issuer": "/" + slash(parsed.Issuer),
-			"notbefore": parsed.NotBefore.Unix(), "notafter": parsed.NotAfter.Unix(), "san": names, "public-key-type": "id-ecPublicKey", "public-key-bits": 256,
-			"pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))})
-	}
-	return out, nil
-}
-
-// certificate is the one that the web server shows.
-func (s *Sim) certificate() ([]byte, error) {
-	if s.cert == nil {
-		cert, err := selfSigned(s.nodes())
-		if err != nil {
-			return nil, err
-		}
-		s.cert = &cert
-	}
-	return s.cert.Certificate[0], nil
-}
-
-func slash(n pkix.Name) string { return strings.ReplaceAll(n.String(), ",", "/") }

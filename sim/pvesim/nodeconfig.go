@@ -5,18 +5,10 @@ import (
 	"maps"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
-
-// nodeSettings is what has been set on a node over the API; a zero value is what its
-// model says.
-type nodeSettings struct {
-	config   map[string]string // PVE/NodeConfig.pm
-	dns      map[string]string
-	hosts    string
-	timezone string
-}
 
 func nodeConfigHandlers() map[string]handler {
 	const node = "/nodes/{node}"
@@ -74,17 +66,6 @@ func (c *call) setNodeConfig() (any, error) {
 	return nil, nil
 }
 
-// domain is that of the host's own name.
-func (h *host) domain() string {
-	if h.settings.dns["search"] != "" {
-		return h.settings.dns["search"]
-	}
-	if h.Domain != "" {
-		return h.Domain
-	}
-	return "example.internal"
-}
-
 func (c *call) nodeDNS() (any, error) { return c.host().nameService(), nil }
 
 // nameService is what is in a host's resolv.conf.
@@ -92,7 +73,7 @@ func (h *host) nameService() map[string]string {
 	out := map[string]string{"search": h.domain()}
 	if h.settings.dns == nil {
 		for i, server := range h.resolvers() {
-			out["dns"+itoa(i+1)] = server
+			out["dns"+strconv.Itoa(i+1)] = server
 		}
 	}
 	maps.Copy(out, h.settings.dns)
@@ -109,23 +90,6 @@ func (h *host) resolvers() []string {
 func (c *call) setNodeDNS() (any, error) {
 	c.host().settings.dns = c.section()
 	return nil, nil
-}
-
-// ip is the address that the other nodes know a node by.
-func (s *Sim) ip(node string) string {
-	for _, n := range s.nodes() {
-		if n != node {
-			continue
-		}
-		h := s.hosts[n]
-		for _, b := range h.Bridges {
-			if p, err := netip.ParsePrefix(h.CIDRs[b]); err == nil {
-				return p.Addr().String()
-			}
-		}
-		return h.madeUp(0)
-	}
-	return ""
 }
 
 func (c *call) nodeHosts() (any, error) {
@@ -222,8 +186,8 @@ func (c *call) netstat() (any, error) {
 			continue
 		}
 		for i := range numbered["net"] + 1 {
-			if net := "net" + itoa(i); v.conf[net] != "" {
-				out = append(out, map[string]any{"vmid": itoa(v.id), "dev": net, "in": "0", "out": "0"})
+			if net := "net" + strconv.Itoa(i); v.conf[net] != "" {
+				out = append(out, map[string]any{"vmid": strconv.Itoa(v.id), "dev": net, "in": "0", "out": "0"})
 			}
 		}
 	}

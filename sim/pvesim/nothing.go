@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -101,7 +102,7 @@ func (c *call) corosyncNodes() (any, error) {
 		return out, nil
 	}
 	for i, node := range c.s.nodes() {
-		out = append(out, map[string]any{"node": node, "name": node, "nodeid": itoa(i + 1), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
+		out = append(out, map[string]any{"node": node, "name": node, "nodeid": strconv.Itoa(i + 1), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
 	}
 	return out, nil
 }
@@ -129,7 +130,7 @@ func (c *call) joinInfo() (any, error) {
 	}
 	nodes := []any{}
 	for i, node := range c.s.nodes() {
-		nodes = append(nodes, map[string]any{"name": node, "nodeid": itoa(i + 1), "pve_addr": c.s.ip(node), "pve_fp": fingerprint(der), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
+		nodes = append(nodes, map[string]any{"name": node, "nodeid": strconv.Itoa(i + 1), "pve_addr": c.s.ip(node), "pve_fp": fingerprint(der), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
 	}
 	return map[string]any{"nodelist": nodes, "preferred_node": c.s.nodes()[0], "totem": totem, "config_digest": digestOf(nodes)}, nil
 }

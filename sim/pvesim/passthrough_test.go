@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,9 +72,9 @@ func TestStartJudgesDevices(t *testing.T) {
 			}
 			in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 				if x.entries != nil {
-					s.mappings["gpu"] = &mapping{id: "gpu", entries: x.entries, flags: map[string]bool{"mdev": x.mdev}}
+					s.state.mappings["gpu"] = &mapping{id: "gpu", entries: x.entries, flags: map[string]bool{"mdev": x.mdev}}
 				}
-				v := s.vms[104]
+				v := s.state.vms[104]
 				v.set("hostpci0", "mapping=gpu,pcie=1")
 				for k, value := range x.conf {
 					v.set(k, value)
@@ -92,8 +93,8 @@ func TestStartJudgesDevices(t *testing.T) {
 
 func TestACardHasOneHolder(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-		s.mappings["one"] = &mapping{id: "one", entries: []string{entry("0000:01:00.0", "21")}}
-		s.mappings["pool"] = &mapping{id: "pool", entries: []string{entry("0000:01:00.0", "21"), entry("0000:25:00.0", "23")}}
+		s.state.mappings["one"] = &mapping{id: "one", entries: []string{entry("0000:01:00.0", "21")}}
+		s.state.mappings["pool"] = &mapping{id: "pool", entries: []string{entry("0000:01:00.0", "21"), entry("0000:25:00.0", "23")}}
 		for id, name := range map[string]string{"301": "one", "302": "one", "303": "pool", "304": "pool"} {
 			r := c.do("POST", "/nodes/pve1/qemu", "vmid", id, "machine", "q35", "hostpci0", "mapping="+name+",pcie=1")
 			require.Equal(t, "OK", c.wait(r))
@@ -102,7 +103,7 @@ func TestACardHasOneHolder(t *testing.T) {
 		assert.Equal(t, "OK", start("301"))
 		assert.Equal(t, "PCI device '0000:01:00.0' already in use by VMID '301'", start("302"))
 		assert.Equal(t, "OK", start("303"), "a pool hands out what is free")
-		assert.Equal(t, []string{"0000:25:00.0"}, s.vms[303].pci)
+		assert.Equal(t, []string{"0000:25:00.0"}, s.state.vms[303].pci)
 		assert.Equal(t, "could not find a free device for 'hostpci0'", start("304"))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/301/status/stop")))
 		assert.Equal(t, "OK", start("304"), "what was stopped gives its card back")
@@ -112,8 +113,8 @@ func TestACardHasOneHolder(t *testing.T) {
 func TestTheWholeGroupGoes(t *testing.T) {
 	in(t, OneGPU(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		c.auth = "PVEAPIToken=homelab@pve!operator=" + operatorSecret
-		s.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2"}}
-		s.mappings["audio"] = &mapping{id: "audio", entries: []string{"node=pve1,path=0000:01:00.1,id=10de:22ba,iommugroup=13,subsystem-id=1043:88e2"}}
+		s.state.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2"}}
+		s.state.mappings["audio"] = &mapping{id: "audio", entries: []string{"node=pve1,path=0000:01:00.1,id=10de:22ba,iommugroup=13,subsystem-id=1043:88e2"}}
 		for id, name := range map[string]string{"301": "gpu", "302": "audio"} {
 			require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu", "vmid", id, "machine", "q35", "hostpci0", "mapping="+name+",pcie=1")))
 		}
@@ -121,7 +122,7 @@ func TestTheWholeGroupGoes(t *testing.T) {
 		assert.Equal(t, "PCI device '0000:01:00.1' already in use by VMID '302'", c.wait(c.do("POST", "/nodes/pve1/qemu/301/status/start")))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/302/status/stop")))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/301/status/start")))
-		assert.Equal(t, []string{"0000:01:00.0", "0000:01:00.1"}, s.vms[301].pci)
+		assert.Equal(t, []string{"0000:01:00.0", "0000:01:00.1"}, s.state.vms[301].pci)
 	})
 }
 
@@ -133,7 +134,7 @@ func TestHardwareListing(t *testing.T) {
 		assert.Equal(t, 3, strings.Count(c.do("GET", "/nodes/pve1/hardware/pci", "pci-class-blacklist", "03;06", "verbose", "0").body, "id")+1)
 		c.do("POST", "/cluster/mapping/pci", "id", "gpu", "map", entry("0000:01:00.0", "21"))
 		assert.Contains(t, c.do("GET", "/cluster/mapping/pci", "check-node", "pve1").body, `"checks":[]`)
-		s.changeHardware("pve1", func(d map[string]*PCIDevice) { delete(d, "0000:01:00.0") })
+		s.state.changeHardware("pve1", func(d map[string]*PCIDevice) { delete(d, "0000:01:00.0") })
 		assert.Contains(t, c.do("GET", "/cluster/mapping/pci", "check-node", "pve1").body, "pci device '0000:01:00.0' not found")
 	})
 }
@@ -154,7 +155,7 @@ func TestPendingChanges(t *testing.T) {
 		assert.True(t, s.VMs()[0].Running)
 		assert.Equal(t, "8192", s.VMs()[0].Config["memory"])
 		assert.Empty(t, s.VMs()[0].Pending)
-		last := s.order[len(s.order)-1]
+		last := s.state.order[len(s.state.order)-1]
 		assert.Equal(t, []string{"qmstart", "root@pam", ""}, []string{last.kind, last.user, last.token})
 	})
 }
@@ -162,7 +163,7 @@ func TestPendingChanges(t *testing.T) {
 func TestAFailingChangeIsHalfDone(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		r := c.do("PUT", "/nodes/pve1/qemu/104/config", "cores", "3", "description", "d", "hostpci3", "0000:01:00", "memory", "4096", "tags", "t", "numa", "1", "sockets", "2")
-		assert.Equal(t, "500 only root can set 'hostpci3' config for non-mapped devices", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "500 only root can set 'hostpci3' config for non-mapped devices", strconv.Itoa(r.status)+" "+r.reason)
 		conf := s.VMs()[1].Config
 		done := 0
 		for k, v := range map[string]string{"cores": "3", "description": "d", "memory": "4096", "tags": "t", "numa": "1", "sockets": "2"} {

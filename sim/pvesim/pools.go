@@ -9,13 +9,6 @@ import (
 	"strings"
 )
 
-// pool is a named group of machines; who is in it stands in the machines.
-type pool struct {
-	comment  string
-	storages []string
-	absent   map[int]bool // machines that are members and that there are none of
-}
-
 func (c *call) listPools() (any, error) {
 	out := []any{}
 	if id := c.param("poolid"); id != "" {
@@ -146,21 +139,8 @@ func (c *call) changeStored(p *pool, name string) error {
 	return nil
 }
 
-// memberOf returns the pool that a VMID is in, of a machine that there is or not.
-func (s *Sim) memberOf(vmid int) string {
-	if v := s.vms[vmid]; v != nil {
-		return v.pool
-	}
-	for id, p := range s.pools {
-		if p.absent[vmid] {
-			return id
-		}
-	}
-	return ""
-}
-
 // putInto notes that a VMID is in a pool, or in none.
-func (s *Sim) putInto(vmid int, id string) {
+func (s *State) putInto(vmid int, id string) {
 	for _, p := range s.pools {
 		delete(p.absent, vmid)
 	}
@@ -201,7 +181,7 @@ func (c *call) deletePool() (any, error) {
 	if c.s.pools[id] == nil {
 		return nil, die("delete pool failed: pool '%s' does not exist", id)
 	}
-	for _, sub := range sortedKeys(c.s.pools) {
+	for _, sub := range slices.Sorted(maps.Keys(c.s.pools)) {
 		if parent, _, nested := cutLast(sub, "/"); nested && parent == id {
 			return nil, die("delete pool failed: pool '%s' is not empty (contains pool '%s')", id, sub)
 		}
@@ -232,7 +212,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // forgetACLs drops what was granted on a path that is gone.
-func (s *Sim) forgetACLs(path string) {
+func (s *State) forgetACLs(path string) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Path == path })
 }
 

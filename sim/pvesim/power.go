@@ -3,13 +3,14 @@ package pvesim
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // poweredOff hears that a guest has switched itself off. A reboot from inside is
 // QEMU's own affair.
-func (s *Sim) poweredOff(v *vm, m Guest, reboot bool) {
+func (s *State) poweredOff(v *vm, m Guest, reboot bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if reboot || !v.running || v.machine != m || s.closed {
@@ -19,7 +20,7 @@ func (s *Sim) poweredOff(v *vm, m Guest, reboot bool) {
 }
 
 // ended is what happens on a host when a QEMU process is gone.
-func (s *Sim) ended(v *vm) {
+func (s *State) ended(v *vm) {
 	v.power(false)
 	_ = (worker{s: s}).applyPending(identity{"root@pam"}, v, map[string]string{})
 	if s.opts.CleanupLinger <= 0 {
@@ -41,7 +42,7 @@ func (s *Sim) ended(v *vm) {
 }
 
 // kill ends the VM's process.
-func (s *Sim) kill(v *vm) {
+func (s *State) kill(v *vm) {
 	m := v.machine
 	if m != nil {
 		v.machine = nil
@@ -62,7 +63,7 @@ func (c *call) stopVM() (any, error) {
 	if c.p.bool("overrule-shutdown") {
 		c.s.overrule(id)
 	}
-	return c.startTask("qmstop", itoa(id), func(w worker) error {
+	return c.startTask("qmstop", strconv.Itoa(id), func(w worker) error {
 		v, unlock, err := w.lockedVM(id, node, c.p.bool("skiplock"))
 		if err != nil {
 			return err
@@ -76,7 +77,7 @@ func (c *call) stopVM() (any, error) {
 		}
 		w.s.kill(v)
 		for _, i := range hostpci(v.conf) { // who cleans up reads them again
-			key := "hostpci" + itoa(i)
+			key := "hostpci" + strconv.Itoa(i)
 			if _, err := w.s.candidates(w.s.hosts[node], w.s.props(key, v.conf[key])); err != nil {
 				w.log("%s", err)
 				break
@@ -87,9 +88,9 @@ func (c *call) stopVM() (any, error) {
 }
 
 // overrule ends the tasks that wait for a VM to shut down.
-func (s *Sim) overrule(vmid int) {
+func (s *State) overrule(vmid int) {
 	for _, t := range s.order {
-		if t.kind == "qmshutdown" && t.id == itoa(vmid) && t.running() && !t.asked {
+		if t.kind == "qmshutdown" && t.id == strconv.Itoa(vmid) && t.running() && !t.asked {
 			t.asked = true
 			close(t.stop)
 		}
@@ -128,7 +129,7 @@ func (c *call) shutdownVM() (any, error) {
 	if v := c.s.vms[id]; v != nil && v.running && v.paused && !force {
 		return nil, die("VM is paused - cannot shutdown")
 	}
-	return c.startTask("qmshutdown", itoa(id), func(w worker) error {
+	return c.startTask("qmshutdown", strconv.Itoa(id), func(w worker) error {
 		v, unlock, err := w.lockedVM(id, node, c.p.bool("skiplock"))
 		if err != nil {
 			return err
@@ -144,7 +145,7 @@ const agentPatience = 3 * time.Second
 // obeys tells whether a machine in whose guest nobody looks would end when asked to:
 // those of other people do, and installers from a disc. One that was started with
 // nothing in it does not hear of it.
-func (s *Sim) obeys(v *vm) bool {
+func (s *State) obeys(v *vm) bool {
 	return v.others || slices.ContainsFunc(drives(v.conf), func(k string) bool {
 		d := s.props(k, v.conf[k])
 		return isCDROM(d) && strings.Contains(d["file"], ":iso/")
@@ -190,11 +191,6 @@ func (w worker) shutdown(v *vm, timeout time.Duration, force bool) error {
 	return nil
 }
 
-// until waits for a channel to be closed.
-func (w worker) until(what <-chan struct{}, timeout time.Duration) error {
-	return w.s.until(what, timeout, w.stop())
-}
-
 // rebootVM asks the guest to end; what starts it again is a task of root's own.
 func (c *call) rebootVM() (any, error) {
 	v, err := c.s.find(c.vmid(), c.param("node"))
@@ -207,7 +203,7 @@ func (c *call) rebootVM() (any, error) {
 		return nil, die("VM %d not running", v.id)
 	}
 	timeout := time.Duration(c.p.int("timeout", shutdownTimeout)) * time.Second
-	return c.startTask("qmreboot", itoa(v.id), func(w worker) error {
+	return c.startTask("qmreboot", strconv.Itoa(v.id), func(w worker) error {
 		v, unlock, err := w.lockedVM(v.id, v.node, false)
 		if err != nil {
 			return err
@@ -217,7 +213,7 @@ func (c *call) rebootVM() (any, error) {
 			return err
 		}
 		w.s.spawn(func() {
-			t := w.s.newTask(v.node, "qmstart", itoa(v.id), identity{"root@pam"})
+			t := w.s.newTask(v.node, "qmstart", strconv.Itoa(v.id), identity{"root@pam"})
 			w.s.work(t, nil, func(w worker) error { return w.start(starting{id: v.id, node: v.node}) })
 		})
 		return nil
@@ -244,7 +240,7 @@ func (c *call) resetVM() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.startTask("qmreset", itoa(v.id), func(w worker) error {
+	return c.startTask("qmreset", strconv.Itoa(v.id), func(w worker) error {
 		m := v.machine
 		if m == nil {
 			return nil

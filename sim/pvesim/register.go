@@ -7,25 +7,6 @@ import (
 	"strings"
 )
 
-// register is a file of sections that the simulator keeps and does nothing with.
-type register struct {
-	path string // in the API
-	id   string // parameter that names a section
-	kind string // as errors name it
-	acl  string // path under which entries may be seen; empty where the schema says it all
-}
-
-// entries are the sections of a register.
-func (s *Sim) entries(r register) map[string]map[string][]string {
-	if s.registers == nil {
-		s.registers = map[string]map[string]map[string][]string{}
-	}
-	if s.registers[r.path] == nil {
-		s.registers[r.path] = map[string]map[string][]string{}
-	}
-	return s.registers[r.path]
-}
-
 func registerHandlers() map[string]handler {
 	out := map[string]handler{}
 	for _, r := range []register{
@@ -147,11 +128,6 @@ func (r register) assertValid(props map[string]string) error {
 	return nil
 }
 
-// rootFolders are those that every host has.
-func rootFolders() []string {
-	return strings.Fields("/bin /boot /dev /etc /home /lib /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /var /var/lib")
-}
-
 // validMap refuses folders that are not there, and a node that is there twice (PVE/Mapping/Dir.pm).
 func (c *call) validMap(r register) error {
 	if r.kindOfID() != "dir" {
@@ -170,7 +146,7 @@ func (c *call) validMap(r register) error {
 		}
 		count[props["node"]]++
 	}
-	for _, node := range sortedKeys(count) {
+	for _, node := range slices.Sorted(maps.Keys(count)) {
 		if count[node] > 1 {
 			return die("Node '%s' is specified %d times.", node, count[node])
 		}

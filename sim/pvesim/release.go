@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ type released struct{ qemu, qemuServer, storage string }
 // packagesOf are those of the day on which a release was announced: the last entries then of
 // debian/changelog in Proxmox's repositories pve-qemu, qemu-server and pve-storage. 9.2's are
 // those beside pve-manager 9.2.11.
-func (s *Sim) packagesOf() released {
+func (s *State) packagesOf() released {
 	switch s.release() {
 	case "8.0": // 2023-06-22
 		return released{"8.0.2-3", "8.0.5", "8.0.1"}
@@ -34,13 +35,13 @@ func (s *Sim) packagesOf() released {
 
 // usualQEMU is the version of QEMU that came with a release, and so what machines of a type
 // without a version are made by.
-func (s *Sim) usualQEMU() string {
+func (s *State) usualQEMU() string {
 	version, _, _ := strings.Cut(s.packagesOf().qemu, "-")
 	return version
 }
 
 // qemuPackage is the version of pve-qemu-kvm.
-func (s *Sim) qemuPackage() string {
+func (s *State) qemuPackage() string {
 	if usual := s.packagesOf().qemu; strings.HasPrefix(usual, s.qemu+"-") {
 		return usual
 	}
@@ -52,7 +53,7 @@ func (s *Sim) qemuPackage() string {
 type pveMachine struct{ of, revision, changes, since string }
 
 // pveMachines are those of the simulated release, oldest first. Before 8.4 they were not listed.
-func (s *Sim) pveMachines() []pveMachine {
+func (s *State) pveMachines() []pveMachine {
 	all := []pveMachine{
 		{"4.1", "+pve1", "Introduction of pveX versioning, no changes.", "8.4"},
 		{"4.1", "+pve2", "Increases the number of SCSI drives supported.", "8.4"},
@@ -68,9 +69,9 @@ func (s *Sim) pveMachines() []pveMachine {
 }
 
 // machineVersion is that of the newest machine that QEMU has: 10.0+pve1.
-func (s *Sim) machineVersion() string {
+func (s *State) machineVersion() string {
 	major, minor := s.qemuRelease()
-	v := itoa(major) + "." + itoa(minor)
+	v := strconv.Itoa(major) + "." + strconv.Itoa(minor)
 	for _, m := range slices.Backward(s.pveMachines()) {
 		if m.of == v {
 			return v + m.revision
@@ -104,11 +105,11 @@ func (c *call) machines() (any, error) {
 // machineRelease is a release of QEMU, each of which has machines of its own.
 type machineRelease struct{ major, minor int }
 
-func (v machineRelease) String() string { return itoa(v.major) + "." + itoa(v.minor) }
+func (v machineRelease) String() string { return strconv.Itoa(v.major) + "." + strconv.Itoa(v.minor) }
 
 // machineVersions are the releases of QEMU up to the simulated one, newest first: 2.0 to
 // 2.12, 3.0, 3.1, and three a year since 4.0.
-func (s *Sim) machineVersions() []machineRelease {
+func (s *State) machineVersions() []machineRelease {
 	newest, minor := s.qemuRelease()
 	var out []machineRelease
 	for major := newest; major >= 2; major-- {
@@ -140,4 +141,31 @@ func (v machineRelease) has(kind, qemu string) bool {
 		return n >= 204
 	}
 	return true
+}
+
+// qemuRelease is the version of QEMU without its last part: 10.1.
+func (s *State) qemuRelease() (major, minor int) {
+	parts := strings.SplitN(s.qemu, ".", 3)
+	return atoi(parts[0]), atoi(parts[1])
+}
+
+// release is the version's first two numbers.
+func (s *State) release() string {
+	parts := strings.SplitN(s.version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+// nine reports whether we are Proxmox VE 9, which asks more than 8 does.
+func (s *State) nine() bool { return !strings.HasPrefix(s.version, "8.") }
+
+// before reports whether the simulated Proxmox VE is older than a release.
+func (s *State) before(major, minor int) bool {
+	first, rest, _ := strings.Cut(s.version, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	have, err := strconv.Atoi(first)
+	if err != nil {
+		return false
+	}
+	then, err := strconv.Atoi(second)
+	return have < major || have == major && err == nil && then < minor
 }

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -10,7 +11,7 @@ func (c *call) resizeDisk() (any, error) {
 		return nil, err
 	}
 	disk, size, digest := c.param("disk"), c.param("size"), c.param("digest")
-	return c.startTask("resize", itoa(c.vmid()), func(w worker) error {
+	return c.startTask("resize", strconv.Itoa(c.vmid()), func(w worker) error {
 		v, unlock, err := c.begin(w, change{digest: digest})
 		if err != nil {
 			return err

@@ -16,15 +16,15 @@ type Backup struct {
 
 // Backup backs a VM up, as if somebody had done so on its host.
 func (s *Sim) Backup(vmid int) Backup {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vms[vmid]
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	v := s.state.vms[vmid]
 	if v == nil {
 		panic(fmt.Sprintf("pvesim: there is no VM %d to back up", vmid))
 	}
 	b := Backup{v.node, maps.Clone(v.conf), map[string]Disk{}}
 	for _, k := range drives(v.conf) {
-		if st, name := s.hosts[v.node].volume(s.props(k, v.conf[k])["file"]); st != nil && st.volumes[name] != nil {
+		if st, name := s.state.hosts[v.node].volume(s.state.props(k, v.conf[k])["file"]); st != nil && st.volumes[name] != nil {
 			if disk := st.volumes[name].contents(); disk != nil {
 				b.disks[k] = disk.Clone()
 			}
@@ -39,9 +39,9 @@ func (s *Sim) Backup(vmid int) Backup {
 // (restore_update_config_line in PVE/QemuServer.pm of qemu-server 9.2.6). The VMID must be
 // free.
 func (s *Sim) Restore(b Backup, vmid int, unique bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vms[vmid] != nil {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if s.state.vms[vmid] != nil {
 		panic(fmt.Sprintf("pvesim: VM %d is there already", vmid))
 	}
 	now := time.Now()
@@ -51,22 +51,22 @@ func (s *Sim) Restore(b Backup, vmid int, unique bool) {
 		case k == "lock", k == "parent", unusedKey.MatchString(k):
 			delete(v.conf, k)
 		case strings.HasPrefix(k, "net") && unique:
-			v.conf[k] = s.normalNet(k, value, true)
+			v.conf[k] = s.state.normalNet(k, value, true)
 		case k == "vmgenid":
-			v.conf[k] = s.uuid()
+			v.conf[k] = s.state.uuid()
 		case k == "smbios1" && unique:
-			smbios := s.props(k, value)
-			smbios["uuid"] = s.uuid()
-			v.conf[k] = s.printProps(k, smbios)
+			smbios := s.state.props(k, value)
+			smbios["uuid"] = s.state.uuid()
+			v.conf[k] = s.state.printProps(k, smbios)
 		case isDrive(k):
-			v.conf[k] = s.restoredDrive(v, k, value, b.disks[k])
+			v.conf[k] = s.state.restoredDrive(v, k, value, b.disks[k])
 		}
 	}
-	s.vms[vmid] = v
+	s.state.vms[vmid] = v
 }
 
 // restoredDrive makes the disk anew that a backup had; a CD stays in its drive.
-func (s *Sim) restoredDrive(v *vm, k, value string, kept Disk) string {
+func (s *State) restoredDrive(v *vm, k, value string, kept Disk) string {
 	d := s.props(k, value)
 	st, name := s.hosts[v.node].volume(d["file"])
 	if isCDROM(d) || st == nil {

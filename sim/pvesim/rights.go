@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -33,18 +34,10 @@ var (
 	judgedByValue = regexp.MustCompile(`^(cdrom|tags|(unused|serial|usb|hostpci|virtiofs)\d+)$`)
 )
 
-// noOptions are parameters of the config methods that are no options of a VM.
-var noOptions = map[string]bool{"node": true, "vmid": true, "digest": true, "delete": true, "revert": true, "force": true, "skiplock": true,
-	"background_delay": true, "pool": true, "storage": true, "start": true, "unique": true, "archive": true, "bwlimit": true,
-	"import-working-storage": true, "live-restore": true, "ha-managed": true, "with-conntrack-state": true}
-
-// nine reports whether we are Proxmox VE 9, which asks more than 8 does.
-func (s *Sim) nine() bool { return !strings.HasPrefix(s.version, "8.") }
-
 // needOnVM wants every one of some privileges on a VM, or on the pool that it is
 // being made in (PVE/RPCEnvironment.pm, check_vm_perm).
-func (s *Sim) needOnVM(who identity, vmid int, pool string, privs ...string) error {
-	where := "/vms/" + itoa(vmid)
+func (s *State) needOnVM(who identity, vmid int, pool string, privs ...string) error {
+	where := "/vms/" + strconv.Itoa(vmid)
 	missing := func(path string) int {
 		return slices.IndexFunc(privs, func(p string) bool { return !s.can(who, path, p) })
 	}
@@ -78,7 +71,7 @@ func (c *call) mayConfigure(vmid int, options []string) error {
 			err = need("VM.Config.CPU")
 		case cloudInitOption.MatchString(k):
 			if need("VM.Config.Cloudinit") != nil && need("VM.Config.Network") != nil {
-				err = refuse("/vms/"+itoa(vmid), "VM.Config.Cloudinit", "VM.Config.Network")
+				err = refuse("/vms/"+strconv.Itoa(vmid), "VM.Config.Cloudinit", "VM.Config.Network")
 			}
 		case strings.HasPrefix(k, "net"):
 			err = need("VM.Config.Network")
@@ -96,7 +89,7 @@ var numaKey = regexp.MustCompile(`^numa\d+$`)
 
 // mayDrive checks the rights to put something into a drive of a VM that is there, or
 // to take it out. Who makes a VM needs none of these.
-func (s *Sim) mayDrive(who identity, vmid int, key, value string) error {
+func (s *State) mayDrive(who identity, vmid int, key, value string) error {
 	if who.root() || value == "" {
 		return nil
 	}
@@ -113,7 +106,7 @@ func (s *Sim) mayDrive(who identity, vmid int, key, value string) error {
 // mayChange checks the rights to change an option of a VM that is there as far as
 // they hang on what it is set to, or was. Proxmox asks for them where it makes the
 // change: of a POST that is in the task.
-func (s *Sim) mayChange(who identity, vmid int, key, value string) error {
+func (s *State) mayChange(who identity, vmid int, key, value string) error {
 	switch {
 	case value == "":
 		return nil
@@ -131,7 +124,7 @@ func (s *Sim) mayChange(who identity, vmid int, key, value string) error {
 
 // mayFree checks the rights to delete a disk that is out of use
 // (PVE/QemuServer.pm, try_deallocate_drive).
-func (s *Sim) mayFree(who identity, vmid int, volid string) error {
+func (s *State) mayFree(who identity, vmid int, volid string) error {
 	if err := s.needOnVM(who, vmid, "", "VM.Config.Disk"); err != nil {
 		return err
 	}
@@ -139,38 +132,9 @@ func (s *Sim) mayFree(who identity, vmid int, volid string) error {
 	return s.need(who, "/storage/"+storage, "Datastore.AllocateSpace")
 }
 
-// mayTagNew checks the right to give a VM that is being made its tags: a pool does
-// not help, and 8 does not ask. Proxmox hands a hash over where the tags of before are
-// wanted, and takes its name for one of them: no list allows that.
-func (s *Sim) mayTagNew(who identity, vmid int, opts map[string]string) error {
-	if opts["tags"] == "" || !s.nine() {
-		return nil
-	}
-	return s.mayTag(who, vmid, "HASH(0x5d1c7e0b2a38)", opts["tags"])
-}
-
-// mayTag checks the right to change a VM's tags: each that comes or goes must be one that
-// the caller may set (PVE/GuestHelpers.pm, assert_tag_permissions).
-func (s *Sim) mayTag(who identity, vmid int, old, new string) error {
-	if err := s.needOnVM(who, vmid, "", "VM.Config.Options"); err != nil || s.can(who, "/", "Sys.Modify") {
-		return err
-	}
-	had, has := splitList(old), splitList(new)
-	allowed, free := s.allowedTags(who)
-	registered := splitList(s.options["registered-tags"])
-	for _, tag := range append(has, had...) {
-		switch {
-		case slices.Contains(had, tag) && slices.Contains(has, tag):
-		case !free && !slices.Contains(allowed, tag), slices.Contains(registered, tag):
-			return refuse("/", "Sys.Modify for modifying tag '"+tag+"'")
-		}
-	}
-	return nil
-}
-
 // mayPassThrough checks the rights to set, or to remove, a passed-through device.
 // Raw ones are for literal root@pam alone, and no token is.
-func (s *Sim) mayPassThrough(who identity, vmid int, pool, key, value string) error {
+func (s *State) mayPassThrough(who identity, vmid int, pool, key, value string) error {
 	if who.root() || value == "" {
 		return nil
 	}
@@ -196,7 +160,7 @@ func (s *Sim) mayPassThrough(who identity, vmid int, pool, key, value string) er
 }
 
 // mayMap checks the right to a device itself (PVE/QemuServer.pm, check_mapping_access).
-func (s *Sim) mayMap(who identity, key, value string) error {
+func (s *State) mayMap(who identity, key, value string) error {
 	if who.root() || strings.HasPrefix(key, "serial") {
 		return nil
 	}
@@ -220,7 +184,7 @@ func (s *Sim) mayMap(who identity, key, value string) error {
 
 // mayBridge checks the right to plug into a bridge: into all of it, or into one
 // VLAN (PVE/GuestHelpers.pm, check_vnet_access).
-func (s *Sim) mayBridge(who identity, key, value string) error {
+func (s *State) mayBridge(who identity, key, value string) error {
 	d := s.props(key, value)
 	if d["bridge"] == "" || who.root() {
 		return nil

@@ -190,7 +190,7 @@ func (c *call) mayHandOut(path, role string) error {
 	if c.p.bool("delete") {
 		verb = "remove"
 	}
-	for _, priv := range sortedKeys(c.s.access.roles[role]) {
+	for _, priv := range slices.Sorted(maps.Keys(c.s.access.roles[role])) {
 		below, have := mine[priv]
 		switch {
 		case !have:
@@ -206,7 +206,7 @@ func (c *call) mayHandOut(path, role string) error {
 }
 
 // grant adds an ACL instead of one for the same, or removes it.
-func (s *Sim) grant(acl ACL, remove bool) {
+func (s *State) grant(acl ACL, remove bool) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Path == acl.Path && a.Who == acl.Who && a.Role == acl.Role })
 	if !remove {
 		s.access.acls = append(s.access.acls, acl)

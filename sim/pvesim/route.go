@@ -8,33 +8,6 @@ import (
 	"unicode"
 )
 
-// handler answers one method of the API. It runs with the Sim's mu held.
-type handler func(c *call) (any, error)
-
-// call is one request on its way.
-type call struct {
-	s      *Sim
-	method string
-	path   string
-	spec   *method
-	route  string // the method's name
-	p      params // of path, query and body
-	who    identity
-	fault  *Fault
-	upload *upload // of a multipart request
-	local  bool    // by a program on the host, which does it in its own process
-
-	withToken bool // a token came with a call that needs nobody to be known
-}
-
-func (c *call) param(name string) string { return c.p.get(name) }
-
-func (c *call) vmid() int { return atoi(c.param("vmid")) }
-
-func (c *call) host() *host { return c.s.hosts[c.param("node")] }
-
-func (c *call) worker() worker { return worker{s: c.s} }
-
 // route is a node of the tree of paths.
 type route struct {
 	next     map[string]*route
@@ -122,12 +95,13 @@ func (c *call) notHere() (any, error) {
 
 // dispatch finds the method, asks who may, checks the parameters and does it:
 // the order in which Proxmox goes.
-func (s *Sim) dispatch(c *call) (any, error) {
+func dispatch(c *call) (any, error) {
+	s := c.s
 	if c.method == http.MethodGet && strings.Trim(c.path, "/") == "" { // the schema does not have it (PVE/API2.pm)
 		return subdirs("subdir", "version", "cluster", "nodes", "storage", "access", "pools")(c)
 	}
 	vars := params{}
-	r := s.routes.find(c.path, vars)
+	r := loadRoutes().find(c.path, vars)
 	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
 		return c.notHere()
 	}

@@ -227,7 +227,7 @@ func TestUploadsAreOrderSensitive(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		sum := checksum("sha256", []byte("x"))
 		assert.Equal(t, "OK", c.wait(c.upload("local", "iso", "a b.iso", []byte("x"), "checksum-algorithm", "sha256", "checksum", strings.ToUpper(sum))))
-		_, vol, err := s.hosts["pve1"].lookup("local:iso/a_b.iso")
+		_, vol, err := s.state.hosts["pve1"].lookup("local:iso/a_b.iso")
 		require.NoError(t, err)
 		assert.Equal(t, "x", string(vol.data))
 		r := c.upload("local", "iso", "b.iso", []byte("x"), "checksum", sum, "checksum-algorithm", "sha256")
@@ -260,7 +260,7 @@ func TestDownloads(t *testing.T) {
 			}
 			return c.wait(c.do("POST", "/nodes/pve1/storage/local/download-url", append(kv, "content", "import")...))
 		}
-		content, err := s.opts.Internet(nobleURL)
+		content, err := s.state.opts.Internet(nobleURL)
 		require.NoError(t, err)
 		sum := checksum("sha256", content)
 		assert.Contains(t, get("url", nobleURL, "checksum-algorithm", "sha256", "checksum", "00"), "checksum mismatch: got '"+sum+"' != expect '00'")

@@ -1,7 +1,7 @@
 package pvesim
 
 import (
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -25,7 +25,7 @@ func (c *call) suspendVM() (any, error) {
 		return nil, err
 	}
 	if !c.p.bool("todisk") {
-		return c.startTask("qmpause", itoa(v.id), func(w worker) error {
+		return c.startTask("qmpause", strconv.Itoa(v.id), func(w worker) error {
 			return w.locked(v, func() error {
 				if err := v.checkLock(); err != nil {
 					return err
@@ -35,7 +35,7 @@ func (c *call) suspendVM() (any, error) {
 			})
 		})
 	}
-	if err := c.s.need(c.who, "/vms/"+itoa(v.id), "VM.Config.Disk"); err != nil {
+	if err := c.s.need(c.who, "/vms/"+strconv.Itoa(v.id), "VM.Config.Disk"); err != nil {
 		return nil, err
 	}
 	if len(hostpci(v.conf)) > 0 {
@@ -45,7 +45,7 @@ func (c *call) suspendVM() (any, error) {
 	if err := c.s.need(c.who, "/storage/"+store, "Datastore.AllocateSpace"); err != nil {
 		return nil, err
 	}
-	return c.startTask("qmsuspend", itoa(v.id), func(w worker) error {
+	return c.startTask("qmsuspend", strconv.Itoa(v.id), func(w worker) error {
 		return w.locked(v, func() error {
 			st := w.s.hosts[v.node].storages[store]
 			if st == nil {
@@ -77,7 +77,7 @@ func (w worker) suspend(v *vm, st *storage) error {
 		return err
 	}
 	v.set("lock", "suspending")
-	name := st.full(v.id, "vm-"+itoa(v.id)+"-state-suspend-"+time.Now().Format(time.DateOnly), "raw")
+	name := st.full(v.id, "vm-"+strconv.Itoa(v.id)+"-state-suspend-"+time.Now().Format(time.DateOnly), "raw")
 	err := w.allocate(st, name, v.id, 2*v.memory()+int64(500*MiB), nil)
 	if err == nil {
 		err = w.copyData(v.memory())
@@ -116,7 +116,7 @@ func (c *call) resumeVM() (any, error) {
 	if !v.running && !suspended {
 		return nil, die("VM %d not running", v.id)
 	}
-	return c.startTask("qmresume", itoa(v.id), func(w worker) error {
+	return c.startTask("qmresume", strconv.Itoa(v.id), func(w worker) error {
 		if suspended {
 			return w.start(starting{id: v.id, node: v.node})
 		}
@@ -136,40 +136,6 @@ func (c *call) sendKey() (any, error) {
 		err = die("VM %d not running", v.id)
 	}
 	return nil, err
-}
-
-// points are how far those of a history are apart, and how many there are.
-type points struct {
-	step time.Duration
-	n    int
-}
-
-// historyOf is a time frame's, in Proxmox VE 9 and before (PVE/RRD.pm, create_rrd_data).
-func historyOf(frame string, old bool) points {
-	const day = 24 * time.Hour
-	now := map[string]points{"hour": {time.Minute, 60}, "day": {time.Minute, 1440}, "week": {30 * time.Minute, 336},
-		"month": {30 * time.Minute, 1440}, "year": {6 * time.Hour, 1440}, "decade": {7 * day, 570}}
-	before := map[string]points{"hour": {time.Minute, 60}, "day": {30 * time.Minute, 70}, "week": {3 * time.Hour, 70},
-		"month": {12 * time.Hour, 70}, "year": {7 * day, 70}, "decade": {7 * day, 70}}
-	if old {
-		return before[frame]
-	}
-	return now[frame]
-}
-
-// history is points of figures that never change much.
-func (c *call) history(figures map[string]any) []any {
-	p := historyOf(c.param("timeframe"), strings.HasPrefix(c.s.version, "8."))
-	now := time.Now().Truncate(p.step)
-	out := make([]any, 0, p.n)
-	for i := range p.n {
-		e := map[string]any{"time": now.Add(time.Duration(i+1-p.n) * p.step).Unix()}
-		for k, v := range figures {
-			e[k] = v
-		}
-		out = append(out, e)
-	}
-	return out
 }
 
 func (c *call) vmHistory() (any, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,10 +56,10 @@ func TestParametersAreChecked(t *testing.T) {
 				}
 			}
 			r := c.do(verb, path, kv...)
-			assert.Equal(t, "400 Parameter verification failed.", itoa(r.status)+" "+r.reason, x.params)
+			assert.Equal(t, "400 Parameter verification failed.", strconv.Itoa(r.status)+" "+r.reason, x.params)
 			assert.True(t, strings.HasPrefix(r.Errors[x.param], x.text), "%s: %q", x.params, r.Errors)
 		}
-		assert.Empty(t, s.tasks, "nothing was begun")
+		assert.Empty(t, s.state.tasks, "nothing was begun")
 	})
 }
 
@@ -88,9 +89,9 @@ func TestRefusalsWithoutParameters(t *testing.T) {
 			{"GET", "/nodes/pve1/storage/nope/content", nil, "500 storage 'nope' does not exist"},
 		} {
 			r := c.do(x.method, x.path, x.kv...)
-			assert.Equal(t, x.want, itoa(r.status)+" "+r.reason, x.path)
+			assert.Equal(t, x.want, strconv.Itoa(r.status)+" "+r.reason, x.path)
 		}
-		assert.Empty(t, s.tasks)
+		assert.Empty(t, s.state.tasks)
 	})
 }
 
@@ -106,7 +107,7 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 		conf := c.do("GET", "/nodes/pve1/qemu/104/config").object()
 		assert.Equal(t, []any{4.0, 1.0, "a;b", "32768"}, []any{conf["cores"], conf["onboot"], conf["tags"], conf["memory"]})
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
-		assert.Equal(t, "500 malformed JSON string", itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
+		assert.Equal(t, "500 malformed JSON string", strconv.Itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
 		assert.Equal(t, "506 upload 'Content-Type 'text/plain' not implemented", put("text/plain", "cores=2").line())
 		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", maxForm)).reason)
 		r, err := http.NewRequestWithContext(context.Background(), "GET", "https://pve/api2/json/version", strings.NewReader("x=1"))

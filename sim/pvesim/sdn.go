@@ -11,15 +11,6 @@ import (
 // SDN's controllers and fabrics are kept, wait until they are applied, and are read as
 // they run; no packet ever follows them. There are no zones and no virtual networks.
 
-// sdnState is what is configured, what of it runs, and who alone may change it.
-type sdnState struct {
-	config, running map[string]sdnSections // by file
-	lock            string                 // the token of the one who may; empty: everybody
-}
-
-// sdnSections are the things of one file, by ID, as they are read.
-type sdnSections map[string]map[string]any
-
 // The files of SDN that there are here. Nodes of fabrics are FABRIC_NODE in the file of
 // the fabrics.
 const (
@@ -38,17 +29,6 @@ func sdnHandlers() map[string]handler {
 	maps.Copy(all, controllerHandlers())
 	maps.Copy(all, fabricHandlers())
 	return all
-}
-
-// configured are the sections of a file as they shall be.
-func (s *sdnState) configured(file string) sdnSections {
-	if s.config == nil {
-		s.config = map[string]sdnSections{}
-	}
-	if s.config[file] == nil {
-		s.config[file] = sdnSections{}
-	}
-	return s.config[file]
 }
 
 // copied is a copy of all files: sections are never changed in place.

@@ -1,6 +1,9 @@
 package pvesim
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 func controllerHandlers() map[string]handler {
 	const all, one = "/cluster/sdn/controllers", "/cluster/sdn/controllers/{controller}"
@@ -27,7 +30,7 @@ func (c *call) controller(id string, e map[string]any) map[string]any {
 func (c *call) listControllers() (any, error) {
 	out := []any{}
 	all := c.read(sdnControllers)
-	for _, id := range sortedKeys(all) {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
 		e := c.controller(id, all[id])
 		if t := c.param("type"); t != "" && t != e["type"] || !c.s.canAny(c.who, "/sdn/controllers/"+id, "SDN.Audit", "SDN.Allocate") {
 			continue

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func addressOf(e map[string]any, key string) netip.Addr {
 // checkFabrics holds all fabrics against each other and their nodes against them, in the
 // order in which Proxmox does (proxmox-ve-config, src/sdn/fabric/mod.rs).
 func checkFabrics(fabrics, nodes sdnSections) error {
-	names := sortedKeys(fabrics)
+	names := slices.Sorted(maps.Keys(fabrics))
 	for i, one := range names {
 		for _, other := range names[i+1:] {
 			for _, family := range [][3]string{{"ip_prefix", "IP", "IPv4"}, {"ip6_prefix", "IPv6", "IPv6"}} {
@@ -48,7 +49,7 @@ func checkFabrics(fabrics, nodes sdnSections) error {
 			areas[area] = true
 		}
 		var mine []map[string]any
-		for _, key := range sortedKeys(nodes) {
+		for _, key := range slices.Sorted(maps.Keys(nodes)) {
 			if nodes[key]["fabric_id"] == id {
 				mine = append(mine, nodes[key])
 			}

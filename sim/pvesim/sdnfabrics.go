@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -53,7 +54,7 @@ func (c *call) withDigest(e map[string]any) map[string]any {
 func (c *call) listFabrics() []any {
 	out := []any{}
 	all := c.read(sdnFabrics)
-	for _, id := range sortedKeys(all) {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if !c.s.canAny(c.who, "/sdn/fabrics/"+id, "SDN.Audit", "SDN.Allocate") {
 			continue
 		}
@@ -70,7 +71,7 @@ func (c *call) listFabrics() []any {
 func (c *call) listFabricNodes(fabric string) []any {
 	out := []any{}
 	all := c.read(sdnNodes)
-	for _, id := range sortedKeys(all) {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
 		of, node, _ := strings.Cut(id, "_")
 		if fabric != "" && of != fabric || fabric == "" && !c.s.canAny(c.who, "/sdn/fabrics/"+of, "SDN.Audit", "SDN.Allocate") ||
 			!c.s.canAny(c.who, "/nodes/"+node, "Sys.Audit", "Sys.Modify") {
@@ -246,7 +247,7 @@ func (c *call) deleteFabric() (any, error) {
 		}
 		maps.DeleteFunc(nodes, func(key string, _ map[string]any) bool { return strings.HasPrefix(key, id+"_") })
 		controllers := c.s.sdn.configured(sdnControllers)
-		for _, key := range sortedKeys(controllers) {
+		for _, key := range slices.Sorted(maps.Keys(controllers)) {
 			if controllers[key]["fabric"] == id {
 				return die(`this fabric is still used in the EVPN controller "%s" at /usr/share/perl5/PVE/API2/Network/SDN/Fabrics/Fabric.pm line 243.`, key)
 			}

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	_ "embed"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +52,7 @@ func sectionTypeOf(file, kind string) *sectionType { return sectionTypes()[file]
 // check holds values that are to be set against what a type of section takes
 // (PVE/SectionConfig.pm, check_config).
 func (t *sectionType) check(values map[string]string, create bool) error {
-	for _, k := range sortedKeys(values) {
+	for _, k := range slices.Sorted(maps.Keys(values)) {
 		o, known := t.options[k]
 		switch {
 		case !create && known && o.fixed:

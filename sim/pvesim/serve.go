@@ -10,30 +10,24 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 // prefix is where the API lives.
 const prefix = "/api2/json"
 
-// proxyTimeout is how long pveproxy waits for pvedaemon.
-const proxyTimeout = 30 * time.Second
-
 // Handler serves the API below /api2/json. Where the connection is HTTP/1 it
 // writes status lines as Proxmox does, with the error in the reason phrase.
 func (s *Sim) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := s.answer(r)
+		a := s.state.answer(r)
 		if a.drop {
 			panic(http.ErrAbortHandler) // net/http's way to end a connection without an answer
 		}
 		if a.status == http.StatusOK && walksIn(r) {
-			s.enter(w, r)
+			s.state.enter(w, r)
 			return
 		}
 		if a.reason != http.StatusText(a.status) && writeRaw(w, a) {
@@ -54,7 +48,7 @@ func (s *Sim) Serve(ctx context.Context, l net.Listener) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	server := &http.Server{Handler: s.Handler(), Protocols: protocols, ReadHeaderTimeout: proxyTimeout,
-		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
+		ErrorLog: slog.NewLogLogger(s.state.opts.Log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -89,9 +83,9 @@ func writeRaw(w http.ResponseWriter, a answer) bool {
 // Client returns a client that calls the handler in process, whatever host the
 // URL names. A request whose context ends returns at once; what it asked for is
 // done all the same, as on a real server.
-func (s *Sim) Client() *http.Client { return &http.Client{Transport: transport{s}} }
+func (s *Sim) Client() *http.Client { return &http.Client{Transport: transport{s.state}} }
 
-type transport struct{ s *Sim }
+type transport struct{ s *State }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
@@ -135,7 +129,7 @@ func received(r *http.Request) (*http.Request, error) {
 }
 
 // serving runs f in a goroutine that Close waits for.
-func (s *Sim) serving(f func()) bool {
+func (s *State) serving(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -158,7 +152,7 @@ func (a answer) response(r *http.Request) *http.Response {
 }
 
 // answer serves one request from its first line to its last.
-func (s *Sim) answer(r *http.Request) answer {
+func (s *State) answer(r *http.Request) answer {
 	c := &call{s: s, method: r.Method}
 	ours := false
 	c.path, ours = strings.CutPrefix(r.URL.Path, prefix)
@@ -198,7 +192,7 @@ func (s *Sim) answer(r *http.Request) answer {
 	return a
 }
 
-func (s *Sim) record(c *call) *Request {
+func (s *State) record(c *call) *Request {
 	rec := &Request{Time: time.Now(), Method: c.method, Path: c.path, Params: c.p.recorded(c.path)}
 	rec.Mutating = c.method != http.MethodGet && c.path != "/access/ticket"
 	if c.upload != nil {
@@ -214,7 +208,7 @@ func (s *Sim) record(c *call) *Request {
 }
 
 // conclude does the work of a request under the fault that is on it.
-func (s *Sim) conclude(c *call, rec *Request, do func() (any, error)) answer {
+func (s *State) conclude(c *call, rec *Request, do func() (any, error)) answer {
 	if c.fault == nil {
 		return s.answerFor(do())
 	}
@@ -243,7 +237,7 @@ func (s *Sim) conclude(c *call, rec *Request, do func() (any, error)) answer {
 	return r.answer(s)
 }
 
-func (r Rule) answer(s *Sim) answer {
+func (r Rule) answer(s *State) answer {
 	switch {
 	case r.Drop:
 		return answer{drop: true}
@@ -272,7 +266,7 @@ func reasonFor(status int) string {
 }
 
 // serve answers a request that nothing is wrong with.
-func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
+func (s *State) serve(c *call, r *http.Request, readErr error) (any, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete:
 	default:
@@ -298,24 +292,4 @@ func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
 		err = errDropped
 	}
 	return data, err
-}
-
-// attempt does something, and answers with a mistake of ours where it panics: who
-// asks should not have to guess why the connection ended. It is printed, too.
-func (s *Sim) attempt(what string, do func() (any, error)) (data any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.opts.alarm.Error("pvesim: a mistake of the simulator's, please report it", "at", what, "panic", p, "stack", string(debug.Stack()))
-			data, err = nil, die("the simulator failed at %s: %v", what, p)
-		}
-	}()
-	return do()
-}
-
-// guestFaults are those that the request's rule has for the guest it starts.
-func (c *call) guestFaults() *guest.Faults {
-	if c.fault == nil {
-		return nil
-	}
-	return c.fault.rule.Guest
 }

@@ -3,27 +3,10 @@ package pvesim
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
-
-// snapshot is a section of a VM's configuration file, with what the VM's volumes
-// held in that moment.
-type snapshot struct {
-	conf        map[string]string
-	description string
-	parent      string
-	made        time.Time
-	memory      bool // the state of a running VM is in it
-	state       string
-	disks       map[string]frozen // by volume ID
-}
-
-// frozen is a volume as it was.
-type frozen struct {
-	size int64
-	disk Disk
-}
 
 func snapshotHandlers() map[string]handler {
 	const snap = "/nodes/{node}/qemu/{vmid}/snapshot"
@@ -64,14 +47,6 @@ func (c *call) listSnapshots() (any, error) {
 	return append(out, now), nil
 }
 
-// snapshot returns the one that a call names.
-func (v *vm) snapshot(name string) (*snapshot, error) {
-	if sn := v.snapshots[name]; sn != nil {
-		return sn, nil
-	}
-	return nil, die("snapshot '%s' does not exist", name)
-}
-
 func (c *call) snapshotConfig() (any, error) {
 	v, err := c.vm()
 	if err != nil {
@@ -82,20 +57,6 @@ func (c *call) snapshotConfig() (any, error) {
 		return nil, err
 	}
 	return c.s.snapshotted(sn), nil
-}
-
-// snapshotted is a snapshot's section of the configuration file.
-func (s *Sim) snapshotted(sn *snapshot) map[string]any {
-	out := map[string]any{"snaptime": sn.made.Unix()}
-	for k, value := range sn.conf {
-		out[k] = s.typed(k, value)
-	}
-	for k, value := range map[string]string{"description": sn.description, "parent": sn.parent, "snapstate": sn.state} {
-		if value != "" {
-			out[k] = value
-		}
-	}
-	return out
 }
 
 func (c *call) describeSnapshot() (any, error) {
@@ -126,7 +87,7 @@ func (c *call) takeSnapshot() (any, error) {
 		return nil, err
 	}
 	withMemory, about := c.p.bool("vmstate"), c.param("description")
-	return c.startTask("qmsnapshot", itoa(v.id), func(w worker) error { return w.takeSnapshot(v, name, about, withMemory) })
+	return c.startTask("qmsnapshot", strconv.Itoa(v.id), func(w worker) error { return w.takeSnapshot(v, name, about, withMemory) })
 }
 
 // takeSnapshot is the work of qmsnapshot (PVE/AbstractConfig.pm, snapshot_create).
@@ -186,46 +147,9 @@ func freeze(v *volume) frozen {
 	return f
 }
 
-// locked does something to a configuration while its file is locked.
-func (w worker) locked(v *vm, do func() error) error {
-	unlock, err := w.lock(configLock(v.id), false, configLockTimeout)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if w.s.vms[v.id] != v {
-		return die("unable to find configuration file for VM %d on node '%s'", v.id, v.node)
-	}
-	return do()
-}
-
-// disks are the drives of a configuration that are none for CDs: a cloud-init drive
-// is one (PVE/QemuServer/Drive.pm, drive_is_cdrom).
-func (s *Sim) disks(conf map[string]string) []string {
-	return slices.DeleteFunc(drives(conf), func(k string) bool { return isCDROM(s.props(k, conf[k])) })
-}
-
-// carried are the drives whose volumes go where the VM goes: disks, and its
-// cloud-init drive.
-func (s *Sim) carried(conf map[string]string) []string {
-	return slices.DeleteFunc(drives(conf), func(k string) bool {
-		d := s.props(k, conf[k])
-		return isCDROM(d) && !isCloudInit(d["file"])
-	})
-}
-
-// canSnapshot reports whether all the disks are where snapshots can be taken:
-// files must be qcow2 for that (PVE/Storage/Plugin.pm, volume_has_feature).
-func (s *Sim) canSnapshot(v *vm, conf map[string]string) bool {
-	return !slices.ContainsFunc(s.disks(conf), func(k string) bool {
-		st, vol, err := s.hosts[v.node].lookup(s.props(k, conf[k])["file"])
-		return err != nil || st.fileBased() && vol.format != "qcow2" || st.Type == "lvm"
-	})
-}
-
 func (c *call) deleteSnapshot() (any, error) {
 	name := c.param("snapname")
-	return c.startTask("qmdelsnapshot", itoa(c.vmid()), func(w worker) error {
+	return c.startTask("qmdelsnapshot", strconv.Itoa(c.vmid()), func(w worker) error {
 		v, err := c.vm()
 		if err != nil {
 			return err
@@ -274,11 +198,11 @@ func (w worker) deleteSnapshot(v *vm, name string, force bool) error {
 func (c *call) rollBack() (any, error) {
 	name, start := c.param("snapname"), c.p.bool("start")
 	if start {
-		if err := c.s.need(c.who, "/vms/"+itoa(c.vmid()), "VM.PowerMgmt"); err != nil {
+		if err := c.s.need(c.who, "/vms/"+strconv.Itoa(c.vmid()), "VM.PowerMgmt"); err != nil {
 			return nil, err
 		}
 	}
-	return c.startTask("qmrollback", itoa(c.vmid()), func(w worker) error {
+	return c.startTask("qmrollback", strconv.Itoa(c.vmid()), func(w worker) error {
 		v, err := c.vm()
 		if err != nil {
 			return err
@@ -336,7 +260,7 @@ func (w worker) rollBack(v *vm, name string) error {
 }
 
 // orphans are the disks of one configuration that another does not know.
-func (s *Sim) orphans(conf, other map[string]string) (volids []string) {
+func (s *State) orphans(conf, other map[string]string) (volids []string) {
 	known := map[string]bool{}
 	for _, k := range s.disks(other) {
 		known[s.props(k, other[k])["file"]] = true

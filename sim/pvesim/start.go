@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,7 +21,7 @@ func (c *call) startVM() (any, error) {
 		timeout := time.Duration(c.p.int("timeout", 0)) * time.Second
 		how.timeout = &timeout
 	}
-	return c.startTask("qmstart", itoa(how.id), func(w worker) error {
+	return c.startTask("qmstart", strconv.Itoa(how.id), func(w worker) error {
 		if v := c.s.vms[how.id]; v != nil && faults != nil {
 			v.faults = *faults
 		}
@@ -143,8 +144,6 @@ func (v *vm) startTimeout(resumes bool) time.Duration {
 	}
 	return time.Duration(limit+5*nics) * time.Second
 }
-
-var netKey = regexp.MustCompile(`^net\d+$`)
 
 // checkStart looks at what a configuration refers to, which is nowhere looked at
 // before a start.

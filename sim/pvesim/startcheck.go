@@ -1,22 +1,17 @@
 package pvesim
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// qemuRelease is the version of QEMU without its last part: 10.1.
-func (s *Sim) qemuRelease() (major, minor int) {
-	parts := strings.SplitN(s.qemu, ".", 3)
-	return atoi(parts[0]), atoi(parts[1])
-}
-
 var versionOfMachine = regexp.MustCompile(`-(\d+)\.(\d+)`)
 
 // checkMachineVersion refuses machines that are newer than QEMU.
-func (s *Sim) checkMachineVersion(v *vm) error {
+func (s *State) checkMachineVersion(v *vm) error {
 	kind := s.props("machine", v.conf["machine"])["type"]
 	m := versionOfMachine.FindStringSubmatch(kind)
 	if m == nil {
@@ -43,12 +38,12 @@ func (w worker) checkCommand(v *vm) error {
 		return die("OVMF (UEFI) BIOS is not supported on 32-bit CPU types")
 	}
 	for i := range 4 {
-		if d := v.conf["serial"+itoa(i)]; d != "" && d != "socket" {
+		if d := v.conf["serial"+strconv.Itoa(i)]; d != "" && d != "socket" {
 			return die("no such serial device")
 		}
 	}
 	for i := range 3 {
-		if v.conf["parallel"+itoa(i)] != "" {
+		if v.conf["parallel"+strconv.Itoa(i)] != "" {
 			return die("no such parallel device")
 		}
 	}
@@ -62,7 +57,7 @@ func (w worker) checkCommand(v *vm) error {
 		return err
 	}
 	for i := range 32 {
-		if err := w.s.checkMTU(h, i, w.s.props("net0", v.conf["net"+itoa(i)])); err != nil {
+		if err := w.s.checkMTU(h, i, w.s.props("net0", v.conf["net"+strconv.Itoa(i)])); err != nil {
 			return err
 		}
 	}
@@ -73,7 +68,7 @@ func (w worker) checkCommand(v *vm) error {
 var cpu32 = regexp.MustCompile(`^(486|athlon|coreduo|kvm32|pentium|pentium2|pentium3|qemu32)$`)
 
 // checkMTU reads that of a bridge, for cards that are told it.
-func (s *Sim) checkMTU(h *host, i int, d map[string]string) error {
+func (s *State) checkMTU(h *host, i int, d map[string]string) error {
 	ofBridge := atoi(h.network()[d["bridge"]]["mtu"])
 	if ofBridge <= 0 {
 		ofBridge = 1500
@@ -97,7 +92,7 @@ func (s *Sim) checkMTU(h *host, i int, d map[string]string) error {
 const maxMemory = 4 << 20
 
 // checkMemory is config of PVE/QemuServer/Memory.pm.
-func (s *Sim) checkMemory(v *vm) error {
+func (s *State) checkMemory(v *vm) error {
 	memory, numa, huge := v.memory()>>20, v.conf["numa"] == "1", v.conf["hugepages"] != ""
 	static := memory
 	if v.hotplugs("memory") {
@@ -110,7 +105,7 @@ func (s *Sim) checkMemory(v *vm) error {
 			return die("NUMA needs to be enabled for memory hotplug")
 		case memory > maxMemory:
 			return die("Total memory is bigger than %dMB", maxMemory)
-		case slices.ContainsFunc(sortedKeys(v.conf), numaKey.MatchString):
+		case slices.ContainsFunc(slices.Sorted(maps.Keys(v.conf)), numaKey.MatchString):
 			return die("cannot enable memory hotplugging with custom NUMA topology")
 		case memory < static:
 			return die("minimum memory must be %dMB", static)
@@ -126,11 +121,11 @@ func (s *Sim) checkMemory(v *vm) error {
 }
 
 // checkNUMA looks at the nodes that a VM's memory and CPUs are spread over.
-func (s *Sim) checkNUMA(v *vm, static int64, huge bool) error {
+func (s *State) checkNUMA(v *vm, static int64, huge bool) error {
 	nodes, total, custom := s.hosts[v.node].NUMANodes, 0.0, false
 	for i := range 8 {
-		d := s.props("numa0", v.conf["numa"+itoa(i)])
-		if v.conf["numa"+itoa(i)] == "" {
+		d := s.props("numa0", v.conf["numa"+strconv.Itoa(i)])
+		if v.conf["numa"+strconv.Itoa(i)] == "" {
 			continue
 		}
 		custom = true
@@ -187,30 +182,10 @@ func (w worker) checkStorages(v *vm) error {
 	return nil
 }
 
-// checkSnippets wants the files of cicustom, before a cloud-init drive is written.
-func (w worker) checkSnippets(v *vm) error {
-	for _, k := range []string{"network", "user", "meta", "vendor"} {
-		volid := w.s.props("cicustom", v.conf["cicustom"])[k]
-		if volid == "" {
-			continue
-		}
-		store, _, _ := strings.Cut(volid, ":")
-		switch st, name := w.s.hosts[v.node].volume(volid); {
-		case st == nil:
-			return die("storage '%s' does not exist", store)
-		case !strings.HasPrefix(name, "snippets/"):
-			return die("%s is not in the snippets directory", volid)
-		case st.volumes[name] == nil:
-			return die("volume '%s' does not exist", volid)
-		}
-	}
-	return nil
-}
-
 // plug is a QEMU that ends over a network card: its bridge is not there, or has no way
 // out for a VLAN.
 func (w worker) plugged(v *vm, i int) error {
-	h, d := w.s.hosts[v.node], w.s.props("net0", v.conf["net"+itoa(i)])
+	h, d := w.s.hosts[v.node], w.s.props("net0", v.conf["net"+strconv.Itoa(i)])
 	b, status := d["bridge"], 0
 	switch {
 	case b == "":

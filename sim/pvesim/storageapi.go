@@ -33,25 +33,8 @@ func sharedTypes() []string {
 	return []string{"nfs", "cifs", "cephfs", "rbd", "iscsi", "iscsidirect", "pbs", "zfs"}
 }
 
-// storagesByName are the cluster's, each as one of the nodes that have it sees it.
-func (s *Sim) storagesByName() (all map[string]*storage, nodes map[string][]string) {
-	all, nodes = map[string]*storage{}, map[string][]string{}
-	for _, node := range s.nodes() {
-		for name, st := range s.hosts[node].storages {
-			if all[name] == nil {
-				all[name] = st
-			}
-			nodes[name] = append(nodes[name], node)
-		}
-	}
-	for name, st := range s.elsewhere {
-		all[name], nodes[name] = st, st.nodes
-	}
-	return all, nodes
-}
-
 // storageSections is storage.cfg, with digests or without.
-func (s *Sim) storageSections(digests bool) map[string]map[string]any {
+func (s *State) storageSections(digests bool) map[string]map[string]any {
 	all, nodes := s.storagesByName()
 	out := map[string]map[string]any{}
 	for name, st := range all {
@@ -97,7 +80,7 @@ func dirsOf(list string) map[string]any {
 func (c *call) storageConfigs() (any, error) {
 	out := []any{}
 	sections := c.s.storageSections(true)
-	for _, name := range sortedKeys(sections) {
+	for _, name := range slices.Sorted(maps.Keys(sections)) {
 		if want := c.param("type"); want != "" && want != sections[name]["type"] {
 			continue
 		}

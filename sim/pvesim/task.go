@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -39,11 +40,6 @@ func (t *task) logf(format string, args ...any) {
 type warnings int
 
 func (w warnings) Error() string { return fmt.Sprintf("WARNINGS: %d", int(w)) }
-
-// Killed is the exit status of a task whose process died. As the TaskError of a
-// [Rule] it leaves behind what the request had prepared, such as the empty and
-// locked configuration of a machine that was to be created.
-const Killed = "unexpected status"
 
 // startTask forks a worker and returns its UPID. The work runs with mu held.
 func (c *call) startTask(kind, id string, work func(w worker) error, undo ...func()) (any, error) {
@@ -81,7 +77,7 @@ func (c *call) finished(upid any, seconds int) (any, error) {
 	return nil, nil
 }
 
-func (s *Sim) newTask(node, kind, id string, who identity) *task {
+func (s *State) newTask(node, kind, id string, who identity) *task {
 	s.pids += 3
 	now := time.Now()
 	user, token, _ := strings.Cut(who.id, "!")
@@ -97,7 +93,7 @@ func (s *Sim) newTask(node, kind, id string, who identity) *task {
 // keptTasks is how many tasks are remembered, as the archive's index is rotated.
 const keptTasks = 20000
 
-func (s *Sim) forgetTasks() {
+func (s *State) forgetTasks() {
 	if len(s.order) <= keptTasks || s.order[0].running() {
 		return
 	}
@@ -106,7 +102,7 @@ func (s *Sim) forgetTasks() {
 }
 
 // work is a worker's life.
-func (s *Sim) work(t *task, fault *Fault, do func(w worker) error) {
+func (s *State) work(t *task, fault *Fault, do func(w worker) error) {
 	w := worker{s: s, task: t}
 	// The nanoseconds put workers that were forked in the same moment of virtual
 	// time in an order, which is then the same in every run.
@@ -160,4 +156,21 @@ func (t *task) finish(err error) {
 		t.exit = strings.ReplaceAll(err.Error(), "\n", " ")
 		t.logf("TASK ERROR: %s", t.exit)
 	}
+}
+
+// failed is what the filter errors=1 means.
+func (t *task) failed() bool {
+	return !t.running() && t.exit != "OK" && !strings.HasPrefix(t.exit, "WARNINGS: ")
+}
+
+// attempt does something, and answers with a mistake of ours where it panics: who
+// asks should not have to guess why the connection ended. It is printed, too.
+func (s *State) attempt(what string, do func() (any, error)) (data any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.alarm.Error("pvesim: a mistake of the simulator's, please report it", "at", what, "panic", p, "stack", string(debug.Stack()))
+			data, err = nil, die("the simulator failed at %s: %v", what, p)
+		}
+	}()
+	return do()
 }

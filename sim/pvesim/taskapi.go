@@ -99,11 +99,6 @@ func (c *call) stopTask() (any, error) {
 	return nil, nil
 }
 
-// failed is what the filter errors=1 means.
-func (t *task) failed() bool {
-	return !t.running() && t.exit != "OK" && !strings.HasPrefix(t.exit, "WARNINGS: ")
-}
-
 func (c *call) listTasks() (any, error) {
 	source := c.param("source")
 	node := c.param("node")

@@ -8,7 +8,7 @@ import (
 )
 
 // tokenInfo is what can be told of a token: all but its secret.
-func (s *Sim) tokenInfo(id string) map[string]any {
+func (s *State) tokenInfo(id string) map[string]any {
 	about := s.access.about(id)
 	e := map[string]any{"privsep": boolInt(s.access.tokens[id].PrivSep), "expire": max(0, atoi(about["expire"]))}
 	if about["comment"] != "" {
@@ -121,7 +121,7 @@ func (c *call) deleteToken() (any, error) {
 func (c *call) listRealms() (any, error) {
 	c.s.access.realm("pam")
 	out := []any{}
-	for _, id := range sortedKeys(c.s.access.realms) {
+	for _, id := range slices.Sorted(maps.Keys(c.s.access.realms)) {
 		r := c.s.access.realms[id]
 		e := map[string]any{"realm": id, "type": r["type"]}
 		if r["comment"] != "" {

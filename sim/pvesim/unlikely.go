@@ -34,16 +34,11 @@ func (c *call) remoteMigrate() (any, error) {
 const firstRound = 10 * time.Second
 
 // recorded refuses the history of a VM that pvestatd has not yet seen.
-func (v *vm) recorded(s *Sim) error {
+func (v *vm) recorded(s *State) error {
 	if time.Since(v.ctime) < time.Duration(float64(firstRound)/s.opts.Speed) {
 		return noHistory(v.id)
 	}
 	return nil
-}
-
-func noHistory(vmid int) error {
-	return die("RRD error: rrdcached@unix:/var/run/rrdcached.sock: rrd_fetch_r failed: opening '/var/lib/rrdcached/db/pve-vm-9.0/%d': "+
-		"No such file or directory", vmid)
 }
 
 func (c *call) vmPicture() (any, error) {

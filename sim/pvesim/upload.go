@@ -1,37 +1,19 @@
 package pvesim
 
 import (
-	"bytes"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"mime/multipart"
-	"net/http"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest"
 )
-
-// upload is the file of a multipart request.
-type upload struct {
-	filename string
-	data     []byte
-}
-
-func isUpload(r *http.Request) bool {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && kind == "multipart/form-data"
-}
 
 // verify compares a file with the checksum that came with the request, if one did.
 func (w worker) verify(data []byte, algorithm, want string) error {
@@ -45,66 +27,6 @@ func (w worker) verify(data []byte, algorithm, want string) error {
 	w.log("calculating checksum...OK, checksum verified")
 	return nil
 }
-
-// readUpload reads a multipart body the way pveproxy does: the fields content,
-// checksum-algorithm and checksum in that order and nothing else, then the file.
-// (PVE/APIServer/AnyEvent.pm, file_upload_multipart)
-func readUpload(r *http.Request, p params) (*upload, error) {
-	up := &upload{}
-	bad := func() (*upload, error) {
-		return up, &apiError{status: http.StatusBadRequest, text: "Bad Request", bare: true}
-	}
-	if r.ContentLength < 0 || slices.Contains(r.TransferEncoding, "chunked") {
-		return up, &apiError{status: http.StatusNotImplemented, text: "chunked transfer encoding not supported", bare: true}
-	}
-	_, attrs, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
-		return bad()
-	}
-	order := []string{"content", "checksum-algorithm", "checksum"}
-	reader := multipart.NewReader(r.Body, attrs["boundary"])
-	for {
-		part, err := reader.NextRawPart()
-		if errors.Is(err, io.EOF) {
-			return up, unread(http.StatusInternalServerError, "upload failed at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 1370.\n")
-		}
-		if err != nil {
-			return bad()
-		}
-		if part.FormName() == "filename" && part.FileName() != "" {
-			up.filename = path.Base(part.FileName())
-			p["filename"] = []string{normalName(up.filename)}
-			if up.data, err = readFile(part, r.ContentLength); err != nil {
-				return bad()
-			}
-			return up, nil
-		}
-		data, err := io.ReadAll(part)
-		if err != nil {
-			return bad()
-		}
-		i := slices.Index(order, part.FormName())
-		if i < 0 {
-			return bad()
-		}
-		p[part.FormName()] = []string{strings.TrimSpace(string(data))}
-		order = order[i+1:]
-	}
-}
-
-// readFile reads what is at most as long as the request said that it would be, into its place
-// at once: a client waits seconds for the answer to hundreds of megabytes.
-func readFile(from io.Reader, most int64) ([]byte, error) {
-	const believed = 1 << 30
-	data := bytes.NewBuffer(make([]byte, 0, min(most, believed)+bytes.MinRead))
-	_, err := data.ReadFrom(from)
-	return data.Bytes(), err
-}
-
-var unusual = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
-
-// normalName is what becomes of a file's name.
-func normalName(s string) string { return unusual.ReplaceAllString(s, "_") }
 
 // extensions are those that a kind of content may have.
 var extensions = map[string]*regexp.Regexp{
@@ -170,18 +92,6 @@ func (c *call) uploadFile() (any, error) {
 		return nil
 	})
 }
-
-func (st *storage) putFile(content, name string, data []byte) {
-	full := content + "/" + name
-	format := strings.TrimPrefix(path.Ext(name), ".")
-	if content == "iso" {
-		format = "iso"
-	}
-	st.volumes[full] = &volume{name: full, content: content, format: format,
-		size: int64(len(data)), data: data, made: time.Now()}
-}
-
-func isQcow2(data []byte) bool { return bytes.HasPrefix(data, []byte("QFI\xfb")) }
 
 func checksum(algorithm string, data []byte) string {
 	switch algorithm {
@@ -269,9 +179,4 @@ func (w worker) keepFile(old *volume, target, algorithm, want string) error {
 	}
 	w.log("calculating checksum of existing file...OK, got correct file already, no need to download")
 	return nil
-}
-
-// took is how long so much data takes.
-func took(n, perSecond Size) time.Duration {
-	return time.Duration(float64(n) / float64(perSecond) * float64(time.Second))
 }

@@ -1,24 +1,11 @@
 package pvesim
 
 import (
-	"strconv"
 	"strings"
 )
 
-// before reports whether the simulated Proxmox VE is older than a release.
-func (s *Sim) before(major, minor int) bool {
-	first, rest, _ := strings.Cut(s.version, ".")
-	second, _, _ := strings.Cut(rest, ".")
-	have, err := strconv.Atoi(first)
-	if err != nil {
-		return false
-	}
-	then, err := strconv.Atoi(second)
-	return have < major || have == major && err == nil && then < minor
-}
-
 // absent reports whether a method came later than the version that is simulated.
-func (s *Sim) absent(name string) bool {
+func (s *State) absent(name string) bool {
 	_, path, _ := strings.Cut(name, " ")
 	switch {
 	case strings.HasPrefix(path, "/cluster/ha/rules"):
@@ -31,7 +18,7 @@ func (s *Sim) absent(name string) bool {
 
 // contentOfToday refuses a kind of content that could not be uploaded or
 // downloaded in the version that is simulated.
-func (s *Sim) contentOfToday(kind string) error {
+func (s *State) contentOfToday(kind string) error {
 	if kind == "import" && s.before(8, 4) {
 		return badParam("content", "value 'import' does not have a value in the enumeration 'iso, vztmpl'")
 	}

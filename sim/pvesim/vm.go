@@ -42,16 +42,6 @@ type vm struct {
 	digest   string
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func atoi(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 func (v *vm) changed() { v.rendered, v.digest = nil, "" }
 
 func (v *vm) set(key, value string) {
@@ -98,7 +88,7 @@ func (v *vm) sum() string {
 }
 
 // configuration answers GET config, from the last answer where nothing changed.
-func (s *Sim) configuration(v *vm, current bool) json.RawMessage {
+func (s *State) configuration(v *vm, current bool) json.RawMessage {
 	if raw, ok := v.rendered[current]; ok {
 		return raw
 	}
@@ -119,7 +109,7 @@ func (s *Sim) configuration(v *vm, current bool) json.RawMessage {
 }
 
 // typed gives a value of the configuration the JSON type that Proxmox gives it.
-func (s *Sim) typed(key, value string) any {
+func (s *State) typed(key, value string) any {
 	if key == "cipassword" {
 		return "**********"
 	}
@@ -137,12 +127,12 @@ func (s *Sim) typed(key, value string) any {
 }
 
 // configKeys are the options of a VM, as PUT config takes them.
-func (s *Sim) configKeys() map[string]*property {
+func (s *State) configKeys() map[string]*property {
 	return s.schema.Methods["PUT /nodes/{node}/qemu/{vmid}/config"].Parameters
 }
 
 // props reads an option that is a property string.
-func (s *Sim) props(key, value string) map[string]string {
+func (s *State) props(key, value string) map[string]string {
 	out, err := parseProps(s.configKeys()[key].Format.Keys, value)
 	if err != nil {
 		return map[string]string{}
@@ -150,14 +140,11 @@ func (s *Sim) props(key, value string) map[string]string {
 	return out
 }
 
-func (s *Sim) printProps(key string, in map[string]string) string {
+func (s *State) printProps(key string, in map[string]string) string {
 	return formatProps(s.configKeys()[key].Format.Keys, in)
 }
 
-// vm returns the VM that a call is about.
-func (c *call) vm() (*vm, error) { return c.s.load(c.vmid(), c.param("node")) }
-
-func (s *Sim) load(id int, node string) (*vm, error) {
+func (s *State) load(id int, node string) (*vm, error) {
 	v := s.vms[id]
 	if v == nil || v.node != node {
 		return nil, die("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", node, id)
@@ -166,7 +153,7 @@ func (s *Sim) load(id int, node string) (*vm, error) {
 }
 
 // find is load as workers say it.
-func (s *Sim) find(id int, node string) (*vm, error) {
+func (s *State) find(id int, node string) (*vm, error) {
 	v := s.vms[id]
 	if v == nil || v.node != node {
 		return nil, die("unable to find configuration file for VM %d on node '%s'", id, node)
@@ -196,7 +183,7 @@ func (v *vm) called() string {
 	if name := v.wanted()["name"]; name != "" {
 		return name
 	}
-	return "VM " + itoa(v.id)
+	return "VM " + strconv.Itoa(v.id)
 }
 
 func (v *vm) power(on bool) {
@@ -235,7 +222,7 @@ func (v *vm) cpus() int {
 }
 
 // uuid makes an identifier that is the same in every run.
-func (s *Sim) uuid() string {
+func (s *State) uuid() string {
 	var b [16]byte
 	for i := range b {
 		b[i] = byte(s.random.Uint32())
@@ -245,40 +232,7 @@ func (s *Sim) uuid() string {
 }
 
 // mac makes an address with Proxmox's own prefix.
-func (s *Sim) mac() string {
+func (s *State) mac() string {
 	n := s.random.Uint32()
 	return fmt.Sprintf("BC:24:11:%02X:%02X:%02X", byte(n>>16), byte(n>>8), byte(n))
-}
-
-// adopt puts a VM of the model into place, with its volumes.
-func (s *Sim) adopt(m VM) {
-	v := &vm{id: m.ID, node: m.Node, conf: map[string]string{"name": m.Name}, since: s.began}
-	maps.Copy(v.conf, m.Config)
-	h := s.hosts[m.Node]
-	if h == nil {
-		panic(fmt.Sprintf("pvesim: VM %d of the model is on node %q, which is none of its hosts", m.ID, m.Node))
-	}
-	if v.conf["smbios1"] == "" {
-		v.conf["smbios1"] = "uuid=" + s.uuid()
-	}
-	if v.conf["vmgenid"] == "" {
-		v.conf["vmgenid"] = s.uuid()
-	}
-	s.vms[m.ID] = v
-	for k, value := range v.conf {
-		if !isDrive(k) {
-			continue
-		}
-		d := s.props(k, value)
-		st, name := h.volume(d["file"])
-		if st != nil && d["media"] != "cdrom" {
-			st.volumes[name] = &volume{name: name, content: "images", format: formatOf(st, name), size: parseSize(d["size"]), owner: m.ID, made: s.began}
-		}
-	}
-	if m.Running {
-		s.pids += 3
-		v.pid = s.pids
-		v.others = true
-		v.power(true)
-	}
 }

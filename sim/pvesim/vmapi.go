@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 func (c *call) listVMs() (any, error) {
 	out := []any{}
 	for _, v := range c.s.sorted() {
-		if v.node != c.param("node") || !c.s.can(c.who, "/vms/"+itoa(v.id), "VM.Audit") {
+		if v.node != c.param("node") || !c.s.can(c.who, "/vms/"+strconv.Itoa(v.id), "VM.Audit") {
 			continue
 		}
 		e := c.s.currentFigures(v)
@@ -28,7 +29,7 @@ func (c *call) currentStatus() (any, error) {
 	}
 	e := c.s.currentFigures(v)
 	e["ha"] = map[string]any{"managed": 0}
-	if c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+itoa(v.id)] != nil {
+	if c.s.entries(register{path: "/cluster/ha/resources"})["vm:"+strconv.Itoa(v.id)] != nil {
 		e["ha"] = map[string]any{"managed": 1, "state": nil}
 	}
 	e["qmpstatus"] = v.qmpStatus()
@@ -51,7 +52,7 @@ func (c *call) currentStatus() (any, error) {
 }
 
 // shownCPUs are no more than the host has, unless the number was set.
-func (s *Sim) shownCPUs(v *vm) int {
+func (s *State) shownCPUs(v *vm) int {
 	if v.conf["vcpus"] != "" {
 		return v.cpus()
 	}
@@ -63,7 +64,7 @@ func (v *vm) nics() map[string]any {
 	out := map[string]any{}
 	for k := range v.conf {
 		if netKey.MatchString(k) {
-			out["tap"+itoa(v.id)+"i"+strings.TrimPrefix(k, "net")] = map[string]any{"netin": 0, "netout": v.sent()}
+			out["tap"+strconv.Itoa(v.id)+"i"+strings.TrimPrefix(k, "net")] = map[string]any{"netin": 0, "netout": v.sent()}
 		}
 	}
 	return out
@@ -79,7 +80,7 @@ func (v *vm) qmpStatus() string {
 	return "stopped"
 }
 
-func (s *Sim) currentFigures(v *vm) map[string]any {
+func (s *State) currentFigures(v *vm) map[string]any {
 	e := map[string]any{
 		"vmid": v.id, "name": v.called(), "status": v.status(), "cpus": s.shownCPUs(v), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
 		"cpu": 0, "mem": 0, "memhost": 0, "disk": 0, "uptime": 0, "netin": 0, "netout": 0,

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -113,7 +114,7 @@ var fileVolume = regexp.MustCompile(`^((\d+)/\S+(/(\d+)/\S+)?|(iso|vztmpl|backup
 
 // mayVolume checks the right to read a volume; vmid is the machine that wants it
 // (PVE/Storage.pm, check_volume_access).
-func (s *Sim) mayVolume(who identity, st *storage, v *volume, vmid int) error {
+func (s *State) mayVolume(who identity, st *storage, v *volume, vmid int) error {
 	where := "/storage/" + st.Name
 	switch {
 	case s.can(who, where, "Datastore.Allocate"):
@@ -128,10 +129,10 @@ func (s *Sim) mayVolume(who identity, st *storage, v *volume, vmid int) error {
 		if err := s.need(who, where, "Datastore.AllocateSpace"); err != nil {
 			return err
 		}
-		return s.need(who, "/vms/"+itoa(v.owner), "VM.Backup")
+		return s.need(who, "/vms/"+strconv.Itoa(v.owner), "VM.Backup")
 	}
 	if err := s.need(who, where, "Datastore.Audit"); err != nil {
 		return err
 	}
-	return s.need(who, "/vms/"+itoa(v.owner), "VM.Config.Disk")
+	return s.need(who, "/vms/"+strconv.Itoa(v.owner), "VM.Config.Disk")
 }

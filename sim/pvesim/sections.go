@@ -9,16 +9,23 @@ import (
 	"strconv"
 )
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// register is a file of sections that the simulator keeps and does nothing with.
+type register struct {
+	path string // in the API
+	id   string // parameter that names a section
+	kind string // as errors name it
+	acl  string // path under which entries may be seen; empty where the schema says it all
+}
 
-// digestOf is the digest of a file of sections.
-func digestOf(v any) string {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return ""
+// entries are the sections of a register.
+func (s *State) entries(r register) map[string]map[string][]string {
+	if s.registers == nil {
+		s.registers = map[string]map[string]map[string][]string{}
 	}
-	sum := sha1.Sum(raw)
-	return hex.EncodeToString(sum[:])
+	if s.registers[r.path] == nil {
+		s.registers[r.path] = map[string]map[string][]string{}
+	}
+	return s.registers[r.path]
 }
 
 // section is what a call says of one section of a configuration file: its
@@ -34,6 +41,24 @@ func (c *call) section(not ...string) map[string]string {
 	return out
 }
 
+// checkDigest refuses a change of what has changed since it was read.
+func (c *call) checkDigest(now string) error {
+	if d := c.param("digest"); d != "" && d != now {
+		return die("detected modified configuration - file changed by other user? Try again.")
+	}
+	return nil
+}
+
+// digestOf is the digest of a file of sections.
+func digestOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	sum := sha1.Sum(raw)
+	return hex.EncodeToString(sum[:])
+}
+
 // withoutEmpty is a section as its file has it: nothing is written of a property without a value
 // (PVE/SectionConfig.pm, format_config_line).
 func withoutEmpty(section map[string]string) map[string]string {
@@ -43,7 +68,7 @@ func withoutEmpty(section map[string]string) map[string]string {
 
 // typedAs gives a section's value the JSON type that the method which writes it
 // takes.
-func (s *Sim) typedAs(method, key, value string) any {
+func (s *State) typedAs(method, key, value string) any {
 	m := s.schema.Methods[method]
 	if m == nil {
 		return value

@@ -6,12 +6,6 @@ import (
 	"strings"
 )
 
-// changed is data with the changes that wait to be applied beside it.
-type changed struct {
-	data any
-	diff string
-}
-
 // unifiedDiff is what `diff -u` says of a file and its successor, as one hunk.
 func unifiedDiff(name, before, after string) string {
 	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")

@@ -5,121 +5,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
-
-// identity is who asks: a user or a token. Only literal root@pam is root.
-type identity struct{ id string }
-
-func (i identity) root() bool { return i.id == "root@pam" }
-
-func (i identity) token() bool { return strings.Contains(i.id, "!") }
-
-// user returns the user, of a token its owner.
-func (i identity) user() string {
-	user, _, _ := strings.Cut(i.id, "!")
-	return user
-}
-
-// access is who may do what.
-type access struct {
-	roles      map[string]map[string]bool
-	users      map[string]User
-	tokens     map[string]Token
-	firstToken Token
-	acls       []ACL
-	groups     map[string]map[string]bool // members by name
-	directory
-	tickets map[string]ticket
-}
-
-type ticket struct{ user, csrf string }
-
-func newAccess(m Model) access {
-	a := access{roles: map[string]map[string]bool{}, users: map[string]User{}, tokens: map[string]Token{},
-		groups: map[string]map[string]bool{}, acls: slices.Clone(m.ACLs), tickets: map[string]ticket{}}
-	for id, privs := range builtInRoles(!strings.HasPrefix(m.Version, "8.")) {
-		a.setRole(id, privs)
-	}
-	a.users["root@pam"] = User{ID: "root@pam"}
-	for _, r := range m.Roles {
-		a.setRole(r.ID, r.Privs)
-	}
-	for _, u := range m.Users {
-		a.users[u.ID] = u
-	}
-	for _, t := range m.Tokens {
-		if a.firstToken.ID == "" {
-			a.firstToken = t
-		}
-		a.tokens[t.ID] = t
-	}
-	return a
-}
-
-func (a *access) setRole(id string, privs []string) {
-	set := map[string]bool{}
-	for _, p := range privs {
-		set[p] = true
-	}
-	a.roles[id] = set
-}
-
-// SetRole makes a role, or replaces what it grants.
-func (s *Sim) SetRole(id string, privs ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.access.setRole(id, privs)
-}
-
-// Revoke removes privileges from every role of the model; what a test of a
-// refused permission begins with.
-func (s *Sim) Revoke(privs ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, role := range s.access.roles {
-		if id == "Administrator" {
-			continue
-		}
-		for _, p := range privs {
-			delete(role, p)
-		}
-	}
-}
-
-// rolesOf returns the roles that somebody has on a path, and whether each reaches
-// below it: those granted deepest replace those from above, at one depth a user's
-// own replace those of its groups (PVE/AccessControl.pm, roles). Roles of pools and
-// of a token's user are not among them.
-func (a *access) rolesOf(who, p string) map[string]bool {
-	best, own, roles := -1, false, map[string]bool{}
-	for _, acl := range a.acls {
-		group, isGroup := strings.CutPrefix(acl.Who, "@")
-		if acl.Who != who && (!isGroup || !a.groups[group][who]) {
-			continue
-		}
-		below := acl.Path == "/" || strings.HasPrefix(p, acl.Path+"/")
-		if acl.Path != p && (!below || acl.NoPropagate) {
-			continue
-		}
-		switch depth := len(acl.Path); {
-		case depth < best, depth == best && own && isGroup:
-			continue
-		case depth > best, !own && !isGroup:
-			best, own, roles = depth, !isGroup, map[string]bool{}
-		}
-		roles[acl.Role] = !acl.NoPropagate
-	}
-	if propagates, none := roles["NoAccess"]; none {
-		return map[string]bool{"NoAccess": propagates}
-	}
-	return roles
-}
 
 // privileges returns what somebody may do on a path, and whether it reaches below:
 // a token that is separated has what both it and its user have
 // (PVE/RPCEnvironment.pm, permissions).
-func (s *Sim) privileges(who identity, p string) map[string]bool {
+func (s *State) privileges(who identity, p string) map[string]bool {
 	a := &s.access
 	user := identity{who.user()}
 	if who.token() && !a.tokens[who.id].PrivSep {
@@ -150,7 +43,7 @@ func (s *Sim) privileges(who identity, p string) map[string]bool {
 
 // pooledRoles adds to the roles on a machine or a storage those on the pool that it is
 // in, which never propagate.
-func (s *Sim) pooledRoles(who, p string) map[string]bool {
+func (s *State) pooledRoles(who, p string) map[string]bool {
 	roles := s.access.rolesOf(who, p)
 	pools := s.poolsWith(p)
 	if _, none := roles["NoAccess"]; none || len(pools) == 0 {
@@ -171,7 +64,7 @@ func (s *Sim) pooledRoles(who, p string) map[string]bool {
 }
 
 // poolsWith are the pools that the machine or the storage of a path is in.
-func (s *Sim) poolsWith(p string) (ids []string) {
+func (s *State) poolsWith(p string) (ids []string) {
 	if id, isVM := strings.CutPrefix(p, "/vms/"); isVM {
 		if pool := s.memberOf(atoi(id)); pool != "" {
 			ids = []string{pool}
@@ -190,7 +83,7 @@ func (s *Sim) poolsWith(p string) (ids []string) {
 
 // can reports whether somebody has a privilege on a path: that of privileges,
 // which is asked for thousands of times.
-func (s *Sim) can(who identity, p, priv string) bool {
+func (s *State) can(who identity, p, priv string) bool {
 	a := &s.access
 	if who.token() && !a.tokens[who.id].PrivSep {
 		who = identity{who.user()}
@@ -206,12 +99,12 @@ func (s *Sim) can(who identity, p, priv string) bool {
 	return false
 }
 
-func (s *Sim) canAny(who identity, p string, privs ...string) bool {
+func (s *State) canAny(who identity, p string, privs ...string) bool {
 	return slices.ContainsFunc(privs, func(priv string) bool { return s.can(who, p, priv) })
 }
 
 // need returns a refusal that names path and privilege, as Proxmox words it.
-func (s *Sim) need(who identity, p string, privs ...string) error {
+func (s *State) need(who identity, p string, privs ...string) error {
 	if s.canAny(who, p, privs...) {
 		return nil
 	}
@@ -219,7 +112,7 @@ func (s *Sim) need(who identity, p string, privs ...string) error {
 }
 
 // needAll refuses with the first privilege that is missing.
-func (s *Sim) needAll(who identity, p string, privs []string) error {
+func (s *State) needAll(who identity, p string, privs []string) error {
 	for _, priv := range privs {
 		if !s.can(who, p, priv) {
 			return refuse(p, priv)
@@ -258,12 +151,12 @@ func (c *call) permissions() (any, error) {
 		}
 		for _, v := range c.s.vms {
 			if v.pool != "" {
-				paths = append(paths, "/vms/"+itoa(v.id))
+				paths = append(paths, "/vms/"+strconv.Itoa(v.id))
 			}
 		}
 		for _, pool := range c.s.pools {
 			for vmid := range pool.absent {
-				paths = append(paths, "/vms/"+itoa(vmid))
+				paths = append(paths, "/vms/"+strconv.Itoa(vmid))
 			}
 			for _, name := range pool.storages {
 				paths = append(paths, "/storage/"+name)

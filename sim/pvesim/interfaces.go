@@ -1,0 +1,4 @@
+package pvesim
+
+// interfaces is what /etc/network/interfaces says: properties by interface.
+type interfaces map[string]map[string]string
