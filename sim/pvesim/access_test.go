@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryPrivilegeIsMissed takes one privilege away at a time and does what it
-// was for.
+// TestEveryPrivilegeIsMissed removes one privilege at a time and does what it was
+// for.
 func TestEveryPrivilegeIsMissed(t *testing.T) {
 	const config = "/nodes/pve1/qemu/104/config"
 	for _, x := range []struct {

@@ -54,7 +54,7 @@ func accessHandlers() map[string]handler {
 func personal() []string { return []string{"comment", "email", "firstname", "lastname", "keys"} }
 
 // person is a user as user.cfg has it; full adds groups and tokens.
-func (s *State) person(id string, full bool) map[string]any {
+func (s *state) person(id string, full bool) map[string]any {
 	about := s.access.about(id)
 	e := map[string]any{"enable": boolInt(about["enable"] != "0"), "expire": max(0, atoi(about["expire"]))}
 	for _, k := range personal() {
@@ -157,7 +157,7 @@ func (c *call) putUser(id string, join bool) {
 	}
 }
 
-func (s *State) leaveGroups(id string) {
+func (s *state) leaveGroups(id string) {
 	for _, members := range s.access.groups {
 		delete(members, id)
 	}

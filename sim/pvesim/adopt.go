@@ -6,7 +6,7 @@ import (
 )
 
 // adopt puts a VM of the model into place, with its volumes.
-func (s *State) adopt(m VM) {
+func (s *state) adopt(m VM) {
 	v := &vm{id: m.ID, node: m.Node, conf: map[string]string{"name": m.Name}, since: s.began}
 	maps.Copy(v.conf, m.Config)
 	h := s.hosts[m.Node]

@@ -51,7 +51,7 @@ func (w worker) allocateIn(st *storage, vol *volume, takes time.Duration, made *
 	return nil
 }
 
-// allocated are volumes that were made for a change, to be taken back if it fails.
+// allocated are volumes that were made for a change, to be removed if it fails.
 type allocated []func()
 
 func (a allocated) undo() {

@@ -14,11 +14,11 @@ type answer struct {
 	reason string
 	body   []byte
 	drop   bool
-	plain  bool   // the body is no JSON, and nothing says what it is
-	kind   string // what the body is where it is no JSON
+	plain  bool   // the body is not JSON, and nothing says what it is
+	kind   string // what the body is where it is not JSON
 }
 
-func (s *State) answerFor(data any, err error) answer {
+func (s *state) answerFor(data any, err error) answer {
 	if err == nil {
 		body := map[string]any{"data": data}
 		if l, ok := data.(listing); ok {

@@ -26,7 +26,7 @@ func (w worker) boot(v *vm, pci []guest.PCI) error {
 }
 
 // assemble plugs a machine together; nil where nobody would live in it.
-func (s *State) assemble(v *vm, pci []guest.PCI) Guest {
+func (s *state) assemble(v *vm, pci []guest.PCI) Guest {
 	h := s.hosts[v.node]
 	osKey := s.bootDisk(v.conf)
 	if osKey == "" {
@@ -47,7 +47,7 @@ func (s *State) assemble(v *vm, pci []guest.PCI) Guest {
 }
 
 // seed is the disc in the VM's first drive that has one.
-func (s *State) seed(v *vm) []byte {
+func (s *state) seed(v *vm) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range drives(v.conf) {

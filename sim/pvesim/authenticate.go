@@ -14,7 +14,7 @@ import (
 const unauthorizedDelay = 3 * time.Second
 
 // authenticate finds out who asks.
-func (s *State) authenticate(r *http.Request) (identity, error) {
+func (s *state) authenticate(r *http.Request) (identity, error) {
 	refused := func(text string) error { return &apiError{status: http.StatusUnauthorized, text: text, bare: true} }
 	header := r.Header.Get("Authorization")
 	given := authValue(r.Header.Get("Cookie"), "PVEAuthCookie")

@@ -113,7 +113,7 @@ func (c *call) startAll() (any, error) {
 			case t.failed():
 				w.log("Starting VM %d failed: %s", v.id, t.exit)
 			}
-			delay := 3 // lest they all boot at once
+			delay := 3 // so that they do not all boot at once
 			if up := v.startup("up"); up != "" {
 				delay = atoi(up)
 				w.log("Waiting for %d seconds (startup delay)", delay)

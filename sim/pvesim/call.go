@@ -4,7 +4,7 @@ import "github.com/cps-gpu/homelab/sim/guest"
 
 // call is one request on its way.
 type call struct {
-	s      *State
+	s      *state
 	method string
 	path   string
 	spec   *method

@@ -23,7 +23,7 @@ var capable = sync.OnceValue(func() map[string]*regexp.Regexp {
 
 // capabilities are what a login describes another owner's privileges, by part of the web
 // interface.
-func (s *State) capabilities(who identity) map[string]map[string]int {
+func (s *state) capabilities(who identity) map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for part := range capable() {
 		out[part] = map[string]int{}

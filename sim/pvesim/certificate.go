@@ -45,7 +45,7 @@ func selfSigned(names []string) (tls.Certificate, error) {
 }
 
 // certificate is the one that the web server shows.
-func (s *State) certificate() ([]byte, error) {
+func (s *state) certificate() ([]byte, error) {
 	if s.cert == nil {
 		cert, err := selfSigned(s.nodes())
 		if err != nil {

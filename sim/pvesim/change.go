@@ -72,7 +72,7 @@ func (g *changing) reverted() []string {
 }
 
 // bootOrder is what a VM boots from; nil for the order of old, and for none.
-func (s *State) bootOrder(boot string) []string {
+func (s *state) bootOrder(boot string) []string {
 	return splitList(s.props("boot", boot)["order"])
 }
 
@@ -279,7 +279,7 @@ func (v *vm) dropUnchanged() {
 }
 
 // dropUsed forgets that volumes are out of use which are in use again.
-func (v *vm) dropUsed(s *State) {
+func (v *vm) dropUsed(s *state) {
 	for _, conf := range []map[string]string{v.conf, v.pending} {
 		for _, k := range drives(conf) {
 			file := s.props(k, conf[k])["file"]
@@ -295,7 +295,7 @@ func (v *vm) dropUsed(s *State) {
 // written is a value as a configuration file gives it back: without blanks around
 // it, numbers as numbers, and an empty one as a blank. It is empty for what cannot be
 // read back.
-func (s *State) written(key, value string) (string, error) {
+func (s *state) written(key, value string) (string, error) {
 	if key == "description" {
 		return strings.TrimRight(value, " \t\r\n"), nil
 	}

@@ -71,7 +71,7 @@ func (c *call) checkHookscript(volid string) error {
 	return nil
 }
 
-func (s *State) checkVGA(value string) error {
+func (s *state) checkVGA(value string) error {
 	d := s.props("vga", value)
 	if d["clipboard"] == "vnc" && d["type"] != "" && !clipboardVGA.MatchString(d["type"]) {
 		return die("vga type %s is not compatible with VNC clipboard", d["type"])
@@ -81,7 +81,7 @@ func (s *State) checkVGA(value string) error {
 
 var clipboardVGA = regexp.MustCompile(`^(std|cirrus|vmware|virtio|qxl)`)
 
-func (s *State) checkMachine(value string) error {
+func (s *state) checkMachine(value string) error {
 	d := s.props("machine", value)
 	bits := d["aw-bits"]
 	switch intel := d["viommu"] == "intel"; {
@@ -97,7 +97,7 @@ func (s *State) checkMachine(value string) error {
 
 // pinnedMachine is a machine with its version, where the guest is a Windows and
 // none is said; else nothing.
-func (s *State) pinnedMachine(machine, ostype string) string {
+func (s *state) pinnedMachine(machine, ostype string) string {
 	d := s.props("machine", machine)
 	family := map[string]string{"": "pc-i440fx-", "pc": "pc-i440fx-", "q35": "pc-q35-"}[d["type"]]
 	if family == "" || !windows.MatchString(ostype) {
@@ -151,7 +151,7 @@ func agrees(key string, d map[string]string) bool {
 
 // checkDriveParams looks at what drives are to be, and writes them the way in which
 // they are kept (PVE/API2/Qemu.pm, check_drive_param).
-func (s *State) checkDriveParams(opts map[string]string) error {
+func (s *state) checkDriveParams(opts map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(opts)) {
 		if !isDrive(k) {
 			continue

@@ -91,7 +91,7 @@ func (r *retelling) tell(file string) {
 	require.NoError(r.t, lines.Err())
 }
 
-// wait sees a task end well: whoever asked for it was told so, too.
+// wait sees a task end well: and so does everybody who asked for it.
 func (r *retelling) wait(upid, what string) {
 	require.Eventually(r.t, func() bool {
 		r.sim.state.mu.Lock()

@@ -77,7 +77,7 @@ func (c *call) cloudDrive() (any, error) {
 	return out, nil
 }
 
-// renewCloudDrive writes the drive anew.
+// renewCloudDrive writes the drive again.
 func (c *call) renewCloudDrive() (any, error) {
 	v, unlock, err := c.begin(c.worker(), change{})
 	if err != nil {
@@ -189,7 +189,7 @@ func passwordHash(password string) string {
 // cloudDisc is the disc in a cloud-init drive: what the guest reads of it. Its
 // network configuration is in version 2, which is the one that guests here know;
 // Proxmox's own is in version 1 and says the same.
-func (s *State) cloudDisc(v *vm) []byte {
+func (s *state) cloudDisc(v *vm) []byte {
 	files := map[string][]byte{}
 	for name, of := range map[string]string{"user-data": "user", "meta-data": "meta", "network-config": "network"} {
 		files[name] = []byte(s.cloudFile(v, of))
@@ -205,7 +205,7 @@ func (s *State) cloudDisc(v *vm) []byte {
 	return disc
 }
 
-func (s *State) cloudFile(v *vm, kind string) string {
+func (s *state) cloudFile(v *vm, kind string) string {
 	switch kind {
 	case "user":
 		return v.cloudUser(false)
@@ -223,7 +223,7 @@ type cloudCard struct {
 }
 
 // cloudCards are a VM's, by their number.
-func (s *State) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
+func (s *state) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
 	return func(yield func(int, cloudCard) bool) {
 		for _, k := range slices.Sorted(maps.Keys(v.conf)) { // net10 comes before net2
 			i, err := strconv.Atoi(strings.TrimPrefix(k, "net"))
@@ -242,7 +242,7 @@ func (s *State) cloudCards(v *vm) iter.Seq2[int, cloudCard] {
 }
 
 // cloudNetplan is the network configuration in version 2 (nocloud_network_v2).
-func (s *State) cloudNetplan(v *vm) string {
+func (s *state) cloudNetplan(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 2\nethernets:\n")
 	servers, _ := s.cloudDNS(v)
@@ -267,7 +267,7 @@ func (s *State) cloudNetplan(v *vm) string {
 }
 
 // cloudDNS is the servers and domains of a configuration, or the host's own (get_dns_conf).
-func (s *State) cloudDNS(v *vm) (servers, domains []string) {
+func (s *state) cloudDNS(v *vm) (servers, domains []string) {
 	h := s.hosts[v.node]
 	dns := h.nameService()
 	for _, k := range []string{"dns1", "dns2", "dns3"} {
@@ -286,7 +286,7 @@ func (s *State) cloudDNS(v *vm) (servers, domains []string) {
 }
 
 // cloudNetwork is the network configuration that Proxmox makes (nocloud_network).
-func (s *State) cloudNetwork(v *vm) string {
+func (s *state) cloudNetwork(v *vm) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nconfig:\n")
 	for i, card := range s.cloudCards(v) {
@@ -309,7 +309,7 @@ func (s *State) cloudNetwork(v *vm) string {
 
 // cloudInterfaces is the network configuration of drives of another form
 // (configdrive2_network).
-func (s *State) cloudInterfaces(v *vm) string {
+func (s *state) cloudInterfaces(v *vm) string {
 	var b strings.Builder
 	b.WriteString("auto lo\niface lo inet loopback\n\n")
 	servers, domains := s.cloudDNS(v)

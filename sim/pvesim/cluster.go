@@ -75,7 +75,7 @@ func (c *call) resources() (any, error) {
 
 // storageResource is a storage among all resources: nothing is known of one that no
 // round of pvestatd has met yet, or met without finding it.
-func (s *State) storageResource(node string, st *storage) map[string]any {
+func (s *state) storageResource(node string, st *storage) map[string]any {
 	e := map[string]any{"type": "storage", "id": "storage/" + node + "/" + st.Name, "node": node, "storage": st.Name, "plugintype": st.Type,
 		"status": "unknown", "shared": boolInt(st.Shared), "content": st.contents()}
 	if s.round == 0 || s.toldStorages[node+"/"+st.Name] {
@@ -85,7 +85,7 @@ func (s *State) storageResource(node string, st *storage) map[string]any {
 }
 
 // poolResource is a pool among all resources, with the sums of its running machines.
-func (s *State) poolResource(id string) map[string]any {
+func (s *state) poolResource(id string) map[string]any {
 	e := map[string]any{"type": "pool", "id": "/pool/" + id, "pool": id}
 	sums := map[string]int64{}
 	for _, v := range s.sorted() {

@@ -109,7 +109,7 @@ func (ch change) sets(k string) bool {
 }
 
 // isOption tells whether VMs have such an option.
-func (s *State) isOption(k string) bool {
+func (s *state) isOption(k string) bool {
 	return k == "lock" || k == "vmstate" || k == "parent" || k == "snaptime" || k == "meta" || s.configKeys()[k] != nil && !noOptions[k]
 }
 

@@ -46,7 +46,7 @@ func walksIn(r *http.Request) bool {
 }
 
 // enter takes somebody whose ticket is right through the door at the port that they name.
-func (s *State) enter(w http.ResponseWriter, r *http.Request) {
+func (s *state) enter(w http.ResponseWriter, r *http.Request) {
 	conn, err := (&websocket.Upgrader{Subprotocols: []string{"binary"}, CheckOrigin: func(*http.Request) bool { return true }}).Upgrade(w, r, nil)
 	if err != nil {
 		return // it has told the client
@@ -96,7 +96,7 @@ func sendClose(conn net.Conn) {
 }
 
 // openDoor is the door at a port, which it marks as used; nil where there is none.
-func (s *State) openDoor(port int, ticket string) *door {
+func (s *state) openDoor(port int, ticket string) *door {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.doors[port]

@@ -58,7 +58,7 @@ func (c *call) console(task, id string, kind consoleKind, v *vm, password bool) 
 }
 
 // password is one of eight printable characters.
-func (s *State) password() string {
+func (s *state) password() string {
 	b := make([]byte, 8)
 	for i := range b {
 		b[i] = byte('!' + s.random.IntN('~'-'!'+1))
@@ -67,7 +67,7 @@ func (s *State) password() string {
 }
 
 // authority is the certificate of the cluster's own authority.
-func (s *State) authority() (string, error) {
+func (s *state) authority() (string, error) {
 	der, err := s.certificate()
 	if err != nil {
 		return "", err

@@ -50,7 +50,7 @@ var errConsole = errors.New("this is not what termproxy speaks")
 // serveTerminal is Proxmox's termproxy: a line with user and ticket, answered with OK; then
 // what is typed comes as 0:LENGTH:TEXT, the window's size as 1:COLUMNS:ROWS:, a sign of
 // life as 2, and what is shown goes back as it is.
-func (s *State) serveTerminal(ctx context.Context, d *door, stream io.ReadWriter) error {
+func (s *state) serveTerminal(ctx context.Context, d *door, stream io.ReadWriter) error {
 	in := bufio.NewReader(stream)
 	login, err := in.ReadString('\n')
 	if err != nil {
@@ -114,7 +114,7 @@ func readTyped(in *bufio.Reader) (string, error) {
 
 // console is one session at a terminal: a shell of the node, or a machine's serial port.
 type console struct {
-	s      *State
+	s      *state
 	d      *door
 	out    io.Writer
 	line   string

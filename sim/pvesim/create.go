@@ -176,7 +176,7 @@ func (w worker) create(v *vm, opts map[string]string) (err error) {
 }
 
 // oneCloudDrive refuses a second cloud-init drive.
-func (s *State) oneCloudDrive(opts map[string]string) error {
+func (s *state) oneCloudDrive(opts map[string]string) error {
 	var found []string
 	for _, k := range drives(opts) {
 		if isCloudInit(s.props(k, opts[k])["file"]) {
@@ -219,7 +219,7 @@ func drivesInOrder(conf map[string]string) []string {
 }
 
 // usualBoot is the boot order when none is given: first disk, first CD, first card.
-func (s *State) usualBoot(conf map[string]string) string {
+func (s *state) usualBoot(conf map[string]string) string {
 	var disk, cd, net string
 	for _, k := range drivesInOrder(conf) {
 		switch d := s.props(k, conf[k]); {

@@ -59,7 +59,7 @@ func (d *daemon) leave() {
 
 // cost is how long a method holds a worker beside what it waits for: medians of
 // calls to real daemons, one after the other.
-func (s *State) cost(route string) time.Duration {
+func (s *state) cost(route string) time.Duration {
 	t := s.opts.Timing
 	switch route {
 	case "GET /nodes/{node}/storage", "GET /nodes/{node}/hardware/pci":
@@ -84,7 +84,7 @@ func (c *call) daemonOf() *daemon {
 
 // await releases mu until done is closed, for limit at most (0: no limit), and
 // says whether it was.
-func (s *State) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
+func (s *state) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
 	err = s.until(done, limit, nil)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return false, nil

@@ -59,7 +59,7 @@ func (d *directory) describe(group, comment string) {
 }
 
 // groupsOf returns the groups that a user is in.
-func (s *State) groupsOf(user string) (names []string) {
+func (s *state) groupsOf(user string) (names []string) {
 	for _, g := range slices.Sorted(maps.Keys(s.access.groups)) {
 		if s.access.groups[g][user] {
 			names = append(names, g)
@@ -69,7 +69,7 @@ func (s *State) groupsOf(user string) (names []string) {
 }
 
 // tokensOf returns the tokens of a user, by their names without it.
-func (s *State) tokensOf(user string) (names []string) {
+func (s *state) tokensOf(user string) (names []string) {
 	for _, id := range slices.Sorted(maps.Keys(s.access.tokens)) {
 		if name, ok := strings.CutPrefix(id, user+"!"); ok {
 			names = append(names, name)
@@ -79,6 +79,6 @@ func (s *State) tokensOf(user string) (names []string) {
 }
 
 // forgetWho drops what was granted to somebody who is gone.
-func (s *State) forgetWho(who string) {
+func (s *state) forgetWho(who string) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Who == who })
 }

@@ -268,7 +268,7 @@ func (w worker) importDrive(v *vm, key string, d map[string]string, made *alloca
 }
 
 // driveOf is the drive of a VM that has a volume, with a blank behind it.
-func (s *State) driveOf(vmid int, volid string) string {
+func (s *state) driveOf(vmid int, volid string) string {
 	if v := s.vms[vmid]; v != nil {
 		for _, k := range drives(v.conf) {
 			if s.props(k, v.conf[k])["file"] == volid {

@@ -28,7 +28,7 @@ func drives(conf map[string]string) []string {
 }
 
 // bootDisk returns the drive that the VM boots from, as the boot order has it.
-func (s *State) bootDisk(conf map[string]string) string {
+func (s *state) bootDisk(conf map[string]string) string {
 	_, order, _ := strings.Cut(conf["boot"], "order=")
 	for _, k := range append(splitList(order), "scsi0", "virtio0", "sata0", "ide0") {
 		if isDrive(k) && conf[k] != "" && !isCDROM(s.props(k, conf[k])) {
@@ -39,7 +39,7 @@ func (s *State) bootDisk(conf map[string]string) string {
 }
 
 // diskSize is that of the disk which the VM boots from.
-func (v *vm) diskSize(s *State) int64 {
+func (v *vm) diskSize(s *state) int64 {
 	if k := s.bootDisk(v.conf); k != "" {
 		return parseSize(s.props(k, v.conf[k])["size"])
 	}

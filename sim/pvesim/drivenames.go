@@ -13,7 +13,7 @@ var machineVersion = regexp.MustCompile(`^(?:pc(?:-i440fx|-q35)?|virt)-(\d+)\.\d
 // blockdev reports whether QEMU gets a machine's drives as -blockdev: on Proxmox VE 9,
 // where the machine's version is 10.0 or later (qemu-server 9.0, PVE/QemuServer/Machine.pm,
 // extract_version, and DriveDevice.pm).
-func (s *State) blockdev(conf map[string]string) bool {
+func (s *state) blockdev(conf map[string]string) bool {
 	version := cmp.Or(s.qemu, s.usualQEMU())
 	kind, _, _ := strings.Cut(strings.TrimPrefix(conf["machine"], "type="), ",")
 	if m := machineVersion.FindStringSubmatch(kind); m != nil {
@@ -29,9 +29,9 @@ func (s *State) blockdev(conf map[string]string) bool {
 //
 // A SCSI disk has a device ID (VPD page 0x83) and, if it was given one, a serial (page
 // 0x80); udev's link has the device ID. QEMU makes that of the serial or, without one, of
-// the drive's name, which a -blockdev has not: there qemu-server (from 9.0.7 on) says the
+// the drive's name, which a -blockdev does not have: there qemu-server (from 9.0.7 on) says the
 // drive's name. virtio and IDE disks have a serial alone.
-func (s *State) driveNames(conf, drive map[string]string, key string) (serial string, links []string) {
+func (s *state) driveNames(conf, drive map[string]string, key string) (serial string, links []string) {
 	bus := strings.TrimRight(key, "0123456789")
 	serial = drive["serial"]
 	switch bus {

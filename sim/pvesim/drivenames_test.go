@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What QEMU is told of a drive depends on the host's release and the machine's version.
+// How QEMU gets a drive described depends on the host's release and the machine's version.
 // The expected links of SCSI disks were seen in guests of QEMU started both ways; of the
 // others, in QEMU's sources and udev's rules (60-persistent-storage.rules).
 func TestDriveNames(t *testing.T) {
@@ -30,7 +30,7 @@ func TestDriveNames(t *testing.T) {
 		{"9.2.11", "", "ide2", "", "QM00003", "ata-QEMU_HARDDISK_QM00003"},
 	}
 	for _, test := range tests {
-		s := &State{version: test.version}
+		s := &state{version: test.version}
 		drive := map[string]string{}
 		for _, p := range strings.Split(test.drive, ",") {
 			k, v, _ := strings.Cut(p, "=")

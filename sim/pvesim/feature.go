@@ -35,7 +35,7 @@ func (c *call) feature() (any, error) {
 }
 
 // sharedNodes are those that see all the disks of a configuration.
-func (s *State) sharedNodes(v *vm, conf map[string]string) []string {
+func (s *state) sharedNodes(v *vm, conf map[string]string) []string {
 	return slices.DeleteFunc(s.nodes(), func(node string) bool {
 		return node != v.node && slices.ContainsFunc(s.carried(conf), func(k string) bool {
 			st, _ := s.hosts[v.node].volume(s.props(k, conf[k])["file"])

@@ -58,7 +58,7 @@ func (c *call) firewall() *firewall {
 	return c.s.firewallOf("cluster")
 }
 
-func (s *State) firewallOf(whose string) *firewall {
+func (s *state) firewallOf(whose string) *firewall {
 	if s.firewalls == nil {
 		s.firewalls = map[string]*firewall{}
 	}
@@ -70,7 +70,7 @@ func (s *State) firewallOf(whose string) *firewall {
 
 // cloneFirewall gives a machine the firewall of another, and removes the one it had
 // (PVE/Firewall/Helpers.pm, clone_vmfw_conf).
-func (s *State) cloneFirewall(from, to int) {
+func (s *state) cloneFirewall(from, to int) {
 	delete(s.firewalls, "vm/"+strconv.Itoa(to))
 	was := s.firewalls["vm/"+strconv.Itoa(from)]
 	if was == nil {
@@ -128,7 +128,7 @@ func (c *call) setFirewallOptions() (any, error) {
 	}
 	maps.Copy(f.options, c.section("vmid"))
 	if enable := f.options["enable"]; c.route == "PUT /cluster/firewall/options" && atoi(enable) > 1 {
-		f.options["enable"] = strconv.Itoa(int(time.Now().Unix())) // for a minute, lest one locks oneself out
+		f.options["enable"] = strconv.Itoa(int(time.Now().Unix())) // for a minute, so that one does not lock oneself out
 	}
 	return nil, nil
 }

@@ -47,7 +47,7 @@ func (c *call) listAliases() (any, error) {
 	return out, nil
 }
 
-// aliasSaid is what a call says of an alias, as its file keeps it: one address is no
+// aliasSaid is what a call says of an alias, as its file keeps it: one address is not a
 // network.
 func (c *call) aliasSaid(name string) map[string]string {
 	a := map[string]string{"name": name, "cidr": oneAddress(c.param("cidr"))}

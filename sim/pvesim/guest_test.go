@@ -93,7 +93,7 @@ func TestAGuestLives(t *testing.T) {
 
 		c.run("systemctl", "reboot", "--no-block")
 		time.Sleep(time.Minute)
-		assert.True(t, s.VMs()[2].Running, "a reboot from inside is no end")
+		assert.True(t, s.VMs()[2].Running, "a reboot from inside does not end it")
 		require.True(t, c.agentUp(time.Minute))
 		assert.Equal(t, "hi", c.run("cat", "/root/x")["out-data"], "the disk remembers")
 		c.do("POST", "/nodes/pve1/qemu/201/agent/exec", "command", "poweroff")

@@ -174,7 +174,7 @@ func (c *call) moveHAResource() (any, error) {
 
 // leaveHARules takes a resource out of the rules that name it, and those that name
 // nothing then.
-func (s *State) leaveHARules(sid string) {
+func (s *state) leaveHARules(sid string) {
 	for _, id := range slices.Clone(s.haRuleOrder) {
 		left := slices.DeleteFunc(splitList(s.haRules[id]["resources"]), func(r string) bool { return r == sid })
 		s.haRules[id]["resources"] = strings.Join(left, ",")

@@ -74,7 +74,7 @@ func numa(h Host, d PCIDevice) int {
 }
 
 // nodes returns the nodes' names in order.
-func (s *State) nodes() []string { return slices.Sorted(maps.Keys(s.hosts)) }
+func (s *state) nodes() []string { return slices.Sorted(maps.Keys(s.hosts)) }
 
 func (h *host) kernel() string {
 	if h.Kernel != "" {
@@ -101,7 +101,7 @@ func (h *host) domain() string {
 func (h *host) madeUp(i int) string { return fmt.Sprintf("192.0.2.%d", 16*h.number+i+1) }
 
 // ip is the address that the other nodes know a node by.
-func (s *State) ip(node string) string {
+func (s *state) ip(node string) string {
 	for _, n := range s.nodes() {
 		if n != node {
 			continue
@@ -117,7 +117,7 @@ func (s *State) ip(node string) string {
 	return ""
 }
 
-func (s *State) usedMemory(node string) int64 {
+func (s *state) usedMemory(node string) int64 {
 	n := int64(2 * GiB)
 	if h := s.hosts[node]; h != nil {
 		n += int64(h.Used)

@@ -64,7 +64,7 @@ func (h *host) seeFiles() {
 }
 
 // pvesmProgram is pvesm, with the path of a volume, which is not a call of the API.
-func (s *State) pvesmProgram(h *host, otherwise guest.HostProgram) guest.HostProgram {
+func (s *state) pvesmProgram(h *host, otherwise guest.HostProgram) guest.HostProgram {
 	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if len(args) != 3 || args[1] != "path" {
 			return otherwise(ctx, args, stdin, stdout, stderr)
@@ -96,7 +96,7 @@ func qmCall(node string, words []string, p params) (cliCall, error) {
 const importPlace = "virtio15"
 
 // qmProgram is qm, with the import of a disk, which is not a call of the API.
-func (s *State) qmProgram(h *host, otherwise guest.HostProgram) guest.HostProgram {
+func (s *state) qmProgram(h *host, otherwise guest.HostProgram) guest.HostProgram {
 	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		words, p := cliArgs(args[1:])
 		if len(words) != 5 || words[0] != "disk" || words[1] != "import" {
@@ -113,7 +113,7 @@ func (s *State) qmProgram(h *host, otherwise guest.HostProgram) guest.HostProgra
 
 // importUnused imports an image and leaves it beside the VM's disks. It returns the key and
 // the volume.
-func (s *State) importUnused(config, image, storage, format string) (unused [2]string, err error) {
+func (s *state) importUnused(config, image, storage, format string) (unused [2]string, err error) {
 	drive := storage + ":0,import-from=" + image
 	if format != "" {
 		drive += ",format=" + format
@@ -139,7 +139,7 @@ func (s *State) importUnused(config, image, storage, format string) (unused [2]s
 }
 
 // configAt returns the options of a VM, as text.
-func (s *State) configAt(config string) (map[string]string, error) {
+func (s *state) configAt(config string) (map[string]string, error) {
 	data, err := s.asRoot("GET", config, params{})
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ type HostShell struct {
 }
 
 // hostShell is what Sim.HostShell returns.
-func (s *State) hostShell(ctx context.Context, node string, keys ...string) (HostShell, error) {
+func (s *state) hostShell(ctx context.Context, node string, keys ...string) (HostShell, error) {
 	s.mu.Lock()
 	h := s.hosts[node]
 	if h == nil || s.closed {
@@ -71,12 +71,12 @@ func (s *State) hostShell(ctx context.Context, node string, keys ...string) (Hos
 }
 
 // hostAddress is that of GET /cluster/status.
-func (s *State) hostAddress(node string) netip.Addr {
+func (s *state) hostAddress(node string) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(slices.Index(s.nodes(), node) + 1)})
 }
 
 // installHost makes the machine of a node. s.mu is held.
-func (s *State) installHost(h *host, address netip.Addr) *guest.Machine {
+func (s *state) installHost(h *host, address netip.Addr) *guest.Machine {
 	c := &guest.HostConfig{
 		Version: s.version, Kernel: h.kernel(), Intel: strings.Contains(h.CPUModel, "Intel"),
 		Loader: guest.Loader(h.OS.Loader), Cmdline: h.OS.Cmdline, Address: address,
@@ -138,7 +138,7 @@ func hostDriver(d PCIDevice) string {
 	return "unknown"
 }
 
-func (s *State) runningOn(node string) (ids []int) {
+func (s *state) runningOn(node string) (ids []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.sorted() {
@@ -150,7 +150,7 @@ func (s *State) runningOn(node string) (ids []int) {
 }
 
 // hostDown ends what ran on a node that reboots; until it is back its API is away.
-func (s *State) hostDown(h *host) {
+func (s *state) hostDown(h *host) {
 	s.mu.Lock()
 	h.Offline = true
 	var machines []Guest
@@ -170,7 +170,7 @@ func (s *State) hostDown(h *host) {
 }
 
 // booted is what a boot made of the devices.
-func (s *State) booted(h *host, b guest.HostBoot) {
+func (s *state) booted(h *host, b guest.HostBoot) {
 	s.mu.Lock()
 	back := h.Offline
 	h.Offline, h.NoIOMMU = false, !b.IOMMU
@@ -187,7 +187,7 @@ func (s *State) booted(h *host, b guest.HostBoot) {
 	}
 	s.mu.Unlock()
 	for _, id := range start {
-		_, _ = s.asRoot("POST", fmt.Sprintf("/nodes/%s/qemu/%d/status/start", h.Name, id), params{}) // a VM that does not start is no concern of the boot
+		_, _ = s.asRoot("POST", fmt.Sprintf("/nodes/%s/qemu/%d/status/start", h.Name, id), params{}) // the boot goes on without a VM that does not start
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *State) booted(h *host, b guest.HostBoot) {
 var errNoNode = errors.New("ipcc_send_rec[1] failed: Connection refused")
 
 // asRoot calls the API in process as root@pam, as Proxmox's own programs do.
-func (s *State) asRoot(method, path string, p params) (any, error) {
+func (s *state) asRoot(method, path string, p params) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

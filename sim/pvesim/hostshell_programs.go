@@ -22,7 +22,7 @@ type cliCall struct {
 }
 
 // hostPrograms are Proxmox's own programs on a node: each is a call of the API.
-func (s *State) hostPrograms(h *host) map[string]guest.HostProgram {
+func (s *state) hostPrograms(h *host) map[string]guest.HostProgram {
 	cli := func(parse func(words []string, p params) (cliCall, error)) guest.HostProgram {
 		return func(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 			words, p := cliArgs(args[1:])

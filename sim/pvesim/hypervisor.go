@@ -7,12 +7,12 @@ import (
 )
 
 // simulated is the Hypervisor that package guest is.
-type simulated struct{ s *State }
+type simulated struct{ s *state }
 
 // tree is the contents of a simulated disk.
 type tree struct {
 	*guest.Disk
-	s *State
+	s *state
 }
 
 func (t tree) Clone() Disk { return tree{t.Disk.Clone(), t.s} }

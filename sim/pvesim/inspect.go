@@ -120,7 +120,7 @@ func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
 }
 
 // changeHardware lets a test take a card out of a host, or move it.
-func (s *State) changeHardware(node string, change func(devices map[string]*PCIDevice)) {
+func (s *state) changeHardware(node string, change func(devices map[string]*PCIDevice)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.hosts[node]; h != nil {

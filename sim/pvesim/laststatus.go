@@ -14,7 +14,7 @@ import (
 // PVE/API2Tools.pm, resources in PVE/API2/Cluster.pm).
 const (
 	usualRound = 10 * time.Second // $updatetime in PVE/Service/pvestatd.pm
-	// toldFor is how long what was told of a VMID is kept, whether or not its VM is still
+	// toldFor is how long what was said of a VMID is kept, whether or not its VM is still
 	// there (rrd_entry_is_old in pmxcfs' status.c). One that is used again within that
 	// time shows the name and numbers of the VM before it.
 	toldFor = 5 * time.Minute
@@ -26,8 +26,8 @@ type lastWord struct {
 	figures map[string]any
 }
 
-// stateLock guards a Sim's state. Everything happens with it held, so whoever takes it
-// finds the state of all the time since it was let go, and rounds that were due then
+// stateLock guards a Sim's state. Everything happens with it held, so anyone who takes it
+// finds the state of all the time since it was last released, and rounds that were due then
 // are made now.
 type stateLock struct {
 	sync.Mutex
@@ -41,9 +41,9 @@ func (l *stateLock) Lock() {
 	}
 }
 
-// beginRounds lets every node tell of its VMs from now on, each in its own rhythm.
+// beginRounds lets every node report its VMs from now on, each in its own rhythm.
 // They have done so before.
-func (s *State) beginRounds() {
+func (s *state) beginRounds() {
 	switch {
 	case s.opts.StatusLag < 0:
 		return
@@ -62,7 +62,7 @@ func (s *State) beginRounds() {
 }
 
 // rounds makes the rounds that were due before now, of which only the last counts.
-func (s *State) rounds() {
+func (s *state) rounds() {
 	now := time.Now()
 	for name, h := range s.hosts {
 		if late := now.Sub(h.tells); late >= 0 {
@@ -74,7 +74,7 @@ func (s *State) rounds() {
 }
 
 // tell is a round of a node's pvestatd.
-func (s *State) tell(node string, at time.Time) {
+func (s *state) tell(node string, at time.Time) {
 	for id, v := range s.vms {
 		if v.node == node {
 			s.told[id] = lastWord{at, s.figures(v, at)}
@@ -86,7 +86,7 @@ func (s *State) tell(node string, at time.Time) {
 }
 
 // figures are a VM's as a list of all VMs has them.
-func (s *State) figures(v *vm, at time.Time) map[string]any {
+func (s *state) figures(v *vm, at time.Time) map[string]any {
 	f := map[string]any{
 		"name": v.called(), "status": v.status(), "template": boolInt(v.template()), "maxcpu": v.cpus(), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
 		"disk": 0, "diskread": 0, "diskwrite": 0, "netin": 0, "netout": 0, "cpu": 0, "mem": 0, "memhost": 0, "uptime": 0,
@@ -105,7 +105,7 @@ func (s *State) figures(v *vm, at time.Time) map[string]any {
 
 // resource is a VM among all resources: one that no round has met yet has no name and
 // no figures.
-func (s *State) resource(v *vm) map[string]any {
+func (s *state) resource(v *vm) map[string]any {
 	r := map[string]any{"type": "qemu", "id": "qemu/" + strconv.Itoa(v.id), "vmid": v.id, "node": v.node, "status": "unknown"}
 	if s.round == 0 {
 		maps.Copy(r, s.figures(v, time.Now()))

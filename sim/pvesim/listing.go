@@ -83,7 +83,7 @@ func (c *call) storageContent() (any, error) {
 			continue
 		}
 		if want := c.param("vmid"); want != "" && want != strconv.Itoa(v.owner) && slices.Contains([]string{"images", "rootdir", "backup"}, v.content) {
-			continue // what is nobody's is in every machine's list
+			continue // what has no owner is in every machine's list
 		}
 		if c.s.mayVolume(c.who, st, v, 0) != nil {
 			continue

@@ -48,7 +48,7 @@ func (l *fileLock) pass() {
 // worker is somebody who does work on a host: a task, or a request that is
 // answered when all is done.
 type worker struct {
-	s    *State
+	s    *state
 	task *task // nil for a request
 }
 

@@ -11,11 +11,11 @@ import (
 )
 
 // mapKeys is the format of an entry.
-func (s *State) mapKeys() map[string]*property {
+func (s *state) mapKeys() map[string]*property {
 	return s.schema.Methods["POST /cluster/mapping/pci"].Parameters["map"].Items.Format.Keys
 }
 
-func (s *State) entryProps(entry string) map[string]string {
+func (s *state) entryProps(entry string) map[string]string {
 	out, err := parseProps(s.mapKeys(), entry)
 	if err != nil {
 		return map[string]string{}
@@ -24,7 +24,7 @@ func (s *State) entryProps(entry string) map[string]string {
 }
 
 // mappingDigest is that of the one file in which all of them are.
-func (s *State) mappingDigest() string {
+func (s *state) mappingDigest() string {
 	h := sha1.New()
 	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
 		m := s.mappings[id]
@@ -33,7 +33,7 @@ func (s *State) mappingDigest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (s *State) mappingEntry(m *mapping) map[string]any {
+func (s *state) mappingEntry(m *mapping) map[string]any {
 	e := map[string]any{"type": "pci", "map": m.entries, "digest": s.mappingDigest()}
 	if m.description != "" {
 		e["description"] = m.description
@@ -67,7 +67,7 @@ type mappingCheck struct {
 }
 
 // mappingChecks are what is wrong with a mapping on a node.
-func (s *State) mappingChecks(m *mapping, node string) []mappingCheck {
+func (s *state) mappingChecks(m *mapping, node string) []mappingCheck {
 	out := []mappingCheck{}
 	found := false
 	for _, entry := range m.entries {
@@ -88,7 +88,7 @@ func (s *State) mappingChecks(m *mapping, node string) []mappingCheck {
 
 // assertValid holds an entry against the hardware of its node
 // (PVE/Mapping/PCI.pm): same properties, and the same letters in them.
-func (s *State) assertValid(m *mapping, e map[string]string) error {
+func (s *state) assertValid(m *mapping, e map[string]string) error {
 	h := s.hosts[e["node"]]
 	for path := range strings.SplitSeq(e["path"], ";") {
 		if !strings.Contains(path, ".") {

@@ -43,7 +43,7 @@ func (c *call) mayMigrate() (any, error) {
 
 // localResources are the devices that tie a VM to its host
 // (PVE/QemuMigrate/Helpers.pm, check_local_resources).
-func (s *State) localResources(v *vm) (local []string, mapped map[string]any) {
+func (s *state) localResources(v *vm) (local []string, mapped map[string]any) {
 	local, mapped = []string{}, map[string]any{}
 	for _, k := range slices.Sorted(maps.Keys(v.conf)) {
 		if !passedThrough.MatchString(k) || strings.HasPrefix(k, "serial") && v.conf[k] == "socket" {
@@ -65,7 +65,7 @@ func (s *State) localResources(v *vm) (local []string, mapped map[string]any) {
 	return local, mapped
 }
 
-func (s *State) localDisks(v *vm) []any {
+func (s *state) localDisks(v *vm) []any {
 	out := []any{}
 	for _, k := range drives(v.conf) {
 		d := s.props(k, v.conf[k])
@@ -78,7 +78,7 @@ func (s *State) localDisks(v *vm) []any {
 	return out
 }
 
-func (s *State) missingStorages(v *vm, node string) (names []string) {
+func (s *state) missingStorages(v *vm, node string) (names []string) {
 	for _, k := range drives(v.conf) {
 		st, _ := s.hosts[v.node].volume(s.props(k, v.conf[k])["file"])
 		if st != nil && s.hosts[node].storages[st.Name] == nil && !slices.Contains(names, st.Name) {
@@ -88,7 +88,7 @@ func (s *State) missingStorages(v *vm, node string) (names []string) {
 	return names
 }
 
-func (s *State) missingMappings(v *vm, node string) (keys []string) {
+func (s *state) missingMappings(v *vm, node string) (keys []string) {
 	for _, i := range hostpci(v.conf) {
 		key := "hostpci" + strconv.Itoa(i)
 		m := s.mappings[s.props(key, v.conf[key])["mapping"]]

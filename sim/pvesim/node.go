@@ -28,7 +28,7 @@ func moreNodeHandlers() map[string]handler {
 	}
 }
 
-func (s *State) uptime() int { return int(time.Since(s.began)/time.Second) + 86400 }
+func (s *state) uptime() int { return int(time.Since(s.began)/time.Second) + 86400 }
 
 // nodeFigures are what pvestatd has to say about a node; who may not see them
 // gets none and no error.
@@ -94,7 +94,7 @@ func (c *call) clusterStatus() (any, error) {
 	return out, nil
 }
 
-// reachable refuses what cannot be had of a node that is off, or of a cluster
+// reachable refuses what a node that is off does not answer, or of a cluster
 // without a majority.
 func (c *call) reachable() error {
 	if h := c.host(); h != nil && h.Offline {

@@ -8,7 +8,7 @@ import (
 )
 
 // normal is how an option's value is written down.
-func (s *State) normal(key, value string) string {
+func (s *state) normal(key, value string) string {
 	switch {
 	case key == "tags":
 		return normalTags(value)
@@ -19,7 +19,7 @@ func (s *State) normal(key, value string) string {
 }
 
 // normalNet writes a network card: model=MAC first. fresh gives it a new address.
-func (s *State) normalNet(key, value string, fresh bool) string {
+func (s *state) normalNet(key, value string, fresh bool) string {
 	d := s.props(key, value)
 	mac := d["macaddr"]
 	if mac == "" || fresh {
@@ -72,13 +72,13 @@ func (w worker) locked(v *vm, do func() error) error {
 
 // disks are the drives of a configuration that are none for CDs: a cloud-init drive
 // is one (PVE/QemuServer/Drive.pm, drive_is_cdrom).
-func (s *State) disks(conf map[string]string) []string {
+func (s *state) disks(conf map[string]string) []string {
 	return slices.DeleteFunc(drives(conf), func(k string) bool { return isCDROM(s.props(k, conf[k])) })
 }
 
 // carried are the drives whose volumes go where the VM goes: disks, and its
 // cloud-init drive.
-func (s *State) carried(conf map[string]string) []string {
+func (s *state) carried(conf map[string]string) []string {
 	return slices.DeleteFunc(drives(conf), func(k string) bool {
 		d := s.props(k, conf[k])
 		return isCDROM(d) && !isCloudInit(d["file"])
@@ -87,7 +87,7 @@ func (s *State) carried(conf map[string]string) []string {
 
 // canSnapshot reports whether all the disks are where snapshots can be taken:
 // files must be qcow2 for that (PVE/Storage/Plugin.pm, volume_has_feature).
-func (s *State) canSnapshot(v *vm, conf map[string]string) bool {
+func (s *state) canSnapshot(v *vm, conf map[string]string) bool {
 	return !slices.ContainsFunc(s.disks(conf), func(k string) bool {
 		st, vol, err := s.hosts[v.node].lookup(s.props(k, conf[k])["file"])
 		return err != nil || st.fileBased() && vol.format != "qcow2" || st.Type == "lvm"
@@ -99,7 +99,7 @@ func (s *State) canSnapshot(v *vm, conf map[string]string) bool {
 func linkable(v *volume) bool { return strings.HasPrefix(path.Base(v.name), "base-") }
 
 // snapshotted is a snapshot's section of the configuration file.
-func (s *State) snapshotted(sn *snapshot) map[string]any {
+func (s *state) snapshotted(sn *snapshot) map[string]any {
 	out := map[string]any{"snaptime": sn.made.Unix()}
 	for k, value := range sn.conf {
 		out[k] = s.typed(k, value)

@@ -52,7 +52,7 @@ func nothingHandlers() map[string]handler {
 }
 
 // refusers answer for methods that are not served, as there is nothing that they could
-// be about. Who asks what is served is not told of them.
+// be about. Who asks what is served does not hear of them.
 func refusers() map[string]handler {
 	out := map[string]handler{
 		"POST /access/openid/login": func(c *call) (any, error) { // nobody has asked OpenID's server before

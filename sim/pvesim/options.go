@@ -28,7 +28,7 @@ type Options struct {
 	Hypervisor Hypervisor       // makes what lives in VMs; nil is package guest
 	Log        *slog.Logger     // what happens, at debug level; nil is nothing
 
-	// Heard is told of each request once it is answered, in no particular order and by
+	// Heard gets each request once it is answered, in no particular order and by
 	// several goroutines at once; nil is nobody.
 	Heard func(Request)
 	alarm *slog.Logger // for mistakes of our own: Log, or where there is none the program's

@@ -67,7 +67,7 @@ func (w worker) passThrough(v *vm) ([]guest.PCI, []string, error) {
 }
 
 // candidates are the choices that a hostpciN's value leaves.
-func (s *State) candidates(h *host, d map[string]string) ([]candidate, error) {
+func (s *state) candidates(h *host, d map[string]string) ([]candidate, error) {
 	switch {
 	case d["host"] != "" && d["mapping"] != "":
 		return nil, die("Cannot set both 'host' and 'mapping'.")
@@ -87,7 +87,7 @@ func (s *State) candidates(h *host, d map[string]string) ([]candidate, error) {
 	return []candidate{all}, nil
 }
 
-func (s *State) mapped(h *host, id string) ([]candidate, error) {
+func (s *state) mapped(h *host, id string) ([]candidate, error) {
 	m := s.mappings[id]
 	if m == nil {
 		return nil, die("PCI device mapping not found for '%s'", id)
@@ -128,7 +128,7 @@ func (h *host) functions(path string) (out candidate) {
 
 // choose gives every hostpciN one of its candidates: first those that have no
 // choice, then the others in turn what is free.
-func (s *State) choose(h *host, v *vm, indexes []int, choices map[int][]candidate) (map[int]candidate, error) {
+func (s *state) choose(h *host, v *vm, indexes []int, choices map[int][]candidate) (map[int]candidate, error) {
 	chosen, mine := map[int]candidate{}, map[string]bool{}
 	take := func(i int, c candidate) error {
 		for _, d := range c {
@@ -172,7 +172,7 @@ func (s *State) choose(h *host, v *vm, indexes []int, choices map[int][]candidat
 }
 
 // holder returns the VM that has a function.
-func (s *State) holder(h *host, address string) *vm {
+func (s *state) holder(h *host, address string) *vm {
 	for _, v := range s.vms {
 		if v.node == h.Name && slices.Contains(v.pci, address) {
 			return v

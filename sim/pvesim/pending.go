@@ -118,7 +118,7 @@ func (w worker) deallocate(who identity, v *vm, key, volid string) (bool, error)
 }
 
 // inUse reports whether a volume is used by another drive of the VM, or by a snapshot.
-func (s *State) inUse(v *vm, key, volid string) bool {
+func (s *state) inUse(v *vm, key, volid string) bool {
 	for k, value := range v.conf {
 		if k != key && (isDrive(k) && s.props(k, value)["file"] == volid || k == "vmstate" && value == volid) {
 			return true
@@ -351,7 +351,7 @@ func (g *changing) plugDrive(k, value string) error {
 }
 
 // adjusts tells whether only what can be changed of a disk in use is changed.
-func (s *State) adjusts(was, is map[string]string) bool {
+func (s *state) adjusts(was, is map[string]string) bool {
 	for _, k := range []string{"aio", "discard", "iothread", "queues", "product", "cache", "ssd", "vendor", "ro"} {
 		if was[k] != is[k] {
 			return false

@@ -12,7 +12,7 @@ import (
 // privileges returns what somebody may do on a path, and whether it reaches below:
 // a token that is separated has what both it and its user have
 // (PVE/RPCEnvironment.pm, permissions).
-func (s *State) privileges(who identity, p string) map[string]bool {
+func (s *state) privileges(who identity, p string) map[string]bool {
 	a := &s.access
 	user := identity{who.user()}
 	if who.token() && !a.tokens[who.id].PrivSep {
@@ -43,7 +43,7 @@ func (s *State) privileges(who identity, p string) map[string]bool {
 
 // pooledRoles adds to the roles on a machine or a storage those on the pool that it is
 // in, which never propagate.
-func (s *State) pooledRoles(who, p string) map[string]bool {
+func (s *state) pooledRoles(who, p string) map[string]bool {
 	roles := s.access.rolesOf(who, p)
 	pools := s.poolsWith(p)
 	if _, none := roles["NoAccess"]; none || len(pools) == 0 {
@@ -64,7 +64,7 @@ func (s *State) pooledRoles(who, p string) map[string]bool {
 }
 
 // poolsWith are the pools that the machine or the storage of a path is in.
-func (s *State) poolsWith(p string) (ids []string) {
+func (s *state) poolsWith(p string) (ids []string) {
 	if id, isVM := strings.CutPrefix(p, "/vms/"); isVM {
 		if pool := s.memberOf(atoi(id)); pool != "" {
 			ids = []string{pool}
@@ -83,7 +83,7 @@ func (s *State) poolsWith(p string) (ids []string) {
 
 // can reports whether somebody has a privilege on a path: that of privileges,
 // which is asked for thousands of times.
-func (s *State) can(who identity, p, priv string) bool {
+func (s *state) can(who identity, p, priv string) bool {
 	a := &s.access
 	if who.token() && !a.tokens[who.id].PrivSep {
 		who = identity{who.user()}
@@ -99,12 +99,12 @@ func (s *State) can(who identity, p, priv string) bool {
 	return false
 }
 
-func (s *State) canAny(who identity, p string, privs ...string) bool {
+func (s *state) canAny(who identity, p string, privs ...string) bool {
 	return slices.ContainsFunc(privs, func(priv string) bool { return s.can(who, p, priv) })
 }
 
 // need returns a refusal that names path and privilege, as Proxmox words it.
-func (s *State) need(who identity, p string, privs ...string) error {
+func (s *state) need(who identity, p string, privs ...string) error {
 	if s.canAny(who, p, privs...) {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (s *State) need(who identity, p string, privs ...string) error {
 }
 
 // needAll refuses with the first privilege that is missing.
-func (s *State) needAll(who identity, p string, privs []string) error {
+func (s *state) needAll(who identity, p string, privs []string) error {
 	for _, priv := range privs {
 		if !s.can(who, p, priv) {
 			return refuse(p, priv)

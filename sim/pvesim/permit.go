@@ -9,7 +9,7 @@ import (
 )
 
 // permit holds a request against what the schema says about who may make it.
-func (s *State) permit(c *call) error {
+func (s *state) permit(c *call) error {
 	perms := c.spec.Permissions
 	if (c.who.token() || c.withToken) && c.spec.NoToken {
 		return fail(http.StatusForbidden, fmt.Sprintf("Permission check failed (URI '%s' not available with API token, need proper ticket.\n)", c.path))
@@ -30,7 +30,7 @@ func (s *State) permit(c *call) error {
 }
 
 // permitted evaluates ["perm", path, [privileges], options…], ["and", …] and ["or", …].
-func (s *State) permitted(c *call, check []any) error {
+func (s *state) permitted(c *call, check []any) error {
 	op, _ := check[0].(string)
 	switch op {
 	case "and", "or":
@@ -75,7 +75,7 @@ func normalPath(p string) string {
 	return p
 }
 
-func (s *State) permittedOn(c *call, check []any) error {
+func (s *state) permittedOn(c *call, check []any) error {
 	template, _ := check[1].(string)
 	anyOf, needed := false, ""
 	for i := 3; i+1 < len(check); i += 2 {
@@ -101,7 +101,7 @@ func (s *State) permittedOn(c *call, check []any) error {
 }
 
 // translate turns the privileges of Proxmox VE 9 into those of the version we are.
-func (s *State) translate(in []any) []string {
+func (s *state) translate(in []any) []string {
 	var out []string
 	for _, p := range in {
 		name, _ := p.(string)

@@ -11,7 +11,7 @@ import (
 
 // permittedUser evaluates the checks that are about users instead of paths
 // (PVE/RPCEnvironment.pm, exec_api2_perm_check).
-func (s *State) permittedUser(c *call, check []any) error {
+func (s *state) permittedUser(c *call, check []any) error {
 	switch check[0] {
 	case "userid-param":
 		return s.userParam(c, check[1])
@@ -47,7 +47,7 @@ func soundUser(name string) error {
 	return nil
 }
 
-func (s *State) userParam(c *call, what any) error {
+func (s *state) userParam(c *call, what any) error {
 	user := c.param("userid")
 	if err := soundUser(user); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *State) userParam(c *call, what any) error {
 }
 
 // userGroup asks for a privilege on the groups of a user, existing or to be set.
-func (s *State) userGroup(c *call, privs []string, groupsOf string) error {
+func (s *state) userGroup(c *call, privs []string, groupsOf string) error {
 	user := c.param("userid")
 	if err := soundUser(user); err != nil && groupsOf != "create" {
 		return err
@@ -106,7 +106,7 @@ func modifiers(where string) []string {
 }
 
 // mayModify reports whether somebody may grant rights on a path.
-func (s *State) mayModify(who identity, where string) bool {
+func (s *state) mayModify(who identity, where string) bool {
 	return s.canAny(who, where, modifiers(where)...)
 }
 

@@ -1,7 +1,7 @@
 package pvesim
 
 // replug shows a living guest the disks that its VM has now.
-func (s *State) replug(v *vm) {
+func (s *state) replug(v *vm) {
 	m := v.machine
 	osKey := s.bootDisk(v.conf)
 	if m == nil || !v.running || osKey == "" {
@@ -12,7 +12,7 @@ func (s *State) replug(v *vm) {
 }
 
 // plugged are the disks of a VM, that which it boots from first.
-func (s *State) plugged(h *host, v *vm, osKey string) []Drive {
+func (s *state) plugged(h *host, v *vm, osKey string) []Drive {
 	out := []Drive{s.drive(h, v, osKey)}
 	for _, k := range drives(v.conf) {
 		if d := s.props(k, v.conf[k]); k != osKey && !isCDROM(d) && k != "efidisk0" && k != "tpmstate0" {
@@ -22,7 +22,7 @@ func (s *State) plugged(h *host, v *vm, osKey string) []Drive {
 	return out
 }
 
-func (s *State) drive(h *host, v *vm, key string) Drive {
+func (s *state) drive(h *host, v *vm, key string) Drive {
 	d := s.props(key, v.conf[key])
 	out := Drive{Key: key, Serial: d["serial"], Size: parseSize(d["size"])}
 	out.Shown, out.Links = s.driveNames(v.conf, d, key)

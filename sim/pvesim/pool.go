@@ -8,7 +8,7 @@ type pool struct {
 }
 
 // memberOf returns the pool that a VMID is in, of a machine that there is or not.
-func (s *State) memberOf(vmid int) string {
+func (s *state) memberOf(vmid int) string {
 	if v := s.vms[vmid]; v != nil {
 		return v.pool
 	}

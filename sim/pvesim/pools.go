@@ -140,7 +140,7 @@ func (c *call) changeStored(p *pool, name string) error {
 }
 
 // putInto notes that a VMID is in a pool, or in none.
-func (s *State) putInto(vmid int, id string) {
+func (s *state) putInto(vmid int, id string) {
 	for _, p := range s.pools {
 		delete(p.absent, vmid)
 	}
@@ -212,7 +212,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // forgetACLs drops what was granted on a path that is gone.
-func (s *State) forgetACLs(path string) {
+func (s *state) forgetACLs(path string) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Path == path })
 }
 

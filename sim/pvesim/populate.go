@@ -11,7 +11,7 @@ import (
 
 // populate puts what the model has beside its hosts into place. A model that
 // [ParseModel] would refuse may make it panic.
-func (s *State) populate(m Model) {
+func (s *state) populate(m Model) {
 	for _, p := range m.Pools {
 		s.pools[p.ID] = &pool{comment: p.Comment}
 	}
@@ -48,7 +48,7 @@ func (s *State) populate(m Model) {
 }
 
 // burn makes the disc of a VM's cloud-init drive.
-func (s *State) burn(v *vm) {
+func (s *state) burn(v *vm) {
 	for _, k := range drives(v.conf) {
 		d := s.props(k, v.conf[k])
 		if st, name := s.hosts[v.node].volume(d["file"]); st != nil && isCDROM(d) && isCloudInit(d["file"]) && st.volumes[name] == nil {
@@ -74,7 +74,7 @@ func (st *storage) put(f File, internet guest.Internet) {
 }
 
 // install writes an image of the simulated internet onto a VM's first disk.
-func (s *State) install(v *vm, url string) {
+func (s *state) install(v *vm, url string) {
 	data, err := s.opts.Internet(url)
 	if err != nil {
 		panic(fmt.Sprintf("pvesim: the model's VM %d: %v", v.id, err))
@@ -96,7 +96,7 @@ func (s *State) install(v *vm, url string) {
 
 // link finds the bases of a VM's disks where it is a linked clone: of those the
 // volume's name begins with its base's (base-9000-disk-0/vm-101-disk-0).
-func (s *State) link(v *vm) {
+func (s *state) link(v *vm) {
 	for _, k := range drives(v.conf) {
 		st, name := s.hosts[v.node].volume(s.props(k, v.conf[k])["file"])
 		if st == nil || st.volumes[name] == nil {

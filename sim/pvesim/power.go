@@ -10,7 +10,7 @@ import (
 
 // poweredOff hears that a guest has switched itself off. A reboot from inside is
 // QEMU's own affair.
-func (s *State) poweredOff(v *vm, m Guest, reboot bool) {
+func (s *state) poweredOff(v *vm, m Guest, reboot bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if reboot || !v.running || v.machine != m || s.closed {
@@ -20,7 +20,7 @@ func (s *State) poweredOff(v *vm, m Guest, reboot bool) {
 }
 
 // ended is what happens on a host when a QEMU process is gone.
-func (s *State) ended(v *vm) {
+func (s *state) ended(v *vm) {
 	v.power(false)
 	_ = (worker{s: s}).applyPending(identity{"root@pam"}, v, map[string]string{})
 	if s.opts.CleanupLinger <= 0 {
@@ -42,7 +42,7 @@ func (s *State) ended(v *vm) {
 }
 
 // kill ends the VM's process.
-func (s *State) kill(v *vm) {
+func (s *state) kill(v *vm) {
 	m := v.machine
 	if m != nil {
 		v.machine = nil
@@ -88,7 +88,7 @@ func (c *call) stopVM() (any, error) {
 }
 
 // overrule ends the tasks that wait for a VM to shut down.
-func (s *State) overrule(vmid int) {
+func (s *state) overrule(vmid int) {
 	for _, t := range s.order {
 		if t.kind == "qmshutdown" && t.id == strconv.Itoa(vmid) && t.running() && !t.asked {
 			t.asked = true
@@ -145,7 +145,7 @@ const agentPatience = 3 * time.Second
 // obeys tells whether a machine in whose guest nobody looks would end when asked to:
 // those of other people do, and installers from a disc. One that was started with
 // nothing in it does not hear of it.
-func (s *State) obeys(v *vm) bool {
+func (s *state) obeys(v *vm) bool {
 	return v.others || slices.ContainsFunc(drives(v.conf), func(k string) bool {
 		d := s.props(k, v.conf[k])
 		return isCDROM(d) && strings.Contains(d["file"], ":iso/")

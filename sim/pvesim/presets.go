@@ -90,7 +90,7 @@ func modelComments() yaml.CommentMap {
 }
 
 // The operator is who the presets let in: a user with a token, and one role on /
-// that has what building a cluster needs and no more.
+// that has what building a cluster needs and nothing else.
 const (
 	operatorUser   = "homelab@pve"
 	operatorToken  = "homelab@pve!operator"

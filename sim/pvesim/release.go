@@ -12,7 +12,7 @@ type released struct{ qemu, qemuServer, storage string }
 // packagesOf are those of the day on which a release was announced: the last entries then of
 // debian/changelog in Proxmox's repositories pve-qemu, qemu-server and pve-storage. 9.2's are
 // those beside pve-manager 9.2.11.
-func (s *State) packagesOf() released {
+func (s *state) packagesOf() released {
 	switch s.release() {
 	case "8.0": // 2023-06-22
 		return released{"8.0.2-3", "8.0.5", "8.0.1"}
@@ -35,13 +35,13 @@ func (s *State) packagesOf() released {
 
 // usualQEMU is the version of QEMU that came with a release, and so what machines of a type
 // without a version are made by.
-func (s *State) usualQEMU() string {
+func (s *state) usualQEMU() string {
 	version, _, _ := strings.Cut(s.packagesOf().qemu, "-")
 	return version
 }
 
 // qemuPackage is the version of pve-qemu-kvm.
-func (s *State) qemuPackage() string {
+func (s *state) qemuPackage() string {
 	if usual := s.packagesOf().qemu; strings.HasPrefix(usual, s.qemu+"-") {
 		return usual
 	}
@@ -53,7 +53,7 @@ func (s *State) qemuPackage() string {
 type pveMachine struct{ of, revision, changes, since string }
 
 // pveMachines are those of the simulated release, oldest first. Before 8.4 they were not listed.
-func (s *State) pveMachines() []pveMachine {
+func (s *state) pveMachines() []pveMachine {
 	all := []pveMachine{
 		{"4.1", "+pve1", "Introduction of pveX versioning, no changes.", "8.4"},
 		{"4.1", "+pve2", "Increases the number of SCSI drives supported.", "8.4"},
@@ -69,7 +69,7 @@ func (s *State) pveMachines() []pveMachine {
 }
 
 // machineVersion is that of the newest machine that QEMU has: 10.0+pve1.
-func (s *State) machineVersion() string {
+func (s *state) machineVersion() string {
 	major, minor := s.qemuRelease()
 	v := strconv.Itoa(major) + "." + strconv.Itoa(minor)
 	for _, m := range slices.Backward(s.pveMachines()) {
@@ -109,7 +109,7 @@ func (v machineRelease) String() string { return strconv.Itoa(v.major) + "." + s
 
 // machineVersions are the releases of QEMU up to the simulated one, newest first: 2.0 to
 // 2.12, 3.0, 3.1, and three a year since 4.0.
-func (s *State) machineVersions() []machineRelease {
+func (s *state) machineVersions() []machineRelease {
 	newest, minor := s.qemuRelease()
 	var out []machineRelease
 	for major := newest; major >= 2; major-- {
@@ -144,22 +144,22 @@ func (v machineRelease) has(kind, qemu string) bool {
 }
 
 // qemuRelease is the version of QEMU without its last part: 10.1.
-func (s *State) qemuRelease() (major, minor int) {
+func (s *state) qemuRelease() (major, minor int) {
 	parts := strings.SplitN(s.qemu, ".", 3)
 	return atoi(parts[0]), atoi(parts[1])
 }
 
 // release is the version's first two numbers.
-func (s *State) release() string {
+func (s *state) release() string {
 	parts := strings.SplitN(s.version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
 // nine reports whether we are Proxmox VE 9, which asks more than 8 does.
-func (s *State) nine() bool { return !strings.HasPrefix(s.version, "8.") }
+func (s *state) nine() bool { return !strings.HasPrefix(s.version, "8.") }
 
 // before reports whether the simulated Proxmox VE is older than a release.
-func (s *State) before(major, minor int) bool {
+func (s *state) before(major, minor int) bool {
 	first, rest, _ := strings.Cut(s.version, ".")
 	second, _, _ := strings.Cut(rest, ".")
 	have, err := strconv.Atoi(first)

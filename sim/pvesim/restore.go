@@ -65,8 +65,8 @@ func (s *Sim) Restore(b Backup, vmid int, unique bool) {
 	s.state.vms[vmid] = v
 }
 
-// restoredDrive makes the disk anew that a backup had; a CD stays in its drive.
-func (s *State) restoredDrive(v *vm, k, value string, kept Disk) string {
+// restoredDrive makes the disk again that a backup had; a CD stays in its drive.
+func (s *state) restoredDrive(v *vm, k, value string, kept Disk) string {
 	d := s.props(k, value)
 	st, name := s.hosts[v.node].volume(d["file"])
 	if isCDROM(d) || st == nil {

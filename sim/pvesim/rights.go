@@ -36,7 +36,7 @@ var (
 
 // needOnVM wants every one of some privileges on a VM, or on the pool that it is
 // being made in (PVE/RPCEnvironment.pm, check_vm_perm).
-func (s *State) needOnVM(who identity, vmid int, pool string, privs ...string) error {
+func (s *state) needOnVM(who identity, vmid int, pool string, privs ...string) error {
 	where := "/vms/" + strconv.Itoa(vmid)
 	missing := func(path string) int {
 		return slices.IndexFunc(privs, func(p string) bool { return !s.can(who, path, p) })
@@ -89,7 +89,7 @@ var numaKey = regexp.MustCompile(`^numa\d+$`)
 
 // mayDrive checks the rights to put something into a drive of a VM that is there, or
 // to take it out. Who makes a VM needs none of these.
-func (s *State) mayDrive(who identity, vmid int, key, value string) error {
+func (s *state) mayDrive(who identity, vmid int, key, value string) error {
 	if who.root() || value == "" {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (s *State) mayDrive(who identity, vmid int, key, value string) error {
 // mayChange checks the rights to change an option of a VM that is there as far as
 // they hang on what it is set to, or was. Proxmox asks for them where it makes the
 // change: of a POST that is in the task.
-func (s *State) mayChange(who identity, vmid int, key, value string) error {
+func (s *state) mayChange(who identity, vmid int, key, value string) error {
 	switch {
 	case value == "":
 		return nil
@@ -124,7 +124,7 @@ func (s *State) mayChange(who identity, vmid int, key, value string) error {
 
 // mayFree checks the rights to delete a disk that is out of use
 // (PVE/QemuServer.pm, try_deallocate_drive).
-func (s *State) mayFree(who identity, vmid int, volid string) error {
+func (s *state) mayFree(who identity, vmid int, volid string) error {
 	if err := s.needOnVM(who, vmid, "", "VM.Config.Disk"); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *State) mayFree(who identity, vmid int, volid string) error {
 
 // mayPassThrough checks the rights to set, or to remove, a passed-through device.
 // Raw ones are for literal root@pam alone, and no token is.
-func (s *State) mayPassThrough(who identity, vmid int, pool, key, value string) error {
+func (s *state) mayPassThrough(who identity, vmid int, pool, key, value string) error {
 	if who.root() || value == "" {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *State) mayPassThrough(who identity, vmid int, pool, key, value string) 
 }
 
 // mayMap checks the right to a device itself (PVE/QemuServer.pm, check_mapping_access).
-func (s *State) mayMap(who identity, key, value string) error {
+func (s *state) mayMap(who identity, key, value string) error {
 	if who.root() || strings.HasPrefix(key, "serial") {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (s *State) mayMap(who identity, key, value string) error {
 
 // mayBridge checks the right to plug into a bridge: into all of it, or into one
 // VLAN (PVE/GuestHelpers.pm, check_vnet_access).
-func (s *State) mayBridge(who identity, key, value string) error {
+func (s *state) mayBridge(who identity, key, value string) error {
 	d := s.props(key, value)
 	if d["bridge"] == "" || who.root() {
 		return nil

@@ -206,7 +206,7 @@ func (c *call) mayHandOut(path, role string) error {
 }
 
 // grant adds an ACL instead of one for the same, or removes it.
-func (s *State) grant(acl ACL, remove bool) {
+func (s *state) grant(acl ACL, remove bool) {
 	s.access.acls = slices.DeleteFunc(s.access.acls, func(a ACL) bool { return a.Path == acl.Path && a.Who == acl.Who && a.Role == acl.Role })
 	if !remove {
 		s.access.acls = append(s.access.acls, acl)

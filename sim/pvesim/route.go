@@ -123,7 +123,7 @@ func dispatch(c *call) (any, error) {
 	if strings.Contains(c.route, "/cluster/mapping/") && c.p.has("check-node") {
 		node = c.param("check-node")
 	}
-	if c.route == "GET /nodes/{node}" || c.route == "POST /nodes/{node}/wakeonlan" { // whoever is asked answers
+	if c.route == "GET /nodes/{node}" || c.route == "POST /nodes/{node}/wakeonlan" { // any node that is asked answers
 		node = ""
 	}
 	if node != "" && node != "localhost" && s.hosts[node] == nil && !strings.HasPrefix(c.route, "POST /cluster/ha/") {

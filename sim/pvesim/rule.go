@@ -10,7 +10,7 @@ const leanRequests = 1000
 
 // Fault is a Rule in force.
 type Fault struct {
-	s     *State
+	s     *state
 	rule  Rule
 	path  *regexp.Regexp
 	seen  int
@@ -54,7 +54,7 @@ func (f *Fault) matches(r Request) bool {
 }
 
 // faultFor returns the rule that this request falls under, and counts.
-func (s *State) faultFor(r Request) *Fault {
+func (s *state) faultFor(r Request) *Fault {
 	var hit *Fault
 	for _, f := range s.rules {
 		if !f.matches(r) {

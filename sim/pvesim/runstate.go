@@ -92,7 +92,7 @@ func (w worker) suspend(v *vm, st *storage) error {
 	return nil
 }
 
-// awake takes back what suspend has left in a configuration.
+// awake removes what suspend has left in a configuration.
 func (w worker) awake(v *vm) {
 	w.log("Resuming suspended VM")
 	if st, name := w.s.hosts[v.node].volume(v.conf["vmstate"]); st != nil {

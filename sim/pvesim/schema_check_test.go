@@ -144,7 +144,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, form string) {
 		p := params{}
 		if p.addJSON([]byte(body)) == nil && !json.Valid([]byte(body)) {
-			// A decoder stops after the first value; what follows is no matter.
+			// A decoder stops after the first value; what follows does not matter.
 			t.Skip()
 		}
 		params{}.addForm(form)

@@ -17,7 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/facts"
 )
 
-var update = flag.Bool("update", false, "write schema.json and golden files anew")
+var update = flag.Bool("update", false, "write schema.json and golden files again")
 
 // The dump of Proxmox's own API schema that schema.json is reduced from, among the full
 // sources.

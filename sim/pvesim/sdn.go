@@ -163,7 +163,7 @@ func (c *call) rollbackSDN() (any, error) {
 	})
 }
 
-// applySDN lets run what is configured; then every node loads its network anew.
+// applySDN lets run what is configured; then every node loads its network again.
 func (c *call) applySDN() (any, error) {
 	err := c.inSDN("could not commit SDN config", func() error {
 		c.s.sdn.running = copied(c.s.sdn.config)
@@ -186,5 +186,5 @@ func (c *call) applySDN() (any, error) {
 	})
 }
 
-// reloadTime is how long a node takes to begin to load its network anew.
+// reloadTime is how long a node takes to begin to load its network again.
 const reloadTime = 500 * time.Millisecond

@@ -133,7 +133,7 @@ func (c *call) fabricNode() (string, error) {
 	return key, nil
 }
 
-// inFabrics changes fabrics and nodes, and takes it back where what comes out is not right.
+// inFabrics changes fabrics and nodes, and undoes it where what comes out is not right.
 func (c *call) inFabrics(what string, do func(fabrics, nodes sdnSections) error) error {
 	return c.inSDN(what, func() error {
 		sdn := &c.s.sdn

@@ -18,7 +18,7 @@ type register struct {
 }
 
 // entries are the sections of a register.
-func (s *State) entries(r register) map[string]map[string][]string {
+func (s *state) entries(r register) map[string]map[string][]string {
 	if s.registers == nil {
 		s.registers = map[string]map[string]map[string][]string{}
 	}
@@ -68,7 +68,7 @@ func withoutEmpty(section map[string]string) map[string]string {
 
 // typedAs gives a section's value the JSON type that the method which writes it
 // takes.
-func (s *State) typedAs(method, key, value string) any {
+func (s *state) typedAs(method, key, value string) any {
 	m := s.schema.Methods[method]
 	if m == nil {
 		return value

@@ -85,7 +85,7 @@ func writeRaw(w http.ResponseWriter, a answer) bool {
 // done all the same, as on a real server.
 func (s *Sim) Client() *http.Client { return &http.Client{Transport: transport{s.state}} }
 
-type transport struct{ s *State }
+type transport struct{ s *state }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
@@ -129,7 +129,7 @@ func received(r *http.Request) (*http.Request, error) {
 }
 
 // serving runs f in a goroutine that Close waits for.
-func (s *State) serving(f func()) bool {
+func (s *state) serving(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -152,7 +152,7 @@ func (a answer) response(r *http.Request) *http.Response {
 }
 
 // answer serves one request from its first line to its last.
-func (s *State) answer(r *http.Request) answer {
+func (s *state) answer(r *http.Request) answer {
 	c := &call{s: s, method: r.Method}
 	ours := false
 	c.path, ours = strings.CutPrefix(r.URL.Path, prefix)
@@ -192,7 +192,7 @@ func (s *State) answer(r *http.Request) answer {
 	return a
 }
 
-func (s *State) record(c *call) *Request {
+func (s *state) record(c *call) *Request {
 	rec := &Request{Time: time.Now(), Method: c.method, Path: c.path, Params: c.p.recorded(c.path)}
 	rec.Mutating = c.method != http.MethodGet && c.path != "/access/ticket"
 	if c.upload != nil {
@@ -208,7 +208,7 @@ func (s *State) record(c *call) *Request {
 }
 
 // conclude does the work of a request under the fault that is on it.
-func (s *State) conclude(c *call, rec *Request, do func() (any, error)) answer {
+func (s *state) conclude(c *call, rec *Request, do func() (any, error)) answer {
 	if c.fault == nil {
 		return s.answerFor(do())
 	}
@@ -237,7 +237,7 @@ func (s *State) conclude(c *call, rec *Request, do func() (any, error)) answer {
 	return r.answer(s)
 }
 
-func (r Rule) answer(s *State) answer {
+func (r Rule) answer(s *state) answer {
 	switch {
 	case r.Drop:
 		return answer{drop: true}
@@ -266,7 +266,7 @@ func reasonFor(status int) string {
 }
 
 // serve answers a request that nothing is wrong with.
-func (s *State) serve(c *call, r *http.Request, readErr error) (any, error) {
+func (s *state) serve(c *call, r *http.Request, readErr error) (any, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete:
 	default:

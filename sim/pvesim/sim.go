@@ -9,7 +9,7 @@ import (
 
 // Sim is a simulated cluster of Proxmox VE hosts. It is safe for concurrent use.
 type Sim struct {
-	state      *State
+	state      *state
 	ownNetwork bool // made here, and closed here
 }
 
@@ -58,7 +58,7 @@ func (s *Sim) Close() {
 }
 
 // HostShell lets those log in to a node as root by SSH who have one of the keys,
-// each as in an authorized_keys file, instead of whoever could before; without
+// each as in an authorized_keys file, instead of those who could before; without
 // keys that stays. What they change there shows in the API: a
 // reboot applies the command line and modprobe.d, and pveum, pvesm and pvesh do what
 // the API does.

@@ -260,7 +260,7 @@ func (w worker) rollBack(v *vm, name string) error {
 }
 
 // orphans are the disks of one configuration that another does not know.
-func (s *State) orphans(conf, other map[string]string) (volids []string) {
+func (s *state) orphans(conf, other map[string]string) (volids []string) {
 	known := map[string]bool{}
 	for _, k := range s.disks(other) {
 		known[s.props(k, other[k])["file"]] = true

@@ -11,7 +11,7 @@ import (
 var versionOfMachine = regexp.MustCompile(`-(\d+)\.(\d+)`)
 
 // checkMachineVersion refuses machines that are newer than QEMU.
-func (s *State) checkMachineVersion(v *vm) error {
+func (s *state) checkMachineVersion(v *vm) error {
 	kind := s.props("machine", v.conf["machine"])["type"]
 	m := versionOfMachine.FindStringSubmatch(kind)
 	if m == nil {
@@ -68,7 +68,7 @@ func (w worker) checkCommand(v *vm) error {
 var cpu32 = regexp.MustCompile(`^(486|athlon|coreduo|kvm32|pentium|pentium2|pentium3|qemu32)$`)
 
 // checkMTU reads that of a bridge, for cards that are told it.
-func (s *State) checkMTU(h *host, i int, d map[string]string) error {
+func (s *state) checkMTU(h *host, i int, d map[string]string) error {
 	ofBridge := atoi(h.network()[d["bridge"]]["mtu"])
 	if ofBridge <= 0 {
 		ofBridge = 1500
@@ -92,7 +92,7 @@ func (s *State) checkMTU(h *host, i int, d map[string]string) error {
 const maxMemory = 4 << 20
 
 // checkMemory is config of PVE/QemuServer/Memory.pm.
-func (s *State) checkMemory(v *vm) error {
+func (s *state) checkMemory(v *vm) error {
 	memory, numa, huge := v.memory()>>20, v.conf["numa"] == "1", v.conf["hugepages"] != ""
 	static := memory
 	if v.hotplugs("memory") {
@@ -121,7 +121,7 @@ func (s *State) checkMemory(v *vm) error {
 }
 
 // checkNUMA looks at the nodes that a VM's memory and CPUs are spread over.
-func (s *State) checkNUMA(v *vm, static int64, huge bool) error {
+func (s *state) checkNUMA(v *vm, static int64, huge bool) error {
 	nodes, total, custom := s.hosts[v.node].NUMANodes, 0.0, false
 	for i := range 8 {
 		d := s.props("numa0", v.conf["numa"+strconv.Itoa(i)])

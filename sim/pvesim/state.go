@@ -12,9 +12,9 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// State is all that there is of a simulated cluster: its hosts, their machines and
+// state is all that there is of a simulated cluster: its hosts, their machines and
 // storages, and what is kept of work and of those who ask.
-type State struct {
+type state struct {
 	opts    Options
 	version string
 	qemu    string
@@ -41,7 +41,7 @@ type State struct {
 	access       access
 	locks        map[string]*fileLock
 
-	// dispatch does a call of the API, whoever it is from.
+	// dispatch does a call of the API: a client's, or one of our own.
 	dispatch func(*call) (any, error)
 
 	registers   map[string]map[string]map[string][]string // sections by file and ID, see register
@@ -65,9 +65,9 @@ type State struct {
 }
 
 // newState is what a model describes, before anything lives in it.
-func newState(m Model, o Options) *State {
+func newState(m Model, o Options) *state {
 	o = o.orUsual()
-	s := &State{
+	s := &state{
 		opts: o, schema: loadSchema(), network: o.Network, began: time.Now(), done: make(chan struct{}),
 		hosts: map[string]*host{}, vms: map[int]*vm{}, mappings: map[string]*mapping{}, pools: map[string]*pool{},
 		locks: map[string]*fileLock{}, tasks: map[string]*task{}, pids: 1000, random: rand.New(rand.NewPCG(1, 2)),
@@ -86,7 +86,7 @@ func newState(m Model, o Options) *State {
 }
 
 // powerOff ends all that runs, and reports whether it did.
-func (s *State) powerOff() bool {
+func (s *state) powerOff() bool {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *State) powerOff() bool {
 var errClosed = errors.New("pvesim: closed")
 
 // spawn runs f in a goroutine that Close waits for, with mu held.
-func (s *State) spawn(f func()) {
+func (s *state) spawn(f func()) {
 	if s.closed {
 		return
 	}
@@ -129,7 +129,7 @@ func (s *State) spawn(f func()) {
 }
 
 // outside runs f without mu: guests may take their time, and may call back.
-func (s *State) outside(f func()) {
+func (s *state) outside(f func()) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	f()
@@ -137,7 +137,7 @@ func (s *State) outside(f func()) {
 
 // wait releases mu for a duration of the simulated world. It returns early with
 // an error when the Sim is closed or stop is.
-func (s *State) wait(d time.Duration, stop <-chan struct{}) error {
+func (s *state) wait(d time.Duration, stop <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *State) wait(d time.Duration, stop <-chan struct{}) error {
 
 // until lets go of mu until done is closed. Where limit (0 is none) is over before, a
 // duration of the simulated world, the error is context.DeadlineExceeded.
-func (s *State) until(done <-chan struct{}, limit time.Duration, stop <-chan struct{}) (err error) {
+func (s *state) until(done <-chan struct{}, limit time.Duration, stop <-chan struct{}) (err error) {
 	var late <-chan time.Time
 	if limit > 0 {
 		t := time.NewTimer(time.Duration(float64(limit) / s.opts.Speed))
@@ -171,7 +171,7 @@ func (s *State) until(done <-chan struct{}, limit time.Duration, stop <-chan str
 }
 
 // eternity is the context that our own begins with: guests live as long as the
-// Sim, whoever asked for their start.
+// Sim, not as the request that started them.
 type eternity struct{}
 
 func (eternity) Deadline() (time.Time, bool) { return time.Time{}, false }

@@ -12,7 +12,7 @@ import (
 // storage is a storage with what is on it.
 type storage struct {
 	Storage
-	host    string   // whose it is; empty for a shared one
+	host    string   // the owner; empty for a shared one
 	nodes   []string // that its section names; nil is all
 	volumes map[string]*volume
 }
@@ -181,7 +181,7 @@ func (st *storage) ready() error {
 // createRoute is the method that makes a machine.
 const createRoute = "POST /nodes/{node}/qemu"
 
-// storeReady refuses a storage that a host has not, or that is switched off.
+// storeReady refuses a storage that a host does not have, or that is switched off.
 func (h *host) storeReady(name string) error {
 	if h.storages[name] == nil {
 		return die("storage '%s' is not available on node '%s'", name, h.Name)
@@ -200,7 +200,7 @@ func (st *storage) putFile(content, name string, data []byte) {
 }
 
 // storagesByName are the cluster's, each as one of the nodes that have it sees it.
-func (s *State) storagesByName() (all map[string]*storage, nodes map[string][]string) {
+func (s *state) storagesByName() (all map[string]*storage, nodes map[string][]string) {
 	all, nodes = map[string]*storage{}, map[string][]string{}
 	for _, node := range s.nodes() {
 		for name, st := range s.hosts[node].storages {

@@ -34,7 +34,7 @@ func sharedTypes() []string {
 }
 
 // storageSections is storage.cfg, with digests or without.
-func (s *State) storageSections(digests bool) map[string]map[string]any {
+func (s *state) storageSections(digests bool) map[string]map[string]any {
 	all, nodes := s.storagesByName()
 	out := map[string]map[string]any{}
 	for name, st := range all {
@@ -107,7 +107,7 @@ func usualContent(kind string) []string { return strings.Fields(sectionTypeOf("s
 func (c *call) storageSection(kind string) map[string]string {
 	out := c.section("storage", "type")
 	maps.DeleteFunc(out, func(k, _ string) bool { return sectionTypeOf("storage", kind).secret(k) })
-	if kind == "pbs" && c.p.has("master-pubkey") { // that there is one is no secret (PVE/Storage/PBSPlugin.pm, on_update_hook)
+	if kind == "pbs" && c.p.has("master-pubkey") { // that there is one may be shown (PVE/Storage/PBSPlugin.pm, on_update_hook)
 		out["master-pubkey"] = "1"
 	}
 	return out

@@ -9,7 +9,7 @@ import (
 // allowedTags are those that somebody may give a machine, and whether that is any beside
 // them: registered ones are for those who may change the cluster (PVE/GuestHelpers.pm,
 // get_allowed_tags).
-func (s *State) allowedTags(who identity) (tags []string, free bool) {
+func (s *state) allowedTags(who identity) (tags []string, free bool) {
 	privileged := s.can(who, "/", "Sys.Modify")
 	access, _ := s.clusterOption("user-tag-access", s.options["user-tag-access"]).(map[string]any)
 	allow, _ := access["user-allow"].(string)
@@ -35,7 +35,7 @@ func (s *State) allowedTags(who identity) (tags []string, free bool) {
 	return slices.Compact(tags), allow == "" || allow == "free"
 }
 
-func (s *State) clusterOption(k, v string) any {
+func (s *state) clusterOption(k, v string) any {
 	p := s.schema.Methods["PUT /cluster/options"].Parameters[k]
 	switch {
 	case k == "description":
@@ -64,7 +64,7 @@ func (s *State) clusterOption(k, v string) any {
 
 // mayTag checks the right to change a VM's tags: each that comes or goes must be one that
 // the caller may set (PVE/GuestHelpers.pm, assert_tag_permissions).
-func (s *State) mayTag(who identity, vmid int, old, new string) error {
+func (s *state) mayTag(who identity, vmid int, old, new string) error {
 	if err := s.needOnVM(who, vmid, "", "VM.Config.Options"); err != nil || s.can(who, "/", "Sys.Modify") {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *State) mayTag(who identity, vmid int, old, new string) error {
 // mayTagNew checks the right to give a VM that is being made its tags: a pool does
 // not help, and 8 does not ask. Proxmox hands a hash over where the tags of before are
 // wanted, and takes its name for one of them: no list allows that.
-func (s *State) mayTagNew(who identity, vmid int, opts map[string]string) error {
+func (s *state) mayTagNew(who identity, vmid int, opts map[string]string) error {
 	if opts["tags"] == "" || !s.nine() {
 		return nil
 	}

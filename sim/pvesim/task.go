@@ -43,7 +43,7 @@ func (w warnings) Error() string { return fmt.Sprintf("WARNINGS: %d", int(w)) }
 
 // startTask forks a worker and returns its UPID. The work runs with mu held.
 func (c *call) startTask(kind, id string, work func(w worker) error, undo ...func()) (any, error) {
-	t := c.s.newTask(cmp.Or(c.param("node"), c.s.nodes()[0]), kind, id, c.who) // whoever is asked does what is no node's
+	t := c.s.newTask(cmp.Or(c.param("node"), c.s.nodes()[0]), kind, id, c.who) // the node that is asked does what belongs to none
 	if len(undo) > 0 {
 		t.undo = undo[0]
 	}
@@ -77,7 +77,7 @@ func (c *call) finished(upid any, seconds int) (any, error) {
 	return nil, nil
 }
 
-func (s *State) newTask(node, kind, id string, who identity) *task {
+func (s *state) newTask(node, kind, id string, who identity) *task {
 	s.pids += 3
 	now := time.Now()
 	user, token, _ := strings.Cut(who.id, "!")
@@ -93,7 +93,7 @@ func (s *State) newTask(node, kind, id string, who identity) *task {
 // keptTasks is how many tasks are remembered, as the archive's index is rotated.
 const keptTasks = 20000
 
-func (s *State) forgetTasks() {
+func (s *state) forgetTasks() {
 	if len(s.order) <= keptTasks || s.order[0].running() {
 		return
 	}
@@ -102,7 +102,7 @@ func (s *State) forgetTasks() {
 }
 
 // work is a worker's life.
-func (s *State) work(t *task, fault *Fault, do func(w worker) error) {
+func (s *state) work(t *task, fault *Fault, do func(w worker) error) {
 	w := worker{s: s, task: t}
 	// The nanoseconds put workers that were forked in the same moment of virtual
 	// time in an order, which is then the same in every run.
@@ -165,7 +165,7 @@ func (t *task) failed() bool {
 
 // attempt does something, and answers with a mistake of ours where it panics: who
 // asks should not have to guess why the connection ended. It is printed, too.
-func (s *State) attempt(what string, do func() (any, error)) (data any, err error) {
+func (s *state) attempt(what string, do func() (any, error)) (data any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.opts.alarm.Error("pvesim: a mistake of the simulator's, please report it", "at", what, "panic", p, "stack", string(debug.Stack()))

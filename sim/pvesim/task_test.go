@@ -107,7 +107,7 @@ func FuzzUPID(f *testing.F) {
 	f.Add("UPID:x")
 	f.Fuzz(func(t *testing.T, s string) {
 		if upidPattern.MatchString(s) && strings.Count(s, ":") != 8 {
-			t.Errorf("%q is no UPID", s)
+			t.Errorf("%q is not a UPID", s)
 		}
 	})
 }

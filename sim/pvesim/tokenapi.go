@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// tokenInfo is what can be told of a token: all but its secret.
-func (s *State) tokenInfo(id string) map[string]any {
+// tokenInfo is what may be shown of a token: all but its secret.
+func (s *state) tokenInfo(id string) map[string]any {
 	about := s.access.about(id)
 	e := map[string]any{"privsep": boolInt(s.access.tokens[id].PrivSep), "expire": max(0, atoi(about["expire"]))}
 	if about["comment"] != "" {
@@ -186,7 +186,7 @@ func (c *call) setRealm(id string, section map[string]string) {
 	}
 	maps.Copy(realms[id], section)
 	withoutEmpty(realms[id])
-	if sync := splitList(realms[id]["sync-defaults-options"]); len(sync) > 0 { // printed anew, in order
+	if sync := splitList(realms[id]["sync-defaults-options"]); len(sync) > 0 { // printed again, in order
 		slices.Sort(sync)
 		realms[id]["sync-defaults-options"] = strings.Join(sync, ",")
 	}

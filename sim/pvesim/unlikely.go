@@ -34,7 +34,7 @@ func (c *call) remoteMigrate() (any, error) {
 const firstRound = 10 * time.Second
 
 // recorded refuses the history of a VM that pvestatd has not yet seen.
-func (v *vm) recorded(s *State) error {
+func (v *vm) recorded(s *state) error {
 	if time.Since(v.ctime) < time.Duration(float64(firstRound)/s.opts.Speed) {
 		return noHistory(v.id)
 	}

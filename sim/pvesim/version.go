@@ -5,7 +5,7 @@ import (
 )
 
 // absent reports whether a method came later than the version that is simulated.
-func (s *State) absent(name string) bool {
+func (s *state) absent(name string) bool {
 	_, path, _ := strings.Cut(name, " ")
 	switch {
 	case strings.HasPrefix(path, "/cluster/ha/rules"):
@@ -18,7 +18,7 @@ func (s *State) absent(name string) bool {
 
 // contentOfToday refuses a kind of content that could not be uploaded or
 // downloaded in the version that is simulated.
-func (s *State) contentOfToday(kind string) error {
+func (s *state) contentOfToday(kind string) error {
 	if kind == "import" && s.before(8, 4) {
 		return badParam("content", "value 'import' does not have a value in the enumeration 'iso, vztmpl'")
 	}

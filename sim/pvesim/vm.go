@@ -88,7 +88,7 @@ func (v *vm) sum() string {
 }
 
 // configuration answers GET config, from the last answer where nothing changed.
-func (s *State) configuration(v *vm, current bool) json.RawMessage {
+func (s *state) configuration(v *vm, current bool) json.RawMessage {
 	if raw, ok := v.rendered[current]; ok {
 		return raw
 	}
@@ -109,7 +109,7 @@ func (s *State) configuration(v *vm, current bool) json.RawMessage {
 }
 
 // typed gives a value of the configuration the JSON type that Proxmox gives it.
-func (s *State) typed(key, value string) any {
+func (s *state) typed(key, value string) any {
 	if key == "cipassword" {
 		return "**********"
 	}
@@ -127,12 +127,12 @@ func (s *State) typed(key, value string) any {
 }
 
 // configKeys are the options of a VM, as PUT config takes them.
-func (s *State) configKeys() map[string]*property {
+func (s *state) configKeys() map[string]*property {
 	return s.schema.Methods["PUT /nodes/{node}/qemu/{vmid}/config"].Parameters
 }
 
 // props reads an option that is a property string.
-func (s *State) props(key, value string) map[string]string {
+func (s *state) props(key, value string) map[string]string {
 	out, err := parseProps(s.configKeys()[key].Format.Keys, value)
 	if err != nil {
 		return map[string]string{}
@@ -140,11 +140,11 @@ func (s *State) props(key, value string) map[string]string {
 	return out
 }
 
-func (s *State) printProps(key string, in map[string]string) string {
+func (s *state) printProps(key string, in map[string]string) string {
 	return formatProps(s.configKeys()[key].Format.Keys, in)
 }
 
-func (s *State) load(id int, node string) (*vm, error) {
+func (s *state) load(id int, node string) (*vm, error) {
 	v := s.vms[id]
 	if v == nil || v.node != node {
 		return nil, die("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", node, id)
@@ -153,7 +153,7 @@ func (s *State) load(id int, node string) (*vm, error) {
 }
 
 // find is load as workers say it.
-func (s *State) find(id int, node string) (*vm, error) {
+func (s *state) find(id int, node string) (*vm, error) {
 	v := s.vms[id]
 	if v == nil || v.node != node {
 		return nil, die("unable to find configuration file for VM %d on node '%s'", id, node)
@@ -222,7 +222,7 @@ func (v *vm) cpus() int {
 }
 
 // uuid makes an identifier that is the same in every run.
-func (s *State) uuid() string {
+func (s *state) uuid() string {
 	var b [16]byte
 	for i := range b {
 		b[i] = byte(s.random.Uint32())
@@ -232,7 +232,7 @@ func (s *State) uuid() string {
 }
 
 // mac makes an address with Proxmox's own prefix.
-func (s *State) mac() string {
+func (s *state) mac() string {
 	n := s.random.Uint32()
 	return fmt.Sprintf("BC:24:11:%02X:%02X:%02X", byte(n>>16), byte(n>>8), byte(n))
 }

@@ -52,7 +52,7 @@ func (c *call) currentStatus() (any, error) {
 }
 
 // shownCPUs are no more than the host has, unless the number was set.
-func (s *State) shownCPUs(v *vm) int {
+func (s *state) shownCPUs(v *vm) int {
 	if v.conf["vcpus"] != "" {
 		return v.cpus()
 	}
@@ -80,7 +80,7 @@ func (v *vm) qmpStatus() string {
 	return "stopped"
 }
 
-func (s *State) currentFigures(v *vm) map[string]any {
+func (s *state) currentFigures(v *vm) map[string]any {
 	e := map[string]any{
 		"vmid": v.id, "name": v.called(), "status": v.status(), "cpus": s.shownCPUs(v), "maxmem": v.memory(), "maxdisk": v.diskSize(s),
 		"cpu": 0, "mem": 0, "memhost": 0, "disk": 0, "uptime": 0, "netin": 0, "netout": 0,

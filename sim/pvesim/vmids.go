@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-func (s *State) freeID() int {
+func (s *state) freeID() int {
 	id, upper := s.idRange()
 	for s.vms[id] != nil && id < upper {
 		id++
@@ -16,7 +16,7 @@ func (s *State) freeID() int {
 }
 
 // setIDRange puts a model's range of VMIDs into datacenter.cfg.
-func (s *State) setIDRange(r IDRange) {
+func (s *state) setIDRange(r IDRange) {
 	var parts []string
 	if r.Lower != 0 {
 		parts = append(parts, "lower="+strconv.Itoa(r.Lower))
@@ -30,7 +30,7 @@ func (s *State) setIDRange(r IDRange) {
 }
 
 // idRange is what /cluster/nextid may give out (datacenter.cfg, next-id).
-func (s *State) idRange() (lower, upper int) { return idRangeOf(s.options["next-id"]) }
+func (s *state) idRange() (lower, upper int) { return idRangeOf(s.options["next-id"]) }
 
 func idRangeOf(option string) (lower, upper int) {
 	lower, upper = 100, 1000000
@@ -46,7 +46,7 @@ func idRangeOf(option string) (lower, upper int) {
 }
 
 // sorted returns the VMs by ID.
-func (s *State) sorted() []*vm {
+func (s *state) sorted() []*vm {
 	out := slices.Collect(maps.Values(s.vms))
 	slices.SortFunc(out, func(a, b *vm) int { return a.id - b.id })
 	return out

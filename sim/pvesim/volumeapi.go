@@ -114,7 +114,7 @@ var fileVolume = regexp.MustCompile(`^((\d+)/\S+(/(\d+)/\S+)?|(iso|vztmpl|backup
 
 // mayVolume checks the right to read a volume; vmid is the machine that wants it
 // (PVE/Storage.pm, check_volume_access).
-func (s *State) mayVolume(who identity, st *storage, v *volume, vmid int) error {
+func (s *state) mayVolume(who identity, st *storage, v *volume, vmid int) error {
 	where := "/storage/" + st.Name
 	switch {
 	case s.can(who, where, "Datastore.Allocate"):
