@@ -6,6 +6,7 @@ import (
 	"strings"
 )
 
+// accessHandlers answer for people, their tokens, groups, roles and rights, and for pools.
 func accessHandlers() map[string]handler {
 	const (
 		users  = "/access/users"
@@ -15,6 +16,16 @@ func accessHandlers() map[string]handler {
 		realms = "/access/domains"
 	)
 	return map[string]handler{
+		"GET /access/permissions": (*call).permissions,
+		"POST /access/ticket":     (*call).login,
+		"GET /pools":              (*call).listPools,
+		"POST /pools":             (*call).createPool,
+		"PUT /pools":              (*call).updatePool,
+		"DELETE /pools":           (*call).deletePool,
+		"GET /pools/{poolid}":     (*call).getPool,
+		"PUT /pools/{poolid}":     (*call).updatePool,
+		"DELETE /pools/{poolid}":  (*call).deletePool,
+
 		"GET " + users:                     (*call).listUsers,
 		"POST " + users:                    (*call).createUser,
 		"GET " + users + "/{userid}":       (*call).getUser,

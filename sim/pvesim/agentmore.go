@@ -14,7 +14,15 @@ func agentCommands() []string {
 
 func agentHandlers() map[string]handler {
 	const agent = "/nodes/{node}/qemu/{vmid}/agent/"
-	out := map[string]handler{"POST " + agent + "set-user-password": (*call).agentPassword}
+	out := map[string]handler{
+		"GET /nodes/{node}/qemu/{vmid}/agent":  subdirs("name", agentCommands()...),
+		"POST /nodes/{node}/qemu/{vmid}/agent": (*call).agentCommand,
+		"POST " + agent + "exec":               (*call).agentExec,
+		"GET " + agent + "exec-status":         (*call).agentExecStatus,
+		"GET " + agent + "file-read":           (*call).agentFileRead,
+		"POST " + agent + "file-write":         (*call).agentFileWrite,
+		"POST " + agent + "set-user-password":  (*call).agentPassword,
+	}
 	for name, h := range simpleAgentCommands() {
 		verb := "GET "
 		if name[:4] != "get-" && name != "info" && name != "network-get-interfaces" {

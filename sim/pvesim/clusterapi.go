@@ -16,9 +16,8 @@ func moreClusterHandlers() map[string]handler {
 		"GET /cluster/options":                  (*call).clusterOptions,
 		"PUT /cluster/options":                  (*call).setClusterOptions,
 		"GET /cluster/log":                      (*call).clusterLog,
-		"GET /pools/{poolid}":                   (*call).getPool,
-		"PUT /pools/{poolid}":                   (*call).updatePool,
-		"DELETE /pools/{poolid}":                (*call).deletePool,
+		"GET /cluster/nextid":                   (*call).nextID,
+		"GET /cluster/resources":                (*call).resources,
 	}
 }
 

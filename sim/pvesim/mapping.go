@@ -10,6 +10,20 @@ import (
 	"strings"
 )
 
+// pciHandlers answer for PCI functions and for their mappings.
+func pciHandlers() map[string]handler {
+	const mapping = "/cluster/mapping/pci"
+	return map[string]handler{
+		"GET " + mapping:                                          (*call).listMappings,
+		"POST " + mapping:                                         (*call).createMapping,
+		"GET " + mapping + "/{id}":                                (*call).getMapping,
+		"PUT " + mapping + "/{id}":                                (*call).updateMapping,
+		"DELETE " + mapping + "/{id}":                             (*call).deleteMapping,
+		"GET /nodes/{node}/hardware/pci":                          (*call).listPCI,
+		"GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}/mdev": (*call).mediated,
+	}
+}
+
 // mapKeys is the format of an entry.
 func (s *state) mapKeys() map[string]*property {
 	return s.schema.Methods["POST /cluster/mapping/pci"].Parameters["map"].Items.Format.Keys

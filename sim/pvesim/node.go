@@ -9,22 +9,24 @@ import (
 	"time"
 )
 
-func moreNodeHandlers() map[string]handler {
+func nodeHandlers() map[string]handler {
 	const node = "/nodes/{node}"
 	return map[string]handler{
-		"GET " + node + "/apt/update":                            func(*call) (any, error) { return []any{}, nil },
-		"GET " + node + "/apt/versions":                          (*call).packages,
-		"GET " + node + "/version":                               (*call).versionInfo,
-		"GET " + node + "/subscription":                          (*call).subscription,
-		"GET " + node + "/certificates/info":                     (*call).certificates,
-		"GET " + node + "/rrddata":                               (*call).nodeHistory,
-		"GET " + node + "/disks/list":                            (*call).nodeDisks,
-		"GET " + node + "/hardware/usb":                          func(*call) (any, error) { return []any{}, nil },
-		"GET " + node + "/hardware/pci/{pci-id-or-mapping}/mdev": (*call).mediated,
-		"GET " + node + "/capabilities/qemu/cpu":                 (*call).cpuModels,
-		"GET " + node + "/capabilities/qemu/cpu-flags":           (*call).cpuFlags,
-		"GET " + node + "/capabilities/qemu/machines":            (*call).machines,
-		"GET " + node + "/qemu/{vmid}/agent":                     subdirs("name", agentCommands()...),
+		"GET /version":                                 (*call).versionInfo,
+		"GET /cluster/status":                          (*call).clusterStatus,
+		"GET /nodes":                                   (*call).listNodes,
+		"GET " + node + "/status":                      (*call).nodeStatus,
+		"GET " + node + "/apt/update":                  func(*call) (any, error) { return []any{}, nil },
+		"GET " + node + "/apt/versions":                (*call).packages,
+		"GET " + node + "/version":                     (*call).versionInfo,
+		"GET " + node + "/subscription":                (*call).subscription,
+		"GET " + node + "/certificates/info":           (*call).certificates,
+		"GET " + node + "/rrddata":                     (*call).nodeHistory,
+		"GET " + node + "/disks/list":                  (*call).nodeDisks,
+		"GET " + node + "/hardware/usb":                func(*call) (any, error) { return []any{}, nil },
+		"GET " + node + "/capabilities/qemu/cpu":       (*call).cpuModels,
+		"GET " + node + "/capabilities/qemu/cpu-flags": (*call).cpuFlags,
+		"GET " + node + "/capabilities/qemu/machines":  (*call).machines,
 	}
 }
 

@@ -21,8 +21,6 @@ func nodeConfigHandlers() map[string]handler {
 		"POST " + node + "/hosts":          (*call).setNodeHosts,
 		"GET " + node + "/time":            (*call).nodeTime,
 		"PUT " + node + "/time":            (*call).setTimezone,
-		"GET " + node + "/aplinfo":         (*call).listAppliances,
-		"POST " + node + "/aplinfo":        (*call).downloadAppliance,
 		"POST " + node + "/wakeonlan":      (*call).wake,
 		"DELETE " + node + "/subscription": func(*call) (any, error) { return nil, nil },
 		"GET " + node + "/netstat":         (*call).netstat,

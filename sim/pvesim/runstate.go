@@ -12,9 +12,6 @@ func runStateHandlers() map[string]handler {
 		"POST " + vm + "/status/resume":  (*call).resumeVM,
 		"PUT " + vm + "/sendkey":         (*call).sendKey,
 		"GET " + vm + "/rrddata":         (*call).vmHistory,
-		"POST " + vm + "/move_disk":      (*call).moveDisk,
-		"GET " + vm + "/migrate":         (*call).mayMigrate,
-		"POST " + vm + "/migrate":        (*call).migrate,
 	}
 }
 

@@ -8,24 +8,36 @@ import (
 	"strings"
 )
 
+// storageHandlers answer for storages, their volumes, and backups and appliances among these.
 func storageHandlers() map[string]handler {
 	const store = "/nodes/{node}/storage/{storage}"
-	return map[string]handler{
-		"GET /storage":                         (*call).storageConfigs,
-		"POST /storage":                        (*call).createStorage,
-		"GET /storage/{storage}":               (*call).storageConfig,
-		"PUT /storage/{storage}":               (*call).updateStorage,
-		"DELETE /storage/{storage}":            (*call).deleteStorage,
-		"GET " + store + "/rrddata":            (*call).storageHistory,
-		"POST " + store + "/content":           (*call).allocateVolume,
-		"PUT " + store + "/content/{volume}":   (*call).describeVolume,
-		"POST " + store + "/content/{volume}":  (*call).copyVolumeTo,
-		"GET /nodes/{node}/query-url-metadata": (*call).askURL,
-		"GET " + store + "/prunebackups":       (*call).prunable,
-		"DELETE " + store + "/prunebackups":    (*call).pruneBackups,
-		"GET " + store + "/file-restore/list":  (*call).inBackup,
-		"GET " + store + "/import-metadata":    (*call).importMetadata,
+	all := map[string]handler{
+		"GET /storage":                          (*call).storageConfigs,
+		"POST /storage":                         (*call).createStorage,
+		"GET /storage/{storage}":                (*call).storageConfig,
+		"PUT /storage/{storage}":                (*call).updateStorage,
+		"DELETE /storage/{storage}":             (*call).deleteStorage,
+		"GET " + store + "/rrddata":             (*call).storageHistory,
+		"POST " + store + "/content":            (*call).allocateVolume,
+		"PUT " + store + "/content/{volume}":    (*call).describeVolume,
+		"POST " + store + "/content/{volume}":   (*call).copyVolumeTo,
+		"GET /nodes/{node}/storage":             (*call).listStorages,
+		"GET " + store + "/status":              (*call).storageStatus,
+		"GET " + store + "/content":             (*call).storageContent,
+		"POST " + store + "/upload":             (*call).uploadFile,
+		"POST " + store + "/download-url":       (*call).downloadURL,
+		"GET " + store + "/content/{volume}":    (*call).volumeInfo,
+		"DELETE " + store + "/content/{volume}": (*call).deleteVolume,
+		"GET /nodes/{node}/aplinfo":             (*call).listAppliances,
+		"POST /nodes/{node}/aplinfo":            (*call).downloadAppliance,
+		"GET /nodes/{node}/query-url-metadata":  (*call).askURL,
+		"GET " + store + "/prunebackups":        (*call).prunable,
+		"DELETE " + store + "/prunebackups":     (*call).pruneBackups,
+		"GET " + store + "/file-restore/list":   (*call).inBackup,
+		"GET " + store + "/import-metadata":     (*call).importMetadata,
 	}
+	maps.Copy(all, backupHandlers())
+	return all
 }
 
 // sharedTypes are kinds of storage that every node sees the same of.

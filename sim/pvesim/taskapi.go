@@ -8,6 +8,17 @@ import (
 
 var upidPattern = regexp.MustCompile(`^UPID:[a-zA-Z0-9-]+:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8,9}:[0-9A-Fa-f]{8}:[^:\s]+:[^:\s]*:[^:\s]+:$`)
 
+func taskHandlers() map[string]handler {
+	const task = "/nodes/{node}/tasks/{upid}"
+	return map[string]handler{
+		"GET /cluster/tasks":      (*call).clusterTasks,
+		"GET /nodes/{node}/tasks": (*call).listTasks,
+		"GET " + task + "/status": (*call).taskStatus,
+		"GET " + task + "/log":    (*call).taskLog,
+		"DELETE " + task:          (*call).stopTask,
+	}
+}
+
 // taskOf returns the task of a path, if the asker may see it: its own, those of
 // its tokens, or all with Sys.Audit. A token does not see its user's.
 func (c *call) taskOf(priv string) (*task, error) {
