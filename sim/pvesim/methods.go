@@ -30,7 +30,7 @@ func Methods() []Method {
 		}
 		Shared map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(schemaJSON, &raw); err != nil {
+	if err := json.Unmarshal(schemaText(), &raw); err != nil {
 		panic("pvesim: embedded schema: " + err.Error())
 	}
 	var out []Method

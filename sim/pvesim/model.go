@@ -217,3 +217,16 @@ func (s *Size) UnmarshalText(b []byte) error {
 	*s = Size(n * float64(unit))
 	return nil
 }
+
+// HostOS is a node's own operating system, for those who log in to it as root. The
+// zero HostOS boots by GRUB and is ready to pass devices through.
+type HostOS struct {
+	// Fresh is a host as the installer leaves it: no options of ours on the command
+	// line, no list of vfio's modules, and the host's own drivers have the cards.
+	Fresh   bool   `yaml:"fresh,omitempty"`
+	Loader  string `yaml:"loader,omitempty"`  // grub, systemd-boot or esp-grub; grub when empty
+	Cmdline string `yaml:"cmdline,omitempty"` // further options of the kernel
+	Console string `yaml:"console,omitempty"` // PCI address of the card on which the host booted; empty: a management controller's
+	// Files are there beside those of the installer, or in their place.
+	Files map[string]string `yaml:"files,omitempty"`
+}

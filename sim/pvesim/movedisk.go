@@ -80,15 +80,6 @@ func (c *call) checkMove() (*vm, error) {
 	return v, nil
 }
 
-func (v *vm) keptBySnapshot(volid string) bool {
-	for _, sn := range v.snapshots {
-		if _, there := sn.disks[volid]; there {
-			return true
-		}
-	}
-	return false
-}
-
 func (w worker) moveDisk(v *vm, key, store, format string, remove bool) error {
 	h := w.s.hosts[v.node]
 	d := w.s.props(key, v.conf[key])

@@ -111,3 +111,12 @@ func (s *state) snapshotted(sn *snapshot) map[string]any {
 	}
 	return out
 }
+
+func (v *vm) keptBySnapshot(volid string) bool {
+	for _, sn := range v.snapshots {
+		if _, there := sn.disks[volid]; there {
+			return true
+		}
+	}
+	return false
+}

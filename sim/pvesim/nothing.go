@@ -128,11 +128,11 @@ func (c *call) joinInfo() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes := []any{}
+	members := []any{}
 	for i, node := range c.s.nodes() {
-		nodes = append(nodes, map[string]any{"name": node, "nodeid": strconv.Itoa(i + 1), "pve_addr": c.s.ip(node), "pve_fp": fingerprint(der), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
+		members = append(members, map[string]any{"name": node, "nodeid": strconv.Itoa(i + 1), "pve_addr": c.s.ip(node), "pve_fp": fingerprint(der), "quorum_votes": "1", "ring0_addr": c.s.ip(node)})
 	}
-	return map[string]any{"nodelist": nodes, "preferred_node": c.s.nodes()[0], "totem": totem, "config_digest": digestOf(nodes)}, nil
+	return map[string]any{"nodelist": members, "preferred_node": c.s.nodes()[0], "totem": totem, "config_digest": digestOf(members)}, nil
 }
 
 // replicator is a method for who may replicate the guest of a job.

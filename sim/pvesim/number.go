@@ -22,13 +22,13 @@ func parseSize(s string) int64 {
 	unit := int64(1)
 	switch s[len(s)-1] {
 	case 'K':
-		unit = int64(KiB)
+		unit = 1 << 10
 	case 'M':
-		unit = int64(MiB)
+		unit = 1 << 20
 	case 'G':
-		unit = int64(GiB)
+		unit = 1 << 30
 	case 'T':
-		unit = int64(TiB)
+		unit = 1 << 40
 	}
 	if unit > 1 {
 		s = s[:len(s)-1]

@@ -175,3 +175,15 @@ func (p params) recorded(path string) url.Values {
 	}
 	return out
 }
+
+// fill puts parameters into a path of the schema ("/vms/{vmid}").
+func fill(template string, p params) string {
+	for {
+		before, rest, ok := strings.Cut(template, "{")
+		if !ok {
+			return template
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		template = before + p.get(name) + after
+	}
+}

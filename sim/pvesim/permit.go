@@ -114,15 +114,3 @@ func (s *state) translate(in []any) []string {
 	}
 	return out
 }
-
-// fill puts parameters into a path of the schema ("/vms/{vmid}").
-func fill(template string, p params) string {
-	for {
-		before, rest, ok := strings.Cut(template, "{")
-		if !ok {
-			return template
-		}
-		name, after, _ := strings.Cut(rest, "}")
-		template = before + p.get(name) + after
-	}
-}

@@ -155,9 +155,6 @@ func (s *state) release() string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// nine reports whether we are Proxmox VE 9, which asks more than 8 does.
-func (s *state) nine() bool { return !strings.HasPrefix(s.version, "8.") }
-
 // before reports whether the simulated Proxmox VE is older than a release.
 func (s *state) before(major, minor int) bool {
 	first, rest, _ := strings.Cut(s.version, ".")

@@ -18,19 +18,6 @@ type Fault struct {
 	ended bool
 }
 
-// Fail puts a rule in force. Of several rules that match a request the one that
-// came first counts. It panics when Path is not a regular expression.
-func (s *Sim) Fail(r Rule) *Fault {
-	if r.Times == 0 {
-		r.Times = 1
-	}
-	f := &Fault{s: s.state, rule: r, path: regexp.MustCompile("^(?:" + r.Path + ")$")}
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.rules = append(s.state.rules, f)
-	return f
-}
-
 // Hits returns how often the rule has had its effect.
 func (f *Fault) Hits() int {
 	f.s.mu.Lock()
@@ -70,20 +57,14 @@ func (s *state) faultFor(r Request) *Fault {
 	return hit
 }
 
-// Requests returns what has been asked so far, in order of arrival.
-func (s *Sim) Requests() []Request {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	out := make([]Request, len(s.state.requests))
-	for i, r := range s.state.requests {
-		out[i] = *r
+// fail puts a rule in force.
+func (s *state) fail(r Rule) *Fault {
+	if r.Times == 0 {
+		r.Times = 1
 	}
-	return out
-}
-
-// ForgetRequests empties the list of requests.
-func (s *Sim) ForgetRequests() {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.requests = nil
+	f := &Fault{s: s, rule: r, path: regexp.MustCompile("^(?:" + r.Path + ")$")}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = append(s.rules, f)
+	return f
 }

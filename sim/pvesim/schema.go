@@ -73,6 +73,9 @@ type schema struct {
 	Shared  map[string]*property            `json:"shared"`
 }
 
+// schemaText is the embedded schema as it is written.
+func schemaText() []byte { return schemaJSON }
+
 // loadSchema parses the embedded schema once; every Sim reads the same.
 var loadSchema = sync.OnceValue(func() *schema {
 	s := &schema{}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,3 +179,6 @@ func (eternity) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (eternity) Done() <-chan struct{}       { return nil }
 func (eternity) Err() error                  { return nil }
 func (eternity) Value(any) any               { return nil }
+
+// nine reports whether we are Proxmox VE 9, which asks more than 8 does.
+func (s *state) nine() bool { return !strings.HasPrefix(s.version, "8.") }

@@ -11,9 +11,9 @@ import (
 // get_allowed_tags).
 func (s *state) allowedTags(who identity) (tags []string, free bool) {
 	privileged := s.can(who, "/", "Sys.Modify")
-	access, _ := s.clusterOption("user-tag-access", s.options["user-tag-access"]).(map[string]any)
-	allow, _ := access["user-allow"].(string)
-	listed, _ := access["user-allow-list"].([]string)
+	rules, _ := s.clusterOption("user-tag-access", s.options["user-tag-access"]).(map[string]any)
+	allow, _ := rules["user-allow"].(string)
+	listed, _ := rules["user-allow-list"].([]string)
 	tags = []string{}
 	if allow != "none" || privileged {
 		tags = append(tags, listed...)

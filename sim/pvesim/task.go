@@ -102,14 +102,14 @@ func (s *state) forgetTasks() {
 }
 
 // work is a worker's life.
-func (s *state) work(t *task, fault *Fault, do func(w worker) error) {
+func (s *state) work(t *task, hit *Fault, do func(w worker) error) {
 	w := worker{s: s, task: t}
 	// The nanoseconds put workers that were forked in the same moment of virtual
 	// time in an order, which is then the same in every run.
 	err := w.sleep(s.opts.Timing.Fork + time.Duration(t.pid))
 	var r Rule
-	if fault != nil {
-		r = fault.rule
+	if hit != nil {
+		r = hit.rule
 	}
 	if err == nil && r.TaskDelay > 0 {
 		err = w.sleep(r.TaskDelay)
