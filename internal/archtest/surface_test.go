@@ -6,6 +6,7 @@ import (
 	"go/doc/comment"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -123,25 +124,20 @@ func TestSurface(t *testing.T) {
 		return true
 	}
 	var b strings.Builder
-	for _, s := range sources(t) {
+	all := sources(t)
+	for _, s := range all {
 		if !public(s.name) {
 			continue
 		}
-		fields := map[string]bool{}
-		for _, tree := range s.trees {
-			ast.Inspect(tree, func(n ast.Node) bool {
-				if spec, ok := n.(*ast.TypeSpec); ok {
-					if is, ok := spec.Type.(*ast.StructType); ok {
-						of := &source{names: fields}
-						of.members(spec.Name.Name, is)
-					}
-				}
-				return true
-			})
-		}
+		fields := s.fields()
 		var names []string
 		for name := range s.names {
 			if exported(name) && !fields[name] {
+				names = append(names, name)
+			}
+		}
+		for _, name := range s.borrowed(all) {
+			if exported(name) {
 				names = append(names, name)
 			}
 		}
@@ -152,6 +148,67 @@ func TestSurface(t *testing.T) {
 		}
 	}
 	same(t, "testdata/surface.txt", func(string) string { return b.String() })
+}
+
+// fields are those of a package's structs: Type.Field.
+func (s *source) fields() map[string]bool {
+	out := &source{names: map[string]bool{}}
+	for _, tree := range s.trees {
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if is, ok := spec.Type.(*ast.StructType); ok {
+					out.members(spec.Name.Name, is)
+				}
+			}
+			return true
+		})
+	}
+	return out.names
+}
+
+// borrowed are the methods of types of other packages of ours that a package has under a
+// name of its own: type Model = model.Model.
+func (s *source) borrowed(all []*source) (names []string) {
+	for _, tree := range s.trees {
+		imports := importsOf(tree)
+		ast.Inspect(tree, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || !spec.Assign.IsValid() {
+				return true
+			}
+			of, ok := spec.Type.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			from := imports[of.X.(*ast.Ident).Name]
+			i := slices.IndexFunc(all, func(o *source) bool { return module+o.name == from })
+			if i < 0 {
+				return true
+			}
+			fields := all[i].fields()
+			for name := range all[i].names {
+				if method, ok := strings.CutPrefix(name, of.Sel.Name+"."); ok && !fields[name] {
+					names = append(names, spec.Name.Name+"."+method)
+				}
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// importsOf are the packages that a file imports, by the names that it has for them.
+func importsOf(tree *ast.File) map[string]string {
+	imports := map[string]string{}
+	for _, i := range tree.Imports {
+		path := strings.Trim(i.Path.Value, `"`)
+		name := path[strings.LastIndex(path, "/")+1:]
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		imports[name] = path
+	}
+	return imports
 }
 
 // link is a doc link, as package go/doc/comment knows it, or what was meant to be one.
@@ -167,14 +224,7 @@ func TestDocLinksPointSomewhere(t *testing.T) {
 	for _, s := range all {
 		imports := map[string]string{}
 		for _, tree := range s.trees {
-			for _, i := range tree.Imports {
-				path := strings.Trim(i.Path.Value, `"`)
-				name := path[strings.LastIndex(path, "/")+1:]
-				if i.Name != nil {
-					name = i.Name.Name
-				}
-				imports[name] = path
-			}
+			maps.Copy(imports, importsOf(tree))
 		}
 		for _, tree := range s.trees {
 			for _, group := range tree.Comments {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -50,7 +52,7 @@ func TestEveryPrivilegeIsMissed(t *testing.T) {
 		{"VM.GuestAgent.Unrestricted", "POST", "/nodes/pve1/qemu/104/agent/exec", []string{"command", "true"}, "403 Permission check failed (/vms/104, VM.GuestAgent.Unrestricted)"},
 	} {
 		in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-			s.state.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00.0,id=10de:20f1,iommugroup=21,subsystem-id=10de:145f"}}
+			s.state.Mappings["gpu"] = &world.Mapping{ID: "gpu", Entries: []string{"node=pve1,path=0000:01:00.0,id=10de:20f1,iommugroup=21,subsystem-id=10de:145f"}}
 			s.Revoke(x.priv)
 			r := c.do(x.method, x.path, x.kv...)
 			got := strconv.Itoa(r.status) + " " + r.reason
@@ -97,7 +99,7 @@ func TestWrongTokensWait(t *testing.T) {
 func TestPrivilegeSeparation(t *testing.T) {
 	m := EightA100()
 	m.Tokens = append(m.Tokens, Token{ID: "homelab@pve!sep", Secret: "x", PrivSep: true})
-	m.ACLs = append(m.ACLs, ACL{Path: "/vms/104", Who: "homelab@pve!sep", Role: operatorRole},
+	m.ACLs = append(m.ACLs, ACL{Path: "/vms/104", Who: "homelab@pve!sep", Role: model.OperatorRole},
 		ACL{Path: "/vms/104", Who: "homelab@pve", Role: "PVEAuditor"})
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 		c.auth = "PVEAPIToken=homelab@pve!sep=x"
@@ -127,18 +129,18 @@ func TestVersionEightHasOtherPrivileges(t *testing.T) {
 		assert.Equal(t, "8.4", c.do("GET", "/version").object()["release"])
 		r := c.do("POST", "/nodes/pve1/qemu/104/agent/ping")
 		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Monitor)", strconv.Itoa(r.status)+" "+r.reason)
-		s.SetRole(operatorRole, append(OperatorPrivileges(), "VM.Monitor")...)
+		s.SetRole(model.OperatorRole, append(OperatorPrivileges(), "VM.Monitor")...)
 		assert.Equal(t, "No QEMU guest agent configured", c.do("POST", "/nodes/pve1/qemu/104/agent/ping").reason)
 	})
 }
 
 func TestPoolsStandInForMachines(t *testing.T) {
 	m := EightA100()
-	m.ACLs = []ACL{{Path: "/pool/lab", Who: operatorUser, Role: operatorRole}}
+	m.ACLs = []ACL{{Path: "/pool/lab", Who: model.OperatorUser, Role: model.OperatorRole}}
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
-		s.state.pools["lab"] = &pool{}
+		s.state.Pools["lab"] = &world.Pool{}
 		assert.Equal(t, 403, c.do("GET", "/nodes/pve1/qemu/104/config").status)
-		s.state.vms[104].pool = "lab"
+		s.state.VMs[104].Pool = "lab"
 		require.Equal(t, 200, c.do("GET", "/nodes/pve1/qemu/104/config").status)
 		r := c.do("POST", "/nodes/pve1/qemu", "vmid", "300", "pool", "nope")
 		assert.Equal(t, "Permission check failed (pool 'nope' does not exist)", r.reason)

@@ -10,9 +10,9 @@ import (
 
 // asRoot gives a Sim a token that may do everything, and calls with it.
 func asRoot(t *testing.T, s *Sim) *caller {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.access.tokens["root@pam!test"] = Token{ID: "root@pam!test", Secret: "s"}
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	s.state.Access.Tokens["root@pam!test"] = Token{ID: "root@pam!test", Secret: "s"}
 	return &caller{t: t, s: s, auth: "PVEAPIToken=root@pam!test=s"}
 }
 
@@ -76,7 +76,7 @@ func TestSecondFactor(t *testing.T) {
 		assert.NotContains(t, half, "cap")
 		assert.Contains(t, half["ticket"], "PVE:!tfa!")
 		assert.Equal(t, 401, c.do("POST", "/access/ticket", "username", "root@pam", "password", "p", "otp", "123456").status)
-		assert.Empty(t, s.state.access.tickets, "it opens nothing")
+		assert.Empty(t, s.state.Access.Tickets, "it opens nothing")
 		root := asRoot(t, s)
 		assert.Contains(t, root.do("GET", "/access/tfa/root@pam").body, `"totp"`)
 		assert.Contains(t, root.do("GET", "/access/tfa").body, `"totp"`)

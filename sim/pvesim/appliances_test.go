@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestAppliancesAreThoseOfTheHostsList(t *testing.T) {
 	})
 	sum := sha512.Sum512([]byte("a template"))
 	m := OneGPU()
-	m.Hosts[0].OS.Files = map[string]string{applianceList: "Package: little\nVersion: 1.2-1\nType: lxc\nOS: little-1\nSection: system\nArchitecture: amd64\n" +
+	m.Hosts[0].OS.Files = map[string]string{storages.ApplianceList: "Package: little\nVersion: 1.2-1\nType: lxc\nOS: little-1\nSection: system\nArchitecture: amd64\n" +
 		"Location: system/little-1-default_1.2-1_amd64.tar.xz\nsha512sum: " + hex.EncodeToString(sum[:]) + "\nInfopage: https://example.com\n" +
 		"Description: A little system\n With a longer\n text.\n\nPackage: broken\nType: lxc\n"}
 	asked := ""

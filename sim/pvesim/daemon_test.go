@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/facts"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // silent puts VMs 501 … there that run and whose agents never answer.
@@ -67,14 +68,14 @@ func TestAQueueLongerThanPveproxyWaits(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		took, line := c.took("/nodes/pve1/qemu")
 		assert.Equal(t, "596 Connection timed out", line)
-		assert.Equal(t, proxyTimeout, took)
+		assert.Equal(t, world.ProxyTimeout, took)
 		asking.Wait()
 		assert.Contains(t, lines, "596 Connection timed out")
 		assert.Contains(t, lines, "500 QEMU guest agent is not running")
 		time.Sleep(10 * time.Second) // what was handed on is worked off all the same
 		took, line = c.took("/nodes/pve1/qemu")
 		assert.Equal(t, "200 OK", line)
-		assert.Equal(t, s.state.opts.Timing.Call, took)
+		assert.Equal(t, s.state.Options.Timing.Call, took)
 	})
 }
 
@@ -89,7 +90,7 @@ func TestAWrongTokenHoldsNobodyUp(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		took, _ := c.took("/nodes/pve1/qemu")
-		assert.Equal(t, s.state.opts.Timing.Call, took)
+		assert.Equal(t, s.state.Options.Timing.Call, took)
 		asking.Wait()
 	})
 }
@@ -97,14 +98,14 @@ func TestAWrongTokenHoldsNobodyUp(t *testing.T) {
 // TestProtectedIsProxmoxs holds protected.txt against the dump of the API's schema, where
 // that is at hand; that Proxmox has these methods, always.
 func TestProtectedIsProxmoxs(t *testing.T) {
-	text := facts.Kept(t, "protected.txt", *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Kept(t, "internal/world/protected.txt", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, fullSchema)
 		if err != nil {
 			return nil, err
 		}
 		return protected(t, raw), nil
 	})
-	schema, err := os.ReadFile("schema.json")
+	schema, err := os.ReadFile("internal/schema/schema.json")
 	require.NoError(t, err)
 	var kept struct{ Methods map[string]json.RawMessage }
 	require.NoError(t, json.Unmarshal(schema, &kept))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -30,13 +32,13 @@ func TestDriveNames(t *testing.T) {
 		{"9.2.11", "", "ide2", "", "QM00003", "ata-QEMU_HARDDISK_QM00003"},
 	}
 	for _, test := range tests {
-		s := &state{version: test.version}
+		s := &world.State{Version: test.version}
 		drive := map[string]string{}
 		for _, p := range strings.Split(test.drive, ",") {
 			k, v, _ := strings.Cut(p, "=")
 			drive[k] = v
 		}
-		serial, links := s.driveNames(map[string]string{"machine": test.machine}, drive, test.key)
+		serial, links := config.DriveNames(s, map[string]string{"machine": test.machine}, drive, test.key)
 		assert.Equal(t, test.serial, serial, test)
 		assert.Equal(t, test.links, strings.Join(links, " "), test)
 	}

@@ -68,7 +68,7 @@ func TestAGuestLives(t *testing.T) {
 		began := time.Now()
 		r := c.do("POST", "/nodes/pve1/qemu/201/agent/ping")
 		assert.Equal(t, "500 QEMU guest agent is not running", strconv.Itoa(r.status)+" "+r.reason)
-		assert.Equal(t, 3*time.Second+s.state.opts.Timing.Call, time.Since(began))
+		assert.Equal(t, 3*time.Second+s.state.Options.Timing.Call, time.Since(began))
 		require.True(t, c.agentUp(5*time.Minute))
 
 		assert.Equal(t, "wk1\n", c.run("hostname")["out-data"])
@@ -99,7 +99,7 @@ func TestAGuestLives(t *testing.T) {
 		c.do("POST", "/nodes/pve1/qemu/201/agent/exec", "command", "poweroff")
 		time.Sleep(time.Minute)
 		assert.False(t, s.VMs()[2].Running, "a guest can switch itself off")
-		assert.Empty(t, s.state.vms[201].pci)
+		assert.Empty(t, s.state.VMs[201].PCI)
 		assert.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/201", "purge", "1")))
 	})
 }
@@ -121,8 +121,8 @@ func TestAShutdownThatTheGuestIgnores(t *testing.T) {
 		s.Fail(Rule{Path: ".*/201/status/start", Guest: &guest.Faults{NeverBoots: true}})
 		c.worker()
 		assert.Equal(t, "VM quit/powerdown failed - got timeout", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown", "timeout", "20")))
-		assert.True(t, s.state.vms[201].running)
+		assert.True(t, s.state.VMs[201].Running)
 		assert.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown", "timeout", "20", "forceStop", "1")))
-		assert.False(t, s.state.vms[201].running)
+		assert.False(t, s.state.VMs[201].Running)
 	})
 }

@@ -3,20 +3,38 @@ package pvesim
 import (
 	"strconv"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
+
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+)
+
+type (
+	// Hypervisor makes what lives in VMs. That of a Sim without one is package guest,
+	// simulated like the rest; package qemu's is real.
+	Hypervisor = hypervisor.Hypervisor
+	// Disk is what is on a volume.
+	Disk = hypervisor.Disk
+	// Guest is the machine of a VM that runs. Its methods may take their time, and wrap
+	// [guest.ErrOff] and [guest.ErrNoAgent] as those of guest.Machine do.
+	Guest = hypervisor.Guest
+	// Board is a VM as a hypervisor gets it.
+	Board = hypervisor.Board
+	// Drive is a disk of a VM.
+	Drive = hypervisor.Drive
 )
 
 // simulated is the Hypervisor that package guest is.
-type simulated struct{ s *state }
+type simulated struct{ s *world.State }
 
 // tree is the contents of a simulated disk.
 type tree struct {
 	*guest.Disk
-	s *state
+	s *world.State
 }
 
 func (t tree) Clone() Disk { return tree{t.Disk.Clone(), t.s} }
-func (t tree) Forget()     { t.s.network.Forget(t.Disk) }
+func (t tree) Forget()     { t.s.Network.Forget(t.Disk) }
 
 func (h simulated) Blank() Disk { return tree{guest.NewDisk(), h.s} }
 
@@ -34,17 +52,17 @@ type machine struct{ *guest.Machine }
 func (m machine) Replug(drives []Drive) { m.SetDisks(blockDevices(drives)) }
 
 func (h simulated) Plug(b Board) Guest {
-	o := h.s.opts
+	o := h.s.Options
 	cfg := guest.Config{
 		Name: b.Config["name"], VMID: b.VMID, CPUs: b.CPUs, Memory: b.Memory, PCI: b.PCI, Disks: blockDevices(b.Drives),
 		Network: b.Network, Internet: o.Internet, Kubernetes: o.Kubernetes, Speed: o.Speed, Lean: o.Lean,
 		Faults: b.Faults, Seed: b.Seed, OnPoweroff: b.OnPoweroff,
-		SecureBoot: b.Config["bios"] == "ovmf" && h.s.props("efidisk0", b.Config["efidisk0"])["pre-enrolled-keys"] == "1",
+		SecureBoot: b.Config["bios"] == "ovmf" && h.s.Props("efidisk0", b.Config["efidisk0"])["pre-enrolled-keys"] == "1",
 	}
 	cfg.Disk = cfg.Disks[0].Data
 	for i := range 32 {
 		if value := b.Config["net"+strconv.Itoa(i)]; value != "" {
-			cfg.MACs = append(cfg.MACs, h.s.props("net0", value)["macaddr"])
+			cfg.MACs = append(cfg.MACs, h.s.Props("net0", value)["macaddr"])
 		}
 	}
 	return machine{guest.New(cfg)}
@@ -63,8 +81,8 @@ func blockDevices(drives []Drive) []guest.BlockDevice {
 }
 
 // simulatedGuest is the guest of a VM where it is a simulated one.
-func (v *vm) simulatedGuest() *guest.Machine {
-	if m, ok := v.machine.(machine); ok {
+func simulatedGuest(v *world.VM) *guest.Machine {
+	if m, ok := v.Machine.(machine); ok {
 		return m.Machine
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func TestClonesOfATemplateRunTogether(t *testing.T) {
@@ -82,10 +83,10 @@ func disksThatStay(t *testing.T, version, says string) {
 		c.template()
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", "200")))
 		held := func() { // by somebody who does not come to an end
-			s.state.mu.Lock()
-			defer s.state.mu.Unlock()
-			for _, st := range s.state.hosts["pve1"].storages {
-				_, err := worker{s: s.state}.lockStorage(st)
+			s.state.Mu.Lock()
+			defer s.state.Mu.Unlock()
+			for _, st := range s.state.Hosts["pve1"].Stores {
+				_, err := world.Worker{State: s.state}.LockStorage(st)
 				require.NoError(t, err)
 			}
 		}
@@ -157,18 +158,18 @@ func TestConfigWaitsTenSeconds(t *testing.T) {
 		assert.InDelta(t, 2, time.Since(began).Seconds(), 0.3, "waited for the shutdown")
 		assert.Equal(t, "OK", c.wait(shutdown))
 
-		s.state.mu.Lock()
-		unlock, err := (worker{s: s.state}).lock(configLock(100), false, time.Second)
-		s.state.mu.Unlock()
+		s.state.Mu.Lock()
+		unlock, err := (world.Worker{State: s.state}).Lock(world.ConfigLock(100), false, time.Second)
+		s.state.Mu.Unlock()
 		require.NoError(t, err)
 		began = time.Now()
 		r := c.do("PUT", "/nodes/pve1/qemu/100/config", "description", "y")
 		assert.Equal(t, "500 can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout", strconv.Itoa(r.status)+" "+r.reason)
-		assert.Equal(t, 10*time.Second+s.state.opts.Timing.Call, time.Since(began))
-		s.state.mu.Lock()
+		assert.Equal(t, 10*time.Second+s.state.Options.Timing.Call, time.Since(began))
+		s.state.Mu.Lock()
 		unlock()
-		assert.Empty(t, s.state.locks, "nothing is kept of a free lock")
-		s.state.mu.Unlock()
+		assert.Empty(t, s.state.Locks, "nothing is kept of a free lock")
+		s.state.Mu.Unlock()
 	})
 }
 
@@ -176,16 +177,16 @@ func TestConfigWaitsTenSeconds(t *testing.T) {
 func TestProtectedWhileADestroyWaits(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		c.wait(c.do("POST", "/nodes/pve1/qemu/100/status/stop"))
-		s.state.mu.Lock()
-		unlock, err := (worker{s: s.state}).lock(configLock(100), false, time.Second)
-		s.state.mu.Unlock()
+		s.state.Mu.Lock()
+		unlock, err := (world.Worker{State: s.state}).Lock(world.ConfigLock(100), false, time.Second)
+		s.state.Mu.Unlock()
 		require.NoError(t, err)
 		destroy := c.do("DELETE", "/nodes/pve1/qemu/100")
 		require.Equal(t, 200, destroy.status)
-		s.state.mu.Lock()
-		s.state.vms[100].conf["protection"] = "1"
+		s.state.Mu.Lock()
+		s.state.VMs[100].Conf["protection"] = "1"
 		unlock()
-		s.state.mu.Unlock()
+		s.state.Mu.Unlock()
 		assert.Equal(t, "can't remove VM 100 - protection mode enabled", c.wait(destroy))
 	})
 }

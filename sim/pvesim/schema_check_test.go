@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -59,7 +61,7 @@ func TestParametersAreChecked(t *testing.T) {
 			assert.Equal(t, "400 Parameter verification failed.", strconv.Itoa(r.status)+" "+r.reason, x.params)
 			assert.True(t, strings.HasPrefix(r.Errors[x.param], x.text), "%s: %q", x.params, r.Errors)
 		}
-		assert.Empty(t, s.state.tasks, "nothing was begun")
+		assert.Empty(t, s.state.Tasks, "nothing was begun")
 	})
 }
 
@@ -91,7 +93,7 @@ func TestRefusalsWithoutParameters(t *testing.T) {
 			r := c.do(x.method, x.path, x.kv...)
 			assert.Equal(t, x.want, strconv.Itoa(r.status)+" "+r.reason, x.path)
 		}
-		assert.Empty(t, s.state.tasks)
+		assert.Empty(t, s.state.Tasks)
 	})
 }
 
@@ -109,7 +111,7 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
 		assert.Equal(t, "500 malformed JSON string", strconv.Itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
 		assert.Equal(t, "506 upload 'Content-Type 'text/plain' not implemented", put("text/plain", "cores=2").line())
-		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", maxForm)).reason)
+		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", request.MaxForm)).reason)
 		r, err := http.NewRequestWithContext(context.Background(), "GET", "https://pve/api2/json/version", strings.NewReader("x=1"))
 		require.NoError(t, err)
 		assert.Equal(t, "Unexpected content for method 'GET'", c.send(r).reason)
@@ -117,7 +119,7 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 }
 
 func FuzzParseProps(f *testing.F) {
-	s := loadSchema()
+	s := schema.Load()
 	config := s.Methods["PUT /nodes/{node}/qemu/{vmid}/config"].Parameters
 	for _, seed := range []string{"virtio,bridge=vmbr0", "virtio=BC:24:11:00:00:01,bridge=vmbr0,queues=8", "a=b=c,,d", "=,", "model=virtio,model=e1000"} {
 		f.Add("net0", seed)
@@ -129,11 +131,11 @@ func FuzzParseProps(f *testing.F) {
 		if p == nil || p.Format.Keys == nil {
 			t.Skip()
 		}
-		in, err := parseProps(p.Format.Keys, text)
-		if err != nil || checkProps(key, p.Format.Name, p.Format.Keys, text) != "" || key[:3] == "net" {
+		in, err := schema.ParseProps(p.Format.Keys, text)
+		if err != nil || schema.CheckProps(key, p.Format.Name, p.Format.Keys, text) != "" || key[:3] == "net" {
 			return
 		}
-		again, err := parseProps(p.Format.Keys, formatProps(p.Format.Keys, in))
+		again, err := schema.ParseProps(p.Format.Keys, schema.FormatProps(p.Format.Keys, in))
 		require.NoError(t, err)
 		assert.Equal(t, in, again)
 	})
@@ -142,12 +144,12 @@ func FuzzParseProps(f *testing.F) {
 func FuzzBody(f *testing.F) {
 	f.Add(`{"a":1,"b":[1,"x",true],"c":null}`, "a=1&b=2;c=%41")
 	f.Fuzz(func(t *testing.T, body, form string) {
-		p := params{}
-		if p.addJSON([]byte(body)) == nil && !json.Valid([]byte(body)) {
+		p := request.Params{}
+		if p.AddJSON([]byte(body)) == nil && !json.Valid([]byte(body)) {
 			// A decoder stops after the first value; what follows does not matter.
 			t.Skip()
 		}
-		params{}.addForm(form)
+		request.Params{}.AddForm(form)
 	})
 }
 

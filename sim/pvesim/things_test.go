@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -164,7 +165,7 @@ func TestLocksOfOthersAreWaitedFor(t *testing.T) {
 		release := s.Hold("file-user_cfg")
 		began := time.Now()
 		c.walk([]step{{"POST", "/access/groups", kv("groupid", "ops"), "500 create group failed: cfs-lock 'file-user_cfg' error: got lock request timeout"}})
-		assert.Equal(t, userLockTimeout+s.state.opts.Timing.Call, time.Since(began))
+		assert.Equal(t, access.UserLockTimeout+s.state.Options.Timing.Call, time.Since(began))
 		release()
 		c.walk([]step{{"POST", "/access/groups", kv("groupid", "ops"), ""}})
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -30,12 +31,12 @@ func TestALargeUploadIsReadOnce(t *testing.T) {
 	r.ContentLength = int64(len(head) + size + len("\r\n--x--\r\n"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	p := params{}
-	up, err := readUpload(r, p)
+	p := request.Params{}
+	up, err := request.ReadUpload(r, p)
 	runtime.ReadMemStats(&after)
 	require.NoError(t, err)
 	assert.Equal(t, "iso", p["content"][0])
-	assert.Equal(t, size, len(up.data))
-	assert.True(t, bytes.Equal(up.data[:1024], make([]byte, 1024)))
+	assert.Equal(t, size, len(up.Data))
+	assert.True(t, bytes.Equal(up.Data[:1024], make([]byte, 1024)))
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(size+size/4), "bytes that were allocated")
 }

@@ -1,4 +1,0 @@
-package pvesim
-
-// interfaces is what /etc/network/interfaces says: properties by interface.
-type interfaces map[string]map[string]string

@@ -1,0 +1,15 @@
+package nodes
+
+import (
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"maps"
+)
+
+// Endpoints answer for nodes: their state, settings, networks and tasks.
+func Endpoints() map[string]world.Handler {
+	all := nodeHandlers()
+	for _, some := range []map[string]world.Handler{nodeConfigHandlers(), networkHandlers(), taskHandlers()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
