@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // TestEveryPrivilegeIsMissed removes one privilege at a time and does what it was

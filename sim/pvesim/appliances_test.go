@@ -5,9 +5,10 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 )
 
 func TestAppliancesAreThoseOfTheHostsList(t *testing.T) {

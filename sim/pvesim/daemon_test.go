@@ -21,7 +21,8 @@ import (
 // silent puts VMs 501 … there that run and whose agents never answer.
 func silent(s *Sim, n int) {
 	for i := range n {
-		s.AddVM(VM{ID: 501 + i, Node: "pve1", Name: "silent" + strconv.Itoa(i), Running: true, Config: map[string]string{"agent": "1", "memory": "512"}})
+		s.AddVM(VM{ID: 501 + i, Node: "pve1", Name: "silent" + strconv.Itoa(i), Running: true,
+			Config: map[string]string{"agent": "1", "memory": "512"}})
 	}
 }
 

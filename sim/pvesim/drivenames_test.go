@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"github.com/stretchr/testify/assert"
 )
 
 // How QEMU gets a drive described depends on the host's release and the machine's version.

@@ -21,7 +21,8 @@ import (
 func handlers() map[string]world.Handler {
 	all := map[string]world.Handler{}
 	for _, some := range []map[string]world.Handler{
-		access.Endpoints(), nodes.Endpoints(), firewall.Endpoints(), sdn.Endpoints(), storages.Endpoints(), pci.Endpoints(), config.Endpoints(), running.Endpoints(),
+		access.Endpoints(), nodes.Endpoints(), firewall.Endpoints(), sdn.Endpoints(), storages.Endpoints(), pci.Endpoints(),
+		config.Endpoints(), running.Endpoints(),
 		guests.Endpoints(), consoles.Endpoints(), clusterwide.Endpoints(), indexHandlers(), nothingHandlers(),
 	} {
 		maps.Copy(all, some)

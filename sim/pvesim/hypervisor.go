@@ -3,9 +3,8 @@ package pvesim
 import (
 	"strconv"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
-
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 

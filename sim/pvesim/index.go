@@ -4,8 +4,9 @@ import (
 	_ "embed"
 	"strings"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // indexesYAML says what the directories of the API answer.

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // listed is a VM in /cluster/resources; nil when it is not there.

@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"github.com/goccy/go-yaml"
 )
 
 // nothingYAML says what methods answer about things that there are none of.
@@ -110,7 +111,8 @@ func corosyncNodes(c *world.Call) (any, error) {
 		return out, nil
 	}
 	for i, node := range c.State.Nodes() {
-		out = append(out, map[string]any{"node": node, "name": node, "nodeid": strconv.Itoa(i + 1), "quorum_votes": "1", "ring0_addr": c.State.IP(node)})
+		out = append(out, map[string]any{"node": node, "name": node, "nodeid": strconv.Itoa(i + 1), "quorum_votes": "1",
+			"ring0_addr": c.State.IP(node)})
 	}
 	return out, nil
 }
@@ -140,7 +142,8 @@ func joinInfo(c *world.Call) (any, error) {
 	for i, node := range c.State.Nodes() {
 		members = append(members, map[string]any{"name": node, "nodeid": strconv.Itoa(i + 1), "pve_addr": c.State.IP(node), "pve_fp": nodes.Fingerprint(der), "quorum_votes": "1", "ring0_addr": c.State.IP(node)})
 	}
-	return map[string]any{"nodelist": members, "preferred_node": c.State.Nodes()[0], "totem": totem, "config_digest": world.DigestOf(members)}, nil
+	return map[string]any{"nodelist": members, "preferred_node": c.State.Nodes()[0], "totem": totem,
+		"config_digest": world.DigestOf(members)}, nil
 }
 
 // replicator is a method for who may replicate the guest of a job.

@@ -10,11 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	proxmox "github.com/luthermonson/go-proxmox"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 )
 
 // library runs a test with the real go-proxmox client.

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 )
 
 func TestParametersAreChecked(t *testing.T) {
@@ -111,7 +112,8 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
 		assert.Equal(t, "500 malformed JSON string", strconv.Itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)
 		assert.Equal(t, "506 upload 'Content-Type 'text/plain' not implemented", put("text/plain", "cores=2").line())
-		assert.Equal(t, "for data too large", put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", request.MaxForm)).reason)
+		assert.Equal(t, "for data too large",
+			put("application/x-www-form-urlencoded", "description="+strings.Repeat("x", request.MaxForm)).reason)
 		r, err := http.NewRequestWithContext(context.Background(), "GET", "https://pve/api2/json/version", strings.NewReader("x=1"))
 		require.NoError(t, err)
 		assert.Equal(t, "Unexpected content for method 'GET'", c.send(r).reason)

@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/running"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/running"
 )
 
 // snapshotModel has another owner's machine whose disk can be snapshotted, on a storage

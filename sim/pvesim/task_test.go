@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 )
 
 type taskEntry struct {

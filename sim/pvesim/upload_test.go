@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 )
 
 type zeros struct{}

@@ -5,13 +5,14 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"net/http"
-	"strings"
-	"time"
 )
 
 // UnauthorizedDelay is what pveproxy makes a client wait for a 401 (PVE/APIServer/AnyEvent.pm).
@@ -108,5 +109,6 @@ func login(c *world.Call) (any, error) {
 		return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.CSRF, "NeedTFA": 1}, nil
 	}
 	c.State.Access.Tickets[id] = t
-	return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.CSRF, "cap": capabilities(c.State, world.Identity{ID: name})}, nil
+	return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.CSRF,
+		"cap": capabilities(c.State, world.Identity{ID: name})}, nil
 }

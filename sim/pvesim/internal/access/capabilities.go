@@ -1,11 +1,12 @@
 package access
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // capable says which privileges matter to which part of the web interface

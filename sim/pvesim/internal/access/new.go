@@ -1,11 +1,12 @@
 package access
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // New is who a model lets in, and what they may do.

@@ -1,13 +1,14 @@
 package access
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strings"
 )
 
 // Endpoints answer for people, their tokens, groups, roles and rights, and for pools.
@@ -137,7 +138,8 @@ func createUser(c *world.Call) (any, error) {
 	case c.Params.Has("password") && a.Realm(realm) == nil:
 		return nil, answer.UserConfig("create user failed", answer.Die("auth domain '%s' does not exist", realm))
 	case c.Params.Has("password") && a.Realm(realm)["type"] == "pam" && id != "root@pam": // the system has no other users
-		return nil, answer.UserConfig("create user failed", answer.Die("change password failed: user '%s' does not exist", strings.TrimSuffix(id, "@"+realm)))
+		return nil, answer.UserConfig("create user failed",
+			answer.Die("change password failed: user '%s' does not exist", strings.TrimSuffix(id, "@"+realm)))
 	}
 	if err := checkGroups(c); err != nil {
 		return nil, answer.UserConfig("create user failed", err)

@@ -2,14 +2,15 @@ package access
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // privileges returns what somebody may do on a path, and whether it reaches below:
@@ -102,6 +103,7 @@ func Can(s *world.State, who world.Identity, p, priv string) bool {
 	return false
 }
 
+// CanAny reports whether somebody has one of some privileges on a path.
 func CanAny(s *world.State, who world.Identity, p string, privs ...string) bool {
 	return slices.ContainsFunc(privs, func(priv string) bool { return Can(s, who, p, priv) })
 }
@@ -124,6 +126,7 @@ func NeedAll(s *world.State, who world.Identity, p string, privs []string) error
 	return nil
 }
 
+// Refuse is a refusal that names path and privileges.
 func Refuse(p string, privs ...string) error {
 	return answer.Fail(http.StatusForbidden, fmt.Sprintf("Permission check failed (%s, %s)", p, strings.Join(privs, "|")))
 }

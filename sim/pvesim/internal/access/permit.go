@@ -2,13 +2,14 @@ package access
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Permit holds a request against what the schema says about who may make it.

@@ -1,15 +1,16 @@
 package access
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func listRoles(c *world.Call) (any, error) {
@@ -90,7 +91,8 @@ func deleteRole(c *world.Call) (any, error) {
 		return nil, answer.UserConfig("delete role failed", answer.Die("role '%s' does not exist", id))
 	}
 	delete(c.State.Access.Roles, id)
-	c.State.Access.ACLs = slices.DeleteFunc(c.State.Access.ACLs, func(a model.ACL) bool { return a.Role == id }) // user.cfg is read without them
+	// user.cfg is read without them
+	c.State.Access.ACLs = slices.DeleteFunc(c.State.Access.ACLs, func(a model.ACL) bool { return a.Role == id })
 	return nil, nil
 }
 
@@ -211,7 +213,9 @@ func mayHandOut(c *world.Call, path, role string) error {
 
 // grant adds an ACL instead of one for the same, or removes it.
 func grant(s *world.State, acl model.ACL, remove bool) {
-	s.Access.ACLs = slices.DeleteFunc(s.Access.ACLs, func(a model.ACL) bool { return a.Path == acl.Path && a.Who == acl.Who && a.Role == acl.Role })
+	s.Access.ACLs = slices.DeleteFunc(s.Access.ACLs, func(a model.ACL) bool {
+		return a.Path == acl.Path && a.Who == acl.Who && a.Role == acl.Role
+	})
 	if !remove {
 		s.Access.ACLs = append(s.Access.ACLs, acl)
 	}

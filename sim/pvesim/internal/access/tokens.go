@@ -1,14 +1,15 @@
 package access
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // tokenInfo is what may be shown of a token: all but its secret.

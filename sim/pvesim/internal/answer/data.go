@@ -20,6 +20,7 @@ type Changed struct {
 	Diff string
 }
 
+// Encode writes JSON as Perl does, where < is itself.
 func Encode(v any) []byte {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

@@ -35,6 +35,7 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
+// With adds what is wrong with a parameter.
 func (e *Error) With(param, text string) *Error {
 	if e.Params == nil {
 		e.Params = map[string]string{}
@@ -49,6 +50,7 @@ func Unread(status int, text string) *Error {
 	return &Error{Status: status, Text: text, Plain: true}
 }
 
+// Fail is an error of a status.
 func Fail(status int, text string) *Error { return &Error{Status: status, Text: text} }
 
 // Die is Perl's: an error that ends as 500, or as the exit status of a task.
@@ -56,6 +58,7 @@ func Die(format string, args ...any) error {
 	return Fail(http.StatusInternalServerError, fmt.Sprintf(format, args...))
 }
 
+// BadParam refuses a parameter.
 func BadParam(name, text string) error {
 	return Fail(http.StatusBadRequest, "Parameter verification failed.").With(name, text)
 }

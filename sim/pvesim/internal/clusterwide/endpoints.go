@@ -1,8 +1,9 @@
 package clusterwide
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Endpoints answer for what is of no node: lists of everything, options, high

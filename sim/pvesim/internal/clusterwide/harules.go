@@ -1,12 +1,13 @@
 package clusterwide
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Rules of high availability are kept; nothing is ever moved by them.

@@ -2,14 +2,15 @@ package clusterwide
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strconv"
 )
 
 func nextID(c *world.Call) (any, error) {

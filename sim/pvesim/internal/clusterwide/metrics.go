@@ -1,11 +1,12 @@
 package clusterwide
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
 )
 
 // Metric servers are kept, and nothing is sent to them.

@@ -2,6 +2,10 @@ package clusterwide
 
 import (
 	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
@@ -9,9 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strings"
 )
 
 func registerHandlers() map[string]world.Handler {

@@ -1,16 +1,17 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // changing is a change of a configuration under way. Each option goes into the
@@ -80,6 +81,7 @@ func bootOrder(s *world.State, boot string) []string {
 	return schema.SplitList(s.Props("boot", boot)["order"])
 }
 
+// PrintBootOrder is the option boot for these devices.
 func PrintBootOrder(devices []string) string {
 	if len(devices) == 0 {
 		return " "
@@ -256,7 +258,8 @@ func (g *changing) setDrive(k, value string) error {
 	}
 	hold(g.v, k, printed)
 	dropUsed(g.v, g.w.State)
-	if asked := g.w.State.Props(k, value); len(g.order) > 0 && world.IsCDROM(asked) && !world.IsCloudInit(asked["file"]) && !slices.Contains(g.order, k) {
+	if asked := g.w.State.Props(k, value); len(g.order) > 0 && world.IsCDROM(asked) &&
+		!world.IsCloudInit(asked["file"]) && !slices.Contains(g.order, k) {
 		g.order = append(g.order, k)
 		hold(g.v, "boot", PrintBootOrder(g.order))
 		g.modified["boot"] = true

@@ -4,15 +4,16 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // CheckSSHKeys is what ssh-keygen says of each line.
@@ -75,6 +76,7 @@ func checkHookscript(c *world.Call, volid string) error {
 	return nil
 }
 
+// CheckVGA refuses a display that does not fit its clipboard.
 func CheckVGA(s *world.State, value string) error {
 	d := s.Props("vga", value)
 	if d["clipboard"] == "vnc" && d["type"] != "" && !clipboardVGA.MatchString(d["type"]) {
@@ -85,6 +87,7 @@ func CheckVGA(s *world.State, value string) error {
 
 var clipboardVGA = regexp.MustCompile(`^(std|cirrus|vmware|virtio|qxl)`)
 
+// CheckMachine refuses a machine type that there is not.
 func CheckMachine(s *world.State, value string) error {
 	d := s.Props("machine", value)
 	bits := d["aw-bits"]

@@ -2,14 +2,15 @@ package config
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Change is what a call wants of a configuration.

@@ -3,17 +3,18 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"path"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // Sizes of the small disks, on file storages and on others.
@@ -78,6 +79,7 @@ func mayDriveStore(c *world.Call, key string, d map[string]string) error {
 	return nil
 }
 
+// NeedSpace asks for the right to allocate on a storage, and for one that takes images.
 func NeedSpace(c *world.Call, storeName string) error {
 	if !access.Can(c.State, c.Who, "/storage/"+storeName, "Datastore.AllocateSpace") {
 		return access.Refuse("/storage/"+storeName, "Datastore.AllocateSpace")

@@ -3,11 +3,12 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 var machineVersion = regexp.MustCompile(`^(?:pc(?:-i440fx|-q35)?|virt)-(\d+)\.\d+`)

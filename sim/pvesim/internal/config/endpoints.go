@@ -1,8 +1,9 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Endpoints answer for machines' configuration and state.

@@ -1,13 +1,14 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Normal is how an option's value is written down.
@@ -115,6 +116,7 @@ func Snapshotted(s *world.State, sn *world.Snapshot) map[string]any {
 	return out
 }
 
+// KeptBySnapshot reports whether a snapshot of a VM has a volume.
 func KeptBySnapshot(v *world.VM, volid string) bool {
 	for _, sn := range v.Snapshots {
 		if _, there := sn.Disks[volid]; there {

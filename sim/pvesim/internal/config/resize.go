@@ -1,13 +1,14 @@
 package config
 
 import (
+	"path"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"path"
-	"strconv"
-	"strings"
 )
 
 func resizeDisk(c *world.Call) (any, error) {
@@ -64,7 +65,8 @@ func resize(w world.Worker, who world.Identity, v *world.VM, key, size string) e
 	if st.FileBased() && strings.HasPrefix(path.Base(vol.Name), "base-") { // nobody may write to it any more
 		file, allocated := st.Path(vol.Name), map[string]string{"qcow2": "metadata", "raw": "off"}[vol.Format]
 		w.Log("qemu-img: Could not open '%s': Could not open '%s': Operation not permitted", file, file)
-		return answer.Die("command '/usr/bin/qemu-img resize '--preallocation=%s' -f %s %s %d' failed: exit code 1", allocated, vol.Format, file, want)
+		return answer.Die("command '/usr/bin/qemu-img resize '--preallocation=%s' -f %s %s %d' failed: exit code 1",
+			allocated, vol.Format, file, want)
 	}
 	vol.Size = (want + 1023) / 1024 * 1024
 	d["size"] = schema.FormatSize(want)

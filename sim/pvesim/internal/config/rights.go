@@ -1,16 +1,17 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // What it takes to set an option (PVE/API2/Qemu.pm, check_vm_modify_config_perm).
@@ -89,6 +90,7 @@ func MayConfigure(c *world.Call, vmid int, options []string) error {
 	return nil
 }
 
+// NUMAKey are the options that describe a node of the guest's NUMA.
 var NUMAKey = regexp.MustCompile(`^numa\d+$`)
 
 // mayDrive checks the rights to put something into a drive of a VM that is there, or

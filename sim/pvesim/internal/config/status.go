@@ -1,13 +1,14 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func listVMs(c *world.Call) (any, error) {
@@ -73,6 +74,7 @@ func nics(v *world.VM) map[string]any {
 	return out
 }
 
+// QMPStatus is what QEMU says of a VM.
 func QMPStatus(v *world.VM) string {
 	switch {
 	case v.Paused:

@@ -1,12 +1,13 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // AllowedTags are those that somebody may give a machine, and whether that is any beside
@@ -38,6 +39,7 @@ func AllowedTags(s *world.State, who world.Identity) (tags []string, free bool) 
 	return slices.Compact(tags), allow == "" || allow == "free"
 }
 
+// ClusterOption is an option of the datacenter as GET /cluster/options shows it.
 func ClusterOption(s *world.State, k, v string) any {
 	p := s.Schema.Methods["PUT /cluster/options"].Parameters[k]
 	switch {

@@ -1,8 +1,9 @@
 package config
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"strconv"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // KeepUnused notes a volume that the VM has and does not use, and returns the key.

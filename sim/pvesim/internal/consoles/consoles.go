@@ -3,16 +3,18 @@ package consoles
 import (
 	"encoding/pem"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"strconv"
-	"strings"
-	"time"
 )
 
+// Endpoints answer for consoles.
 func Endpoints() map[string]world.Handler {
 	const vm = "/nodes/{node}/qemu/{vmid}"
 	return map[string]world.Handler{
@@ -86,7 +88,8 @@ func vncOfVM(c *world.Call) (any, error) {
 		return nil, err
 	}
 	serial := strings.HasPrefix(c.State.Props("vga", v.Conf["vga"])["type"], "serial")
-	out, err := startConsole(c, "vncproxy", strconv.Itoa(v.ID), world.Screen, v, !serial || c.Params.Bool("generate-password") || c.Params.Bool("websocket"))
+	password := !serial || c.Params.Bool("generate-password") || c.Params.Bool("websocket")
+	out, err := startConsole(c, "vncproxy", strconv.Itoa(v.ID), world.Screen, v, password)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +181,8 @@ func webSocket(c *world.Call) (any, error) {
 // vncTicket says whether a ticket lets somebody into a console.
 func vncTicket(c *world.Call) (any, error) {
 	who, path := c.Param("authid"), c.Param("path")
-	if c.State.Consoles[c.Param("vncticket")] != who+" "+path || access.NeedAll(c.State, world.Identity{ID: who}, path, schema.SplitList(c.Param("privs"))) != nil {
+	if c.State.Consoles[c.Param("vncticket")] != who+" "+path ||
+		access.NeedAll(c.State, world.Identity{ID: who}, path, schema.SplitList(c.Param("privs"))) != nil {
 		if c.State.Wait(access.UnauthorizedDelay, nil) != nil {
 			return nil, answer.ErrDropped
 		}

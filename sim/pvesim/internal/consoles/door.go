@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"github.com/gorilla/websocket"
 )
 
 // keep is the task behind a door: it waits for somebody, and until they have gone.

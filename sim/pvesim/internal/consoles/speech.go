@@ -7,11 +7,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/hostshell"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hostshell"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // serveScreen is a VNC server up to the login (RFC 6143, 7.1 and 7.2): there are no

@@ -3,16 +3,18 @@ package firewall
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
+// Endpoints answer for the firewalls of cluster, nodes and machines.
 func Endpoints() map[string]world.Handler {
 	out := map[string]world.Handler{
 		"GET /cluster/firewall/macros":                macros,

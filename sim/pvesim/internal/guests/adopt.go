@@ -2,10 +2,11 @@ package guests
 
 import (
 	"fmt"
+	"maps"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
 )
 
 // Adopt puts a VM of the model into place, with its volumes.

@@ -2,16 +2,17 @@ package guests
 
 import (
 	"cmp"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // What is done to guests of the whole cluster, one after the other: PVE/API2/Cluster/BulkAction/Guest.pm.

@@ -2,6 +2,13 @@ package guests
 
 import (
 	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
@@ -9,12 +16,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"path"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 )
 
 // cloning is what a call to clone asks for.

@@ -2,6 +2,12 @@ package guests
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
@@ -9,11 +15,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 )
 
 func createVM(c *world.Call) (any, error) {
@@ -79,7 +80,8 @@ func mayCreate(c *world.Call, id int, opts map[string]string) error {
 	if err := access.NeedPool(c); err != nil {
 		return err
 	}
-	if !access.Can(c.State, c.Who, "/vms/"+strconv.Itoa(id), "VM.Allocate") && (!c.Params.Has("pool") || !access.Can(c.State, c.Who, "/pool/"+c.Param("pool"), "VM.Allocate")) {
+	if !access.Can(c.State, c.Who, "/vms/"+strconv.Itoa(id), "VM.Allocate") &&
+		(!c.Params.Has("pool") || !access.Can(c.State, c.Who, "/pool/"+c.Param("pool"), "VM.Allocate")) {
 		return access.BareRefusal()
 	}
 	if err := config.RootOption(c, "skiplock"); err != nil {

@@ -1,13 +1,14 @@
 package guests
 
 import (
+	"slices"
+	"strconv"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"slices"
-	"strconv"
 )
 
 func destroyVM(c *world.Call) (any, error) {

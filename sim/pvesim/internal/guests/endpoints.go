@@ -1,8 +1,9 @@
 package guests
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Endpoints answer for the making, copying, moving and end of guests, one or many.

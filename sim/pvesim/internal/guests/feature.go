@@ -1,16 +1,17 @@
 package guests
 
 import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // feature says whether a VM can be snapshotted, cloned or copied as it is.

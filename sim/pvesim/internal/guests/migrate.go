@@ -1,15 +1,16 @@
 package guests
 
 import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // mayMigrate is the look before a migration: where to, and what stands against it.
@@ -76,7 +77,8 @@ func localDisks(s *world.State, v *world.VM) []any {
 		d := s.Props(k, v.Conf[k])
 		st, vol, err := s.Hosts[v.Node].Lookup(d["file"])
 		if err == nil && !st.Shared {
-			out = append(out, map[string]any{"volid": d["file"], "drivename": k, "size": vol.Size, "cdrom": answer.Flag(world.IsCDROM(d)), "is_unused": 0,
+			out = append(out, map[string]any{"volid": d["file"], "drivename": k, "size": vol.Size,
+				"cdrom": answer.Flag(world.IsCDROM(d)), "is_unused": 0,
 				"is_vmstate": 0, "is_tpmstate": answer.Flag(k == "tpmstate0"), "is_cloudinit": answer.Flag(world.IsCloudInit(d["file"])), "is_attached": 1, "replicate": 1, "shared": 0})
 		}
 	}

@@ -2,16 +2,17 @@ package guests
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // relocateDisk brings a disk to another storage or format, or to another VM.
@@ -136,7 +137,9 @@ func relocateDisk(w world.Worker, v *world.VM, key, store, format string, remove
 }
 
 // copyVolume makes a disk like another on a storage and returns its name.
-func copyVolume(w world.Worker, to *world.Storage, owner int, source *world.Volume, format string, made *storages.Allocated) (string, error) {
+func copyVolume(
+	w world.Worker, to *world.Storage, owner int, source *world.Volume, format string, made *storages.Allocated,
+) (string, error) {
 	name := to.NewName(owner, "vm", format)
 	if world.IsCloudInit(source.Name) {
 		name = to.Full(owner, fmt.Sprintf("vm-%d-cloudinit", owner), format)

@@ -53,7 +53,8 @@ func Populate(s *world.State, m model.Model) {
 func burn(s *world.State, v *world.VM) {
 	for _, k := range world.Drives(v.Conf) {
 		d := s.Props(k, v.Conf[k])
-		if st, name := s.Hosts[v.Node].Volume(d["file"]); st != nil && world.IsCDROM(d) && world.IsCloudInit(d["file"]) && st.Volumes[name] == nil {
+		if st, name := s.Hosts[v.Node].Volume(d["file"]); st != nil && world.IsCDROM(d) &&
+			world.IsCloudInit(d["file"]) && st.Volumes[name] == nil {
 			st.Volumes[name] = &world.Volume{Name: name, Content: "images", Format: world.FormatOf(st, name), Size: int64(4 * model.MiB), Owner: v.ID, Made: s.Began}
 		}
 	}

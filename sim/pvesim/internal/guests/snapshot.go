@@ -1,16 +1,17 @@
 package guests
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/running"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/running"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func snapshotHandlers() map[string]world.Handler {

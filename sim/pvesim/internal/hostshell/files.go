@@ -33,7 +33,7 @@ func folder(st *world.Storage, content string) string {
 }
 
 // SeeFiles makes volumes of the snippets that somebody who logged in to the node has put
-// into its directory storages, and forgets those that were removed there. s.mu is held.
+// into its directory storages, and forgets those that were removed there. The lock is held.
 func SeeFiles(h *world.Host) {
 	if h.Shell == nil {
 		return

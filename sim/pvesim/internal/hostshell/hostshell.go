@@ -22,7 +22,7 @@ type Shell struct {
 	Machine *guest.Machine // what was run there, and what that changed
 }
 
-// Login is what Sim.HostShell returns.
+// Login lets those log in to a node as root by SSH who have one of the keys, and returns where.
 func Login(s *world.State, ctx context.Context, node string, keys ...string) (Shell, error) {
 	s.Mu.Lock()
 	h := s.Hosts[node]
@@ -66,7 +66,7 @@ func hostAddress(s *world.State, node string) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(slices.Index(s.Nodes(), node) + 1)})
 }
 
-// installHost makes the machine of a node. s.mu is held.
+// installHost makes the machine of a node. The lock is held.
 func installHost(s *world.State, h *world.Host, address netip.Addr) *guest.Machine {
 	c := &guest.HostConfig{
 		Version: s.Version, Kernel: h.RunningKernel(), Intel: strings.Contains(h.CPUModel, "Intel"),
@@ -83,7 +83,8 @@ func installHost(s *world.State, h *world.Host, address netip.Addr) *guest.Machi
 	c.NoIOMMU = h.NoIOMMU && c.WouldHaveIOMMU()
 	for _, d := range h.PCI {
 		c.Devices = append(c.Devices, guest.HostDevice{
-			Address: d.Address, ID: d.ID, Class: d.Class, Name: strings.TrimSpace(d.Vendor + " " + d.Name), Group: d.Group, NUMA: world.NUMA(h.Host, d),
+			Address: d.Address, ID: d.ID, Class: d.Class, Name: strings.TrimSpace(d.Vendor + " " + d.Name), Group: d.Group,
+			NUMA:    world.NUMA(h.Host, d),
 			BootVGA: d.Address == h.OS.Console, Driver: hostDriver(d),
 		})
 	}
@@ -182,7 +183,7 @@ func booted(s *world.State, h *world.Host, b guest.HostBoot) {
 	}
 }
 
-// errNoNode is what a host's programs end with when the Sim has ended.
+// errNoNode is what a host's programs end with when the cluster has ended.
 var errNoNode = errors.New("ipcc_send_rec[1] failed: Connection refused")
 
 // asRoot calls the API in process as root@pam, as Proxmox's own programs do.

@@ -2,10 +2,11 @@ package model
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 )
 
 var (

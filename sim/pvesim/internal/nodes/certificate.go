@@ -10,11 +10,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"math/big"
 	"net"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Fingerprint is a certificate's as Proxmox shows it.
@@ -27,6 +28,7 @@ func Fingerprint(der []byte) string {
 	return strings.Join(parts, ":")
 }
 
+// SelfSigned makes a certificate for hosts of these names.
 func SelfSigned(names []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -71,7 +73,8 @@ func certificates(c *world.Call) (any, error) {
 		names := []string{}
 		if file == "pve-ssl.pem" {
 			node := c.Param("node")
-			names = []string{"127.0.0.1", "0000:0000:0000:0000:0000:0000:0000:0001", "localhost", c.State.IP(node), node, node + "." + c.Host().SearchDomain()}
+			names = []string{"127.0.0.1", "0000:0000:0000:0000:0000:0000:0000:0001", "localhost",
+				c.State.IP(node), node, node + "." + c.Host().SearchDomain()}
 		}
 		out = append(out, map[string]any{"filename": file, "fingerprint": Fingerprint(der), "subject": "/" + slash(parsed.Subject), "issuer": "/" + slash(parsed.Issuer),
 			"notbefore": parsed.NotBefore.Unix(), "notafter": parsed.NotAfter.Unix(), "san": names, "public-key-type": "id-ecPublicKey", "public-key-bits": 256,

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // cpusYAML names CPU models and flags.

@@ -1,8 +1,9 @@
 package nodes
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Endpoints answer for nodes: their state, settings, networks and tasks.

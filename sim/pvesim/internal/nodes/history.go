@@ -1,10 +1,11 @@
 package nodes
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // points are how far those of a history are apart, and how many there are.
@@ -41,6 +42,7 @@ func History(c *world.Call, figures map[string]any) []any {
 	return out
 }
 
+// NoHistory is what a VM is answered with that has never run.
 func NoHistory(vmid int) error {
 	return answer.Die("RRD error: rrdcached@unix:/var/run/rrdcached.sock: rrd_fetch_r failed: opening '/var/lib/rrdcached/db/pve-vm-9.0/%d': "+
 		"No such file or directory", vmid)

@@ -1,10 +1,11 @@
 package nodes
 
 import (
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/networkfile"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"strings"
 )
 
 // read is the file as it is read: with what follows from it, and what is up.

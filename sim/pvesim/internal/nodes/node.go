@@ -2,16 +2,17 @@ package nodes
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func nodeHandlers() map[string]world.Handler {
@@ -79,8 +80,9 @@ func nodeStatus(c *world.Call) (any, error) {
 		"cpuinfo": map[string]any{"cpus": h.CPUs, "sockets": numa, "cores": h.CPUs / numa / 2, "model": h.CPUModel, "mhz": "2800.000", "hvm": "1", "user_hz": 100},
 		"memory":  map[string]any{"total": int64(h.Memory), "used": used, "free": free, "available": free},
 		"swap":    map[string]any{"total": 0, "used": 0, "free": 0},
-		"rootfs":  map[string]any{"total": int64(100 * model.GiB), "used": int64(8 * model.GiB), "free": int64(92 * model.GiB), "avail": int64(92 * model.GiB)},
-		"ksm":     map[string]any{"shared": 0}, "boot-info": map[string]any{"mode": "efi", "secureboot": 0},
+		"rootfs": map[string]any{"total": int64(100 * model.GiB), "used": int64(8 * model.GiB),
+			"free": int64(92 * model.GiB), "avail": int64(92 * model.GiB)},
+		"ksm": map[string]any{"shared": 0}, "boot-info": map[string]any{"mode": "efi", "secureboot": 0},
 		"current-kernel": map[string]any{"sysname": "Linux", "release": h.RunningKernel(), "version": build, "machine": "x86_64"},
 	}, nil
 }

@@ -1,13 +1,14 @@
 package nodes
 
 import (
+	"regexp"
+	"slices"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"regexp"
-	"slices"
-	"strings"
 )
 
 var UPIDPattern = regexp.MustCompile(`^UPID:[a-zA-Z0-9-]+:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8,9}:[0-9A-Fa-f]{8}:[^:\s]+:[^:\s]*:[^:\s]+:$`)
@@ -42,6 +43,7 @@ func taskOf(c *world.Call, priv string) (*world.Task, error) {
 	return t, nil
 }
 
+// OwnsTask reports whether a task is of who asks.
 func OwnsTask(c *world.Call, t *world.Task) bool {
 	if c.Who.Token() {
 		return c.Who.ID == t.User+"!"+t.Token

@@ -1,8 +1,9 @@
 package nodes
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func versionInfo(c *world.Call) (any, error) {

@@ -4,15 +4,16 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // Endpoints answer for PCI functions and for their mappings.
@@ -34,6 +35,7 @@ func mapKeys(s *world.State) map[string]*schema.Property {
 	return s.Schema.Methods["POST /cluster/mapping/pci"].Parameters["map"].Items.Format.Keys
 }
 
+// EntryProps reads one entry of a mapping.
 func EntryProps(s *world.State, entry string) map[string]string {
 	out, err := schema.ParseProps(mapKeys(s), entry)
 	if err != nil {
@@ -80,6 +82,7 @@ func listMappings(c *world.Call) (any, error) {
 	return out, nil
 }
 
+// Check is one thing that is wrong with a mapping, and how bad that is.
 type Check struct {
 	Severity string `json:"severity"`
 	Message  string `json:"message"`

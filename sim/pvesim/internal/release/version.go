@@ -1,9 +1,10 @@
 package release
 
 import (
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"strings"
 )
 
 // Absent reports whether a method came later than the version that is simulated.

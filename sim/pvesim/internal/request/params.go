@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"io"
 	"maps"
 	"net/http"
@@ -13,13 +12,17 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // Params are a request's parameters, each with one value, or several for an array.
 type Params map[string][]string
 
+// Has reports whether a parameter was given.
 func (p Params) Has(k string) bool { return len(p[k]) > 0 }
 
+// Get is a parameter's value, the first of several; empty where it was not given.
 func (p Params) Get(k string) string {
 	if len(p[k]) == 0 {
 		return ""
@@ -27,8 +30,10 @@ func (p Params) Get(k string) string {
 	return p[k][0]
 }
 
+// Bool reports whether a parameter says yes.
 func (p Params) Bool(k string) bool { return p.Get(k) == "1" }
 
+// Int is a number that a parameter says, or otherwise.
 func (p Params) Int(k string, otherwise int) int {
 	n, err := strconv.Atoi(p.Get(k))
 	if err != nil {
@@ -110,6 +115,7 @@ func Unescape(s string) string {
 	})
 }
 
+// AddJSON reads a body of JSON.
 func (p Params) AddJSON(body []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

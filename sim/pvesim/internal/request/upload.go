@@ -3,7 +3,6 @@ package request
 import (
 	"bytes"
 	"errors"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -12,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // Upload is the file of a multipart request.
@@ -20,6 +21,7 @@ type Upload struct {
 	Data     []byte
 }
 
+// IsUpload reports whether a request brings a file.
 func IsUpload(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && kind == "multipart/form-data"

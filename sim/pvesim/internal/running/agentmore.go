@@ -1,12 +1,13 @@
 package running
 
 import (
+	"slices"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"slices"
-	"time"
 )
 
 // agentCommands are those that have a path of their own.

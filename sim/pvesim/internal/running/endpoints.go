@@ -1,8 +1,9 @@
 package running
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Endpoints answer for machines that run, or shall, and for their guest agents.

@@ -2,15 +2,16 @@ package running
 
 import (
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 )
 
 // poweredOff hears that a guest has switched itself off. A reboot from inside is

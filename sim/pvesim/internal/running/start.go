@@ -1,16 +1,17 @@
 package running
 
 import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"regexp"
-	"strconv"
-	"strings"
-	"time"
 )
 
 func startVM(c *world.Call) (any, error) {

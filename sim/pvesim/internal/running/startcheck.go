@@ -1,17 +1,18 @@
 package running
 
 import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 var versionOfMachine = regexp.MustCompile(`-(\d+)\.(\d+)`)

@@ -1,6 +1,9 @@
 package running
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
@@ -9,8 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"strconv"
-	"time"
 )
 
 func runStateHandlers() map[string]world.Handler {

@@ -2,10 +2,11 @@ package running
 
 import (
 	"fmt"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"time"
 )
 
 // unlikelyHandlers are of calls that a client has no use for here.

@@ -33,6 +33,7 @@ type FirewallMacro struct {
 	IPv6      []string `yaml:"ipv6"`
 }
 
+// FirewallFacts are what rules of a firewall may name, read once.
 var FirewallFacts = sync.OnceValue(func() *firewallTable {
 	f := &firewallTable{Preferred: map[string]string{}}
 	if err := yaml.Unmarshal(firewallYAML, f); err != nil {
@@ -63,4 +64,5 @@ func HasPorts(proto string) bool {
 	return false
 }
 
+// IsICMP reports whether a protocol has types instead of ports.
 func IsICMP(proto string) bool { return proto == "icmp" || proto == "icmpv6" || proto == "ipv6-icmp" }

@@ -114,6 +114,7 @@ func addressElement(e string) (version int, wrong string) {
 	return version, ""
 }
 
+// BitsOf is an address as zeros and ones.
 func BitsOf(a netip.Addr) string {
 	var b strings.Builder
 	for _, octet := range a.AsSlice() {
@@ -190,6 +191,7 @@ func PortList(s string, destination bool) string {
 	return ""
 }
 
+// ProtocolSpec says what is wrong with the protocol of a rule.
 func ProtocolSpec(v string) string {
 	if v != "" && !FirewallFacts().ProtocolNames[v] {
 		return "unknown protocol '" + v + "'\n"

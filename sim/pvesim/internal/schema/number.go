@@ -5,6 +5,7 @@ import (
 	"strings"
 )
 
+// Atoi is the number that a text says; -1 where it says none.
 func Atoi(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {

@@ -2,10 +2,11 @@ package schema
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 )
 
 // ParseProps reads a property string ("virtio,bridge=vmbr0") into its keys, with

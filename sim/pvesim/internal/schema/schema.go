@@ -4,13 +4,14 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 )
 
 // schemaJSON is Proxmox's API schema reduced to what decides who may call a method

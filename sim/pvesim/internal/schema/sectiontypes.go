@@ -7,8 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // sectionsYAML says what the sections of Proxmox's configuration files hold.

@@ -1,12 +1,13 @@
 package sdn
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"slices"
 )
 
 func controllerHandlers() map[string]world.Handler {
@@ -36,7 +37,8 @@ func listControllers(c *world.Call) (any, error) {
 	all := read(c, sdnControllers)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		e := controller(c, id, all[id])
-		if t := c.Param("type"); t != "" && t != e["type"] || !access.CanAny(c.State, c.Who, "/sdn/controllers/"+id, "SDN.Audit", "SDN.Allocate") {
+		if t := c.Param("type"); t != "" && t != e["type"] ||
+			!access.CanAny(c.State, c.Who, "/sdn/controllers/"+id, "SDN.Audit", "SDN.Allocate") {
 			continue
 		}
 		out = append(out, e)

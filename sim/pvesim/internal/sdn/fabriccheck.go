@@ -1,12 +1,13 @@
 package sdn
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // prefixOf and addressOf read what the schema has checked.

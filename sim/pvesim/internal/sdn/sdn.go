@@ -2,12 +2,13 @@ package sdn
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // SDN's controllers and fabrics are kept, wait until they are applied, and are read as
@@ -21,6 +22,7 @@ const (
 	sdnNodes       = "nodes"
 )
 
+// Endpoints answer for SDN.
 func Endpoints() map[string]world.Handler {
 	all := map[string]world.Handler{
 		"PUT /cluster/sdn":           applySDN,

@@ -2,11 +2,12 @@ package storages
 
 import (
 	"fmt"
+	"slices"
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"slices"
-	"time"
 )
 
 // CopyData is the time that copying so much takes. Little of a thin disk is full.
@@ -25,6 +26,7 @@ func Allocate(w world.Worker, st *world.Storage, name string, owner int, size in
 	return AllocateIn(w, st, &world.Volume{Name: name, Content: "images", Format: world.FormatOf(st, name), Size: size, Owner: owner}, w.State.Options.Timing.AllocateDisk, made)
 }
 
+// AllocateIn is [Allocate] of what takes so long.
 func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time.Duration, made *Allocated) error {
 	unlock, err := w.LockStorage(st)
 	if err != nil {
@@ -57,6 +59,7 @@ func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time
 // Allocated are volumes that were made for a change, to be removed if it fails.
 type Allocated []func()
 
+// Undo removes them, the last first.
 func (a Allocated) Undo() {
 	for _, f := range slices.Backward(a) {
 		f()

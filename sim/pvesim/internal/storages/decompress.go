@@ -6,12 +6,13 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"io"
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // sound refuses an image or an appliance that is none, before anybody boots it.

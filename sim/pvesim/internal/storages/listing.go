@@ -2,16 +2,17 @@ package storages
 
 import (
 	"cmp"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func listStorages(c *world.Call) (any, error) {
@@ -87,7 +88,8 @@ func storageContent(c *world.Call) (any, error) {
 		if want := c.Param("content"); want != "" && want != v.Content {
 			continue
 		}
-		if want := c.Param("vmid"); want != "" && want != strconv.Itoa(v.Owner) && slices.Contains([]string{"images", "rootdir", "backup"}, v.Content) {
+		if want := c.Param("vmid"); want != "" && want != strconv.Itoa(v.Owner) &&
+			slices.Contains([]string{"images", "rootdir", "backup"}, v.Content) {
 			continue // what has no owner is in every machine's list
 		}
 		if MayVolume(c.State, c.Who, st, v, 0) != nil {

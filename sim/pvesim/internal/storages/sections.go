@@ -2,16 +2,17 @@ package storages
 
 import (
 	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"maps"
-	"regexp"
-	"slices"
-	"strings"
 )
 
 // Endpoints answer for storages, their volumes, and backups and appliances among these.

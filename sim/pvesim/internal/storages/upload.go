@@ -97,6 +97,7 @@ func uploadFile(c *world.Call) (any, error) {
 	})
 }
 
+// Checksum is that of a file, in hexadecimal digits.
 func Checksum(algorithm string, data []byte) string {
 	switch algorithm {
 	case "md5":

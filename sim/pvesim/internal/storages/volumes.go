@@ -1,13 +1,14 @@
 package storages
 
 import (
+	"regexp"
+	"strconv"
+	"strings"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
-	"regexp"
-	"strconv"
-	"strings"
 )
 
 // volumeOf finds the volume of a path; it may be named with or without its storage.

@@ -1,8 +1,9 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // InDaemon does a call where Proxmox does it. pveproxy gives up after 30 s; what it

@@ -23,15 +23,19 @@ type Call struct {
 	WithToken bool // a token came with a call that needs nobody to be known
 }
 
-// Handler answers one method of the API. It runs with the Sim's mu held.
+// Handler answers one method of the API. It runs with the State's lock held.
 type Handler func(c *Call) (any, error)
 
+// Param is a parameter's value; empty where it was not given.
 func (c *Call) Param(name string) string { return c.Params.Get(name) }
 
+// VMID is the number of the machine that a call is about.
 func (c *Call) VMID() int { return schema.Atoi(c.Param("vmid")) }
 
+// Host is the node that a call is about.
 func (c *Call) Host() *Host { return c.State.Hosts[c.Param("node")] }
 
+// Worker does a call's work while its client waits.
 func (c *Call) Worker() Worker { return Worker{State: c.State} }
 
 // GuestFaults are those that the request's rule has for the guest it starts.
@@ -45,6 +49,7 @@ func (c *Call) GuestFaults() *guest.Faults {
 // VM returns the VM that a call is about.
 func (c *Call) VM() (*VM, error) { return c.State.Load(c.VMID(), c.Param("node")) }
 
+// Storage is the storage that a call is about, where its node has that.
 func (c *Call) Storage() (*Storage, error) {
 	st := c.Host().Stores[c.Param("storage")]
 	if st != nil {

@@ -30,7 +30,7 @@ var loadProtected = sync.OnceValue(func() map[string]bool {
 // for a lock or for a guest agent, keeps everybody else's calls waiting.
 const daemonWorkers = 3
 
-// daemon is the pvedaemon of one host. The Sim's mu guards it.
+// daemon is the pvedaemon of one host. The State's lock guards it.
 type daemon struct {
 	busy  int
 	queue []chan struct{} // who waits for a worker, the longest first
@@ -82,7 +82,7 @@ func (c *Call) daemonOf() *daemon {
 	return &c.State.Hosts[c.State.Nodes()[0]].daemon // it is asked where it came in
 }
 
-// await releases mu until done is closed, for limit at most (0: no limit), and
+// await releases the lock until done is closed, for limit at most (0: no limit), and
 // says whether it was.
 func (s *State) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
 	err = s.until(done, limit, nil)

@@ -1,12 +1,13 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 )
 
 // directory is what user.cfg and domains.cfg say of people beside their rights.
@@ -52,6 +53,7 @@ func FirstRealms() map[string]map[string]string {
 	}
 }
 
+// Describe sets the comment of a group.
 func (d *directory) Describe(group, comment string) {
 	if d.Notes == nil {
 		d.Notes = map[string]string{}

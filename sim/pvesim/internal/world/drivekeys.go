@@ -1,11 +1,12 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 )
 
 var (
@@ -14,11 +15,13 @@ var (
 	NewDisk   = regexp.MustCompile(`^([^/:\s]+):(\d+(?:\.\d+)?)$`)
 )
 
+// IsDrive reports whether an option is a drive.
 func IsDrive(key string) bool { return driveKey.MatchString(key) }
 
 // IsCDROM reports whether a drive is a CD drive.
 func IsCDROM(d map[string]string) bool { return d["media"] == "cdrom" }
 
+// IsCloudInit reports whether a drive's file is a cloud-init drive.
 func IsCloudInit(file string) bool {
 	return strings.HasSuffix(file, ":cloudinit") || strings.Contains(file, "-cloudinit")
 }
@@ -47,4 +50,5 @@ func (v *VM) DiskSize(s *State) int64 {
 	return 0
 }
 
+// NetKey are the options that are network cards.
 var NetKey = regexp.MustCompile(`^net\d+$`)

@@ -1,9 +1,10 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 	"regexp"
 	"slices"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 )
 
 // LeanRequests is how many of them a lean Sim remembers.

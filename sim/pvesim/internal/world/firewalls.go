@@ -10,11 +10,13 @@ type Firewall struct {
 	Groups  map[string]*RuleGroup // of the cluster alone
 }
 
+// IPSet is a set of addresses, by their CIDRs.
 type IPSet struct {
 	Comment string
 	Members map[string]map[string]string // by CIDR
 }
 
+// RuleGroup is a security group.
 type RuleGroup struct {
 	Comment string
 	Rules   []map[string]string

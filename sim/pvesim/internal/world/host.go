@@ -79,6 +79,7 @@ func NUMA(h model.Host, d model.PCIDevice) int {
 // Nodes returns the nodes' names in order.
 func (s *State) Nodes() []string { return slices.Sorted(maps.Keys(s.Hosts)) }
 
+// RunningKernel is the release of the kernel that a node has booted.
 func (h *Host) RunningKernel() string {
 	if h.Kernel != "" {
 		return h.Kernel
@@ -120,6 +121,7 @@ func (s *State) IP(node string) string {
 	return ""
 }
 
+// UsedMemory is what the machines of a node have taken, and what the model says.
 func (s *State) UsedMemory(node string) int64 {
 	n := int64(2 * model.GiB)
 	if h := s.Hosts[node]; h != nil {

@@ -1,15 +1,18 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 )
 
 // Identity is who asks: a user or a token. Only literal root@pam is root.
 type Identity struct{ ID string }
 
+// Root reports whether it is root@pam itself, and no token.
 func (i Identity) Root() bool { return i.ID == "root@pam" }
 
+// Token reports whether it is a token.
 func (i Identity) Token() bool { return strings.Contains(i.ID, "!") }
 
 // User returns the user, of a token its owner.
@@ -30,8 +33,10 @@ type Access struct {
 	Tickets map[string]Ticket
 }
 
+// Ticket is what a login gets: who it is for, and what a change needs beside it.
 type Ticket struct{ User, CSRF string }
 
+// SetRole makes a role, or replaces what it grants.
 func (a *Access) SetRole(id string, privs []string) {
 	set := map[string]bool{}
 	for _, p := range privs {

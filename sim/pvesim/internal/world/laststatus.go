@@ -1,12 +1,13 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"hash/fnv"
 	"maps"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // What /cluster/resources describes a VM is what the pvestatd of its node has told all
@@ -27,7 +28,7 @@ type LastWord struct {
 	Figures map[string]any
 }
 
-// stateLock guards a Sim's state. Everything happens with it held, so anyone who takes it
+// stateLock guards a State. Everything happens with it held, so anyone who takes it
 // finds the state of all the time since it was last released, and rounds that were due then
 // are made now.
 type stateLock struct {
@@ -35,6 +36,7 @@ type stateLock struct {
 	due func()
 }
 
+// Lock takes the lock, and makes the rounds that were due.
 func (l *stateLock) Lock() {
 	l.Mutex.Lock()
 	if l.due != nil {

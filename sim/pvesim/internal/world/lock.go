@@ -3,11 +3,12 @@ package world
 import (
 	"context"
 	"errors"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 )
 
 // How long Proxmox waits for its locks (PVE/AbstractConfig.pm, PVE/Tools.pm,
@@ -19,6 +20,7 @@ const (
 	storageLockTimeout = 10 * time.Second
 )
 
+// ErrStopped is what work ends with whose task was stopped.
 var ErrStopped = errors.New("received interrupt")
 
 // fileLock is one file that is flocked.
@@ -64,6 +66,7 @@ func (w Worker) stop() <-chan struct{} {
 // Sleep is how work takes time.
 func (w Worker) Sleep(d time.Duration) error { return w.State.Wait(d, w.stop()) }
 
+// Log writes into the task's log, where there is a task.
 func (w Worker) Log(format string, args ...any) {
 	if w.Task != nil {
 		w.Task.logf(format, args...)
@@ -105,6 +108,7 @@ func (w Worker) Lock(file string, shared bool, timeout time.Duration) (unlock fu
 	return nil, err
 }
 
+// ConfigLock is the lock of a machine's configuration.
 func ConfigLock(vmid int) string { return "/var/lock/qemu-server/lock-" + strconv.Itoa(vmid) + ".conf" }
 
 // LockStorage serialises allocations on a storage. A lock of a shared one is the

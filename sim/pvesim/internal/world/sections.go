@@ -4,10 +4,11 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // Register is a file of sections that the simulator keeps and does nothing with.

@@ -1,9 +1,10 @@
 package world
 
 import (
+	"time"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
-	"time"
 )
 
 // Snapshot is a section of a VM's configuration file, with what the VM's volumes

@@ -31,7 +31,7 @@ type State struct {
 	Goroutines sync.WaitGroup // every goroutine of ours
 
 	// Mu guards everything below. Code runs with it held, and releases it only
-	// while it waits (worker.sleep, worker.lock) or asks a guest (Sim.outside).
+	// while it waits (Worker.Sleep, Worker.Lock) or asks a guest (State.Outside).
 	Mu           stateLock
 	Hosts        map[string]*Host
 	VMs          map[int]*VM
@@ -118,9 +118,10 @@ func (s *State) PowerOff() bool {
 	return true
 }
 
+// ErrClosed is what work ends with when the power is cut.
 var ErrClosed = errors.New("pvesim: closed")
 
-// Spawn runs f in a goroutine that Close waits for, with mu held.
+// Spawn runs f in a goroutine that Close waits for, with the lock held.
 func (s *State) Spawn(f func()) {
 	if s.Closed {
 		return
@@ -132,15 +133,15 @@ func (s *State) Spawn(f func()) {
 	})
 }
 
-// Outside runs f without mu: guests may take their time, and may call back.
+// Outside runs f without the lock: guests may take their time, and may call back.
 func (s *State) Outside(f func()) {
 	s.Mu.Unlock()
 	defer s.Mu.Lock()
 	f()
 }
 
-// Wait releases mu for a duration of the simulated world. It returns early with
-// an error when the Sim is closed or stop is.
+// Wait releases the lock for a duration of the simulated world. It returns early with
+// an error when the State is closed or stop is.
 func (s *State) Wait(d time.Duration, stop <-chan struct{}) error {
 	if d <= 0 {
 		return nil
@@ -151,7 +152,7 @@ func (s *State) Wait(d time.Duration, stop <-chan struct{}) error {
 	return nil
 }
 
-// until lets go of mu until done is closed. Where limit (0 is none) is over before, a
+// until releases the lock until done is closed. Where limit (0 is none) is over before, a
 // duration of the simulated world, the error is context.DeadlineExceeded.
 func (s *State) until(done <-chan struct{}, limit time.Duration, stop <-chan struct{}) (err error) {
 	var late <-chan time.Time

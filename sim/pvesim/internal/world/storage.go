@@ -2,13 +2,14 @@ package world
 
 import (
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 )
 
 // Storage is a storage with what is on it.
@@ -19,6 +20,7 @@ type Storage struct {
 	Volumes map[string]*Volume
 }
 
+// FileBased reports whether a storage is a directory of files.
 func (st *Storage) FileBased() bool { return st.Type == "dir" || st.Type == "nfs" }
 
 // Dir is where a directory storage keeps its files, as logs and errors say.
@@ -56,6 +58,7 @@ func (st *Storage) Path(name string) string {
 	return "/dev/" + st.Name + "/" + name
 }
 
+// UsedBytes is how much of a storage is taken.
 func (st *Storage) UsedBytes() int64 {
 	n := int64(st.Used)
 	for _, v := range st.Volumes {
@@ -64,6 +67,7 @@ func (st *Storage) UsedBytes() int64 {
 	return n
 }
 
+// FormatOf is the format of an image by its name.
 func FormatOf(st *Storage, name string) string {
 	if ext := strings.TrimPrefix(path.Ext(name), "."); ext != "" && st.FileBased() {
 		return ext
@@ -81,6 +85,7 @@ func (st *Storage) NewName(vmid int, stem, format string) string {
 	}
 }
 
+// Full is a volume's name with what a storage puts around it.
 func (st *Storage) Full(vmid int, name, format string) string {
 	if st.FileBased() {
 		return fmt.Sprintf("%d/%s.%s", vmid, name, format)
@@ -153,6 +158,7 @@ func (st *Storage) Contents() string {
 	return strings.Join(st.Content, ",")
 }
 
+// State is a storage as GET status shows it.
 func (st *Storage) State() map[string]any {
 	if st.Ready() != nil { // PVE/Storage.pm, storage_info: figures stay 0
 		return map[string]any{
@@ -191,6 +197,7 @@ func (h *Host) StoreReady(name string) error {
 	return h.Stores[name].Ready()
 }
 
+// PutFile puts a file of a kind of content there.
 func (st *Storage) PutFile(content, name string, data []byte) {
 	full := content + "/" + name
 	format := strings.TrimPrefix(path.Ext(name), ".")

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 )
 
 // Task is one worker process and what is kept of it.
@@ -30,6 +31,7 @@ type Task struct {
 	undo  func() // what was prepared for it before it began, where it never does
 }
 
+// Running reports whether a task has not ended yet.
 func (t *Task) Running() bool { return t.End.IsZero() }
 
 func (t *Task) logf(format string, args ...any) {
@@ -41,9 +43,10 @@ func (t *Task) logf(format string, args ...any) {
 // Warnings is the outcome of a task that did its work and has something to say.
 type Warnings int
 
+// Error is the exit status.
 func (w Warnings) Error() string { return fmt.Sprintf("WARNINGS: %d", int(w)) }
 
-// StartTask forks a worker and returns its UPID. The work runs with mu held.
+// StartTask forks a worker and returns its UPID. The work runs with the lock held.
 func (c *Call) StartTask(kind, id string, work func(w Worker) error, undo ...func()) (any, error) {
 	t := c.State.NewTask(cmp.Or(c.Param("node"), c.State.Nodes()[0]), kind, id, c.Who) // the node that is asked does what belongs to none
 	if len(undo) > 0 {
@@ -79,6 +82,7 @@ func (c *Call) Finished(upid any, seconds int) (any, error) {
 	return nil, nil
 }
 
+// NewTask begins a task, and gives it a UPID.
 func (s *State) NewTask(node, kind, id string, who Identity) *Task {
 	s.PIDs += 3
 	now := time.Now()

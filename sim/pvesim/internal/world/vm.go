@@ -45,18 +45,22 @@ type VM struct {
 	digest   string
 }
 
+// Changed forgets what was rendered of a configuration.
 func (v *VM) Changed() { v.rendered, v.digest = nil, "" }
 
+// Set sets an option.
 func (v *VM) Set(key, value string) {
 	v.Conf[key] = value
 	v.Changed()
 }
 
+// Unset removes an option.
 func (v *VM) Unset(key string) {
 	delete(v.Conf, key)
 	v.Changed()
 }
 
+// Template reports whether a machine is a template.
 func (v *VM) Template() bool { return v.Conf["template"] == "1" }
 
 // Wanted is the configuration with what is pending.
@@ -143,10 +147,12 @@ func (s *State) Props(key, value string) map[string]string {
 	return out
 }
 
+// PrintProps writes an option that is a property string.
 func (s *State) PrintProps(key string, in map[string]string) string {
 	return schema.FormatProps(s.ConfigKeys()[key].Format.Keys, in)
 }
 
+// Load is a machine by its ID and its node.
 func (s *State) Load(id int, node string) (*VM, error) {
 	v := s.VMs[id]
 	if v == nil || v.Node != node {
@@ -189,6 +195,7 @@ func (v *VM) Called() string {
 	return "VM " + strconv.Itoa(v.ID)
 }
 
+// Power marks a machine as running, or as off.
 func (v *VM) Power(on bool) {
 	v.Running, v.Paused, v.Since = on, false, time.Now()
 	if on {

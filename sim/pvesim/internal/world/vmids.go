@@ -1,14 +1,16 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 )
 
+// FreeID is the first VMID that nobody has.
 func (s *State) FreeID() int {
 	id, upper := s.IDRange()
 	for s.VMs[id] != nil && id < upper {
@@ -34,6 +36,7 @@ func (s *State) setIDRange(r model.IDRange) {
 // IDRange is what /cluster/nextid may give out (datacenter.cfg, next-id).
 func (s *State) IDRange() (lower, upper int) { return IDRangeOf(s.Datacenter["next-id"]) }
 
+// IDRangeOf reads the option next-id.
 func IDRangeOf(option string) (lower, upper int) {
 	lower, upper = 100, 1000000
 	for part := range strings.SplitSeq(option, ",") {

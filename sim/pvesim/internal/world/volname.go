@@ -1,10 +1,11 @@
 package world
 
 import (
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // VolumeParts is what the name of a volume on a directory says of it.

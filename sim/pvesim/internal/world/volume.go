@@ -3,10 +3,11 @@ package world
 import (
 	"bytes"
 	"encoding/binary"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 )
 
 // Volume is an image, an ISO or another file.
@@ -65,4 +66,5 @@ func (v *Volume) OwnName() string {
 	return strings.TrimPrefix(v.Name, v.Base.OwnName()+"/")
 }
 
+// IsQCOW2 reports whether a file is an image in that format.
 func IsQCOW2(data []byte) bool { return bytes.HasPrefix(data, []byte("QFI\xfb")) }
