@@ -2,7 +2,9 @@ package pvesim
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,8 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 )
 
 // library runs a test with the real go-proxmox client.
@@ -228,7 +230,7 @@ func TestRequestsAreRecordedWithoutSecrets(t *testing.T) {
 
 func TestUploadsAreOrderSensitive(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-		sum := storages.Checksum("sha256", []byte("x"))
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte("x")))
 		assert.Equal(t, "OK", c.wait(c.upload("local", "iso", "a b.iso", []byte("x"), "checksum-algorithm", "sha256", "checksum", strings.ToUpper(sum))))
 		_, vol, err := s.state.Hosts["pve1"].Lookup("local:iso/a_b.iso")
 		require.NoError(t, err)
@@ -265,7 +267,7 @@ func TestDownloads(t *testing.T) {
 		}
 		content, err := s.state.Options.Internet(nobleURL)
 		require.NoError(t, err)
-		sum := storages.Checksum("sha256", content)
+		sum := guest.SHA256(content)
 		assert.Contains(t, get("url", nobleURL, "checksum-algorithm", "sha256", "checksum", "00"), "checksum mismatch: got '"+sum+"' != expect '00'")
 		began := time.Now()
 		assert.Equal(t, "OK", get("url", nobleURL, "checksum-algorithm", "sha256", "checksum", sum))

@@ -115,8 +115,8 @@ func mayModify(s *world.State, who world.Identity, where string) bool {
 	return CanAny(s, who, where, modifiers(where)...)
 }
 
-// UserLockTimeout is how long Proxmox waits for the cluster's lock of user.cfg.
-const UserLockTimeout = 10 * time.Second
+// userLockTimeout is how long Proxmox waits for the cluster's lock of user.cfg.
+const userLockTimeout = 10 * time.Second
 
 // userWriters are the methods that write user.cfg, under the cluster's lock for
 // it, with what their errors begin with.
@@ -150,7 +150,7 @@ func UnderUserLock(c *world.Call, h world.Handler) (any, error) {
 	if what == "" {
 		return h(c)
 	}
-	unlock, err := c.Worker().Lock("file-user_cfg", false, UserLockTimeout)
+	unlock, err := c.Worker().Lock("file-user_cfg", false, userLockTimeout)
 	var refused *answer.Error
 	if errors.As(err, &refused) {
 		return nil, answer.Die("%s: cfs-lock 'file-user_cfg' error: got lock request timeout", what)

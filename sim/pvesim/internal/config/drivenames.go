@@ -27,14 +27,14 @@ func blockdev(s *world.State, conf map[string]string) bool {
 	return n >= 10 && !strings.HasPrefix(s.Version, "8.")
 }
 
-// DriveNames are how Linux knows a drive: its serial, as lsblk tells it, and udev's links
+// driveNames are how Linux knows a drive: its serial, as lsblk tells it, and udev's links
 // for it below /dev/disk/by-id.
 //
 // A SCSI disk has a device ID (VPD page 0x83) and, if it was given one, a serial (page
 // 0x80); udev's link has the device ID. QEMU makes that of the serial or, without one, of
 // the drive's name, which a -blockdev does not have: there qemu-server (from 9.0.7 on) says the
 // drive's name. virtio and IDE disks have a serial alone.
-func DriveNames(s *world.State, conf, drive map[string]string, key string) (serial string, links []string) {
+func driveNames(s *world.State, conf, drive map[string]string, key string) (serial string, links []string) {
 	bus := strings.TrimRight(key, "0123456789")
 	serial = drive["serial"]
 	switch bus {

@@ -31,7 +31,7 @@ func Plugged(s *world.State, h *world.Host, v *world.VM, osKey string) []hypervi
 func drive(s *world.State, h *world.Host, v *world.VM, key string) hypervisor.Drive {
 	d := s.Props(key, v.Conf[key])
 	out := hypervisor.Drive{Key: key, Serial: d["serial"], Size: schema.ParseSize(d["size"])}
-	out.Shown, out.Links = DriveNames(s, v.Conf, d, key)
+	out.Shown, out.Links = driveNames(s, v.Conf, d, key)
 	if _, vol, err := h.Lookup(d["file"]); err == nil {
 		if vol.Contents() == nil {
 			vol.Disk = s.Options.Hypervisor.Blank()

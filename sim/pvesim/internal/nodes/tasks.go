@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
-var UPIDPattern = regexp.MustCompile(`^UPID:[a-zA-Z0-9-]+:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8,9}:[0-9A-Fa-f]{8}:[^:\s]+:[^:\s]*:[^:\s]+:$`)
+var upidPattern = regexp.MustCompile(`^UPID:[a-zA-Z0-9-]+:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8,9}:[0-9A-Fa-f]{8}:[^:\s]+:[^:\s]*:[^:\s]+:$`)
 
 func taskHandlers() map[string]world.Handler {
 	const task = "/nodes/{node}/tasks/{upid}"
@@ -28,7 +28,7 @@ func taskHandlers() map[string]world.Handler {
 // its tokens, or all with Sys.Audit. A token does not see its user's.
 func taskOf(c *world.Call, priv string) (*world.Task, error) {
 	upid := c.Param("upid")
-	if !UPIDPattern.MatchString(upid) {
+	if !upidPattern.MatchString(upid) {
 		return nil, answer.BadParam("upid", "unable to parse worker upid")
 	}
 	t := c.State.Tasks[upid]
@@ -80,7 +80,7 @@ func taskLog(c *world.Call) (any, error) {
 	}
 	t, err := taskOf(c, "Sys.Audit")
 	switch upid := c.Param("upid"); {
-	case c.State.Tasks[upid] == nil && UPIDPattern.MatchString(upid):
+	case c.State.Tasks[upid] == nil && upidPattern.MatchString(upid):
 		if err := access.Need(c.State, c.Who, "/nodes/"+c.Param("node"), "Sys.Audit"); err != nil {
 			return nil, err
 		}

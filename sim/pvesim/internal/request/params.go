@@ -42,14 +42,14 @@ func (p Params) Int(k string, otherwise int) int {
 	return n
 }
 
-// MaxForm is what pveproxy reads of a body that is not an upload.
-const MaxForm = 512 << 10
+// maxForm is what pveproxy reads of a body that is not an upload.
+const maxForm = 512 << 10
 
 // ReadParams collects the parameters of query and body. Uploads are read elsewhere.
 func ReadParams(r *http.Request) (Params, error) {
 	out := Params{}
 	query := Params{}
-	query.AddForm(r.URL.RawQuery)
+	query.addForm(r.URL.RawQuery)
 	defer func() {
 		maps.Copy(out, query) // a parameter of the query replaces that of the body
 		delete(out, "_dc")    // keeps browsers from answering themselves
@@ -60,11 +60,11 @@ func ReadParams(r *http.Request) (Params, error) {
 		}
 		return out, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, MaxForm+1))
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
 	if err != nil {
 		return nil, answer.ErrDropped
 	}
-	if len(body) > MaxForm {
+	if len(body) > maxForm {
 		return nil, answer.Unread(http.StatusNotImplemented, "for data too large")
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -73,19 +73,19 @@ func ReadParams(r *http.Request) (Params, error) {
 	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	switch contentType {
 	case "application/json":
-		err = out.AddJSON(body)
+		err = out.addJSON(body)
 	case "", "application/x-www-form-urlencoded":
-		out.AddForm(string(body))
+		out.addForm(string(body))
 	default:
 		err = answer.Unread(http.StatusVariantAlsoNegotiates, "upload 'Content-Type '"+r.Header.Get("Content-Type")+"' not implemented")
 	}
 	return out, err
 }
 
-// AddForm reads a form as PVE/APIServer/AnyEvent.pm does (decode_urlencoded): it is
+// addForm reads a form as PVE/APIServer/AnyEvent.pm does (decode_urlencoded): it is
 // split at & and at ;, what comes after a second = is dropped, % that does not
 // begin a character is itself, and a name without a value replaces what was there.
-func (p Params) AddForm(s string) {
+func (p Params) addForm(s string) {
 	for part := range strings.SplitSeq(strings.TrimRight(strings.ReplaceAll(s, ";", "&"), "&"), "&") {
 		k, rest, given := strings.Cut(part, "=")
 		v, _, _ := strings.Cut(rest, "=")
@@ -115,8 +115,8 @@ func Unescape(s string) string {
 	})
 }
 
-// AddJSON reads a body of JSON.
-func (p Params) AddJSON(body []byte) error {
+// addJSON reads a body of JSON.
+func (p Params) addJSON(body []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var in map[string]any

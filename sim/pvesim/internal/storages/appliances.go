@@ -11,11 +11,11 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
-// ApplianceList is the host's list of container templates, as `pveam update` gets it. It
+// applianceList is the host's list of container templates, as `pveam update` gets it. It
 // is there only where the model has it among the host's files, as on a host that has
 // never been on the internet.
 const (
-	ApplianceList   = "/var/lib/pve-manager/apl-info/download.proxmox.com"
+	applianceList   = "/var/lib/pve-manager/apl-info/download.proxmox.com"
 	applianceSource = "http://download.proxmox.com/images"
 )
 
@@ -23,9 +23,9 @@ var applianceField = regexp.MustCompile(`^([^:]+):\s*(.*\S)\s*$`)
 
 // appliances reads the list (PVE/APLInfo.pm, read_aplinfo_from_fh), by template.
 func appliances(h *world.Host) map[string]map[string]string {
-	text := h.OS.Files[ApplianceList]
+	text := h.OS.Files[applianceList]
 	if h.Shell != nil {
-		if data, err := h.Shell.Disk().ReadFile(ApplianceList); err == nil {
+		if data, err := h.Shell.Disk().ReadFile(applianceList); err == nil {
 			text = string(data)
 		}
 	}

@@ -24,7 +24,7 @@ func verify(w world.Worker, data []byte, algorithm, want string) error {
 	if algorithm == "" {
 		return nil
 	}
-	if got := Checksum(algorithm, data); !strings.EqualFold(got, want) {
+	if got := checksum(algorithm, data); !strings.EqualFold(got, want) {
 		w.Log("calculating checksum...")
 		return answer.Die("checksum mismatch: got '%s' != expect '%s'", got, want)
 	}
@@ -97,8 +97,8 @@ func uploadFile(c *world.Call) (any, error) {
 	})
 }
 
-// Checksum is that of a file, in hexadecimal digits.
-func Checksum(algorithm string, data []byte) string {
+// checksum is that of a file, in hexadecimal digits.
+func checksum(algorithm string, data []byte) string {
 	switch algorithm {
 	case "md5":
 		sum := md5.Sum(data)
@@ -177,7 +177,7 @@ func keepFile(w world.Worker, old *world.Volume, target, algorithm, want string)
 	if algorithm == "" {
 		return answer.Die("refusing to override existing file '%s'", target)
 	}
-	got := Checksum(algorithm, old.Data)
+	got := checksum(algorithm, old.Data)
 	if !strings.EqualFold(got, want) {
 		w.Log("calculating checksum of existing file...")
 		return answer.Die("checksum mismatch: got '%s' != expect '%s', aborting", got, want)

@@ -15,7 +15,7 @@ import (
 // the files at once, and for whether it is there at all (extract_vm_stats in
 // PVE/API2Tools.pm, resources in PVE/API2/Cluster.pm).
 const (
-	UsualRound = 10 * time.Second // $updatetime in PVE/Service/pvestatd.pm
+	usualRound = 10 * time.Second // $updatetime in PVE/Service/pvestatd.pm
 	// toldFor is how long what was said of a VMID is kept, whether or not its VM is still
 	// there (rrd_entry_is_old in pmxcfs' status.c). One that is used again within that
 	// time shows the name and numbers of the VM before it.
@@ -51,7 +51,7 @@ func (s *State) BeginRounds() {
 	case s.Options.StatusLag < 0:
 		return
 	case s.Options.StatusLag == 0:
-		s.Options.StatusLag = UsualRound
+		s.Options.StatusLag = usualRound
 	}
 	s.Round = max(1, time.Duration(float64(s.Options.StatusLag)/s.Options.Speed))
 	s.Told, s.ToldStorages = map[int]LastWord{}, map[string]bool{}

@@ -1,4 +1,4 @@
-package pvesim
+package request
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 )
 
 type zeros struct{}
@@ -32,8 +30,8 @@ func TestALargeUploadIsReadOnce(t *testing.T) {
 	r.ContentLength = int64(len(head) + size + len("\r\n--x--\r\n"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	p := request.Params{}
-	up, err := request.ReadUpload(r, p)
+	p := Params{}
+	up, err := ReadUpload(r, p)
 	runtime.ReadMemStats(&after)
 	require.NoError(t, err)
 	assert.Equal(t, "iso", p["content"][0])

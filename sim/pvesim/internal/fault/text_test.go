@@ -1,4 +1,4 @@
-package pvesim
+package fault
 
 import (
 	"encoding/json"

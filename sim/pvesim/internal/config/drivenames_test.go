@@ -1,4 +1,4 @@
-package pvesim
+package config
 
 import (
 	"strings"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -39,7 +38,7 @@ func TestDriveNames(t *testing.T) {
 			k, v, _ := strings.Cut(p, "=")
 			drive[k] = v
 		}
-		serial, links := config.DriveNames(s, map[string]string{"machine": test.machine}, drive, test.key)
+		serial, links := driveNames(s, map[string]string{"machine": test.machine}, drive, test.key)
 		assert.Equal(t, test.serial, serial, test)
 		assert.Equal(t, test.links, strings.Join(links, " "), test)
 	}
