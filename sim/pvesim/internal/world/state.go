@@ -48,14 +48,14 @@ type State struct {
 	// Dispatch does a call of the API: a client's, or one of our own.
 	Dispatch func(*Call) (any, error)
 
-	registers   map[string]map[string]map[string][]string // sections by file and ID, see register
+	registers   map[string]map[string]map[string][]string // sections by file and ID, see Register
 	Elsewhere   map[string]*Storage                       // configured for nodes that there are not
 	Doors       map[int]*Door                             // to consoles, by port
 	Consoles    map[string]string                         // tickets of consoles, with whom they let in where
 	HARules     map[string]map[string]string
 	HARuleOrder []string                     // by age
 	Metrics     map[string]map[string]string // servers to send figures to, by ID
-	Firewalls   map[string]*Firewall         // by whose they are, see firewall
+	Firewalls   map[string]*Firewall         // by the owner: cluster, node/NAME, vm/ID
 	SDN         SDN
 
 	Tasks     map[string]*Task
