@@ -24,7 +24,7 @@ func rooms() []floor {
 		{"The whole", []string{"cluster", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
-		{"Inside the played Proxmox VE", []string{
+		{"Played Proxmox VE", []string{
 			"sim/pvesim/internal/clusterwide", "sim/pvesim/internal/consoles", "sim/pvesim/internal/hostshell", "sim/pvesim/internal/guests", "sim/pvesim/internal/running",
 			"sim/pvesim/internal/config", "sim/pvesim/internal/pci", "sim/pvesim/internal/storages", "sim/pvesim/internal/sdn", "sim/pvesim/internal/firewall",
 			"sim/pvesim/internal/nodes", "sim/pvesim/internal/access", "sim/pvesim/internal/release", "sim/pvesim/internal/world", "sim/pvesim/internal/hypervisor",
