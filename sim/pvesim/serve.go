@@ -157,7 +157,7 @@ func (a outcome) response(r *http.Request) *http.Response {
 	}
 }
 
-// ruleAnswer serves one request from its first line to its last.
+// answerTo serves one request from its first line to its last.
 func answerTo(s *world.State, r *http.Request) outcome {
 	c := &world.Call{State: s, Method: r.Method}
 	ours := false

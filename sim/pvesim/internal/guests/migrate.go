@@ -106,7 +106,7 @@ func missingMappings(s *world.State, v *world.VM, node string) (keys []string) {
 	return keys
 }
 
-// migrateVM moves a VM to another node, with its disks where those are local.
+// migrate moves a VM to another node, with its disks where those are local.
 func migrate(c *world.Call) (any, error) {
 	target := c.Param("target")
 	for _, name := range []string{"force", "migration_type", "migration_network"} {

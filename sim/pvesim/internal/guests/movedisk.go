@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
-// relocateDisk brings a disk to another storage or format, or to another VM.
+// moveDisk brings a disk to another storage or format, or to another VM.
 func moveDisk(c *world.Call) (any, error) {
 	target, store := c.Params.Has("target-vmid"), c.Params.Has("storage")
 	bad := func(text string) error {

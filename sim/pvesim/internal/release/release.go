@@ -84,7 +84,7 @@ func MachineVersion(s *world.State) string {
 }
 
 // Machines are the machines that QEMU has, newest first, with those that Proxmox has changed
-// Before what they were changed from (PVE/API2/Qemu/Machine.pm).
+// before what they were changed from (PVE/API2/Qemu/Machine.pm).
 func Machines(c *world.Call) (any, error) {
 	out := []any{}
 	kinds := []string{"i440fx", "q35"}

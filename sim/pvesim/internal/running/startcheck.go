@@ -189,7 +189,7 @@ func checkStorages(w world.Worker, v *world.VM) error {
 	return nil
 }
 
-// plug is a QEMU that ends over a network card: its bridge is not there, or has no way
+// plugged is a QEMU that ends over a network card: its bridge is not there, or has no way
 // out for a VLAN.
 func plugged(w world.Worker, v *world.VM, i int) error {
 	h, d := w.State.Hosts[v.Node], w.State.Props("net0", v.Conf["net"+strconv.Itoa(i)])

@@ -176,7 +176,7 @@ func (s *State) until(done <-chan struct{}, limit time.Duration, stop <-chan str
 }
 
 // eternity is the context that our own begins with: guests live as long as the
-// Sim, not as the request that started them.
+// cluster, not as the request that started them.
 type eternity struct{}
 
 func (eternity) Deadline() (time.Time, bool) { return time.Time{}, false }

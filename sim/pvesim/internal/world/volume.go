@@ -29,7 +29,7 @@ type Volume struct {
 }
 
 // Contents returns what a guest finds on the disk. That of a linked clone is
-// Made when it is first looked at: stopped machines cost next to nothing.
+// made when it is first looked at: stopped machines cost next to nothing.
 func (v *Volume) Contents() hypervisor.Disk {
 	if v.Disk == nil && v.Base != nil {
 		if below := v.Base.Contents(); below != nil {
