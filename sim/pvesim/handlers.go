@@ -20,12 +20,17 @@ import (
 // handlers is the code behind each method that is served, in the schema's own terms.
 func handlers() map[string]world.Handler {
 	all := map[string]world.Handler{}
-	for _, some := range []map[string]world.Handler{
-		access.Endpoints(), nodes.Endpoints(), firewall.Endpoints(), sdn.Endpoints(), storages.Endpoints(), pci.Endpoints(),
-		config.Endpoints(), running.Endpoints(),
-		guests.Endpoints(), consoles.Endpoints(), clusterwide.Endpoints(), indexHandlers(), nothingHandlers(),
-	} {
-		maps.Copy(all, some)
+	for _, room := range rooms() {
+		maps.Copy(all, room)
 	}
 	return all
+}
+
+// rooms are the methods of each domain.
+func rooms() []map[string]world.Handler {
+	return []map[string]world.Handler{
+		access.Endpoints(), nodes.Endpoints(), firewall.Endpoints(), sdn.Endpoints(), storages.Endpoints(), pci.Endpoints(),
+		config.Endpoints(), running.Endpoints(), guests.Endpoints(), consoles.Endpoints(), clusterwide.Endpoints(),
+		indexHandlers(), nothingHandlers(),
+	}
 }

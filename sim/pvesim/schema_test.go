@@ -241,3 +241,12 @@ func mustJSON(t *testing.T, v any) string {
 	require.NoError(t, err)
 	return string(b)
 }
+
+// TestOneRoomAnswersForAMethod: of two that did, one would never be asked.
+func TestOneRoomAnswersForAMethod(t *testing.T) {
+	var all int
+	for _, room := range rooms() {
+		all += len(room)
+	}
+	assert.Len(t, handlers(), all)
+}
