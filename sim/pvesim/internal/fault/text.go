@@ -14,7 +14,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/sim/guest"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // ParseRule reads a rule from a line of words, as people write and logs show it:
@@ -62,7 +61,9 @@ func ParseRule(line string) (Rule, error) {
 func (r Rule) sound() error {
 	effects := 0
 	for _, set := range []bool{r.Drop, r.Status != 0, r.Data != nil} {
-		effects += answer.Flag(set)
+		if set {
+			effects++
+		}
 	}
 	task := r.TaskError != "" || r.TaskWarnings != 0 || r.TaskDelay != 0
 	switch {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlbound"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 )
 
 // ModelError is one thing that is wrong in a model's file.
@@ -278,7 +277,7 @@ func (r *modelReader) readMap(n ast.Node, v reflect.Value, path string, depth in
 		key, value := pair.Key.GetToken().Value, reflect.New(v.Type().Elem()).Elem()
 		r.places[path+"."+key] = placeOf(pair.Key)
 		if b, ok := pair.Value.(*ast.BoolNode); ok {
-			value.SetString(strconv.Itoa(answer.Flag(b.Value)))
+			value.SetString(map[bool]string{true: "1", false: "0"}[b.Value])
 		} else {
 			r.read(pair.Value, value, path+"."+key, depth+1)
 		}
