@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// function is what matters here of a function of package pvesim.
+// function is what matters here of a function of pvesim.
 type function struct {
 	calls  map[string]bool // other functions that it names
 	reads  map[string]bool // parameters that it reads
@@ -21,28 +21,43 @@ type function struct {
 	privs  map[string]bool // privileges that it names
 }
 
-// source is package pvesim as it is written, by function and method name. What
-// calls what is taken by name alone, which errs on the side of too much.
+// source is pvesim as it is written, all its packages: functions by package and name,
+// methods by name. Which method a call means is taken by its name alone, which errs on
+// the side of too much.
 type source map[string]*function
 
-// readSource reads the source of a package, without its tests.
+// readSource reads the source of a package and of those inside of it, without their tests.
 func readSource(dir string) (source, error) {
-	files, err := parseDir(dir)
+	rooms, err := filepath.Glob(filepath.Join(dir, "internal", "*"))
 	if err != nil {
 		return nil, err
 	}
 	out := source{}
-	for _, f := range files {
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
-				out.function(fn.Name.Name).read(fn.Body)
+	for _, room := range append(rooms, dir) {
+		files, err := parseDir(room)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+					out.function(keyOf(f, fn)).read(fn, scopeOf(f, fn))
+				}
 			}
 		}
-	}
-	for _, name := range keysOf(files, "noOptions") {
-		out.function("options").except[name] = true
+		for _, name := range keysOf(files, "noOptions") {
+			out.function("config.Options").except[name] = true
+		}
 	}
 	return out, nil
+}
+
+// keyOf is what a function is found by: package.name, and .name for a method.
+func keyOf(f *ast.File, fn *ast.FuncDecl) string {
+	if fn.Recv != nil {
+		return "." + fn.Name.Name
+	}
+	return f.Name.Name + "." + fn.Name.Name
 }
 
 // keysOf are the keys of a map that is a variable of a package.
@@ -98,30 +113,31 @@ func (s source) function(name string) *function {
 	return s[name]
 }
 
-// read notes what a body does with parameters.
-func (f *function) read(body ast.Node) {
+// read notes what a function does with parameters.
+func (f *function) read(fn ast.Node, in scope) {
 	lists := []string{} // literals of []string{…}, which may be names of parameters
 	asksByName := false
-	ast.Inspect(body, func(n ast.Node) bool {
+	ast.Inspect(fn, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.SelectorExpr:
-			if _, method := n.X.(*ast.ParenExpr); method { // (*call).getConfig
-				f.calls[n.Sel.Name] = true
-			}
 		case *ast.BasicLit:
 			for _, p := range privilegesIn(n.Value) {
 				f.privs[p] = true
 			}
 		case *ast.CompositeLit:
 			lists = append(lists, literals(n.Elts)...)
+		case *ast.KeyValueExpr:
+			f.calls[in.given(n.Value)] = true
 		case *ast.IndexExpr:
-			if sel, ok := n.X.(*ast.SelectorExpr); ok && sel.Sel.Name == "p" {
+			if sel, ok := n.X.(*ast.SelectorExpr); ok && sel.Sel.Name == "Params" {
 				for _, name := range literals([]ast.Expr{n.Index}) {
 					f.reads[name] = true
 				}
 			}
 		case *ast.CallExpr:
-			f.calls[called(n.Fun)] = true
+			f.calls[in.named(n.Fun)] = true
+			for _, arg := range n.Args {
+				f.calls[in.given(arg)] = true
+			}
 			asksByName = f.call(n) || asksByName
 		}
 		return true
@@ -136,20 +152,16 @@ func (f *function) read(body ast.Node) {
 // call notes a call that reads parameters, and reports whether it does so by a
 // name that is not written there.
 func (f *function) call(n *ast.CallExpr) (byName bool) {
-	sel, ok := n.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
 	names := literals(n.Args)
-	switch sel.Sel.Name {
-	case "param", "has", "get", "bool", "int", "rootOption":
+	switch called(n.Fun) {
+	case "Param", "Has", "Get", "Bool", "Int", "RootOption":
 		for _, name := range names {
 			f.reads[name] = true
 		}
 		return len(names) == 0 && len(n.Args) > 0
-	case "options", "entryParams":
+	case "Options", "entryParams":
 		f.all = true
-	case "section", "updateSection":
+	case "Section", "updateSection":
 		f.all = true
 		for _, name := range names {
 			f.except[name] = true

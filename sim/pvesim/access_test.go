@@ -1,15 +1,19 @@
 package pvesim
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
-// TestEveryPrivilegeIsMissed takes one privilege away at a time and does what it
-// was for.
+// TestEveryPrivilegeIsMissed removes one privilege at a time and does what it was
+// for.
 func TestEveryPrivilegeIsMissed(t *testing.T) {
 	const config = "/nodes/pve1/qemu/104/config"
 	for _, x := range []struct {
@@ -49,10 +53,10 @@ func TestEveryPrivilegeIsMissed(t *testing.T) {
 		{"VM.GuestAgent.Unrestricted", "POST", "/nodes/pve1/qemu/104/agent/exec", []string{"command", "true"}, "403 Permission check failed (/vms/104, VM.GuestAgent.Unrestricted)"},
 	} {
 		in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-			s.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00.0,id=10de:20f1,iommugroup=21,subsystem-id=10de:145f"}}
+			s.state.Mappings["gpu"] = &world.Mapping{ID: "gpu", Entries: []string{"node=pve1,path=0000:01:00.0,id=10de:20f1,iommugroup=21,subsystem-id=10de:145f"}}
 			s.Revoke(x.priv)
 			r := c.do(x.method, x.path, x.kv...)
-			got := itoa(r.status) + " " + r.reason
+			got := strconv.Itoa(r.status) + " " + r.reason
 			if r.status == 200 {
 				got = c.wait(r)
 			}
@@ -96,7 +100,7 @@ func TestWrongTokensWait(t *testing.T) {
 func TestPrivilegeSeparation(t *testing.T) {
 	m := EightA100()
 	m.Tokens = append(m.Tokens, Token{ID: "homelab@pve!sep", Secret: "x", PrivSep: true})
-	m.ACLs = append(m.ACLs, ACL{Path: "/vms/104", Who: "homelab@pve!sep", Role: operatorRole},
+	m.ACLs = append(m.ACLs, ACL{Path: "/vms/104", Who: "homelab@pve!sep", Role: model.OperatorRole},
 		ACL{Path: "/vms/104", Who: "homelab@pve", Role: "PVEAuditor"})
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 		c.auth = "PVEAPIToken=homelab@pve!sep=x"
@@ -115,7 +119,7 @@ func TestPermissionsOfTheOperator(t *testing.T) {
 		assert.Contains(t, one["/vms/104"], "VM.Clone")
 		assert.Equal(t, 403, c.do("POST", "/access/ticket", "username", "root@pam", "password", "x").status, "not with a token")
 		r := (&caller{t: t, s: s}).do("POST", "/access/ticket", "username", "root@pam", "password", "x")
-		assert.Equal(t, "401 authentication failure", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "401 authentication failure", strconv.Itoa(r.status)+" "+r.reason)
 	})
 }
 
@@ -125,19 +129,19 @@ func TestVersionEightHasOtherPrivileges(t *testing.T) {
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 		assert.Equal(t, "8.4", c.do("GET", "/version").object()["release"])
 		r := c.do("POST", "/nodes/pve1/qemu/104/agent/ping")
-		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Monitor)", itoa(r.status)+" "+r.reason)
-		s.SetRole(operatorRole, append(OperatorPrivileges(), "VM.Monitor")...)
+		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Monitor)", strconv.Itoa(r.status)+" "+r.reason)
+		s.SetRole(model.OperatorRole, append(OperatorPrivileges(), "VM.Monitor")...)
 		assert.Equal(t, "No QEMU guest agent configured", c.do("POST", "/nodes/pve1/qemu/104/agent/ping").reason)
 	})
 }
 
 func TestPoolsStandInForMachines(t *testing.T) {
 	m := EightA100()
-	m.ACLs = []ACL{{Path: "/pool/lab", Who: operatorUser, Role: operatorRole}}
+	m.ACLs = []ACL{{Path: "/pool/lab", Who: model.OperatorUser, Role: model.OperatorRole}}
 	in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
-		s.pools["lab"] = &pool{}
+		s.state.Pools["lab"] = &world.Pool{}
 		assert.Equal(t, 403, c.do("GET", "/nodes/pve1/qemu/104/config").status)
-		s.vms[104].pool = "lab"
+		s.state.VMs[104].Pool = "lab"
 		require.Equal(t, 200, c.do("GET", "/nodes/pve1/qemu/104/config").status)
 		r := c.do("POST", "/nodes/pve1/qemu", "vmid", "300", "pool", "nope")
 		assert.Equal(t, "Permission check failed (pool 'nope' does not exist)", r.reason)

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,13 +10,13 @@ import (
 
 // asRoot gives a Sim a token that may do everything, and calls with it.
 func asRoot(t *testing.T, s *Sim) *caller {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.access.tokens["root@pam!test"] = Token{ID: "root@pam!test", Secret: "s"}
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	s.state.Access.Tokens["root@pam!test"] = Token{ID: "root@pam!test", Secret: "s"}
 	return &caller{t: t, s: s, auth: "PVEAPIToken=root@pam!test=s"}
 }
 
-func (r reply) line() string { return itoa(r.status) + " " + r.reason }
+func (r reply) line() string { return strconv.Itoa(r.status) + " " + r.reason }
 
 // TestATokenFromNothing is what an administrator does once: role, user, token, ACL;
 // and then the token may do what the role says, there and nowhere else.
@@ -75,7 +76,7 @@ func TestSecondFactor(t *testing.T) {
 		assert.NotContains(t, half, "cap")
 		assert.Contains(t, half["ticket"], "PVE:!tfa!")
 		assert.Equal(t, 401, c.do("POST", "/access/ticket", "username", "root@pam", "password", "p", "otp", "123456").status)
-		assert.Empty(t, s.access.tickets, "it opens nothing")
+		assert.Empty(t, s.state.Access.Tickets, "it opens nothing")
 		root := asRoot(t, s)
 		assert.Contains(t, root.do("GET", "/access/tfa/root@pam").body, `"totp"`)
 		assert.Contains(t, root.do("GET", "/access/tfa").body, `"totp"`)

@@ -16,9 +16,10 @@ func TestAppliancesAreThoseOfTheHostsList(t *testing.T) {
 	})
 	sum := sha512.Sum512([]byte("a template"))
 	m := OneGPU()
-	m.Hosts[0].OS.Files = map[string]string{applianceList: "Package: little\nVersion: 1.2-1\nType: lxc\nOS: little-1\nSection: system\nArchitecture: amd64\n" +
-		"Location: system/little-1-default_1.2-1_amd64.tar.xz\nsha512sum: " + hex.EncodeToString(sum[:]) + "\nInfopage: https://example.com\n" +
-		"Description: A little system\n With a longer\n text.\n\nPackage: broken\nType: lxc\n"}
+	m.Hosts[0].OS.Files = map[string]string{
+		"/var/lib/pve-manager/apl-info/download.proxmox.com": "Package: little\nVersion: 1.2-1\nType: lxc\nOS: little-1\nSection: system\nArchitecture: amd64\n" +
+			"Location: system/little-1-default_1.2-1_amd64.tar.xz\nsha512sum: " + hex.EncodeToString(sum[:]) + "\nInfopage: https://example.com\n" +
+			"Description: A little system\n With a longer\n text.\n\nPackage: broken\nType: lxc\n"}
 	asked := ""
 	internet := func(url string) ([]byte, error) { asked = url; return []byte("a template"), nil }
 	in(t, m, Options{Internet: internet}, func(t *testing.T, s *Sim, _ *caller) {

@@ -91,16 +91,16 @@ func (r *retelling) tell(file string) {
 	require.NoError(r.t, lines.Err())
 }
 
-// wait sees a task end well: whoever asked for it was told so, too.
+// wait sees a task end well: and so does everybody who asked for it.
 func (r *retelling) wait(upid, what string) {
 	require.Eventually(r.t, func() bool {
-		r.sim.mu.Lock()
-		defer r.sim.mu.Unlock()
-		task := r.sim.tasks[upid]
-		if !task.running() {
-			assert.True(r.t, task.exit == "OK" || strings.HasPrefix(task.exit, "WARNINGS:"), "%s: %s", what, task.exit)
+		r.sim.state.Mu.Lock()
+		defer r.sim.state.Mu.Unlock()
+		task := r.sim.state.Tasks[upid]
+		if !task.Running() {
+			assert.True(r.t, task.Exit == "OK" || strings.HasPrefix(task.Exit, "WARNINGS:"), "%s: %s", what, task.Exit)
 		}
-		return !task.running()
+		return !task.Running()
 	}, 20*time.Second, time.Millisecond, "%s: %s goes on", what, upid)
 }
 
@@ -110,11 +110,11 @@ var recordedTask = regexp.MustCompile(`UPID:[^/]*`)
 func (r *retelling) now(path string) string {
 	return recordedTask.ReplaceAllStringFunc(path, func(upid string) string {
 		parts := strings.Split(upid, ":")
-		r.sim.mu.Lock()
-		defer r.sim.mu.Unlock()
-		for _, t := range slices.Backward(r.sim.order) {
-			if t.kind == parts[5] && (t.id == parts[6] || t.kind == "imgcopy") {
-				return t.upid
+		r.sim.state.Mu.Lock()
+		defer r.sim.state.Mu.Unlock()
+		for _, t := range slices.Backward(r.sim.state.TaskOrder) {
+			if t.Kind == parts[5] && (t.ID == parts[6] || t.Kind == "imgcopy") {
+				return t.UPID
 			}
 		}
 		return upid

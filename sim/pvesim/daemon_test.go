@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,12 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/facts"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // silent puts VMs 501 … there that run and whose agents never answer.
 func silent(s *Sim, n int) {
 	for i := range n {
-		s.AddVM(VM{ID: 501 + i, Node: "pve1", Name: "silent" + itoa(i), Running: true, Config: map[string]string{"agent": "1", "memory": "512"}})
+		s.AddVM(VM{ID: 501 + i, Node: "pve1", Name: "silent" + strconv.Itoa(i), Running: true,
+			Config: map[string]string{"agent": "1", "memory": "512"}})
 	}
 }
 
@@ -27,7 +30,7 @@ func silent(s *Sim, n int) {
 func (c *caller) took(path string) (time.Duration, string) {
 	began := time.Now()
 	r := c.do("GET", path)
-	return time.Since(began), itoa(r.status) + " " + r.reason
+	return time.Since(began), strconv.Itoa(r.status) + " " + r.reason
 }
 
 // Seen on the real daemons: three agent calls to guests whose agents do not answer
@@ -38,7 +41,7 @@ func TestThreeWorkersServeEverybody(t *testing.T) {
 		idle, _ := c.took("/nodes/pve1/qemu")
 		var asking sync.WaitGroup
 		for i := range 3 {
-			asking.Go(func() { c.do("GET", "/nodes/pve1/qemu/"+itoa(501+i)+"/agent/info") })
+			asking.Go(func() { c.do("GET", "/nodes/pve1/qemu/"+strconv.Itoa(501+i)+"/agent/info") })
 		}
 		time.Sleep(time.Millisecond)
 		memory, _ := c.took("/cluster/resources")
@@ -61,19 +64,19 @@ func TestAQueueLongerThanPveproxyWaits(t *testing.T) {
 		var asking sync.WaitGroup
 		lines := make([]string, 36)
 		for i := range lines {
-			asking.Go(func() { _, lines[i] = c.took("/nodes/pve1/qemu/" + itoa(501+i) + "/agent/info") })
+			asking.Go(func() { _, lines[i] = c.took("/nodes/pve1/qemu/" + strconv.Itoa(501+i) + "/agent/info") })
 		}
 		time.Sleep(time.Millisecond)
 		took, line := c.took("/nodes/pve1/qemu")
 		assert.Equal(t, "596 Connection timed out", line)
-		assert.Equal(t, proxyTimeout, took)
+		assert.Equal(t, world.ProxyTimeout, took)
 		asking.Wait()
 		assert.Contains(t, lines, "596 Connection timed out")
 		assert.Contains(t, lines, "500 QEMU guest agent is not running")
 		time.Sleep(10 * time.Second) // what was handed on is worked off all the same
 		took, line = c.took("/nodes/pve1/qemu")
 		assert.Equal(t, "200 OK", line)
-		assert.Equal(t, s.opts.Timing.Call, took)
+		assert.Equal(t, s.state.Options.Timing.Call, took)
 	})
 }
 
@@ -88,7 +91,7 @@ func TestAWrongTokenHoldsNobodyUp(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		took, _ := c.took("/nodes/pve1/qemu")
-		assert.Equal(t, s.opts.Timing.Call, took)
+		assert.Equal(t, s.state.Options.Timing.Call, took)
 		asking.Wait()
 	})
 }
@@ -96,14 +99,14 @@ func TestAWrongTokenHoldsNobodyUp(t *testing.T) {
 // TestProtectedIsProxmoxs holds protected.txt against the dump of the API's schema, where
 // that is at hand; that Proxmox has these methods, always.
 func TestProtectedIsProxmoxs(t *testing.T) {
-	text := facts.Kept(t, "protected.txt", *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Kept(t, "internal/world/protected.txt", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, fullSchema)
 		if err != nil {
 			return nil, err
 		}
 		return protected(t, raw), nil
 	})
-	schema, err := os.ReadFile("schema.json")
+	schema, err := os.ReadFile("internal/schema/schema.json")
 	require.NoError(t, err)
 	var kept struct{ Methods map[string]json.RawMessage }
 	require.NoError(t, json.Unmarshal(schema, &kept))

@@ -45,4 +45,13 @@
 // moves nothing, a migration copies disks and no memory. Figures such as CPU load are
 // made up. A method of Proxmox's that is not simulated refuses what Proxmox refuses,
 // and then answers 501; [Methods] lists those that are.
+//
+// # Where things are
+//
+// Here are the door and the routes; the rest is below internal. world holds what there
+// is, schema says what a parameter may be, and access who may do what. Above them each
+// domain answers for its part of the API, and lists its methods in a function Endpoints:
+// nodes, storages, pci, config (a machine's options and drives), running (its start, stop
+// and guest agent), guests (making, copying, moving and destroying machines), firewall,
+// sdn, consoles and clusterwide. hostshell is root's shell on a node.
 package pvesim

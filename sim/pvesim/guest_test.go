@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func (c *caller) run(argv ...string) map[string]any {
 	}
 	r := c.do("POST", "/nodes/pve1/qemu/201/agent/exec", kv...)
 	require.Equal(c.t, 200, r.status, r.reason)
-	pid := itoa(int(r.object()["pid"].(float64)))
+	pid := strconv.Itoa(int(r.object()["pid"].(float64)))
 	for {
 		st := c.do("GET", "/nodes/pve1/qemu/201/agent/exec-status", "pid", pid).object()
 		if st["exited"] != 0.0 {
@@ -66,8 +67,8 @@ func TestAGuestLives(t *testing.T) {
 		c.worker()
 		began := time.Now()
 		r := c.do("POST", "/nodes/pve1/qemu/201/agent/ping")
-		assert.Equal(t, "500 QEMU guest agent is not running", itoa(r.status)+" "+r.reason)
-		assert.Equal(t, 3*time.Second+s.opts.Timing.Call, time.Since(began))
+		assert.Equal(t, "500 QEMU guest agent is not running", strconv.Itoa(r.status)+" "+r.reason)
+		assert.Equal(t, 3*time.Second+s.state.Options.Timing.Call, time.Since(began))
 		require.True(t, c.agentUp(5*time.Minute))
 
 		assert.Equal(t, "wk1\n", c.run("hostname")["out-data"])
@@ -84,7 +85,7 @@ func TestAGuestLives(t *testing.T) {
 		require.Equal(t, 200, r.status, r.reason)
 		assert.Equal(t, "hi", c.run("cat", "/root/x")["out-data"])
 		r = c.do("POST", "/nodes/pve1/qemu/201/agent/exec", "command", "no-such-program")
-		assert.Equal(t, "596 Broken pipe", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "596 Broken pipe", strconv.Itoa(r.status)+" "+r.reason)
 
 		conn, err := s.Network().Dial(t.Context(), "tcp", "10.0.0.21:22")
 		require.NoError(t, err)
@@ -92,13 +93,13 @@ func TestAGuestLives(t *testing.T) {
 
 		c.run("systemctl", "reboot", "--no-block")
 		time.Sleep(time.Minute)
-		assert.True(t, s.VMs()[2].Running, "a reboot from inside is no end")
+		assert.True(t, s.VMs()[2].Running, "a reboot from inside does not end it")
 		require.True(t, c.agentUp(time.Minute))
 		assert.Equal(t, "hi", c.run("cat", "/root/x")["out-data"], "the disk remembers")
 		c.do("POST", "/nodes/pve1/qemu/201/agent/exec", "command", "poweroff")
 		time.Sleep(time.Minute)
 		assert.False(t, s.VMs()[2].Running, "a guest can switch itself off")
-		assert.Empty(t, s.vms[201].pci)
+		assert.Empty(t, s.state.VMs[201].PCI)
 		assert.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/201", "purge", "1")))
 	})
 }
@@ -120,8 +121,8 @@ func TestAShutdownThatTheGuestIgnores(t *testing.T) {
 		s.Fail(Rule{Path: ".*/201/status/start", Guest: &guest.Faults{NeverBoots: true}})
 		c.worker()
 		assert.Equal(t, "VM quit/powerdown failed - got timeout", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown", "timeout", "20")))
-		assert.True(t, s.vms[201].running)
+		assert.True(t, s.state.VMs[201].Running)
 		assert.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/status/shutdown", "timeout", "20", "forceStop", "1")))
-		assert.False(t, s.vms[201].running)
+		assert.False(t, s.state.VMs[201].Running)
 	})
 }

@@ -64,7 +64,7 @@ func TestHostShell(t *testing.T) {
 		assert.Contains(t, hardware(t, s), `"iommugroup":-1`)
 		assert.Equal(t, "../../../../bus/pci/drivers/nouveau", say("readlink", "/sys/bus/pci/devices/0000:01:00.0/driver"))
 
-		// A file alone changes nothing, whoever reboots.
+		// A file alone changes nothing, and nor does a reboot.
 		reboot := func() {
 			_ = remote.Run(t.Context(), r, "systemctl", "reboot")
 			time.Sleep(time.Second * 10)
@@ -75,7 +75,7 @@ func TestHostShell(t *testing.T) {
 		require.NoError(t, remote.WriteFile(t.Context(), r, "/etc/modprobe.d/v.conf", []byte("blacklist nouveau\noptions vfio-pci ids=10de:2684\n"), 0o644))
 		reboot()
 		assert.Contains(t, say("cat", "/proc/cmdline"), "amd_iommu=off", "the boot loader was not told")
-		assert.Contains(t, say("lspci", "-k"), "Kernel driver in use: nouveau", "nor was the initramfs made anew")
+		assert.Contains(t, say("lspci", "-k"), "Kernel driver in use: nouveau", "nor was the initramfs made again")
 		say("update-initramfs", "-u", "-k", "all")
 		reboot()
 		assert.NotContains(t, say("cat", "/proc/cmdline"), "amd_iommu=off")

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // indexesYAML says what the directories of the API answer.
@@ -13,33 +15,23 @@ import (
 var indexesYAML []byte
 
 // indexHandlers answer for the directories of the API.
-func indexHandlers() map[string]handler {
+func indexHandlers() map[string]world.Handler {
 	var indexes map[string]string
 	if err := yaml.Unmarshal(indexesYAML, &indexes); err != nil {
 		panic("pvesim: embedded indexes: " + err.Error())
 	}
-	out := map[string]handler{}
+	out := map[string]world.Handler{}
 	for path, text := range indexes {
 		names := strings.Fields(text)
-		out["GET "+path] = subdirs(names[0], names[1:]...)
+		out["GET "+path] = world.Subdirs(names[0], names[1:]...)
 	}
 	const status = "GET /nodes/{node}/qemu/{vmid}/status"
 	list := out[status]
-	out[status] = func(c *call) (any, error) { // this one looks whether there is a machine
-		if _, err := c.vm(); err != nil {
+	out[status] = func(c *world.Call) (any, error) { // this one looks whether there is a machine
+		if _, err := c.VM(); err != nil {
 			return nil, err
 		}
 		return list(c)
 	}
 	return out
-}
-
-// subdirs answers for a directory of the API: what is below it, each under the key
-// that the schema has for it there.
-func subdirs(key string, names ...string) handler {
-	out := make([]any, len(names))
-	for i, name := range names {
-		out[i] = map[string]any{key: name}
-	}
-	return func(*call) (any, error) { return out, nil }
 }

@@ -1,22 +1,17 @@
 package pvesim
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"maps"
-	"math/big"
-	"net"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/guests"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // VMState is a VM as a test sees it, anyone who may not.
@@ -34,12 +29,12 @@ type VMState struct {
 
 // VMs returns every VM of the cluster, by ID.
 func (s *Sim) VMs() []VMState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
 	var out []VMState
-	for _, v := range s.sorted() {
-		out = append(out, VMState{ID: v.id, Node: v.node, Name: v.wanted()["name"], Running: v.running, Template: v.template(),
-			Config: maps.Clone(v.wanted()), Pending: maps.Clone(v.pending), PCI: slices.Clone(v.pci), Guest: v.simulatedGuest()})
+	for _, v := range s.state.Sorted() {
+		out = append(out, VMState{ID: v.ID, Node: v.Node, Name: v.Wanted()["name"], Running: v.Running, Template: v.Template(),
+			Config: maps.Clone(v.Wanted()), Pending: maps.Clone(v.Pending), PCI: slices.Clone(v.PCI), Guest: simulatedGuest(v)})
 	}
 	return out
 }
@@ -56,23 +51,23 @@ type Volume struct {
 
 // Volumes returns everything on every storage, by node and ID.
 func (s *Sim) Volumes() []Volume {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
 	var out []Volume
-	seen := map[*storage]bool{}
-	for _, node := range s.nodes() {
-		h := s.hosts[node]
-		for _, name := range slices.Sorted(maps.Keys(h.storages)) {
-			st := h.storages[name]
+	seen := map[*world.Storage]bool{}
+	for _, node := range s.state.Nodes() {
+		h := s.state.Hosts[node]
+		for _, name := range slices.Sorted(maps.Keys(h.Stores)) {
+			st := h.Stores[name]
 			if seen[st] {
 				continue
 			}
 			seen[st] = true
-			for _, n := range slices.Sorted(maps.Keys(st.volumes)) {
-				v := st.volumes[n]
-				vol := Volume{ID: name + ":" + n, Node: st.host, Content: v.content, Size: v.size, Owner: v.owner}
-				if v.base != nil {
-					vol.Base = name + ":" + v.base.name
+			for _, n := range slices.Sorted(maps.Keys(st.Volumes)) {
+				v := st.Volumes[n]
+				vol := Volume{ID: name + ":" + n, Node: st.Host, Content: v.Content, Size: v.Size, Owner: v.Owner}
+				if v.Base != nil {
+					vol.Base = name + ":" + v.Base.Name
 				}
 				out = append(out, vol)
 			}
@@ -84,14 +79,14 @@ func (s *Sim) Volumes() []Volume {
 // ReadVolume returns what is in an ISO or another file, nil where there is none of
 // that ID on a node.
 func (s *Sim) ReadVolume(node, id string) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
 	name, path, _ := strings.Cut(id, ":")
-	h := s.hosts[node]
-	if h == nil || h.storages[name] == nil || h.storages[name].volumes[path] == nil {
+	h := s.state.Hosts[node]
+	if h == nil || h.Stores[name] == nil || h.Stores[name].Volumes[path] == nil {
 		return nil
 	}
-	return slices.Clone(h.storages[name].volumes[path].data)
+	return slices.Clone(h.Stores[name].Volumes[path].Data)
 }
 
 // Mapping is a PCI resource mapping as a test sees it.
@@ -103,151 +98,145 @@ type Mapping struct {
 
 // Mappings returns every PCI resource mapping, by ID.
 func (s *Sim) Mappings() []Mapping {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
 	var out []Mapping
-	for _, id := range slices.Sorted(maps.Keys(s.mappings)) {
-		m := s.mappings[id]
-		out = append(out, Mapping{ID: id, Description: m.description, Devices: slices.Clone(m.entries)})
+	for _, id := range slices.Sorted(maps.Keys(s.state.Mappings)) {
+		m := s.state.Mappings[id]
+		out = append(out, Mapping{ID: id, Description: m.Description, Devices: slices.Clone(m.Entries)})
 	}
 	return out
 }
 
 // SetGuestFaults changes what goes wrong in a VM's guest, now and at later starts.
 func (s *Sim) SetGuestFaults(vmid int, f guest.Faults) {
-	s.mu.Lock()
-	v := s.vms[vmid]
+	s.state.Mu.Lock()
+	v := s.state.VMs[vmid]
 	var m *guest.Machine
 	if v != nil {
-		v.faults, m = f, v.simulatedGuest()
+		v.Faults, m = f, simulatedGuest(v)
 	}
-	s.mu.Unlock()
+	s.state.Mu.Unlock()
 	if m != nil {
 		m.SetFaults(f)
 	}
 }
 
 // changeHardware lets a test take a card out of a host, or move it.
-func (s *Sim) changeHardware(node string, change func(devices map[string]*PCIDevice)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.hosts[node]; h != nil {
-		change(h.devices)
+func changeHardware(s *world.State, node string, change func(devices map[string]*PCIDevice)) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if h := s.Hosts[node]; h != nil {
+		change(h.Devices)
 	}
 }
 
 // AddVM puts a VM of somebody else onto a host, as if it had always been there.
 func (s *Sim) AddVM(v VM) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.adopt(v)
-	if s.round > 0 {
-		s.told[v.ID] = lastWord{time.Now(), s.figures(s.vms[v.ID], time.Now())}
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	guests.Adopt(s.state, v)
+	if s.state.Round > 0 {
+		s.state.Told[v.ID] = world.LastWord{At: time.Now(), Figures: s.state.Figures(s.state.VMs[v.ID], time.Now())}
 	}
 }
 
 // LockVM puts a lock such as "backup" on a VM, as another program's work does; an
 // empty one removes it.
 func (s *Sim) LockVM(vmid int, lock string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vms[vmid]
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	v := s.state.VMs[vmid]
 	switch {
 	case v == nil:
 	case lock == "":
-		v.unset("lock")
+		v.Unset("lock")
 	default:
-		v.set("lock", lock)
+		v.Set("lock", lock)
 	}
 }
 
 // SetOption sets an option of the datacenter, such as user-tag-access, as root does; an
 // empty value removes it.
 func (s *Sim) SetOption(key, value string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	options := maps.Clone(s.options)
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	options := maps.Clone(s.state.Datacenter)
 	if options == nil {
 		options = map[string]string{}
 	}
 	if options[key] = value; value == "" {
 		delete(options, key)
 	}
-	s.options = options
+	s.state.Datacenter = options
 }
 
 // AddMapping puts a resource mapping there, right or wrong, as if it had always
 // been; devices are as given: node=…,path=…,id=…
 func (s *Sim) AddMapping(id, description string, devices ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mappings[id] = &mapping{id: id, description: description, entries: devices}
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	s.state.Mappings[id] = &world.Mapping{ID: id, Description: description, Entries: devices}
 }
 
 // Hold takes a file lock, as a process does that the simulator knows nothing of:
 // /var/lock/qemu-server/lock-100.conf, node/var/lock/pve-manager/pve-storage-vmdata,
 // file-user_cfg. It waits for who has it, and returns what gives it back.
 func (s *Sim) Hold(file string) (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := worker{s: s}.lock(file, false, time.Hour)
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	unlock, err := world.Worker{State: s.state}.Lock(file, false, time.Hour)
 	if err != nil {
 		return func() {}
 	}
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.state.Mu.Lock()
+		defer s.state.Mu.Unlock()
 		unlock()
 	}
 }
 
 // Settle waits until no task runs, or the Sim is closed.
 func (s *Sim) Settle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for slices.ContainsFunc(s.order, (*task).running) && s.wait(100*time.Millisecond, nil) == nil {
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	for slices.ContainsFunc(s.state.TaskOrder, (*world.Task).Running) && s.state.Wait(100*time.Millisecond, nil) == nil {
 	}
 }
 
 // TLS returns a self-signed certificate for a server of [Sim.Handler], made once,
 // and its SHA-256 fingerprint as Proxmox shows it.
 func (s *Sim) TLS() (tls.Certificate, string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cert == nil {
-		cert, err := selfSigned(s.nodes())
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	if s.state.Cert == nil {
+		cert, err := nodes.SelfSigned(s.state.Nodes())
 		if err != nil {
 			return tls.Certificate{}, "", fmt.Errorf("pvesim: certificate: %w", err)
 		}
-		s.cert = &cert
+		s.state.Cert = &cert
 	}
-	return *s.cert, fingerprint(s.cert.Certificate[0]), nil
+	return *s.state.Cert, nodes.Fingerprint(s.state.Cert.Certificate[0]), nil
 }
 
-// fingerprint is a certificate's as Proxmox shows it.
-func fingerprint(der []byte) string {
-	sum := sha256.Sum256(der)
-	parts := make([]string, len(sum))
-	for i, b := range sum {
-		parts[i] = fmt.Sprintf("%02X", b)
-	}
-	return strings.Join(parts, ":")
+// SetRole makes a role, or replaces what it grants.
+func (s *Sim) SetRole(id string, privs ...string) {
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	s.state.Access.SetRole(id, privs)
 }
 
-func selfSigned(names []string) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
+// Revoke removes privileges from every role of the model; what a test of a
+// refused permission begins with.
+func (s *Sim) Revoke(privs ...string) {
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	for id, role := range s.state.Access.Roles {
+		if id == "Administrator" {
+			continue
+		}
+		for _, p := range privs {
+			delete(role, p)
+		}
 	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: names[0]}, DNSNames: append(names, "localhost"),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(2, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func TestClonesOfATemplateRunTogether(t *testing.T) {
@@ -19,7 +21,7 @@ func TestClonesOfATemplateRunTogether(t *testing.T) {
 		began := time.Now()
 		var tasks []reply
 		for i := range 8 {
-			tasks = append(tasks, c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", itoa(201+i)))
+			tasks = append(tasks, c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", strconv.Itoa(201+i)))
 		}
 		for _, r := range tasks {
 			assert.Equal(t, "OK", c.wait(r))
@@ -34,7 +36,7 @@ func TestManyAllocationsHitTheStorageLock(t *testing.T) {
 		c.template()
 		var tasks []reply
 		for i := range 40 {
-			tasks = append(tasks, c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", itoa(201+i)))
+			tasks = append(tasks, c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", strconv.Itoa(201+i)))
 		}
 		good, timeouts := 0, 0
 		for _, r := range tasks {
@@ -81,10 +83,10 @@ func disksThatStay(t *testing.T, version, says string) {
 		c.template()
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", "200")))
 		held := func() { // by somebody who does not come to an end
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, st := range s.hosts["pve1"].storages {
-				_, err := worker{s: s}.lockStorage(st)
+			s.state.Mu.Lock()
+			defer s.state.Mu.Unlock()
+			for _, st := range s.state.Hosts["pve1"].Stores {
+				_, err := world.Worker{State: s.state}.LockStorage(st)
 				require.NoError(t, err)
 			}
 		}
@@ -129,7 +131,7 @@ func TestOneIDForManyClones(t *testing.T) {
 			assert.Equal(t, "unable to create VM 201: config file already exists", c.wait(r))
 		}
 		r := c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", "201")
-		assert.Equal(t, "500 unable to create VM 201: config file already exists", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "500 unable to create VM 201: config file already exists", strconv.Itoa(r.status)+" "+r.reason)
 	})
 }
 
@@ -156,18 +158,18 @@ func TestConfigWaitsTenSeconds(t *testing.T) {
 		assert.InDelta(t, 2, time.Since(began).Seconds(), 0.3, "waited for the shutdown")
 		assert.Equal(t, "OK", c.wait(shutdown))
 
-		s.mu.Lock()
-		unlock, err := (worker{s: s}).lock(configLock(100), false, time.Second)
-		s.mu.Unlock()
+		s.state.Mu.Lock()
+		unlock, err := (world.Worker{State: s.state}).Lock(world.ConfigLock(100), false, time.Second)
+		s.state.Mu.Unlock()
 		require.NoError(t, err)
 		began = time.Now()
 		r := c.do("PUT", "/nodes/pve1/qemu/100/config", "description", "y")
-		assert.Equal(t, "500 can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout", itoa(r.status)+" "+r.reason)
-		assert.Equal(t, 10*time.Second+s.opts.Timing.Call, time.Since(began))
-		s.mu.Lock()
+		assert.Equal(t, "500 can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout", strconv.Itoa(r.status)+" "+r.reason)
+		assert.Equal(t, 10*time.Second+s.state.Options.Timing.Call, time.Since(began))
+		s.state.Mu.Lock()
 		unlock()
-		assert.Empty(t, s.locks, "nothing is kept of a free lock")
-		s.mu.Unlock()
+		assert.Empty(t, s.state.Locks, "nothing is kept of a free lock")
+		s.state.Mu.Unlock()
 	})
 }
 
@@ -175,16 +177,16 @@ func TestConfigWaitsTenSeconds(t *testing.T) {
 func TestProtectedWhileADestroyWaits(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		c.wait(c.do("POST", "/nodes/pve1/qemu/100/status/stop"))
-		s.mu.Lock()
-		unlock, err := (worker{s: s}).lock(configLock(100), false, time.Second)
-		s.mu.Unlock()
+		s.state.Mu.Lock()
+		unlock, err := (world.Worker{State: s.state}).Lock(world.ConfigLock(100), false, time.Second)
+		s.state.Mu.Unlock()
 		require.NoError(t, err)
 		destroy := c.do("DELETE", "/nodes/pve1/qemu/100")
 		require.Equal(t, 200, destroy.status)
-		s.mu.Lock()
-		s.vms[100].conf["protection"] = "1"
+		s.state.Mu.Lock()
+		s.state.VMs[100].Conf["protection"] = "1"
 		unlock()
-		s.mu.Unlock()
+		s.state.Mu.Unlock()
 		assert.Equal(t, "can't remove VM 100 - protection mode enabled", c.wait(destroy))
 	})
 }

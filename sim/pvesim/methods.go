@@ -2,10 +2,13 @@ package pvesim
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 )
 
 // Method is one method of the API that the simulator serves, as its own schema
@@ -15,7 +18,7 @@ type Method struct {
 	Parameters  map[string]json.RawMessage // what each may be; name[n] is one for all n
 	Permissions json.RawMessage            // null where only root@pam may
 	NoToken     bool                       // tickets alone
-	Handler     string                     // the function of this package that answers
+	Handler     string                     // the function that answers: guests.createVM
 }
 
 // Methods returns the methods that are served, by name.
@@ -29,7 +32,7 @@ func Methods() []Method {
 		}
 		Shared map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(schemaJSON, &raw); err != nil {
+	if err := json.Unmarshal(schema.Text(), &raw); err != nil {
 		panic("pvesim: embedded schema: " + err.Error())
 	}
 	var out []Method
@@ -40,7 +43,6 @@ func Methods() []Method {
 		}
 		function := runtime.FuncForPC(reflect.ValueOf(h).Pointer()).Name()
 		function = function[strings.LastIndexByte(function, '/')+1:]
-		function = strings.TrimPrefix(strings.TrimPrefix(function, "pvesim."), "(*call).")
 		function, _, _ = strings.Cut(function, ".func")
 		out = append(out, Method{Name: name, Parameters: m.Parameters, Permissions: m.Permissions, NoToken: m.NoToken, Handler: function})
 	}
@@ -51,6 +53,6 @@ func Methods() []Method {
 // Formats returns the named formats of parameters that are checked. One that is
 // not among them accepts everything.
 func Formats() []string {
-	names := append(sortedKeys(formats), sortedKeys(firewallFormats)...)
-	return slices.Sorted(slices.Values(append(names, sortedKeys(loadSchema().Formats)...)))
+	names := append(slices.Sorted(maps.Keys(schema.Formats)), slices.Sorted(maps.Keys(schema.FirewallFormats))...)
+	return slices.Sorted(slices.Values(append(names, slices.Sorted(maps.Keys(schema.Load().Formats))...)))
 }

@@ -1,12 +1,16 @@
 package pvesim
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // entry is a good mapping entry for a card of EightA100.
@@ -71,19 +75,19 @@ func TestStartJudgesDevices(t *testing.T) {
 			}
 			in(t, m, Options{}, func(t *testing.T, s *Sim, c *caller) {
 				if x.entries != nil {
-					s.mappings["gpu"] = &mapping{id: "gpu", entries: x.entries, flags: map[string]bool{"mdev": x.mdev}}
+					s.state.Mappings["gpu"] = &world.Mapping{ID: "gpu", Entries: x.entries, Flags: map[string]bool{"mdev": x.mdev}}
 				}
-				v := s.vms[104]
-				v.set("hostpci0", "mapping=gpu,pcie=1")
+				v := s.state.VMs[104]
+				v.Set("hostpci0", "mapping=gpu,pcie=1")
 				for k, value := range x.conf {
-					v.set(k, value)
+					v.Set(k, value)
 					if value == "" {
-						v.unset(k)
+						v.Unset(k)
 					}
 				}
 				assert.Equal(t, x.want, c.wait(c.do("POST", "/nodes/pve1/qemu/104/status/start")))
-				if !v.running {
-					assert.Empty(t, v.pci, "what failed to start holds nothing")
+				if !v.Running {
+					assert.Empty(t, v.PCI, "what failed to start holds nothing")
 				}
 			})
 		})
@@ -92,8 +96,8 @@ func TestStartJudgesDevices(t *testing.T) {
 
 func TestACardHasOneHolder(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-		s.mappings["one"] = &mapping{id: "one", entries: []string{entry("0000:01:00.0", "21")}}
-		s.mappings["pool"] = &mapping{id: "pool", entries: []string{entry("0000:01:00.0", "21"), entry("0000:25:00.0", "23")}}
+		s.state.Mappings["one"] = &world.Mapping{ID: "one", Entries: []string{entry("0000:01:00.0", "21")}}
+		s.state.Mappings["pool"] = &world.Mapping{ID: "pool", Entries: []string{entry("0000:01:00.0", "21"), entry("0000:25:00.0", "23")}}
 		for id, name := range map[string]string{"301": "one", "302": "one", "303": "pool", "304": "pool"} {
 			r := c.do("POST", "/nodes/pve1/qemu", "vmid", id, "machine", "q35", "hostpci0", "mapping="+name+",pcie=1")
 			require.Equal(t, "OK", c.wait(r))
@@ -102,7 +106,7 @@ func TestACardHasOneHolder(t *testing.T) {
 		assert.Equal(t, "OK", start("301"))
 		assert.Equal(t, "PCI device '0000:01:00.0' already in use by VMID '301'", start("302"))
 		assert.Equal(t, "OK", start("303"), "a pool hands out what is free")
-		assert.Equal(t, []string{"0000:25:00.0"}, s.vms[303].pci)
+		assert.Equal(t, []string{"0000:25:00.0"}, s.state.VMs[303].PCI)
 		assert.Equal(t, "could not find a free device for 'hostpci0'", start("304"))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/301/status/stop")))
 		assert.Equal(t, "OK", start("304"), "what was stopped gives its card back")
@@ -111,9 +115,9 @@ func TestACardHasOneHolder(t *testing.T) {
 
 func TestTheWholeGroupGoes(t *testing.T) {
 	in(t, OneGPU(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-		c.auth = "PVEAPIToken=homelab@pve!operator=" + operatorSecret
-		s.mappings["gpu"] = &mapping{id: "gpu", entries: []string{"node=pve1,path=0000:01:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2"}}
-		s.mappings["audio"] = &mapping{id: "audio", entries: []string{"node=pve1,path=0000:01:00.1,id=10de:22ba,iommugroup=13,subsystem-id=1043:88e2"}}
+		c.auth = "PVEAPIToken=homelab@pve!operator=" + model.OperatorSecret
+		s.state.Mappings["gpu"] = &world.Mapping{ID: "gpu", Entries: []string{"node=pve1,path=0000:01:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2"}}
+		s.state.Mappings["audio"] = &world.Mapping{ID: "audio", Entries: []string{"node=pve1,path=0000:01:00.1,id=10de:22ba,iommugroup=13,subsystem-id=1043:88e2"}}
 		for id, name := range map[string]string{"301": "gpu", "302": "audio"} {
 			require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu", "vmid", id, "machine", "q35", "hostpci0", "mapping="+name+",pcie=1")))
 		}
@@ -121,7 +125,7 @@ func TestTheWholeGroupGoes(t *testing.T) {
 		assert.Equal(t, "PCI device '0000:01:00.1' already in use by VMID '302'", c.wait(c.do("POST", "/nodes/pve1/qemu/301/status/start")))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/302/status/stop")))
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/301/status/start")))
-		assert.Equal(t, []string{"0000:01:00.0", "0000:01:00.1"}, s.vms[301].pci)
+		assert.Equal(t, []string{"0000:01:00.0", "0000:01:00.1"}, s.state.VMs[301].PCI)
 	})
 }
 
@@ -133,7 +137,7 @@ func TestHardwareListing(t *testing.T) {
 		assert.Equal(t, 3, strings.Count(c.do("GET", "/nodes/pve1/hardware/pci", "pci-class-blacklist", "03;06", "verbose", "0").body, "id")+1)
 		c.do("POST", "/cluster/mapping/pci", "id", "gpu", "map", entry("0000:01:00.0", "21"))
 		assert.Contains(t, c.do("GET", "/cluster/mapping/pci", "check-node", "pve1").body, `"checks":[]`)
-		s.changeHardware("pve1", func(d map[string]*PCIDevice) { delete(d, "0000:01:00.0") })
+		changeHardware(s.state, "pve1", func(d map[string]*PCIDevice) { delete(d, "0000:01:00.0") })
 		assert.Contains(t, c.do("GET", "/cluster/mapping/pci", "check-node", "pve1").body, "pci device '0000:01:00.0' not found")
 	})
 }
@@ -154,15 +158,15 @@ func TestPendingChanges(t *testing.T) {
 		assert.True(t, s.VMs()[0].Running)
 		assert.Equal(t, "8192", s.VMs()[0].Config["memory"])
 		assert.Empty(t, s.VMs()[0].Pending)
-		last := s.order[len(s.order)-1]
-		assert.Equal(t, []string{"qmstart", "root@pam", ""}, []string{last.kind, last.user, last.token})
+		last := s.state.TaskOrder[len(s.state.TaskOrder)-1]
+		assert.Equal(t, []string{"qmstart", "root@pam", ""}, []string{last.Kind, last.User, last.Token})
 	})
 }
 
 func TestAFailingChangeIsHalfDone(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 		r := c.do("PUT", "/nodes/pve1/qemu/104/config", "cores", "3", "description", "d", "hostpci3", "0000:01:00", "memory", "4096", "tags", "t", "numa", "1", "sockets", "2")
-		assert.Equal(t, "500 only root can set 'hostpci3' config for non-mapped devices", itoa(r.status)+" "+r.reason)
+		assert.Equal(t, "500 only root can set 'hostpci3' config for non-mapped devices", strconv.Itoa(r.status)+" "+r.reason)
 		conf := s.VMs()[1].Config
 		done := 0
 		for k, v := range map[string]string{"cores": "3", "description": "d", "memory": "4096", "tags": "t", "numa": "1", "sockets": "2"} {

@@ -5,6 +5,10 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // Backup is what a backup keeps of a VM: its configuration and what is on its disks.
@@ -16,16 +20,16 @@ type Backup struct {
 
 // Backup backs a VM up, as if somebody had done so on its host.
 func (s *Sim) Backup(vmid int) Backup {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vms[vmid]
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	v := s.state.VMs[vmid]
 	if v == nil {
 		panic(fmt.Sprintf("pvesim: there is no VM %d to back up", vmid))
 	}
-	b := Backup{v.node, maps.Clone(v.conf), map[string]Disk{}}
-	for _, k := range drives(v.conf) {
-		if st, name := s.hosts[v.node].volume(s.props(k, v.conf[k])["file"]); st != nil && st.volumes[name] != nil {
-			if disk := st.volumes[name].contents(); disk != nil {
+	b := Backup{v.Node, maps.Clone(v.Conf), map[string]Disk{}}
+	for _, k := range world.Drives(v.Conf) {
+		if st, name := s.state.Hosts[v.Node].Volume(s.state.Props(k, v.Conf[k])["file"]); st != nil && st.Volumes[name] != nil {
+			if disk := st.Volumes[name].Contents(); disk != nil {
 				b.disks[k] = disk.Clone()
 			}
 		}
@@ -39,46 +43,46 @@ func (s *Sim) Backup(vmid int) Backup {
 // (restore_update_config_line in PVE/QemuServer.pm of qemu-server 9.2.6). The VMID must be
 // free.
 func (s *Sim) Restore(b Backup, vmid int, unique bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vms[vmid] != nil {
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	if s.state.VMs[vmid] != nil {
 		panic(fmt.Sprintf("pvesim: VM %d is there already", vmid))
 	}
 	now := time.Now()
-	v := &vm{id: vmid, node: b.node, conf: maps.Clone(b.conf), ctime: now, since: now}
+	v := &world.VM{ID: vmid, Node: b.node, Conf: maps.Clone(b.conf), Created: now, Since: now}
 	for k, value := range b.conf {
 		switch {
-		case k == "lock", k == "parent", unusedKey.MatchString(k):
-			delete(v.conf, k)
+		case k == "lock", k == "parent", world.UnusedKey.MatchString(k):
+			delete(v.Conf, k)
 		case strings.HasPrefix(k, "net") && unique:
-			v.conf[k] = s.normalNet(k, value, true)
+			v.Conf[k] = config.NormalNet(s.state, k, value, true)
 		case k == "vmgenid":
-			v.conf[k] = s.uuid()
+			v.Conf[k] = s.state.UUID()
 		case k == "smbios1" && unique:
-			smbios := s.props(k, value)
-			smbios["uuid"] = s.uuid()
-			v.conf[k] = s.printProps(k, smbios)
-		case isDrive(k):
-			v.conf[k] = s.restoredDrive(v, k, value, b.disks[k])
+			smbios := s.state.Props(k, value)
+			smbios["uuid"] = s.state.UUID()
+			v.Conf[k] = s.state.PrintProps(k, smbios)
+		case world.IsDrive(k):
+			v.Conf[k] = restoredDrive(s.state, v, k, value, b.disks[k])
 		}
 	}
-	s.vms[vmid] = v
+	s.state.VMs[vmid] = v
 }
 
-// restoredDrive makes the disk anew that a backup had; a CD stays in its drive.
-func (s *Sim) restoredDrive(v *vm, k, value string, kept Disk) string {
-	d := s.props(k, value)
-	st, name := s.hosts[v.node].volume(d["file"])
-	if isCDROM(d) || st == nil {
+// restoredDrive makes the disk again that a backup had; a CD stays in its drive.
+func restoredDrive(s *world.State, v *world.VM, k, value string, kept Disk) string {
+	d := s.Props(k, value)
+	st, name := s.Hosts[v.Node].Volume(d["file"])
+	if world.IsCDROM(d) || st == nil {
 		return value
 	}
-	format := formatOf(st, name)
-	name = st.newName(v.id, "vm", format)
-	vol := &volume{name: name, content: "images", format: format, size: parseSize(d["size"]), owner: v.id, made: v.ctime}
+	format := world.FormatOf(st, name)
+	name = st.NewName(v.ID, "vm", format)
+	vol := &world.Volume{Name: name, Content: "images", Format: format, Size: schema.ParseSize(d["size"]), Owner: v.ID, Made: v.Created}
 	if kept != nil {
-		vol.disk = kept.Clone()
+		vol.Disk = kept.Clone()
 	}
-	st.volumes[name] = vol
+	st.Volumes[name] = vol
 	d["file"] = st.Name + ":" + name
-	return s.printProps(k, d)
+	return s.PrintProps(k, d)
 }

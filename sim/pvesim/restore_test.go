@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestWhatCopiesCarry(t *testing.T) {
 			assert.Equal(t, keeps.address, strings.Contains(conf["net0"], "02:1F:88:0A:9E:31"), "%d: %s", id, conf["net0"])
 			assert.NotEqual(t, confs[300]["vmgenid"], conf["vmgenid"])
 			assert.NotEqual(t, confs[300]["scsi0"], conf["scsi0"])
-			require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/"+itoa(id))))
+			require.Equal(t, "OK", c.wait(c.do("DELETE", "/nodes/pve1/qemu/"+strconv.Itoa(id))))
 		}
 		assert.Equal(t, "Copy-of-VM-source", confs[301]["name"])
 		assert.Equal(t, "source", confs[302]["name"])

@@ -6,42 +6,24 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hostshell"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
-
-// handler answers one method of the API. It runs with the Sim's mu held.
-type handler func(c *call) (any, error)
-
-// call is one request on its way.
-type call struct {
-	s      *Sim
-	method string
-	path   string
-	spec   *method
-	route  string // the method's name
-	p      params // of path, query and body
-	who    identity
-	fault  *Fault
-	upload *upload // of a multipart request
-	local  bool    // by a program on the host, which does it in its own process
-
-	withToken bool // a token came with a call that needs nobody to be known
-}
-
-func (c *call) param(name string) string { return c.p.get(name) }
-
-func (c *call) vmid() int { return atoi(c.param("vmid")) }
-
-func (c *call) host() *host { return c.s.hosts[c.param("node")] }
-
-func (c *call) worker() worker { return worker{s: c.s} }
 
 // route is a node of the tree of paths.
 type route struct {
 	next     map[string]*route
 	variable *route
 	name     string // of the variable that leads here
-	handlers map[string]handler
-	specs    map[string]*method
+	handlers map[string]world.Handler
+	specs    map[string]*schema.Method
 }
 
 // loadRoutes builds the tree once, for every Sim: from all methods of Proxmox's
@@ -51,19 +33,19 @@ type route struct {
 var loadRoutes = sync.OnceValue(func() *route {
 	root := &route{}
 	code, nothing := handlers(), refusers()
-	for name, spec := range loadSchema().Methods {
+	for name, spec := range schema.Load().Methods {
 		h := code[name]
 		delete(code, name)
 		if h == nil {
 			h = nothing[name]
 		}
 		if h == nil {
-			h = (*call).notHere
+			h = notHere
 		}
 		verb, path, _ := strings.Cut(name, " ")
 		r := root.at(strings.Split(strings.Trim(path, "/"), "/"))
 		if r.handlers == nil {
-			r.handlers, r.specs = map[string]handler{}, map[string]*method{}
+			r.handlers, r.specs = map[string]world.Handler{}, map[string]*schema.Method{}
 		}
 		r.handlers[verb], r.specs[verb] = h, spec
 	}
@@ -96,7 +78,7 @@ func (r *route) at(parts []string) *route {
 // find walks an unescaped path: what was %2F separates too, empty parts are none,
 // and one with a blank in it is not a variable. A volume and an address take the whole rest
 // (PVE/RESTHandler.pm, find_handler).
-func (r *route) find(path string, vars params) *route {
+func (r *route) find(path string, vars request.Params) *route {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	for i, part := range parts {
 		switch {
@@ -116,55 +98,56 @@ func (r *route) find(path string, vars params) *route {
 }
 
 // notHere answers for a method that there is not.
-func (c *call) notHere() (any, error) {
-	return nil, fail(http.StatusNotImplemented, "Method '"+c.method+" "+c.path+"' not implemented")
+func notHere(c *world.Call) (any, error) {
+	return nil, answer.Fail(http.StatusNotImplemented, "Method '"+c.Method+" "+c.Path+"' not implemented")
 }
 
 // dispatch finds the method, asks who may, checks the parameters and does it:
 // the order in which Proxmox goes.
-func (s *Sim) dispatch(c *call) (any, error) {
-	if c.method == http.MethodGet && strings.Trim(c.path, "/") == "" { // the schema does not have it (PVE/API2.pm)
-		return subdirs("subdir", "version", "cluster", "nodes", "storage", "access", "pools")(c)
+func dispatch(c *world.Call) (any, error) {
+	s := c.State
+	if c.Method == http.MethodGet && strings.Trim(c.Path, "/") == "" { // the schema does not have it (PVE/API2.pm)
+		return world.Subdirs("subdir", "version", "cluster", "nodes", "storage", "access", "pools")(c)
 	}
-	vars := params{}
-	r := s.routes.find(c.path, vars)
-	if r == nil || r.handlers[c.method] == nil || s.absent(r.specs[c.method].name) {
-		return c.notHere()
+	vars := request.Params{}
+	r := loadRoutes().find(c.Path, vars)
+	if r == nil || r.handlers[c.Method] == nil || release.Absent(s, r.specs[c.Method].Name) {
+		return notHere(c)
 	}
 	for k, v := range vars {
-		if c.p.has(k) && !slices.Equal(c.p[k], v) {
-			return nil, badParam(k, "duplicate parameter (already defined in URI) with conflicting values!")
+		if c.Params.Has(k) && !slices.Equal(c.Params[k], v) {
+			return nil, answer.BadParam(k, "duplicate parameter (already defined in URI) with conflicting values!")
 		}
-		c.p[k] = v
+		c.Params[k] = v
 	}
-	c.spec = r.specs[c.method]
-	c.route = c.spec.name
-	if err := s.permit(c); err != nil {
-		if c.upload != nil {
-			err = &apiError{status: http.StatusForbidden, text: strings.TrimPrefix(err.Error(), "403 "), bare: true}
+	c.Spec = r.specs[c.Method]
+	c.Route = c.Spec.Name
+	if err := access.Permit(s, c); err != nil {
+		if c.Upload != nil {
+			err = &answer.Error{Status: http.StatusForbidden, Text: strings.TrimPrefix(err.Error(), "403 "), Bare: true}
 		}
 		return nil, err
 	}
-	node := c.param("node")
-	if strings.Contains(c.route, "/cluster/mapping/") && c.p.has("check-node") {
-		node = c.param("check-node")
+	node := c.Param("node")
+	if strings.Contains(c.Route, "/cluster/mapping/") && c.Params.Has("check-node") {
+		node = c.Param("check-node")
 	}
-	if c.route == "GET /nodes/{node}" || c.route == "POST /nodes/{node}/wakeonlan" { // whoever is asked answers
+	if c.Route == "GET /nodes/{node}" || c.Route == "POST /nodes/{node}/wakeonlan" { // any node that is asked answers
 		node = ""
 	}
-	if node != "" && node != "localhost" && s.hosts[node] == nil && !strings.HasPrefix(c.route, "POST /cluster/ha/") {
+	if node != "" && node != "localhost" && s.Hosts[node] == nil && !strings.HasPrefix(c.Route, "POST /cluster/ha/") {
 		return nil, unknownHost(node)
 	}
-	if err := c.reachable(); err != nil {
+	if err := nodes.Reachable(c); err != nil {
 		return nil, err
 	}
-	if h := s.hosts[c.param("node")]; h != nil && (strings.Contains(c.route, "/storage/") || strings.HasSuffix(c.route, "/status/start")) {
-		h.seeFiles()
+	if h := s.Hosts[c.Param("node")]; h != nil && (strings.Contains(c.Route, "/storage/") || strings.HasSuffix(c.Route, "/status/start")) {
+		hostshell.SeeFiles(h)
 	}
-	if errs := c.spec.check(c.p); errs != nil {
-		return nil, &apiError{status: http.StatusBadRequest, text: "Parameter verification failed.", params: errs}
+	if errs := c.Spec.Check(c.Params); errs != nil {
+		return nil, &answer.Error{Status: http.StatusBadRequest, Text: "Parameter verification failed.", Params: errs}
 	}
-	return c.inDaemon(func() (any, error) { return c.underUserLock(r.handlers[c.method]) })
+	return c.InDaemon(func() (any, error) { return access.UnderUserLock(c, r.handlers[c.Method]) })
 }
 
 // unknownHost is what looking up a host's address ends with. A part of a name that
@@ -174,5 +157,5 @@ func unknownHost(name string) error {
 	if slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return len(part) > 63 }) {
 		why = "Name or service not known"
 	}
-	return die("hostname lookup '%s' failed - failed to get address info for: %s: %s", name, name, why)
+	return answer.Die("hostname lookup '%s' failed - failed to get address info for: %s: %s", name, name, why)
 }

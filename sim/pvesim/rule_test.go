@@ -2,7 +2,9 @@ package pvesim
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +15,9 @@ import (
 	proxmox "github.com/luthermonson/go-proxmox"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
 )
 
 // library runs a test with the real go-proxmox client.
@@ -212,10 +217,10 @@ func TestRequestsAreRecordedWithoutSecrets(t *testing.T) {
 		raw, err := json.Marshal(got)
 		require.NoError(t, err)
 		assert.NotContains(t, string(raw), "hunter2")
-		assert.NotContains(t, string(raw), operatorSecret)
+		assert.NotContains(t, string(raw), model.OperatorSecret)
 		assert.Equal(t, "u", got[0].Params.Get("ciuser"))
 		assert.Equal(t, []string{"iso", "x.iso"}, []string{got[2].Params.Get("content"), got[2].Params.Get("filename")})
-		assert.Equal(t, []any{true, 200, operatorToken}, []any{got[2].Mutating, got[2].Status, got[2].User})
+		assert.Equal(t, []any{true, 200, model.OperatorToken}, []any{got[2].Mutating, got[2].Status, got[2].User})
 		assert.Equal(t, []any{false, 500}, []any{got[3].Mutating, got[3].Status})
 		assert.Contains(t, got[3].Message, "does not exist")
 		s.ForgetRequests()
@@ -225,11 +230,11 @@ func TestRequestsAreRecordedWithoutSecrets(t *testing.T) {
 
 func TestUploadsAreOrderSensitive(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
-		sum := checksum("sha256", []byte("x"))
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte("x")))
 		assert.Equal(t, "OK", c.wait(c.upload("local", "iso", "a b.iso", []byte("x"), "checksum-algorithm", "sha256", "checksum", strings.ToUpper(sum))))
-		_, vol, err := s.hosts["pve1"].lookup("local:iso/a_b.iso")
+		_, vol, err := s.state.Hosts["pve1"].Lookup("local:iso/a_b.iso")
 		require.NoError(t, err)
-		assert.Equal(t, "x", string(vol.data))
+		assert.Equal(t, "x", string(vol.Data))
 		r := c.upload("local", "iso", "b.iso", []byte("x"), "checksum", sum, "checksum-algorithm", "sha256")
 		assert.Equal(t, []any{400, "Bad Request"}, []any{r.status, r.reason})
 		r = c.upload("local", "iso", "b.iso", []byte("x"), "foo", "bar")
@@ -260,9 +265,9 @@ func TestDownloads(t *testing.T) {
 			}
 			return c.wait(c.do("POST", "/nodes/pve1/storage/local/download-url", append(kv, "content", "import")...))
 		}
-		content, err := s.opts.Internet(nobleURL)
+		content, err := s.state.Options.Internet(nobleURL)
 		require.NoError(t, err)
-		sum := checksum("sha256", content)
+		sum := guest.SHA256(content)
 		assert.Contains(t, get("url", nobleURL, "checksum-algorithm", "sha256", "checksum", "00"), "checksum mismatch: got '"+sum+"' != expect '00'")
 		began := time.Now()
 		assert.Equal(t, "OK", get("url", nobleURL, "checksum-algorithm", "sha256", "checksum", sum))

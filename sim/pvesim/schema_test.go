@@ -17,7 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/facts"
 )
 
-var update = flag.Bool("update", false, "write schema.json and golden files anew")
+var update = flag.Bool("update", false, "write schema.json and golden files again")
 
 // The dump of Proxmox's own API schema that schema.json is reduced from, among the full
 // sources.
@@ -33,7 +33,7 @@ func keptFields() []string {
 // TestSchemaIsProxmoxs holds the embedded schema against the dump it was made
 // from, where that is at hand; that it has all that is served here, always.
 func TestSchemaIsProxmoxs(t *testing.T) {
-	text := facts.Kept(t, "schema.json", *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Kept(t, "internal/schema/schema.json", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, fullSchema)
 		if err != nil {
 			return nil, err
@@ -240,4 +240,13 @@ func mustJSON(t *testing.T, v any) string {
 	b, err := json.Marshal(v)
 	require.NoError(t, err)
 	return string(b)
+}
+
+// TestOneRoomAnswersForAMethod: of two that did, one would never be asked.
+func TestOneRoomAnswersForAMethod(t *testing.T) {
+	var all int
+	for _, room := range rooms() {
+		all += len(room)
+	}
+	assert.Len(t, handlers(), all)
 }

@@ -10,30 +10,30 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/consoles"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 // prefix is where the API lives.
 const prefix = "/api2/json"
 
-// proxyTimeout is how long pveproxy waits for pvedaemon.
-const proxyTimeout = 30 * time.Second
-
 // Handler serves the API below /api2/json. Where the connection is HTTP/1 it
 // writes status lines as Proxmox does, with the error in the reason phrase.
 func (s *Sim) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := s.answer(r)
+		a := answerTo(s.state, r)
 		if a.drop {
 			panic(http.ErrAbortHandler) // net/http's way to end a connection without an answer
 		}
-		if a.status == http.StatusOK && walksIn(r) {
-			s.enter(w, r)
+		if a.status == http.StatusOK && consoles.WalksIn(r) {
+			consoles.Enter(s.state, w, r)
 			return
 		}
 		if a.reason != http.StatusText(a.status) && writeRaw(w, a) {
@@ -53,8 +53,8 @@ func (s *Sim) Handler() http.Handler {
 func (s *Sim) Serve(ctx context.Context, l net.Listener) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
-	server := &http.Server{Handler: s.Handler(), Protocols: protocols, ReadHeaderTimeout: proxyTimeout,
-		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: s.Handler(), Protocols: protocols, ReadHeaderTimeout: world.ProxyTimeout,
+		ErrorLog: slog.NewLogLogger(s.state.Options.Log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -66,7 +66,7 @@ func (s *Sim) Serve(ctx context.Context, l net.Listener) error {
 const contentType = "application/json;charset=UTF-8"
 
 // writeRaw writes an answer whose reason net/http cannot.
-func writeRaw(w http.ResponseWriter, a answer) bool {
+func writeRaw(w http.ResponseWriter, a outcome) bool {
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
 		return false
@@ -89,9 +89,9 @@ func writeRaw(w http.ResponseWriter, a answer) bool {
 // Client returns a client that calls the handler in process, whatever host the
 // URL names. A request whose context ends returns at once; what it asked for is
 // done all the same, as on a real server.
-func (s *Sim) Client() *http.Client { return &http.Client{Transport: transport{s}} }
+func (s *Sim) Client() *http.Client { return &http.Client{Transport: transport{s.state}} }
 
-type transport struct{ s *Sim }
+type transport struct{ s *world.State }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
@@ -104,8 +104,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := make(chan answer, 1)
-	if !t.s.serving(func() { got <- t.s.answer(sent) }) {
+	got := make(chan outcome, 1)
+	if !serving(t.s, func() { got <- answerTo(t.s, sent) }) {
 		return nil, io.EOF
 	}
 	select {
@@ -135,17 +135,17 @@ func received(r *http.Request) (*http.Request, error) {
 }
 
 // serving runs f in a goroutine that Close waits for.
-func (s *Sim) serving(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+func serving(s *world.State, f func()) bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Closed {
 		return false
 	}
-	s.running.Go(f)
+	s.Goroutines.Go(f)
 	return true
 }
 
-func (a answer) response(r *http.Request) *http.Response {
+func (a outcome) response(r *http.Request) *http.Response {
 	header := http.Header{"Server": {"pve-api-daemon/3.0"}}
 	if a.body != nil && !a.plain {
 		header.Set("Content-Type", cmp.Or(a.kind, contentType))
@@ -157,104 +157,106 @@ func (a answer) response(r *http.Request) *http.Response {
 	}
 }
 
-// answer serves one request from its first line to its last.
-func (s *Sim) answer(r *http.Request) answer {
-	c := &call{s: s, method: r.Method}
+// answerTo serves one request from its first line to its last.
+func answerTo(s *world.State, r *http.Request) outcome {
+	c := &world.Call{State: s, Method: r.Method}
 	ours := false
-	c.path, ours = strings.CutPrefix(r.URL.Path, prefix)
-	c.p = params{}
+	c.Path, ours = strings.CutPrefix(r.URL.Path, prefix)
+	c.Params = request.Params{}
 	var readErr error
-	if isUpload(r) {
-		c.upload, readErr = readUpload(r, c.p)
+	if request.IsUpload(r) {
+		c.Upload, readErr = request.ReadUpload(r, c.Params)
 	} else {
-		var p params
-		if p, readErr = readParams(r); p != nil {
-			c.p = p
+		var p request.Params
+		if p, readErr = request.ReadParams(r); p != nil {
+			c.Params = p
 		}
 	}
 	var rec *Request
 	defer func() { // when the lock is free again
-		if rec != nil && s.opts.Heard != nil {
-			s.opts.Heard(*rec)
+		if rec != nil && s.Options.Heard != nil {
+			s.Options.Heard(*rec)
 		}
 	}()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return answer{drop: true}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Closed {
+		return outcome{drop: true}
 	}
-	rec = s.record(c)
-	a := s.conclude(c, rec, func() (any, error) {
+	rec = record(s, c)
+	a := conclude(s, c, rec, func() (any, error) {
 		if !ours {
-			return nil, &apiError{status: http.StatusNotFound, text: "no such file '" + r.URL.Path + "'", bare: true}
+			return nil, &answer.Error{Status: http.StatusNotFound, Text: "no such file '" + r.URL.Path + "'", Bare: true}
 		}
-		return s.serve(c, r, readErr)
+		return serve(s, c, r, readErr)
 	})
-	rec.Status, rec.User, rec.Route = a.status, c.who.id, c.route
+	rec.Status, rec.User, rec.Route = a.status, c.Who.ID, c.Route
 	if a.status >= http.StatusBadRequest {
 		rec.Message = a.reason
 	}
-	s.opts.Log.Debug("request", "method", c.method, "path", c.path, "status", a.status, "reason", a.reason)
+	s.Options.Log.Debug("request", "method", c.Method, "path", c.Path, "status", a.status, "reason", a.reason)
 	return a
 }
 
-func (s *Sim) record(c *call) *Request {
-	rec := &Request{Time: time.Now(), Method: c.method, Path: c.path, Params: c.p.recorded(c.path)}
-	rec.Mutating = c.method != http.MethodGet && c.path != "/access/ticket"
-	if c.upload != nil {
-		rec.Params["filename"] = []string{c.upload.filename}
+func record(s *world.State, c *world.Call) *Request {
+	rec := &Request{Time: time.Now(), Method: c.Method, Path: c.Path, Params: c.Params.Recorded(c.Path)}
+	rec.Mutating = c.Method != http.MethodGet && c.Path != "/access/ticket"
+	if c.Upload != nil {
+		rec.Params["filename"] = []string{c.Upload.Filename}
 	}
-	c.fault = s.faultFor(*rec)
-	rec.Faulted = c.fault != nil
-	if s.opts.Lean && len(s.requests) >= leanRequests {
-		s.requests = slices.Clone(s.requests[leanRequests/2:])
+	c.Fault = s.FaultFor(*rec)
+	rec.Faulted = c.Fault != nil
+	if s.Options.Lean && len(s.Requests) >= world.LeanRequests {
+		s.Requests = slices.Clone(s.Requests[world.LeanRequests/2:])
 	}
-	s.requests = append(s.requests, rec)
+	s.Requests = append(s.Requests, rec)
 	return rec
 }
 
 // conclude does the work of a request under the fault that is on it.
-func (s *Sim) conclude(c *call, rec *Request, do func() (any, error)) answer {
-	if c.fault == nil {
-		return s.answerFor(do())
+func conclude(s *world.State, c *world.Call, rec *Request, do func() (any, error)) outcome {
+	if c.Fault == nil {
+		data, err := do()
+		return answerFor(s, data, err)
 	}
-	r := c.fault.rule
+	r := c.Fault.Rule
 	if r.Delay > 0 {
-		if r.Delay >= proxyTimeout {
-			s.spawn(func() {
-				if s.wait(r.Delay, nil) == nil {
+		if r.Delay >= world.ProxyTimeout {
+			s.Spawn(func() {
+				if s.Wait(r.Delay, nil) == nil {
 					_, _ = do()
 				}
 			})
-			_ = s.wait(proxyTimeout, nil)
-			return answer{status: 596, reason: "Connection timed out"}
+			_ = s.Wait(world.ProxyTimeout, nil)
+			return outcome{status: 596, reason: "Connection timed out"}
 		}
-		if s.wait(r.Delay, nil) != nil {
-			return answer{drop: true}
+		if s.Wait(r.Delay, nil) != nil {
+			return outcome{drop: true}
 		}
 	}
 	instead := r.Drop || r.Status != 0 || r.Data != nil
 	if !instead {
-		return s.answerFor(do())
+		data, err := do()
+		return answerFor(s, data, err)
 	}
 	if r.After {
 		_, _ = do()
 	}
-	return r.answer(s)
+	return ruleAnswer(r, s)
 }
 
-func (r Rule) answer(s *Sim) answer {
+func ruleAnswer(r Rule, s *world.State) outcome {
 	switch {
 	case r.Drop:
-		return answer{drop: true}
+		return outcome{drop: true}
 	case r.Data != nil:
-		return answer{status: http.StatusOK, reason: "OK", body: []byte(`{"data":` + string(r.Data) + `}`)}
+		return outcome{status: http.StatusOK, reason: "OK", body: []byte(`{"data":` + string(r.Data) + `}`)}
 	}
-	e := &apiError{status: r.Status, text: r.Message, params: r.Errors, bare: r.Status > 501}
-	if e.text == "" {
-		e.text = reasonFor(r.Status)
+	e := &answer.Error{Status: r.Status, Text: r.Message, Params: r.Errors, Bare: r.Status > 501}
+	if e.Text == "" {
+		e.Text = reasonFor(r.Status)
 	}
-	a := s.answerFor(nil, e)
+	a := answerFor(s, nil, e)
 	if r.Body != nil {
 		a.body = []byte(*r.Body)
 	}
@@ -272,50 +274,30 @@ func reasonFor(status int) string {
 }
 
 // serve answers a request that nothing is wrong with.
-func (s *Sim) serve(c *call, r *http.Request, readErr error) (any, error) {
+func serve(s *world.State, c *world.Call, r *http.Request, readErr error) (any, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete:
 	default:
-		return nil, &apiError{status: http.StatusNotImplemented, text: "method '" + r.Method + "' not available", bare: true}
+		return nil, &answer.Error{Status: http.StatusNotImplemented, Text: "method '" + r.Method + "' not available", Bare: true}
 	}
-	if !withoutTicket(r.Method, c.path) {
-		who, err := s.authenticate(r)
+	if !access.WithoutTicket(r.Method, c.Path) {
+		who, err := access.Authenticate(s, r)
 		if err != nil {
-			if s.wait(unauthorizedDelay, nil) != nil {
-				return nil, errDropped
+			if s.Wait(access.UnauthorizedDelay, nil) != nil {
+				return nil, answer.ErrDropped
 			}
 			return nil, err
 		}
-		c.who = who
+		c.Who = who
 	} else {
-		c.withToken = authValue(r.Header.Get("Authorization"), "PVEAPIToken") != "" // whether it is right or not
+		c.WithToken = access.AuthValue(r.Header.Get("Authorization"), "PVEAPIToken") != "" // whether it is right or not
 	}
 	if readErr != nil {
 		return nil, readErr
 	}
-	data, err := s.attempt(c.method+" "+c.path, func() (any, error) { return s.dispatch(c) })
-	if errors.Is(err, errClosed) {
-		err = errDropped
+	data, err := s.Attempt(c.Method+" "+c.Path, func() (any, error) { return s.Dispatch(c) })
+	if errors.Is(err, world.ErrClosed) {
+		err = answer.ErrDropped
 	}
 	return data, err
-}
-
-// attempt does something, and answers with a mistake of ours where it panics: who
-// asks should not have to guess why the connection ended. It is printed, too.
-func (s *Sim) attempt(what string, do func() (any, error)) (data any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.opts.alarm.Error("pvesim: a mistake of the simulator's, please report it", "at", what, "panic", p, "stack", string(debug.Stack()))
-			data, err = nil, die("the simulator failed at %s: %v", what, p)
-		}
-	}()
-	return do()
-}
-
-// guestFaults are those that the request's rule has for the guest it starts.
-func (c *call) guestFaults() *guest.Faults {
-	if c.fault == nil {
-		return nil
-	}
-	return c.fault.rule.Guest
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,7 @@ func TestAThousandMachines(t *testing.T) {
 		client := s.Client()
 		look := func() {
 			for i := range n {
-				r, err := http.NewRequest("GET", "https://pve/api2/json/nodes/pve1/qemu/"+itoa(2000+i)+"/config", nil)
+				r, err := http.NewRequest("GET", "https://pve/api2/json/nodes/pve1/qemu/"+strconv.Itoa(2000+i)+"/config", nil)
 				require.NoError(t, err)
 				r.Header.Set("Authorization", c.auth)
 				res, err := client.Do(r)

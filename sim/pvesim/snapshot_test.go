@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/running"
 )
 
 // snapshotModel has another owner's machine whose disk can be snapshotted, on a storage
@@ -81,9 +83,9 @@ func TestAStartTakesTimeByItsMemory(t *testing.T) {
 		began := time.Now()
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/300/status/start")), "512 GiB and a device: 2048 s and 5 more for the card")
 		assert.InDelta(t, 130, time.Since(began).Seconds(), 5, "512 GiB at 4 GiB/s")
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		assert.Equal(t, (4*512+5)*time.Second, s.vms[300].startTimeout(false))
+		s.state.Mu.Lock()
+		defer s.state.Mu.Unlock()
+		assert.Equal(t, (4*512+5)*time.Second, running.StartTimeout(s.state.VMs[300], false))
 	})
 }
 

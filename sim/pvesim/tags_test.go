@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,14 +25,17 @@ func TestTagsOfTheDatacenter(t *testing.T) {
 		in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, c *caller) {
 			s.SetOption(x.key, x.value)
 			r := c.do("PUT", config, "tags", x.tag)
-			assert.Equal(t, x.want, itoa(r.status)+" "+r.reason, "%s %s", x.key, x.value)
+			assert.Equal(t, x.want, strconv.Itoa(r.status)+" "+r.reason, "%s %s", x.key, x.value)
 			if x.want != "200 OK" {
 				s.SetOption(x.key, "")
 				require.Equal(t, 200, c.do("PUT", config, "tags", x.tag).status)
 				s.SetOption(x.key, x.value)
 				require.Equal(t, 200, c.do("PUT", config, "tags", x.tag, "cores", "2").status, "what is there may stay")
 				if x.value != "user-allow=existing" { // by which it is one of those now
-					assert.Equal(t, x.want, func() string { r := c.do("PUT", config, "delete", "tags"); return itoa(r.status) + " " + r.reason }())
+					assert.Equal(t, x.want, func() string {
+						r := c.do("PUT", config, "delete", "tags")
+						return strconv.Itoa(r.status) + " " + r.reason
+					}())
 				}
 			}
 		})

@@ -1,0 +1,60 @@
+package pvesim
+
+import (
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+)
+
+type (
+	// Rule makes something go wrong. It says which requests it is for (all that is
+	// set must hold), which of those by number, and what happens to them.
+	//
+	// Without After the host does nothing and only the rule's effect is seen; with
+	// After the work is done, and what is lost or replaced is the answer.
+	Rule = fault.Rule
+	// Fault is a [Rule] in force.
+	Fault = world.Fault
+	// Request is one request as it was served.
+	Request = fault.Request
+)
+
+// Killed is the exit status of a task whose process died. As the TaskError of a
+// [Rule] it leaves behind what the request had prepared, such as the empty and
+// locked configuration of a machine that was to be created.
+const Killed = fault.Killed
+
+// ParseRule reads a rule from a line of words, as people write and logs show it:
+//
+//	POST /nodes/*/qemu/*/clone 500 "can't lock file … - got timeout" times=2
+//	PUT /nodes/pve1/qemu/101/config drop after
+//	mutating ** delay=40s skip=3
+//	* /nodes/*/qemu/*/status/start task="start failed: QEMU exited with code 1" times=all
+//	POST /nodes/*/qemu/*/status/start guest=NeverBoots
+//
+// First comes the method, or "*" for any, or "mutating" for all but reading; then
+// the path, in which * is one part of a path and ** any rest, or ~ and a regular
+// expression; then, in any order, what happens: a status with its text in quotes,
+// or a word for each field of [Rule]. Quotes are Go's.
+func ParseRule(line string) (Rule, error) { return fault.ParseRule(line) }
+
+// Fail puts a rule in force. Of several rules that match a request the one that
+// came first counts. It panics when Path is not a regular expression.
+func (s *Sim) Fail(r Rule) *Fault { return s.state.Inject(r) }
+
+// Requests returns what has been asked so far, in order of arrival.
+func (s *Sim) Requests() []Request {
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	out := make([]Request, len(s.state.Requests))
+	for i, r := range s.state.Requests {
+		out[i] = *r
+	}
+	return out
+}
+
+// ForgetRequests empties the list of requests.
+func (s *Sim) ForgetRequests() {
+	s.state.Mu.Lock()
+	defer s.state.Mu.Unlock()
+	s.state.Requests = nil
+}

@@ -1,0 +1,3 @@
+// Package access decides who may do what, and answers for people, tokens, groups, roles,
+// realms and pools.
+package access

@@ -1,0 +1,3 @@
+// Package guests makes, copies, moves and destroys machines, one or many, and answers for
+// their snapshots.
+package guests

@@ -1,0 +1,232 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Model is the hardware and the beginning of a simulated Proxmox VE cluster, as
+// data: what a person would find out by walking around it. Zero values are what
+// is usual and healthy.
+type Model struct {
+	Version  string       `yaml:"version,omitempty"`  // of pve-manager; 9.2.11 when empty. An 8.x asks VM.Monitor for the guest agent.
+	QEMU     string       `yaml:"qemu,omitempty"`     // version of QEMU; what came with the release when empty
+	NoQuorum bool         `yaml:"noQuorum,omitempty"` // most of the cluster is away: nothing can be changed
+	NextID   IDRange      `yaml:"nextID,omitempty"`   // what /cluster/nextid gives out; 100 to 999999
+	Hosts    []Host       `yaml:"hosts"`
+	Mappings []PCIMapping `yaml:"mappings,omitempty"`
+	Pools    []Pool       `yaml:"pools,omitempty"`
+	Roles    []Role       `yaml:"roles,omitempty"` // beside the built-in ones
+	Users    []User       `yaml:"users,omitempty"` // beside root@pam, unless it is to have a password
+	Groups   []Group      `yaml:"groups,omitempty"`
+	Tokens   []Token      `yaml:"tokens,omitempty"`
+	ACLs     []ACL        `yaml:"acls,omitempty"`
+	VMs      []VM         `yaml:"vms,omitempty"` // machines that are there before anybody asks
+}
+
+// IDRange is a range of VMIDs, both ends included; 0 is Proxmox's own end.
+type IDRange struct {
+	Lower int `yaml:"lower,omitempty"`
+	Upper int `yaml:"upper,omitempty"`
+}
+
+// Host is one node.
+type Host struct {
+	Name        string        `yaml:"name"`
+	Offline     bool          `yaml:"offline,omitempty"` // switched off: its requests get 595
+	Kernel      string        `yaml:"kernel,omitempty"`  // release; 6.17.4-1-pve when empty
+	CPUs        int           `yaml:"cpus"`              // logical CPUs
+	NUMANodes   int           `yaml:"numaNodes"`         // which is also the number of sockets
+	CPUModel    string        `yaml:"cpuModel,omitempty"`
+	Memory      Size          `yaml:"memory"`
+	Used        Size          `yaml:"used,omitempty"`        // of the memory, by what is not simulated: ZFS' cache, containers
+	ClockOffset time.Duration `yaml:"clockOffset,omitempty"` // how far its clock is ahead: 90s, -2m
+	NoIOMMU     bool          `yaml:"noIOMMU,omitempty"`     // switched off in the firmware or the kernel's command line
+	PCI         []PCIDevice   `yaml:"pci,omitempty"`
+	Storages    []Storage     `yaml:"storages"`
+	Bridges     []string      `yaml:"bridges"`
+	OS          HostOS        `yaml:"os,omitempty"` // what those see who log in to it
+
+	VLANAware []string          `yaml:"vlanAware,omitempty"` // those of the bridges that are
+	VIDs      map[string]string `yaml:"vids,omitempty"`      // VLANs that a bridge carries, "2-4094" unless said here
+	NoPorts   []string          `yaml:"noPorts,omitempty"`   // those of the bridges that lead nowhere
+	MTUs      map[string]int    `yaml:"mtus,omitempty"`      // of bridges; one that is not here has 1500
+	CIDRs     map[string]string `yaml:"cidrs,omitempty"`     // the host's own address on a bridge, "10.0.0.5/24"; made up for a bridge that is not here, none for ""
+	Gateway   string            `yaml:"gateway,omitempty"`   // of the bridge in whose network it is
+	NoCard    bool              `yaml:"noCard,omitempty"`    // its network card is configured and is not there
+	Domain    string            `yaml:"domain,omitempty"`    // of its name; example.internal when empty
+	Resolvers []string          `yaml:"resolvers,omitempty"` // DNS servers; one that is made up unless said here
+}
+
+// PCIDevice is one function of a PCI device.
+type PCIDevice struct {
+	Address    string `yaml:"address"`          // 0000:41:00.0
+	ID         string `yaml:"id"`               // vendor:device, 10de:20f1
+	Subsystem  string `yaml:"subsystem"`        // vendor:device, 10de:145f
+	Class      string `yaml:"class"`            // 030200
+	Group      int    `yaml:"group"`            // IOMMU group, -1 for none
+	NUMANode   int    `yaml:"numaNode"`         // which socket it hangs on
+	Vendor     string `yaml:"vendor,omitempty"` // as lspci names it
+	Name       string `yaml:"name,omitempty"`
+	Product    string `yaml:"product,omitempty"`    // as nvidia-smi names it
+	HeldByHost bool   `yaml:"heldByHost,omitempty"` // a driver or the console's framebuffer on the host does not let go
+	MDev       bool   `yaml:"mdev,omitempty"`       // can make mediated devices
+}
+
+// Storage is a storage as a node sees it. Those of the same name with Shared
+// set are one.
+type Storage struct {
+	Name     string            `yaml:"name"`
+	Type     string            `yaml:"type"`    // dir, zfspool, lvmthin, nfs, …
+	Content  []string          `yaml:"content"` // iso, vztmpl, import, images, rootdir, backup, snippets
+	Shared   bool              `yaml:"shared,omitempty"`
+	Size     Size              `yaml:"size"`
+	Used     Size              `yaml:"used,omitempty"`     // by what is not simulated
+	Inactive bool              `yaml:"inactive,omitempty"` // not reachable
+	Disabled bool              `yaml:"disabled,omitempty"` // switched off by an admin
+	Config   map[string]string `yaml:"config,omitempty"`   // further keys, as in storage.cfg: pool, vgname, path, server
+	Files    []File            `yaml:"files,omitempty"`    // ISOs, images to import and the like; disks come with their VMs
+}
+
+// File is a file on a storage. Its contents are the URL's of the simulated
+// internet, or the text, or so many bytes of nothing.
+type File struct {
+	Name string `yaml:"name"` // with its content type: iso/debian.iso, import/noble.qcow2
+	Size Size   `yaml:"size,omitempty"`
+	URL  string `yaml:"url,omitempty"`
+	Text string `yaml:"text,omitempty"`
+}
+
+// PCIMapping is a resource mapping of PCI devices.
+type PCIMapping struct {
+	ID            string   `yaml:"id"`
+	Description   string   `yaml:"description,omitempty"`
+	MDev          bool     `yaml:"mdev,omitempty"`
+	LiveMigration bool     `yaml:"liveMigration,omitempty"`
+	Map           []string `yaml:"map"` // node=pve1,path=0000:41:00.0,id=10de:20f1,iommugroup=25,subsystem-id=10de:145f
+}
+
+// Pool is a resource pool; who is in it stands in the VMs.
+type Pool struct {
+	ID      string `yaml:"id"`
+	Comment string `yaml:"comment,omitempty"`
+}
+
+// VM is a virtual machine that the model begins with. It has a living guest where
+// Image says what it boots, else none.
+type VM struct {
+	ID      int               `yaml:"id"`
+	Node    string            `yaml:"node"`
+	Name    string            `yaml:"name"`
+	Pool    string            `yaml:"pool,omitempty"`
+	Running bool              `yaml:"running,omitempty"`
+	Image   string            `yaml:"image,omitempty"`  // URL in the simulated internet of what its first disk was made from
+	Config  map[string]string `yaml:"config,omitempty"` // further keys, as in its configuration file; "template: 1" makes it a template
+}
+
+// User is somebody, with a password where one is to log in.
+type User struct {
+	ID       string `yaml:"id"` // name@realm
+	Password string `yaml:"password,omitempty"`
+	TOTP     bool   `yaml:"totp,omitempty"` // a code is asked for after the password, and none is right
+	Comment  string `yaml:"comment,omitempty"`
+	Disabled bool   `yaml:"disabled,omitempty"`
+	Expire   int64  `yaml:"expire,omitempty"` // in seconds since 1970; 0 is never
+}
+
+// Group is a group of users. ACLs name it with an @ before it.
+type Group struct {
+	ID      string   `yaml:"id"`
+	Comment string   `yaml:"comment,omitempty"`
+	Users   []string `yaml:"users,omitempty"`
+}
+
+// Token is an API token.
+type Token struct {
+	ID      string `yaml:"id"` // name@realm!token
+	Secret  string `yaml:"secret,omitempty"`
+	PrivSep bool   `yaml:"privSep,omitempty"` // has only what both it and its user are granted
+	Comment string `yaml:"comment,omitempty"`
+	Expire  int64  `yaml:"expire,omitempty"` // in seconds since 1970; 0 is never
+}
+
+// Role is a named list of privileges.
+type Role struct {
+	ID    string   `yaml:"id"`
+	Privs []string `yaml:"privs"`
+}
+
+// ACL grants a role on a path and, unless NoPropagate, on all below.
+type ACL struct {
+	Path        string `yaml:"path"`
+	Who         string `yaml:"who"` // a user's or a token's ID, or @ and a group's
+	Role        string `yaml:"role"`
+	NoPropagate bool   `yaml:"noPropagate,omitempty"`
+}
+
+// YAML writes the model.
+func (m Model) YAML() ([]byte, error) { return yaml.Marshal(m) }
+
+// Size is a number of bytes that prints as 16GiB.
+type Size int64
+
+// Sizes to count in.
+const (
+	KiB Size = 1 << 10
+	MiB Size = 1 << 20
+	GiB Size = 1 << 30
+	TiB Size = 1 << 40
+)
+
+var sizeUnits = []struct {
+	name string
+	size Size
+}{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}}
+
+// String returns the size in the largest unit that it is a whole number of.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && s%u.size == 0 {
+			return strconv.FormatInt(int64(s/u.size), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a number with or without a unit, such as 2TiB or 1.5GiB.
+func (s *Size) UnmarshalText(b []byte) error {
+	text, unit := strings.TrimSpace(string(b)), Size(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(text, u.name); ok {
+			text, unit = strings.TrimSpace(rest), u.size
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || n < 0 || n*float64(unit) > math.MaxInt64/2 {
+		return fmt.Errorf("%q is not a size: write a number and KiB, MiB, GiB or TiB", b)
+	}
+	*s = Size(n * float64(unit))
+	return nil
+}
+
+// HostOS is a node's own operating system, for those who log in to it as root. The
+// zero HostOS boots by GRUB and is ready to pass devices through.
+type HostOS struct {
+	// Fresh is a host as the installer leaves it: no options of ours on the command
+	// line, no list of vfio's modules, and the host's own drivers have the cards.
+	Fresh   bool   `yaml:"fresh,omitempty"`
+	Loader  string `yaml:"loader,omitempty"`  // grub, systemd-boot or esp-grub; grub when empty
+	Cmdline string `yaml:"cmdline,omitempty"` // further options of the kernel
+	Console string `yaml:"console,omitempty"` // PCI address of the card on which the host booted; empty: a management controller's
+	// Files are there beside those of the installer, or in their place.
+	Files map[string]string `yaml:"files,omitempty"`
+}

@@ -1,0 +1,2 @@
+// Package networkfile reads, checks and writes what /etc/network/interfaces says.
+package networkfile

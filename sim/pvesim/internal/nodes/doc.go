@@ -1,0 +1,2 @@
+// Package nodes answers for nodes: their state, settings, network, certificates and tasks.
+package nodes

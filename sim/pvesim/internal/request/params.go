@@ -1,0 +1,196 @@
+package request
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+)
+
+// Params are a request's parameters, each with one value, or several for an array.
+type Params map[string][]string
+
+// Has reports whether a parameter was given.
+func (p Params) Has(k string) bool { return len(p[k]) > 0 }
+
+// Get is a parameter's value, the first of several; empty where it was not given.
+func (p Params) Get(k string) string {
+	if len(p[k]) == 0 {
+		return ""
+	}
+	return p[k][0]
+}
+
+// Bool reports whether a parameter says yes.
+func (p Params) Bool(k string) bool { return p.Get(k) == "1" }
+
+// Int is a number that a parameter says, or otherwise.
+func (p Params) Int(k string, otherwise int) int {
+	n, err := strconv.Atoi(p.Get(k))
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// maxForm is what pveproxy reads of a body that is not an upload.
+const maxForm = 512 << 10
+
+// ReadParams collects the parameters of query and body. Uploads are read elsewhere.
+func ReadParams(r *http.Request) (Params, error) {
+	out := Params{}
+	query := Params{}
+	query.addForm(r.URL.RawQuery)
+	defer func() {
+		maps.Copy(out, query) // a parameter of the query replaces that of the body
+		delete(out, "_dc")    // keeps browsers from answering themselves
+	}()
+	if r.Body == nil || r.Method == http.MethodGet || r.Method == http.MethodDelete {
+		if r.ContentLength > 0 {
+			return nil, answer.Unread(http.StatusNotImplemented, "Unexpected content for method '"+r.Method+"'")
+		}
+		return out, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
+	if err != nil {
+		return nil, answer.ErrDropped
+	}
+	if len(body) > maxForm {
+		return nil, answer.Unread(http.StatusNotImplemented, "for data too large")
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return out, nil
+	}
+	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	switch contentType {
+	case "application/json":
+		err = out.addJSON(body)
+	case "", "application/x-www-form-urlencoded":
+		out.addForm(string(body))
+	default:
+		err = answer.Unread(http.StatusVariantAlsoNegotiates, "upload 'Content-Type '"+r.Header.Get("Content-Type")+"' not implemented")
+	}
+	return out, err
+}
+
+// addForm reads a form as PVE/APIServer/AnyEvent.pm does (decode_urlencoded): it is
+// split at & and at ;, what comes after a second = is dropped, % that does not
+// begin a character is itself, and a name without a value replaces what was there.
+func (p Params) addForm(s string) {
+	for part := range strings.SplitSeq(strings.TrimRight(strings.ReplaceAll(s, ";", "&"), "&"), "&") {
+		k, rest, given := strings.Cut(part, "=")
+		v, _, _ := strings.Cut(rest, "=")
+		if s == "" {
+			return
+		}
+		key, value := unescapeForm(k), unescapeForm(v)
+		if !given {
+			delete(p, key)
+		}
+		p[key] = append(p[key], value)
+	}
+}
+
+func unescapeForm(s string) string { return Unescape(strings.ReplaceAll(s, "+", " ")) }
+
+var escaped = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// Unescape is Perl's uri_unescape.
+func Unescape(s string) string {
+	return escaped.ReplaceAllStringFunc(s, func(e string) string {
+		b, err := hex.DecodeString(e[1:])
+		if err != nil {
+			return e
+		}
+		return string(b)
+	})
+}
+
+// addJSON reads a body of JSON.
+func (p Params) addJSON(body []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var in map[string]any
+	if err := dec.Decode(&in); err != nil {
+		return answer.Unread(http.StatusInternalServerError, "malformed JSON string")
+	}
+	for k, v := range in {
+		values, err := flatten(v)
+		if err != nil {
+			return answer.Fail(http.StatusBadRequest, "Parameter verification failed.").With(k, err.Error())
+		}
+		if values != nil {
+			p[k] = values
+		}
+	}
+	return nil
+}
+
+// AnObject stands for an object where a value belongs; the check of the types refuses it.
+const AnObject = "\x00HASH"
+
+func flatten(v any) ([]string, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return []string{v}, nil
+	case json.Number:
+		return []string{v.String()}, nil
+	case bool:
+		if v {
+			return []string{"1"}, nil
+		}
+		return []string{"0"}, nil
+	case []any:
+		out := []string{}
+		for _, item := range v {
+			one, err := flatten(item)
+			if err != nil || len(one) != 1 {
+				return nil, errors.New("type check ('array') failed")
+			}
+			out = append(out, one[0])
+		}
+		return out, nil
+	}
+	return []string{AnObject}, nil
+}
+
+// secretParams are never recorded.
+var secretParams = map[string]bool{
+	"password": true, "cipassword": true, "input-data": true, "content": true, "otp": true, "tfa-challenge": true,
+}
+
+// Recorded returns the parameters as they may be shown to a test's reader.
+// content is a secret where it is a file's text, and a type where it is a storage's.
+func (p Params) Recorded(path string) url.Values {
+	out := make(url.Values, len(p))
+	for k, v := range p {
+		if secretParams[k] && (k != "content" || strings.Contains(path, "/agent/")) {
+			v = []string{"[secret]"}
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// Fill puts parameters into a path of the schema ("/vms/{vmid}").
+func Fill(template string, p Params) string {
+	for {
+		before, rest, ok := strings.Cut(template, "{")
+		if !ok {
+			return template
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		template = before + p.Get(name) + after
+	}
+}

@@ -1,0 +1,3 @@
+// Package sdn answers for the controllers and fabrics of Proxmox's SDN. It keeps them, and
+// no packet follows them.
+package sdn

@@ -1,0 +1,91 @@
+package storages
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+)
+
+// CopyData is the time that copying so much takes. Little of a thin disk is full.
+func CopyData(w world.Worker, size int64) error {
+	size = min(size, int64(2*model.GiB))
+	w.Log("transferred 0.0 B of %s (0.00%%)", Rendered(size))
+	if err := w.Sleep(world.Took(model.Size(size), w.State.Options.Timing.CopyRate)); err != nil {
+		return err
+	}
+	w.Log("transferred %s of %s (100.00%%)", Rendered(size), Rendered(size))
+	return nil
+}
+
+// Allocate makes an empty volume, under the storage's lock.
+func Allocate(w world.Worker, st *world.Storage, name string, owner int, size int64, made *Allocated) error {
+	return AllocateIn(w, st, &world.Volume{Name: name, Content: "images", Format: world.FormatOf(st, name), Size: size, Owner: owner}, w.State.Options.Timing.AllocateDisk, made)
+}
+
+// AllocateIn is [Allocate] of what takes so long.
+func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time.Duration, made *Allocated) error {
+	unlock, err := w.LockStorage(st)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if st.Volumes[vol.Name] != nil {
+		return answer.Die("unable to create image: disk image '%s' already exists", st.Path(vol.Name))
+	}
+	if st.UsedBytes() >= int64(st.Size) {
+		return answer.Die("unable to create image: No space left on device")
+	}
+	if err := w.Sleep(takes); err != nil {
+		return err
+	}
+	vol.Made = time.Now()
+	if vol.Base != nil {
+		vol.Base.Clones++
+	}
+	st.Volumes[vol.Name] = vol
+	if st.FileBased() {
+		w.Log("Formatting '%s', %s", st.Path(vol.Name), imageOptions(vol))
+	}
+	if made != nil {
+		*made = append(*made, func() { _ = st.Remove(vol.Name) })
+	}
+	return nil
+}
+
+// Allocated are volumes that were made for a change, to be removed if it fails.
+type Allocated []func()
+
+// Undo removes them, the last first.
+func (a Allocated) Undo() {
+	for _, f := range slices.Backward(a) {
+		f()
+	}
+}
+
+// imageOptions are what qemu-img says of an image that it makes.
+func imageOptions(v *world.Volume) string {
+	switch {
+	case v.Format == "vmdk":
+		return fmt.Sprintf("fmt=vmdk size=%d compat6=off hwversion=undefined", v.Size)
+	case v.Format != "qcow2":
+		return fmt.Sprintf("fmt=%s size=%d preallocation=off", v.Format, v.Size)
+	case v.Base != nil:
+		allocated := map[bool]string{true: "metadata", false: "off"}[v.Base.Format == "qcow2"]
+		return fmt.Sprintf("fmt=qcow2 cluster_size=131072 extended_l2=on preallocation=%s compression_type=zlib size=%d backing_file=../%s "+
+			"backing_fmt=%s lazy_refcounts=off refcount_bits=16", allocated, v.Size, v.Base.OwnName(), v.Base.Format)
+	}
+	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.Size)
+}
+
+// Rendered is a size for people (PVE/Format.pm, render_bytes).
+func Rendered(n int64) string {
+	size, unit := float64(n), 0
+	for size > 1023 && unit < 4 {
+		size, unit = size/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %s", size, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
+}

@@ -1,0 +1,3 @@
+// Package storages answers for storages and what is on them: volumes, uploads, downloads,
+// backups and appliances.
+package storages
