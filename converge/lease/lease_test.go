@@ -309,7 +309,7 @@ func TestALeaseThatSaysNothing(t *testing.T) {
 			begin := time.Now()
 			_, _, err := lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
 			require.ErrorAs(t, err, new(*lease.HeldError))
-			require.ErrorContains(t, err, "a run that does not say whose it is changes cluster home")
+			require.ErrorContains(t, err, "an unknown run changes cluster home")
 			assert.Zero(t, time.Since(begin))
 			_, l, err := lease.Acquire(t.Context(), open(s), claim("bob"), patient)
 			require.NoError(t, err)

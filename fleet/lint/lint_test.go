@@ -236,8 +236,8 @@ func TestLintDoesNotDrown(t *testing.T) {
 	found := lintOne(t, Options{}, "a/fleet.yaml", "defaultNamespace: x\nowner: me\n", "a/deep.yaml", deep+"\n", "a/anchors.yaml", strings.Repeat("a: &a 1\n", 25_000),
 		"a/long.yaml", strings.Replace(settings, "metadata", "kinds: {}\nmetadata", 1)+"data:\n"+strings.Repeat("  a: b\n", 25_000))
 	require.Equal(t, []string{
-		"a/anchors.yaml:1001:4: warning: this document is not judged: more than 1000 anchors, aliases and tags [unread]",
-		"a/deep.yaml:4:206: warning: this document is not judged: nested more than 200 deep [unread]",
+		"a/anchors.yaml:1001:4: warning: this document is not checked: more than 1000 anchors, aliases and tags [unread]",
+		"a/deep.yaml:4:206: warning: this document is not checked: nested more than 200 deep [unread]",
 		`a/fleet.yaml:2:1: error: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
 		"a/long.yaml:1:1: error: ConfigMap settings has no field kinds; did you mean kind? [unknown-field]",
 	}, found)

@@ -249,7 +249,7 @@ func TestManifestsOfRegistries(t *testing.T) {
 		assert.Equal(t, good, string(got.Digest))
 	}
 	for want, text := range map[string][]byte{
-		"manifest: ": []byte("{"), "this is no Helm chart: its manifest has no layer of type " + chartLayer: list(layer("text/plain", 1, good)),
+		"manifest: ": []byte("{"), "this is not a Helm chart: its manifest has no layer of type " + chartLayer: list(layer("text/plain", 1, good)),
 		"the chart's layer has -1 bytes, more than 100 MiB":        list(layer(chartLayer, -1, good)),
 		"the chart's layer has 104857601 bytes, more than 100 MiB": list(layer(chartLayer, maxArchive+1, good)),
 		"invalid checksum digest format":                           list(layer(chartLayer, 1, "x")),

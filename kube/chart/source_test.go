@@ -137,7 +137,7 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 			var said []string
 			ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
 			require.NoError(t, source.Validate(ctx, repo.release(), caps))
-			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, and not kept for the next time: ")
+			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, but not kept for the next time: ")
 			require.NoError(t, source.Validate(ctx, repo.release(), caps))
 			assert.EqualValues(t, 4, repo.requests.Load())
 

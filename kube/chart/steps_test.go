@@ -153,7 +153,7 @@ func TestWrites(t *testing.T) {
 			{sec, map[string]any{"PATCH " + secrets + "/s": "422 hunter2"}, "apply secret web/s: the API server refuses it as invalid: its type cannot be changed, and its keys and values must be proper ones", []string{"PATCH"}},
 			{sec, map[string]any{"PATCH " + secrets + "/s": "500 hunter2"}, "apply secret web/s: the API server refuses it as invalid: its type cannot be changed, and its keys and values must be proper ones", []string{"PATCH"}},
 			{sec, map[string]any{"PATCH " + secrets + "/s": "403 no"}, "apply secret web/s: not allowed: no", []string{"PATCH"}},
-			{"{apiVersion: x.io/v1, kind: A, metadata: {name: a}}", nil, "apply a a: the API server has no kind A of x.io/v1: its CustomResourceDefinition is missing or not established yet: the chart that brings it must be installed before", []string{"GET", "GET"}},
+			{"{apiVersion: x.io/v1, kind: A, metadata: {name: a}}", nil, "apply a a: the API server has no kind A of x.io/v1: its CustomResourceDefinition is missing or not established yet: install the chart that brings it first", []string{"GET", "GET"}},
 		} {
 			client, k := talking(t, c.answers)
 			err := client.write(t.Context(), thing(t, c.object))
@@ -251,7 +251,7 @@ func TestAwaitOthers(t *testing.T) {
 		c, _ := talking(t, map[string]any{"GET " + secrets: "403 hidden"})
 		require.EqualError(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "release web/r: list secrets of namespace web: not allowed: hidden")
 		c, _ = talking(t, map[string]any{"GET " + secrets: `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
-		require.ErrorContains(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "secret web/odd is no record of Helm's")
+		require.ErrorContains(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "secret web/odd is not a record of Helm's")
 		assert.Equal(t, 10*time.Minute, Release{}.timeout())
 		assert.Equal(t, time.Second, Release{Timeout: time.Second}.timeout())
 		assert.Equal(t, 10*time.Minute, Release{Timeout: -1}.timeout())

@@ -196,7 +196,7 @@ func (u *user) failsFirst(t *testing.T) {
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "Insufficient cpu")
-	assert.Contains(t, err.Error(), "what was installed of it was removed again")
+	assert.Contains(t, err.Error(), "the installed objects were removed again")
 	s := u.see(t, r)
 	assert.False(t, s.Installed)
 	assert.Empty(t, s.Status)
