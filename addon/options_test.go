@@ -69,7 +69,7 @@ func TestWrongOptions(t *testing.T) {
 		"private key does not match public key":                                try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: cert, Key: leafKey}),
 		"failed to find any PEM data":                                          try(addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: []byte("x"), Key: key}),
 		`gateway: host "https://x"`:                                            try(addon.Ingress, addon.IngressOptions{GatewayAPI: true, Gateway: addon.GatewayOptions{Hosts: []string{"https://x"}}}),
-		"metallb: there are no addresses to give away":                         try(addon.MetalLB, addon.MetalLBOptions{}),
+		"metallb: there are no addresses to assign":                         try(addon.MetalLB, addon.MetalLBOptions{}),
 		`addresses "10.0.0.9-10.0.0.1": the range ends before it begins`:       try(addon.MetalLB, addon.MetalLBOptions{Addresses: []string{"10.0.0.9-10.0.0.1"}}),
 		`addresses "10.0.0.x": want a range such as`:                           try(addon.MetalLB, addon.MetalLBOptions{Addresses: []string{"10.0.0.x"}}),
 		"addresses 10.0.0.1-10.0.0.9 and 10.0.0.8-10.0.0.15 overlap":           try(addon.CiliumPool, addon.CiliumPoolOptions{Addresses: []string{"10.0.0.1-10.0.0.9", "10.0.0.8/29"}}),
@@ -90,7 +90,7 @@ func TestWrongOptions(t *testing.T) {
 		`velero: endpoint "s3.example.org"`:                  try(addon.Velero, addon.VeleroOptions{Endpoint: "s3.example.org"}),
 		`velero: schedule "3am"`:                             try(addon.Velero, addon.VeleroOptions{Schedule: "3am"}),
 		"a key of the store contains a line break":           try(addon.Velero, addon.VeleroOptions{AccessKey: secret.New("a\nb")}),
-		"a CA is given, and certificates are not to be chec": try(addon.Velero, addon.VeleroOptions{CA: cert, Insecure: true}),
+		"a CA is given, but certificates are not checked": try(addon.Velero, addon.VeleroOptions{CA: cert, Insecure: true}),
 	} {
 		err := f()
 		require.Error(t, err, says)

@@ -187,7 +187,7 @@ func TestProbeOfANodeThatNothingMayRunOn(t *testing.T) {
 		err := p.Run(t.Context(), s.Client)
 		require.ErrorContains(t, err, "volumes on gpu cannot be tested: its taint nvidia.com/gpu=present:NoSchedule is not tolerated")
 		err = addon.Probe{Class: "local-path", Nodes: []string{"gpu"}}.Run(t.Context(), s.Client)
-		require.ErrorContains(t, err, "no node can run a pod that tries it")
+		require.ErrorContains(t, err, "no node can run a pod that tests it")
 	})
 }
 
@@ -218,7 +218,7 @@ func TestProbeWaitsForNodes(t *testing.T) {
 
 		require.NoError(t, s.Cordon(t.Context(), "b"))
 		require.NoError(t, p.Run(ctx, s.Client))
-		assert.Contains(t, strings.Join(said, "\n"), "cordoned, and not tried now: b")
+		assert.Contains(t, strings.Join(said, "\n"), "cordoned, and not tested now: b")
 		state, err := p.Observe(t.Context(), s.Client)
 		require.NoError(t, err)
 		assert.Empty(t, p.Diff(state))

@@ -113,7 +113,7 @@ func values(b Bundle) ([]byte, error) {
 		return nil, fmt.Errorf("bundle %s: values: %w", b.Name, err)
 	}
 	var d document
-	d.comment("What differs from the default values of chart %s.", b.Release.Chart)
+	d.comment("What differs from the own values of chart %s.", b.Release.Chart)
 	return append(d.bytes(), text...), nil
 }
 

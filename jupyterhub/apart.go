@@ -34,7 +34,7 @@ func (h Hub) apart() []Apart {
 	var out []Apart
 	for i, p := range h.Profiles {
 		for k, other := range h.Profiles {
-			if len(nodes[k]) == 0 || strangers(p, other) {
+			if len(nodes[k]) == 0 || disjoint(p, other) {
 				continue
 			}
 			if only := without(nodes[i], nodes[k]); len(only) > 0 {
@@ -45,8 +45,8 @@ func (h Hub) apart() []Apart {
 	return out
 }
 
-// strangers reports whether no user sees both profiles.
-func strangers(a, b Profile) bool {
+// disjoint reports whether no user sees both profiles.
+func disjoint(a, b Profile) bool {
 	return len(a.Groups) > 0 && len(b.Groups) > 0 && !slices.ContainsFunc(a.Groups, func(g string) bool { return slices.Contains(b.Groups, g) })
 }
 

@@ -38,7 +38,7 @@ func (h Hub) checkAuth(c *checker) {
 	case LDAP:
 		h.checkLDAP(c)
 	}
-	if !a.somebody() {
+	if !a.allowsAnyone() {
 		c.say("Auth", "nobody could log in: set AllowAll, Users%s", map[string]string{
 			OIDC: ", AllowedGroups or AdminGroups", LDAP: " or Directory.Groups", GitHub: " or Organizations", Dummy: "",
 		}[a.Kind])
@@ -56,9 +56,9 @@ func (c *checker) bundle(field string, text []byte) {
 	}
 }
 
-// somebody says whether any user is allowed. Admins alone do not count: some authenticators do
+// allowsAnyone says whether any user is allowed. Admins alone do not count: some authenticators do
 // not allow a user just because it is an admin.
-func (a Auth) somebody() bool {
+func (a Auth) allowsAnyone() bool {
 	if a.allowsAll() || len(a.Users) > 0 {
 		return true
 	}

@@ -71,7 +71,7 @@ type Ingress struct {
 // Kinds of Database.
 const (
 	SQLite   = "sqlite"   // a file on a volume of its own
-	Postgres = "postgres" // somebody else's server
+	Postgres = "postgres" // an existing server
 )
 
 // Database is where the hub keeps users, tokens and running servers.

@@ -187,11 +187,11 @@ func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 			c.Templates[f.name] = f.data
 		}
 	}
-	l.heldAgainst(b, b.chart, c, values)
+	l.unknownValues(b, b.chart, c, values)
 }
 
-// heldAgainst compares values with those of a chart.
-func (l *linter) heldAgainst(b *lintBundle, name string, c chart.Contents, values map[string]any) {
+// unknownValues compares values with those of a chart.
+func (l *linter) unknownValues(b *lintBundle, name string, c chart.Contents, values map[string]any) {
 	if len(c.Values) == 0 {
 		return // it does not list its values
 	}
@@ -232,7 +232,7 @@ func (l *linter) remoteChart(b *lintBundle) {
 		r.Repo = strings.Replace(r.Repo, "oci:/", "oci://", 1)
 	}
 	if c, err := source.Contents(l.ctx, r); err == nil {
-		l.heldAgainst(b, r.Chart+" "+r.Version, c, r.Values)
+		l.unknownValues(b, r.Chart+" "+r.Version, c, r.Values)
 		l.chartNamespaces(b, c.Templates)
 	}
 	err := source.Validate(l.ctx, r, chart.Capabilities{})

@@ -48,7 +48,7 @@ func (l *linter) checkTemplates() {
 			}
 			var whole error
 			if mayTemplate(append(files, b.file)) {
-				whole = t.whole(values)
+				whole = t.combined(values)
 			}
 			before := len(l.found)
 			t.walk(b.File, h.node.Get("values"), "")
@@ -77,9 +77,9 @@ type lintTemplates struct {
 	wholeFits bool // together they are a template, even if none is alone
 }
 
-// whole checks all values as Fleet does, written as one YAML document (target/builder.go
+// combined checks all values as Fleet does, written as one YAML document (target/builder.go
 // processTemplateValues).
-func (t *lintTemplates) whole(values map[string]any) error {
+func (t *lintTemplates) combined(values map[string]any) error {
 	text, err := yaml.Marshal(values)
 	if err != nil || t.off {
 		return nil //nolint:nilerr // other rules report values that cannot be written

@@ -71,7 +71,7 @@ func TestLintOldKustomizations(t *testing.T) {
 	n, _ := r.Read(said)
 	require.Zero(t, n, "stderr")
 	require.Len(t, found, 3, "%s", found)
-	require.Contains(t, found[0], "a/base/site.yaml:1:1: warning: Namespace prod is said to be managed by kustomize")
+	require.Contains(t, found[0], "a/base/site.yaml:1:1: warning: Namespace prod names kustomize")
 	require.Contains(t, found[2], "a/base/site.yaml:5:1: error: Deployment site has no field replicaz in spec; did you mean replicas? [unknown-field]")
 }
 

@@ -44,7 +44,7 @@ func TestLintObeysComments(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Rule))
 	}
 	require.Equal(t, []string{"a/fleet.yaml:4 lint-ignore", "a/fleet.yaml:4 unknown-key"}, got, "a comment without a reason does not count")
-	require.Contains(t, r.Summary(), "1 error, 1 warning, 4 answered for")
+	require.Contains(t, r.Summary(), "1 error, 1 warning, 4 suppressed")
 }
 
 func sample(t *testing.T) *Report {

@@ -269,7 +269,7 @@ func TestARegistryThatLies(t *testing.T) {
 	for name, c := range map[string]struct{ manifest, said, blob, want string }{
 		"nothing wrong":     {"", "", "archive", ""},
 		"another manifest":  {"", digestOf(nil), "archive", "mismatch"},
-		"no chart in it":    {`{"layers": []}`, "", "archive", "this is no Helm chart"},
+		"no chart in it":    {`{"layers": []}`, "", "archive", "this is not a Helm chart"},
 		"no such layer":     {"", "", "", "not found"},
 		"another layer":     {"", "", "ARCHIVE", "mismatch"},
 		"a layer cut short": {"", "", "arch", "mismatch"},

@@ -335,11 +335,11 @@ func TestUndoThatFails(t *testing.T) {
 
 		l.write(t, map[string]string{"templates/a.yaml": mapped("c"), "templates/b.yaml": `{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {typo: 1}}`})
 		failed := fail()
-		assert.Regexp(t, `^it is again as in revision \d$`, failed.After)
+		assert.Regexp(t, `^revision \d was restored$`, failed.After)
 		assert.ElementsMatch(t, []string{"a", "b"}, l.there(t))
 		for _, rule := range []string{"DELETE /configmaps/c", "PATCH /configmaps/b"} {
 			failed = fail(rule)
-			assert.Regexp(t, `^revision \d could not be brought back$`, failed.After)
+			assert.Regexp(t, `^revision \d could not be restored$`, failed.After)
 		}
 		s, _ = l.look(t)
 		assert.Greater(t, s.Revision, deployed)

@@ -287,7 +287,7 @@ func TestRegistry(t *testing.T) {
 
 	image := registry(t, "application/vnd.oci.image.layer.v1.tar+gzip")
 	r.Version, r.Repo = "1.0.0", "oci://"+image.Listener.Addr().String()+"/team/charts"
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "this is no Helm chart")
+	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "this is not a Helm chart")
 }
 
 func TestFolder(t *testing.T) {

@@ -246,7 +246,7 @@ func TestAwaitOthers(t *testing.T) {
 		}
 		took, said := wait(rev(2, release.StatusPendingUpgrade, "Preparing upgrade", ""), rev(1, release.StatusDeployed, "x", ""))
 		assert.InDelta(t, helmTimeout.Seconds(), took.Seconds(), 2.5)
-		assert.Equal(t, []string{"waiting: revision 2 is pending-upgrade by somebody else's Helm"}, said)
+		assert.Equal(t, []string{"waiting: revision 2 is pending-upgrade by another Helm"}, said)
 		assert.Equal(t, 5*time.Minute, helmTimeout)
 		c, _ := talking(t, map[string]any{"GET " + secrets: "403 hidden"})
 		require.EqualError(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "release web/r: list secrets of namespace web: not allowed: hidden")
@@ -281,7 +281,7 @@ func TestListOfReleases(t *testing.T) {
 	require.EqualError(t, err, "list the releases: list secrets: not allowed: hidden")
 	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
 	_, err = c.List(t.Context())
-	require.ErrorContains(t, err, "secret web/odd is no record")
+	require.ErrorContains(t, err, "secret web/odd is not a record")
 }
 
 // TestRevisionsAreForgotten: the oldest, by number, until five are left.
@@ -325,7 +325,7 @@ func TestRevisionsAreForgotten(t *testing.T) {
 
 // TestOpen: a revision is begun by one only.
 func TestOpen(t *testing.T) {
-	for answer, want := range map[string]string{"{}": "", "409 there": "release web/r: somebody else began revision 2 at the same time: look again",
+	for answer, want := range map[string]string{"{}": "", "409 there": "release web/r: another run started revision 2 at the same time: run it again",
 		"403 no": "release web/r: begin revision 2: create secret web/sh.helm.release.v1.r.v2: not allowed: no"} {
 		c, _ := talking(t, map[string]any{"POST " + secrets: answer})
 		err := c.open(t.Context(), rev(2, release.StatusPendingInstall, "", ""))

@@ -40,7 +40,7 @@ func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured
 // write applies an object. It retries if a webhook does not answer yet, often one of the same
 // chart, or the API server does not answer for a moment: applying again is harmless.
 func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error {
-	anew := false
+	recreated := false
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		_, err := c.helm.Put(ctx, u)
 		var noKind *kube.NoKindError
@@ -53,9 +53,9 @@ func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error 
 			return []string{err.Error()}, nil
 		case u.GetKind() == "Secret" && repeats(err):
 			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys and values must be proper ones", kube.RefOf(u), masked(u, err))
-		case u.GetKind() == "Job" && errors.Is(err, kube.ErrInvalid) && !anew:
+		case u.GetKind() == "Job" && errors.Is(err, kube.ErrInvalid) && !recreated:
 			// A Job is immutable. If the wanted Job differs, it has to run again.
-			anew = true
+			recreated = true
 			if err := c.removeBatch(ctx, []*unstructured.Unstructured{u}); err != nil {
 				return nil, err
 			}

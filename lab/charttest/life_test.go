@@ -218,7 +218,7 @@ func (u *user) somebodyElse(t *testing.T) {
 		age  time.Duration
 		err  string
 	}{
-		{"one that is at work", time.Second, "revision 9 is pending-upgrade by somebody else's Helm"},
+		{"one that is at work", time.Second, "revision 9 is pending-upgrade by another Helm"},
 		{"one that was killed", time.Hour, ""},
 	} {
 		rel := helmReads(t, u.record(t, 8))

@@ -280,10 +280,10 @@ func files(t *testing.T, r remote.Runner) {
 		assert.True(t, there, name)
 	}
 	file := path.Join(dir, "text")
-	require.NoError(t, remote.WriteFile(t.Context(), r, file, []byte("anew"), 0o644))
+	require.NoError(t, remote.WriteFile(t.Context(), r, file, []byte("again"), 0o644))
 	got, err := remote.ReadFile(t.Context(), r, file)
 	require.NoError(t, err)
-	assert.Equal(t, "anew", string(got))
+	assert.Equal(t, "again", string(got))
 
 	out, err := remote.Output(t.Context(), r, "ls", "-A", dir)
 	require.NoError(t, err)

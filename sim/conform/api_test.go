@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/facts"
 )
 
-var update = flag.Bool("update", false, "write the embedded facts anew")
+var update = flag.Bool("update", false, "rewrite the embedded facts")
 
 // The dump of Proxmox's own API schema that api.json.gz is reduced from, among the full
 // sources.
