@@ -136,7 +136,7 @@ func TestLintTextIsShort(t *testing.T) {
 		`apps/z/fleet.yaml:1:1: error: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
 		"    correct the key, or remove it",
 		`examples/: error: 20 times; first examples/00/fleet.yaml:1:1: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
-		"apps/00/x.yaml:1:1: warning: PersistentVolumeClaim c0 goes with the bundle, and its data with it [claim-deleted]",
+		"apps/00/x.yaml:1:1: warning: PersistentVolumeClaim c0 is deleted with the bundle, including its data [claim-deleted]",
 	}, lines[:4])
 	require.Len(t, lines, 3+2*lintShown+1)
 	require.Equal(t, "... and 15 more of [claim-deleted] in 15 files: -json and -sarif list all", lines[len(lines)-1])
@@ -224,7 +224,7 @@ func TestLintChartsAtHand(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	require.Equal(t, []string{
-		"a/fleet.yaml:1:12: warning: the chart puts something into monitoring (web/templates/y.yaml), and namespace: web moves it [chart-sets-namespace]",
+		"a/fleet.yaml:1:12: warning: the chart has objects in monitoring (web/templates/y.yaml), and namespace: web moves them [chart-sets-namespace]",
 		`a/fleet.yaml:8:5: warning: the chart web 1.2.0 knows no value replicsa; did you mean "replicas"? [unknown-value]`,
 	}, lintOne(t, Options{Charts: &chart.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
 		"namespace: web\nhelm:\n  repo: https://charts.example.com\n  chart: web\n  version: 1.2.0\n  values:\n    hidden: 1\n    replicsa: 2\n"))

@@ -188,5 +188,5 @@ func TestWithoutAHome(t *testing.T) {
 	spec.Access.Jump = "ada@bastion"
 	err := s.openSite(t.Context(), &b)
 	assert.Equal(t, invalid, code(err))
-	assert.ErrorContains(t, err, "ssh.jump: nothing here knows the jump host's key: set HOME")
+	assert.ErrorContains(t, err, "ssh.jump: the jump host's key is unknown here: set HOME")
 }

@@ -310,7 +310,7 @@ func TestWhatCannotBeSeenIsLookedAtAgain(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				assert.Regexp(t, `^nothing: \d+ up to date, seen at look [2-9]$`, again.Plan)
+				assert.Regexp(t, `^nothing: \d+ up to date, at attempt [2-9]$`, again.Plan)
 			})
 		})
 	}
@@ -330,7 +330,7 @@ func TestWhatIsThereIsNotBegunAnew(t *testing.T) {
 		require.Error(t, err)
 		w.begin = nil
 		record, err := w.try("")
-		require.ErrorContains(t, err, "something of my-trial is there already: ")
+		require.ErrorContains(t, err, "something of my-trial exists already:  ")
 		assert.Len(t, record.Steps, 1)
 		_, err = w.try("down")
 		require.NoError(t, err)

@@ -225,9 +225,9 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 // TestRepositoriesThatAreNone: and what they may hold of passwords is not repeated.
 func TestRepositoriesThatAreNone(t *testing.T) {
 	for repo, want := range map[string]string{
-		"https://ada:hunter2@a b/":    `repository "(not a URL)" is no URL`,
+		"https://ada:hunter2@a b/":    `repository "(not a URL)" is not a URL`,
 		"ftp://ada:hunter2@a.example": "repository ftp://xxxxx@a.example: its scheme must be https or oci",
-		"oci://bad host":              `repository "(not a URL)" is no URL`,
+		"oci://bad host":              `repository "(not a URL)" is not a URL`,
 		"oci://":                      "oci:///web: ",
 	} {
 		_, err := Source{}.fetch(t.Context(), Release{Chart: "web", Version: "1.0.0", Repo: repo}, "")

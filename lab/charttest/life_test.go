@@ -125,7 +125,7 @@ func (u *user) rollsBack(t *testing.T) {
 	t.Log(err)
 	assert.Contains(t, err.Error(), "not ready within 4s: still waiting: deployment web/site")
 	assert.Contains(t, err.Error(), "Insufficient cpu")
-	assert.Contains(t, err.Error(), "it is again as in revision 3")
+	assert.Contains(t, err.Error(), "revision 3 was restored")
 	u.done(t, was, 5)
 	assert.Nil(t, u.config(t, "site-extra"))
 	assert.Equal(t, drawn, u.password(t, "site-drawn"))

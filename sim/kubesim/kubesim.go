@@ -19,7 +19,7 @@ var (
 
 // Sim makes clusters.
 type Sim struct {
-	// Speed is how many times faster than life the clusters are; 0 is 1.
+	// Speed is how many times faster than real the clusters are; 0 is 1.
 	Speed float64
 
 	mu       sync.Mutex

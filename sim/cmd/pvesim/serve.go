@@ -45,7 +45,7 @@ func pace(text string) (float64, error) {
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n <= 0 || n > instant {
-		return 0, usageError{fmt.Errorf("-speed %s: write real, 0 for instant, or how many times faster than life, up to %g", text, instant)}
+		return 0, usageError{fmt.Errorf("-speed %s: write real, 0 for instant, or how many times faster than real, up to %g", text, instant)}
 	}
 	return n, nil
 }
