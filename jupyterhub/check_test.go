@@ -139,8 +139,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// FuzzValues: whatever a profile says, either it is refused or the chart's schema
-// takes what becomes of it.
+// FuzzValues: whatever a profile says, either it is refused or the chart's schema accepts the
+// result.
 func FuzzValues(f *testing.F) {
 	f.Add("gpu", "One <b>GPU</b>", "quay.io/jupyter/base:1", "lab", "KEY", "value", "/lab", 2.0, 4.0, int64(4<<30), int64(8<<30), 1, int64(0), "nvidia.com/mig-1g.5gb", "1", "/data")
 	f.Add("a", "", "i", "", "A", "{username}", "", 0.0, 0.0, int64(0), int64(0), 0, int64(1<<30), "", "", "/x")

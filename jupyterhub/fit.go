@@ -53,7 +53,7 @@ type Row struct {
 	Profile string `json:"profile"`
 	Cells   []Cell `json:"cells"`           // one for each pool, in order
 	Total   int    `json:"atOnce"`          // servers of this profile at once, when nothing else runs
-	Limit   string `json:"limit,omitempty"` // what a quota takes away from Total, in words; empty: nothing
+	Limit   string `json:"limit,omitempty"` // how a quota reduces Total; empty: not at all
 }
 
 // Cell is one profile on one pool.

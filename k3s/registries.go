@@ -131,11 +131,11 @@ func (p plan) registriesDiff(have State) drift.Diff {
 	case have.Registries == p.registriesSum(), !want && have.Registries == "":
 		return nil
 	case !want:
-		f.Have = "somebody's"
+		f.Have = "present"
 	case have.Registries == "":
-		f.Want = "as asked"
+		f.Want = "as configured"
 	default:
-		f.Have, f.Want = "something else", "as asked"
+		f.Have, f.Want = "other contents", "as configured"
 	}
 	return drift.Diff{f}
 }

@@ -71,7 +71,7 @@ func asked(want func(kube.Node) bool) func(*testing.T, world) string {
 		n, err := w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
 		if !want(n) {
-			return "the node is not as asked"
+			return "the node is not up to date"
 		}
 		return ""
 	}

@@ -26,7 +26,7 @@ func (f RunnerFunc) Run(ctx context.Context, cmd Cmd) error { return f(ctx, cmd)
 // Cmd is one command.
 type Cmd struct {
 	Args   []string  // the program and its arguments; nothing in it is expanded
-	Stdin  io.Reader // nil is no input
+	Stdin  io.Reader // nil: no input
 	Stdout io.Writer // nil discards
 	Stderr io.Writer // nil discards; ExitError has its end in any case
 }

@@ -327,7 +327,7 @@ type HubCull struct {
 	Exempt  []string      // users whose servers are never stopped
 }
 
-// HubQuota limits what all notebooks use together; zero is no limit.
+// HubQuota limits what all notebooks use together; zero means no limit.
 type HubQuota struct {
 	GPUs   int
 	CPU    float64

@@ -300,8 +300,8 @@ func TestWhoWillNotWait(t *testing.T) {
 	})
 }
 
-// TestALeaseThatSaysNothing: one of which a run that died, or another owner's hand, has left
-// nothing that names a run is not waited for for ever: it is given up as any other is.
+// TestALeaseThatSaysNothing: one of which a run that died, or another owner's hand, has left a
+// lease that names no run does not block forever: it expires like any other.
 func TestALeaseThatSaysNothing(t *testing.T) {
 	for _, text := range []string{"", "what somebody has written", "holder: ada\nbeat: 3"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ func lintExample(t *testing.T, f lintFixture, side string) map[string]string {
 	return out
 }
 
-// show prints the files that the other side has not, and those of findings.
+// show prints the files that the other side lacks, and those of findings.
 func show(files, other map[string]string, found []string) string {
 	var names []string
 	for name, text := range files {

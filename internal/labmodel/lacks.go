@@ -196,7 +196,7 @@ func spared(m pvesim.Model, host string) pvesim.Size {
 	n := 4 * pvesim.GiB
 	for _, v := range m.VMs {
 		if v.Node == host && v.Running {
-			mib, _ := strconv.ParseInt(v.Config["memory"], 10, 64) // 0 in what is no number: little, then
+			mib, _ := strconv.ParseInt(v.Config["memory"], 10, 64) // 0 if it is not a number
 			n += pvesim.Size(mib) * pvesim.MiB
 		}
 	}

@@ -57,6 +57,6 @@ func TestNodeVerbs(t *testing.T) {
 		said, err = verb(Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeReplace))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is a new machine.")
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan), "and all is as asked")
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan), "and all is up to date")
 	})
 }

@@ -57,7 +57,7 @@ func TestLoadTakesTheFileThatIsThere(t *testing.T) {
 		assert.ErrorIs(t, err, fs.ErrNotExist)
 		assert.ErrorContains(t, err, "other.yaml")
 	})
-	assert.Empty(t, said, "what is wrong is said by whoever gets the error")
+	assert.Empty(t, said, "the caller prints the error")
 }
 
 // Where there is a token, its secret is all that there is to keep: nothing is written. A

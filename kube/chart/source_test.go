@@ -126,7 +126,7 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for name, prepare := range map[string]func(t *testing.T) chart.Source{
 		"a folder that cannot be made": func(*testing.T) chart.Source { return chart.Source{Cache: filepath.Join(file, "charts")} },
-		"nobody's home": func(t *testing.T) chart.Source {
+		"no home folder": func(t *testing.T) chart.Source {
 			t.Setenv("HOME", "")
 			t.Setenv("XDG_CACHE_HOME", "")
 			return chart.Source{}

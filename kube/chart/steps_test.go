@@ -258,7 +258,7 @@ func TestAwaitOthers(t *testing.T) {
 	})
 }
 
-// TestListOfReleases: the last revision of each, whoever keeps it, by namespace and name.
+// TestListOfReleases: the last revision of each, whatever its storage, by namespace and name.
 func TestListOfReleases(t *testing.T) {
 	in := func(ns, name string, version int, status release.Status) *release.Release {
 		rel := rev(version, status, "", "")

@@ -264,7 +264,7 @@ func (u *user) uninstalls(t *testing.T) {
 	_, writes := u.reset()
 	assert.Empty(t, writes)
 	r := web("1.0.0", nil)
-	require.NoError(t, u.Apply(t.Context(), r, chart.State{}), "what was kept is taken back")
+	require.NoError(t, u.Apply(t.Context(), r, chart.State{}), "what was kept is taken over again")
 	u.done(t, r, 1)
 	require.NoError(t, u.Uninstall(t.Context(), "web", "site"))
 }

@@ -40,9 +40,8 @@ type Server struct {
 	MaxSessions int
 }
 
-// Serve serves connections from l, each in its own goroutine, until ctx ends or l
-// fails. It closes l, and returns when all connections have ended. The end of ctx
-// is no error.
+// Serve serves connections from l, each in its own goroutine, until ctx ends or l fails. It
+// closes l, and returns when all connections have ended. The end of ctx is not an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

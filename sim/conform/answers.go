@@ -20,8 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// answersYAML says which keys of answers are other than Proxmox's schema has them,
-// and why.
+// answersYAML lists keys of answers that differ from Proxmox's schema, with reasons.
 //
 //go:embed answers.yaml
 var answersYAML []byte
@@ -97,7 +96,7 @@ func needs() map[string]string {
 var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/(rules/|groups)|/cluster/mapping/usb$|/replication/\{id\}|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
 	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog|rrd)$`)
 
-// statsRound is within what time a host's figures are anew, in seconds.
+// statsRound is the interval at which a host's figures are updated, in seconds.
 const statsRound = 15
 
 // reader reads a simulated host as root.
@@ -213,8 +212,7 @@ func (r reader) ask(ctx context.Context, method, path string, kv ...string) (any
 	return answer.Data, err
 }
 
-// recordedKeys are the keys that real answers were seen to have, whatever the
-// schema says: it does not tell of all.
+// recordedKeys are the keys of real answers, whatever the schema says: it does not list all.
 func recordedKeys() (map[string]bool, error) {
 	scenarios, err := Scenarios()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// inertYAML says which parameters pvesim takes and does nothing with, and why, and
-// which privileges of the schema's prose it does not ask for.
+// inertYAML lists parameters that pvesim accepts without effect, and privileges of the
+// schema's descriptions that it does not require, with reasons.
 //
 //go:embed inert.yaml
 var inertYAML []byte
@@ -54,7 +54,7 @@ type Report struct {
 	ByCode    map[string]string   // that are open to all by the schema, with the privileges that code asks for
 	RootOnly  int
 	Unchecked []string // named formats of served parameters that accept everything
-	Problems  []string // what must not be
+	Problems  []string // problems
 	Explained explained
 }
 
@@ -298,7 +298,7 @@ func (r *Report) product(full *api, served map[string]pvesim.Method, root string
 	for _, site := range sites {
 		found := methodsFor(site, all)
 		if len(found) == 0 {
-			r.problem("proxmox calls %s, which is no method of Proxmox's", site)
+			r.problem("proxmox calls %s, which is not a method of Proxmox VE", site)
 		}
 		some := slices.DeleteFunc(slices.Clone(found), func(name string) bool { _, ok := served[name]; return !ok })
 		if len(found) > 0 && len(some) == 0 {

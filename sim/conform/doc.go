@@ -1,5 +1,4 @@
-// Package conform holds the simulated Proxmox VE of package pvesim against the
-// real one.
+// Package conform compares the simulated Proxmox VE of package pvesim with the real one.
 //
 // [Coverage] compares what pvesim serves with Proxmox's own API schema: routes,
 // parameters and what each may be, formats, permissions. What the product asks for

@@ -30,8 +30,8 @@ type replay struct {
 
 type session struct{ ticket, csrf string }
 
-// Replay asks a fresh simulated host what real daemons were asked in a scenario. It
-// takes the time that they took: call it within testing/synctest.
+// Replay repeats a scenario's requests to real daemons on a fresh simulated host, at the
+// recorded times: call it within testing/synctest.
 //
 // When pvestatd made its rounds was not recorded. A scenario that looks at what it
 // tells is had again with others, and the best counts.

@@ -114,8 +114,8 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 	return c, nil
 }
 
-// Close ends the cluster and returns when nothing of it runs any more. Of what it
-// was, only its requests are remembered.
+// Close ends the cluster and returns when nothing of it runs. Only the record of its requests
+// stays.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	c.closed = true

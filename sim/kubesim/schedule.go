@@ -128,7 +128,7 @@ func repels(taints []corev1.Taint, tolerations []corev1.Toleration) (corev1.Tain
 	return scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, taints, tolerations, hard, true)
 }
 
-// needs is what a pod requests: CPUs in thousandths, all else in whole units.
+// needs is what a pod requests: CPUs in thousandths, everything else in whole units.
 func needs(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {

@@ -99,7 +99,7 @@ func playbook(targets, target string) string {
 
 var rescued = regexp.MustCompile(`rescued=[1-9]`)
 
-// played is what became of a target: one that was rescued has cleaned up after a failure.
+// played is the result of a target: one that was rescued has cleaned up after a failure.
 func played(ended bool, out string) outcome {
 	lines := strings.SplitAfter(out, "\n")
 	if ended && !rescued.MatchString(out) {

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// outcome is what became of a test: pass, fail or skip, and what it printed.
+// outcome is the result of a test: pass, fail or skip, and what it printed.
 type outcome struct {
 	action string
 	output []string

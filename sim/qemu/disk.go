@@ -59,8 +59,8 @@ func (d *disk) Forget() {
 	d.wrong = errors.New("the volume is gone")
 }
 
-// use returns the disk's file, made where it is not there and grown to size, and keeps
-// others from it until it is let go.
+// use returns the disk's file, creates it if it is missing, grows it to size, and locks it
+// until it is released.
 func (d *disk) use(ctx context.Context, size int64) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

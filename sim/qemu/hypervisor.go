@@ -26,7 +26,7 @@ type Options struct {
 	Dir     string // where disks and logs are kept, as long as somebody needs them
 
 	LAN LAN  // what guests are plugged into; nil: each is alone, and reached by forwarded ports
-	KVM bool // in the place of emulation: see [KVM]
+	KVM bool // instead of emulation: see [KVM]
 }
 
 // LAN is a network that guests share.

@@ -82,7 +82,7 @@ func Debian(ctx context.Context, cache string) (Image, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return Image{}, err
 	}
-	// Whoever else is at it makes the same; the first one's stays.
+	// A concurrent build gives the same result; the first one stays.
 	work, err := os.MkdirTemp(cache, ".new-")
 	if err != nil {
 		return Image{}, err

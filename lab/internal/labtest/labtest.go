@@ -84,7 +84,7 @@ func Image(t *testing.T) qemu.Image {
 		t.Skip("SKIPPED: real guests take minutes, and -short is set")
 	}
 	if lacks := qemu.Missing(); len(lacks) > 0 {
-		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they cannot be had
+		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they are not available
 			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
 		}
 		t.Skip("SKIPPED: this machine cannot run real guests, it lacks " + strings.Join(lacks, ", "))

@@ -1,6 +1,6 @@
-// Pvesim is a Proxmox VE cluster without hardware: an API at which OpenTofu, Packer,
-// Ansible, Cluster API and programs of one's own can be tried, with tasks that take
-// their time, locks, permissions and, where asked, faults.
+// Pvesim is a Proxmox VE cluster without hardware: an API for testing OpenTofu, Packer,
+// Ansible, Cluster API and your own programs, with tasks that take time, locks, permissions
+// and, on request, faults.
 //
 //	pvesim                              # eight A100, on 127.0.0.1:8006, ten times faster than life
 //	pvesim -model site.yaml -speed real

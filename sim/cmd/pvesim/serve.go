@@ -110,7 +110,7 @@ func (p *program) listen(ctx context.Context, o serving, w *world, folder *folde
 		return fmt.Errorf("-listen: %w", err)
 	}
 	if host, _, _ := net.SplitHostPort(l.Addr().String()); !net.ParseIP(host).IsLoopback() {
-		p.say("warning: %s can be reached by other machines, and whoever has the token can use it", l.Addr())
+		p.say("warning: %s can be reached by other machines, and anyone with the token can use it", l.Addr())
 	}
 	ways := &ways{}
 	defer ways.close()

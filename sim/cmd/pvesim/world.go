@@ -141,7 +141,7 @@ func (l *requestLog) close() {
 	}
 }
 
-// folderInternet finds files of a folder by the last part of a URL's path, and all else
+// folderInternet finds files of a folder by the last part of a URL's path, and everything else
 // in the simulated internet.
 func folderInternet(dir string) guest.Internet {
 	otherwise := guest.DefaultInternet()
