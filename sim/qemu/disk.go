@@ -24,8 +24,7 @@ type disk struct {
 	wrong error // it cannot be used
 }
 
-// layer is a file of a disk. It is written by one disk only, and by none when others lie
-// on it.
+// layer is a file of a disk. Only one disk writes to it, and none if others are based on it.
 type layer struct {
 	path   string
 	format string
@@ -49,7 +48,7 @@ func (d *disk) Clone() pvesim.Disk {
 	return out
 }
 
-// Forget removes the disk's own layer, unless others lie on it.
+// Forget removes the disk's own layer, unless others are based on it.
 func (d *disk) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +91,7 @@ func (d *disk) use(ctx context.Context, size int64) (string, error) {
 	return t.path, nil
 }
 
-// grown is told that a machine has grown the disk that it uses.
+// grown records that a machine has grown its disk.
 func (d *disk) grown(size int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -32,7 +32,7 @@ func main() {
 	os.Exit(p.run(ctx, os.Args[1:])) //nolint:gocritic // stop has nothing left to do
 }
 
-// program is a run of the command: stdout is for data, stderr for talk.
+// program is a run of the command: stdout is for data, stderr for messages.
 type program struct {
 	out, talk io.Writer
 	getenv    func(string) string
@@ -72,7 +72,7 @@ func (p *program) say(format string, args ...any) { _, _ = fmt.Fprintf(p.talk, f
 // usageError is a wrong flag or word: nothing was done.
 type usageError struct{ error }
 
-// flags returns a set whose errors are ours to print, once.
+// flags returns a set whose errors the caller prints, once.
 func (p *program) flags(name, usage string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(p.talk)
@@ -117,7 +117,7 @@ func (p *program) model(_ context.Context, args []string) error {
 	return err
 }
 
-// check reads a model's file and says what is in it, or what is wrong.
+// check reads a model's file and prints a summary or its mistakes.
 func (p *program) check(_ context.Context, args []string) error {
 	f := p.flags("check", "usage: pvesim check FILE\n\nSays what is wrong in a model's file: all at once, with line and column.")
 	if err := parse(f, args, 1); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// serving is what the flags ask for.
+// serving has the flags of the server.
 type serving struct {
 	listen, model, speed, dir, guests, requests string
 	ssh, control, internet                      string
@@ -32,7 +32,7 @@ func (f *faultFlags) Set(text string) error {
 	return err
 }
 
-// instant is how much faster than life the world is when it is to take no time.
+// instant is the speed of a world that takes no time.
 const instant = 1e4
 
 // pace reads -speed.
