@@ -102,10 +102,10 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 		ctx := c.begin(t.Context())
 		require.NoError(t, c.ownServer(ctx, "nobody"))
 		for _, n := range c.spec.Nodes {
-			require.NoError(t, c.ownServer(ctx, n.Name), "nothing answers there to answer")
+			require.NoError(t, c.ownServer(ctx, n.Name), "nobody is there to answer")
 		}
 		outside, _, _ := thorny(t, thornsFile)
-		require.Error(t, outside.ownServer(outside.begin(t.Context()), "a"), "nothing answers there to answer")
+		require.Error(t, outside.ownServer(outside.begin(t.Context()), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
 }
