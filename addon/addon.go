@@ -13,11 +13,11 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
-// Common is what all add-ons take.
+// Common has the options that all add-ons take.
 type Common struct {
 	Version string         // of the chart; empty: the pinned one
 	Values  map[string]any // merged over ours; no secrets
-	Taints  []corev1.Taint // that nodes of the cluster carry
+	Taints  []corev1.Taint // of the cluster's nodes
 	Nodes   int            // how many nodes pods may run on; decides the number of replicas
 	Timeout time.Duration  // until all is ready; empty: that of the part
 }
@@ -25,7 +25,7 @@ type Common struct {
 // Values of a chart.
 type values = map[string]any
 
-// few is 1 where another replica would have no other node to run on, and else n.
+// few is 1 if a second replica would have no other node to run on, else n.
 func (c Common) few(n int) int {
 	return max(1, min(n, c.Nodes))
 }
@@ -47,7 +47,7 @@ func (c Common) release(part, namespace string, v values) (*chart.Release, error
 	}, nil
 }
 
-// Tolerations are for whatever should run on nodes with these taints.
+// Tolerations returns the tolerations of pods that run on nodes with these taints.
 func Tolerations(taints []corev1.Taint) []corev1.Toleration {
 	var all []corev1.Toleration
 	seen := map[corev1.Toleration]bool{}
@@ -64,7 +64,7 @@ func Tolerations(taints []corev1.Taint) []corev1.Toleration {
 	return all
 }
 
-// everywhere is for pods that every node needs, whatever it is tainted with.
+// everywhere returns tolerations for pods that every node needs, whatever its taints.
 func everywhere() []any { return []any{values{"operator": "Exists"}} }
 
 // exists tolerates a taint whatever its value.
@@ -76,8 +76,8 @@ func exists(key string, effect corev1.TaintEffect) values {
 	return v
 }
 
-// tolerations returns those of the cluster's taints after those that a chart has by
-// itself: a list in values replaces the chart's.
+// tolerations returns the chart's own tolerations and those for the cluster's taints: a list
+// in values replaces the chart's.
 func (c Common) tolerations(chartsOwn ...values) []any {
 	var all []any
 	for _, v := range chartsOwn {
@@ -117,7 +117,7 @@ func (c Common) tolerate(v values, paths ...[]string) {
 	}
 }
 
-// set sets a value in nested mappings, making those that are missing.
+// set sets a value in nested mappings, and creates missing ones.
 func set(v values, to any, path ...string) {
 	for _, key := range path[:len(path)-1] {
 		next, ok := v[key].(values)
@@ -130,8 +130,8 @@ func set(v values, to any, path ...string) {
 	v[path[len(path)-1]] = to
 }
 
-// plain copies v into what YAML would make of it: []any, map[string]any, string,
-// bool, int64, float64. Templates of charts ask for these types.
+// plain converts v to the types that YAML decodes to: []any, map[string]any, string, bool,
+// int64, float64. Templates of charts expect them.
 func plain(v any) any {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
@@ -155,7 +155,7 @@ func plain(v any) any {
 	return v
 }
 
-// owned are the labels of objects that are ours.
+// owned are the labels of our objects.
 func owned(part string) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/part-of":    "homelab",
@@ -173,7 +173,7 @@ func privileged() map[string]string {
 	return map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}
 }
 
-// need says which settings of a part are empty.
+// need reports the empty settings of a part.
 func need(part string, fields ...string) error {
 	var errs []error
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -184,7 +184,7 @@ func need(part string, fields ...string) error {
 	return errors.Join(errs...)
 }
 
-// Host is what a part wants on every node that uses it, beside Kubernetes.
+// Host is what a part needs on every node that uses it, in addition to Kubernetes.
 type Host struct {
 	Packages []string          // of Ubuntu
 	Modules  []string          // of the kernel

@@ -32,7 +32,7 @@ func parseSpan(text string) (span, error) {
 		return span{}, fmt.Errorf("addresses %q: want a range such as 10.0.0.120-10.0.0.139, or a prefix: %w", text, err)
 	}
 	if from.Zone() != "" || to.Zone() != "" {
-		return span{}, fmt.Errorf("addresses %q: an address with a zone is of one machine only", text)
+		return span{}, fmt.Errorf("addresses %q: an address with a zone is valid on one machine only", text)
 	}
 	if from.BitLen() != to.BitLen() || to.Less(from) {
 		return span{}, fmt.Errorf("addresses %q: the range ends before it begins", text)
@@ -50,15 +50,15 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// pool is what a load balancer may give away by itself, and what it gives to one
-// Service only.
+// pool has the addresses that a load balancer assigns freely, and those reserved for one
+// Service.
 type pool struct {
 	free     []span
 	reserved map[string]netip.Addr // by namespace/name of the Service, or "ingress"
 }
 
-// newPool takes the reserved addresses out of the ranges: otherwise the first
-// Service that comes gets one of them. Reserved addresses may lie outside.
+// newPool removes the reserved addresses from the ranges; otherwise any Service could get one
+// of them. Reserved addresses may be outside the ranges.
 func newPool(addresses []string, reserved map[string]netip.Addr) (pool, error) {
 	p := pool{reserved: reserved}
 	var errs []error
@@ -76,7 +76,7 @@ func newPool(addresses []string, reserved map[string]netip.Addr) (pool, error) {
 		p.free = append(p.free, s)
 	}
 	if len(addresses) == 0 {
-		errs = append(errs, errors.New("there are no addresses to give away: name a range of the nodes' network that nothing else uses"))
+		errs = append(errs, errors.New("there are no addresses to assign: name a range of the nodes' network that nothing else uses"))
 	}
 	taken := map[netip.Addr]string{}
 	for _, name := range slices.Sorted(maps.Keys(reserved)) {

@@ -14,17 +14,17 @@ import (
 
 const cephFSDriver = "cephfs.csi.ceph.com"
 
-// CephFSOptions say which Ceph cluster volumes are made on.
+// CephFSOptions name the Ceph cluster of the volumes.
 type CephFSOptions struct {
 	Common
 	Class     string   // of storage; default "cephfs"
 	ClusterID string   // the cluster's fsid
-	Monitors  []string // addresses, with port where it is not the usual one
+	Monitors  []string // addresses, with the port if it is not the default
 	FSName    string   // of the file system
 	Pool      string   // for data; empty: the file system's first
 	User      string   // without "client."
 	Key       secret.Value
-	Delete    bool // a volume goes with its claim; default: it stays
+	Delete    bool // a volume is deleted with its claim; default: it stays
 	Default   bool // the class of claims that name none
 }
 
@@ -44,7 +44,7 @@ func CephFS(o CephFSOptions) (chart.Part, error) {
 	v := values{
 		"csiConfig":   []any{values{"clusterID": o.ClusterID, "monitors": o.Monitors}},
 		"provisioner": values{"replicaCount": o.few(2)},
-		// Every node mounts, whatever it is tainted with.
+		// Every node mounts, whatever its taints.
 		"nodeplugin": values{"tolerations": everywhere()},
 	}
 	o.tolerate(v, []string{"provisioner"})
@@ -65,7 +65,7 @@ func CephFS(o CephFSOptions) (chart.Part, error) {
 	user := secret.New(o.User)
 	return chart.Part{
 		Name: "cephfs", Release: r, NamespaceLabels: privileged(),
-		// The driver reads admin* for volumes that it makes, user* for those that are there.
+		// The driver reads admin* for volumes that it creates, user* for existing ones.
 		Secrets: []chart.Secret{{Namespace: namespace, Name: name, Data: map[string]secret.Value{
 			"adminID": user, "adminKey": o.Key, "userID": user, "userKey": o.Key}}},
 		After: []runtime.Object{sc.object()}, Keep: true, Classes: []string{o.Class},

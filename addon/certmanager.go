@@ -14,12 +14,12 @@ type CertManagerOptions struct {
 	GatewayAPI bool // certificates for Gateways too; the cluster must have the definitions, as K3s does
 }
 
-// CertManager provides certificates on demand. Who signs them says [Issuer].
+// CertManager provides certificates on demand; [Issuer] configures who signs them.
 func CertManager(o CertManagerOptions) (chart.Part, error) {
 	v := values{
 		"crds": values{"enabled": true},
-		// The webhook stands in the way of every certificate when it is away; the
-		// controller is only late.
+		// Without the webhook no certificate can be requested; without the controller they are
+		// only late.
 		"webhook": values{"replicaCount": o.few(2)},
 	}
 	if o.GatewayAPI {
@@ -33,6 +33,6 @@ func CertManager(o CertManagerOptions) (chart.Part, error) {
 	if err != nil {
 		return chart.Part{}, err
 	}
-	// Its definitions hold the certificates: without them all are gone.
+	// Deleting its definitions would delete all certificates.
 	return chart.Part{Name: "cert-manager", Release: r, Keep: true}, nil
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// CiliumOptions are those of Cilium as the cluster's network, in place of K3s'
-// flannel and kube-proxy. K3s must run with flannel-backend: none,
-// disable-network-policy, disable-kube-proxy, and disable: [servicelb] where Cilium
-// gives addresses to Services too.
+// CiliumOptions configure Cilium as the cluster's network, instead of K3s' flannel and
+// kube-proxy. K3s must run with flannel-backend: none, disable-network-policy,
+// disable-kube-proxy, and disable: [servicelb] if Cilium also assigns addresses to Services.
 type CiliumOptions struct {
 	Common
 	PodCIDR   netip.Prefix // of the cluster; K3s' default is 10.42.0.0/16
-	APIServer string       // host that every node reaches the API server by; default 127.0.0.1, K3s' own proxy
+	APIServer string       // host at which every node reaches the API server; default 127.0.0.1, K3s' own proxy
 	APIPort   int          // default 6444, that proxy's
-	Encrypt   bool         // pods' traffic between nodes, with WireGuard
+	Encrypt   bool         // encrypt pods' traffic between nodes, with WireGuard
 	Addresses bool         // it announces Services' addresses, see [CiliumPool]
 	HubbleUI  bool
 }
@@ -57,7 +56,7 @@ func Cilium(o CiliumOptions) (chart.Part, error) {
 	}
 	if o.Addresses {
 		v["l2announcements"] = values{"enabled": true}
-		// Each announced Service holds a lease that is renewed every few seconds.
+		// Each announced Service has a lease that is renewed every few seconds.
 		v["k8sClientRateLimit"] = values{"qps": 20, "burst": 40}
 	}
 	if o.HubbleUI {
@@ -71,15 +70,15 @@ func Cilium(o CiliumOptions) (chart.Part, error) {
 	return chart.Part{Name: "cilium", Release: r}, nil
 }
 
-// CiliumPoolOptions say which addresses Services get from Cilium.
+// CiliumPoolOptions name the addresses that Cilium assigns to Services.
 type CiliumPoolOptions struct {
 	Addresses  []string              // ranges a-b or prefixes, of the nodes' network
 	Reserved   map[string]netip.Addr // by namespace/name of the Service, or "ingress"
 	Interfaces []string              // regular expressions; default: those of Ubuntu's virtual machines
 }
 
-// CiliumPool gives addresses of the nodes' network to Services, and answers for them
-// on it. Cilium must run with [CiliumOptions.Addresses].
+// CiliumPool assigns addresses of the nodes' network to Services, and answers ARP for them.
+// Cilium must run with [CiliumOptions.Addresses].
 func CiliumPool(o CiliumPoolOptions) (chart.Part, error) {
 	pool, err := newPool(o.Addresses, o.Reserved)
 	if err != nil {
@@ -107,7 +106,7 @@ func CiliumPool(o CiliumPoolOptions) (chart.Part, error) {
 		a := o.Reserved[name].String()
 		add(poolName+"-"+strings.ReplaceAll(namespace+"-"+svc, "/", "-"), values{
 			"blocks": []any{values{"start": a, "stop": a}},
-			// A pool with a selector is for the Services that match it alone.
+			// A pool with a selector is only for the Services that match it.
 			"serviceSelector": values{"matchLabels": values{
 				"io.kubernetes.service.namespace": namespace, "io.kubernetes.service.name": svc}},
 		})

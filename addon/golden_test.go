@@ -17,7 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // shown is a part as a golden file shows it: values of secrets left out, and what
 // is long said elsewhere.

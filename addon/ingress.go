@@ -12,14 +12,14 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// Kinds of load balancers that give addresses to Services.
+// Kinds of load balancers that assign addresses to Services.
 const (
 	MetalLBKind = "metallb"
 	CiliumKind  = "cilium"
 )
 
-// AddressAnnotations ask a load balancer for one address for a Service. Other kinds,
-// such as K3s' own, know no such thing.
+// AddressAnnotations request an address for a Service from a load balancer. Other kinds, such
+// as K3s' own, have no such annotation.
 func AddressAnnotations(kind string, addr netip.Addr) map[string]string {
 	switch {
 	case !addr.IsValid():
@@ -37,8 +37,8 @@ type IngressOptions struct {
 	Common
 	LoadBalancer string         // kind of it: [MetalLBKind], [CiliumKind] or K3s' own
 	Address      netip.Addr     // reserved for HTTP and HTTPS; invalid: any
-	HTTPS        bool           // who comes by HTTP is sent on to HTTPS: for sites whose names all have certificates
-	GatewayAPI   bool           // Traefik serves the Gateway API too
+	HTTPS        bool           // redirect HTTP to HTTPS: for sites whose names all have certificates
+	GatewayAPI   bool           // Traefik also serves the Gateway API
 	Gateway      GatewayOptions // with GatewayAPI
 }
 
@@ -48,23 +48,23 @@ type GatewayOptions struct {
 	Name      string   // default "homelab"
 	Class     string   // of the Gateway; default "traefik"
 	Hosts     []string // names that are served over TLS, a listener each
-	Issuer    string   // ClusterIssuer of their certificates; empty: the Secrets are somebody else's business
+	Issuer    string   // ClusterIssuer of their certificates; empty: the caller creates the Secrets
 }
 
-// Ports of K3s' Traefik, by entry point: a Gateway's listeners must name them, not
-// the 80 and 443 of the Service in front.
+// Ports of K3s' Traefik by entry point. A Gateway's listeners must name them, not ports 80 and
+// 443 of the Service in front.
 const (
 	traefikHTTP  = 8000
 	traefikHTTPS = 8443
 )
 
-// Ingress configures the ingress controller that K3s brings, and with the Gateway
-// API makes one Gateway. The definitions of the Gateway API come with K3s: from its
-// Traefik up to 1.36, by themselves from 1.37 on (k3s-io/k3s issue 14557).
+// Ingress configures the ingress controller that K3s brings, and with the Gateway API creates
+// one Gateway. K3s installs the definitions of the Gateway API: up to 1.36 through its
+// Traefik, from 1.37 on separately (k3s-io/k3s issue 14557).
 func Ingress(o IngressOptions) (chart.Part, error) {
 	v := values{
 		"deployment": values{"replicas": o.few(2)},
-		// K3s' own two come first: this list replaces them.
+		// The first two are K3s' own, because this list replaces them.
 		"tolerations": o.tolerations(
 			exists("CriticalAddonsOnly", ""),
 			exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule)),
@@ -73,8 +73,8 @@ func Ingress(o IngressOptions) (chart.Part, error) {
 		set(v, notes, "service", "annotations")
 	}
 	if o.HTTPS {
-		// As arguments, since the chart has renamed its own setting for it twice. To the
-		// Service's port: by the entry point's name it would be the pod's, 8443.
+		// These are arguments because the chart renamed its setting for it twice. They name
+		// the Service's port: the entry point's name would mean the pod's port, 8443.
 		v["additionalArguments"] = []any{
 			"--entryPoints.web.http.redirections.entryPoint.to=:443",
 			"--entryPoints.web.http.redirections.entryPoint.scheme=https",

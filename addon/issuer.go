@@ -30,10 +30,10 @@ type IssuerOptions struct {
 	Kind string
 	Name string // of the ClusterIssuer; default "homelab"
 
-	Email  string // acme: where the CA writes to
+	Email  string // acme: address for the CA's notices
 	Server string // acme: its directory; default Let's Encrypt
-	Class  string // acme: ingress class by which it reaches us; default "traefik"
-	// acme: namespace/name of the Gateway by which it reaches us; empty: an Ingress
+	Class  string // acme: ingress class of the challenge; default "traefik"
+	// acme: namespace/name of the Gateway of the challenge; empty: an Ingress
 	GatewayNamespace, GatewayName string
 
 	Certificate []byte       // ca: PEM, the signing certificate first
@@ -42,8 +42,8 @@ type IssuerOptions struct {
 
 const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 
-// Issuer provides a ClusterIssuer of cert-manager. Certificates ask for it by the
-// annotation cert-manager.io/cluster-issuer, or by name.
+// Issuer provides a ClusterIssuer of cert-manager. Certificates select it by the annotation
+// cert-manager.io/cluster-issuer, or by name.
 func Issuer(o IssuerOptions) (chart.Part, error) {
 	if o.Name == "" {
 		o.Name = "homelab"
@@ -74,7 +74,7 @@ func Issuer(o IssuerOptions) (chart.Part, error) {
 
 func (o IssuerOptions) secretName() string { return o.Name + "-ca" }
 
-// object makes an object of a kind that no Go type of ours describes.
+// object makes an object of a kind without a Go type here.
 func object(apiVersion, kind string, m metav1.ObjectMeta, spec values) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: values{"apiVersion": apiVersion, "kind": kind}}
 	u.SetName(m.Name)
@@ -106,7 +106,8 @@ func (o IssuerOptions) selfSigned() []runtime.Object {
 		object(certManagerV1, "Certificate", meta("issuer", certManagerNamespace, o.secretName()), values{
 			"isCA": true, "commonName": o.Name + " CA", "secretName": o.secretName(),
 			"duration": "87600h", "renewBefore": "8760h",
-			// With a new key, everything that trusts the old certificate would stop to.
+			// With a new key, everything that trusts the old certificate would no longer trust
+			// the CA.
 			"privateKey": values{"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Never"},
 			"issuerRef":  values{"group": "cert-manager.io", "kind": "ClusterIssuer", "name": root},
 		}),
@@ -133,7 +134,7 @@ func (o IssuerOptions) acme() *unstructured.Unstructured {
 	}})
 }
 
-// checkCA says what keeps a certificate and key from signing.
+// checkCA says why a certificate and key cannot sign.
 func checkCA(cert []byte, key secret.Value) error {
 	pair, err := tls.X509KeyPair(cert, []byte(key.Reveal()))
 	if err != nil {
@@ -152,8 +153,8 @@ func checkCA(cert []byte, key secret.Value) error {
 	return nil
 }
 
-// IssuerCA reads the certificate of a self-signed or private CA from the cluster,
-// by the name of its issuer. One that is not made yet is [kube.ErrNotFound].
+// IssuerCA reads the certificate of a self-signed or private CA from the cluster, by the name
+// of its issuer. The error is [kube.ErrNotFound] until it exists.
 func IssuerCA(ctx context.Context, k *kube.Client, issuer string) ([]byte, error) {
 	name := IssuerOptions{Name: issuer}.secretName()
 	s := corev1.Secret{

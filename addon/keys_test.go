@@ -74,7 +74,7 @@ func factsOf(t *testing.T, name string) chartFacts {
 	return f
 }
 
-// Charts take a key that they do not know without a word. We do not.
+// Charts silently accept unknown keys. We do not.
 func TestEveryKeyExistsInItsChart(t *testing.T) {
 	for _, s := range samples(t) {
 		if s.part.Release == nil {
@@ -120,7 +120,7 @@ func excused(chart, path string, named []string) bool {
 	return slices.Contains(named, path)
 }
 
-// checkSchema holds values against what is kept of a chart's schema.
+// checkSchema checks values with the stored part of a chart's schema.
 func checkSchema(t *testing.T, text []byte, values map[string]any) {
 	t.Helper()
 	if len(text) == 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// DrainPolicies are what Longhorn may do when a node is drained that holds the last
-// healthy copy of a volume; the first is the default. They are the options of
-// defaultSettings.nodeDrainPolicy in questions.yaml of its chart, read at 1.12.1.
-// Longhorn ignores any other value, without a word, and drains may never end then.
+// DrainPolicies are Longhorn's policies for draining a node that has the last healthy copy of
+// a volume; the first is the default. They are the options of defaultSettings.nodeDrainPolicy
+// in questions.yaml of its chart, read at 1.12.1. Longhorn silently ignores any other value,
+// and then a drain may never end.
 func DrainPolicies() []string {
 	return []string{
 		"block-if-contains-last-replica",
@@ -25,7 +25,7 @@ func DrainPolicies() []string {
 	}
 }
 
-// LonghornOptions say how volumes are replicated on the nodes' disks.
+// LonghornOptions configure how volumes are replicated on the nodes' disks.
 type LonghornOptions struct {
 	Common
 	Class         string // of storage; default "longhorn"
@@ -39,9 +39,9 @@ type LonghornOptions struct {
 	Overprovision int    // percent of a disk that may be promised; default 100
 }
 
-// LonghornHost is what nodes need for Longhorn's volumes: an iSCSI initiator, an NFS
-// client for volumes that many write, and a multipath daemon that keeps its hands off
-// Longhorn's disks. It would claim them, and no volume could be mounted.
+// LonghornHost is what nodes need for Longhorn's volumes: an iSCSI initiator, an NFS client
+// for volumes with several writers, and a multipath daemon that ignores Longhorn's disks.
+// Otherwise it claims them, and no volume can be mounted.
 func LonghornHost() Host {
 	return Host{
 		Packages: []string{"open-iscsi", "nfs-common"},
@@ -51,16 +51,16 @@ func LonghornHost() Host {
 	}
 }
 
-// Longhorn provides a class of volumes that are kept on several nodes, and that any
-// node can mount.
+// Longhorn provides a class of volumes that are replicated to several nodes, and that any node
+// can mount.
 func Longhorn(o LonghornOptions) (chart.Part, error) {
 	if err := o.fill(); err != nil {
 		return chart.Part{}, err
 	}
 	sidecars := o.few(2)
 	v := values{
-		// The class is ours, see [class]. Versions that do not know createStorageClass
-		// must not make theirs the default either.
+		// The class is ours, see [class]. Older versions, which do not know
+		// createStorageClass, must not make their class the default.
 		"persistence": values{"createStorageClass": false, "defaultClass": false},
 		"csi": values{
 			"attacherReplicaCount": sidecars, "provisionerReplicaCount": sidecars,
@@ -81,7 +81,8 @@ func Longhorn(o LonghornOptions) (chart.Part, error) {
 	}
 	taints := longhornTaints(o.Taints)
 	if taints != "" {
-		// Pods of the chart, and pods that Longhorn makes itself, which take taints as text.
+		// Pods of the chart, and pods that Longhorn creates itself, whose taints are written
+		// as text.
 		o.tolerate(v, []string{"global"})
 		set(v, taints, "defaultSettings", "taintToleration")
 	}
@@ -93,7 +94,7 @@ func Longhorn(o LonghornOptions) (chart.Part, error) {
 		"numberOfReplicas":    fmt.Sprint(o.Replicas),
 		"staleReplicaTimeout": "30", // minutes
 		"fsType":              "ext4",
-		// A copy on the pod's own node, where there is room: reads stay local.
+		// Keep a copy on the pod's own node if there is room, so that reads stay local.
 		"dataLocality": "best-effort",
 	}
 	if taints != "" {
@@ -140,8 +141,8 @@ func (o *LonghornOptions) fill() error {
 	return nil
 }
 
-// longhornTaints writes taints as kubectl taint does, which is how Longhorn's
-// settings want tolerations.
+// longhornTaints writes taints in the form of kubectl taint, which Longhorn's settings use for
+// tolerations.
 func longhornTaints(taints []corev1.Taint) string {
 	var all []string
 	for _, t := range Tolerations(taints) {

@@ -17,18 +17,18 @@ const (
 	poolName         = "homelab"
 )
 
-// MetalLBOptions say which addresses Services get.
+// MetalLBOptions name the addresses that Services get.
 type MetalLBOptions struct {
 	Common
 	Addresses []string              // ranges a-b or prefixes, of the nodes' network
 	Reserved  map[string]netip.Addr // by namespace/name of the Service, or "ingress"
 }
 
-// MetalLB gives addresses of the nodes' network to Services, and answers for them on
-// it (layer 2). K3s must run without its own load balancer: disable: [servicelb].
+// MetalLB assigns addresses of the nodes' network to Services, and answers ARP for them (layer
+// 2). K3s must run without its own load balancer: disable: [servicelb].
 //
-// Reserved addresses are in a pool of their own that is never given away by itself;
-// the Service asks for its address with [AddressAnnotations].
+// Reserved addresses are in a pool of their own, which is never assigned automatically; the
+// Service requests its address with [AddressAnnotations].
 func MetalLB(o MetalLBOptions) (chart.Part, error) {
 	pool, err := newPool(o.Addresses, o.Reserved)
 	if err != nil {
@@ -37,7 +37,7 @@ func MetalLB(o MetalLBOptions) (chart.Part, error) {
 	v := values{
 		// Layer 2 needs no routing daemon, which the chart runs on every node by default.
 		"frrk8s": values{"enabled": false},
-		// A speaker on every node, whatever it is tainted with.
+		// A speaker on every node, whatever its taints.
 		"speaker": values{"tolerations": everywhere()},
 	}
 	o.tolerate(v, []string{"controller"})

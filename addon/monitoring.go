@@ -22,7 +22,7 @@ var dashboards embed.FS
 
 const monitoringNamespace = "monitoring"
 
-// MonitoringOptions are those of Prometheus and Grafana.
+// MonitoringOptions configure Prometheus and Grafana.
 type MonitoringOptions struct {
 	Common
 	Retention    time.Duration     // default 15 days
@@ -32,16 +32,16 @@ type MonitoringOptions struct {
 
 	Hostname string // of Grafana; empty: not exposed
 	Issuer   string // ClusterIssuer of its certificate; empty: plain HTTP, or the Gateway's
-	// TLSSecret is the Secret with its certificate, in the namespace monitoring, where no
-	// Issuer makes one.
+	// TLSSecret is the Secret with its certificate, in the namespace monitoring, if no Issuer
+	// creates one.
 	TLSSecret string
 	Class     string // of the Ingress; default "traefik"
-	// Gateway that Grafana's route attaches to, in place of an Ingress.
+	// Gateway that Grafana's route attaches to, instead of an Ingress.
 	GatewayNamespace, GatewayName string
 }
 
-// Monitoring provides Prometheus, Grafana and what they watch of the cluster.
-// Grafana's password is generated once, in the Secret monitoring/grafana-admin.
+// Monitoring provides Prometheus and Grafana, and their sources in the cluster. Grafana's
+// password is generated once, in the Secret monitoring/grafana-admin.
 func Monitoring(o MonitoringOptions) (chart.Part, error) {
 	if o.Retention == 0 {
 		o.Retention = 15 * 24 * time.Hour
@@ -56,11 +56,11 @@ func Monitoring(o MonitoringOptions) (chart.Part, error) {
 		"prometheus":   values{"prometheusSpec": o.prometheus()},
 		"alertmanager": values{"enabled": o.Alertmanager},
 		"grafana":      o.grafana(),
-		// On every node, whatever it is tainted with.
+		// On every node, whatever its taints.
 		"prometheus-node-exporter": values{"tolerations": everywhere()},
 	}
-	// K3s runs these in its own process: there are no pods to scrape, and the chart's
-	// alerts would say for ever that they are down.
+	// K3s runs these in its own process: there are no pods to scrape, and the chart's alerts
+	// would fire forever.
 	for _, part := range []string{"kubeControllerManager", "kubeScheduler", "kubeProxy", "kubeEtcd"} {
 		v[part] = values{"enabled": false}
 	}
@@ -94,18 +94,19 @@ func (o MonitoringOptions) prometheus() values {
 	}
 	spec := values{
 		"retention": days(o.Retention),
-		// Time alone fills the volume on a busy day, and a full one stops Prometheus.
+		// A limit by age alone could fill the volume on a busy day, and a full volume stops
+		// Prometheus.
 		"retentionSize": fmt.Sprintf("%dMB", o.Size.Value()/1_000_000*8/10),
 		"storageSpec":   values{"volumeClaimTemplate": values{"spec": volume}},
 	}
-	// Otherwise monitors that other charts bring are ignored: the chart takes only its own.
+	// By default the chart uses only its own monitors; this includes those of other charts.
 	for _, kind := range []string{"serviceMonitor", "podMonitor", "rule", "probe", "scrapeConfig"} {
 		spec[kind+"SelectorNilUsesHelmValues"] = false
 	}
 	return spec
 }
 
-// days writes a duration as Prometheus reads it.
+// days writes a duration in Prometheus' format.
 func days(d time.Duration) string {
 	if d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
@@ -145,10 +146,10 @@ func (o MonitoringOptions) grafana() values {
 	return g
 }
 
-// GPUExporterOptions say where GPUs are.
+// GPUExporterOptions say which nodes have GPUs.
 type GPUExporterOptions struct {
 	Common
-	RuntimeClass string            // by which a container sees GPUs, e.g. "nvidia"
+	RuntimeClass string            // with which a container sees GPUs, e.g. "nvidia"
 	Nodes        map[string]string // labels of nodes with GPUs
 }
 
@@ -163,9 +164,9 @@ func GPUExporter(o GPUExporterOptions) (chart.Part, error) {
 		"runtimeClassName": o.RuntimeClass,
 		"nodeSelector":     plain(maps.Clone(o.Nodes)),
 		"tolerations":      o.tolerations(exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule)),
-		// The labels namespace and pod are those of the pod that uses the GPU. Else
-		// Prometheus writes the exporter's own over them.
-		// The node is added: what the exporter calls it has changed between versions.
+		// The labels namespace and pod are those of the pod that uses the GPU. Otherwise
+		// Prometheus overwrites them with the exporter's own. The node is added because its
+		// label has changed between versions of the exporter.
 		"serviceMonitor": values{"honorLabels": true, "relabelings": []any{values{
 			"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}}},
 	}

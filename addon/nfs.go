@@ -13,14 +13,14 @@ import (
 
 const nfsDriver = "nfs.csi.k8s.io"
 
-// NFSOptions say which NFS server volumes are made on.
+// NFSOptions name the NFS server of the volumes.
 type NFSOptions struct {
 	Common
 	Class        string   // of storage; default "nfs"
 	Server       string   // address or name
 	Export       string   // absolute path on the server; volumes are folders of it
 	MountOptions []string // default nfsvers=4.1, hard, noatime
-	Delete       bool     // a volume and its folder go with the claim; default: both stay
+	Delete       bool     // a volume and its folder are deleted with the claim; default: both stay
 	Default      bool     // the class of claims that name none
 }
 
@@ -45,7 +45,7 @@ func NFS(o NFSOptions) (chart.Part, error) {
 		onDelete = "delete"
 	}
 	v := values{"controller": values{
-		// On a server's loss the copy of the controller that works is the other one.
+		// If a server is lost, the controller's other replica continues.
 		"replicas": o.few(2),
 		"tolerations": o.tolerations(
 			exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule),
@@ -62,7 +62,7 @@ func NFS(o NFSOptions) (chart.Part, error) {
 			"server": o.Server, "share": o.Export,
 			"subDir":   "${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
 			"onDelete": onDelete,
-			// The folder's mode. Pods run as many users; who may enter is decided by the claim.
+			// The folder's mode. Pods run as various users; the claim decides who may mount it.
 			"mountPermissions": "0777",
 		},
 		mountOptions: o.MountOptions,
@@ -70,7 +70,7 @@ func NFS(o NFSOptions) (chart.Part, error) {
 	return chart.Part{Name: "nfs", Release: r, After: []runtime.Object{sc.object()}, Keep: true, Classes: []string{o.Class}}, nil
 }
 
-// nfsMountOptions: hard, since a soft mount turns a server's pause into lost writes.
+// nfsMountOptions include hard: with a soft mount, a pause of the server loses writes.
 func nfsMountOptions() []string { return []string{"nfsvers=4.1", "hard", "noatime"} }
 
 func exported(part, p string) error {

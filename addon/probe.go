@@ -23,41 +23,41 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// probed is the annotation of a storage class that a [Probe] has passed: a digest of
-// what the class was then and, for a local class, the nodes on which it was tried.
+// probed is the annotation of a storage class that has passed a [Probe]: a digest of the class
+// at that time and, for a local class, the tested nodes.
 const probed = "homelab.cps-gpu.github.com/probed"
 
-// ProbeNamespace is where probes make their claims and pods, unless they say otherwise.
+// ProbeNamespace is the default namespace of probes' claims and pods.
 const ProbeNamespace = "homelab-probe"
 
-// busybox is the copy that K3s has among its own images (seen in image lists
-// of 2026): nodes have it already, also where there is no internet.
+// busybox is the image that K3s ships (according to its image lists of 2026): nodes have it
+// even without internet.
 const (
 	busybox        = "docker.io/rancher/mirrored-library-busybox"
 	busyboxVersion = "1.37.0"
 )
 
-// probeImage is what probes run: any image with sh, cat, printf and rm.
+// probeImage is the image of probes; any image with sh, cat, printf and rm works.
 const probeImage = busybox + ":" + busyboxVersion
 
-// Probe proves that a storage class works: it has a volume made, writes a text to it
-// from one pod, reads it from another, and removes it all.
+// Probe tests that a storage class works: it creates a volume, writes a text to it from one
+// pod, reads it from another, and removes everything.
 type Probe struct {
 	Class       string
-	Namespace   string                            // default [ProbeNamespace]; made where it is not there
+	Namespace   string                            // default [ProbeNamespace]; created if it is missing
 	Image       string                            // with sh, cat, printf and rm; default: busybox
 	Mode        corev1.PersistentVolumeAccessMode // default ReadWriteOnce
-	Local       bool                              // volumes stay on their node: each of Nodes is probed by itself
-	Nodes       []string                          // where to write, and where to read; empty: nodes that are ready
-	Labels      map[string]string                 // only nodes that carry these
+	Local       bool                              // volumes stay on their node: each of Nodes is tested separately
+	Nodes       []string                          // where to write and read; empty: nodes that are ready
+	Labels      map[string]string                 // only nodes with these labels
 	Tolerations []corev1.Toleration
-	Size        resource.Quantity // of the volume; default 1Gi, which every driver makes
+	Size        resource.Quantity // of the volume; default 1Gi, which every driver supports
 	Timeout     time.Duration     // for all of it; default 5 minutes
 }
 
-// Probes returns a probe for every storage class of a part, by what the class is.
-// nodes are the cluster's, by name, and taints those that they carry. A node that is
-// not ready matters only where volumes are local.
+// Probes returns a probe for every storage class of a part. nodes are the names of the
+// cluster's nodes, and taints their taints. A node that is not ready matters only if volumes
+// are local.
 func Probes(p chart.Part, nodes []string, taints []corev1.Taint) []Probe {
 	var probes []Probe
 	for _, o := range p.After {
@@ -78,7 +78,7 @@ func Probes(p chart.Part, nodes []string, taints []corev1.Taint) []Probe {
 	return probes
 }
 
-// homes are the nodes that a local class makes volumes on: by name, or by label.
+// homes are the nodes on which a local class creates volumes: by name, or by label.
 func homes(sc *storagev1.StorageClass, nodes []string) ([]string, map[string]string) {
 	if len(sc.AllowedTopologies) == 0 || len(sc.AllowedTopologies[0].MatchLabelExpressions) == 0 {
 		return nodes, nil
@@ -90,16 +90,15 @@ func homes(sc *storagev1.StorageClass, nodes []string) ([]string, map[string]str
 	return slices.DeleteFunc(slices.Clone(req.Values), func(n string) bool { return !slices.Contains(nodes, n) }), nil
 }
 
-// ProbeState is what a class looks like to a probe.
+// ProbeState is the observed state of a class.
 type ProbeState struct {
 	Found  bool     // there is such a class
-	Passed bool     // a probe of the class as it is now has passed
-	Untold []string // with a local class: nodes on which it was not tried yet
+	Passed bool     // a probe of the class in its present form has passed
+	Untold []string // for a local class: nodes that are not tested yet
 }
 
-// Observe reads the class, and whether a probe has passed since it last changed. For
-// a local class, nodes that are cordoned do not count: they are tried when they are
-// let back.
+// Observe reads the class, and whether a probe has passed since it last changed. For a local
+// class, cordoned nodes do not count: they are tested once they are uncordoned.
 func (p Probe) Observe(ctx context.Context, k *kube.Client) (ProbeState, error) {
 	sc := p.class()
 	err := k.Get(ctx, sc)
@@ -126,16 +125,16 @@ func (p Probe) Observe(ctx context.Context, k *kube.Client) (ProbeState, error) 
 	return state, nil
 }
 
-// Diff says what is not proven.
+// Diff says what is not tested.
 func (p Probe) Diff(have ProbeState) drift.Diff {
 	field := drift.Field{Path: "volume of " + p.Class, Want: "written, read and removed once", Effect: drift.Update}
 	switch {
 	case !have.Found:
 		return drift.Diff{{Path: "class", Want: p.Class, Effect: drift.Create, Note: "there is no such storage class yet"}}
 	case !have.Passed:
-		field.Note = "not tried since the class was created or changed"
+		field.Note = "not tested since the class was created or changed"
 	case len(have.Untold) > 0:
-		field.Note = "not tried on " + strings.Join(have.Untold, ", ")
+		field.Note = "not tested on " + strings.Join(have.Untold, ", ")
 	default:
 		return nil
 	}
@@ -149,14 +148,14 @@ func (p Probe) class() *storagev1.StorageClass {
 	}
 }
 
-// digest changes with whatever may make a class work or not.
+// digest changes with everything that can affect whether a class works.
 func digest(sc *storagev1.StorageClass) string {
 	b, _ := json.Marshal([]any{sc.Provisioner, sc.Parameters, sc.MountOptions, sc.ReclaimPolicy, sc.VolumeBindingMode}) // cannot fail
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }
 
-// note is what is remembered on a class.
+// note is the contents of the annotation on a class.
 type note struct {
 	digest string
 	nodes  []string // sorted
@@ -171,12 +170,12 @@ func (n note) String() string {
 	return strings.TrimSpace(n.digest + " " + strings.Join(n.nodes, ","))
 }
 
-// maxProbes is how many nodes are probed at once.
+// maxProbes is how many nodes are tested at once.
 const maxProbes = 8
 
-// Run proves the class, and notes that on it: a local one on the nodes on which it
-// was not tried yet. What an earlier run left behind is removed first; what this one
-// makes is removed at its end, also when it fails.
+// Run tests the class, and annotates it with the result; a local class is tested on the nodes
+// that are not tested yet. Leftovers of an earlier run are removed first. What this run
+// creates is removed at its end, even if it fails.
 func (p Probe) Run(ctx context.Context, k *kube.Client) error {
 	p.fill()
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not done within %s", p.Timeout))
@@ -238,8 +237,8 @@ func (p *Probe) fill() {
 	}
 }
 
-// trials are the volumes to try: one on each node where they are local, else one
-// that is written on one node and read on another.
+// trials are the test volumes: one on each node if they are local, else one that is written on
+// one node and read on another.
 func (p Probe) trials(sc *storagev1.StorageClass) []trial {
 	wait := sc.VolumeBindingMode != nil && *sc.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	if !p.Local {

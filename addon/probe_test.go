@@ -134,7 +134,7 @@ func TestProbeSharedClass(t *testing.T) {
 		s.provide(t, sc)
 		state, err = p.Observe(t.Context(), s.Client)
 		require.NoError(t, err)
-		assert.Equal(t, "volume of nfs: written, read and removed once [not tried since the class was created or changed]", p.Diff(state)[0].String())
+		assert.Equal(t, "volume of nfs: written, read and removed once [not tested since the class was created or changed]", p.Diff(state)[0].String())
 
 		require.NoError(t, p.Run(t.Context(), s.Client))
 		assert.Equal(t, []string{"write a", "read b"}, s.ran, "read on another node, and none that the probe does not tolerate")
@@ -174,7 +174,7 @@ func TestProbeLocalClassOnEveryNode(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotEmpty(t, p.Diff(state), "another node has its own disk")
 
-		assert.Contains(t, p.Diff(state).String(), "not tried on b")
+		assert.Contains(t, p.Diff(state).String(), "not tested on b")
 		s.ran = nil
 		require.NoError(t, p.Run(t.Context(), s.Client))
 		assert.Equal(t, []string{"write b", "read b"}, s.ran, "and the others are not tried again")
@@ -187,7 +187,7 @@ func TestProbeOfANodeThatNothingMayRunOn(t *testing.T) {
 		err := p.Run(t.Context(), s.Client)
 		require.ErrorContains(t, err, "volumes on gpu cannot be tested: its taint nvidia.com/gpu=present:NoSchedule is not tolerated")
 		err = addon.Probe{Class: "local-path", Nodes: []string{"gpu"}}.Run(t.Context(), s.Client)
-		require.ErrorContains(t, err, "no node can run a pod that tries it")
+		require.ErrorContains(t, err, "no node can run a pod that tests it")
 	})
 }
 
@@ -218,7 +218,7 @@ func TestProbeWaitsForNodes(t *testing.T) {
 
 		require.NoError(t, s.Cordon(t.Context(), "b"))
 		require.NoError(t, p.Run(ctx, s.Client))
-		assert.Contains(t, strings.Join(said, "\n"), "cordoned, and not tried now: b")
+		assert.Contains(t, strings.Join(said, "\n"), "cordoned, and not tested now: b")
 		state, err := p.Observe(t.Context(), s.Client)
 		require.NoError(t, err)
 		assert.Empty(t, p.Diff(state))

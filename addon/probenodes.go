@@ -14,12 +14,12 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// secondNode is how long a probe waits for another node to read on, before it reads
-// where it wrote.
+// secondNode is how long a probe waits for a second node before it reads on the node where it
+// wrote.
 const secondNode = time.Minute
 
-// choose leaves the nodes to try. It waits for those that are not ready yet: a node
-// has joined before its network works. Those in proven need no trial.
+// choose returns the nodes to test. It waits for those that are not ready yet: a node joins
+// before its network works. Nodes in proven need no test.
 func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) error {
 	began := time.Now()
 	return await(ctx, func(ctx context.Context) (string, error) {
@@ -50,17 +50,17 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 			return "waiting for nodes: " + strings.Join(late, "; "), nil
 		}
 		if len(ready) == 0 && !p.Local {
-			return "", errors.New("no node can run a pod that tries it: all are cordoned or have taints that are not tolerated")
+			return "", errors.New("no node can run a pod that tests it: all are cordoned or have taints that are not tolerated")
 		}
 		if len(away) > 0 {
-			progress.Say(ctx, "cordoned, and not tried now: %s", strings.Join(away, ", "))
+			progress.Say(ctx, "cordoned, and not tested now: %s", strings.Join(away, ", "))
 		}
 		p.Nodes = ready
 		return "", nil
 	})
 }
 
-// asked are the nodes that a probe is about.
+// asked are the nodes that a probe covers.
 func (p *Probe) asked(all []kube.Node) []kube.Node {
 	return slices.DeleteFunc(slices.Clone(all), func(n kube.Node) bool {
 		return len(p.Nodes) > 0 && !slices.Contains(p.Nodes, n.Name) || !carries(n.Labels, p.Labels)
@@ -76,8 +76,7 @@ func carries(have, want map[string]string) bool {
 	return true
 }
 
-// unfit says why no pod of the probe can run on a node, and whether that will not
-// pass by itself.
+// unfit says why no pod of the probe can run on a node, and whether that is permanent.
 func (p *Probe) unfit(n kube.Node) (why string, never bool) {
 	for _, t := range n.Taints {
 		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
@@ -97,8 +96,8 @@ func (p *Probe) unfit(n kube.Node) (why string, never bool) {
 	return why, false
 }
 
-// passing are taints that Kubernetes, its cloud provider (K3s has one) or the network
-// set and clear by themselves.
+// passing are taints that Kubernetes, its cloud provider (K3s has one) or the network set and
+// clear automatically.
 func passing(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return slices.Contains([]string{"node.kubernetes.io", "node.cloudprovider.kubernetes.io", "node.cilium.io"}, prefix)

@@ -17,29 +17,29 @@ const (
 	RancherSecret = "secret" // the Secret cattle-system/tls-rancher-ingress is somebody else's business
 )
 
-// RancherOptions are those of Rancher, which brings its own Fleet.
+// RancherOptions configure Rancher, which brings its own Fleet.
 type RancherOptions struct {
 	Common
 	Hostname  string
-	Replicas  int          // default: one, or three from three nodes on
+	Replicas  int          // default: one, or three with three or more nodes
 	Bootstrap secret.Value // first password of admin; zero: generated, and kept in the cluster
 	Class     string       // of Ingress or Gateway; default "traefik"
-	Gateway   bool         // it gets a Gateway of its own in place of an Ingress
+	Gateway   bool         // it gets a Gateway of its own instead of an Ingress
 
 	TLS    string // one of the sources; default RancherOwnCA
 	Issuer string // with RancherIssuer: name of the ClusterIssuer
 	CA     []byte // with RancherIssuer and RancherSecret: certificate of a private CA, PEM
 }
 
-// minBootstrap is the shortest password that Rancher takes: setting
-// password-min-length in its pkg/settings/setting.go.
+// minBootstrap is the minimum length of a password in Rancher: setting password-min-length in
+// its pkg/settings/setting.go.
 const minBootstrap = 12
 
-// Rancher provides the management UI of the cluster, and Fleet. A Fleet of one's own
-// beside it is a mistake.
+// Rancher provides the management UI of the cluster, and Fleet. Do not install another Fleet
+// beside it.
 //
-// The first password is in the Secret cattle-system/bootstrap-secret, where Rancher
-// reads it, and not in the values: those are kept in the release.
+// The first password is in the Secret cattle-system/bootstrap-secret, where Rancher reads it,
+// and not in the values, which the release stores.
 func Rancher(o RancherOptions) (chart.Part, error) {
 	if err := o.fill(); err != nil {
 		return chart.Part{}, err
@@ -57,7 +57,7 @@ func Rancher(o RancherOptions) (chart.Part, error) {
 			class["annotations"] = o.annotations()
 		}
 		v["gateway"] = values{"gatewayClass": class}
-		// Some templates look at the Ingress' source even then (issuer-rancher.yaml,
+		// Some templates use the Ingress' source even then (issuer-rancher.yaml,
 		// deployment.yaml).
 		v["ingress"] = values{"tls": values{"source": tls}}
 	} else {
@@ -97,12 +97,12 @@ func (o *RancherOptions) fill() error {
 	}
 	err := need("rancher", "hostname", o.Hostname)
 	if n := len(o.Bootstrap.Reveal()); n > 0 && n < minBootstrap {
-		err = errors.Join(err, fmt.Errorf("rancher: the bootstrap password has %d characters: Rancher wants %d or more", n, minBootstrap))
+		err = errors.Join(err, fmt.Errorf("rancher: the bootstrap password has %d characters: Rancher requires %d or more", n, minBootstrap))
 	}
 	return err
 }
 
-// tls returns what the chart calls the source, and notes what the part needs for it.
+// tls returns the chart's name of the source, and adds what the part needs for it.
 func (o RancherOptions) tls(p *chart.Part) (source string, err error) {
 	switch o.TLS {
 	case RancherOwnCA:

@@ -14,29 +14,28 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// scratchLabel is what nodes with scratch storage carry, with the value "true",
-// where [ScratchOptions.ByLabel] is set.
+// scratchLabel is the label of nodes with scratch storage, with the value "true", if
+// [ScratchOptions.ByLabel] is set.
 const scratchLabel = "homelab.cps-gpu.github.com/scratch"
 
-// ScratchOptions say which nodes have fast storage of their own, and where.
+// ScratchOptions name the nodes that have fast storage of their own, and where it is.
 type ScratchOptions struct {
 	Common
 	Class   string            // of storage; default "scratch"
-	Paths   map[string]string // by name of each node that has it: the folder under which volumes are made
-	ByLabel bool              // pods go to nodes labelled homelab.cps-gpu.github.com/scratch=true, not to those named in Paths
-	Default bool              // the class of claims that name none; rarely wise: volumes are gone with their node
+	Paths   map[string]string // by node name: the folder in which volumes are created
+	ByLabel bool              // pods run on nodes labelled homelab.cps-gpu.github.com/scratch=true, not to those named in Paths
+	Default bool              // the class of claims that name none; rarely useful: volumes are lost with their node
 }
 
-// Scratch provides a class of volumes on a disk of the node that the pod runs on:
-// as fast as the disk, without quota, and gone with the node. It is a second
-// provisioner beside K3s' own, whose configuration K3s overwrites at each start.
+// Scratch provides a class of volumes on a disk of the node that the pod runs on: as fast as
+// the disk, without quota, and lost with the node. It is a second provisioner beside K3s' own,
+// whose configuration K3s overwrites at each start.
 //
 // A class whose folder is missing from its provisioner's table looks fine and never
-// provisions. Here the table names each node, and refuses all others; and the class
-// tells the scheduler the same, since a provisioner that refuses is asked again for
-// the same node for ever. That list cannot be changed in a class that is there: with
-// another set of nodes the class is recreated, which leaves its volumes alone. Who
-// would rather label nodes sets ByLabel.
+// provisions. Here the table names each node, and refuses all others. The class limits the
+// scheduler to the same nodes, because otherwise it would offer a refused node again and
+// again. That list is immutable: with other nodes the class is recreated, which does not
+// affect its volumes. To label nodes instead, set ByLabel.
 func Scratch(o ScratchOptions) (chart.Part, error) {
 	if o.Class == "" {
 		o.Class = "scratch"
@@ -69,8 +68,9 @@ func Scratch(o ScratchOptions) (chart.Part, error) {
 		// pathFromPattern) refuses a pattern that does not begin with namespace, claim
 		// and a slash.
 		parameters: map[string]string{"pathPattern": "{{ .PVC.Namespace }}/{{ .PVC.Name }}/{{ .PVName }}"},
-		// Volumes of the kind that the kubelet gives to a pod's group (fsGroup), and that
-		// Velero can read; the chart's default, hostPath, is neither. K3s' own does the same.
+		// Volumes of this kind get the pod's group (fsGroup), and Velero can read them;
+		// neither is true of the chart's default, hostPath. K3s' own provisioner does the
+		// same.
 		annotations: map[string]string{"defaultVolumeType": "local"},
 	}.object()
 	sc.AllowedTopologies = o.topologies(nodes)

@@ -9,16 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// defaultAnnotation makes a class the one of claims that name none.
+// defaultAnnotation makes a class the default.
 const defaultAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// class is what our storage classes differ in.
+// class has the settings in which our storage classes differ.
 type class struct {
 	part, name, provisioner string
 	isDefault               bool
 	retain                  bool
 	expand                  bool
-	wait                    bool // a volume is made where its first pod runs
+	wait                    bool // a volume is created where its first pod runs
 	parameters              map[string]string
 	annotations             map[string]string // that its provisioner reads
 	mountOptions            []string

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// trial is one volume of a probe.
+// trial is one test volume of a probe.
 type trial struct {
 	Probe
 	name           string // of the claim; pods are named after it
@@ -23,7 +23,8 @@ type trial struct {
 	waits          bool   // the volume is made when its first pod is scheduled
 }
 
-// What runs in the pods. The result is in the termination message, which needs no log.
+// The scripts of the pods. They write the result to the termination message, so no log is
+// needed.
 const (
 	writeScript = `printf %s "$TEXT" > /probe/text && cat /probe/text > /dev/termination-log`
 	readScript  = `cat /probe/text > /dev/termination-log && rm /probe/text`
@@ -36,7 +37,7 @@ func (t trial) run(ctx context.Context, k *kube.Client) (err error) {
 		return fmt.Errorf("cleaning up after an earlier try: %w", err)
 	}
 	defer func() {
-		// Also after a failure and a cancellation: nothing may stay behind.
+		// Also after a failure or a cancellation, so that nothing is left.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		if left := t.remove(ctx, k); left != nil {
@@ -55,7 +56,7 @@ func (t trial) run(ctx context.Context, k *kube.Client) (err error) {
 			return err
 		}
 	}
-	// The claim's own id: a text that no other volume has.
+	// The claim's own id, which no other volume contains.
 	for _, step := range []struct{ verb, node, script string }{{"write", t.writer, writeScript}, {"read", t.reader, readScript}} {
 		got, err := t.runPod(ctx, k, t.pod(step.verb, step.node, step.script, claim.UID))
 		if err != nil {
@@ -79,8 +80,8 @@ func (t trial) claim() *corev1.PersistentVolumeClaim {
 	}
 }
 
-// pod runs a script with the volume, as the user and group that notebooks have: root
-// can write where they cannot.
+// pod runs a script with the volume, as the user and group of notebooks: root could write
+// where they cannot.
 func (t trial) pod(verb, node, script, text string) *corev1.Pod {
 	user, group, yes, no, now := int64(1000), int64(100), true, false, int64(0)
 	return &corev1.Pod{
@@ -88,7 +89,8 @@ func (t trial) pod(verb, node, script, text string) *corev1.Pod {
 		ObjectMeta: meta("probe", t.Namespace, t.name+"-"+verb),
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: &now, AutomountServiceAccountToken: &no,
-			// Not nodeName: the scheduler must see the pod, it is who has a local volume made.
+			// Not nodeName: the scheduler must see the pod, because it triggers the creation
+			// of a local volume.
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
 					Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}},
@@ -119,8 +121,8 @@ func (t trial) bound(ctx context.Context, k *kube.Client) error {
 	})
 }
 
-// runPod runs a pod to its end, returns what it wrote, and removes it: a volume for
-// one node goes to the next only when nobody has it.
+// runPod runs a pod to its end, returns what it wrote, and removes it, because a volume for
+// one node at a time moves only when no pod uses it.
 func (t trial) runPod(ctx context.Context, k *kube.Client, pod *corev1.Pod) (text string, err error) {
 	if _, err := k.Apply(ctx, pod); err != nil {
 		return "", err
@@ -152,8 +154,8 @@ func (t trial) runPod(ctx context.Context, k *kube.Client, pod *corev1.Pod) (tex
 	return text, t.gone(ctx, k, pod)
 }
 
-// remove removes everything of the trial, and waits until it is gone. A volume of
-// a class that retains would stay for ever: it is told to go with its claim.
+// remove removes everything of the trial, and waits until it is gone. A volume of a class that
+// retains would stay forever, so its policy is changed to delete it with its claim.
 func (t trial) remove(ctx context.Context, k *kube.Client) error {
 	pods := []runtime.Object{t.pod("write", t.writer, "", ""), t.pod("read", t.reader, "", "")}
 	if err := t.gone(ctx, k, pods...); err != nil {
@@ -187,7 +189,7 @@ func (t trial) gone(ctx context.Context, k *kube.Client, objects ...runtime.Obje
 	return t.vanished(ctx, k, objects...)
 }
 
-// vanished waits until objects are not there any more.
+// vanished waits until objects are gone.
 func (t trial) vanished(ctx context.Context, k *kube.Client, objects ...runtime.Object) error {
 	for _, o := range objects {
 		err := await(ctx, func(ctx context.Context) (string, error) {
@@ -221,11 +223,11 @@ func because(what, why string) string {
 	return what + ": " + why
 }
 
-// every is how often a trial looks again.
+// every is the interval between two checks of a trial.
 const every = time.Second
 
-// await looks again and again until look has nothing left to say. It passes on what
-// is waited for, and ends with it when the time is over.
+// await calls look repeatedly until it returns no reason to wait. It reports the reason as
+// progress, and returns it when the time is over.
 func await(ctx context.Context, look func(context.Context) (waiting string, err error)) error {
 	return wait.Until(ctx, wait.Rule{Poll: every, Strict: true}, look)
 }

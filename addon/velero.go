@@ -19,11 +19,11 @@ const veleroNamespace = "velero"
 // installs (seen in advisories of August 2026).
 const veleroPlugin = "docker.io/velero/velero-plugin-for-aws:v1.14.2"
 
-// VeleroOptions say where backups go, and what is in them.
+// VeleroOptions configure where backups go, and what they contain.
 type VeleroOptions struct {
 	Common
 	Endpoint             string // https://… of a store that speaks S3; empty: AWS
-	Region               string // default "us-east-1", which stores that have none take
+	Region               string // default "us-east-1", which stores without regions accept
 	Bucket, Prefix       string
 	AccessKey, SecretKey secret.Value
 	CA                   []byte // certificate of the store's CA, PEM
@@ -35,8 +35,8 @@ type VeleroOptions struct {
 	FileSystem bool          // contents of volumes too, file by file
 }
 
-// Velero backs up objects of the cluster, and the contents of volumes file by file:
-// neither NFS nor a node's folder can make snapshots.
+// Velero backs up objects of the cluster, and the contents of volumes file by file: neither
+// NFS nor a node's folder has snapshots.
 func Velero(o VeleroOptions) (chart.Part, error) {
 	if err := o.fill(); err != nil {
 		return chart.Part{}, err
@@ -52,7 +52,7 @@ func Velero(o VeleroOptions) (chart.Part, error) {
 		},
 		"snapshotsEnabled": false,
 		"deployNodeAgent":  o.FileSystem,
-		// A job that runs kubectl. Who applies this part upgrades the definitions.
+		// A job that runs kubectl. Off, because applying this part upgrades the definitions.
 		"upgradeCRDs": false,
 		"schedules": values{"homelab": values{
 			"schedule": o.Schedule,
@@ -60,7 +60,8 @@ func Velero(o VeleroOptions) (chart.Part, error) {
 		}},
 	}
 	if o.FileSystem {
-		// The volumes of a node are read by the agent on it, whatever it is tainted with.
+		// The agent on a node reads that node's volumes, so it runs on every node, whatever
+		// its taints.
 		v["nodeAgent"] = values{"tolerations": everywhere()}
 	}
 	o.tolerate(v, nil)
@@ -100,7 +101,7 @@ func (o *VeleroOptions) fill() error {
 		errs = append(errs, fmt.Errorf("velero: schedule %q: want five fields of cron, e.g. 0 3 * * *: %w", o.Schedule, err))
 	}
 	if o.Insecure && len(o.CA) > 0 {
-		errs = append(errs, errors.New("velero: a CA is given, and certificates are not to be checked: choose one"))
+		errs = append(errs, errors.New("velero: a CA is given, but certificates are not checked: choose one"))
 	}
 	return errors.Join(errs...)
 }
@@ -110,7 +111,7 @@ func (o VeleroOptions) location() values {
 	if o.Endpoint != "" {
 		config["s3Url"] = o.Endpoint
 		config["s3ForcePathStyle"] = "true"
-		// Stores other than AWS refuse the checksums that its SDK adds since 2025.
+		// Stores other than AWS refuse the checksums that AWS' SDK has added since 2025.
 		config["checksumAlgorithm"] = ""
 	}
 	if o.Insecure {

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// Bake is what goes into a template before it is sealed: software that every
-// clone needs, and nothing about any one machine.
+// Bake describes what goes into a template before it is sealed: software that every clone
+// needs, and nothing about a single machine.
 type Bake struct {
 	Hostname    string // while it is being baked
-	InstanceID  string // empty: made of the hostname and a digest
+	InstanceID  string // empty: made from the hostname and a digest
 	Packages    []string
-	Holds       []string // packages that must not change by themselves
+	Holds       []string // packages to hold
 	APTSources  []APTSource
-	APTMirror   string // URL in place of the distribution's archive
+	APTMirror   string // URL instead of the distribution's archive
 	APTSecurity string // URL of its security updates; empty: APTMirror has them too
 	APTProxy    string // URL of an HTTP proxy for packages from repositories without TLS
 	HTTPSProxy  string // URL of an HTTP proxy for repositories with TLS; empty: none
 	Upgrade     bool   // bring the image's own packages up to date first
 	Files       []File
-	Commands    [][]string // argument vectors, run in order after all else
+	Commands    [][]string // argument vectors, run in order at the end
 
 	// Where the machine is while it is being baked; sealing forgets it. Without a MAC
 	// it asks DHCP on its first interface.
@@ -40,9 +40,8 @@ type APTSource struct {
 	Key  string // armoured public key, kept where $KEY_FILE says
 }
 
-// RenderTemplate describes the machine in which a template is baked. It has no
-// login at all: it is reached through the guest agent, whose package it installs
-// and starts first of all.
+// RenderTemplate describes the machine in which a template is baked. It has no login: it is
+// reached through the guest agent, whose package it installs and starts first.
 func RenderTemplate(b Bake) (NoCloud, error) {
 	if !hostnames.MatchString(b.Hostname) {
 		return NoCloud{}, fmt.Errorf("template: hostname %q: want lower-case letters, digits and dashes, at most 63", b.Hostname)
@@ -55,7 +54,7 @@ func RenderTemplate(b Bake) (NoCloud, error) {
 		APT:            apt(b.APTMirror, b.APTSecurity, b.APTProxy, b.HTTPSProxy),
 		PackageUpdate:  true,
 		PackageUpgrade: b.Upgrade,
-		Packages:       []string{agent}, // alone: apt installs all that it is asked for, or nothing
+		Packages:       []string{agent}, // alone, because apt installs all requested packages or none
 		RunCmd:         [][]string{{"systemctl", "start", agent}, {"set", "-e"}},
 	}
 	if err := u.install(slices.DeleteFunc(slices.Clone(b.Packages), func(p string) bool { return p == agent })); err != nil {

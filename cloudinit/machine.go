@@ -14,14 +14,14 @@ import (
 	"github.com/cps-gpu/homelab/internal/datadisk"
 )
 
-// Machine is what a cluster's node should be at first boot.
+// Machine describes a node's first boot.
 type Machine struct {
 	Hostname       string
-	InstanceID     string   // empty: made of the hostname and a digest of the other documents
+	InstanceID     string   // empty: made from the hostname and a digest of the other documents
 	User           string   // the administrator; empty means "ubuntu"
 	AuthorizedKeys []string // the administrator's public SSH keys
 	PasswordHash   string   // a crypt(3) hash for the console; empty: no password. Never a password.
-	FreshHostKeys  bool     // make new SSH host keys though the image has some, since its clones would share them
+	FreshHostKeys  bool     // replace the image's SSH host keys, which its clones would share
 	MAC            string
 	Address        netip.Prefix // the zero Prefix asks DHCP
 	Gateway        netip.Addr   // inside Address's prefix; the zero Addr sets no default route
@@ -29,20 +29,20 @@ type Machine struct {
 	Search         []string // DNS search domains
 	MTU            int      // bytes; 0 means the interface's own
 	Disks          []Mount
-	Packages       []string // those that are missing are installed, and none needs a mirror if all are there
-	AgentFirst     bool     // the guest agent among them by itself, before the others: apt installs all that it is asked for, or nothing
+	Packages       []string // missing ones are installed; if none is missing, no mirror is needed
+	AgentFirst     bool     // install the guest agent separately and first, because apt installs all requested packages or none
 	Sysctls        map[string]string
 	KernelModules  []string
 	Files          []File
-	APTMirror      string // URL in place of the distribution's archive
-	APTSecurity    string // URL of its security updates; empty: APTMirror has them too, as Ubuntu's mirrors have
+	APTMirror      string // URL instead of the distribution's archive
+	APTSecurity    string // URL of its security updates; empty: APTMirror has them too, as Ubuntu's mirrors do
 	APTProxy       string // URL of an HTTP proxy for packages from repositories without TLS
 	HTTPSProxy     string // URL of an HTTP proxy for repositories with TLS; empty: none
 	Timezone       string
 }
 
-// Mount is a data disk, found by its serial number and mounted, before K3s at each boot.
-// It is formatted only when it carries no file system.
+// Mount is a data disk, found by its serial number and mounted, before K3s at each boot. It is
+// formatted only if it has no file system.
 type Mount struct {
 	Serial string // as given to the virtual disk, at most 20 characters
 	FS     string // empty means ext4
@@ -58,9 +58,8 @@ var (
 // RenderServer describes a node of the control plane.
 func RenderServer(m Machine) (NoCloud, error) { return m.render(kubernetesSysctls()) }
 
-// RenderWorker describes a node that runs workloads. It differs from a server in
-// what heavy users of memory maps and file watches need: notebooks, data loaders,
-// databases.
+// RenderWorker describes a node that runs workloads. Unlike a server, it has settings for
+// workloads with many memory maps and file watches: notebooks, data loaders, databases.
 func RenderWorker(m Machine) (NoCloud, error) {
 	sysctls := kubernetesSysctls()
 	sysctls["vm.max_map_count"] = "1048576"
@@ -71,7 +70,7 @@ func RenderWorker(m Machine) (NoCloud, error) {
 // RenderPlain describes a machine that is not a node of a cluster, such as a file server.
 func RenderPlain(m Machine) (NoCloud, error) { return m.render(map[string]string{}) }
 
-// kubernetesSysctls are what the kubelet checks for or K3s needs.
+// kubernetesSysctls are settings that the kubelet checks or K3s needs.
 func kubernetesSysctls() map[string]string {
 	return map[string]string{
 		"net.ipv4.ip_forward":                 "1",
@@ -171,12 +170,11 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		}
 		u.WriteFiles = append(u.WriteFiles, w)
 	}
-	if err := u.mount(m.Disks); err != nil { // whose own step says what is wrong with them
+	if err := u.mount(m.Disks); err != nil { // whose own step reports what is wrong with them
 		return UserData{}, err
 	}
-	// cloud-init makes one script of all commands, whose status is its last one's: what
-	// fails from here on is to be the end of it. Packages come first, the guest agent
-	// among them.
+	// cloud-init joins all commands into one script, whose status is that of its last command.
+	// From here on, a failure ends the script. Packages come first, including the guest agent.
 	u.RunCmd = append(u.RunCmd, []string{"set", "-e"})
 	rest := m.Packages
 	if i := slices.Index(rest, agent); m.AgentFirst && i >= 0 {
@@ -188,12 +186,12 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 	if err := u.install(rest); err != nil {
 		return UserData{}, err
 	}
-	// systemd has read both files by the time cloud-init writes them.
+	// systemd has read both files before cloud-init writes them.
 	u.RunCmd = append(u.RunCmd, append([]string{"modprobe", "-a"}, m.modules()...), []string{"sysctl", "--quiet", "--system"})
 	return u, nil
 }
 
-// mount makes the disks usable by a script: cloud-init's own fs_setup wants a device's
+// mount formats and mounts the disks with a script: cloud-init's own fs_setup needs a device's
 // name, and no name of a disk is the same on all releases of Proxmox.
 func (u *UserData) mount(disks []Mount) error {
 	if len(disks) == 0 {
@@ -213,8 +211,8 @@ func (u *UserData) mount(disks []Mount) error {
 	return nil
 }
 
-// installScript installs packages that are missing. cloud-init's own list would ask the
-// mirror at every first boot, also when a template has brought them all.
+// installScript installs missing packages. cloud-init's own list would need the mirror at
+// every first boot, even if the template has all packages.
 //
 //go:embed packages.sh
 var installScript []byte
@@ -251,7 +249,7 @@ func (m Machine) user() User {
 	}
 }
 
-// modules are those of every Kubernetes node, then the machine's own.
+// modules returns the modules of every Kubernetes node, then the machine's own.
 func (m Machine) modules() []string {
 	all := []string{"overlay", "br_netfilter"}
 	for _, name := range m.KernelModules {
@@ -273,9 +271,8 @@ func kernelFiles(modules []string, sysctls map[string]string) []File {
 	}
 }
 
-// apt says where packages come from. Where apt is told of no proxy for https it takes
-// that for http (apt-transport-https(1)), and a cache of packages refuses what https
-// asks of it.
+// apt configures the sources of packages. Without a proxy for https, apt uses the one for http
+// (apt-transport-https(1)), and a package cache refuses https requests.
 func apt(mirror, security, proxy, secure string) *APT {
 	if mirror == "" && proxy == "" && secure == "" {
 		return nil

@@ -25,7 +25,8 @@ type Ethernet struct {
 	MTU            int          `yaml:"mtu,omitempty"` // bytes
 }
 
-// Match finds the interface. Lower case: Linux prints it so, Proxmox does not.
+// Match finds the interface. The MAC address is in lower case, as Linux prints it; Proxmox
+// uses upper case.
 type Match struct {
 	MAC string `yaml:"macaddress"`
 }
@@ -42,8 +43,7 @@ type Nameservers struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// interfaceName is what the machine's one interface is called, whatever slot the
-// hypervisor puts it in.
+// interfaceName is the name of the machine's only interface, whatever its slot.
 const interfaceName = "eth0"
 
 // Render returns the document that cloud-init reads.
@@ -78,8 +78,8 @@ func (m Machine) address(eth *Ethernet) error {
 		if m.Gateway.IsValid() {
 			return errors.New("a gateway without an address: give the machine an address, or leave both to DHCP")
 		}
-		// By default the DHCP client identifies itself by machine-id, which clones
-		// of one image may share.
+		// By default the DHCP client identifies itself with the machine-id, which clones of an
+		// image may share.
 		eth.DHCP4, eth.DHCPIdentifier = true, "mac"
 		return nil
 	}

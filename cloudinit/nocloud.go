@@ -11,14 +11,14 @@ import (
 // Label is the volume label by which cloud-init finds a NoCloud disk.
 const Label = "cidata"
 
-// NoCloud is all that a machine is told at first boot.
+// NoCloud has all documents of a machine's first boot.
 type NoCloud struct {
 	UserData UserData
 	MetaData MetaData
 	Network  Network
 }
 
-// Files returns the three documents by the names that cloud-init looks for.
+// Files returns the three documents by file name.
 func (n NoCloud) Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, render := range map[string]func() ([]byte, error){
@@ -57,8 +57,8 @@ func (n NoCloud) Digest() (string, error) {
 	return Digest(files["user-data"], files["meta-data"], files["network-config"]), nil
 }
 
-// Digest returns the SHA-256, in hexadecimal, of the parts, each with its length
-// before it, so that no two lists of parts run into the same bytes.
+// Digest returns the SHA-256, in hexadecimal, of the parts, each with its length before it, so
+// that different lists of parts never give the same bytes.
 func Digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ResultFile is what cloud-init writes at the end of a boot, and removes at the beginning of
-// the next (status_wrapper of its cloudinit/cmd/main.py). A machine that does not let us in
-// may show it through its guest agent.
+// ResultFile is the file that cloud-init writes at the end of a boot and removes at the start
+// of the next (status_wrapper of its cloudinit/cmd/main.py). It can be read through the guest
+// agent if a login is not possible.
 const ResultFile = "/var/lib/cloud/data/result.json"
 
 // ParseResult reads a [ResultFile]: Done, or Failed with what went wrong in any stage.

@@ -34,13 +34,12 @@ type Status struct {
 	Recoverable map[string][]string `json:"recoverable_errors"` // by level: WARNING, DEPRECATED, ERROR, CRITICAL
 }
 
-// ErrNotDone means that cloud-init is still at work.
+// ErrNotDone means that cloud-init is still running.
 var ErrNotDone = errors.New("cloud-init is not done yet")
 
-// FailedError means that cloud-init gave up on something; the machine is not what
-// it was told to be.
+// FailedError means that cloud-init failed; the machine is not as described.
 type FailedError struct {
-	Errors []string // cloud-init's own words
+	Errors []string // cloud-init's own messages
 }
 
 // Error implements error.
@@ -55,9 +54,8 @@ func (e *FailedError) Error() string {
 // ParseStatus reads the output of `cloud-init status --format json`. With --wait,
 // some versions print dots first, which are skipped.
 //
-// The program's exit status need not be looked at: it is 1 for a failure and 2
-// for success with recoverable errors, of which the document tells more. A
-// runner's error of either kind is therefore no reason not to parse the output.
+// Ignore the program's exit status, 1 for a failure and 2 for success with recoverable errors,
+// because the output says more: parse it even if the runner returns an error for the status.
 func ParseStatus(out []byte) (Status, error) {
 	start := bytes.IndexByte(out, '{')
 	if start < 0 {
@@ -78,8 +76,8 @@ func ParseStatus(out []byte) (Status, error) {
 	}
 }
 
-// Err returns nil when cloud-init is done, whatever it warned of; [ErrNotDone]
-// while it is at work; and what is wrong otherwise.
+// Err returns nil if cloud-init is done, even with warnings; [ErrNotDone] while it is running;
+// otherwise what is wrong.
 func (s Status) Err() error {
 	switch s.State {
 	case Done:
@@ -93,9 +91,8 @@ func (s Status) Err() error {
 	}
 }
 
-// Warnings are the errors that cloud-init recovered from, each with its level,
-// in a stable order. Deprecations are left out: they concern anyone who writes the
-// document, and ours is checked against the schema.
+// Warnings are the errors that cloud-init recovered from, each with its level, in a stable
+// order. Deprecations are left out, because tests check our documents against the schema.
 func (s Status) Warnings() []string {
 	var all []string
 	for _, level := range slices.Sorted(maps.Keys(s.Recoverable)) {

@@ -45,7 +45,7 @@ type User struct {
 	SSHAuthorizedKeys []string `yaml:"ssh_authorized_keys,omitempty"`
 }
 
-// APT says where packages come from.
+// APT configures the sources of packages.
 type APT struct {
 	Primary    []Mirror          `yaml:"primary,omitempty"`
 	Security   []Mirror          `yaml:"security,omitempty"`
@@ -54,7 +54,7 @@ type APT struct {
 	Sources    map[string]Source `yaml:"sources,omitempty"`     // by file name under /etc/apt/sources.list.d
 }
 
-// Mirror stands in for the archive on some architectures ("default": all others).
+// Mirror replaces the archive on some architectures ("default": all others).
 type Mirror struct {
 	Arches []string `yaml:"arches"`
 	URI    string   `yaml:"uri"`
@@ -67,7 +67,7 @@ type Source struct {
 	Key    string `yaml:"key,omitempty"` // armoured public key
 }
 
-// FSSetup makes a file system where there is none.
+// FSSetup creates a file system if there is none.
 type FSSetup struct {
 	Label      string `yaml:"label,omitempty"`
 	Filesystem string `yaml:"filesystem"`
@@ -91,7 +91,7 @@ type File struct {
 	Path    string // absolute
 	Content []byte
 	Mode    fs.FileMode // 0 means 0644
-	Owner   string      // "user:group"; empty means root. With an owner the file is written after users are made.
+	Owner   string      // "user:group"; empty means root. With an owner the file is written after the users are created.
 }
 
 func (f File) write() (WriteFile, error) {
@@ -123,8 +123,8 @@ func (u UserData) render() ([]byte, error) {
 	return append([]byte("#cloud-config\n"), b...), nil
 }
 
-// MetaData identifies the machine. cloud-init does its once-per-instance work
-// again when the instance id is not the one it saw last.
+// MetaData identifies the machine. cloud-init repeats its once-per-instance work when the
+// instance id changes.
 type MetaData struct {
 	InstanceID    string `yaml:"instance-id"`
 	LocalHostname string `yaml:"local-hostname"`

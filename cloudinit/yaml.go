@@ -11,9 +11,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// plain matches text that every YAML reader takes for a string. cloud-init reads
-// with PyYAML, which knows YAML 1.1: there, 0600 is a number in base eight, on is
-// true and 10:20:30 is a number in base sixty. What does not match is quoted.
+// plain matches text that every YAML reader reads as a string. cloud-init uses PyYAML, which
+// reads YAML 1.1: there, 0600 is an octal number, on is true and 10:20:30 is a number in base
+// sixty. All other text is quoted.
 var plain = regexp.MustCompile(`^(/|[A-Za-z][A-Za-z0-9_]*[-./])[-A-Za-z0-9_./]*$|^[A-Za-z][A-Za-z0-9_]*$`)
 
 // reserved are the words of YAML 1.1 that are not strings.
@@ -55,7 +55,7 @@ func (q quoter) Visit(node ast.Node) ast.Visitor {
 
 func quote(n *ast.StringNode, block bool) {
 	if n.Token.Type == token.DoubleQuoteType {
-		return // done, as part of a list on one line
+		return // handled, as part of a list on one line
 	}
 	if strings.HasPrefix(n.Value, `"`) { // quoted by the library, which then holds it for plain text
 		if text, err := strconv.Unquote(n.Value); err == nil {

@@ -62,6 +62,6 @@ func TestImageOfADistribution(t *testing.T) {
 		require.ErrorContains(t, load(replace(t, debianCluster, "image: debian-13", wrong)), says)
 	}
 	gpus := replace(t, debianCluster, "    disks:\n", "    gpus: 1\n    disks:\n")
-	require.ErrorContains(t, load(gpus), "Debian 13 has no driver in its archive that is built for its kernels")
+	require.ErrorContains(t, load(gpus), "Debian 13 has no prebuilt driver for its kernels in its archive")
 	require.NoError(t, load(gpus+"nvidia: {driver: {mode: none}}\n"))
 }

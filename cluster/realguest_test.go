@@ -64,13 +64,13 @@ type realWorld struct {
 func newRealWorld(t *testing.T) *realWorld {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("SKIPPED: real guests take minutes, and -short was asked for")
+		t.Skip("SKIPPED: real guests take minutes, and -short is set")
 	}
 	if lacks := qemu.Missing(); len(lacks) > 0 {
 		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they cannot be had
 			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
 		}
-		t.Skip("SKIPPED: no real guest on this machine, which lacks " + strings.Join(lacks, ", "))
+		t.Skip("SKIPPED: this machine cannot run real guests, it lacks " + strings.Join(lacks, ", "))
 	}
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)

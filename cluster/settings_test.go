@@ -67,7 +67,7 @@ k3s:
 		t.Setenv("CONSOLE_HASH", "$6$salt$sec0ndhash")
 		assert.ElementsMatch(t, []string{
 			"password/cp1: password of ubuntu: different or not set → the one of the file", "password/wk1: password of ubuntu: different or not set → the one of the file",
-			"k3s/cp1: registries.yaml: something else → as asked (needs a restart)", "k3s/wk1: registries.yaml: something else → as asked (needs a restart)",
+			"k3s/cp1: registries.yaml: other contents → as configured (needs a restart)", "k3s/wk1: registries.yaml: other contents → as configured (needs a restart)",
 		}, behindNone(w.plan(t, spec)))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))

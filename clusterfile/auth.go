@@ -48,7 +48,7 @@ func (r *resolver) hubAuth(hub *written.Hub, h *spec.Hub) {
 	}
 }
 
-// authKind is the kind that is said, or whose keys are there.
+// authKind is the kind that is set, or whose keys are.
 func (r *resolver) authKind(raw *written.HubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
@@ -79,7 +79,7 @@ func (r *resolver) authKind(raw *written.HubAuth) (kind string, ok bool) {
 	return kind, ok
 }
 
-// userNames checks names as the hub knows them: lower-case, and part of URLs.
+// userNames checks users' names for the hub: lower-case, and valid in URLs.
 func (r *resolver) userNames(names []string) {
 	for i, n := range names {
 		if n != strings.ToLower(n) && matches(`^[A-Za-z0-9._@+-]+$`, n) {
@@ -93,8 +93,8 @@ func (r *resolver) userNames(names []string) {
 	}
 }
 
-// usersExist refuses a hub that lets nobody in: since JupyterHub 5 a login alone
-// allows nothing, and some ways to log in do not let admins in for being that.
+// usersExist refuses a hub that allows nobody: since JupyterHub 5 a login alone allows
+// nothing, and some authenticators do not allow admins automatically.
 func (r *resolver) usersExist(raw *written.HubAuth, a *spec.HubAuth) {
 	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
 	switch {
@@ -103,7 +103,7 @@ func (r *resolver) usersExist(raw *written.HubAuth, a *spec.HubAuth) {
 	case a.AllowAll && r.IsSet(&raw.AllowAll) && len(named) > 0:
 		r.Warn(&raw.AllowAll, "allowAll lets everybody in, so the named users and groups add nothing", "remove allowAll, or the names")
 	case a.AllowAll && len(a.Users) > 0:
-		a.AllowAll = false // naming users means these alone
+		a.AllowAll = false // naming users allows only these
 	}
 	if a.Kind == spec.AuthNative && !a.OpenSignup && len(a.Admins) == 0 {
 		r.Wrong(raw, "nobody can approve people who sign up: there is no admin", "write admins: [your-name], and sign up first")
@@ -136,7 +136,7 @@ func (r *resolver) authNative(raw *written.HubAuth, a *spec.HubAuth) {
 	}
 }
 
-// must reports keys that a way to log in cannot do without.
+// must reports missing keys that a way to log in requires.
 func (r *resolver) must(kind string, keys ...needed) {
 	for _, k := range keys {
 		if !r.IsSet(k.at) {
@@ -178,7 +178,7 @@ func (r *resolver) authOIDC(raw *written.HubAuth, a *spec.HubAuth) bool {
 		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+strings.TrimSuffix(a.Issuer, "/.well-known/openid-configuration"))
 	}
 	if urls := []string{o.AuthorizeURL, o.TokenURL, o.UserdataURL}; slices.Contains(urls, "") && strings.Join(urls, "") != "" {
-		r.Wrong(o, "some of authorizeURL, tokenURL and userdataURL are there, and some are not", "write all three, or none to have them found below the issuer")
+		r.Wrong(o, "some of authorizeURL, tokenURL and userdataURL are set, and some are not", "write all three, or none to read them from the issuer")
 	}
 	if r.IsSet(&o.Scopes) && !slices.Contains(o.Scopes, "openid") {
 		r.Wrong(&o.Scopes, "OpenID Connect needs the scope openid", "write scopes: [openid, profile, email]")

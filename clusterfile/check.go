@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// validate checks the whole: what one section cannot see by itself.
+// validate checks the file as a whole: what involves several sections.
 func (r *resolver) validate() {
 	r.servers()
 	r.noProxmox()
@@ -34,10 +34,10 @@ func (r *resolver) validate() {
 	r.partsRender()
 }
 
-// runtimeClass refuses to leave out what makes the RuntimeClass nvidia: K3s'
-// component runtimes (manifests/runtimes.yaml). Without it, no pod that asks for
-// the class is admitted, the device plugin's own among them. NVIDIA's operator
-// makes the class itself, and with stack: none others manage the cards.
+// runtimeClass refuses to disable K3s' component runtimes (manifests/runtimes.yaml), which
+// creates the RuntimeClass nvidia. Without it, no pod with that class is admitted, including
+// the device plugin's own. NVIDIA's operator creates the class itself, and with stack: none
+// somebody else manages the cards.
 func (r *resolver) runtimeClass() {
 	i := slices.Index(r.raw.K3s.Disable, "runtimes")
 	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
@@ -60,7 +60,7 @@ func (r *resolver) servers() {
 		}
 	}
 	switch {
-	case r.badRole, len(r.nodes) == 0 && r.Undecoded(): // said elsewhere
+	case r.badRole, len(r.nodes) == 0 && r.Undecoded(): // reported elsewhere
 	case len(r.nodes) == 0:
 		r.Wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
 	case servers == 0:
@@ -72,7 +72,7 @@ func (r *resolver) servers() {
 	}
 }
 
-// unique reports the second use of a value, and where the first is.
+// unique reports the second use of a value, with the place of the first.
 func unique[K comparable](r *resolver, seen map[K]any, key K, at any, what, cure string) {
 	if first, ok := seen[key]; ok {
 		where := r.Line(first)
@@ -115,7 +115,7 @@ func (r *resolver) addressPlace(n plannedNode) any {
 	return &n.raw.Address
 }
 
-// nodeHost checks that a declared list of hosts has the node's.
+// nodeHost checks that the declared hosts include the node's.
 func (r *resolver) nodeHost(n plannedNode) {
 	declared := r.raw.Proxmox.Hosts
 	if n.External {
@@ -141,7 +141,7 @@ func (r *resolver) nodeHost(n plannedNode) {
 	}
 }
 
-// protected are the domains of labels that Kubernetes or K3s keep themselves.
+// protected are the domains of labels that Kubernetes or K3s manage.
 var protected = []string{"kubernetes.io", "k8s.io", "k3s.io", "k3s.cattle.io"}
 
 func isProtected(key string) bool {

@@ -13,7 +13,7 @@ type card struct {
 	pci  spec.PCIAddress
 }
 
-// cards checks that no card is promised twice, in whatever spelling.
+// cards checks that no card is assigned twice, in any spelling.
 func (r *resolver) cards() {
 	seen := map[card]any{}
 	owner := map[card]string{}
@@ -35,7 +35,7 @@ func (r *resolver) cards() {
 	}
 }
 
-// demand is what a host is asked for.
+// demand is the sum of what is requested from a host.
 type demand struct {
 	memory  spec.Size
 	cores   int
@@ -43,8 +43,8 @@ type demand struct {
 	storage map[string]spec.Size
 }
 
-// capacity holds sums against what hosts are declared to have. Memory and GPUs
-// cannot be promised twice; CPUs and thin disks can, and then one should know.
+// capacity compares sums with the declared capacity of hosts. Memory and GPUs cannot be
+// overcommitted; CPUs and thin disks can, with a warning.
 func (r *resolver) capacity() {
 	loads := map[string]*demand{}
 	for _, n := range r.spec.Machines() {

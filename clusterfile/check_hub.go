@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// profilesFit holds each profile against the nodes: against what they can allocate,
-// not what they have.
+// profilesFit compares each profile with the nodes' allocatable resources, not with their
+// capacity.
 func (r *resolver) profilesFit() {
 	if r.raw.Hub == nil || len(r.spec.Nodes) == 0 {
 		return
@@ -55,8 +55,8 @@ func (r *resolver) homesPin(fit jupyterhub.Report) {
 		"write storage: {nfs: {vm: {address: ADDRESS, size: 500GiB}}} for homes that every node reaches, or give the profiles one pool of a single node")
 }
 
-// besideEtcd warns of profiles that run on servers only, where a notebook that takes
-// all memory takes the cluster along.
+// besideEtcd warns of profiles that run on servers only, where a notebook that uses up the
+// memory stops the cluster.
 func (r *resolver) besideEtcd() {
 	agents := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Role == spec.Agent })
 	for _, e := range r.raw.Hub.Profiles {
@@ -71,7 +71,7 @@ func (r *resolver) besideEtcd() {
 	}
 }
 
-// tooMuch is the key of a profile that asks for what no node has.
+// tooMuch is the key of a profile that requests more than any node has.
 func (r *resolver) tooMuch(raw *written.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
@@ -132,12 +132,12 @@ func (r *resolver) profilePool(name string, raw *written.HubProfile) {
 	}
 }
 
-// hubPool reports whether a profile can name it: a pool, or a node that is in none.
+// hubPool reports whether a profile can name it: a pool, or a node outside pools.
 func (r *resolver) hubPool(name string) bool {
 	return slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return name == cmp.Or(n.Pool, n.Name) })
 }
 
-// groupsAreKnown: profiles and shares for groups need a way to log in that tells groups.
+// groupsAreKnown: profiles and shares for groups need a login that provides groups.
 func (r *resolver) groupsAreKnown() {
 	raw, h := r.raw.Hub, r.spec.Platform.Hub
 	if h.Auth.GroupsClaim != "" {
@@ -164,7 +164,7 @@ func (r *resolver) groupsAreKnown() {
 	}
 }
 
-// chartValues warns of values of the hub's chart that remove what hub: asks for.
+// chartValues warns of values of the hub's chart that remove settings of hub:.
 func (r *resolver) chartValues() {
 	at := r.MemberAt(&r.raw.Charts.Values, "jupyterhub")
 	for _, what := range platform.Hub(r.spec).Broken() {
@@ -172,7 +172,7 @@ func (r *resolver) chartValues() {
 	}
 }
 
-// inBytes writes sizes as this file does: 64GiB for Kubernetes' 64Gi.
+// inBytes writes sizes as in cluster.yaml: 64GiB for Kubernetes' 64Gi.
 func inBytes(s string) string {
 	return regexp.MustCompile(`\b([0-9]+[KMGT]i)\b`).ReplaceAllString(s, "${1}B")
 }

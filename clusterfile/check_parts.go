@@ -9,12 +9,11 @@ import (
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
-// partsRender makes the parts, as the recipes will, without their secrets: what the
-// parts themselves refuse, and no check above has said, is said here, at the
-// section of the part.
+// partsRender builds the parts like the recipes do, without their secrets, and reports
+// mistakes that only the parts themselves find, at the section of the part.
 func (r *resolver) partsRender() {
 	if len(r.Problems) > 0 || r.Undecoded() {
-		return // what is wrong already would be said again in other words
+		return // otherwise the same mistakes would be reported twice
 	}
 	_, err := platform.Pieces(r.spec, false)
 	for _, err := range apart(err) {
@@ -31,9 +30,9 @@ func (r *resolver) partsRender() {
 	}
 }
 
-const seeDocs = "docs/cluster-yaml.md says what each key takes"
+const seeDocs = "docs/cluster-yaml.md describes each key"
 
-// apart lists what errors.Join put together.
+// apart splits what errors.Join has joined.
 func apart(err error) []error {
 	if err == nil {
 		return nil
@@ -52,8 +51,8 @@ func (r *resolver) sectionOr(part string) any {
 	return yamlnode.Pos{}
 }
 
-// hubField is where in the file a field of jupyterhub.Hub was said, such as
-// Profiles[gpu].SHM or Home.Path.
+// hubField is the place in the file of a field of jupyterhub.Hub, such as Profiles[gpu].SHM or
+// Home.Path.
 func (r *resolver) hubField(field string) any {
 	raw := r.raw.Hub
 	section, _, _ := strings.Cut(field, ".")

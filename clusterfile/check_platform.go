@@ -130,7 +130,7 @@ func (r *resolver) poolTexts() string {
 	return suggest.OneOf(out)
 }
 
-// fileServer checks the NFS server's address and, when we make it, its name.
+// fileServer checks the NFS server's address and, if homelab creates it, its name.
 func (r *resolver) fileServer() {
 	raw, nfs := r.raw.Storage.NFS, r.spec.Platform.Storage.NFS
 	if nfs == nil {
@@ -144,7 +144,7 @@ func (r *resolver) fileServer() {
 		r.exported(raw, nfs)
 	}
 	switch {
-	case err != nil: // a name, which only DNS can judge
+	case err != nil: // a name, which only DNS can resolve
 	case a == r.spec.K3s.VIP:
 		r.Wrong(at, fmt.Sprintf("the NFS server's address %s is the VIP's", a), "write the server's own")
 	case r.raw.K3s.PodCIDR.IsValid() && r.raw.K3s.PodCIDR.Contains(a), r.spec.K3s.PodCIDR.Contains(a), r.spec.K3s.ServiceCIDR.Contains(a):
@@ -152,7 +152,7 @@ func (r *resolver) fileServer() {
 	}
 }
 
-// exported checks what an NFS server of ours exports, and to whom.
+// exported checks what our NFS server exports, and to whom.
 func (r *resolver) exported(raw *written.NFS, nfs *spec.NFS) {
 	const onDisk = "write " + spec.ExportRoot + ", or a folder in it: that is where the VM's data disk is"
 	if !spec.Within(nfs.Export, spec.ExportRoot) {
@@ -203,12 +203,12 @@ func (r *resolver) fileServerVM(raw *written.NFSVM, vm *spec.NFSVM) {
 	}
 }
 
-// hostnames checks that no two parts answer under one name.
+// hostnames checks that no two parts have the same hostname.
 func (r *resolver) hostnames() {
 	seen := map[string]any{}
 	check := func(at *string) {
 		if *at != "" {
-			unique(r, seen, *at, any(at), fmt.Sprintf("%s is the hostname of another part", *at), "write another name for one of them: each is told by its name alone")
+			unique(r, seen, *at, any(at), fmt.Sprintf("%s is the hostname of another part", *at), "write another name for one of them: the name alone selects the part")
 		}
 	}
 	if raw := r.raw.Rancher; raw != nil {
@@ -257,7 +257,7 @@ func (r *resolver) reached() {
 	}
 }
 
-// classNames checks the storage classes that parts ask for.
+// classNames checks the storage classes that parts use.
 func (r *resolver) classNames() {
 	known := slices.Clone(r.raw.Storage.Existing)
 	for _, c := range r.classes() {

@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// versionsFit holds the versions of all parts against Kubernetes and each other.
+// versionsFit compares the versions of all parts with Kubernetes and each other.
 func (r *resolver) versionsFit() {
 	p := r.spec.Platform
 	versions := map[string]string{}
@@ -69,8 +69,8 @@ func (r *resolver) hubVersion() *string {
 	return &r.raw.Hub.Version
 }
 
-// versionPlace is where a version was chosen: its own key, that of Kubernetes, or the
-// section of the part.
+// versionPlace is the place where a version was chosen: its own key, that of Kubernetes, or
+// the section of the part.
 func (r *resolver) versionPlace(parts []string) any {
 	for _, name := range parts {
 		if r.HasMember(&r.raw.Charts.Versions, name) {
@@ -96,7 +96,7 @@ func (r *resolver) versionPlace(parts []string) any {
 	return &r.raw.K3s.Version
 }
 
-// section is what in the file turns a part on.
+// section is the place in the file that turns a part on.
 func (r *resolver) section(part string) any {
 	raw := r.raw
 	switch part {
@@ -169,31 +169,31 @@ func (r *resolver) viaFleet() {
 	}
 }
 
-// neverViaFleet says why a part must be there before Fleet deploys anything, or is "".
+// neverViaFleet says why a part must exist before Fleet deploys anything, or "".
 func (r *resolver) neverViaFleet(name string) string {
 	p := r.spec.Platform
 	switch {
 	case name == "fleet" || name == "fleet-crd":
 		return "it is Fleet itself"
 	case name == "rancher":
-		return "Rancher brings Fleet, so it comes first, and would take itself away with its bundle"
+		return "Rancher brings Fleet, so it comes first, and would be deleted with its bundle"
 	case name == "cilium":
-		return "no pod has a network before it, Fleet's neither"
+		return "no pod has a network before it, including Fleet's"
 	case name == "cert-manager" && p.Rancher != nil:
-		return "Rancher needs it before Fleet is there"
+		return "Rancher needs it before Fleet exists"
 	case name == "cert-manager" && p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned:
-		return "the authority that it makes is trusted in what is written into the repository, so it comes first"
+		return "the files in the repository contain the authority that it creates, so it comes first"
 	}
 	return ""
 }
 
-// fleetIsReady checks that there is a Fleet, and a repository that it reads.
+// fleetIsReady checks that there is a Fleet with a repository.
 func (r *resolver) fleetIsReady(at any) {
 	switch f := r.spec.Platform.Fleet; {
 	case f == nil:
-		r.Wrong(at, "parts are to be deployed through Fleet, and there is none", "write fleet: {repo: https://…} with the repository that Fleet reads")
+		r.Wrong(at, "parts are deployed through Fleet, but the file has no fleet", "write fleet: {repo: https://…} with the repository that Fleet reads")
 	case f.Repo == "":
-		r.Wrong(at, "parts are to be deployed through Fleet, and it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
+		r.Wrong(at, "parts are deployed through Fleet, but it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
 	case f.SSHKey.IsZero() && f.Password.IsZero():
 		r.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under fleet")
 	}

@@ -11,7 +11,7 @@ import (
 
 const (
 	leastOSDisk = 8 * spec.GiB
-	maxSerial   = 20 // what the SCSI disk shows of a serial in the guest
+	maxSerial   = 20 // how much of a serial a SCSI disk shows in the guest
 )
 
 func (r *resolver) disks(n *spec.Node, raw *written.Node) {
@@ -43,7 +43,7 @@ func (r *resolver) disks(n *spec.Node, raw *written.Node) {
 		})
 	}
 	if len(n.Disks) > 14 {
-		r.Wrong(&raw.Disks, fmt.Sprintf("the node has %d disks beside os", len(n.Disks)), "write 14 or fewer")
+		r.Wrong(&raw.Disks, fmt.Sprintf("the node has %d disks besides os", len(n.Disks)), "write 14 or fewer")
 	}
 	r.mounts(raw)
 }
@@ -108,8 +108,8 @@ func isCleanPath(p string) bool {
 	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") && !strings.Contains(p+"/", "/../")
 }
 
-// isPlace reports whether p is a clean path of characters that mean nothing to fstab, to
-// systemd and to a shell: a place for file systems and volumes.
+// isPlace reports whether p is a clean path without characters that are special in fstab,
+// systemd or a shell, so that file systems and volumes can be there.
 func isPlace(p string) bool {
 	return isCleanPath(p) && matches(`^[\pL\pN/._~@=,:-]+$`, p)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// hardware resolves where on its host a node's memory and processors are.
+// hardware resolves the placement of a node's memory and processors on its host.
 func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
 	n.Hugepages, n.Affinity, n.TPM = r.hugepages(n, raw), raw.Affinity, or(raw.TPM, false)
 	if n.Affinity != "" && n.Affinity != noneWord {
@@ -52,7 +52,7 @@ func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {
 	return size
 }
 
-// numaNodes checks what Proxmox finds wrong at the start of the VM only.
+// numaNodes checks what Proxmox checks only when the VM starts.
 func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 	if len(raw.NUMANodes) == 0 {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// The images of profiles that name none, by date since quay.io/jupyter moves all
-// other tags. Seen in public use in July and October 2026.
+// The default images of profiles, by date because quay.io/jupyter moves all other tags. Seen
+// in public use in July and October 2026.
 const (
 	plainImage = "quay.io/jupyter/minimal-notebook:2026-10-05"
 	gpuImage   = "quay.io/jupyter/pytorch-notebook:cuda12-2026-07-28"
@@ -73,7 +73,7 @@ func (r *resolver) hubDatabase(raw *written.Hub, h *spec.Hub) {
 	}
 	switch {
 	case h.Database.Kind == "postgres" && !r.IsSet(&db.URL):
-		r.Wrong(&db.URL, "postgres has no url", "write url: env:NAME with postgresql://user:password@host/name behind it; the database must exist")
+		r.Wrong(&db.URL, "postgres has no url", "write url: env:NAME, with postgresql://user:password@host/name in that variable; the database must exist")
 	case h.Database.Kind == "postgres":
 		h.Database.Size = 0
 		for _, at := range []any{&db.Class, &db.Size} {
@@ -94,7 +94,7 @@ func (r *resolver) hubProfile(name string, raw *written.HubProfile) spec.HubProf
 		CPULimit: float64(or(raw.CPU.Limit, 0)), MemLimit: or(raw.Memory.Limit, 0), GPUs: or(raw.GPUs, 0), GPUMemory: or(raw.GPUMemory, 0),
 		Pool: raw.Pool, RuntimeClass: raw.RuntimeClass, Groups: raw.Groups, Env: raw.Env, DefaultURL: raw.DefaultURL, SHM: or(raw.SHM, 0),
 	}
-	// Kubernetes itself takes a limit for the request where no request is said.
+	// Kubernetes itself uses a limit as the request if there is none.
 	p.CPUGuarantee, p.MemGuarantee = float64(or(raw.CPU.Guarantee, written.Cores(p.CPULimit))), or(raw.Memory.Guarantee, p.MemLimit)
 	if p.MemGuarantee == 0 {
 		p.MemGuarantee = spec.GiB
@@ -113,7 +113,7 @@ func (r *resolver) hubProfile(name string, raw *written.HubProfile) spec.HubProf
 	return p
 }
 
-// imageName is host/path:tag, or with @sha256 behind it.
+// imageName matches host/path:tag, or with @sha256 at the end.
 const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
 
 func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
@@ -125,7 +125,7 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 	case !matches(imageName, p.Image):
 		r.Wrong(&raw.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
 	case tag == "":
-		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", p.Image), "write the tag of a release behind it, e.g. "+plainImage)
+		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", p.Image), "add the tag of a release, e.g. "+plainImage)
 	case tag == "latest":
 		r.Warn(&raw.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
 	}
@@ -173,8 +173,8 @@ func (r *resolver) profileSizes(raw *written.HubProfile, p spec.HubProfile) {
 	}
 }
 
-// usualProfiles are those of a hub that names none: small enough for any node that
-// can run a notebook at all.
+// usualProfiles are the default profiles of a hub: small enough for any node that can run a
+// notebook at all.
 func (r *resolver) usualProfiles() []spec.HubProfile {
 	out := []spec.HubProfile{{
 		Name: "cpu", Title: "CPU", Description: "Up to 2 cores and 4 GiB", Image: plainImage,
@@ -186,7 +186,7 @@ func (r *resolver) usualProfiles() []spec.HubProfile {
 			CPUGuarantee: 1, MemGuarantee: 4 * spec.GiB, GPUs: 1, RuntimeClass: "nvidia",
 		})
 		if !platform.OpenAgents(r.spec) {
-			out[0].Pool = platform.OnlyGPUPool(r.spec) // rather there than beside etcd
+			out[0].Pool = platform.OnlyGPUPool(r.spec) // preferred to servers, where etcd runs
 		}
 	}
 	return out
@@ -238,7 +238,7 @@ func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
 	r.inNotebook(&home.Path, h.Home.Path)
 }
 
-// inNotebook checks where something is mounted in notebooks.
+// inNotebook checks a mount point in notebooks.
 func (r *resolver) inNotebook(at *string, p string) {
 	if !isCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
 		r.Wrong(at, fmt.Sprintf("nothing can be mounted on %q in a notebook", p), "write an absolute path of its own, e.g. /data")
@@ -273,7 +273,7 @@ func (r *resolver) hubShares(raw *written.Hub, h *spec.Hub) {
 			share.ReadOnly = share.ReadOnly || nfs.Shares[i].ReadOnly
 		}
 		r.inNotebook(&s.Path, share.Path)
-		unique(r, mounts, share.Path, at, fmt.Sprintf("%s is mounted on already", share.Path), "write another path")
+		unique(r, mounts, share.Path, at, fmt.Sprintf("%s is a mount point already", share.Path), "write another path")
 		h.Shared = append(h.Shared, share)
 	}
 }

@@ -22,7 +22,7 @@ var (
 
 var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
 
-// builtIn are parts of K3s that have a setting of their own to leave them out.
+// builtIn are parts of K3s with a setting of their own to disable them.
 var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
 
 func (r *resolver) kubernetes() {
@@ -93,9 +93,9 @@ func (r *resolver) k3sVersion(at *string) {
 	r.Wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)
 }
 
-// managed are keys of K3s' config.yaml that follow from the rest of the file.
+// managed are keys of K3s' config.yaml that homelab sets from the rest of the file.
 var managed = map[string]string{
-	"token": "the token is made by K3s, and read from the first server", "token-file": "the token is made by K3s, and read from the first server",
+	"token": "K3s generates the token, and homelab reads it from the first server", "token-file": "K3s generates the token, and homelab reads it from the first server",
 	"agent-token": "all nodes join with the cluster's own token", "agent-token-file": "all nodes join with the cluster's own token",
 	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
 	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
@@ -110,8 +110,8 @@ var managed = map[string]string{
 	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
 }
 
-// passThrough asks package k3s about each further key of config.yaml: servers drop
-// unknown ones with a warning, agents die of them.
+// passThrough asks package k3s about each further key of config.yaml: servers drop unknown
+// keys with a warning, agents exit.
 func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 	for _, key := range sortedNames(*at) {
 		place := r.MemberAt(at, key)

@@ -12,17 +12,17 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// What the VMs of the embedded lab can be.
+// Kinds of VMs of the embedded lab.
 const (
 	guestsSimulated = "simulated"
 	guestsQEMU      = "qemu"
 )
 
-// labImage is the address that the lab serves its own image of Debian at. Nobody else
-// does: the name is reserved (RFC 6761, section 6.4).
+// labImage is the URL at which the lab serves its own Debian image. The name is reserved (RFC
+// 6761, section 6.4).
 const labImage = "https://lab.invalid/debian-13.qcow2"
 
-// labGuests reads what the VMs of the lab are. Its checks need the nodes, and come later.
+// labGuests reads the kind of the lab's VMs. Its checks need the nodes, and come later.
 func (r *resolver) labGuests() {
 	raw := &r.raw.Lab
 	if !r.IsSet(raw) {
@@ -34,7 +34,7 @@ func (r *resolver) labGuests() {
 		Image: r.existing(&raw.Image, raw.Image, true),
 		Place: fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col),
 	}
-	// Who has brought K3s along has done so because there is no internet.
+	// An air-gapped K3s suggests that there is no internet.
 	l.Internet = l.QEMU && or(raw.Internet, r.raw.K3s.Airgap == "")
 	switch {
 	case !r.spec.IsLab():
@@ -56,10 +56,10 @@ func (r *resolver) labGuests() {
 	r.spec.LabGuests = l
 }
 
-// LabImageFiles are the files in a folder that is an image for real guests of the lab.
+// LabImageFiles are the files of an image for real guests of the lab.
 func LabImageFiles() []string { return []string{"disk.raw", "vmlinuz", "initrd"} }
 
-// labHasImage makes the lab's image that of the nodes.
+// labHasImage sets the lab's image as that of the nodes.
 func (r *resolver) labHasImage(img *spec.Image) {
 	raw := &r.raw.Image
 	const cure = "remove it; the image is the lab's own Debian 13, or that of lab.image"
@@ -76,7 +76,7 @@ func (r *resolver) labHasImage(img *spec.Image) {
 	img.URL, img.SHA256, img.SHA512 = labImage, "", ""
 }
 
-// realGuests checks what real VMs of the lab cannot be.
+// realGuests checks what real VMs of the lab do not support.
 func (r *resolver) realGuests() {
 	l := r.spec.LabGuests
 	if !l.QEMU {
@@ -92,7 +92,7 @@ func (r *resolver) realGuests() {
 		case n.External:
 			r.Wrong(&n.raw.External, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
 		case n.GPUs.Count > 0:
-			r.Wrong(&n.raw.GPUs, n.Name+" asks for GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
+			r.Wrong(&n.raw.GPUs, n.Name+" has GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
 		case n.DHCP():
 			r.Wrong(&n.raw.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
 		case !p.Addr().Is4() || !n.Network.Gateway.IsValid():
@@ -108,7 +108,7 @@ func (r *resolver) realGuests() {
 		r.Wrong(&r.raw.Lab.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
 	}
 	if platform.HasPlatform(r.spec) || r.spec.K3s.VIP.IsValid() {
-		r.Warn(&r.raw.Lab.Guests, "the VMs have no internet, so nothing becomes ready whose images are not among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform has some",
+		r.Warn(&r.raw.Lab.Guests, "the VMs have no internet, so only parts become ready whose images are among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform need further images",
 			"write internet: true in lab, or put the images into that folder's tarball")
 	}
 }

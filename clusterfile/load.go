@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Load reads a cluster file. When anything in it is wrong the error is
-// [spec.Problems], all of them at once. Secrets are not read.
+// Load reads a cluster file. If it has mistakes, the error is [spec.Problems], with all of
+// them. Load does not read secrets.
 func Load(path string) (*spec.Spec, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -48,16 +48,16 @@ type resolver struct {
 	*written.Checker
 	raw   *written.File
 	spec  *spec.Spec
-	nodes []plannedNode // as spec.Nodes, in the same order
+	nodes []plannedNode // like spec.Nodes, in the same order
 
-	badRole bool // some node has a role that there is not, so servers cannot be counted
+	badRole bool // some node has an unknown role, so servers cannot be counted
 }
 
-// plannedNode is a node together with what it was made from, for the places.
+// plannedNode is a node with the sections that it comes from, for places.
 type plannedNode struct {
 	*spec.Node
 	raw   *written.Node
-	short bool // its pool's addresses do not reach it, which has been said
+	short bool // its pool has too few addresses, which is reported already
 }
 
 func (r *resolver) resolve(root *yamlnode.Node) {
@@ -77,8 +77,8 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 	r.platform()
 }
 
-// clusterName is narrower than a DNS label: it is also a tag, and begins the
-// names of resource mappings, which must begin with a letter.
+// clusterName is stricter than a DNS label: the name is also a tag, and the start of the names
+// of resource mappings, which must start with a letter.
 const clusterName = `^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`
 
 func (r *resolver) name() {
@@ -91,8 +91,8 @@ func (r *resolver) name() {
 	}
 }
 
-// Bounds of patience: with less than 1 healthy hosts would fail, and with more than
-// 100 a first boot that never ends would be waited for for days.
+// Limits of patience: below 1 healthy hosts would fail, and above 100 homelab would wait for
+// days for a first boot that never ends.
 const (
 	minPatience = 1
 	maxPatience = 100
@@ -130,8 +130,8 @@ func (r *resolver) finish() {
 	r.templateStorage()
 }
 
-// templateStorage puts each host's template where its first node boots from,
-// unless the file says another place.
+// templateStorage sets each host's template storage to that of its first node's boot disk,
+// unless the file names another.
 func (r *resolver) templateStorage() {
 	asked := r.spec.Image.TemplateStorage
 	r.spec.TemplateAsked = asked != ""
@@ -168,23 +168,23 @@ func (r *resolver) path(p string) string {
 	return filepath.Join(r.spec.Dir, p)
 }
 
-// existing reports a file or folder that is not there.
+// existing reports a missing file or folder.
 func (r *resolver) existing(at any, path string, folder bool) string {
 	path = r.path(path)
 	info, err := os.Stat(path)
 	switch {
 	case path == "":
 	case err != nil:
-		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones begin in the folder of this file")
+		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones start in the folder of this file")
 	case folder && !info.IsDir():
-		r.Wrong(at, path+" is not a folder", "name the folder that holds the files")
+		r.Wrong(at, path+" is not a folder", "name the folder with the files")
 	case !folder && !info.Mode().IsRegular():
 		r.Wrong(at, path+" is not a file", "name a file")
 	}
 	return path
 }
 
-// choice returns the value when it is one of the choices, else the first of them.
+// choice returns the value if it is one of the choices, else the first of them.
 func (r *resolver) choice(at *string, name string, choices ...string) string {
 	switch {
 	case *at == "":

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files and schema.json")
 
-// TestBroken reads every file of testdata/broken, alone in a folder as a user's
-// would be, and holds the whole error against the .txt of the same name.
+// TestBroken reads every file of testdata/broken, alone in a folder as a user's would be, and
+// compares the whole error with the .txt of the same name.
 func TestBroken(t *testing.T) {
 	files, err := filepath.Glob("testdata/broken/*.yaml")
 	require.NoError(t, err)

@@ -13,15 +13,15 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// maxNodes bounds what one pool makes, so that a slip of the finger is a message
-// and not a machine out of memory.
+// maxNodes limits the nodes of a pool, so that a typing error gives a message instead of using
+// up the memory.
 const maxNodes = 5000
 
 // poolOnly are a pool's keys that its nodes do not inherit.
 var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids"}
 
-// makeNodes merges defaults, pools and nodes into plannedNodes. Merging is done on
-// the trees: what a node inherits keeps the place where it was written.
+// makeNodes merges defaults, pools and nodes into plannedNodes. It merges the trees, so that
+// inherited values keep the place where they were written.
 func (r *resolver) makeNodes(root *yamlnode.Node) {
 	base := &yamlnode.Node{Kind: yamlnode.Map}
 	if network := root.Get("network").IfMap(); network != nil {
@@ -44,7 +44,7 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 	r.loneNodes(base, root.Get("nodes"), madeBy)
 }
 
-// allPoolNames lists the nodes that each pool makes, and who makes each node.
+// allPoolNames lists the nodes of each pool, and the pool of each node.
 func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]string) {
 	names, madeBy = map[string][]string{}, map[string]string{}
 	for _, p := range r.raw.Pools {
@@ -65,7 +65,7 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 	return names, madeBy
 }
 
-// poolNames lists the names that the pool itself makes.
+// poolNames lists the names of the pool's own nodes.
 func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 	if len(raw.Names) > 0 {
 		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
@@ -90,8 +90,8 @@ func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 	return names
 }
 
-// poolMembers makes a pool's nodes. The n-th node takes the n-th address and VMID,
-// whether or not others have their own: overriding one node moves no other.
+// poolMembers makes a pool's nodes. The n-th node gets the n-th address and VMID, even if
+// others have their own: overriding one node does not change the others.
 func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, shape, nodes *yamlnode.Node) {
 	addresses := expand(p.Value.Addresses, len(names), func(a written.AddressRange) (netip.Addr, func() (netip.Addr, bool)) {
 		next := a.From
@@ -134,7 +134,7 @@ func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, sh
 	}
 }
 
-// lastThat counts the nodes up to the last one that needs something from its pool.
+// lastThat counts the nodes up to the last one that needs a value from its pool.
 func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Node) bool) int {
 	for i, name := range slices.Backward(names) {
 		if needs(nodes.Get(name).IfMap()) {
@@ -144,7 +144,7 @@ func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Nod
 	return 0
 }
 
-// enough reports a pool whose lists do not reach its last node.
+// enough reports a pool whose lists are too short for its nodes.
 func (r *resolver) enough(at any, what, pool string, have, want int) {
 	if r.IsSet(at) && have > 0 && have < want {
 		r.Wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
@@ -169,7 +169,7 @@ func expand[R, T any](ranges []R, n int, begin func(R) (T, func() (T, bool))) []
 	return out
 }
 
-// loneNodes makes the nodes that no pool has made.
+// loneNodes makes the nodes that are in no pool's own list.
 func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]string) {
 	for _, n := range r.raw.Nodes {
 		pool, made := madeBy[n.Name]
@@ -231,7 +231,7 @@ func (r *resolver) role(raw *written.Node) spec.Role {
 	return spec.Role(role)
 }
 
-// external resolves a machine that we do not make.
+// external resolves an external machine.
 func (r *resolver) external(n *spec.Node, raw *written.Node) {
 	n.External, n.Host, n.VMID = true, "", 0
 	login := r.login(&raw.External, r.spec.Access.User)
@@ -260,8 +260,8 @@ func (r *resolver) external(n *spec.Node, raw *written.Node) {
 	}
 }
 
-// shape sets cores and memory; GPU nodes are given more, since a notebook that
-// waits for memory leaves its card idle.
+// shape sets cores and memory; GPU nodes get more, because a notebook that waits for memory
+// leaves its card idle.
 func (r *resolver) shape(n *spec.Node, raw *written.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {

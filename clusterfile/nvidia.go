@@ -51,18 +51,18 @@ func (r *resolver) driverMode() {
 	}
 }
 
-// driverOfDistro checks that the image's distribution has the driver that its nodes want.
+// driverOfDistro checks that the image's distribution has the driver for its nodes.
 func (r *resolver) driverOfDistro() {
 	n, d := r.spec.NVIDIA, distro.Named(r.spec.Image.Distribution)
 	baked := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
 	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
-		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no driver in its archive that is built for its kernels", d.Title),
+		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no prebuilt driver for its kernels in its archive", d.Title),
 			"write nvidia: {driver: {mode: dkms}}, which builds one on each node, or image: ubuntu-24.04")
 	}
 }
 
-// driverBranch holds a pinned branch against NVIDIA's life cycle. Whether it fits
-// the cards is asked for each node that says which they are.
+// driverBranch compares a pinned branch with NVIDIA's life cycle. Nodes that name their cards
+// are checked against it separately.
 func (r *resolver) driverBranch() {
 	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
 	if n.Branch == "auto" && n.Flavour == "auto" {
@@ -77,14 +77,13 @@ func (r *resolver) driverBranch() {
 	}
 }
 
-// anyCards stand for all: every branch and flavour that is alive fits one of an
-// A100 and a V100.
+// anyCards stand for all cards: every supported branch and flavour fits an A100 or a V100.
 func anyCards() []nvidia.GPU {
 	return []nvidia.GPU{{ID: nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x20f1}}, {ID: nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x1db4}}}
 }
 
-// driverRefuses returns why the driver that the file asks for fits none of the
-// cards, or nil when it fits one: a filter such as RTX stands for many.
+// driverRefuses returns why the file's driver fits none of the cards, or nil if it fits one: a
+// filter such as RTX matches many.
 func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 	policy := nvidia.Policy{System: r.spec.Image.Distribution, Build: r.spec.NVIDIA.DriverMode == spec.DriverDKMS}
 	if b := r.spec.NVIDIA.Branch; b != "auto" {
@@ -106,7 +105,7 @@ func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 	return refused
 }
 
-// modelFits holds a node's model filter against the driver and the sharing.
+// modelFits compares a node's model filter with the driver and the sharing.
 func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 	if raw.Model == "" {
 		return

@@ -29,7 +29,7 @@ func (r *resolver) rancher() {
 	r.between(raw.Replicas, &raw.Replicas, "replicas", 1, 9)
 }
 
-// hostname checks the name under which people reach a part.
+// hostname checks a part's hostname.
 func (r *resolver) hostname(at *string, part string) {
 	switch {
 	case *at == "":
@@ -59,7 +59,7 @@ func (r *resolver) fleet() {
 		r.Wrong(&raw.Standalone, "Rancher brings its own Fleet, and two of them revert each other's changes", "remove standalone: true, or rancher")
 	}
 	if !f.Standalone && r.raw.Rancher == nil {
-		r.Wrong(&raw.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher to bring it", "remove standalone: false, or write rancher:")
+		r.Wrong(&raw.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher", "remove standalone: false, or write rancher:")
 	}
 	if f.Polling < 5*time.Second {
 		r.Wrong(&raw.Polling, fmt.Sprintf("the repository would be polled every %s", written.Period(f.Polling)), "write 5s or more; 15s is usual")
@@ -123,7 +123,8 @@ func (r *resolver) gitPaths(raw *written.Fleet, f *spec.Fleet) {
 		}
 		return good
 	}
-	// Everything below our folder is ours to write and to delete, so it is not the whole repository.
+	// homelab writes and deletes everything below its folder, so that must not be the whole
+	// repository.
 	if folder(&raw.Path, f.Path) && f.Path == "." {
 		r.Wrong(&raw.Path, "homelab would own the whole repository, and delete everything else in it", "write a folder, e.g. fleet/"+r.spec.Name)
 	}
@@ -198,7 +199,7 @@ func (r *resolver) backup() {
 	if raw.Insecure && raw.CA != "" {
 		r.Wrong(&raw.Insecure, "ca and insecure contradict each other", "keep one of ca and insecure")
 	} else if raw.Insecure {
-		r.Warn(&raw.Insecure, "nothing verifies the backup's service", "write ca: and the PEM file of who signed its certificate")
+		r.Warn(&raw.Insecure, "nothing verifies the backup's service", "write ca: and the PEM file of the authority that signed its certificate")
 	}
 	r.spec.Platform.Backup = b
 }

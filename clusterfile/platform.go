@@ -21,8 +21,8 @@ const (
 	cniCilium  = "cilium"
 )
 
-// platform resolves what runs on Kubernetes. It comes after the nodes, since most
-// defaults follow from them.
+// platform resolves what runs on Kubernetes. It comes after the nodes, because most defaults
+// depend on them.
 func (r *resolver) platform() {
 	r.charts()
 	r.cni()
@@ -38,7 +38,7 @@ func (r *resolver) platform() {
 	r.withoutBuiltIn()
 }
 
-// chartVersion is what a chart's Version may be: exact (SemVer 2, a leading v as some have it).
+// chartVersion matches an exact chart version (SemVer 2, with an optional leading v).
 const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
 
 func (r *resolver) charts() {
@@ -66,7 +66,7 @@ func (r *resolver) charts() {
 		at := r.MemberAt(&raw.Values, name)
 		r.partName(at, name)
 		if key := literalSecret(raw.Values[name]); key != "" {
-			r.Wrong(at, fmt.Sprintf("the values of %s hold a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
+			r.Wrong(at, fmt.Sprintf("the values of %s have a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
 		}
 	}
 	for _, name := range sortedNames(raw.Via) {
@@ -85,14 +85,14 @@ func (r *resolver) chartVersion(at any, name, version string) {
 	}
 }
 
-// pinned is the version of a part's chart that we install unless the file says another.
+// pinned is the default version of a part's chart.
 func pinned(part string) string {
 	p, _ := pins.Of(part)
 	return cmp.Or(p.Version, "1.2.3")
 }
 
-// partNames are the names of parts with a chart, as charts.via, charts.versions and
-// charts.values know them.
+// partNames are the names of parts with a chart, as in charts.via, charts.versions and
+// charts.values.
 func partNames() []string {
 	var out []string
 	for _, p := range pins.All() {
@@ -113,8 +113,8 @@ func (r *resolver) partName(at any, name string) {
 	r.Wrong(at, fmt.Sprintf("there is no part %q", name), cure)
 }
 
-// secretKey are keys of values whose text can only be a secret. Names of Secrets
-// (existingSecret, secretName) and file names are none.
+// secretKey matches keys of values whose text can only be a secret, not names of Secrets
+// (existingSecret, secretName) or files.
 var secretKey = regexp.MustCompile(`(?i)^(.*password|.*passphrase|.*token|client_?secret|secret_?key|(aws_?)?secret_?access_?key|access_?key|api_?key|private_?key)$`)
 
 // literalSecret returns the path of a key that holds a secret in plain text.
@@ -139,9 +139,9 @@ func literalSecret(v any) string {
 	return ""
 }
 
-// cni resolves the pods' network. Cilium replaces flannel, of K3s' network
-// policies and of kube-proxy; the settings of K3s that follow are set here.
-// Source: docs.cilium.io, "Installation using K3s" (1.20).
+// cni resolves the pods' network. Cilium replaces flannel, K3s' network policies and
+// kube-proxy; this sets the settings of K3s for that. Source: docs.cilium.io, "Installation
+// using K3s" (1.20).
 func (r *resolver) cni() {
 	raw, k := &r.raw.K3s, &r.spec.K3s
 	if r.choice(&raw.CNI, "cni", cniFlannel, cniCilium) == cniFlannel {
@@ -233,7 +233,7 @@ func (r *resolver) ingress() {
 	r.spec.Platform.Ingress = in
 }
 
-// withoutBuiltIn leaves out parts of K3s that something else replaces.
+// withoutBuiltIn disables parts of K3s that another part replaces.
 func (r *resolver) withoutBuiltIn() {
 	p, off := r.spec.Platform, slices.Clone(r.spec.K3s.Disable)
 	leaveOut := func(component string) {
@@ -256,7 +256,7 @@ func (r *resolver) withoutBuiltIn() {
 func (r *resolver) tls() {
 	raw := r.raw.TLS
 	if raw == nil {
-		if r.raw.Rancher != nil { // Rancher's agents talk to it over TLS and nothing else
+		if r.raw.Rancher != nil { // Rancher's agents connect only over TLS
 			r.spec.Platform.TLS = &spec.TLS{Source: spec.TLSSelfSigned, Issuer: defaultIssuer}
 		}
 		return
@@ -285,7 +285,7 @@ const (
 	letsEncrypt   = "https://acme-v02.api.letsencrypt.org/directory"
 )
 
-// likelySource is what tls means that names no source.
+// likelySource is the source of a tls section that names none.
 func likelySource(raw *written.TLS) string {
 	switch {
 	case raw.Secret != "":
@@ -299,7 +299,7 @@ func likelySource(raw *written.TLS) string {
 	}
 }
 
-// tlsKeys checks that a source has what it needs, and nothing that means nothing.
+// tlsKeys checks that a source has the keys that it needs, and no others.
 func (r *resolver) tlsKeys(raw *written.TLS, source string) {
 	switch source {
 	case spec.TLSACME:
@@ -336,7 +336,7 @@ func (r *resolver) tlsKeys(raw *written.TLS, source string) {
 	}
 }
 
-// holdsCertificate checks that a file that is there holds a certificate, and no key.
+// holdsCertificate checks that an existing file contains a certificate, and no key.
 func (r *resolver) holdsCertificate(at *string) {
 	if _, err := os.Stat(r.path(*at)); *at == "" || err != nil {
 		return // said elsewhere
@@ -345,7 +345,7 @@ func (r *resolver) holdsCertificate(at *string) {
 	switch {
 	case !ok:
 	case strings.Contains(text, "PRIVATE KEY"):
-		r.Wrong(at, "this file contains a private key, and its content is public", "keep certificates alone in it; the key belongs in a file of its own")
+		r.Wrong(at, "this file contains a private key, and its content is public", "keep only certificates in it; the key belongs in a file of its own")
 	case !strings.Contains(text, "BEGIN CERTIFICATE"):
 		r.Wrong(at, "this file contains no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
 	}

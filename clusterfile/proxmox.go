@@ -60,10 +60,10 @@ func (r *resolver) noProxmox() {
 		return
 	}
 	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", strings.Join(made, ", ")),
-		cure+"; or give each of them external: user@address, where the machines are there already")
+		cure+"; or give each of them external: user@address, if the machines exist already")
 }
 
-// labNeedsNone warns of settings that the lab has no use for.
+// labNeedsNone warns of settings that the lab does not use.
 func (r *resolver) labNeedsNone() {
 	raw := &r.raw.Proxmox
 	for _, at := range []any{&raw.Token, &raw.Secret, &raw.User, &raw.Password, &raw.CA, &raw.Fingerprint, &raw.Insecure} {
@@ -99,7 +99,7 @@ func (r *resolver) trust() {
 	case raw.Insecure && (raw.CA != "" || raw.Fingerprint != ""):
 		r.Wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
 	case raw.Insecure:
-		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anybody on the way can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
+		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anyone on the path can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
 	}
 }
 
@@ -113,7 +113,7 @@ func (r *resolver) endpoint(at *string) string {
 	case strings.EqualFold(text, spec.Lab):
 		return spec.Lab
 	case strings.Contains(text, "@"):
-		r.Wrong(at, "endpoint contains a login", "write the host alone, and token: and secret: beside it")
+		r.Wrong(at, "endpoint contains a login", "write only the host, and token: and secret: beside it")
 		return ""
 	}
 	if !strings.Contains(text, "://") {
@@ -163,7 +163,7 @@ func (r *resolver) fingerprint(at *string) string {
 	return strings.Join(parts, ":")
 }
 
-// hosts lists every host that is declared or carries a node.
+// hosts lists every host that is declared or has a node.
 func (r *resolver) hosts() {
 	raw := &r.raw.Proxmox
 	for _, e := range raw.Hosts {
@@ -193,7 +193,7 @@ func (r *resolver) hosts() {
 	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b spec.Host) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// defaultHost is where nodes go that name no host.
+// defaultHost is the host of nodes that name none.
 func (r *resolver) defaultHost() string {
 	raw := &r.raw.Proxmox
 	switch {
@@ -208,7 +208,7 @@ func (r *resolver) defaultHost() string {
 	}
 }
 
-// defaultStorage is where disks go that name no storage.
+// defaultStorage is the storage of disks that name none.
 func (r *resolver) defaultStorage() string {
 	if r.spec.IsLab() {
 		return "vmdata"

@@ -20,7 +20,7 @@ import (
 
 const userName = `^[a-z_][a-z0-9_-]{0,31}$`
 
-// matches compiles as it goes: the file is small and read once.
+// matches compiles at each call: the file is small and read once.
 func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
 
 func (r *resolver) image() {
@@ -36,7 +36,7 @@ func (r *resolver) image() {
 	case r.spec.LabGuests.QEMU:
 		r.labHasImage(&img)
 	case img.Template != "" && img.URL != "":
-		r.Wrong(&raw.Template, "the image is both a template and a URL", "keep template to use one that exists, or url to make one")
+		r.Wrong(&raw.Template, "the image is both a template and a URL", "keep template to use an existing one, or url to create one")
 	case img.Template != "":
 	case img.URL == "" && img.SHA256+img.SHA512 == "":
 		img.URL, img.SHA256, img.SHA512 = d.Image, d.SHA256, d.SHA512
@@ -140,12 +140,12 @@ func (r *resolver) access() {
 	}
 	r.isURL(&raw.Proxy, "socks5", "socks5h")
 	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) {
-		r.Wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or leave all of them out to have a key made")
+		r.Wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or remove all of them: homelab then has a key of its own")
 	}
 	r.spec.Access = a
 }
 
-// maxSource bounds files that are read beside the cluster file.
+// maxSource limits the size of files that the cluster file names.
 const maxSource = 1 << 20
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.
@@ -246,7 +246,7 @@ func (r *resolver) guest() {
 	r.spec.Guest = g
 }
 
-// ours are files on the nodes that this project writes.
+// ours are files on the nodes that homelab writes.
 var ours = []string{"/etc/rancher/k3s/", "/var/lib/rancher/k3s/", "/etc/systemd/system/k3s"}
 
 func (r *resolver) file(raw *written.GuestFile) spec.File {
@@ -271,7 +271,7 @@ func (r *resolver) file(raw *written.GuestFile) spec.File {
 		f.Content, _ = r.source(&raw.Source, raw.Source)
 	}
 	if strings.Contains(f.Content, "PRIVATE KEY-----") {
-		r.Wrong(&raw.Path, "the file would carry a private key into the nodes' seed images, which the Proxmox host stores unencrypted", "bring it to the nodes in another way")
+		r.Wrong(&raw.Path, "the file has a private key, which would be in the nodes' seed images, unencrypted on the Proxmox host", "copy it to the nodes in another way")
 	}
 	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, f.Owner) {
 		r.Wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", f.Owner), "write user:group, e.g. root:root")

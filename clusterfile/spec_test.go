@@ -89,7 +89,7 @@ func TestSmallestFileIsSmall(t *testing.T) {
 	}
 }
 
-// TestEightA100 holds the example against what the project promises of it.
+// TestEightA100 compares the example with what the project promises.
 func TestEightA100(t *testing.T) {
 	s, err := Load("../examples/eight-a100/cluster.yaml")
 	require.NoError(t, err)

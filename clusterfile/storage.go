@@ -33,15 +33,15 @@ func (r *resolver) storage() {
 	r.defaultClass()
 }
 
-// class is one storage class that the file makes.
+// class is one storage class that the file creates.
 type class struct {
 	name   string
-	at     any  // of its name, or of the section that makes it
-	shared bool // its volumes outlive a node and are reached from every one
+	at     any  // of its name, or of the section that creates it
+	shared bool // its volumes survive a node and every node can mount them
 	nfs    bool
 }
 
-// classes lists those that the file makes, in the order of the sections.
+// classes lists those that the file creates, in the order of the sections.
 func (r *resolver) classes() []class {
 	raw, st := &r.raw.Storage, r.spec.Platform.Storage
 	var out []class
@@ -78,14 +78,14 @@ func (r *resolver) uniqueClasses() {
 			continue
 		}
 		if slices.Contains(r.raw.Storage.Existing, c.name) {
-			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, and storage.existing lists it as made elsewhere", c.name), "remove it there, or write class: and another name")
+			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, but storage.existing lists it as an existing one", c.name), "remove it there, or write class: and another name")
 		}
 		unique(r, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
 	}
 }
 
-// defaultClass chooses the one default: what the file says, else the only class whose
-// volumes outlive a node, else K3s' local-path.
+// defaultClass chooses the default: what the file says, else the only class whose volumes
+// survive a node, else K3s' local-path.
 func (r *resolver) defaultClass() {
 	raw, st := &r.raw.Storage, &r.spec.Platform.Storage
 	var shared, names []string
@@ -110,7 +110,7 @@ func (r *resolver) defaultClass() {
 	case raw.Default != "":
 		st.Default = raw.Default
 	case len(shared) > 1:
-		r.Wrong(raw, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them, since claims that name none need exactly one")
+		r.Wrong(raw, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them; claims that name no class need exactly one default")
 	case len(shared) == 1:
 		st.Default = shared[0]
 	case !local && r.needsClass():
@@ -118,7 +118,7 @@ func (r *resolver) defaultClass() {
 	}
 }
 
-// needsClass reports whether some part makes claims.
+// needsClass reports whether some part creates claims.
 func (r *resolver) needsClass() bool {
 	return r.raw.Hub != nil || r.raw.Monitoring != nil
 }
@@ -164,7 +164,7 @@ func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
 	return n
 }
 
-// nfsServer reads server and export, which may stand together as server:/export.
+// nfsServer reads server and export, which may be written together as server:/export.
 func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
 	if server, export, ok := strings.Cut(raw.Server, ":/"); ok {
 		n.Server, n.Export = strings.Trim(server, "[]"), "/"+export
@@ -230,14 +230,14 @@ func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
 	return vm
 }
 
-// scratch finds the nodes with a scratch disk: those are the ones with the class.
+// scratch finds the nodes with a scratch disk, which get the class.
 func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
 	s := &spec.Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
 	if raw.Path != "" && !isPlace(raw.Path) {
 		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 		return s
 	}
-	mounts := map[string][]string{} // nodes by where their scratch disk is
+	mounts := map[string][]string{} // nodes by the mount point of their scratch disk
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
 			if d.Mount == "" || d.Role != spec.RoleScratch && !spec.Within(raw.Path, d.Mount) {
@@ -275,8 +275,8 @@ func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
 	return s
 }
 
-// drainPolicies are the values of Longhorn's setting node-drain-policy; it drops any
-// other without a word. Source: longhorn-manager, types/setting.go, v1.12.
+// drainPolicies are the values of Longhorn's setting node-drain-policy; it silently drops any
+// other. Source: longhorn-manager, types/setting.go, v1.12.
 var drainPolicies = []string{"block-if-contains-last-replica", "allow-if-replica-is-stopped", "always-allow", "block-for-eviction", "block-for-eviction-if-contains-last-replica"}
 
 func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {

@@ -7,8 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// unsupported refuses what the file can say and no recipe does yet: to accept it
-// and do nothing would be a lie. Each line goes when its recipe comes.
+// unsupported refuses keys that no recipe implements yet, instead of silently ignoring them.
+// Each line is removed with its recipe.
 func (r *resolver) unsupported() {
 	nv := &r.raw.NVIDIA
 	for _, no := range []struct {
@@ -35,12 +35,11 @@ func (r *resolver) unsupported() {
 }
 
 const (
-	notMIG   = "cutting GPUs with MIG is not supported yet"
+	notMIG   = "partitioning GPUs with MIG is not supported yet"
 	orSlices = "write strategy: time-slicing or mps with replicas, or none"
 )
 
-// unused warns of what is right to say, and has no effect on some nodes or at all
-// for now.
+// unused warns of valid settings that have no effect, on some nodes or at all.
 func (r *resolver) unused() {
 	px := &r.raw.Proxmox
 	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
@@ -54,7 +53,7 @@ func (r *resolver) unused() {
 		}
 		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files, &r.raw.SSH.PasswordHash} {
 			if r.IsSet(at) {
-				r.Warn(at, fmt.Sprintf("%s is external, and this does not reach it", n.Name), "do there by hand what it needs")
+				r.Warn(at, fmt.Sprintf("%s is external, so this has no effect on it", n.Name), "set it up by hand on that machine")
 			}
 		}
 	}

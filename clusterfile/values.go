@@ -7,14 +7,14 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// replacedValues warns of values that replace ours; the hub's, where ours are
-// more than settings, are looked at by their meaning (chartValues).
+// replacedValues warns of values that replace ours; those of the hub are checked by their
+// meaning (chartValues).
 func (r *resolver) replacedValues() {
 	values := r.spec.Platform.Charts.Values
 	bare := *r.spec
 	bare.Platform.Charts.Values = nil
 	ours, err := platform.Pieces(&bare, false)
-	if len(values) == 0 || err != nil { // which is said in its place
+	if len(values) == 0 || err != nil { // which is reported at its place
 		return
 	}
 	for _, p := range ours {
@@ -22,13 +22,13 @@ func (r *resolver) replacedValues() {
 			continue
 		}
 		if keys := replacedKeys(p.Release.Values, values[p.Name], ""); len(keys) > 0 {
-			r.Warn(r.MemberAt(&r.raw.Charts.Values, p.Name), fmt.Sprintf("charts.values.%s replaces what the other keys of this file make: %s", p.Name, suggest.Few(keys)),
+			r.Warn(r.MemberAt(&r.raw.Charts.Values, p.Name), fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", p.Name, suggest.Few(keys)),
 				"remove it, unless that is what you want")
 		}
 	}
 }
 
-// replacedKeys are the keys of ours to which theirs give another value, dotted, in order.
+// replacedKeys returns our keys to which theirs give another value, dotted, in order.
 func replacedKeys(ours, theirs map[string]any, at string) []string {
 	var out []string
 	for _, key := range sortedNames(theirs) {

@@ -244,10 +244,10 @@ func TestCancelKeepsWhatWasWrong(t *testing.T) {
 		fail func(ctx context.Context) error
 		want string
 	}{
-		"the end alone":      {func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("read: %w", ctx.Err()) }, ""},
-		"an error of then":   {func(ctx context.Context) error { <-ctx.Done(); return full }, "a: no space left on device"},
-		"both":               {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(full, ctx.Err()) }, "a: no space left on device\ncontext canceled"},
-		"what is tried anew": {func(context.Context) error { return passing{full} }, "a: no space left on device\ncontext canceled"},
+		"the end alone":    {func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("read: %w", ctx.Err()) }, ""},
+		"an error of then": {func(ctx context.Context) error { <-ctx.Done(); return full }, "a: no space left on device"},
+		"both":             {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(full, ctx.Err()) }, "a: no space left on device\ncontext canceled"},
+		"what is retried":  {func(context.Context) error { return passing{full} }, "a: no space left on device\ncontext canceled"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

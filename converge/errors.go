@@ -20,11 +20,11 @@ func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// NotConverged says what still differed when a step had used up its time to settle.
+// NotConverged says what still differed when a step's time to settle was over.
 type NotConverged struct {
 	After  time.Duration // how long it was given
-	Diff   drift.Diff    // what remains; empty if the last look failed
-	Err    error         // why the last look failed, if it did
+	Diff   drift.Diff    // what remains; empty if the last check failed
+	Err    error         // why the last check failed, if it did
 	Hint   string        // what to do about it; may be empty
 	Longer string        // how it gets more time; may be empty
 }
@@ -62,6 +62,6 @@ func (e *NotConverged) Passing() bool { return false }
 // Unwrap returns the last check's error.
 func (e *NotConverged) Unwrap() error { return e.Err }
 
-// Permanent marks err as one that waiting does not fix, so that a settling step gives up at
-// once. It returns nil for nil.
+// Permanent marks err as one that waiting does not fix, so that a settling step ends at once.
+// It returns nil for nil.
 func Permanent(err error) error { return wait.Permanent(err) }

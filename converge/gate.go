@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// gate stays closed until Before has returned: no step acts on what was seen before that.
+// gate stays closed until Before has returned: no step acts on an earlier observation.
 type gate struct {
 	before  func(context.Context) error
 	cancel  context.CancelCauseFunc // of the run
-	taken   atomic.Bool             // somebody calls before
+	taken   atomic.Bool             // a goroutine calls before
 	opened  chan struct{}           // closed when it has returned
 	refused error                   // what it returned; to be read once opened, or when the run is over
 }
@@ -22,7 +22,7 @@ func newGate(before func(context.Context) error, cancel context.CancelCauseFunc)
 	return g
 }
 
-// open reports whether what is looked at from now on may be acted on.
+// open reports whether later observations may be acted on.
 func (g *gate) open() bool {
 	select {
 	case <-g.opened:

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Graph holds steps and their needs. The zero Graph is empty and ready for use.
-// Build it in one goroutine; then any number of Plans and Runs may follow, one at
-// a time.
+// Graph has steps and their dependencies. The zero Graph is empty and ready for use. Build it
+// in one goroutine; then any number of Plans and Runs may follow, one at a time.
 type Graph struct {
 	// Patience multiplies how long steps may settle and checks may take; 0 is 1.
 	Patience int
@@ -44,14 +43,14 @@ type Ref struct {
 	needs []*Ref
 }
 
-// patient is a limit as this graph has it.
+// patient is a limit multiplied by this graph's patience.
 func (g *Graph) patient(limit time.Duration) time.Duration {
 	return limit * time.Duration(max(g.Patience, 1))
 }
 
-// Add puts a step into the graph, after what it needs. A need of nil is none.
-// Since a Ref exists only after its step was added, there are no cycles.
-// Mistakes (a name used twice, a Ref of another graph) are returned by Plan and Run.
+// Add adds a step to the graph, after the steps that it needs; nil needs are ignored. There
+// are no cycles, because a Ref exists only after its step was added. Mistakes (a name used
+// twice, a Ref of another graph) are returned by Plan and Run.
 func (g *Graph) Add(s Step, needs ...*Ref) *Ref {
 	if g.names == nil {
 		g.names = map[string]bool{}

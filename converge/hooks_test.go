@@ -60,7 +60,7 @@ func TestCostsAreOfWhatWasSeen(t *testing.T) {
 	assert.Equal(t, plan.Items[:1], asked)
 }
 
-// Whoever refuses to be waited for is not asked again, though its error would pass.
+// A refusal of the wait is final, although its error would pass.
 func TestARefusalIsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -152,9 +152,9 @@ func (h *house) behind(these ...int) []int {
 	return out
 }
 
-// Whatever the graph: the run begins once, and not where nothing is to be done; nobody
-// acts on what was seen before it began; what is refused, and what needs it, is left as
-// it was; all else is done.
+// Whatever the graph: the run begins once, and not where nothing is to be done; nobody acts on
+// what was seen before it began; what is refused, and what needs it, is left as it was;
+// everything else is done.
 func TestHooksHoldForAnyGraph(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

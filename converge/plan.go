@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// Verdict is what a plan says of a step.
+// Verdict is a plan's result for a step.
 type Verdict string
 
 // The verdicts.
@@ -39,7 +39,7 @@ type Plan struct {
 	Items []Item `json:"items"` // in the order of Add
 }
 
-// Changes reports whether anything is to be done.
+// Changes reports whether there is anything to do.
 func (p *Plan) Changes() bool {
 	for _, it := range p.Items {
 		if it.Verdict != Clean && it.Verdict != Failed {

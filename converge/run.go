@@ -241,7 +241,7 @@ type StepReport struct {
 	Step    string
 	Needs   []string
 	Kind    Kind
-	Started time.Time // when all that it needs was done
+	Started time.Time // when all steps that it needs were done
 	Ended   time.Time
 	Err     error
 }

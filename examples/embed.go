@@ -1,5 +1,5 @@
-// Package examples holds cluster files to begin with, and in the folders below it
-// small programs that use one package each.
+// Package examples has cluster files to start from, and in its folders small programs that use
+// one package each.
 package examples
 
 import (
@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// EightA100 is the cluster file of eight-a100: what the targets use where there is
-// no cluster.yaml.
+// EightA100 is the cluster file of eight-a100, the default of the targets if there is no
+// cluster.yaml.
 //
 //go:embed eight-a100/cluster.yaml
 var EightA100 []byte
 
-// platform are the sections of a cluster file that say what runs on Kubernetes.
+// platform are the sections of a cluster file for what runs on Kubernetes.
 var platform = [...]string{"charts", "storage", "loadBalancer", "ingress", "tls", "rancher", "fleet", "monitoring", "backup", "hub"}
 
-// WithoutPlatform returns a cluster file less what runs on Kubernetes: the machines
+// WithoutPlatform returns a cluster file without what runs on Kubernetes: only the machines
 // and the empty cluster.
 func WithoutPlatform(file []byte) []byte {
 	var out []byte

@@ -13,32 +13,32 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// PartLabel is the label of a bundle that says which part of the platform it belongs
-// to. Fleet copies a bundle's labels to what it deploys of it.
+// PartLabel is the label of a bundle that names its part of the platform. Fleet copies a
+// bundle's labels to what it deploys.
 const PartLabel = "homelab.cps-gpu.github.com/part"
 
-// Bundle is one directory of a GitOps folder: what Fleet deploys as one Helm release.
-// It is a chart, or objects, never both: beside a chart, Fleet carries the manifests of
-// a directory along and deploys none (internal/helmdeployer/render/helm.go, toChart).
+// Bundle is one directory of a GitOps folder, which Fleet deploys as one Helm release. It is a
+// chart, or objects, never both: Fleet deploys no manifests that are beside a chart
+// (internal/helmdeployer/render/helm.go, toChart).
 type Bundle struct {
 	Name      string // of the bundle, its directory, and the release of objects
-	Part      string // the part that it belongs to
+	Part      string // its part of the platform
 	Namespace string // of the release, and of objects that name none
 
-	// NamespaceLabels are set on the namespace. Fleet removes all others that
-	// somebody set on it, so they are given to one bundle of a namespace.
+	// NamespaceLabels are set on the namespace. Fleet removes all other labels of it, so only
+	// one bundle of a namespace has them.
 	NamespaceLabels map[string]string
 
 	Release *chart.Release               // nil: Objects
 	Objects []*unstructured.Unstructured // in the order given
 
 	DependsOn []string // names of bundles that are ready before
-	Needs     []string // names of parts whose bundles are; those that come another way are passed over
-	Keep      bool     // the bundle may go, and what it deployed stays
+	Needs     []string // names of parts whose bundles are ready before; parts that are not deployed through Git are ignored
+	Keep      bool     // if the bundle is removed, its objects stay
 	Secrets   []kube.Ref
 }
 
-// releaseName is the name of the Helm release that Fleet makes of the bundle.
+// releaseName is the name of the bundle's Helm release.
 func (b Bundle) releaseName() string {
 	if b.Release != nil {
 		return b.Release.Name
@@ -46,10 +46,10 @@ func (b Bundle) releaseName() string {
 	return b.Name
 }
 
-// FromPart makes bundles of a part: one for its chart, and one each for what goes
-// before and after it, named NAME-before and NAME-after; definitions of kinds that
-// come with objects of these kinds have a bundle NAME-crds of their own. They wait
-// for one another in this order. A part of objects only is one bundle, named as it.
+// FromPart turns a part into bundles: one for its chart, and one each for the objects before
+// and after it, named NAME-before and NAME-after. Definitions of kinds of which there are also
+// objects are in a bundle NAME-crds. The bundles depend on each other in this order. A part
+// with objects only is one bundle with its name.
 func FromPart(p chart.Part) ([]Bundle, error) {
 	before, err := plain(p.Before)
 	if err != nil {
@@ -101,7 +101,7 @@ func FromPart(p chart.Part) ([]Bundle, error) {
 	return out, nil
 }
 
-// FromParts makes bundles of parts, in their order.
+// FromParts turns parts into bundles, in their order.
 func FromParts(parts ...chart.Part) ([]Bundle, error) {
 	var out []Bundle
 	for _, p := range parts {
@@ -114,8 +114,8 @@ func FromParts(parts ...chart.Part) ([]Bundle, error) {
 	return out, nil
 }
 
-// namespaceOf is where the release of a part's bundle lives. Objects of the whole
-// cluster live nowhere; their release does.
+// namespaceOf is the namespace of the release of a part's bundle. Cluster-scoped objects have
+// none, but their release does.
 func namespaceOf(p chart.Part, objects []*unstructured.Unstructured) string {
 	if p.Release != nil {
 		return p.Release.Namespace
@@ -128,9 +128,8 @@ func namespaceOf(p chart.Part, objects []*unstructured.Unstructured) string {
 	return "default"
 }
 
-// definitions takes out of objects the definitions of kinds of which there are
-// objects too: both in one release is an install that fails, since the kind is looked
-// up before it is there.
+// definitions separates the definitions of kinds of which objects has instances: with both in
+// one release the install fails, because Helm looks up the kind before it exists.
 func definitions(objects []*unstructured.Unstructured) (crds, rest []*unstructured.Unstructured) {
 	used := map[string]bool{}
 	for _, o := range objects {
@@ -148,13 +147,13 @@ func definitions(objects []*unstructured.Unstructured) (crds, rest []*unstructur
 	return crds, rest
 }
 
-// maxName is the longest name of a Helm release. Fleet cuts a longer name and adds a
-// hash (internal/names), which nobody finds again.
+// maxName is the longest name of a Helm release. Fleet shortens a longer name and adds a hash
+// (internal/names), which is hard to find.
 const maxName = 53
 
 var bundleName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// validate refuses what Fleet would take and do harm with.
+// validate refuses what Fleet would accept and what would do harm.
 func (b Bundle) validate() error {
 	for _, name := range []string{b.Name, b.releaseName()} {
 		if !bundleName.MatchString(name) || len(name) > maxName {
@@ -177,14 +176,14 @@ func (b Bundle) validate() error {
 	}
 	for _, o := range b.Objects {
 		if o.GetKind() == "Secret" && o.GetAPIVersion() == "v1" {
-			return fmt.Errorf("bundle %s: secret %s/%s does not belong into Git: give it as one of the part's Secrets, which are made in the cluster", b.Name, o.GetNamespace(), o.GetName())
+			return fmt.Errorf("bundle %s: secret %s/%s does not belong in Git: make it one of the part's Secrets, which are created in the cluster", b.Name, o.GetNamespace(), o.GetName())
 		}
 	}
 	return nil
 }
 
-// labelPrefix is what Fleet replaces by a label of the cluster, whether or not
-// templates are on (internal/cmd/controller/target/builder.go, processLabelValues).
+// labelPrefix starts a value that Fleet replaces with a label of the cluster, even if
+// templates are off (internal/cmd/controller/target/builder.go, processLabelValues).
 const labelPrefix = "global.fleet.clusterLabels."
 
 func valuesFit(bundle string, values any) error {

@@ -1,47 +1,43 @@
-// Package fleet is Rancher Fleet: it writes what Fleet deploys, puts it into Git,
-// points Fleet there, and asks how it went. Package fleet/lint says of any Fleet
-// repository what is wrong with it.
+// Package fleet works with Rancher Fleet: it writes the files that Fleet deploys, pushes them
+// to Git, points Fleet to them, and reads the status. Package fleet/lint finds mistakes in any
+// Fleet repository.
 //
 // # What goes into Git
 //
-// [FromParts] makes bundles of chart.Parts, and [Render] a folder of bundles: one
-// directory each, with a fleet.yaml that says what differs from Fleet's defaults and
-// why, the values that differ from the chart's own, or one file per object. The same
-// parts give the same bytes, so a diff is what changed and nothing else.
+// [FromParts] turns chart.Parts into bundles, and [Render] bundles into a folder: one
+// directory each, with a fleet.yaml that says what differs from Fleet's defaults and why, and
+// the values that differ from the chart's defaults, or one file per object. The same parts
+// give the same bytes, so a diff shows only what changed.
 //
-// A part becomes up to four bundles, since one Helm release cannot hold both the
-// definition of a kind and an object of it, and since Fleet deploys either a chart or
-// a directory's manifests: NAME-crds, NAME-before, NAME (the chart), NAME-after. They
-// depend on each other in this order, and on the last bundle of each part that is
-// needed.
+// A part becomes up to four bundles, because one Helm release cannot contain both the
+// definition of a kind and an object of it, and because Fleet deploys either a chart or a
+// directory's manifests: NAME-crds, NAME-before, NAME (the chart), NAME-after. They depend on
+// each other in this order, and on the last bundle of each part that they need.
 //
-// What Fleet would accept and do harm with is an error: the name of a release that is
-// Rancher's or Fleet's own, a chart without a version, one object in two bundles,
-// bundles that wait for each other, a Secret.
+// These are errors, because Fleet would accept them and do harm: the name of a release of
+// Rancher or Fleet, a chart without a version, one object in two bundles, bundles that wait
+// for each other, a Secret.
 //
-// # Whose files they are
+// # Ownership of files
 //
-// The folder belongs to people. It holds a list of the files that are ours, with their
-// digests ([ListFile]); every other file stays as it is. A file of ours that somebody
-// changed is named and not overwritten ([ForeignError]), in a local folder ([Write])
-// as in a repository ([Remote.Push]).
+// People may have files in the folder. It contains a list of our files with their digests
+// ([ListFile]); all other files are left alone. If somebody changed one of our files, it is
+// reported and not overwritten ([ForeignError]), both in a local folder ([Write]) and in a
+// repository ([Remote.Push]).
 //
 // # Pushing
 //
-// [Remote] reads the branch into memory, one commit deep, and [Remote.Push] puts one
-// commit on top of it, over HTTPS or SSH. Nothing is ever forced: when the branch has
-// moved, it is read again, and the commit recreated where our folder was left alone.
-// A connection that is lost while pushing leads to another look, since nobody else
-// knows whether the server took the commit. There is no clone on disk, and no Git
-// program is needed.
+// [Remote] reads the branch into memory, one commit deep, and [Remote.Push] puts one commit on
+// top of it, over HTTPS or SSH. It never force-pushes: if the branch has moved, it is read
+// again, and the commit is recreated unless our folder changed. If the connection is lost
+// during a push, the branch is read again to see whether the server accepted the commit. There
+// is no clone on disk, and no Git program is needed.
 //
 // # Asking
 //
-// [Observe] reads a GitRepo, its bundles, and what became of them on each cluster.
-// [State.Diff] says which object of which bundle is in the way, and why. It takes the
-// commit that should be deployed: without one, a state from before the last push looks
-// like success.
+// [Observe] reads a GitRepo, its bundles, and their state on each cluster. [State.Diff] says
+// which object of which bundle blocks the deployment, and why. It needs the commit that should
+// be deployed: without it, the state before the last push looks like success.
 //
-// What this package is not: a client for many clusters. It knows the cluster that
-// Fleet runs in; targets are left to those who have more.
+// This package supports only the cluster that Fleet runs in, not other target clusters.
 package fleet

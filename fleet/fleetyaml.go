@@ -12,12 +12,12 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// hookTime is how long the hooks of a chart may take in which we know some, as
-// long as a release that is applied directly may take.
+// hookTime is the time limit of a chart's hooks, if it has any: that of a release that is
+// applied directly.
 const hookTime = 10 * time.Minute
 
-// fleetYAML writes the file that makes a directory a bundle. It says what differs
-// from Fleet's defaults, and why where that is not plain.
+// fleetYAML writes the file that makes a directory a bundle. It has what differs from Fleet's
+// defaults, with the reason where that is not obvious.
 func (b Bundle) fleetYAML(o Options) []byte {
 	var d document
 	d.comment("%s. Generated from %s: change it there; README.md says how.", b.title(), o.Source)
@@ -61,8 +61,8 @@ func patches(d *document, all []api.ComparePatch) {
 	}
 }
 
-// title says in a line what the bundle is. It names no version: a new one should
-// change one line.
+// title describes the bundle in one line. It names no version, so that a new version changes
+// only one line.
 func (b Bundle) title() string {
 	if r := b.Release; r != nil {
 		return fmt.Sprintf("Chart %s as release %s in namespace %s", r.Chart, r.Name, r.Namespace)
@@ -98,8 +98,9 @@ func (b Bundle) helm(d *document) {
 		return
 	}
 	if strings.HasPrefix(r.Repo, "oci://") {
-		// The whole name of the chart: Fleet adds nothing to it (internal/bundlereader/
-		// charturl.go, isOCIChart), and helm.chart is deprecated for OCI.
+		// The whole name of the chart, because Fleet adds nothing to it
+		// (internal/bundlereader/ charturl.go, isOCIChart), and helm.chart is deprecated for
+		// OCI.
 		d.field("repo", ociName(*r))
 	} else {
 		d.field("repo", r.Repo)
@@ -114,8 +115,8 @@ func (b Bundle) helm(d *document) {
 		d.comment("The values contain ${…} that is not for Fleet, which would fail to render it as a template.")
 		d.field("disablePreProcess", true)
 	}
-	// Without hooks no time is set: Fleet would fail what is merely slow, such as a
-	// volume that is bound when its first pod comes, and sees by itself what is ready.
+	// Without hooks no time limit is set: Fleet would report slow objects as failed, such as a
+	// volume that is bound when its first pod starts, and it detects readiness by itself.
 	if h := habitOf(r.Chart); h.hooks != "" {
 		d.comment("For its hooks: %s. Helm gives them 30 s where no time is set.", h.hooks)
 		d.field("timeoutSeconds", int(cmp.Or(r.Timeout, hookTime).Seconds()))
@@ -132,8 +133,8 @@ func ociName(r chart.Release) string {
 
 var errTemplated = errors.New("templated")
 
-// templated reports whether values hold what Fleet would take for a template: its
-// delimiters are ${ and } (internal/cmd/controller/target/builder.go).
+// templated reports whether values contain what Fleet treats as a template: its delimiters are
+// ${ and } (internal/cmd/controller/target/builder.go).
 func templated(values map[string]any) bool {
 	return eachString(values, func(s string) error {
 		if strings.Contains(s, "${") {

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Write makes a local folder what t says, and returns what it changed. Files that are
-// not ours stay; one of ours that somebody changed is a [*ForeignError], unless
-// overwrite is set. The folder is made where it is not there.
+// Write writes t to a local folder, and returns what it changed. Files of others stay; if
+// somebody changed one of our files, that is a [*ForeignError], unless overwrite is set. A
+// missing folder is created.
 func Write(dir string, t Tree, overwrite bool) ([]Change, error) {
 	have, err := readFolder(dir, t)
 	if err != nil {
@@ -33,9 +33,9 @@ func Write(dir string, t Tree, overwrite bool) ([]Change, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	// A Root, so that a symbolic link in the folder leads nowhere else. The list
-	// comes last: a run that broke off is told from files changed by hand, since
-	// what it wrote equals what the next run wants.
+	// A Root, so that a symbolic link cannot lead out of the folder. The list comes last: the
+	// files of an interrupted run equal what the next run writes, so they do not look as if
+	// changed by hand.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -69,14 +69,13 @@ func write(root *os.Root, c Change) error {
 	}
 	for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
 		if root.Remove(dir) != nil {
-			break // there is something else in it
+			break // it contains something else
 		}
 	}
 	return nil
 }
 
-// readFolder reads what matters of a folder: the files that are ours, and those that
-// are where ours will be.
+// readFolder reads our files of a folder, and those at paths where ours will be.
 func readFolder(dir string, want Tree) (Tree, error) {
 	have := Tree{}
 	read := func(name string) error {
@@ -90,7 +89,7 @@ func readFolder(dir string, want Tree) (Tree, error) {
 		case err != nil:
 			return err
 		case !info.Mode().IsRegular():
-			have[name] = nil // a link: nothing that we wrote
+			have[name] = nil // a link: not written by us
 			return nil
 		}
 		have[name], err = os.ReadFile(full)

@@ -13,19 +13,19 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// What a caller may act on when a Git repository could not be read or written;
-// compare with errors.Is. What the server said is wrapped too.
+// Errors of a Git repository that a caller may act on; compare with errors.Is. The server's
+// message is wrapped too.
 var (
-	ErrCredentials  = errors.New("the Git server does not let us in")
+	ErrCredentials  = errors.New("the Git server refuses the login")
 	ErrHostKey      = errors.New("the Git server is not the one that is known")
 	ErrNoRepository = errors.New("there is no such Git repository")
 	ErrNoBranch     = errors.New("the Git repository has no such branch")
-	ErrMoved        = errors.New("the branch was moved by somebody else")
+	ErrMoved        = errors.New("another push moved the branch")
 	ErrRefused      = errors.New("the Git server refused the commit")
 	ErrLost         = errors.New("the connection to the Git server was lost")
 )
 
-// GitError is a Git repository that could not be read or written.
+// GitError says that a Git repository could not be read or written.
 type GitError struct {
 	Repo  string // its URL, without secrets
 	Doing string // e.g. "push to main"
@@ -60,22 +60,23 @@ func (e *GitError) Unwrap() []error {
 	return out
 }
 
-// statusError is an answer of a Git server over HTTP that is not a success.
+// statusError is an error response of a Git server over HTTP.
 type statusError struct {
 	code int
-	text string // what it said, in a line
+	text string // its message, as one line
 }
 
 func (e *statusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s %s", e.code, http.StatusText(e.code), e.text))
 }
 
-// refusal is a Git server that took a commit and does not want it.
+// refusal says that a Git server received a commit and rejected it.
 type refusal struct{ status, said string }
 
 func (e *refusal) Error() string { return strings.TrimSpace(e.status + " " + e.said) }
 
-// explain sorts an error. Everything that we know of how Git servers fail is here.
+// explain classifies an error. Everything that this package knows about failures of Git
+// servers is here.
 func (r Remote) explain(p place, doing string, err error) error {
 	if err == nil {
 		return nil
@@ -98,7 +99,7 @@ func (r Remote) explain(p place, doing string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	case errors.As(err, &status):
 		e.Hint, e.Kind = r.explainStatus(status.code)
-	case errors.As(err, &auth) && errors.Is(err, io.ErrUnexpectedEOF): // it broke off before we were let in
+	case errors.As(err, &auth) && errors.Is(err, io.ErrUnexpectedEOF): // it ended before the login
 		e.Kind, e.Err = ErrLost, auth.Err
 	case errors.As(err, &auth):
 		e.Kind = ErrCredentials
@@ -118,7 +119,7 @@ func (r Remote) explainStatus(code int) (hint string, kind error) {
 	switch code {
 	case http.StatusUnauthorized:
 		if r.Password.IsZero() {
-			return "it wants a user name and a password or token: give them by reference (fleet.username, fleet.password)", ErrCredentials
+			return "it needs a user name and a password or token: give them by reference (fleet.username, fleet.password)", ErrCredentials
 		}
 		return "user name or password are wrong, or the token has expired", ErrCredentials
 	case http.StatusForbidden:
@@ -129,8 +130,8 @@ func (r Remote) explainStatus(code int) (hint string, kind error) {
 	return "", nil
 }
 
-// unknownRepository knows how Git itself and the usual servers say over SSH that
-// there is no such repository.
+// unknownRepository has the messages by which Git and common servers report a missing
+// repository over SSH.
 func unknownRepository(said string) bool {
 	said = strings.ToLower(said)
 	for _, words := range []string{"does not appear to be a git repository", "repository not found", "repository does not exist", "no such repository", "could not be found", "could not find repository"} {
@@ -141,9 +142,9 @@ func unknownRepository(said string) bool {
 	return false
 }
 
-// explainRefusal tells a branch that somebody else has moved from a commit that the
-// server will not have. The words are those of git-receive-pack (builtin/receive-pack.c)
-// and of what git-send-pack makes of them.
+// explainRefusal distinguishes a branch that another push moved from a commit that the server
+// rejects. The messages are those of git-receive-pack (builtin/receive-pack.c) and
+// git-send-pack.
 func explainRefusal(e *refusal) (hint string, kind error) {
 	for _, words := range []string{"failed to lock", "failed to update ref", "cannot lock ref", "fetch first", "non-fast-forward", "reference already exists", "stale info"} {
 		if strings.Contains(e.status, words) {

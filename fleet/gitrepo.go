@@ -14,7 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// GitRepo says which repository Fleet deploys to the cluster that it runs in.
+// GitRepo names the repository that Fleet deploys to its own cluster.
 type GitRepo struct {
 	Name       string   // of the object; default homelab
 	URL        string   // as in [Remote]
@@ -24,7 +24,7 @@ type GitRepo struct {
 	Username   string // with Password, for https
 	Password   secret.Value
 	SSHKey     secret.Value // PEM, for ssh
-	KnownHosts string       // content of a known_hosts file, for ssh: Fleet trusts nobody else
+	KnownHosts string       // contents of a known_hosts file, for ssh: Fleet trusts no other host
 	CA         []byte       // PEM, for https
 }
 
@@ -41,8 +41,8 @@ func (g GitRepo) name() string {
 	return g.Name
 }
 
-// Objects returns what is applied to the cluster: the GitRepo, and the Secret that
-// lets Fleet in, which is nil where nothing is needed. The Secret goes first.
+// Objects returns the objects to apply: the GitRepo, and the Secret with which Fleet logs in,
+// which is nil if it is not needed. Apply the Secret first.
 func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
 	p, err := Remote{URL: g.URL, Password: g.Password}.address()
 	if err != nil {
@@ -72,8 +72,8 @@ func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
 	return []runtime.Object{repo}, credentials, nil
 }
 
-// secret is what Fleet logs in to the repository with. Its types and keys are those
-// that Fleet reads (pkg/git, GetAuthFromSecret).
+// secret is the Secret with which Fleet logs in to the repository. Its types and keys are
+// those that Fleet reads (pkg/git, GetAuthFromSecret).
 func (g GitRepo) secret(p place) (*chart.Secret, error) {
 	s := &chart.Secret{Namespace: LocalNamespace, Name: g.name() + "-git"}
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// gitFolder reads a folder of a commit. What is not a plain file, such as a link, has no
-// content: it is nothing that we wrote.
+// gitFolder reads a folder of a commit. Anything but a plain file, such as a link, has no
+// content, because we did not write it.
 func gitFolder(c *object.Commit, folder string) (Tree, plumbing.Hash, error) {
 	root, err := c.Tree()
 	if err != nil {
@@ -72,8 +72,8 @@ func blob(t *object.Tree, entry *object.TreeEntry) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// commit makes the commit of changes below folder, on top of what was seen, and
-// returns it with every object that the server does not have.
+// commit creates a commit of changes below folder, on top of the observed one, and returns it
+// with every object that the server lacks.
 func commit(s *Repo, folder string, changes []Change, message string, who object.Signature) (plumbing.Hash, []plumbing.Hash, error) {
 	g := grafter{store: s.store}
 	var root plumbing.Hash
@@ -89,7 +89,7 @@ func commit(s *Repo, folder string, changes []Change, message string, who object
 	if err != nil {
 		return plumbing.ZeroHash, nil, err
 	}
-	if root.IsZero() { // everything was removed, and there was nothing else
+	if root.IsZero() { // everything was removed, and the tree is empty
 		if root, err = g.put(&object.Tree{}); err != nil {
 			return plumbing.ZeroHash, nil, err
 		}
@@ -98,7 +98,7 @@ func commit(s *Repo, folder string, changes []Change, message string, who object
 	return hash, g.made, err
 }
 
-// grafter makes new trees out of old ones.
+// grafter builds new trees from old ones.
 type grafter struct {
 	store *memory.Storage
 	made  []plumbing.Hash
@@ -122,8 +122,7 @@ func (g *grafter) keep(e plumbing.EncodedObject) (plumbing.Hash, error) {
 	return hash, err
 }
 
-// graft returns the tree that old becomes by the changes at the paths below it; zero
-// when nothing is left in it.
+// graft returns old with the changes at the paths below it; zero if the tree is empty.
 func (g *grafter) graft(old plumbing.Hash, leaves map[string]Change) (plumbing.Hash, error) {
 	entries := map[string]object.TreeEntry{}
 	if !old.IsZero() {

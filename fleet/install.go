@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// SystemNamespace is where Fleet itself runs, Rancher's copy too.
+	// SystemNamespace is where Fleet runs, including Rancher's.
 	SystemNamespace = "cattle-fleet-system"
-	// LocalNamespace holds what Fleet deploys to the cluster that it runs in.
+	// LocalNamespace has the GitRepos and bundles for the cluster that Fleet runs in.
 	LocalNamespace = "fleet-local"
 
 	controller    = "fleet-controller"
@@ -30,16 +30,15 @@ const (
 	rancherName   = "rancher"
 )
 
-// InstallOptions say how Fleet is installed where there is no Rancher to bring it.
+// InstallOptions configure the installation of Fleet without Rancher.
 type InstallOptions struct {
 	Version string         // of both charts; empty: the pinned one
 	Values  map[string]any // of the chart fleet, merged over ours
-	Taints  []corev1.Taint // that nodes of the cluster carry: controllers and Git jobs tolerate them
+	Taints  []corev1.Taint // of the cluster's nodes: controllers and Git jobs tolerate them
 }
 
-// Standalone returns the parts that Fleet consists of: its definitions of kinds, and
-// its controllers, which register the cluster that they run in as fleet-local/local
-// and start an agent for it.
+// Standalone returns the parts of Fleet: its definitions of kinds, and its controllers, which
+// register their own cluster as fleet-local/local and start an agent for it.
 func Standalone(o InstallOptions) ([]chart.Part, error) {
 	crd, err := pinned("fleet-crd", o.Version)
 	if err != nil {
@@ -59,7 +58,8 @@ func Standalone(o InstallOptions) ([]chart.Part, error) {
 		maps.Copy(main.Values, o.Values)
 	}
 	return []chart.Part{
-		// The definitions stay: with them every bundle, and what it deployed, would go.
+		// The definitions stay, because deleting them would delete every bundle and what it
+		// deployed.
 		{Name: "fleet-crd", Release: crd, Keep: true},
 		{Name: "fleet", Needs: []string{"fleet-crd"}, Release: main},
 	}, nil
@@ -88,10 +88,10 @@ func tolerate(taints []corev1.Taint) []any {
 	return out
 }
 
-// Copies is which Fleets there are in a cluster.
+// Copies lists the Fleets of a cluster.
 type Copies struct {
-	Rancher    bool     // there is a Rancher, which brings its own Fleet
-	Namespaces []string // in which a Fleet's controller runs
+	Rancher    bool     // the cluster has Rancher, which brings its own Fleet
+	Namespaces []string // namespaces in which a Fleet controller runs
 }
 
 // ObserveCopies looks for Rancher and for Fleet's controllers.
@@ -114,8 +114,8 @@ func ObserveCopies(ctx context.Context, k *kube.Client) (Copies, error) {
 	return c, nil
 }
 
-// Fits says what is wrong with the Fleets that are there, for one that is standalone
-// or Rancher's. Two would deploy and delete the same things against each other.
+// Fits says how the existing Fleets conflict with the wanted one, standalone or Rancher's. Two
+// Fleets would undo each other's work.
 func (c Copies) Fits(standalone bool) error {
 	switch {
 	case len(c.Namespaces) > 1:
@@ -129,9 +129,9 @@ func (c Copies) Fits(standalone bool) error {
 	return nil
 }
 
-// Ready says what Fleet lacks to deploy something, in words that fit after "waiting: ";
-// nothing when it lacks nothing. It is the same for Rancher's Fleet and for one alone:
-// Rancher brings its own some minutes after it is ready itself.
+// Ready says what Fleet lacks before it can deploy, in words that fit after "waiting: ";
+// nothing if it is ready. It covers Rancher's Fleet too, which Rancher installs some minutes
+// after it is ready itself.
 func Ready(ctx context.Context, k *kube.Client) (string, error) {
 	for _, o := range []runtime.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: SystemNamespace, Name: controller}},
@@ -160,7 +160,7 @@ func Ready(ctx context.Context, k *kube.Client) (string, error) {
 	return "", nil
 }
 
-// fleetObject is an object of Fleet's that is to be read.
+// fleetObject is a reference to one of Fleet's objects.
 func fleetObject(kind, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(api.SchemeGroupVersion.String())
@@ -173,7 +173,7 @@ func fleetObject(kind, namespace, name string) *unstructured.Unstructured {
 // into reads an object as one of Fleet's types.
 func into(u unstructured.Unstructured, out any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
-		return fmt.Errorf("%s %s/%s is not as this version of Fleet has it: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+		return fmt.Errorf("%s %s/%s does not have the format of this version of Fleet: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
 	return nil
 }

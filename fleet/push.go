@@ -16,21 +16,21 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// Repo is our folder in a Git repository as it is, and what is between it and a Tree.
+// Repo is our folder in a Git repository, and its differences from a Tree.
 type Repo struct {
-	Commit  string    // of the branch; empty: the repository has no commit, or the branch is to be made
+	Commit  string    // of the branch; empty: the repository has no commit, or the branch does not exist yet
 	Changes []Change  // what a push would commit
-	Foreign []Foreign // what it would not overwrite
+	Foreign []Foreign // what a push would not overwrite
 
 	tip    tip
-	folder plumbing.Hash // of our folder, zero when it is not there
+	folder plumbing.Hash // of our folder; zero if it does not exist
 	parent *object.Commit
 	have   Tree
 	store  *memory.Storage
 }
 
-// Diff says what a push would change. What somebody else changed is a difference
-// that a push does not fix: its note says why.
+// Diff says what a push would change. Foreign changes are differences that a push does not
+// fix; their note says why.
 func (s *Repo) Diff() drift.Diff {
 	d := diffOf(s.Changes)
 	for _, f := range s.Foreign {
@@ -39,8 +39,8 @@ func (s *Repo) Diff() drift.Diff {
 	return d
 }
 
-// Observe looks at the repository: where its branch is, and how our folder in it
-// differs from want. Nothing is written.
+// Observe reads the repository: the commit of its branch, and how our folder differs from
+// want. It writes nothing.
 func (r Remote) Observe(ctx context.Context, want Tree) (*Repo, error) {
 	p, err := r.address()
 	if err != nil {
@@ -64,7 +64,7 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 	from := t.commit
 	switch {
 	case from.IsZero() && len(t.branches) == 0: // empty: the first commit is ours
-	case from.IsZero() && (!r.Create || t.head.IsZero()): // HEAD may name a branch that is not there
+	case from.IsZero() && (!r.Create || t.head.IsZero()): // HEAD may name a branch that does not exist
 		return nil, &GitError{Repo: p.text, Doing: "look at branch " + r.branch(), Kind: ErrNoBranch,
 			Hint: "there are " + strings.Join(t.branches, ", ") + "; name one of them (fleet.branch), or make it: git push origin " + t.branches[0] + ":" + r.branch()}
 	case from.IsZero():
@@ -85,28 +85,28 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 	return s, err
 }
 
-// PushOptions say how to push.
+// PushOptions configure a push.
 type PushOptions struct {
 	Message   string // of the commit; default: what changed
-	Overwrite bool   // also what somebody else changed
-	// Seen is what an earlier look found: if our folder has changed since, nothing is
-	// pushed. Nil: what is there when Push begins is right.
+	Overwrite bool   // also overwrite foreign changes
+	// Seen is the result of an earlier Observe: if our folder has changed since, nothing is
+	// pushed. Nil accepts the state at the start of Push.
 	Seen *Repo
 }
 
-// Pushed is what a push did.
+// Pushed is the result of a push.
 type Pushed struct {
-	Commit  string // of the branch, ours or the one that was there already
+	Commit  string // of the branch: ours, or the existing one
 	Changes []Change
 }
 
-// tries is how often a branch that others push to is tried again.
+// tries is how often a push is retried when others push to the branch.
 const tries = 5
 
-// Push makes our folder in the repository what want says, by one commit on top of
-// the branch; no commit is made where there is nothing to change. A branch that moves
-// in between is looked at again: if our folder was left alone, the commit is recreated
-// on top; else it is an error that says what is foreign. Nothing is ever forced.
+// Push brings our folder in the repository to want, with one commit on top of the branch, or
+// none if nothing differs. If the branch moves in between, it is read again: the commit is
+// recreated on top, unless our folder changed, which is an error that names the foreign
+// change. Push never forces.
 func (r Remote) Push(ctx context.Context, want Tree, o PushOptions) (*Pushed, error) {
 	p, err := r.address()
 	if err != nil {
@@ -165,7 +165,7 @@ func (r Remote) allowed(p place, s, seen *Repo, want Tree, o PushOptions) ([]Cha
 	return s.Changes, nil
 }
 
-// by names a commit for people.
+// by describes a commit for people.
 func by(c *object.Commit) string {
 	if c == nil {
 		return "somebody"
@@ -186,8 +186,8 @@ func differing(a, b Tree) []string {
 	return out
 }
 
-// commitAndSend makes the commit and pushes it. When the connection is lost on the
-// way nobody knows whether the server took it; looking again does.
+// commitAndSend creates the commit and pushes it. If the connection is lost, it reads the
+// branch again to see whether the server accepted the commit.
 func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []Change, o PushOptions) (plumbing.Hash, error) {
 	author, err := r.author()
 	if err != nil {

@@ -144,7 +144,7 @@ func TestPushToABranchThatMoves(t *testing.T) {
 		theirs := s.aside(t, map[string]string{"apps/fleet.yaml": "namespace: other\n"})
 		s.moveOnce(t, theirs)
 		done := push(t, s.remote, want)
-		assert.Equal(t, theirs, git(t, s.bare, "rev-parse", done.Commit+"^"), "made anew on top of theirs")
+		assert.Equal(t, theirs, git(t, s.bare, "rev-parse", done.Commit+"^"), "recreated on top of theirs")
 		assert.Equal(t, "namespace: other", s.show(t, "main:apps/fleet.yaml"))
 	})
 }

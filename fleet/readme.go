@@ -12,7 +12,7 @@ var readmeText embed.FS
 
 type row struct{ Name, What, Version, Namespace, Needs string }
 
-// readme writes the page that says what the folder is, and who owns what in it.
+// readme writes the page that describes the folder and the owners of its files.
 func readme(bundles []Bundle, o Options) []byte {
 	var rows []row
 	var secrets []string

@@ -14,13 +14,13 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Remote is the Git repository that Fleet deploys from, and how to get in. Nothing is
-// kept on this machine: it is read into memory, one commit deep, at each look.
+// Remote is the Git repository that Fleet deploys from, and how to log in. Nothing is stored
+// on this machine: each read loads one commit into memory.
 type Remote struct {
 	URL    string // https://host/path, ssh://user@host:port/path or user@host:path; never with a password
 	Branch string // default main
-	Path   string // the folder in it that is ours; empty: its root
-	Create bool   // make the branch where there is none, off the repository's default branch
+	Path   string // our folder in it; empty: its root
+	Create bool   // create a missing branch from the repository's default branch
 
 	Username string       // for https
 	Password secret.Value // for https: a password or a token
@@ -39,7 +39,7 @@ const (
 	defaultUser   = "git" // as which nearly every Git server is logged in to by ssh
 )
 
-// place is a Remote's address, taken apart.
+// place is a parsed address of a Remote.
 type place struct {
 	scheme     string // https, http or ssh
 	user, addr string // of ssh
@@ -90,7 +90,7 @@ func (r Remote) address() (place, error) {
 
 var errPassword = errors.New("the Git repository's URL contains a password, which would appear in the cluster and in logs; give it by reference instead (fleet.password)")
 
-// looksLikeToken knows the tokens that GitHub and GitLab let one write as a user.
+// looksLikeToken recognizes tokens that GitHub and GitLab accept as a user name.
 func looksLikeToken(user string) bool {
 	for _, prefix := range []string{"ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "gldt-", "glcbt-"} {
 		if strings.HasPrefix(user, prefix) {

@@ -12,17 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Options say for whom a folder is rendered.
+// Options describe the cluster of a rendered folder.
 type Options struct {
 	Cluster string // its name, for the README
-	Source  string // the file that the folder is made of; default cluster.yaml
-	Path    string // where in the repository the folder is, for the README; may be empty
+	Source  string // the file that the folder is generated from; default cluster.yaml
+	Path    string // the folder's path in the repository, for the README; may be empty
 }
 
-// Render writes bundles as a GitOps folder: one directory each, a README, and the
-// list of files that are ours (see merge). The same bundles give the same bytes.
-// What would do harm is an error: a name twice, an object in two bundles, a
-// dependency on a bundle that is not there or on itself.
+// Render writes bundles as a GitOps folder: one directory each, a README, and the list of our
+// files (see merge). The same bundles give the same bytes. A duplicate name, an object in two
+// bundles, and a dependency on a missing bundle or on itself are errors.
 func Render(bundles []Bundle, o Options) (Tree, error) {
 	if o.Source == "" {
 		o.Source = "cluster.yaml"
@@ -48,7 +47,7 @@ func Render(bundles []Bundle, o Options) (Tree, error) {
 	return t, nil
 }
 
-// resolve turns needed parts into bundles to depend on: the last one of each part.
+// resolve turns needed parts into dependencies on bundles: the last one of each part.
 func resolve(bundles []Bundle) ([]Bundle, error) {
 	last := map[string]string{}
 	names := map[string]bool{}
@@ -78,8 +77,7 @@ func resolve(bundles []Bundle) ([]Bundle, error) {
 	return out, nil
 }
 
-// order sorts bundles so that each comes after those that it depends on, and else
-// by name.
+// order sorts bundles by dependency, then by name.
 func order(bundles []Bundle) ([]Bundle, error) {
 	left := map[string]Bundle{}
 	for _, b := range bundles {
@@ -105,8 +103,8 @@ func order(bundles []Bundle) ([]Bundle, error) {
 	return out, nil
 }
 
-// unique refuses a release or an object that is in two bundles: they would take it
-// from each other at every look, and one of them would delete it.
+// unique refuses a release or an object in two bundles: they would take it from each other
+// again and again, and one would delete it.
 func unique(bundles []Bundle) error {
 	var errs []error
 	where := map[string]string{}
@@ -127,8 +125,8 @@ func unique(bundles []Bundle) error {
 	return errors.Join(errs...)
 }
 
-// oneNamespaceOwner refuses labels for one namespace by two bundles: each would take
-// the other's away.
+// oneNamespaceOwner refuses labels of one namespace in two bundles: each would remove the
+// other's.
 func oneNamespaceOwner(bundles []Bundle) error {
 	owner := map[string]string{}
 	for _, b := range bundles {
@@ -143,15 +141,14 @@ func oneNamespaceOwner(bundles []Bundle) error {
 	return nil
 }
 
-// podSecurity is the prefix of labels that Fleet does not set, whatever a bundle
-// says, so that none can raise its own rights (internal/cmd/agent/deployer/deployer.go,
-// addLabelsFromOptions).
+// podSecurity is the prefix of labels that Fleet never sets, so that no bundle can raise its
+// own rights (internal/cmd/agent/deployer/deployer.go, addLabelsFromOptions).
 const podSecurity = "pod-security.kubernetes.io/"
 
-// sharedNamespaces belong to nobody whose labels might be replaced.
+// sharedNamespaces are namespaces whose labels no bundle may replace.
 var sharedNamespaces = [...]string{"kube-system", "default", "kube-public", "cattle-system", "cattle-fleet-system"}
 
-// fleetLabels are the labels of the namespace that Fleet can be given to set.
+// fleetLabels are the labels of the namespace that Fleet can set.
 func (b Bundle) fleetLabels() map[string]string {
 	if slices.Contains(sharedNamespaces[:], b.Namespace) {
 		return nil
@@ -189,15 +186,15 @@ func (b Bundle) render(t Tree, o Options) error {
 	files["fleet.yaml"] = b.fleetYAML(o)
 	for name, text := range files {
 		if masked(string(text)) {
-			return fmt.Errorf("bundle %s: a secret would be written to %s: give it as one of the part's Secrets", b.Name, name)
+			return fmt.Errorf("bundle %s: a secret would be written to %s: make it one of the part's Secrets", b.Name, name)
 		}
 		t[path.Join(b.Name, name)] = text
 	}
 	return nil
 }
 
-// fileOf names the file of an object: its kind and name, and its namespace where two
-// differ by that only.
+// fileOf names the file of an object: its kind and name, and its namespace if two objects
+// differ only in that.
 func fileOf(o *unstructured.Unstructured, taken map[string][]byte) string {
 	name := strings.ToLower(o.GetKind()) + "-" + strings.NewReplacer(":", "-", "/", "-").Replace(o.GetName())
 	if _, twice := taken[name+".yaml"]; twice {

@@ -116,7 +116,7 @@ func TestRenderRefuses(t *testing.T) {
 			p.Release.Values = map[string]any{"a": []any{"global.fleet.clusterLabels.x"}}
 		}),
 		"secret among the values": release(func(p *chart.Part) { p.Release.Values = map[string]any{"a": secret.New("x")} }),
-		"does not belong into Git": release(func(p *chart.Part) {
+		"does not belong in Git": release(func(p *chart.Part) {
 			p.Before = []runtime.Object{&corev1.Secret{ObjectMeta: apiextensions.ObjectMeta{Name: "s"}}}
 		}),
 		"a secret would be written": {{Name: "a", Before: []runtime.Object{&corev1.ConfigMap{ObjectMeta: apiextensions.ObjectMeta{Name: "c"}, Data: map[string]string{"k": secret.New("x").String()}}}}},

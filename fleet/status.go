@@ -14,16 +14,16 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// StatusOptions say which repository is looked at.
+// StatusOptions select the GitRepo and commit.
 type StatusOptions struct {
 	Name      string // of the GitRepo; default homelab
 	Namespace string // default fleet-local
-	// Commit is the one that should be deployed: without it a state from before the
-	// last push looks like success. Empty: whichever Fleet has.
+	// Commit is the one that should be deployed: without it the state before the last push
+	// looks like success. Empty: any.
 	Commit string
 }
 
-// States of a bundle beside Fleet's own.
+// States of a bundle in addition to Fleet's own.
 const (
 	StateReady   = string(api.Ready)
 	StateWaiting = "Waiting" // for another bundle
@@ -31,7 +31,7 @@ const (
 	StateOld     = "Old"     // of a commit before the one that is wanted
 )
 
-// badness sorts states, the worst first: what has failed before what merely waits.
+// badness orders states, the worst first: failed before waiting.
 func (b BundleState) badness() int {
 	switch b.State {
 	case StateNowhere:
@@ -42,7 +42,7 @@ func (b BundleState) badness() int {
 	return api.StateRank[api.BundleState(b.State)]
 }
 
-// State is a GitRepo and its bundles as they are, the worst first.
+// State is the observed state of a GitRepo and its bundles, the worst first.
 type State struct {
 	Name    string        `json:"name"`
 	There   bool          `json:"there"`
@@ -62,7 +62,7 @@ type BundleState struct {
 	Why     []Obstacle `json:"why,omitempty"`
 }
 
-// Obstacle is an object that is in a bundle's way, and why.
+// Obstacle is an object that blocks a bundle, and the reason.
 type Obstacle struct {
 	Object string `json:"object,omitempty"` // e.g. "deployment jupyterhub/hub"; empty: the bundle as a whole
 	Why    string `json:"why"`
@@ -76,7 +76,7 @@ func (o Obstacle) String() string {
 	return o.Object + ": " + o.Why
 }
 
-// Observe looks at a GitRepo and at what became of each of its bundles.
+// Observe reads a GitRepo and the state of each of its bundles.
 func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, error) {
 	o.Name, o.Namespace = cmp.Or(o.Name, defaultRepoName), cmp.Or(o.Namespace, LocalNamespace)
 	s := &State{Name: o.Name, Want: o.Commit}
@@ -132,8 +132,8 @@ func list[T any](ctx context.Context, k *kube.Client, kind, namespace, selector 
 	return out, nil
 }
 
-// repoWrong says what keeps a repository as a whole. Its condition Ready repeats one
-// of its bundles', which are looked at one by one.
+// repoWrong says what blocks a repository as a whole. Its condition Ready repeats that of one
+// of its bundles, which are checked one by one.
 func repoWrong(repo *api.GitRepo) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -163,8 +163,7 @@ func repoWrong(repo *api.GitRepo) []string {
 	return out
 }
 
-// Diff says what is between the state and everything being deployed, of the commit
-// that is wanted.
+// Diff says what is still missing until everything of the wanted commit is deployed.
 func (s *State) Diff() drift.Diff {
 	d := s.repoDiff()
 	for _, b := range s.Bundles {
@@ -192,8 +191,8 @@ func (s *State) repoDiff() drift.Diff {
 	return d
 }
 
-// Part says what is between a part of the platform and being deployed: the repository
-// as a whole, and the bundles of the part.
+// Part says what is still missing until a part of the platform is deployed: problems of the
+// repository as a whole, and of the part's bundles.
 func (s *State) Part(part string) drift.Diff {
 	d := s.repoDiff()
 	found := false

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// bundleStates says how a bundle is on every cluster that it goes to.
+// bundleStates returns a bundle's state on each of its clusters.
 func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit string) []BundleState {
 	state := BundleState{Name: b.Name, Part: b.Labels[PartLabel]}
 	if has, ok := b.Labels[api.CommitLabel]; ok && commit != "" && has != commit {
@@ -44,19 +44,19 @@ func undeployed(b *api.Bundle) (string, []Obstacle) {
 	if b.Status.ObservedGeneration < b.Generation || len(b.Status.Conditions) == 0 {
 		return string(api.Pending), []Obstacle{{Why: "Fleet has not processed it yet"}}
 	}
-	return StateNowhere, []Obstacle{{Why: "no cluster is its target: the cluster that Fleet runs in is called local, and is a target of what is in " + LocalNamespace + " only"}}
+	return StateNowhere, []Obstacle{{Why: "it has no target cluster: Fleet's own cluster is called local, and is a target of bundles in " + LocalNamespace + " only"}}
 }
 
-// notReady is what the agent says of a bundle that waits for others
+// notReady matches the agent's message about a bundle that waits for others
 // (internal/cmd/agent/deployer/deployer.go, NotReadyDependenciesError).
 var notReady = regexp.MustCompile(`dependent bundle\(s\) are not ready: \[([^\]]*)\]`)
 
-// noneMatch is what the agent says of a dependency that nobody has (checkDependency).
+// noneMatch matches the agent's message about a missing dependency (checkDependency).
 var noneMatch = regexp.MustCompile(`no bundles matching labels (\S+)`)
 
-// deployed says how a bundle is on a cluster, as Fleet itself works it out
-// (internal/cmd/controller/summary, GetDeploymentState), but that a bundle which waits
-// for another is not an error.
+// deployed returns a bundle's state on a cluster, as Fleet itself computes it
+// (internal/cmd/controller/summary, GetDeploymentState), except that waiting for another
+// bundle is not an error.
 func deployed(d *api.BundleDeployment) (string, []Obstacle) {
 	said := agentSays(d, api.BundleDeploymentConditionDeployed)
 	switch {
@@ -75,7 +75,7 @@ func deployed(d *api.BundleDeployment) (string, []Obstacle) {
 		return string(api.NotReady), cmpObstacles(notReadyObjects(d), agentSays(d, api.BundleDeploymentConditionInstalled),
 			said, agentSays(d, api.BundleDeploymentConditionReady), "the agent gives no reason")
 	case d.Spec.DeploymentID != d.Spec.StagedDeploymentID:
-		return string(api.OutOfSync), []Obstacle{{Why: "a newer version of it is held back: it is paused, outside its schedule, or its rollout waits for other clusters"}}
+		return string(api.OutOfSync), []Obstacle{{Why: "a newer version is not deployed: it is paused, outside its schedule, or its rollout waits for other clusters"}}
 	case !d.Status.NonModified:
 		return string(api.Modified), cmpObstacles(modifiedObjects(d), agentSays(d, api.BundleDeploymentConditionMonitored),
 			"somebody changed what it deployed; Fleet reports the drift and does not correct it")
@@ -83,7 +83,7 @@ func deployed(d *api.BundleDeployment) (string, []Obstacle) {
 	return StateReady, nil
 }
 
-// cmpObstacles takes the objects, or else the first reason that is given.
+// cmpObstacles returns the objects, or else the first reason.
 func cmpObstacles(objects []Obstacle, reasons ...string) []Obstacle {
 	if len(objects) > 0 {
 		return objects
@@ -91,8 +91,8 @@ func cmpObstacles(objects []Obstacle, reasons ...string) []Obstacle {
 	return []Obstacle{{Why: cmp.Or(reasons...)}}
 }
 
-// bundleSays is why a bundle's condition is False, and agentSays a deployment's;
-// nothing when it is not.
+// bundleSays returns why a bundle's condition is False, and agentSays why a deployment's is;
+// nothing otherwise.
 func bundleSays(b *api.Bundle, condition string) string {
 	for _, c := range b.Status.Conditions {
 		if c.Type == condition && c.Status == "False" {
@@ -143,7 +143,7 @@ func modifiedObjects(d *api.BundleDeployment) []Obstacle {
 	return andMore(out, d)
 }
 
-// andMore says that Fleet lists ten objects at most.
+// andMore counts the objects that Fleet does not list: it lists ten at most.
 func andMore(out []Obstacle, d *api.BundleDeployment) []Obstacle {
 	if len(out) > 0 && d.Status.IncompleteState {
 		out = append(out, Obstacle{Why: fmt.Sprintf("and more than these %d", len(out))})

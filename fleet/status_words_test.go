@@ -107,7 +107,7 @@ func TestBundleStates(t *testing.T) {
 			d.Status.Ready = false
 			setConditions(&d.Status.Conditions, "Installed", "False", "no room")
 		}, "NotReady", "no room"},
-		"held back": {func(d *api.BundleDeployment) { d.Spec.StagedDeploymentID = "2" }, "OutOfSync", "a newer version of it is held back: it is paused, outside its schedule, or its rollout waits for other clusters"},
+		"held back": {func(d *api.BundleDeployment) { d.Spec.StagedDeploymentID = "2" }, "OutOfSync", "a newer version is not deployed: it is paused, outside its schedule, or its rollout waits for other clusters"},
 		"modified":  {func(d *api.BundleDeployment) { d.Status.NonModified = false }, "Modified", "somebody changed what it deployed; Fleet reports the drift and does not correct it"},
 		"an object": {func(d *api.BundleDeployment) {
 			d.Status.NonModified = false

@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// document is a YAML file that is written key by key: it has an order that a person
-// reads, and comments. Values are written by the library that Fleet reads them with,
-// so that what means something in its YAML (yes, on, 0755) is quoted.
+// document is a YAML file that is written key by key, in a readable order and with comments.
+// Values are written by the library with which Fleet reads them, so that special values (yes,
+// on, 0755) are quoted.
 type document struct {
 	b      strings.Builder
 	indent string
@@ -41,15 +41,15 @@ func (d *document) field(key string, value any) {
 	}
 }
 
-// item begins an item of a list by its first key; line and field with a deeper indent
-// go on with it.
+// item starts an item of a list with its first key; line and field with a deeper indent
+// continue it.
 func (d *document) item(key string, value any) {
 	var first document
 	first.field(key, value)
 	fmt.Fprintf(&d.b, "%s- %s", d.indent, first.b.String())
 }
 
-// line writes a line as it is, as a further one of an item.
+// line writes a further line of an item unchanged.
 func (d *document) line(text string) { fmt.Fprintf(&d.b, "%s  %s\n", d.indent, text) }
 
 // section writes a key whose value fill writes.
@@ -63,13 +63,12 @@ func (d *document) section(key string, fill func()) {
 
 func (d *document) bytes() []byte { return []byte(d.b.String()) }
 
-// managedBy is a label that Helm sets on all that it installs, whatever a manifest says
-// (helm pkg/action/validate.go, setMetadataVisitor). Fleet compares with the manifest:
-// one that says otherwise would be Modified for ever.
+// managedBy is a label that Helm sets on everything that it installs, whatever a manifest says
+// (helm pkg/action/validate.go, setMetadataVisitor). Fleet compares with the manifest: another
+// value would be Modified forever.
 const managedBy = "app.kubernetes.io/managed-by"
 
-// plain returns objects as the mappings that the API server is sent, without the label
-// that is Helm's.
+// plain returns objects as the mappings that are sent to the API server, without Helm's label.
 func plain(objects []runtime.Object) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objects))
 	for i, o := range objects {
@@ -86,7 +85,7 @@ func plain(objects []runtime.Object) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// manifest writes an object, with the keys that say what it is first.
+// manifest writes an object, with the identifying keys first.
 func manifest(o *unstructured.Unstructured) ([]byte, error) {
 	var d document
 	for _, key := range []string{"apiVersion", "kind", "metadata"} {
@@ -118,7 +117,7 @@ func values(b Bundle) ([]byte, error) {
 	return append(d.bytes(), text...), nil
 }
 
-// masked reports whether text was made of a [secret.Value].
+// masked reports whether text comes from a [secret.Value].
 func masked(text string) bool { return strings.Contains(text, secret.Mask) }
 
 // eachString calls visit for every string in v: keys, and values at any depth.

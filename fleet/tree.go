@@ -14,13 +14,13 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// Tree is a folder: the content of its files by their paths, which are relative and
-// have slashes.
+// Tree is a folder: the contents of its files by their paths, which are relative, with
+// slashes.
 type Tree map[string][]byte
 
-// ListFile lists the files of a folder that are ours, each with the digest that it
-// had when we wrote it, as sha256sum does. Fleet reads no hidden files. It is not in
-// .homelab, the folder of keys beside a cluster's file, which .gitignore names.
+// ListFile lists our files of a folder, each with its digest when we wrote it, in the format
+// of sha256sum. Fleet reads no hidden files. It is not in .homelab, the folder of keys beside
+// a cluster's file, because .gitignore excludes that.
 const ListFile = ".homelab-files"
 
 // Names returns the paths, sorted.
@@ -56,28 +56,28 @@ func listed(content []byte) (map[string]string, error) {
 	return out, nil
 }
 
-// What becomes of a file.
+// Kinds of changes of a file.
 const (
 	Added   = "added"
 	Changed = "changed"
 	Removed = "removed"
 )
 
-// Change is a file that is to be written or removed.
+// Change is a file to write or remove.
 type Change struct {
 	Path       string
 	What       string // Added, Changed or Removed
 	Have, Want []byte
 }
 
-// Foreign is a file that is not as we left it.
+// Foreign is a file that somebody else changed or created.
 type Foreign struct {
 	Path string
 	Why  string // e.g. "changed by hand"
 }
 
-// ForeignError is a folder in which somebody changed what is ours, or put something
-// of theirs where ours belongs. Nothing was written.
+// ForeignError says that somebody changed one of our files, or created a file at the path of
+// one. Nothing was written.
 type ForeignError struct {
 	Where string // the folder, or the repository and branch
 	Files []Foreign
@@ -94,9 +94,9 @@ func (e *ForeignError) Error() string {
 	return b.String()
 }
 
-// merge works out how a folder becomes want: have is the folder as it is. Files that
-// are not on the list of ours stay as they are. A file that is on it and is not as we
-// left it, or that is in the way of one of ours, is foreign, and not among the changes.
+// merge computes the changes from have, the present folder, to want. Files that are not on our
+// list stay. A file on it that somebody changed, or one at the path of ours, is foreign, and
+// not among the changes.
 func merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
 	ours, err := listed(have[ListFile])
 	if err != nil {
@@ -152,7 +152,7 @@ func what(is, should bool) string {
 	return Changed
 }
 
-// diffOf says changes as differences.
+// diffOf returns changes as differences.
 func diffOf(changes []Change) drift.Diff {
 	var out drift.Diff
 	for _, c := range changes {
@@ -168,7 +168,7 @@ func diffOf(changes []Change) drift.Diff {
 	return out
 }
 
-// take makes the changes that foreign files stand in the way of: what -force does.
+// take adds the changes that foreign files block: what -force does.
 func take(have, want Tree, foreign []Foreign) []Change {
 	var out []Change
 	for _, f := range foreign {
@@ -183,7 +183,7 @@ func take(have, want Tree, foreign []Foreign) []Change {
 	return out
 }
 
-// FS returns the tree as a file system: a linter takes it, for one.
+// FS returns the tree as a file system, for example for a linter.
 func (t Tree) FS() fs.FS {
 	out := fstest.MapFS{}
 	for name, content := range t {

@@ -6,20 +6,20 @@ import (
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// habit is what one has to know of a chart to deploy it by Fleet.
+// habit has what Fleet needs to know about a chart.
 type habit struct {
 	chart string
-	// hooks says which hooks it runs. Fleet since 0.15 uses Helm 4, which gives a
-	// hook 30 s where no time is set (helm v4 pkg/kube/statuswait.go,
-	// DefaultStatusWatcherTimeout): less than a slow pull of its image.
+	// hooks names its hooks. Fleet uses Helm 4 since 0.15, which gives a hook 30 s without a
+	// time limit (helm v4 pkg/kube/statuswait.go, DefaultStatusWatcherTimeout): less than a
+	// slow pull of its image.
 	hooks string
-	// patches are what others change in what it deployed: without them the bundle is
-	// Modified for ever, and whatever depends on it waits. why names who does.
+	// patches are the fields that others change in what it deployed: without them the bundle
+	// is Modified forever, and its dependents wait. why names the program that changes them.
 	patches []api.ComparePatch
 	why     string
 }
 
-// habits of the charts that we pin, read in their templates at the pinned versions.
+// habits of the pinned charts, from their templates at the pinned versions.
 var habits = [...]habit{
 	{
 		chart: "cert-manager", hooks: "startupapicheck, which waits until the webhook answers",
@@ -44,9 +44,9 @@ const (
 	validating = "ValidatingWebhookConfiguration"
 )
 
-// webhooks makes patches for the first n webhooks of the bundle's configurations of
-// these kinds, whatever they are called. They are pointers and not operations: of operations, one on a field
-// that is not there loses the others too (internal/cmd/agent/deployer/normalizers).
+// webhooks makes patches for the first n webhooks of the bundle's configurations of these kinds, whatever
+// their names. They are pointers, not operations, because one operation on a missing field disables the
+// others (internal/cmd/agent/deployer/normalizers).
 func webhooks(n int, kinds ...string) []api.ComparePatch {
 	pointers := make([]string, n)
 	for i := range pointers {

@@ -26,20 +26,20 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// The most that is read of a Git server, in bytes. A repository with 100,000 branches and
-// pull requests advertises some 8 MiB; of the pack we need the newest commit's files.
+// The most that is read from a Git server, in bytes. A repository with 100,000 branches and
+// pull requests advertises some 8 MiB; the pack has only the newest commit's files.
 const (
 	maxAdvertised = 32 << 20
 	maxPack       = 512 << 20
-	maxReport     = 16 << 20 // with what hooks write
+	maxReport     = 16 << 20 // including the output of hooks
 )
 
-// wire is a way to a Git server. It is ours and not go-git's, whose SSH transport
-// dials without a context and whose HTTP transport sends the password to wherever a
-// server redirects to.
+// wire is a connection to a Git server. It replaces go-git's transports: its SSH transport
+// dials without a context, and its HTTP transport sends the password wherever a server
+// redirects.
 type wire interface {
-	// talk opens a service, gives ask what the server advertises, sends the request
-	// that ask makes, and gives read the answer. Without a request it leaves.
+	// talk opens a service, passes the server's advertisement to ask, sends the request that
+	// ask returns, and passes the answer to read. Without a request it disconnects.
 	talk(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error
 }
 
@@ -50,7 +50,7 @@ func (r Remote) wire(p place) wire {
 	return httpWire{r, p}
 }
 
-// advertised reads what a server has. An empty repository has nothing.
+// advertised reads a server's references. An empty repository has none.
 func advertised(r io.Reader) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	err := refs.Decode(limit.Reader(r, maxAdvertised))
@@ -70,11 +70,11 @@ func advertised(r io.Reader) (*packp.AdvRefs, error) {
 	return refs, err
 }
 
-// tip is where a repository's branch is.
+// tip is the commit of a repository's branch.
 type tip struct {
-	commit   plumbing.Hash // zero: there is none
-	branches []string      // that there are
-	head     plumbing.Hash // of the default branch, zero in an empty repository
+	commit   plumbing.Hash // zero: the branch does not exist
+	branches []string      // existing branches
+	head     plumbing.Hash // commit of the default branch; zero in an empty repository
 }
 
 func tipOf(refs *packp.AdvRefs, branch string) tip {
@@ -94,8 +94,8 @@ func tipOf(refs *packp.AdvRefs, branch string) tip {
 	return t
 }
 
-// fetch reads the branch's commit, or where create is set and the branch is not there
-// that of the default branch, with all its files and none of its history.
+// fetch reads the branch's commit with all its files and without its history. If create is set
+// and the branch does not exist, it reads the default branch's.
 func fetch(ctx context.Context, w wire, branch string, create bool) (tip, *memory.Storage, error) {
 	var t tip
 	store := memory.NewStorage()
@@ -133,7 +133,7 @@ func fetch(ctx context.Context, w wire, branch string, create bool) (tip, *memor
 	return t, store, err
 }
 
-// plainStore hides that a storage could take a whole pack at once.
+// plainStore hides that a storage accepts whole packs.
 type plainStore struct{ *memory.Storage }
 
 func request(req *packp.UploadPackRequest, side *sidebands) (*bytes.Buffer, error) {
@@ -145,7 +145,7 @@ func request(req *packp.UploadPackRequest, side *sidebands) (*bytes.Buffer, erro
 	return &b, pktline.NewEncoder(&b).EncodeString("done\n")
 }
 
-// sidebands is how an answer carries what the server has to say beside its data.
+// sidebands is the encoding of messages beside an answer's data.
 type sidebands struct {
 	capability capability.Capability
 	request    *packp.UploadPackRequest
@@ -177,8 +177,8 @@ func (s sidebands) demux(r io.Reader, said io.Writer) io.Reader {
 	return d
 }
 
-// send pushes objects and moves the branch from one commit to another. The server
-// compares: a branch that is no longer at old stays where it is.
+// send pushes objects and moves the branch from one commit to another. The server compares: a
+// branch that is no longer at old does not move.
 func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, objects []plumbing.Hash, store *memory.Storage) error {
 	var side sidebands
 	return w.talk(ctx, receivePack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
@@ -187,7 +187,7 @@ func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, ob
 		}
 		req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
 		if !req.Capabilities.Supports(capability.ReportStatus) {
-			return nil, errors.New("the server cannot say whether it took a commit (it lacks report-status)")
+			return nil, errors.New("the server cannot say whether it accepted a commit (it lacks report-status)")
 		}
 		if side = sidebandOf(refs.Capabilities); side.capability != "" {
 			_ = req.Capabilities.Set(side.capability)
@@ -212,21 +212,21 @@ func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, ob
 	})
 }
 
-// maxSaid is how much of a server's own words is shown, in bytes.
+// maxSaid is how much of a server's message is shown, in bytes.
 const maxSaid = 400
 
-// words keeps the beginning of what a server says, of which more is not shown.
+// words keeps the beginning of a server's message, as much as is shown.
 type words struct{ bytes.Buffer }
 
 func (w *words) Write(b []byte) (int, error) {
-	const some = 10 * maxSaid // blanks and colours go yet
+	const some = 10 * maxSaid // blanks and colours are still to be removed
 	if room := some - w.Len(); room > 0 {
 		_, _ = w.Buffer.Write(b[:min(room, len(b))])
 	}
 	return len(b), nil
 }
 
-// oneLine makes foreign text fit for an error: one line, printable, not too long.
+// oneLine prepares foreign text for an error: one line, printable, not too long.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -36,8 +36,7 @@ func (w httpWire) talk(ctx context.Context, service string, ask func(*packp.AdvR
 		if got := resp.Header.Get("Content-Type"); got != want {
 			return fmt.Errorf("this is not a Git server: it answers with %s, where Git's have %s", oneLine(got), want)
 		}
-		// A server may say that the repository is elsewhere on it, as GitLab does for
-		// a URL without .git.
+		// A server may redirect to another path on it, as GitLab does for a URL without .git.
 		base = strings.TrimSuffix(resp.Request.URL.Scheme+"://"+resp.Request.URL.Host+resp.Request.URL.Path, "/info/refs")
 		refs, err = advertised(resp.Body)
 		return err
@@ -90,8 +89,8 @@ func (w httpWire) do(ctx context.Context, client *http.Client, verb, url, kind s
 	return w.redact(read(resp))
 }
 
-// redact keeps an error's kind, and the password out of its words: a server may send
-// back whatever it was sent.
+// redact keeps an error's kind and removes the password from its text: a server may echo what
+// it received.
 func (w httpWire) redact(err error) error {
 	if err == nil || w.Password.IsZero() {
 		return err
@@ -102,8 +101,8 @@ func (w httpWire) redact(err error) error {
 	return err
 }
 
-// client makes a client for one talk. Redirects may lead elsewhere on the same
-// server, and no further: the password goes along.
+// client makes a client for one talk. It follows redirects only on the same server, because
+// the password is sent along.
 func (w httpWire) client() (*http.Client, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -116,7 +115,7 @@ func (w httpWire) client() (*http.Client, error) {
 		Proxy:                 http.ProxyFromEnvironment,
 		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: 2 * time.Minute, // hooks of the server run in this time
+		ResponseHeaderTimeout: 2 * time.Minute, // includes the server's hooks
 		ForceAttemptHTTP2:     true,
 	}
 	if w.Dial != nil {

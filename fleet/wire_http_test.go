@@ -9,7 +9,7 @@ import (
 )
 
 // The password goes where the URL says: a redirect is followed on the same server, when
-// reading, not from https to http, and not for ever.
+// reading, not from https to http, and not forever.
 func TestRedirectsThatAreFollowed(t *testing.T) {
 	client, err := httpWire{}.client()
 	require.NoError(t, err)

@@ -39,10 +39,10 @@ func (w sshWire) talk(ctx context.Context, service string, ask func(*packp.AdvRe
 	}()
 	err := converse(in, out, ask, read)
 	if err != nil {
-		cancel() // the other side may still wait for us
+		cancel() // the server may still wait for us
 	}
 	_ = in.Close()
-	_, _ = io.Copy(io.Discard, out) // what comes after the answer; ends with the command
+	_, _ = io.Copy(io.Discard, out) // output after the answer; ends with the command
 	_ = out.Close()
 	if err = deeper(<-ended, err); ctx.Err() != nil && err != nil {
 		return context.Cause(ctx)
@@ -57,7 +57,7 @@ func converse(in io.Writer, out io.Reader, ask func(*packp.AdvRefs) (*bytes.Buff
 	}
 	body, err := ask(refs)
 	if err != nil {
-		_, _ = in.Write(pktline.FlushPkt) // "nothing to do", which is how one leaves
+		_, _ = in.Write(pktline.FlushPkt) // "nothing to do", which ends the conversation
 		return err
 	}
 	if body == nil {
@@ -70,8 +70,8 @@ func converse(in io.Writer, out io.Reader, ask func(*packp.AdvRefs) (*bytes.Buff
 	return read(out)
 }
 
-// deeper chooses between how the command ended and what we made of its output: an
-// output that breaks off has its reason in the former.
+// deeper chooses between the command's own error and that of reading its output: the former is
+// the reason for an output that ends early.
 func deeper(run, talk error) error {
 	var refused *refusal
 	switch {

@@ -2,7 +2,7 @@ package jupyterhub
 
 import "math"
 
-// Capacity is what a machine is given.
+// Capacity is what a machine has.
 type Capacity struct {
 	Name   string
 	CPU    float64
@@ -10,26 +10,24 @@ type Capacity struct {
 	GPUs   int // or shares of them
 }
 
-// Overhead is what pods request on each node that are there without any notebook:
-// DaemonSets, and what else runs there.
+// Overhead is what other pods than notebooks request on each node: DaemonSets and the like.
 type Overhead struct {
 	CPU    float64
 	Memory Bytes
 	Pods   int
 }
 
-// What is gone before the kubelet counts. The kernel keeps 64 bytes for each page of
-// 4 KiB, and its own text, firmware tables and crash reserves beside.
+// What is used before the kubelet counts. The kernel keeps 64 bytes for each page of 4 KiB,
+// and memory for its own text, firmware tables and crash reserves.
 const (
 	kernelShare = 64 // one in so many bytes
 	kernelFixed = 320 * MiB
-	// evictionHard is the kubelet's default for memory.available, which it takes off
-	// what it offers. K3s reserves nothing else unless it is told to.
+	// evictionHard is the kubelet's default for memory.available, which it subtracts from the
+	// allocatable memory. K3s reserves nothing else by default.
 	evictionHard = 100 * MiB
 )
 
-// Allocatable estimates what notebooks will have on a machine that does not exist
-// yet: never all of it.
+// Allocatable estimates what notebooks can use on a machine that does not exist yet.
 func Allocatable(c Capacity, o Overhead) Node {
 	memory := c.Memory - c.Memory/kernelShare - kernelFixed - evictionHard - o.Memory
 	return Node{

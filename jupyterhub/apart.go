@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Apart is what a home that stays on one node comes to: anyone who starts Profile first
-// may get a home on one of Nodes, where Other never runs.
+// Apart is a consequence of homes that stay on one node: a user who starts Profile first may
+// get a home on one of Nodes, where Other never runs.
 type Apart struct {
 	Profile string   `json:"profile"`
 	Other   string   `json:"other"`
@@ -25,7 +25,7 @@ func (a Apart) String() string {
 // namedNodes is how many nodes a sentence names.
 const namedNodes = 3
 
-// apart goes through all pairs of profiles that run somewhere.
+// apart checks all pairs of profiles that run somewhere.
 func (h Hub) apart() []Apart {
 	nodes := make([][]string, len(h.Profiles))
 	for i, p := range h.Profiles {
@@ -34,7 +34,7 @@ func (h Hub) apart() []Apart {
 	var out []Apart
 	for i, p := range h.Profiles {
 		for k, other := range h.Profiles {
-			if len(nodes[k]) == 0 || strangers(p, other) {
+			if len(nodes[k]) == 0 || disjoint(p, other) {
 				continue
 			}
 			if only := without(nodes[i], nodes[k]); len(only) > 0 {
@@ -45,8 +45,8 @@ func (h Hub) apart() []Apart {
 	return out
 }
 
-// strangers reports whether the two profiles are for different groups of people.
-func strangers(a, b Profile) bool {
+// disjoint reports whether no user sees both profiles.
+func disjoint(a, b Profile) bool {
 	return len(a.Groups) > 0 && len(b.Groups) > 0 && !slices.ContainsFunc(a.Groups, func(g string) bool { return slices.Contains(b.Groups, g) })
 }
 
@@ -65,7 +65,7 @@ func (h Hub) nodesOf(p Profile) []string {
 	return out
 }
 
-// without are the names of a that b lacks.
+// without returns the names of a that are not in b.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return slices.Contains(b, name) })
 }

@@ -16,17 +16,17 @@ const (
 	GitHub = "github"
 )
 
-// Auth says who may log in, in one place. What has to be said together is rendered
-// together: JupyterHub 5 lets nobody in unless it is told whom to allow, and
-// oauthenticator 17 refuses to start with groups that it may not manage.
+// Auth says who may log in, in one place. It renders settings that belong together: JupyterHub
+// 5 allows nobody by default, and oauthenticator 17 refuses to start with groups unless it may
+// manage them.
 type Auth struct {
 	Kind     string
 	AllowAll bool     // everyone who can log in
 	Users    []string // these may log in
 	Admins   []string // these too, and they administer the hub
 
-	Password   secret.Value // Dummy: of everybody, 8 characters or more; zero: generated
-	OpenSignup bool         // Native: who signs up may log in, without an admin's word
+	Password   secret.Value // Dummy: one for all users, 8 characters or more; zero: generated
+	OpenSignup bool         // Native: new users may log in without an admin's approval
 
 	ClientID     string // OIDC, GitHub
 	ClientSecret secret.Value
@@ -34,7 +34,7 @@ type Auth struct {
 	// OIDC. The three addresses are what [Discover] returns for an issuer.
 	Endpoints     Endpoints
 	UsernameClaim string   // default preferred_username
-	GroupsClaim   string   // dots go deeper, e.g. realm_access.roles; empty: no groups
+	GroupsClaim   string   // dots select nested keys, e.g. realm_access.roles; empty: no groups
 	AllowedGroups []string // members may log in
 	AdminGroups   []string // members administer the hub
 	Scopes        []string // default openid, profile, email
@@ -58,15 +58,15 @@ type Directory struct {
 	BindDN      []string // templates, e.g. uid={username},ou=people,dc=lab,dc=example
 	SearchBase  string   // where users are
 	Groups      []string // distinguished names; members may log in
-	LookupDN    bool     // find a user's name with a search first
-	SearchUser  string   // who searches; empty: anonymously
+	LookupDN    bool     // search for the user's distinguished name first
+	SearchUser  string   // user for the search; empty: anonymous
 	SearchPass  secret.Value
 	UserAttr    string // what users type; default uid
 	SearchQuery string // further condition on users, e.g. (memberOf=…); may be empty
 }
 
-// classes are the names under which the hub's image knows authenticators
-// (z2jh 4.4 images/hub/requirements.txt), and their classes.
+// classes maps the names of authenticators in the hub's image (z2jh 4.4
+// images/hub/requirements.txt) to their classes.
 var classes = map[string][2]string{
 	Dummy:  {"shared-password", "SharedPasswordAuthenticator"},
 	Native: {"native", "NativeAuthenticator"},
@@ -82,7 +82,7 @@ const bundlePath = "/run/homelab-ca/bundle.crt"
 func (h Hub) authConfig() map[string]any {
 	a := h.Auth
 	base := map[string]any{
-		// The one who verifies the hub is made by its service and can never log in.
+		// The service creates the user that verifies the hub; that user can never log in.
 		"blocked_users": []any{verifyUser},
 	}
 	if a.allowsAll() {
@@ -102,7 +102,7 @@ func (h Hub) authConfig() map[string]any {
 	case GitHub:
 		h.oauth(own)
 		putList(own, "allowed_organizations", a.Organizations)
-		if len(a.Organizations) > 0 { // else only public members are seen
+		if len(a.Organizations) > 0 { // otherwise it sees only public members
 			own["scope"] = []any{"read:user", "read:org"}
 		}
 	}
@@ -117,8 +117,8 @@ func (h Hub) authConfig() map[string]any {
 	return config
 }
 
-// allowsAll says whether proving who one is suffices. Native users have been let in
-// by an admin already, or by OpenSignup.
+// allowsAll says whether a successful login suffices. Native users were already approved by an
+// admin, or by OpenSignup.
 func (a Auth) allowsAll() bool {
 	return a.AllowAll || a.Kind == Native && len(a.Users) == 0
 }
@@ -147,7 +147,7 @@ func (h Hub) oidc(own map[string]any) {
 		own["login_service"] = a.LoginService
 	}
 	if a.GroupsClaim != "" {
-		// What the provider says is below this key (oauthenticator 17.4 oauth2.py,
+		// The provider's answer is below this key (oauthenticator 17.4 oauth2.py,
 		// user_auth_state_key); claim_groups_key of older guides is deprecated.
 		own["manage_groups"] = true
 		own["auth_state_groups_key"] = "oauth_user." + a.GroupsClaim
@@ -164,7 +164,7 @@ func (h Hub) ldap(own map[string]any) {
 	if port != 0 {
 		own["server_port"] = port
 	}
-	// ldap3 takes any certificate unless told otherwise: 2 is Python's ssl.CERT_REQUIRED.
+	// ldap3 accepts any certificate by default; 2 is Python's ssl.CERT_REQUIRED.
 	tls := map[string]any{"validate": 2}
 	if len(h.bundle()) > 0 {
 		tls["ca_certs_file"] = bundlePath
@@ -188,7 +188,7 @@ func (h Hub) ldap(own map[string]any) {
 	}
 }
 
-// server takes the directory's address apart: the strategies are ldapauthenticator's.
+// server splits the directory's address; the strategies are ldapauthenticator's.
 func (d Directory) server() (host string, port int, strategy string, err error) {
 	u, err := url.Parse(d.Server)
 	if err != nil {
@@ -206,7 +206,7 @@ func (d Directory) server() (host string, port int, strategy string, err error) 
 	return u.Hostname(), port, strategy, nil
 }
 
-// secretConfig is what of hub.config must not be in values: the chart merges it from
+// secretConfig is the part of hub.config that must not be in values: the chart merges it from
 // the Secret of hub.existingSecret (z2jh 4.4 files/hub/z2jh.py, _load_config).
 func (a Auth) secretConfig() map[string]any {
 	class := classes[a.Kind][1]

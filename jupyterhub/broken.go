@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Broken lists what [Hub.ChartValues] remove that the hub's other fields ask for, by
-// the chart's key: anyone who writes such a value may well mean it.
+// Broken lists settings of the hub that [Hub.ChartValues] remove, by the chart's key. It is
+// not an error, because the user may intend it.
 func (h Hub) Broken() []string {
 	over := h.ChartValues
 	var out []string
@@ -45,7 +45,7 @@ func (h Hub) Broken() []string {
 	return out
 }
 
-// valueAt is a value by its keys.
+// valueAt returns a value by its keys.
 func valueAt(values map[string]any, path ...string) (any, bool) {
 	for _, key := range path[:len(path)-1] {
 		values, _ = values[key].(map[string]any)

@@ -11,13 +11,13 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Problem is something wrong in a Hub, at the field that holds it.
+// Problem is a mistake in a Hub, with its field.
 type Problem struct {
 	Field string // as in Go, e.g. Profiles[gpu].SHM
 	Text  string // what is wrong, and what to do
 }
 
-// Problems is an error: everything that is wrong, at once.
+// Problems is an error with all mistakes at once.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -45,7 +45,7 @@ func (c *checker) needSecret(field string, value secret.Value, what string) {
 	c.need(field, value.Reveal(), what)
 }
 
-// Check says everything that is wrong with the hub, as [Problems]. It asks nobody.
+// Check returns everything that is wrong with the hub, as [Problems]. It needs no network.
 func (h Hub) Check() error {
 	c := &checker{}
 	h.checkPlace(c)
@@ -62,9 +62,9 @@ func (h Hub) Check() error {
 var (
 	// dnsName is a name of RFC 1123 with dots: a host, or an object of Kubernetes.
 	dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	// dnsLabel is one part of it.
+	// dnsLabel is one part of such a name.
 	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	// envName is a name that Kubernetes takes for a variable and a shell can read.
+	// envName is a variable's name that Kubernetes accepts and a shell can read.
 	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
@@ -98,21 +98,21 @@ func (h Hub) checkPlace(c *checker) {
 		c.say("Database.Kind", "%q: want %s or %s", h.Database.Kind, SQLite, Postgres)
 	}
 	if q := h.Quota; q.GPUs < 0 || q.CPU < 0 || q.Memory < 0 {
-		c.say("Quota", "less than nothing: want 0 for no limit")
+		c.say("Quota", "must not be negative; 0 means no limit")
 	}
 }
 
 func (c *checker) size(field string, b Bytes) {
 	if b < 0 {
-		c.say(field, "%d bytes are less than nothing", int64(b))
+		c.say(field, "%d bytes: must not be negative", int64(b))
 	}
 }
 
-// split takes the password out of a database's URL: the rest goes into values.
+// split removes the password from a database's URL: the rest goes into values.
 func (d Database) split() (location string, password secret.Value, err error) {
 	u, err := url.Parse(d.URL.Reveal())
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-		// The error of url.Parse holds the URL, and with it the password.
+		// The error of url.Parse contains the URL, and with it the password.
 		return "", password, fmt.Errorf("not an address of a database: want postgresql://user:password@host/name")
 	}
 	if u.Scheme != "postgresql" && u.Scheme != "postgres" && u.Scheme != "postgresql+psycopg2" {
@@ -195,7 +195,7 @@ func (c *checker) share(field string, s Share, names map[string]bool, paths map[
 	c.mount(field+".Path", s.Path, paths)
 }
 
-// mount checks a path in the notebook that nothing else may take.
+// mount checks a path in the notebook, and that nothing else uses it.
 func (c *checker) mount(field, p string, paths map[string]string) {
 	if !c.path(field, p) {
 		return
@@ -250,7 +250,7 @@ func (h Hub) checkCull(c *checker) {
 		return
 	}
 	if h.Cull.Idle < 0 || h.Cull.MaxAge < 0 || h.Cull.Every < 0 {
-		c.say("Cull", "less than no time")
+		c.say("Cull", "must not be negative")
 	}
 	if h.Cull.idle() < h.Cull.every() {
 		c.say("Cull.Idle", "%s is shorter than the interval between checks, %s: servers would live longer than that", h.Cull.idle(), h.Cull.every())

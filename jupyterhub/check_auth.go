@@ -29,7 +29,7 @@ func (h Hub) checkAuth(c *checker) {
 	switch a.Kind {
 	case Dummy:
 		if p := a.Password.Reveal(); p != "" && len(p) < 8 {
-			c.say("Auth.Password", "shorter than 8 characters, which the hub refuses: choose a longer one, or none to have one made")
+			c.say("Auth.Password", "shorter than 8 characters, which the hub refuses: choose a longer one, or none to generate one")
 		}
 	case OIDC:
 		h.checkOIDC(c)
@@ -38,7 +38,7 @@ func (h Hub) checkAuth(c *checker) {
 	case LDAP:
 		h.checkLDAP(c)
 	}
-	if !a.somebody() {
+	if !a.allowsAnyone() {
 		c.say("Auth", "nobody could log in: set AllowAll, Users%s", map[string]string{
 			OIDC: ", AllowedGroups or AdminGroups", LDAP: " or Directory.Groups", GitHub: " or Organizations", Dummy: "",
 		}[a.Kind])
@@ -56,9 +56,9 @@ func (c *checker) bundle(field string, text []byte) {
 	}
 }
 
-// somebody says whether anybody is allowed. Admins alone do not count: with some
-// authenticators they are not let in by being admins.
-func (a Auth) somebody() bool {
+// allowsAnyone says whether any user is allowed. Admins alone do not count: some authenticators do
+// not allow a user just because it is an admin.
+func (a Auth) allowsAnyone() bool {
 	if a.allowsAll() || len(a.Users) > 0 {
 		return true
 	}
@@ -129,7 +129,7 @@ func (h Hub) checkLDAP(c *checker) {
 	}
 }
 
-// Warnings are what is allowed and should be known before it is used.
+// Warnings lists what is allowed, but should be known before it is used.
 func (h Hub) Warnings() []string {
 	var w []string
 	switch a := h.Auth; a.Kind {
@@ -151,7 +151,7 @@ func (h Hub) Warnings() []string {
 	}
 	for _, p := range h.Profiles {
 		if size := h.shm(p); size > 0 && p.MemLimit > 0 && 2*size > p.MemLimit {
-			w = append(w, "profile "+p.Name+": /dev/shm may fill "+size.String()+" of the "+p.MemLimit.String()+" that a server may use at all")
+			w = append(w, "profile "+p.Name+": /dev/shm may fill "+size.String()+" of the "+p.MemLimit.String()+" that a server may use")
 		}
 		if name, tag := splitImage(p.Image); tag == "latest" || strings.HasSuffix(name, "@") {
 			w = append(w, "profile "+p.Name+": image "+p.Image+" changes over time: pin a version")

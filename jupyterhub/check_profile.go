@@ -36,7 +36,7 @@ func (h Hub) checkProfiles(c *checker) {
 		h.checkProfile(c, field, p)
 	}
 	if defaults > 1 {
-		c.say("Profiles", "%d of them are the default: one can be", defaults)
+		c.say("Profiles", "%d of them are the default: only one can be", defaults)
 	}
 	if len(h.Profiles) > 0 && forAll == 0 && !h.Auth.hasGroups() {
 		c.say("Profiles", "every profile is for groups, and users have none until an admin adds them: leave one profile for all users, or set Auth.GroupsClaim")
@@ -50,7 +50,7 @@ func (h Hub) checkProfiles(c *checker) {
 	}
 }
 
-// hasGroups says whether users bring their groups with them when they log in.
+// hasGroups says whether the login provides users' groups.
 func (a Auth) hasGroups() bool { return a.Kind == OIDC && a.GroupsClaim != "" }
 
 func (h Hub) checkProfile(c *checker, field string, p Profile) {
@@ -58,7 +58,7 @@ func (h Hub) checkProfile(c *checker, field string, p Profile) {
 		c.say(field+".Image", "%q is not an image reference", p.Image)
 	}
 	if p.CPUGuarantee < 0 || p.CPULimit < 0 {
-		c.say(field+".CPULimit", "less than nothing: want cores, e.g. 2 or 0.5")
+		c.say(field+".CPULimit", "must not be negative: want cores, e.g. 2 or 0.5")
 	}
 	if !(p.CPUGuarantee < 1e6 && p.CPULimit < 1e6) { // NaN too
 		c.say(field+".CPULimit", "%v and %v cores: no node has that many", p.CPUGuarantee, p.CPULimit)
@@ -105,7 +105,7 @@ func checkGPUs(c *checker, field string, p Profile) {
 	case p.GPUs == 0:
 		c.say(field+".GPUMemory", "needs a GPU: write GPUs: 1")
 	case p.GPUs > 1:
-		c.say(field+".GPUMemory", "a share is of one GPU: want GPUs: 1")
+		c.say(field+".GPUMemory", "a share belongs to one GPU: want GPUs: 1")
 	case p.GPUMemory < MiB:
 		c.say(field+".GPUMemory", "%s is less than a program needs to start", p.GPUMemory)
 	}

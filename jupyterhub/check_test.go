@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 		"is not a name of a variable":        func(h *Hub) { h.Profiles[0].Env = map[string]string{"a-b": "c"} },
 		"want a path such as /lab":           func(h *Hub) { h.Profiles[0].DefaultURL = "lab" },
 		"needs a GPU":                        func(h *Hub) { h.Profiles[0].GPUMemory = GiB },
-		"a share is of one GPU":              func(h *Hub) { h.Profiles[2].GPUMemory = GiB },
+		"a share belongs to one GPU":         func(h *Hub) { h.Profiles[2].GPUMemory = GiB },
 		"the daemon's own":                   func(h *Hub) { h.Profiles[1].GPUMemory = GiB },
 		"is set by GPUs":                     func(h *Hub) { h.Profiles[0].Resources = map[string]string{resourceGPU: "1"} },
 		"want a whole number":                func(h *Hub) { h.Profiles[0].Resources = map[string]string{"nvidia.com/mig-1g.5gb": "0.5"} },
@@ -90,7 +90,7 @@ func TestCheck(t *testing.T) {
 		"the same folder for all users":      func(h *Hub) { h.Home.Claim, h.Home.SubPath = "homes", "all" },
 		"Scratch.Size: missing":              func(h *Hub) { h.Scratch.Size = 0 },
 		"interval between checks":            func(h *Hub) { h.Cull.Idle = time.Minute },
-		"less than nothing":                  func(h *Hub) { h.Quota.GPUs = -1 },
+		"must not be negative":               func(h *Hub) { h.Quota.GPUs = -1 },
 	} {
 		t.Run(want, func(t *testing.T) {
 			h := base().withAuth(Auth{Kind: Native})
@@ -139,8 +139,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// FuzzValues: whatever a profile says, either it is refused or the chart's schema
-// takes what becomes of it.
+// FuzzValues: whatever a profile says, either it is refused or the chart's schema accepts the
+// result.
 func FuzzValues(f *testing.F) {
 	f.Add("gpu", "One <b>GPU</b>", "quay.io/jupyter/base:1", "lab", "KEY", "value", "/lab", 2.0, 4.0, int64(4<<30), int64(8<<30), 1, int64(0), "nvidia.com/mig-1g.5gb", "1", "/data")
 	f.Add("a", "", "i", "", "A", "{username}", "", 0.0, 0.0, int64(0), int64(0), 0, int64(1<<30), "", "", "/x")

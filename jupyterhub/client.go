@@ -21,17 +21,17 @@ import (
 // Client talks to a hub with the token of a service. Its zero fields reach a hub
 // directly, with the system's authorities.
 type Client struct {
-	URL   string // where people reach the hub, e.g. https://hub.lab.example
+	URL   string // the hub's address for users, e.g. https://hub.lab.example
 	Token secret.Value
 	Dial  func(ctx context.Context, network, addr string) (net.Conn, error) // nil: directly
 	TLS   *tls.Config                                                       // nil: the system's authorities
 }
 
-// APIError is an answer of the hub, or of a server behind it, that is not a success.
+// APIError is an error response of the hub, or of a server behind it.
 type APIError struct {
 	Method, Path string
 	Status       int
-	Message      string // the hub's own words; may be empty
+	Message      string // the hub's own message; may be empty
 }
 
 func (e *APIError) Error() string {
@@ -48,8 +48,8 @@ func (e *APIError) Passing() bool {
 	return e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout
 }
 
-// unanswered marks an error as passing where the network kept an answer from coming. A name
-// that nobody knows, or a certificate that nobody trusts, does not pass.
+// unanswered marks an error as passing if the network prevented an answer. An unknown name or
+// an untrusted certificate is not passing.
 func unanswered(err error) error {
 	var late net.Error
 	var op *net.OpError
@@ -64,7 +64,7 @@ func unanswered(err error) error {
 	return err
 }
 
-// is says whether err is an answer with this status.
+// is reports whether err is an answer with this status.
 func is(err error, status int) bool {
 	var e *APIError
 	return errors.As(err, &e) && e.Status == status
@@ -79,7 +79,7 @@ type conn struct {
 	http  *http.Client
 }
 
-// open is reach with a token.
+// open connects like reach, and requires a token.
 func (c Client) open() (*conn, error) {
 	if c.Token.IsZero() {
 		return nil, errors.New("no token for the hub's API: it is in the Secret " + secretName + ", key " + keyToken)
@@ -99,19 +99,18 @@ func (c Client) reach() (*conn, error) {
 	transport := &http.Transport{DialContext: dial, TLSClientConfig: c.TLS, TLSHandshakeTimeout: 30 * time.Second}
 	return &conn{base: base, token: c.Token, dial: dial, tls: c.TLS, http: &http.Client{
 		Transport: transport,
-		// The API does not send elsewhere; a login page that answers in its place does.
+		// The API does not redirect; a login page that answers instead does.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
 func (c *conn) close() { c.http.CloseIdleConnections() }
 
-// answers are as long as a model of a user: far more is not a hub.
+// maximum length of an answer: a hub's longest is the model of a user.
 const maxAnswer = 4 << 20
 
-// requestTimeout is how long the hub may think about one request. It answers a start
-// after 10 s at the latest, and a stop too (JupyterHub: slow_spawn_timeout,
-// slow_stop_timeout).
+// requestTimeout is the time limit of one request. It answers a start after 10 s at the
+// latest, and a stop too (JupyterHub: slow_spawn_timeout, slow_stop_timeout).
 const requestTimeout = 90 * time.Second
 
 // call sends body as JSON, unless it is nil, and reads the answer into out, unless
@@ -165,8 +164,8 @@ func (c *conn) send(ctx context.Context, method, path string, body any, accept s
 	return res, nil
 }
 
-// message finds the hub's own words: it answers {"status": …, "message": …}; what
-// stands before it, or a login page, answers HTML.
+// message returns the hub's own message: it answers {"status": …, "message": …}; a proxy
+// before it, or a login page, answers HTML.
 func message(data []byte, res *http.Response) string {
 	var said struct{ Message, Reason string }
 	if json.Unmarshal(data, &said) == nil {
@@ -176,7 +175,7 @@ func message(data []byte, res *http.Response) string {
 		return "it redirects to " + to
 	}
 	if strings.Contains(res.Header.Get("Content-Type"), "html") {
-		return "a page for people, not the hub's API"
+		return "a web page, not the hub's API"
 	}
 	text := strings.TrimSpace(string(data))
 	return text[:min(len(text), 200)]

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Discover asks an OpenID Connect issuer for its endpoints. The hub shows its client secret
-// at one of them, so an issuer that is reached by TLS is not left for what is not: neither
-// by a redirect nor by what it publishes.
+// Discover asks an OpenID Connect issuer for its endpoints. The hub sends its client secret to
+// one of them, so an issuer with TLS cannot lead to an endpoint without, neither by a redirect
+// nor by what it publishes.
 func Discover(ctx context.Context, client *http.Client, issuer string) (Endpoints, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -58,7 +58,7 @@ func Discover(ctx context.Context, client *http.Client, issuer string) (Endpoint
 	return Endpoints{Authorize: said.Authorize, Token: said.Token, Userinfo: said.Userinfo}, nil
 }
 
-// keepTLS follows redirects, but not out of TLS.
+// keepTLS follows redirects, but not from TLS to no TLS.
 func keepTLS(to *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= mostRedirects:
@@ -72,8 +72,8 @@ func keepTLS(to *http.Request, via []*http.Request) error {
 
 const mostRedirects = 10
 
-// sameSafety is an error where an endpoint is not an URL of HTTP, or without TLS where its
-// issuer has it.
+// sameSafety returns an error if an endpoint is not an HTTP URL, or has no TLS although its
+// issuer has.
 func sameSafety(issuer *url.URL, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

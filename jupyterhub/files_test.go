@@ -126,7 +126,7 @@ func TestLook(t *testing.T) {
 
 	share := Check{GPUs: 2, GPUMemory: 10 * GiB}
 	require.NoError(t, look(t, `{"gpu": true, "limit": 10737418240}`, "FAKE_CUDA_LIMIT=10737418240").against(share))
-	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 10737418240}`).against(share), "it could take more than its 10Gi of GPU memory")
+	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 10737418240}`).against(share), "it could use more than its 10Gi of GPU memory")
 
 	s = look(t, `{"gpu": false, "limit": 0}`)
 	require.Empty(t, s.GPUs)

@@ -19,9 +19,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Find reads from the cluster what a Client of the hub needs: the token of its
-// service, the authorities that it is trusted by, and where its name leads to, which
-// need not be in anybody's DNS for that. The Client dials with dial; nil: directly.
+// Find reads from the cluster what a Client of the hub needs: the token of its service, the
+// authorities of its certificate, and the address of its name, which need not be in the DNS.
+// The Client dials with dial; nil: directly.
 func (h Hub) Find(ctx context.Context, k *kube.Client, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (Client, error) {
 	c := Client{URL: h.URL(), Dial: dial}
 	if dial == nil {
@@ -51,7 +51,7 @@ func (h Hub) Find(ctx context.Context, k *kube.Client, dial func(ctx context.Con
 	return c, nil
 }
 
-// lead dials address in place of host.
+// lead dials address instead of host.
 func lead(dial func(ctx context.Context, network, addr string) (net.Conn, error), host, address string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		name, port, err := net.SplitHostPort(addr)
@@ -70,8 +70,8 @@ func get(ctx context.Context, k *kube.Client, o runtime.Object, absent string) e
 	return err
 }
 
-// roots are the system's authorities and those of the hub's bundle; nil, which means
-// the system's, where there is none.
+// roots returns the system's authorities and those of the hub's bundle; nil, which means the
+// system's, if there is no bundle.
 func (h Hub) roots(ctx context.Context, k *kube.Client) (*x509.CertPool, error) {
 	m := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: caConfigMap}}
 	if err := k.Get(ctx, m); errors.Is(err, kube.ErrNotFound) {
@@ -81,14 +81,14 @@ func (h Hub) roots(ctx context.Context, k *kube.Client) (*x509.CertPool, error) 
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a machine without any
+		pool = x509.NewCertPool() // a machine without authorities
 	}
 	pool.AppendCertsFromPEM([]byte(m.Data["ca.crt"]))
 	return pool, nil
 }
 
-// address is where the hub's name should lead: what serves its Ingress, its Gateway
-// or its Service. Empty when nothing says so yet: then names decide.
+// address is where the hub's name should lead: the address of its Ingress, its Gateway or its
+// Service. If it is empty because nothing has one yet, the DNS decides.
 func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 	switch or(h.Ingress.Kind, ByIngress) {
 	case ByGateway:
@@ -125,8 +125,8 @@ func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 	return "", nil
 }
 
-// Unresolved says that a hub's name leads nowhere from here, though the hub answers:
-// people need a line in their DNS. It is empty when the name is known.
+// Unresolved says that a hub's name does not resolve here although the hub answers: users need
+// a DNS entry. It is empty if the name resolves.
 func Unresolved(ctx context.Context, r *net.Resolver, hub string) string {
 	u, err := url.Parse(hub)
 	if err != nil {

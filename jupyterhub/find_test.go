@@ -156,7 +156,7 @@ func TestDiscoverStaysWithTLS(t *testing.T) {
 func TestNoHub(t *testing.T) {
 	for want, answer := range map[string]http.HandlerFunc{
 		"it is not JupyterHub": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{}`)) },
-		"a page for people": func(w http.ResponseWriter, _ *http.Request) {
+		"a web page": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(502)
 		},

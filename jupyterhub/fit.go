@@ -16,15 +16,15 @@ import (
 // Pool is a group of nodes that are chosen together.
 type Pool struct {
 	Name   string
-	Labels map[string]string // that all its nodes have, and no others; empty: no profile can name the pool
+	Labels map[string]string // that all its nodes have, and no other node; empty: no profile can name the pool
 	Taints []corev1.Taint
 	Nodes  []Node
 
-	Shared    bool  // what counts as a GPU here is a share of one
+	Shared    bool  // its GPUs are counted in shares
 	GPUMemory Bytes // of a GPU, or of a share; 0: not known
 }
 
-// Node is what notebooks can have on a node together: see [Allocatable].
+// Node is what all notebooks on a node can have together: see [Allocatable].
 type Node struct {
 	Name      string
 	CPU       float64 // cores
@@ -45,7 +45,7 @@ func (in Pool) gpus() (most int) {
 type Report struct {
 	Pools []string // names, in order
 	Rows  []Row    // one for each profile, in order
-	Apart []Apart  // profiles that one home cannot serve; only where homes stay on a node
+	Apart []Apart  // pairs of profiles that one home cannot serve; only if homes stay on a node
 }
 
 // Row is one profile.
@@ -53,7 +53,7 @@ type Row struct {
 	Profile string `json:"profile"`
 	Cells   []Cell `json:"cells"`           // one for each pool, in order
 	Total   int    `json:"atOnce"`          // servers of this profile at once, when nothing else runs
-	Limit   string `json:"limit,omitempty"` // what a quota takes away from Total, in words; empty: nothing
+	Limit   string `json:"limit,omitempty"` // how a quota reduces Total; empty: not at all
 }
 
 // Cell is one profile on one pool.
@@ -63,10 +63,9 @@ type Cell struct {
 	Largest string `json:"largest,omitempty"` // the largest of its kind that would fit a node; empty: other sizes do not help
 }
 
-// Fit lays every profile on every pool: as the scheduler would, by what servers
-// request of each node, which nodes they may choose and which taints they bear.
-// Profiles stand alone in it: the numbers are for an empty cluster with servers of
-// that one profile.
+// Fit compares every profile with every pool as the scheduler would: by what servers request
+// of each node, their node selectors and their tolerations. Each number is for an empty
+// cluster with servers of that one profile.
 func Fit(profiles []Profile, pools []Pool, quota Quota) Report {
 	r := Report{}
 	for _, in := range pools {
@@ -85,8 +84,8 @@ func Fit(profiles []Profile, pools []Pool, quota Quota) Report {
 	return r
 }
 
-// Fit lays the hub's profiles on its pools. Servers with a scratch volume run only
-// where there is storage for it.
+// Fit compares the hub's profiles with its pools. Servers with a scratch volume run only where
+// there is storage for it.
 func (h Hub) Fit() Report {
 	var r Report
 	for _, p := range h.Profiles {
@@ -105,7 +104,8 @@ func (h Hub) Fit() Report {
 	return r
 }
 
-// poolsOf are the pools with the nodes that have the storage that a profile asks for.
+// poolsOf returns the pools, with only those nodes that have the storage that a profile asks
+// for.
 func (h Hub) poolsOf(p Profile) []Pool {
 	if h.scratch(p) {
 		return h.Scratch.where(h.Pools)
@@ -113,7 +113,7 @@ func (h Hub) poolsOf(p Profile) []Pool {
 	return h.Pools
 }
 
-// where leaves the nodes that have it.
+// where keeps the nodes that have it.
 func (s *Scratch) where(pools []Pool) []Pool {
 	out := slices.Clone(pools)
 	for i := range out {
@@ -122,7 +122,7 @@ func (s *Scratch) where(pools []Pool) []Pool {
 	return out
 }
 
-// limit is what a quota leaves.
+// limit is the number of servers that a quota allows.
 func (r *Row) limit(p Profile, q Quota) {
 	need := p.requests()
 	most := math.MaxInt
@@ -173,7 +173,7 @@ func fit(p Profile, in Pool, pools []Pool) Cell {
 	return cell
 }
 
-// excluded says why the scheduler would not look at the pool's nodes at all.
+// excluded says why the scheduler would not consider the pool's nodes at all.
 func (p Profile) excluded(in Pool, pools []Pool) string {
 	if len(in.Nodes) == 0 {
 		return "it has no nodes"
@@ -187,8 +187,8 @@ func (p Profile) excluded(in Pool, pools []Pool) string {
 	return ""
 }
 
-// keepsAway reports whether a taint keeps pods away that do not bear it: others are a
-// wish. An API without the operators Lt and Gt refuses the pod itself.
+// keepsAway reports whether a taint keeps away pods that do not tolerate it: other taints are
+// only a preference. An API without the operators Lt and Gt refuses the pod itself.
 func keepsAway(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 
 func subset(of, all map[string]string) bool {
@@ -200,8 +200,7 @@ func subset(of, all map[string]string) bool {
 	return true
 }
 
-// maxPods is the kubelet's default, of which a few are taken by what runs on every
-// node anyway.
+// maxPods is the kubelet's default, minus a few for the pods that run on every node.
 const maxPods = 110
 
 // holds is how many servers of the profile run on the node at once.
@@ -232,8 +231,8 @@ func (p Profile) amounts() map[string]int {
 	return all
 }
 
-// lacks says why no node of the pool holds one server, and what the node that comes
-// nearest would hold.
+// lacks says why no node of the pool has room for a server, and the largest server that the
+// best node could run.
 func (in Pool) lacks(p Profile) (why, largest string) {
 	need := p.requests()
 	best, nearest := in.Nodes[0], -1.0
@@ -271,7 +270,7 @@ func (in Pool) lacks(p Profile) (why, largest string) {
 		short = append(short, memory+" of "+need.memory.String())
 	}
 	why = "a node has " + strings.Join(short, ", ")
-	if nearest <= 0 { // of something there is nothing at all
+	if nearest <= 0 { // a resource that the node does not have at all
 		return why, ""
 	}
 	return why, strings.Join(append(could, memory), ", ")
@@ -284,16 +283,16 @@ func share(have, need float64) float64 {
 	return have / need
 }
 
-// milli counts cores as Kubernetes does, in thousandths; kubespawner hands them over
-// as they are written, and what is beyond is rounded up.
+// milli counts cores as Kubernetes does, in thousandths; kubespawner passes them on as
+// written, and Kubernetes rounds up.
 func milli(c float64) int64 { return int64(math.Ceil(c*1000 - 1e-6)) }
 
-// cores writes a number of cores, rounded down to what can be asked for.
+// cores writes a number of cores, rounded down to what can be requested.
 func cores(c float64) string {
 	return strconv.FormatFloat(math.Floor(c*100+1e-6)/100, 'f', -1, 64)
 }
 
-// roughly writes what is there for people, rounded down: 124.5Gi.
+// roughly writes an amount for people, rounded down: 124.5Gi.
 func (b Bytes) roughly() string {
 	if b < 10*GiB {
 		return (b / MiB * MiB).String()

@@ -29,7 +29,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// String is the number, or why there is none.
+// String returns the number, or why it is zero.
 func (c Cell) String() string {
 	if c.Count > 0 {
 		return strconv.Itoa(c.Count)

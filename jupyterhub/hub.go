@@ -9,14 +9,14 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// defaultName is the release and, unless said otherwise, its namespace.
+// defaultName is the release and the default of its namespace.
 const defaultName = "jupyterhub"
 
-// Hub is JupyterHub as it should be.
+// Hub is the wanted JupyterHub.
 type Hub struct {
 	Namespace string // default DefaultName
 	Version   string // of the chart; empty: the pinned one
-	Hostname  string // where people reach it, e.g. hub.lab.example
+	Hostname  string // its name for users, e.g. hub.lab.example
 	Ingress   Ingress
 
 	Auth     Auth
@@ -27,9 +27,9 @@ type Hub struct {
 	Home     Home
 	Shared   []Share
 	Scratch  *Scratch
-	SHM      Bytes // of /dev/shm, unless a profile says more; 0: the runtime's 64 MiB
+	SHM      Bytes // of /dev/shm, unless a profile sets its own; 0: the runtime's 64 MiB
 	Cull     Cull
-	PrePull  bool // profiles' images are pulled to the nodes before anybody asks
+	PrePull  bool // pull the profiles' images to the nodes in advance
 	Quota    Quota
 
 	Isolate bool           // network policies around hub and notebooks
@@ -37,12 +37,12 @@ type Hub struct {
 
 	// Taints of nodes on which the hub's own pods and the pullers of images may run.
 	Taints []corev1.Taint
-	// CA is a bundle of authorities in PEM that hub and notebooks trust beside the
+	// CA is a bundle of authorities in PEM that hub and notebooks trust in addition to the
 	// public ones.
 	CA []byte
 
-	// ChartValues are values of the chart that go over ours: mappings are merged, lists
-	// and all else are replaced. [Hub.Broken] says what they remove.
+	// ChartValues are values of the chart that override ours: mappings are merged, lists and
+	// everything else are replaced. [Hub.Broken] says what they remove.
 	ChartValues map[string]any
 }
 
@@ -59,7 +59,7 @@ type Ingress struct {
 	Class       string            // of the Ingress; empty: the default one
 	TLSSecret   string            // Secret of type kubernetes.io/tls in the hub's namespace; empty: no TLS, or the Gateway's
 	Annotations map[string]string // e.g. cert-manager.io/cluster-issuer
-	TLS         bool              // people reach it by https; implied by TLSSecret
+	TLS         bool              // users reach it by https; implied by TLSSecret
 
 	Gateway          string // name, for ByGateway
 	GatewayNamespace string
@@ -71,7 +71,7 @@ type Ingress struct {
 // Kinds of Database.
 const (
 	SQLite   = "sqlite"   // a file on a volume of its own
-	Postgres = "postgres" // somebody else's server
+	Postgres = "postgres" // an existing server
 )
 
 // Database is where the hub keeps users, tokens and running servers.
@@ -86,18 +86,18 @@ type Database struct {
 type Home struct {
 	Class string // of a volume for each user; empty: the default one
 	Size  Bytes  // default 20 GiB
-	Claim string // one existing claim for everybody instead, with a folder each
+	Claim string // one existing claim for all users instead, with a folder each
 	Path  string // in the notebook; default /home/jovyan
 	Stays bool   // a volume stays on the node of its owner's first server, as those of K3s' local-path do
 
 	// ClaimTemplate names the claims of users, and SubPath a folder in each. Empty:
-	// kubespawner's own. A hub that was made by hand keeps its homes by saying what it
-	// said before, e.g. claim-{username}.
+	// kubespawner's own. An adopted hub keeps its homes if it keeps its old templates, e.g.
+	// claim-{username}.
 	ClaimTemplate string
 	SubPath       string
 }
 
-// Share is a volume that notebooks mount, beside each user's own.
+// Share is a volume that notebooks mount in addition to each user's own.
 type Share struct {
 	Name     string
 	Path     string // in the notebook, absolute
@@ -106,19 +106,19 @@ type Share struct {
 
 	Claim   string // an existing claim in the hub's namespace
 	SubPath string
-	NFS     *NFSExport // or an export, for which we make volume and claim
+	NFS     *NFSExport // or an export, for which volume and claim are created
 }
 
-// NFSExport is a folder of an NFS server, mounted by csi-driver-nfs as it is.
+// NFSExport is a folder of an NFS server, mounted unchanged by csi-driver-nfs.
 type NFSExport struct {
 	Server       string
 	Export       string // absolute path
 	MountOptions []string
 }
 
-// Scratch is a volume that dies with the server that it was made for. Storage of
-// nodes' own disks is not on every node: profiles that run where there is none do
-// without, and those that can choose run where it is.
+// Scratch is a volume that is created and deleted with its server. Not every node has storage
+// on its own disks: profiles that run only on nodes without it get no volume, and the others
+// run on nodes with it.
 type Scratch struct {
 	Class string // empty: the default one
 	Size  Bytes
@@ -130,12 +130,12 @@ type Scratch struct {
 type Cull struct {
 	Enabled bool
 	Idle    time.Duration // default 1 h
-	MaxAge  time.Duration // stop even busy ones that are older; 0: no
+	MaxAge  time.Duration // stop older servers even if they are busy; 0: no
 	Every   time.Duration // default 5 min
 	Exempt  []string      // users whose servers are never stopped
 }
 
-// Quota limits what all notebooks together may have. Zero: no limit.
+// Quota limits what all notebooks together may use. Zero: no limit.
 type Quota struct {
 	GPUs   int
 	CPU    float64
@@ -144,7 +144,7 @@ type Quota struct {
 
 func (h Hub) namespace() string { return or(h.Namespace, defaultName) }
 
-// URL is where people reach the hub.
+// URL returns the hub's address for users.
 func (h Hub) URL() string {
 	if h.Ingress.TLS || h.Ingress.TLSSecret != "" {
 		return "https://" + h.Hostname

@@ -24,7 +24,7 @@ import (
 //go:embed files/look.py
 var lookScript string
 
-// Sight is what the code in a server saw.
+// Sight is what the code in a server observed.
 type Sight struct {
 	Python   string   `json:"python"`   // version
 	CPUs     float64  `json:"cpus"`     // that it may use
@@ -39,13 +39,13 @@ type Sight struct {
 	Problem  string   `json:"problem"`  // why CUDA does not compute
 }
 
-// GPU is one that computed.
+// GPU is a GPU that computed.
 type GPU struct {
 	Name   string `json:"name"`
 	Memory Bytes  `json:"memory"`
 }
 
-// String says it in a line.
+// String returns one line.
 func (s Sight) String() string {
 	text := fmt.Sprintf("Python %s, %s cores", s.Python, cores(s.CPUs))
 	if s.Memory > 0 {
@@ -57,7 +57,7 @@ func (s Sight) String() string {
 	return text
 }
 
-// against compares what was seen with what should be.
+// against compares the observation with what is wanted.
 func (s Sight) against(check Check) error {
 	var wrong []error
 	if !s.Writable {
@@ -74,12 +74,12 @@ func (s Sight) against(check Check) error {
 		wrong = append(wrong, errors.New("it computes on no GPU"))
 	}
 	if s.Beyond {
-		wrong = append(wrong, fmt.Errorf("it could take more than its %s of GPU memory: nothing limits it, so its GPU is not shared by MPS", check.GPUMemory))
+		wrong = append(wrong, fmt.Errorf("it could use more than its %s of GPU memory: nothing limits it, so its GPU is not shared by MPS", check.GPUMemory))
 	}
 	return errors.Join(wrong...)
 }
 
-// look runs code in the user's server. What it began and did not hear of it begins again.
+// look runs code in the user's server. It retries if it gets no answer.
 func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error) {
 	rule := wait.Rule{What: "running code in its server", Limit: v.o.Run, Late: "the code in its server did not end", Strict: true}
 	err = wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
@@ -121,7 +121,7 @@ func (v *verifier) lookOnce(ctx context.Context, check Check) (Sight, error) {
 	return sight(out)
 }
 
-// sightMark begins the line that the code prints.
+// sightMark is the start of the line that the code prints.
 const sightMark = "homelab-verify: "
 
 func sight(out string) (Sight, error) {
@@ -139,7 +139,7 @@ func sight(out string) (Sight, error) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// pythonKernel is the server's kernel for Python: its default one, when that is.
+// pythonKernel returns the server's kernel for Python; its default one, if that is for Python.
 func (v *verifier) pythonKernel(ctx context.Context, base string) (string, error) {
 	var specs struct {
 		Default     string
@@ -182,7 +182,7 @@ type kernelHeader struct {
 	Date     string `json:"date,omitempty"`
 }
 
-// answer is what of a kernel's messages matters here, of all types.
+// answer has the fields that matter here of a kernel's messages, of all types.
 type answer struct {
 	Header  kernelHeader `json:"header"`
 	Parent  kernelHeader `json:"parent_header"`
@@ -217,7 +217,7 @@ func (v *verifier) execute(ctx context.Context, path, code string) (string, erro
 	}
 	var out strings.Builder
 	var replied, idle bool
-	for !replied || !idle { // in any order: they come by two channels
+	for !replied || !idle { // in any order: they come on two channels
 		var m answer
 		if err := websocket.JSON.Receive(ws, &m); err != nil {
 			return out.String(), orCause(ctx, fmt.Errorf("the kernel's answers end: %w", unanswered(err)))
@@ -247,7 +247,7 @@ var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func plain(s string) string { return colours.ReplaceAllString(s, "") }
 
-// orCause is why a connection ended: somebody waited no longer, or err.
+// orCause returns why a connection ended: the context's cause, or err.
 func orCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("no answer in time: %w", cause)
@@ -255,7 +255,7 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
-// websocket opens one behind the hub, by the same way as requests go.
+// websocket opens a websocket behind the hub, on the same route as requests.
 func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn, error) {
 	at := *v.base
 	at.Scheme = map[string]string{"http": "ws", "https": "wss"}[v.base.Scheme]
@@ -273,7 +273,8 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 	ws, err := websocket.NewClient(config, raw)
 	if err != nil {
 		raw.Close()
-		// Which status is not told; the server's API, which is asked first, has just answered.
+		// The library does not return the status; the server's API, which is asked first, has
+		// just answered.
 		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) {
 			err = wait.Passing(err)
 		}

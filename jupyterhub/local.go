@@ -5,10 +5,10 @@ import (
 	"net/http/httputil"
 )
 
-// Local returns a handler that leads to the hub from an address of this machine, for
-// browsers that know neither its name nor a way to it. The hub sees its own name in
-// every request, so that links, cookies and websockets hold. Logins that lead to
-// another site come back to the hub's own name, and need it in the browser's DNS.
+// Local returns a handler that forwards an address of this machine to the hub, for browsers
+// that cannot resolve or reach it. The hub sees its own name in every request, so that links,
+// cookies and websockets work. Logins through another site redirect to the hub's own name, and
+// need it in the browser's DNS.
 func (c Client) Local() (http.Handler, error) {
 	way, err := c.reach()
 	if err != nil {
@@ -19,7 +19,7 @@ func (c Client) Local() (http.Handler, error) {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(way.base)
 			r.Out.Host = way.base.Host
-			// Servers refuse websockets that pages of another site ask for.
+			// Servers refuse websockets from pages of another site.
 			if r.In.Header.Get("Origin") == "http://"+r.In.Host {
 				r.Out.Header.Set("Origin", way.base.String())
 			}

@@ -15,12 +15,11 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// secretName is the Secret that the chart reads beside its own. The chart's is
-// called hub, so this must not be.
+// secretName is the Secret that the chart reads in addition to its own, which is called hub.
 const secretName = "hub-homelab"
 
 // Keys of that Secret. Their names are the chart's (z2jh 4.4 files/hub/z2jh.py,
-// get_secret_value), but for those of passwords.
+// get_secret_value), except those of passwords.
 const (
 	keyValues    = "values.yaml" // merged over the chart's values, in the hub only
 	keyCookie    = "hub.config.JupyterHub.cookie_secret"
@@ -56,8 +55,8 @@ func (h Hub) release() (chart.Release, error) {
 	return r, nil
 }
 
-// Part returns the release with what it needs beside it. Needs is left to the
-// caller, who knows which parts bring the classes, certificates and shares.
+// Part returns the release with its Secret and objects. The caller sets Needs, because it
+// knows which parts provide the classes, certificates and shares.
 func (h Hub) Part() (chart.Part, error) {
 	release, err := h.release()
 	if err != nil {
@@ -76,14 +75,14 @@ func (h Hub) Part() (chart.Part, error) {
 	}, nil
 }
 
-// secret holds everything that nobody may read.
+// secret has all secrets of the hub.
 func (h Hub) secret() (chart.Secret, error) {
 	s := chart.Secret{
 		Namespace: h.namespace(), Name: secretName,
 		Labels: map[string]string{"app.kubernetes.io/part-of": defaultName},
 		Data:   map[string]secret.Value{},
-		// In bytes. The hub wants 32 for cookies and for the key of what
-		// authenticators keep about users, both written as hex.
+		// In bytes. The hub needs 32 for cookies and for the key of authenticators' state,
+		// both written as hex.
 		Generate: map[string]int{keyCookie: 32, keyCrypt: 32, keyToken: 32},
 	}
 	if h.exempts() {
@@ -97,7 +96,7 @@ func (h Hub) secret() (chart.Secret, error) {
 		s.Data[keyValues] = secret.New(string(text))
 	}
 	if h.Auth.Kind == Dummy {
-		s.Generate[keyAdmin] = 16 // 32 characters are the least that the hub takes
+		s.Generate[keyAdmin] = 16 // the hub requires at least 32 characters
 		if h.Auth.Password.IsZero() {
 			s.Generate[keyUser] = 8
 		} else {
@@ -116,7 +115,7 @@ func (h Hub) secret() (chart.Secret, error) {
 	return s, nil
 }
 
-// Note is a secret that a person wants to read, and where it is.
+// Note is a secret that a person needs to read, and where it is.
 type Note struct {
 	Title                string
 	Namespace, Name, Key string // of the Secret
@@ -138,7 +137,7 @@ func (h Hub) Token() Note {
 	return Note{Title: "token that verifies the hub", Namespace: h.namespace(), Name: secretName, Key: keyToken}
 }
 
-// objects are what the chart does not make.
+// objects are those that the chart does not create.
 func (h Hub) objects() []runtime.Object {
 	var all []runtime.Object
 	for _, s := range h.exports() {
@@ -158,7 +157,7 @@ func (h Hub) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": defaultName}}
 }
 
-// exports are the shares whose volumes we make.
+// exports are the shares whose volumes we create.
 func (h Hub) exports() []Share {
 	var all []Share
 	for _, s := range h.Shared {
@@ -176,8 +175,8 @@ func (h Hub) exports() []Share {
 	return all
 }
 
-// volume is somebody else's folder: it stays when the volume goes. Its size means
-// nothing to NFS, and must equal the claim's.
+// volume is for a folder that is not ours: it stays when the volume is deleted. NFS ignores
+// its size, but it must equal the claim's.
 func (h Hub) volume(s Share) *corev1.PersistentVolume {
 	name := h.namespace() + "-" + s.claim()
 	meta := h.meta(name)
@@ -214,8 +213,8 @@ func (h Hub) claim(s Share) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// quota limits the namespace. Kubernetes then refuses pods that say nothing about
-// what is limited, and the chart's own say nothing: defaults are given to them.
+// quota limits the namespace. Kubernetes then refuses pods without requests for what is
+// limited, such as the chart's own, so it comes with defaults.
 func (h Hub) quota() []runtime.Object {
 	hard := corev1.ResourceList{}
 	if h.Quota.GPUs > 0 {
@@ -248,8 +247,8 @@ func (h Hub) quota() []runtime.Object {
 	return all
 }
 
-// What a container of the chart's own gets when there is a quota, and what the quota
-// is widened by for them: hub, proxy, and a puller of images on each of many nodes.
+// What a container of the chart's own pods gets if there is a quota, and how much the quota is
+// increased for them: hub, proxy, and a puller of images on each node.
 const (
 	podCPU     = 20 // thousandths of a core
 	podMemory  = 64 * MiB

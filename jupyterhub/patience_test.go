@@ -95,7 +95,7 @@ func (d *deaf) Header() http.Header         { return d.header }
 func (d *deaf) Write(b []byte) (int, error) { return len(b), nil }
 func (d *deaf) WriteHeader(int)             {}
 
-// now is what became of the server meanwhile.
+// now is the state of the server by then.
 func (h *scripted) now() string {
 	switch {
 	case h.server == "spawn" && time.Since(h.since) >= slow:

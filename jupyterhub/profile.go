@@ -9,24 +9,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// resourceGPU is what NVIDIA's device plugin calls a GPU, or a share of one.
+// resourceGPU is the name of a GPU, or of a share of one, in NVIDIA's device plugin.
 const resourceGPU = "nvidia.com/gpu"
 
-// gpuClass is the runtime class that K3s makes for NVIDIA's runtime. Without it a
-// container sees no GPU, whatever it was allotted.
+// gpuClass is the runtime class that K3s creates for NVIDIA's runtime. Without it a container
+// sees no GPU, even if it requested one.
 const gpuClass = "nvidia"
 
-// chartMemory is what the chart guarantees a server that says nothing about memory
-// (values.yaml of 4.4: singleuser.memory.guarantee).
+// chartMemory is the chart's default guarantee of memory (values.yaml of 4.4:
+// singleuser.memory.guarantee).
 const chartMemory = 1 * GiB
 
-// Profile is what a user can choose to start.
+// Profile is a choice in the hub's form.
 type Profile struct {
-	Name        string // stable and unique: it is kept with running servers
+	Name        string // stable and unique: the hub stores it with running servers
 	Title       string // default Name
 	Description string
 	Image       string
-	Default     bool // the first one is, when none says so
+	Default     bool // default: the first one
 
 	CPUGuarantee, CPULimit float64 // cores; 0: none
 	MemGuarantee, MemLimit Bytes   // 0: none
@@ -35,18 +35,18 @@ type Profile struct {
 	GPUMemory    Bytes             // of the GPU's memory; only where GPUs are shared by MPS
 	Resources    map[string]string // further extended resources, e.g. nvidia.com/mig-1g.5gb: "1"
 	RuntimeClass string            // default nvidia with GPUs
-	Pool         string            // of nodes; empty: any that has what it takes
+	Pool         string            // of nodes; empty: any with enough resources
 	Tolerations  []corev1.Toleration
 
 	Groups     []string // of users that see it; empty: all
 	Env        map[string]string
 	DefaultURL string  // e.g. /lab
 	SHM        Bytes   // of /dev/shm; 0: the hub's
-	Volumes    []Share // beside the hub's; their Groups are the profile's
+	Volumes    []Share // in addition to the hub's; their Groups are the profile's
 }
 
-// requests is what the scheduler counts for one server. A limit without a guarantee
-// is a guarantee, because Kubernetes takes it for one.
+// requests is what the scheduler counts for one server. A limit without a guarantee counts as
+// one, as in Kubernetes.
 type requests struct {
 	cpu    float64
 	memory Bytes
@@ -103,14 +103,15 @@ func pool(pools []Pool, name string) (Pool, bool) {
 	return pools[i], true
 }
 
-// tolerations says which taints the profile's servers bear: those of its pool, or,
-// when it names none and needs a GPU, those of every pool with GPUs. A profile that
-// needs none stays away from tainted nodes.
+// tolerations returns the taints that the profile's servers tolerate: those of its pool, or,
+// if it names none and needs a GPU, those of every pool with GPUs. A profile without GPUs
+// tolerates none.
 func (p Profile) tolerations(pools []Pool) []corev1.Toleration {
 	var taints []corev1.Taint
 	chosen, named := pool(pools, p.Pool)
 	for _, in := range pools {
-		// Nodes with one pool's labels may differ in taints, and be several pools here.
+		// Nodes with the same pool's labels may differ in taints, and then are several pools
+		// here.
 		if named && subset(chosen.Labels, in.Labels) || !named && p.GPUs > 0 && in.gpus() > 0 {
 			taints = append(taints, in.Taints...)
 		}
@@ -118,7 +119,7 @@ func (p Profile) tolerations(pools []Pool) []corev1.Toleration {
 	return append(tolerate(taints), p.Tolerations...)
 }
 
-// tolerate bears taints, each once.
+// tolerate returns tolerations for taints, each once.
 func tolerate(taints []corev1.Taint) []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, t := range taints {
@@ -133,9 +134,9 @@ func tolerate(taints []corev1.Taint) []corev1.Toleration {
 	return all
 }
 
-// entry renders the profile as kubespawner's profile_list has it. Every key of the
-// override is a trait of KubeSpawner; dictionaries among them are merged with what
-// the hub gives to all (kubespawner 7.1 spawner.py, _apply_overrides).
+// entry renders the profile for kubespawner's profile_list. Every key of the override is a
+// trait of KubeSpawner; dictionaries are merged with the hub's own (kubespawner 7.1
+// spawner.py, _apply_overrides).
 func (h Hub) entry(p Profile) map[string]any {
 	override := map[string]any{"image": p.Image}
 	h.putSizes(p, override)
@@ -214,12 +215,12 @@ func (h Hub) putVolumes(p Profile, override map[string]any) {
 func (p Profile) env() map[string]any {
 	env := texts(p.Env)
 	if p.GPUMemory > 0 {
-		// In MiB, for the one device that the container sees. The daemon's own limit,
-		// an equal part for each share, cannot be exceeded by it.
+		// In MiB, for the one device that the container sees. It cannot exceed the daemon's
+		// own limit, an equal part for each share.
 		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", p.GPUMemory/MiB)
 	}
 	if p.runtimeClass() == gpuClass && !p.usesGPU() {
-		// NVIDIA's runtime obeys images that say "all", and many do.
+		// Many images set this to "all", and NVIDIA's runtime obeys.
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"
 	}
 	return env

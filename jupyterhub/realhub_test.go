@@ -288,7 +288,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		o.Start = 3 * time.Second
 		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "endless"}}, o)
 		require.ErrorContains(t, err, "profile endless: its server was not ready within 3s: ")
-		require.ErrorContains(t, err, "; the hub's last words: ")
+		require.ErrorContains(t, err, "; the hub's last messages: ")
 		require.ErrorContains(t, err, "0/7 nodes are available")
 		require.NotContains(t, hub.users(t), verifyUser)
 	})
@@ -297,7 +297,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		o := patience
 		o.Schedule = time.Second
 		_, err := Verify(t.Context(), hub.client(), []Check{{Profile: "nowhere"}}, o)
-		require.ErrorContains(t, err, "profile nowhere: no node takes it for 1s; the hub's last words: ")
+		require.ErrorContains(t, err, "profile nowhere: no node takes it for 1s; the hub's last messages: ")
 		require.ErrorContains(t, err, "0/7 nodes are available: 7 Insufficient nvidia.com/gpu.")
 		require.NotContains(t, hub.users(t), verifyUser)
 	})

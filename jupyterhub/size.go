@@ -22,9 +22,9 @@ func (b Bytes) String() string {
 	return resource.NewQuantity(int64(b), resource.BinarySI).String()
 }
 
-// spawner returns the amount as JupyterHub reads it: its K, M, G and T are powers of
-// 1024, a number without one of them is refused in a string, and one in YAML may
-// have become a float on its way (jupyterhub/traitlets.py, ByteSpecification).
+// spawner returns the amount in JupyterHub's format: its K, M, G and T are powers of 1024. It
+// refuses a string without a unit, and a plain number in YAML could turn into a float
+// (jupyterhub/traitlets.py, ByteSpecification).
 func (b Bytes) spawner() string {
 	switch {
 	case b%TiB == 0:

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// storage renders volumes that every notebook has.
+// storage renders the volumes of every notebook.
 func (h Hub) storage() map[string]any {
 	v := map[string]any{}
 	if h.Home.Claim != "" {
@@ -46,7 +46,7 @@ func (h Hub) storage() map[string]any {
 		maps.Copy(volumes, caVolumes())
 		maps.Copy(mounts, caMounts())
 	}
-	if len(volumes) > 0 { // dictionaries: profiles and groups add to them
+	if len(volumes) > 0 { // dictionaries, so that profiles and groups can add to them
 		v["extraVolumes"], v["extraVolumeMounts"] = volumes, mounts
 	}
 	return v
@@ -77,8 +77,8 @@ func (s Share) claim() string {
 // has says whether a node has the class.
 func (s *Scratch) has(n Node) bool { return len(s.Nodes) == 0 || slices.Contains(s.Nodes, n.Name) }
 
-// scratch says whether the profile's servers get one: when a node on which they may
-// run has it. A hub that knows no nodes gives it to all.
+// scratch says whether the profile's servers get a scratch volume: if a node on which they may
+// run has the class. If the hub's nodes are not known, all profiles get it.
 func (h Hub) scratch(p Profile) bool {
 	if h.Scratch == nil {
 		return false
@@ -94,8 +94,7 @@ func (h Hub) scratch(p Profile) bool {
 	return false
 }
 
-// put adds a generic ephemeral volume: Kubernetes makes its claim with the pod, and
-// removes it with the pod.
+// put adds a generic ephemeral volume: Kubernetes creates and removes its claim with the pod.
 func (s Scratch) put(volumes, mounts map[string]any) {
 	spec := map[string]any{
 		"accessModes": []any{"ReadWriteOnce"},
@@ -108,9 +107,9 @@ func (s Scratch) put(volumes, mounts map[string]any) {
 	mounts["scratch"] = map[string]any{"name": "scratch", "mountPath": or(s.Path, "/scratch")}
 }
 
-// groupOverrides give shares to members of groups (Spawner.group_overrides, since
-// JupyterHub 5.2): dictionaries among them are merged with what all have. They are
-// applied when a server starts, before the profile's.
+// groupOverrides mount shares for members of groups (Spawner.group_overrides, since JupyterHub
+// 5.2): dictionaries are merged with the common ones. They apply when a server starts, before
+// the profile's.
 func (h Hub) groupOverrides() map[string]any {
 	all := map[string]any{}
 	for _, s := range h.Shared {
@@ -138,7 +137,7 @@ func (h Hub) bundle() []byte {
 	return all
 }
 
-// caConfigMap holds the bundle, and the script that joins it with the image's own.
+// caConfigMap has the bundle, and the script that joins it with the image's own.
 const caConfigMap = "homelab-ca"
 
 func caVolumes() map[string]any {
@@ -168,8 +167,8 @@ func caEnv() map[string]any {
 	}
 }
 
-// caHook joins the image's authorities with ours in the container itself, since each
-// profile has an image of its own.
+// caHook joins the image's authorities with ours in the container itself, because each profile
+// has its own image.
 func caHook() map[string]any {
 	return map[string]any{"postStart": map[string]any{"exec": map[string]any{"command": anys([]string{"sh", "/etc/homelab/ca/bundle.sh"})}}}
 }

@@ -23,12 +23,12 @@ var bundleScript string
 // cullerPath is where the hub's container finds cullerScript.
 const cullerPath = "/usr/local/etc/jupyterhub/homelab_culler.py"
 
-// startTimeout is how long a server may take to start. The chart's 5 minutes are
-// less than the first pull of an image with CUDA takes.
+// startTimeout is how long a server may take to start. The chart's 5 minutes are too short for
+// the first pull of an image with CUDA.
 const startTimeout = 20 * time.Minute
 
-// Values returns the chart's values: what differs from its own, and no secret. The
-// error is [Problems], all of them.
+// Values returns the values that differ from the chart's defaults, without secrets. The error
+// is [Problems], with all mistakes.
 func (h Hub) Values() (map[string]any, error) {
 	if err := h.Check(); err != nil {
 		return nil, err
@@ -37,9 +37,9 @@ func (h Hub) Values() (map[string]any, error) {
 		"hub":        h.hub(),
 		"proxy":      h.proxy(),
 		"singleuser": h.singleuser(),
-		// Its scheduler packs users onto as few nodes as possible, for clouds that can
-		// then switch nodes off; it is also a kube-scheduler of its own, six minor
-		// versions behind (values.yaml: userScheduler.image.tag v1.30).
+		// Its scheduler packs users onto as few nodes as possible, for clouds that then remove
+		// nodes; it is also a separate kube-scheduler, six minor versions behind (values.yaml:
+		// userScheduler.image.tag v1.30).
 		"scheduling": map[string]any{
 			"userScheduler":   map[string]any{"enabled": false},
 			"userPlaceholder": map[string]any{"enabled": false},
@@ -115,7 +115,7 @@ func (h Hub) database() map[string]any {
 	return map[string]any{"pvc": pvc}
 }
 
-// services and roles are dictionaries, which Helm merges by key: those of others stay.
+// services and roles are dictionaries, which Helm merges by key, so those of others stay.
 func (h Hub) services() map[string]any {
 	s := map[string]any{verifyService: map[string]any{}}
 	if h.exempts() {
@@ -216,9 +216,9 @@ func (h Hub) singleuser() map[string]any {
 	}
 	v := map[string]any{
 		"image": map[string]any{"name": name, "tag": tag},
-		// The init container that does this needs iptables and a privileged pod, and
-		// when it fails no server starts at all. There is no such service here, and
-		// the network policy denies its address anyway.
+		// Off: the init container needs iptables and a privileged pod, and if it fails no
+		// server starts. There is no such metadata service here, and the network policy denies
+		// its address anyway.
 		"cloudMetadata": map[string]any{"blockWithIptables": false},
 		"startTimeout":  int(startTimeout / time.Second),
 		"storage":       h.storage(),
@@ -243,7 +243,7 @@ func (h Hub) profileList() []any {
 	return list
 }
 
-// first is the profile of those who do not choose.
+// first is the profile that is preselected.
 func (h Hub) first() Profile {
 	if i := slices.IndexFunc(h.Profiles, func(p Profile) bool { return p.Default }); i >= 0 {
 		return h.Profiles[i]
@@ -251,8 +251,8 @@ func (h Hub) first() Profile {
 	return h.Profiles[0]
 }
 
-// splitImage takes a reference apart at its last colon, as the chart puts it
-// together: with a digest that is the one within it.
+// splitImage splits a reference at its last colon, which reverses how the chart joins it; in a
+// digest that is the colon within it.
 func splitImage(image string) (name, tag string) {
 	i := strings.LastIndexByte(image, ':')
 	if i < 0 || strings.Contains(image[i:], "/") {
@@ -261,8 +261,8 @@ func splitImage(image string) (name, tag string) {
 	return image[:i], image[i+1:]
 }
 
-// prePuller: the hook holds up every upgrade until all nodes have all images, which
-// with images of 10 GB ends in a timeout. The DaemonSet does the same beside it.
+// prePuller: the hook delays every upgrade until all nodes have all images, which with images
+// of 10 GB ends in a timeout. The DaemonSet pulls them without a delay.
 func (h Hub) prePuller() map[string]any {
 	v := map[string]any{
 		"hook":       map[string]any{"enabled": false},
@@ -284,8 +284,8 @@ func (h Hub) prePuller() map[string]any {
 // cullService is the name of our own culler in the hub.
 const cullService = "homelab-culler"
 
-// exempts says whether another owner's servers are spared. The chart's culler (version
-// 1.4 of jupyterhub-idle-culler) cannot do that, so ours runs in its place.
+// exempts says whether some users' servers are never stopped. The chart's culler (version 1.4
+// of jupyterhub-idle-culler) cannot do that, so ours replaces it.
 func (h Hub) exempts() bool { return h.Cull.Enabled && len(h.Cull.Exempt) > 0 }
 
 func (h Hub) cull() map[string]any {
@@ -304,7 +304,7 @@ func (c Cull) idle() time.Duration  { return or(c.Idle, time.Hour) }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }
 
-// custom is what our snippets read: the chart hands it to the hub as it is.
+// custom is the input of our snippets: the chart passes it to the hub unchanged.
 func (h Hub) custom() map[string]any {
 	v := map[string]any{}
 	if groups := h.profileGroups(); len(groups) > 0 {

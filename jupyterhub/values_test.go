@@ -230,7 +230,7 @@ func requireSane(t testing.TB, values map[string]any) {
 	hub := values["hub"].(map[string]any)
 	require.Equal(t, secretName, hub["existingSecret"])
 	for section, v := range hub["config"].(map[string]any) {
-		require.Regexp(t, "^[A-Z]", section, "the hub ends when a section is no class")
+		require.Regexp(t, "^[A-Z]", section, "the hub exits if a section is not a class")
 		require.IsType(t, map[string]any{}, v)
 	}
 	require.Contains(t, hub["services"], verifyService)

@@ -14,22 +14,23 @@ import (
 // verifyService is the hub's service, with a token of its own, that verifies it.
 const verifyService = "homelab-verify"
 
-// verifyUser is whose servers it starts. Nobody can log in by this name. It is not the
-// service's: the hub would not let the one remove the other, taking them for the same.
+// verifyUser is the user whose servers it starts. Nobody can log in under this name. It
+// differs from the service's name, because the hub would treat both as the same and not let
+// the service remove the user.
 const verifyUser = "homelab-verifier"
 
-// verifyScopes are what the service may do: make and remove one user, start, stop
-// and use its servers, and nothing with others (JupyterHub's scopes, each filtered).
+// verifyScopes are what the service may do: create and remove one user, start, stop and use
+// its servers, and nothing with others (JupyterHub's scopes, each filtered).
 func verifyScopes() []string {
 	me := "!user=" + verifyUser
 	return []string{"admin:users" + me, "servers" + me, "access:servers" + me}
 }
 
-// Check is one profile to verify, and what a server of it must have.
+// Check is a profile to verify, and what its server must have.
 type Check struct {
 	Profile   string
-	GPUs      int   // that it sees, and that compute
-	GPUMemory Bytes // of which it cannot take more; 0: all
+	GPUs      int   // number of GPUs that it sees, and that compute
+	GPUMemory Bytes // limit that it cannot exceed; 0: all
 	AnyGPU    bool  // some GPU or part of one, e.g. with MIG; the number is not known
 }
 
@@ -42,30 +43,29 @@ func (h Hub) Checks() []Check {
 	return all
 }
 
-// Options are how patient [Verify] is.
+// Options has the time limits of [Verify].
 type Options struct {
-	// Schedule is how long the scheduler may find no node; default 3 min. A user would
-	// wait longer, and learn nothing more.
+	// Schedule is how long the scheduler may find no node; default 3 min. Waiting longer would
+	// not tell more.
 	Schedule time.Duration
 
-	Start time.Duration // until a server is ready; default 25 min, a little more than the hub's own patience
+	Start time.Duration // until a server is ready; default 25 min, a little more than the hub's own limit
 	Run   time.Duration // until the code in it has ended; default 3 min
-	Stop  time.Duration // until a server is gone, or a hub that is away answers; default 3 min
+	Stop  time.Duration // until a server is gone, or a hub that does not answer comes back; default 3 min
 }
 
-// Result is what came of one profile.
+// Result is the result of one profile.
 type Result struct {
 	Profile string
-	Ready   time.Duration // from asking for it until it could be used; 0: never
+	Ready   time.Duration // from the request until it was ready; 0: never
 	Saw     Sight
-	Events  []string // what the hub said meanwhile, the last ones
+	Events  []string // the hub's last messages
 	Err     error
 }
 
-// Verify starts a server of each profile, one after the other, runs code in it and
-// removes it, as verifyUser, whom it makes and removes. What a run left that was
-// killed is removed first. One profile's failure does not keep it from the others;
-// the error joins all of them.
+// Verify starts a server of each profile, one after the other, runs code in it and removes it.
+// It does so as verifyUser, which it creates and removes. It first removes what a killed run
+// left. After a failure it continues with the next profile; the error joins all failures.
 func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result, error) {
 	hub, err := c.open()
 	if err != nil {
@@ -136,8 +136,7 @@ func (v *verifier) begin(ctx context.Context) error {
 	return nil
 }
 
-// loginPage asks for the page at which people log in, as nobody: it shows a form, or
-// leads on.
+// loginPage requests the login page anonymously: it shows a form, or redirects.
 func (v *verifier) loginPage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -157,7 +156,7 @@ func (v *verifier) loginPage(ctx context.Context) error {
 	return nil
 }
 
-// end removes the user, also when nobody waits for it any more.
+// end removes the user, even if the context has ended.
 func (v *verifier) end(ctx context.Context) error {
 	if err := v.remove(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("removing user %s: %w", verifyUser, err)
@@ -211,7 +210,7 @@ func (v *verifier) server(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-// stop stops the server, and waits until it is gone. None is fine.
+// stop stops the server, and waits until it is gone. A missing server is not an error.
 func (v *verifier) stop(ctx context.Context) error {
 	asked := false
 	rule := wait.Rule{Limit: v.o.Stop, Late: "it did not stop", Strict: true, Poll: time.Second, What: "waiting for its server to stop"}
@@ -222,7 +221,7 @@ func (v *verifier) stop(ctx context.Context) error {
 		}
 		if !asked || s.Pending == "" {
 			_, err := v.call(ctx, http.MethodDelete, userPath+"/server", nil, nil)
-			// 400: it is in a state in which it cannot be stopped yet.
+			// 400: its present state does not allow stopping yet.
 			if err != nil && !is(err, http.StatusNotFound) && !is(err, http.StatusBadRequest) {
 				return "", err
 			}
@@ -232,7 +231,7 @@ func (v *verifier) stop(ctx context.Context) error {
 	})
 }
 
-// remove removes the user with all that belongs to it. None is fine.
+// remove removes the user with everything that belongs to it. A missing user is not an error.
 func (v *verifier) remove(ctx context.Context) error {
 	if err := v.stop(ctx); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// starting is a server that has been asked for.
+// starting is a server that was requested.
 type starting struct {
 	profile string
 	asked   bool
@@ -29,18 +29,18 @@ type starting struct {
 // keepEvents is how many events a failure shows.
 const keepEvents = 8
 
-// What ends the waiting for a server that cannot be placed.
+// Reasons to stop waiting for a server that cannot be placed.
 var (
 	errNoNode = errors.New("no node takes it")
 	errStays  = errors.New("its home stays on the node of its owner's first server, and this profile does not run there: use a storage class whose volumes every node reaches")
 )
 
-// staysWait is how long a home may be on a node that does not take the server: a moment,
-// in which another server may still leave that node.
+// staysWait is how long a server may wait because its home is on another node: briefly,
+// because another server may still leave that node.
 const staysWait = 20 * time.Second
 
-// start asks for a server and follows it until it is ready. It returns what the hub
-// said last.
+// start requests a server and follows it until it is ready. It returns the hub's last
+// messages.
 func (v *verifier) start(ctx context.Context, profile string) ([]string, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -69,7 +69,7 @@ func (v *verifier) start(ctx context.Context, profile string) ([]string, error) 
 	return s.events, nil
 }
 
-// ask asks for a server. One that the hub has made before, unheard, it refuses to make again.
+// ask requests a server. If an earlier answer was lost, the hub refuses a second request.
 func (v *verifier) ask(ctx context.Context, s *starting) (ready bool, err error) {
 	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": s.profile}, nil)
 	switch {
@@ -84,8 +84,8 @@ func (v *verifier) ask(ctx context.Context, s *starting) (ready bool, err error)
 	return status == http.StatusCreated, nil
 }
 
-// settled looks at a server after the stream about it has ended early: something
-// between the hub and us has closed it.
+// settled checks a server after its event stream has ended early, because something between
+// the hub and us closed it.
 func (v *verifier) settled(ctx context.Context) (missing string, err error) {
 	have, err := v.server(ctx)
 	switch {
@@ -99,7 +99,7 @@ func (v *verifier) settled(ctx context.Context) (missing string, err error) {
 	return or(have.Pending, "not ready"), nil
 }
 
-// event is one of those that the hub sends while a server starts.
+// event is an event that the hub sends while a server starts.
 type event struct {
 	Message       string
 	Ready, Failed bool
@@ -115,7 +115,7 @@ func (v *verifier) follow(ctx context.Context, s *starting) (done bool, err erro
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusNotFound {
-		return false, nil // it does not start any more: look what became of it
+		return false, nil // it no longer starts: check its state
 	}
 	if res.StatusCode != http.StatusOK {
 		data, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
@@ -127,7 +127,7 @@ func (v *verifier) follow(ctx context.Context, s *starting) (done bool, err erro
 		data, ok := strings.CutPrefix(lines.Text(), "data:")
 		var e event
 		if !ok || json.Unmarshal([]byte(data), &e) != nil {
-			continue // what is not an event says nothing
+			continue // ignore other lines
 		}
 		if e.Failed {
 			return false, errors.New(or(e.Message, "its server did not start"))
@@ -140,9 +140,9 @@ func (v *verifier) follow(ctx context.Context, s *starting) (done bool, err erro
 	return false, context.Cause(ctx)
 }
 
-// hear passes an event on, and starts to count while the scheduler finds no node: it
-// says "0/7 nodes are available: ", and why (kube-scheduler's FitError), which
-// kubespawner passes on as an event of the pod.
+// hear reports an event, and measures how long the scheduler finds no node: it says "0/7 nodes
+// are available: ", and why (kube-scheduler's FitError), which kubespawner passes on as an
+// event of the pod.
 func (s *starting) hear(ctx context.Context, message string) {
 	if message == "" {
 		return
@@ -167,8 +167,9 @@ func (s *starting) hear(ctx context.Context, message string) {
 	}
 }
 
-// homeElsewhere reports whether a volume keeps the scheduler from a node: its words
-// today, and until Kubernetes 1.33 (ErrReasonNodeConflict of its plugin VolumeBinding).
+// homeElsewhere reports whether a volume keeps the scheduler from a node: by its present
+// message, and the one until Kubernetes 1.33 (ErrReasonNodeConflict of its plugin
+// VolumeBinding).
 func homeElsewhere(message string) bool {
 	return strings.Contains(message, "didn't match PersistentVolume's node affinity") || strings.Contains(message, "volume node affinity conflict")
 }
@@ -180,10 +181,10 @@ func (s *starting) placed() {
 	}
 }
 
-// lastWords says what the hub said last, for errors.
+// lastWords formats the hub's last messages, for errors.
 func lastWords(events []string) string {
 	if len(events) == 0 {
 		return ""
 	}
-	return "; the hub's last words: " + strings.Join(events, " | ")
+	return "; the hub's last messages: " + strings.Join(events, " | ")
 }

@@ -257,7 +257,7 @@ func TestServersComeAndGo(t *testing.T) {
 	})
 }
 
-// destroy takes a machine away, with its disk.
+// destroy destroys a machine with its disk.
 func (s *site) destroy(octet byte) {
 	m := s.network.Host(netip.AddrFrom4([4]byte{10, 0, 0, octet})).(*guest.Machine)
 	m.Kill()

@@ -15,15 +15,15 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Where things are on a machine. K3s could be told otherwise; we never do.
+// Paths on a machine, all of them K3s' defaults.
 const (
 	binary       = "/usr/local/bin/k3s"
 	configFile   = "/etc/rancher/k3s/config.yaml"
 	tokenFile    = "/etc/rancher/k3s/token" // what this machine joins with; 0600
 	manifestsDir = "/var/lib/rancher/k3s/server/manifests"
 
-	// ClusterFile names the cluster to which somebody has given this machine. K3s does
-	// not read it; [Remove] removes it last.
+	// ClusterFile names the cluster that owns this machine. K3s does not read it; [Remove]
+	// removes it last.
 	ClusterFile = "/etc/rancher/k3s/homelab.cluster"
 
 	serverTokenFile = "/var/lib/rancher/k3s/server/token"
@@ -34,8 +34,7 @@ const (
 // Role is what K3s is on a machine.
 type Role string
 
-// The roles. A machine has one; RoleBoth is the confusion that follows when
-// somebody enabled the other unit too.
+// The roles. A machine has one; RoleBoth means that both units are enabled by mistake.
 const (
 	RoleNone   Role = ""
 	RoleServer Role = "server"
@@ -51,35 +50,35 @@ func (r Role) Unit() string {
 	return "k3s"
 }
 
-// Node is what can be said of every machine, server or agent.
+// Node has the settings of every machine, server or agent.
 type Node struct {
 	Name                  string            // node-name; empty: the hostname
-	IPs                   []netip.Addr      // node-ip: what the node is reached at; empty: the default route's
+	IPs                   []netip.Addr      // node-ip: the node's address; empty: the default route's
 	ExternalIPs           []netip.Addr      // node-external-ip
 	Labels                map[string]string // node-label: set when the node registers, and again whenever K3s starts
 	Taints                []string          // node-taint, as key=value:Effect: set when the node registers, never changed afterwards
 	KubeletArgs           []string          // kubelet-arg, as name=value
 	FlannelIface          string            // flannel-iface
-	DefaultRuntime        string            // default-runtime; K3s dies when it is not there
+	DefaultRuntime        string            // default-runtime; K3s exits if it is missing
 	Snapshotter           string            // snapshotter
 	ResolvConf            string            // resolv-conf
 	ProtectKernelDefaults bool              // protect-kernel-defaults
 	SELinux               bool              // selinux
 
-	Registries []Registry // what registries.yaml says of image registries, mirrors and logins
+	Registries []Registry // image registries, mirrors and logins in registries.yaml
 
-	// Extra are further keys of config.yaml, passed through. Unknown ones,
-	// secrets, and on an agent those that only servers know, are errors.
+	// Extra are further keys of config.yaml, passed through. Unknown keys, secrets, and server
+	// keys on an agent are errors.
 	Extra map[string]any
 }
 
-// Server is what K3s should be on a control plane machine. The first server of a
-// cluster has no URL; it makes the cluster, and every other joins it.
+// Server is the wanted K3s of a control plane machine. The first server of a cluster has no
+// URL: it creates the cluster, and all others join it.
 type Server struct {
 	Node
 	Version string       // exact, e.g. "v1.36.5+k3s1"
 	URL     string       // of the cluster to join, https://VIP:6443; empty on the first server
-	Token   secret.Value // to join with; on the first server empty: K3s makes one
+	Token   secret.Value // for joining; empty on the first server: K3s generates one
 
 	TLSSANs              []string     // tls-san: further names of the API, the VIP among them
 	ClusterCIDR          netip.Prefix // cluster-cidr, of pods; default 10.42.0.0/16
@@ -96,11 +95,11 @@ type Server struct {
 	SnapshotRetention    int          // etcd-snapshot-retention; default 5
 
 	// Manifests are files for K3s' folder of manifests, by name. K3s applies them when it
-	// starts and when they change; a file that goes away leaves its objects.
+	// starts and when they change; a removed file leaves its objects.
 	Manifests map[string][]byte
 }
 
-// Agent is what K3s should be on a worker.
+// Agent is the wanted K3s of a worker.
 type Agent struct {
 	Node
 	Version string // exact, e.g. "v1.36.5+k3s1"
@@ -125,10 +124,10 @@ func (a Agent) YAML() ([]byte, error) {
 	return render(keys)
 }
 
-// Validate says everything that is wrong with s, before any machine sees it.
+// Validate returns all mistakes in s.
 func (s Server) Validate() error { _, err := s.keys(); return err }
 
-// Validate says everything that is wrong with a, before any machine sees it.
+// Validate returns all mistakes in a.
 func (a Agent) Validate() error { _, err := a.keys(); return err }
 
 func (s Server) keys() (map[string]any, error) {
@@ -207,8 +206,8 @@ var (
 	taintText    = regexp.MustCompile(`^[^=:\s]+(=[^=:\s]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`)
 )
 
-// selfLabels are the labels in Kubernetes' own namespaces that a kubelet may give
-// its own node (k8s.io/kubelet/pkg/apis/well_known_labels.go); on others K3s dies.
+// selfLabels are the labels in Kubernetes' own namespaces that a kubelet may give its own node
+// (k8s.io/kubelet/pkg/apis/well_known_labels.go); with others K3s exits.
 var selfLabels = []string{
 	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
 	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type",
@@ -246,7 +245,7 @@ func (n Node) check() []error {
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != "" {
-		return fmt.Errorf("server URL %q: write https://ADDRESS:6443, with the VIP as the address where there is one", s)
+		return fmt.Errorf("server URL %q: write https://ADDRESS:6443, with the VIP as the address if there is one", s)
 	}
 	return nil
 }
@@ -269,7 +268,7 @@ func render(keys map[string]any) ([]byte, error) {
 	return append([]byte(configHead), b...), nil
 }
 
-// valid returns v as text, and the zero address or prefix as none.
+// valid returns v as text; the zero address or prefix is empty.
 func valid(v interface {
 	IsValid() bool
 	String() string

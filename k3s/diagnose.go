@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Diagnosis is what K3s' journal tells about why it does not run.
+// Diagnosis is the reason in K3s' journal why it does not run.
 type Diagnosis struct {
 	Cause string // in words
-	Cure  string // what to do; empty where waiting is all there is to do
-	Line  string // the line that told
-	Fatal bool   // it will not get better by itself
+	Cure  string // what to do; empty if one can only wait
+	Line  string // the line of the journal
+	Fatal bool   // it will not recover by itself
 }
 
 // String returns the cause and the cure.
@@ -30,8 +30,8 @@ type symptom struct {
 	fatal bool
 }
 
-// symptoms are in the order of what says more: an agent that is refused says so,
-// and says "not ready" in the same breath. The texts are K3s' own.
+// symptoms are ordered with the most specific first: a refused agent logs the refusal and "not
+// ready" at the same time. The texts are K3s' own.
 var symptoms = []symptom{
 	{"Node password rejected, duplicate hostname",
 		"the cluster knows another machine of this name", "delete its Node (kubectl delete node NAME frees the password too), or give this machine a name of its own", true},
@@ -54,7 +54,7 @@ var symptoms = []symptom{
 	{"--token is required",
 		"there is no token to join with", "write one to " + tokenFile, true},
 	{"flag provided but not defined",
-		"config.yaml has a key that agents do not have", "take it out of " + configFile, true},
+		"config.yaml has a key that agents do not have", "remove it from " + configFile, true},
 	{"default runtime nvidia was not found",
 		"default-runtime is nvidia, and the container toolkit is not installed", "install nvidia-container-toolkit first, or drop default-runtime", true},
 	{"unknown 'kubernetes.io' or 'k8s.io' labels specified",
@@ -87,18 +87,17 @@ var symptoms = []symptom{
 		"the API server is starting", "", false},
 }
 
-// ofOthers are pieces of lines that tell of somebody else: a server logs each
-// request that it refuses, with the reason it gave (pkg/util/apierrors.go and
-// pkg/server/auth/auth.go), and the kubelet what its pods run into.
+// ofOthers are pieces of lines about other machines or pods: a server logs each request that
+// it refuses, with the reason (pkg/util/apierrors.go and pkg/server/auth/auth.go), and the
+// kubelet logs problems of its pods.
 var ofOthers = []string{"msg=\"Sending HTTP/", "msg=\"Failed to authenticate request from ", "\" pod=\""}
 
 func aboutOthers(line string) bool {
 	return slices.ContainsFunc(ofOthers, func(piece string) bool { return strings.Contains(line, piece) })
 }
 
-// Diagnose reads the end of K3s' journal. What will not get better by itself is
-// told before what may; of two that are alike, the later line. Lines that tell of
-// other machines and of pods do not count.
+// Diagnose reads the end of K3s' journal. Permanent problems come before passing ones; of two
+// equal ones the later line counts. Lines about other machines and pods are ignored.
 func Diagnose(journal []string) (Diagnosis, bool) {
 	journal = slices.DeleteFunc(slices.Clone(journal), aboutOthers)
 	for _, fatal := range []bool{true, false} {
@@ -116,7 +115,7 @@ func Diagnose(journal []string) (Diagnosis, bool) {
 	return Diagnosis{}, false
 }
 
-// StartError is a K3s that will not come up by itself.
+// StartError says that K3s will not start by itself.
 type StartError struct {
 	Role      Role
 	Diagnosis Diagnosis

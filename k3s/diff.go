@@ -14,8 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// The units are files of their own so that they can be read, and diffed, as what
-// they are.
+// The units are separate files, so that they can be read and compared as units.
 var (
 	//go:embed k3s.service
 	serverUnit string
@@ -23,7 +22,7 @@ var (
 	agentUnit string
 )
 
-// plan is a spec in the form that Diff and the starting functions work with.
+// plan is a spec in the form that Diff and the starting functions use.
 type plan struct {
 	role      Role
 	version   string
@@ -59,7 +58,7 @@ func (a Agent) plan() (plan, error) {
 	return p.with(a.Node)
 }
 
-// with adds what servers and agents have in common.
+// with adds the settings that servers and agents share.
 func (p plan) with(n Node) (plan, error) {
 	var err error
 	if p.config, err = render(p.keys); err != nil {
@@ -76,8 +75,8 @@ func (p plan) unit() string {
 	return serverUnit
 }
 
-// digest names what a start applies. It is written on the machine after the start
-// was asked for, so a difference means that K3s still runs as it did before.
+// digest identifies what a start applies. It is written on the machine after the start was
+// requested, so a difference means that K3s still runs with the earlier settings.
 func (p plan) digest() string {
 	h := sha256.New()
 	for _, key := range sortedKeys(p.keys) {
@@ -92,14 +91,13 @@ func (p plan) digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// atRegistration are the keys of what a node brings along when it registers. On a
-// node that is there, labels and taints are changed through the API, and a restart
-// changes nothing about taints. K3s sets the labels again whenever it starts
-// (configureNode, pkg/agent/run.go), so the file has to follow, without a restart:
-// it would bring back the labels of old.
+// atRegistration are the keys that apply when a node registers. On a registered node, labels
+// and taints are changed through the API, and a restart does not change taints. K3s sets the
+// labels again at every start (configureNode, pkg/agent/run.go), so the file is updated
+// without a restart; otherwise a later start would restore old labels.
 var atRegistration = []string{"node-label", "node-taint"}
 
-// keyEffect is what it takes for a changed key to count.
+// keyEffect says what a changed key needs to take effect.
 func keyEffect(key string) drift.Effect {
 	if slices.Contains(atRegistration, key) {
 		return drift.Update
@@ -107,8 +105,8 @@ func keyEffect(key string) drift.Effect {
 	return drift.Restart
 }
 
-// Diff says how the machine differs from s. An s that is not valid differs in
-// everything: [Server.Validate] says why.
+// Diff says how the machine differs from s. An invalid s differs in everything:
+// [Server.Validate] says why.
 func (s Server) Diff(have State) drift.Diff {
 	p, err := s.plan()
 	if err != nil {
@@ -117,8 +115,8 @@ func (s Server) Diff(have State) drift.Diff {
 	return p.diff(have)
 }
 
-// Diff says how the machine differs from a. An a that is not valid differs in
-// everything: [Agent.Validate] says why.
+// Diff says how the machine differs from a. An invalid a differs in everything:
+// [Agent.Validate] says why.
 func (a Agent) Diff(have State) drift.Diff {
 	p, err := a.plan()
 	if err != nil {
@@ -171,7 +169,7 @@ func (p plan) versionDiff(have State) drift.Diff {
 	return d
 }
 
-// activeDiff says whether the unit runs. What its journal tells is the note.
+// activeDiff says whether the unit runs. The note has the reason from its journal.
 func (p plan) activeDiff(have State) drift.Diff {
 	var d drift.Diff
 	if !have.Running() {
@@ -187,7 +185,7 @@ func (p plan) activeDiff(have State) drift.Diff {
 	return d
 }
 
-// diffKeys compares what config.yaml says, not how: order and quotes do not count.
+// diffKeys compares the contents of config.yaml, not its form: order and quotes do not count.
 func diffKeys(have, want map[string]any) drift.Diff {
 	if have == nil {
 		return drift.Diff{{Path: "config", Want: configFile, Effect: drift.Restart}}
@@ -208,16 +206,15 @@ func diffKeys(have, want map[string]any) drift.Diff {
 	return d
 }
 
-// without returns those of a list, as show writes it, that are not in another: a node
+// without returns the entries of a list, as show writes it, that are not in another: a node
 // has many labels, and few change.
 func without(list, other string) string {
 	there := strings.Split(other, ",")
 	return strings.Join(slices.DeleteFunc(strings.Split(list, ","), func(v string) bool { return slices.Contains(there, v) }), ",")
 }
 
-// show returns a key's value for comparing and for people, both of which want
-// ["a"] and "a" to be one thing, as they are to K3s. What may be a secret of a
-// hand-written file is not shown.
+// show returns a key's value for comparing and for display. ["a"] and "a" are the same, as in
+// K3s. Values that may be secrets of a hand-written file are hidden.
 func show(keys map[string]any, key string) string {
 	v, there := keys[key]
 	if !there {
@@ -231,14 +228,14 @@ func show(keys map[string]any, key string) string {
 	return plain(v)
 }
 
-// plain writes a value as it would read after a way through the file.
+// plain writes a value as it reads back from the file.
 func plain(v any) string {
 	switch v := v.(type) {
 	case string, bool, int, int64, uint64:
 		return fmt.Sprint(v)
 	case []string:
 		return strings.Join(v, ",")
-	case float64: // what a number of the file becomes
+	case float64: // the type of the file's numbers
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case []any:
 		parts := make([]string, len(v))
@@ -252,7 +249,7 @@ func plain(v any) string {
 		return fmt.Sprint(v)
 	}
 	var there any
-	_ = json.Unmarshal(b, &there) // json's own words
+	_ = json.Unmarshal(b, &there) // json's own message
 	switch there.(type) {
 	case nil, map[string]any:
 		return fmt.Sprint(there)

@@ -25,7 +25,7 @@ type Release struct {
 	Version   string // e.g. "v1.36.5+k3s1"
 	Arch      string // amd64 (default), arm64 or arm
 	BaseURL   string // folder of the releases, over https; default: K3s' own on GitHub
-	Artifacts string // a folder on the machine that holds the files already; empty fetches them
+	Artifacts string // a folder on the machine that has the files already; empty: download them
 	NoImages  bool   // leave out the air-gap images; K3s then pulls its images when it starts
 }
 
@@ -71,10 +71,9 @@ func (r Release) check() error {
 	return errors.Join(errs...)
 }
 
-// Install puts the release's binary and images on the machine, each checked
-// against the checksums of the release, and reports whether it had to. It does
-// not start anything, so it serves for baking a template too; see [UpgradeServer] for a
-// machine where K3s runs.
+// Install installs the release's binary and images on the machine, checks each against the
+// release's checksums, and reports whether it changed anything. It does not start K3s, so it
+// also works for baking a template; see [UpgradeServer] for a machine where K3s runs.
 func Install(ctx context.Context, r remote.Runner, release Release) (changed bool, err error) {
 	if err := release.check(); err != nil {
 		return false, err
@@ -88,7 +87,7 @@ func Install(ctx context.Context, r remote.Runner, release Release) (changed boo
 	return strings.TrimSpace(string(out)) == "installed", nil
 }
 
-// ErrChecksum is a file that is not the one that the release names.
+// ErrChecksum says that a file is not the release's.
 var ErrChecksum = errors.New("checksum does not match")
 
 func installError(release Release, err error) error {

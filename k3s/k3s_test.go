@@ -24,7 +24,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 const version = "v1.36.5+k3s1"
 

@@ -9,8 +9,8 @@ import (
 )
 
 // The keys of config.yaml are the long flags of `k3s agent` and `k3s server`
-// (pkg/cli/cmds/agent.go and server.go). A server is an agent too and knows both
-// lists; an agent exits 1 on a key that is only a server's.
+// (pkg/cli/cmds/agent.go and server.go). A server is also an agent and knows both lists; an
+// agent exits with 1 if it finds a server key.
 var (
 	sharedKeys = []string{
 		"airgap-extra-registry", "alsologtostderr", "bind-address", "container-runtime-endpoint", "data-dir", "debug",
@@ -42,7 +42,7 @@ var (
 		"write-kubeconfig-mode",
 	}
 
-	// refusedKeys must not be passed through, with what to do instead.
+	// refusedKeys cannot be passed through; the value says what to do instead.
 	refusedKeys = map[string]string{
 		"agent-token":           "it is a secret: put it in a file of mode 0600 and name that with agent-token-file",
 		"cluster-init":          "leave URL empty for the first server",
@@ -61,8 +61,8 @@ var (
 	}
 )
 
-// checkKeys says what is wrong with passing extra keys through to K3s on role.
-// typed are the keys that the spec's own fields have set.
+// checkKeys returns the mistakes in extra keys for K3s on role. typed are the keys that fields
+// of the spec set.
 func checkKeys(role Role, extra, typed map[string]any) []error {
 	known := sharedKeys
 	if role == RoleServer {
@@ -92,7 +92,7 @@ func checkKeys(role Role, extra, typed map[string]any) []error {
 func didYouMean(name string, known []string) string {
 	best := suggest.Nearest(name, known)
 	if best == "" {
-		return ": see docs.k3s.io/cli for the keys there are"
+		return ": docs.k3s.io/cli lists the keys"
 	}
 	return fmt.Sprintf(": did you mean %q?", best)
 }

@@ -13,36 +13,36 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeVIPVersion is the kube-vip that [KubeVIP] runs where nothing else is said.
+// kubeVIPVersion is the default version of kube-vip.
 const kubeVIPVersion = "v1.2.4"
 
-// KubeVIPManifest is the file name under which [KubeVIP]'s manifest belongs into
-// [Server.Manifests] of the first server.
+// KubeVIPManifest is the file name of [KubeVIP]'s manifest in [Server.Manifests] of the first
+// server.
 const KubeVIPManifest = "kube-vip.yaml"
 
-// kubeVIPManifest is text, and not made of Kubernetes' types: those are five of the twelve
-// megabytes of a program that joins a node to a cluster. Tolerations are for all taints,
-// since the address is needed most when nodes are in trouble.
+// kubeVIPManifest is text, not built from Kubernetes' types, because those are five of the
+// twelve megabytes of a program that joins a node. It tolerates all taints, because the
+// address matters most when nodes are unhealthy.
 //
 //go:embed kubevip.yaml
 var kubeVIPManifest string
 
-// VIP is an address that is always that of a living server: kube-vip answers ARP
-// for it on whichever holds a lease. Every server's TLSSANs must have it.
+// VIP is an address that always belongs to a running server: kube-vip answers ARP for it on
+// the server that holds a lease. Every server's TLSSANs must contain it.
 type VIP struct {
 	Address   netip.Addr
 	Interface string // that carries the address; empty: the one of the default route
 	Version   string // of kube-vip; default "v1.2.4"
 	Image     string // without tag; default ghcr.io/kube-vip/kube-vip
-	Services  bool   // also give addresses to Services of type LoadBalancer; then disable servicelb
+	Services  bool   // also assign addresses to Services of type LoadBalancer; then disable servicelb
 
-	// How long a dead holder keeps the address, and what follows from it.
-	// Default 15 s, 10 s and 2 s; each must be shorter than the one before.
+	// How long a dead holder keeps the address, and the intervals that depend on it. Default
+	// 15 s, 10 s and 2 s; each must be shorter than the one before.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// KubeVIP returns the manifest that runs kube-vip on every server: a DaemonSet and
-// what it may do.
+// KubeVIP returns the manifest that runs kube-vip on every server: a DaemonSet with its
+// permissions.
 func KubeVIP(v VIP) ([]byte, error) {
 	if !v.Address.IsValid() || v.Address.IsUnspecified() {
 		return nil, errors.New("kube-vip: the address is not set")
@@ -63,7 +63,7 @@ func KubeVIP(v VIP) ([]byte, error) {
 	}
 	var pairs []string
 	for name, value := range vars {
-		text, err := yaml.Marshal(value) // quoted where YAML would take it for something else
+		text, err := yaml.Marshal(value) // quoted if YAML would read it as another type
 		if err != nil {
 			return nil, fmt.Errorf("kube-vip: %w", err)
 		}

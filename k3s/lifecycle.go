@@ -12,9 +12,9 @@ import (
 //go:embed remove.sh
 var removeScript string
 
-// UpgradeServer brings a machine where K3s runs to another release and to what s
-// says, and returns when it was told to start again. Servers go before agents, one
-// at a time; draining is the caller's.
+// UpgradeServer brings a machine where K3s runs to another release and to what s says, and
+// returns once the restart is requested. The caller upgrades servers before agents, one at a
+// time, and drains them.
 func UpgradeServer(ctx context.Context, r remote.Runner, release Release, s Server) error {
 	if release.Version != s.Version {
 		return fmt.Errorf("upgrade a server: the release is %s and the spec says %s", release.Version, s.Version)
@@ -48,8 +48,8 @@ func upgrade(ctx context.Context, r remote.Runner, release Release) error {
 	return err
 }
 
-// Remove takes K3s off the machine, with all its data. Draining the node and
-// deleting it from the cluster come first and are the caller's.
+// Remove removes K3s with all its data from the machine. The caller first drains the node and
+// deletes it from the cluster.
 func Remove(ctx context.Context, r remote.Runner) error {
 	progress.Say(ctx, "removing k3s")
 	if err := remote.Run(ctx, r, "sh", "-c", removeScript, "remove.sh"); err != nil {

@@ -68,7 +68,7 @@ func TestDiffOfOneThing(t *testing.T) {
 		"a token for all":       {func(s *State) { s.TokenMode = "644" }, "token-file: /etc/rancher/k3s/token with mode 0644 → /etc/rancher/k3s/token with mode 0600 (needs a restart)"},
 		"a manifest":            {func(s *State) { s.Manifests["b.yaml"] = "0123456789abcdef" }, "manifest/b.yaml: 0123456789ab → 3e23e8160039"},
 		"no manifest":           {func(s *State) { delete(s.Manifests, "a.yaml") }, "manifest/a.yaml: ca978112ca1b"},
-		"registries":            {func(s *State) { s.Registries = "0123" }, "registries.yaml: somebody's → (none) (needs a restart)"},
+		"registries":            {func(s *State) { s.Registries = "0123" }, "registries.yaml: present → (none) (needs a restart)"},
 		"what was started":      {func(s *State) { s.Applied = "0123" }, "running: as before the last change → as configured (needs a restart)"},
 		"nothing was started":   {func(s *State) { s.Active, s.Applied = "inactive", "0123" }, "state: inactive → active"},
 		"failed":                {func(s *State) { s.Active = "failed" }, "state: failed → active"},
@@ -194,14 +194,14 @@ func TestRegistriesSayWhatIsAsked(t *testing.T) {
 	}
 }
 
-// What differs of registries.yaml is said without a word of what is in it.
+// A difference of registries.yaml is reported without its contents.
 func TestRegistriesDiff(t *testing.T) {
 	with := joining()
 	with.Registries = []Registry{{Name: "r", Username: "u", Password: secret.New("p")}}
 	p, err := with.plan()
 	require.NoError(t, err)
 	for have, want := range map[string]string{
-		p.registriesSum(): "", "": "registries.yaml: as asked (needs a restart)", "0123": "registries.yaml: something else → as asked (needs a restart)",
+		p.registriesSum(): "", "": "registries.yaml: as configured (needs a restart)", "0123": "registries.yaml: other contents → as configured (needs a restart)",
 	} {
 		assert.Equal(t, want, p.registriesDiff(State{Registries: have}).String(), have)
 	}
@@ -209,7 +209,7 @@ func TestRegistriesDiff(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, none.registriesDiff(State{}))
 	assert.Empty(t, none.registriesDiff(State{Registries: none.registriesSum()}), "emptied")
-	assert.Equal(t, "registries.yaml: somebody's → (none) (needs a restart)", none.registriesDiff(State{Registries: "0123"}).String())
+	assert.Equal(t, "registries.yaml: present → (none) (needs a restart)", none.registriesDiff(State{Registries: "0123"}).String())
 }
 
 // From which version to which K3s goes.

@@ -13,25 +13,25 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// registriesFile tells containerd how to reach image registries; 0600, since it
-// holds passwords. K3s reads it when it starts.
+// registriesFile tells containerd how to reach image registries; it has mode 0600, because it
+// contains passwords. K3s reads it at start.
 const registriesFile = "/etc/rancher/k3s/registries.yaml"
 
-// registryCADir holds the authorities of registries, by digest.
+// registryCADir contains the authorities of registries, by digest.
 const registryCADir = "/etc/rancher/k3s/registries.d"
 
-// Registry is how a machine reaches one image registry.
+// Registry configures how a machine reaches an image registry.
 type Registry struct {
 	Name      string            // as in image names, e.g. docker.io or registry.home.arpa:5000; "*" for all
-	Endpoints []string          // URLs that are asked in its place, in order; may be empty
-	Rewrite   map[string]string // image name patterns, and what they become at the endpoints
+	Endpoints []string          // URLs of mirrors, asked first, in order; may be empty
+	Rewrite   map[string]string // image name patterns, and their replacements at the endpoints
 	Username  string            // login at the endpoints, or at the registry where it has none; empty for none
 	Password  secret.Value
-	CA        []byte // PEM of what signs their certificates; empty for the system's roots
+	CA        []byte // PEM of the authority of their certificates; empty for the system's roots
 	Insecure  bool   // do not check their certificates
 }
 
-// hosts are those that login and TLS settings are for: a mirror's password is not
+// hosts returns the hosts that login and TLS settings apply to: a mirror's password is not
 // sent to the registry that it mirrors.
 func (r Registry) hosts() ([]string, error) {
 	if len(r.Endpoints) == 0 {
@@ -53,7 +53,7 @@ func (r Registry) caFile() string {
 	return registryCADir + "/" + hex.EncodeToString(sum[:6]) + ".pem"
 }
 
-// config is a registry's entry under configs, nil when there is nothing to say.
+// config is a registry's entry under configs; nil if it is empty.
 func (r Registry) config() map[string]any {
 	out, tls := map[string]any{}, map[string]any{}
 	if r.Username != "" {
@@ -72,8 +72,7 @@ func (r Registry) config() map[string]any {
 	return out
 }
 
-// registries renders registries.yaml, as the secret that it is, and the files
-// that it refers to, by path.
+// registries renders registries.yaml as a secret, and the files that it refers to, by path.
 func registries(all []Registry) (secret.Value, map[string][]byte, error) {
 	if len(all) == 0 {
 		return secret.Value{}, nil, nil
@@ -110,8 +109,8 @@ func registries(all []Registry) (secret.Value, map[string][]byte, error) {
 	return secret.New(configHead + string(b)), files, nil
 }
 
-// registriesText is what the file should hold. One that is there and is not asked
-// for is emptied.
+// registriesText is the wanted contents of the file. An existing file that is not wanted is
+// emptied.
 func (p plan) registriesText() string {
 	if p.registries.IsZero() {
 		return configHead
@@ -124,19 +123,19 @@ func (p plan) registriesSum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// registriesDiff compares digests, and shows none: a short password could be
-// found by trying.
+// registriesDiff compares digests and shows none, because a short password could be guessed
+// from its digest.
 func (p plan) registriesDiff(have State) drift.Diff {
 	f := drift.Field{Path: "registries.yaml", Effect: drift.Restart}
 	switch want := !p.registries.IsZero(); {
 	case have.Registries == p.registriesSum(), !want && have.Registries == "":
 		return nil
 	case !want:
-		f.Have = "somebody's"
+		f.Have = "present"
 	case have.Registries == "":
-		f.Want = "as asked"
+		f.Want = "as configured"
 	default:
-		f.Have, f.Want = "something else", "as asked"
+		f.Have, f.Want = "other contents", "as configured"
 	}
 	return drift.Diff{f}
 }

@@ -42,7 +42,7 @@ configs:
 
 	// Another password is seen, and neither is shown.
 	a.Registries[0].Password = secret.New("0ther")
-	assert.Equal(t, "registries.yaml: something else → as asked (needs a restart)", a.Diff(m.observe()).String())
+	assert.Equal(t, "registries.yaml: other contents → as configured (needs a restart)", a.Diff(m.observe()).String())
 	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
 	assert.Contains(t, m.read("units/calls"), "\nrestart --no-block k3s-agent\n")
 	m.started("k3s-agent")
@@ -50,7 +50,7 @@ configs:
 
 	// No longer asked for, it is emptied.
 	a.Registries = nil
-	assert.Equal(t, "registries.yaml: somebody's → (none) (needs a restart)", a.Diff(m.observe()).String())
+	assert.Equal(t, "registries.yaml: present → (none) (needs a restart)", a.Diff(m.observe()).String())
 	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
 	m.started("k3s-agent")
 	assert.Empty(t, a.Diff(m.observe()).String())

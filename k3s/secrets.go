@@ -15,20 +15,20 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// fullToken is a token that also names the cluster's authority, so that whoever
-// joins with it knows that it talks to the right cluster.
+// fullToken is a token that also names the cluster's authority, so that a joining machine
+// knows that it talks to the right cluster.
 var fullToken = regexp.MustCompile(`^K10[0-9a-f]{64}::[^\s:]+(:|\.)\S+$`)
 
-// ErrNoCluster is a machine on which no cluster was formed yet.
-var ErrNoCluster = errors.New("no cluster was formed on this machine yet")
+// ErrNoCluster says that no cluster was created on a machine yet.
+var ErrNoCluster = errors.New("no cluster was created on this machine yet")
 
-// Token reads, on a running server, what further servers join with. Agents may
-// use it too, unless the cluster has a token of its own for them.
+// Token reads on a running server the token with which further servers join. Agents may use it
+// too, unless the cluster has a separate token for them.
 func Token(ctx context.Context, r remote.Runner) (secret.Value, error) {
 	return readToken(ctx, r, serverTokenFile)
 }
 
-// AgentToken reads, on a running server, what agents join with.
+// AgentToken reads on a running server the token with which agents join.
 func AgentToken(ctx context.Context, r remote.Runner) (secret.Value, error) {
 	return readToken(ctx, r, agentTokenFile)
 }
@@ -48,16 +48,16 @@ func readToken(ctx context.Context, r remote.Runner, path string) (secret.Value,
 	return secret.New(t), nil
 }
 
-// Access is how a kubeconfig reaches its cluster.
+// Access says how a kubeconfig reaches its cluster.
 type Access struct {
 	Server   string // e.g. https://10.0.0.10:6443
-	Cluster  string // what the cluster, its user and its context are called; empty keeps the names
+	Cluster  string // name of the cluster, its user and its context; empty keeps the names
 	ProxyURL string // e.g. socks5://127.0.0.1:1080; empty for none
 }
 
-// Kubeconfig reads the administrator's kubeconfig on a running server, for use
-// from elsewhere: it points at server, and its names are cluster. It is the key to
-// the whole cluster, hence a secret.
+// Kubeconfig reads the administrator's kubeconfig on a running server, for use on another
+// machine: it points to server, and its names are cluster. It gives access to the whole
+// cluster, so it is a secret.
 func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (secret.Value, error) {
 	b, err := remote.ReadFile(ctx, r, kubeconfigFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,10 +73,10 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 	return secret.New(string(out)), nil
 }
 
-// RewriteKubeconfig returns a kubeconfig of one cluster, such as K3s writes, with
-// another way in. Of what was there, authority, certificates, keys and tokens stay. What
-// K3s never writes is an error: anyone who is root on a server could have our side read its
-// own files (tokenFile) or run a program (exec).
+// RewriteKubeconfig returns a kubeconfig of one cluster, such as K3s writes, with another
+// access. It keeps authority, certificates, keys and tokens. Keys that K3s never writes are an
+// error: root on a server could otherwise make this side read its own files (tokenFile) or run
+// a program (exec).
 func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
 	var doc kubeconfigDoc
 	if err := yaml.UnmarshalStrict(kubeconfig, &doc); err != nil {
@@ -124,7 +124,8 @@ func one(list string, found int) error {
 	return nil
 }
 
-// kubeconfigDoc is all that K3s writes into a kubeconfig (clientaccess.WriteClientKubeConfig).
+// kubeconfigDoc has the keys that K3s writes to a kubeconfig
+// (clientaccess.WriteClientKubeConfig).
 type kubeconfigDoc struct {
 	APIVersion     string              `json:"apiVersion,omitempty"`
 	Kind           string              `json:"kind,omitempty"`

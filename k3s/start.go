@@ -16,16 +16,16 @@ import (
 //go:embed start.sh
 var startScript string
 
-// Join is what an agent needs to become one of a cluster.
+// Join is what an agent needs to join a cluster.
 type Join struct {
-	Server string       // the cluster's URL, https://VIP:6443; may be left to Agent.URL
+	Server string       // the cluster's URL, https://VIP:6443; may be in Agent.URL instead
 	Token  secret.Value // from [AgentToken] or [Token] of a server
 	Agent  Agent
 }
 
-// StartServer makes the machine the first server of a cluster, or brings it back
-// to what s says. K3s must be installed (see [Install]). It returns when K3s was
-// told to start; [Wait] waits until it has.
+// StartServer makes the machine the first server of a cluster, or brings it back to what s
+// says. K3s must be installed (see [Install]). It returns once the start is requested; [Wait]
+// waits until K3s has started.
 func StartServer(ctx context.Context, r remote.Runner, s Server) error {
 	if s.URL != "" {
 		return errors.New("start the first server: URL is set; use JoinServer for a server that joins " + s.URL)
@@ -33,9 +33,9 @@ func StartServer(ctx context.Context, r remote.Runner, s Server) error {
 	return s.bring(ctx, r)
 }
 
-// JoinServer makes the machine a further server of the cluster at s.URL. One
-// server joins at a time: etcd takes a member only when it knows the last one is
-// well. It returns when K3s was told to start.
+// JoinServer makes the machine a further server of the cluster at s.URL. One server joins at a
+// time: etcd accepts a member only if the previous one is healthy. It returns once the start
+// is requested.
 func JoinServer(ctx context.Context, r remote.Runner, s Server) error {
 	if s.URL == "" || s.Token.IsZero() {
 		return errors.New("join a server: URL and Token must be set; without them it would start a cluster of its own")
@@ -43,8 +43,7 @@ func JoinServer(ctx context.Context, r remote.Runner, s Server) error {
 	return s.bring(ctx, r)
 }
 
-// JoinAgent makes the machine a worker of the cluster. It returns when K3s was told
-// to start.
+// JoinAgent makes the machine a worker of the cluster. It returns once the start is requested.
 func JoinAgent(ctx context.Context, r remote.Runner, j Join) error {
 	a := j.Agent
 	switch {
@@ -71,15 +70,15 @@ func (s Server) bring(ctx context.Context, r remote.Runner) error {
 	return bring(ctx, r, p, s.Token)
 }
 
-// ErrRole is a machine that is a server and should be an agent, or the other way.
-// There is no way from one to the other but [Remove].
+// ErrRole says that a machine is a server and should be an agent, or the reverse. Only
+// [Remove] allows to change that.
 var ErrRole = errors.New("the machine has another role")
 
-// ErrNotInstalled is a machine without the binary of the wanted version.
+// ErrNotInstalled says that a machine lacks the binary of the wanted version.
 var ErrNotInstalled = errors.New("k3s is not installed in the wanted version")
 
-// bring looks at the machine, writes what differs, and starts K3s, or starts it
-// again where what it runs with has changed.
+// bring observes the machine, writes what differs, and starts K3s, or restarts it if its
+// settings have changed.
 func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) error {
 	have, err := Observe(ctx, r)
 	if err != nil {
@@ -99,11 +98,11 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 		return err
 	}
 	if have.Running() && have.Enabled && d.Effect() < drift.Restart {
-		return nil // K3s reads what was written by itself, or when it starts the next time
+		return nil // K3s reads the written files by itself, or at its next start
 	}
 	verb := "start"
-	// A start of what is starting already does nothing, also where it tries for
-	// ever with a token or a setting that was wrong and has been fixed now.
+	// Starting a unit that is starting already does nothing, even if it retries forever with a
+	// wrong token or setting that is fixed now.
 	stuck, _ := have.Diagnosis()
 	if d.Effect() == drift.Restart || have.Active == "activating" && have.Applied != p.digest() || stuck.Fatal {
 		verb = "restart"
@@ -116,8 +115,8 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	return nil
 }
 
-// write puts down the files that differ. The token goes first and the unit last,
-// so that a machine that reboots half-way does not start half-configured.
+// write writes the files that differ. The token comes first and the unit last, so that a
+// machine that reboots in between does not start half-configured.
 func write(ctx context.Context, r remote.Runner, p plan, token secret.Value, have State) error {
 	type file struct {
 		path    string

@@ -17,27 +17,28 @@ import (
 //go:embed observe.sh
 var observeScript string
 
-// State is what K3s is on a machine now.
+// State is the observed state of K3s on a machine.
 type State struct {
-	Role    Role   // by the units that are there
-	Version string // of the binary; empty when there is none
-	Active  string // as systemd says: active, activating, deactivating, failed, inactive; empty without a unit
+	Role    Role   // by the existing units
+	Version string // of the binary; empty if there is none
+	Active  string // systemd's word: active, activating, deactivating, failed, inactive; empty without a unit
 	Enabled bool   // starts with the machine
 
 	Config     map[string]any    // config.yaml
 	Unit       string            // the unit file
-	TokenMode  string            // permission bits of the token file, e.g. "600"; empty when there is none
+	TokenMode  string            // permission bits of the token file, e.g. "600"; empty if there is none
 	Applied    string            // digest of what was last started
-	Cluster    string            // the name in [ClusterFile]; empty where there is none
-	Authority  string            // SHA-256 of the certificate authority of the cluster that it is in; empty before it was in one
-	Registries string            // SHA-256 of registries.yaml, which holds passwords; empty when there is none
+	Cluster    string            // the name in [ClusterFile]; empty if there is none
+	Authority  string            // SHA-256 of the certificate authority of its cluster; empty before it joined one
+	Registries string            // SHA-256 of registries.yaml, which contains passwords; empty if there is none
 	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
-	Journal    []string          // what K3s said since it was last started, its end; only where it is not active
-	Others     []Other           // files of others that K3s or its unit reads too
+	Journal    []string          // the end of K3s' journal since its last start; only if it is not active
+	Others     []Other           // foreign files that K3s or its unit also reads
 }
 
-// Other is a file that changes K3s and is not ours: in config.yaml.d, an environment
-// file of the unit, or a drop-in of it. It is not a drift, and nobody here touches it.
+// Other is a file that affects K3s and is not ours: in config.yaml.d, an environment file of
+// the unit, or a drop-in of it. It does not count as drift, and this package does not touch
+// it.
 type Other struct {
 	Path string
 	Keys []string // what it sets, without the values, which may be secrets
@@ -54,9 +55,9 @@ func (o Other) String() string {
 // Running reports whether K3s has started and, for an agent, has joined.
 func (s State) Running() bool { return s.Active == "active" }
 
-// Diagnosis says what keeps K3s from running, if its journal tells.
+// Diagnosis says what keeps K3s from running, if its journal shows it.
 func (s State) Diagnosis() (Diagnosis, bool) {
-	// One that is being stopped dies of that, with a last word of its old trouble.
+	// While a unit is being stopped, its last lines may repeat an old problem.
 	if s.Running() || s.Active == "deactivating" {
 		return Diagnosis{}, false
 	}
@@ -69,26 +70,27 @@ func (s State) Diagnosis() (Diagnosis, bool) {
 // journalLines is how many lines of the journal observe.sh asks for.
 const journalLines = 60
 
-// thisRun are the lines of an agent's present run. An agent that has started never
-// ends by itself: what was said before its last start is of another configuration.
-// A server ends, and is started again.
+// thisRun returns the lines of an agent's present run. A started agent never ends by itself:
+// lines before its last start belong to another configuration. A server ends, and is started
+// again.
 func thisRun(journal []string) []string {
 	for i := len(journal) - 1; i >= 0; i-- {
 		if strings.Contains(journal[i], "Starting k3s agent") {
 			return journal[i:]
 		}
 	}
-	if len(journal) >= journalLines { // it began before the first of them
+	if len(journal) >= journalLines { // it started before the first line
 		return journal
 	}
-	// It has not started to speak: what an agent says of its server is of the one before.
+	// No line of the present run yet: an agent's lines about its server belong to the previous
+	// run.
 	return slices.DeleteFunc(slices.Clone(journal), func(line string) bool {
 		return strings.Contains(line, "failed to retrieve") || strings.Contains(line, "Waiting to retrieve")
 	})
 }
 
-// Observe looks at K3s on the machine behind r, in one round trip. A machine
-// without K3s is a State with no role and no version, not an error.
+// Observe reads the state of K3s on the machine behind r, in one round trip. A machine without
+// K3s gives a State without role and version, not an error.
 func Observe(ctx context.Context, r remote.Runner) (State, error) {
 	out, err := remote.Output(ctx, r, "sh", "-c", observeScript, "observe.sh")
 	if err != nil {
@@ -125,7 +127,7 @@ func parseState(out []byte) (State, error) {
 	}
 	if text := sections["config"]; strings.TrimSpace(text) != "" {
 		if err := yaml.Unmarshal([]byte(text), &s.Config); err != nil {
-			// A broken file is a difference like any other, and is written again.
+			// A broken file counts as a difference, and is written again.
 			s.Config = map[string]any{"(broken)": err.Error()}
 		}
 	}
@@ -147,8 +149,8 @@ func parseState(out []byte) (State, error) {
 	return s, nil
 }
 
-// split cuts what observe.sh printed into its sections, by name. Each begins with
-// an empty line that is not part of what came before.
+// split splits the output of observe.sh into its sections, by name. Each starts with an empty
+// line that is not part of the section before.
 func split(out []byte) map[string]string {
 	sections := map[string]string{}
 	for _, part := range bytes.Split(out, []byte("\n@@ "))[1:] {

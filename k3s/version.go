@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// DefaultVersion is the release that this version of the package was made for.
+// DefaultVersion is the release that this version of the package was written for.
 const DefaultVersion = "v1.36.5+k3s1"
 
 var (
@@ -15,8 +15,7 @@ var (
 	versionLine = regexp.MustCompile(`(?m)^k3s version (\S+)`)
 )
 
-// checkVersion refuses anything but an exact release: a channel such as "stable"
-// is another version tomorrow.
+// checkVersion accepts only an exact release: a channel such as "stable" changes its version.
 func checkVersion(v string) error {
 	if !versionText.MatchString(v) {
 		return fmt.Errorf("k3s version %q: write an exact release such as %s", v, DefaultVersion)
@@ -53,8 +52,8 @@ func versionParts(v string) [4]int {
 	return p
 }
 
-// checkUpgrade says whether going from one version to the other is a step that
-// Kubernetes supports: never back, and never over a minor version.
+// checkUpgrade says whether Kubernetes supports the step between two versions: never back, and
+// never across more than one minor version.
 func checkUpgrade(from, to string) error {
 	f, t := versionParts(from), versionParts(to)
 	switch {

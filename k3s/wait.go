@@ -11,13 +11,13 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// interval is how often Wait looks: often enough for a person, and each look is
-// one small command on the machine.
+// interval is how often Wait checks: often enough for a person, and each check is one small
+// command on the machine.
 const interval = 2 * time.Second
 
-// Wait waits until K3s runs on the machine, which for an agent means that it has
-// joined. It says meanwhile what K3s waits for, and does not wait for what will
-// not get better by itself: that is a [*StartError]. The deadline is the context's.
+// Wait waits until K3s runs on the machine, which for an agent means that it has joined.
+// Meanwhile it reports what K3s waits for. If K3s will not recover by itself, it returns a
+// [*StartError] at once. The deadline is the context's.
 func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 	var s State
 	rule := wait.Rule{
@@ -25,8 +25,8 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 		Say: func(seen string) { progress.Say(ctx, "waiting for k3s %s: %s", role, seen) },
 	}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (missing string, err error) {
-		// A machine that cannot be looked at may be restarting; how long that may take is
-		// the caller's deadline.
+		// A machine that cannot be observed may be restarting; the caller's deadline limits
+		// how long that may take.
 		now, err := Observe(ctx, r)
 		if err != nil {
 			return "", err
@@ -43,8 +43,8 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 	return s, err
 }
 
-// waitsFor says what keeps K3s from running, or returns a [*StartError] where
-// waiting is useless.
+// waitsFor says what keeps K3s from running, or returns a [*StartError] if waiting does not
+// help.
 func waitsFor(s State) (string, error) {
 	d, ok := s.Diagnosis()
 	switch {

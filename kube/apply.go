@@ -19,11 +19,11 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// Manager is the field manager under which this package applies: the fields that
-// it once set and no longer does are removed, and all others are left alone.
+// Manager is the field manager under which this package applies objects. Fields that it set
+// earlier and no longer sets are removed; all other fields stay.
 const Manager = "homelab"
 
-// Result says what became of an applied object.
+// Result is the outcome of applying an object.
 type Result string
 
 // The results.
@@ -33,7 +33,7 @@ const (
 	Unchanged  Result = "unchanged"
 )
 
-// Change is an object and what became of it.
+// Change is an object and the outcome of applying it.
 type Change struct {
 	Ref    Ref    `json:"object"`
 	Result Result `json:"result"`
@@ -42,12 +42,12 @@ type Change struct {
 // String returns e.g. "daemonset kube-system/x configured".
 func (c Change) String() string { return c.Ref.String() + " " + string(c.Result) }
 
-// parallel is how many objects are looked at or written at a time.
+// parallel is how many objects are read or written at a time.
 const parallel = 8
 
-// Apply makes objs what they say, by server-side apply, and reports what became of
-// each, in the order given. Objects that are so already are not written. Namespaces
-// and definitions of kinds go first, then what pods refer to, then the rest.
+// Apply applies objs by server-side apply and reports the outcome for each, in the given
+// order. It does not write unchanged objects. Namespaces and definitions of kinds are written
+// first, then what pods refer to, then the rest.
 func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, error) {
 	changes := make([]Change, len(objs))
 	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
@@ -65,8 +65,8 @@ func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, e
 	return changes, err
 }
 
-// Diff says how the cluster differs from objs, by a server-side apply that the API
-// server works out and does not keep.
+// Diff says how the cluster differs from objs: it asks the API server for a server-side apply
+// as a dry run.
 func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, error) {
 	diffs := make([]drift.Diff, len(objs))
 	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
@@ -92,7 +92,7 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, 
 	return all, err
 }
 
-// about says which object an error is about, unless it does so itself.
+// about names the object of an error, unless the error already does.
 func about(doing string, u *unstructured.Unstructured, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -101,7 +101,7 @@ func about(doing string, u *unstructured.Unstructured, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, refOf(u), err)
 }
 
-// seen is an object as it is, and as it would be after being applied.
+// seen is an object as it is, and as it would be once applied.
 type seen struct {
 	ref         Ref
 	path        string
@@ -128,7 +128,7 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured) (seen, 
 	return s, err
 }
 
-// ssa applies u, or has the API server say what would become of it.
+// ssa applies u, or asks the API server for the result of applying it.
 func (c *Client) ssa(ctx context.Context, path string, u *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	query := url.Values{"fieldManager": {c.manager}, "force": {"true"}}
 	if dryRun {
@@ -150,14 +150,13 @@ func (s seen) result() Result {
 	return Configured
 }
 
-// same reports whether applying changes nothing: no field, and nothing of which
-// fields are ours. Without the latter, a field that we stop to ask for later
-// would not be removed.
+// same reports whether applying changes nothing: no field, and no ownership of a field.
+// Ownership matters because a field that we do not own is not removed when we stop setting it.
 func (s seen) same() bool {
 	return reflect.DeepEqual(lasting(s.live), lasting(s.after)) && s.ours(s.live) == s.ours(s.after)
 }
 
-// lasting returns u without what changes by itself.
+// lasting returns u without the fields that change by themselves.
 func lasting(u *unstructured.Unstructured) map[string]any {
 	m := runtime.DeepCopyJSON(u.Object)
 	delete(m, "status")
@@ -187,7 +186,7 @@ func (s seen) ours(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// each calls do for every object, in the order in which they need each other.
+// each calls do for every object, dependencies first.
 func each(ctx context.Context, objs []runtime.Object, do func(context.Context, int, *unstructured.Unstructured) error) error {
 	stages := make([][]int, 3)
 	plains := make([]*unstructured.Unstructured, len(objs))
@@ -224,8 +223,8 @@ func stage(kind string) int {
 	return 2
 }
 
-// Get reads the object that has out's kind, namespace and name into out. One that
-// is not there is [ErrNotFound].
+// Get reads the object with out's kind, namespace and name into out. The error is
+// [ErrNotFound] if it does not exist.
 func (c *Client) Get(ctx context.Context, out runtime.Object) error {
 	u, err := plain(out)
 	if err != nil {
@@ -249,8 +248,8 @@ func (c *Client) Get(ctx context.Context, out runtime.Object) error {
 	return nil
 }
 
-// Delete deletes objs, and what they own after them, last one first. Those that
-// are not there, or whose kind is not, are fine. It does not wait until they are gone.
+// Delete deletes objs, the last one first, and afterwards what they own. A missing object or
+// kind is not an error. It does not wait until they are gone.
 func (c *Client) Delete(ctx context.Context, objs ...runtime.Object) error {
 	for i := len(objs) - 1; i >= 0; i-- {
 		u, err := plain(objs[i])

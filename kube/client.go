@@ -26,19 +26,20 @@ import (
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
-// Config says which cluster, and how to get there.
+// Config names a cluster and how to reach it.
 type Config struct {
-	// Kubeconfig is as kubectl reads it, proxy-url included, but with all credentials in
-	// it (`kubectl config view --raw --flatten`): it may come from another machine, and
-	// neither reads files of this one nor runs programs here.
+	// Kubeconfig is in kubectl's format, proxy-url included, but must contain all credentials
+	// (`kubectl config view --raw --flatten`): it may come from another machine, so it may
+	// neither read files nor run programs here.
 	Kubeconfig []byte
 	Context    string // which of its contexts; empty: the current one
 
-	// Dial connects to the API server. Nil connects as kubectl does. With a Dial
-	// the kubeconfig's proxy-url is not used: Dial is the way.
+	// Dial connects to the API server. Nil connects as kubectl does. If Dial is set, the
+	// kubeconfig's proxy-url is not used.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Wrap goes around every request, for tests that count them and for tracing.
+	// Wrap wraps the transport of every request, for tests that count requests and for
+	// tracing.
 	Wrap func(http.RoundTripper) http.RoundTripper
 
 	// Timeout is how long one request may take. Default 30 s.
@@ -55,7 +56,7 @@ type Client struct {
 	known     *known
 }
 
-// known is what the API server has said of its kinds.
+// known caches the kinds that the API server serves.
 type known struct {
 	mu    sync.Mutex
 	kinds map[string][]metav1.APIResource // by group and version
@@ -112,7 +113,7 @@ func New(cfg Config) (*Client, error) {
 		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}, nil
 }
 
-// contained refuses a kubeconfig that takes credentials from elsewhere on this machine.
+// contained refuses a kubeconfig that reads credentials from elsewhere on this machine.
 func contained(raw *clientcmdapi.Config) error {
 	const cure = ": put the credentials into it with `kubectl config view --raw --flatten`, or make a token"
 	for name, user := range raw.AuthInfos {
@@ -131,11 +132,11 @@ func contained(raw *clientcmdapi.Config) error {
 	return nil
 }
 
-// stay follows no redirect: the transport would send our credentials to the redirect's
-// target, and an API server redirects none of our requests.
+// stay follows no redirect: the transport would send our credentials to its target, and an API
+// server redirects none of our requests.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Close gives the idle connections back.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil
@@ -162,13 +163,13 @@ type request struct {
 	path  string
 	query url.Values
 	kind  string // content type of body; default application/json
-	body  any    // marshalled as JSON; []byte goes as it is
+	body  any    // marshalled as JSON; []byte is sent unchanged
 
-	accept string // what may be answered; default application/json
+	accept string // accepted content type; default application/json
 }
 
 // maxAnswer is the most that is read of an answer, in bytes. Lists come in pages, and an
-// object has 1.5 MiB at most (etcd's own limit).
+// object has at most 1.5 MiB (etcd's own limit).
 const maxAnswer = 64 << 20
 
 // maxBusy is how often a server that says "too many requests, come back in n
@@ -252,7 +253,7 @@ func (c *Client) once(ctx context.Context, r request, body []byte, out any) (aft
 	return 0, nil
 }
 
-// causeOf tells our own time limit from the caller's.
+// causeOf distinguishes our own time limit from the caller's.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -271,7 +272,7 @@ func retryAfter(resp *http.Response) time.Duration {
 	return min(time.Duration(n)*time.Second, time.Minute)
 }
 
-// warn passes on what the API server warns of, such as a deprecated version.
+// warn reports the API server's warnings, such as a deprecated version.
 func warn(ctx context.Context, h http.Header) {
 	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning"))
 	for _, w := range warnings {

@@ -31,7 +31,7 @@ func (s seen) diff() drift.Diff {
 	return d.Under(s.ref.path())
 }
 
-// mask hides values: a Secret's, and what a Secret's annotations may repeat.
+// mask hides values: those of a Secret, and of annotations, which may repeat them.
 func mask(d drift.Diff) {
 	for i := range d {
 		if d[i].Have != "" {

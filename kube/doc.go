@@ -11,26 +11,25 @@
 //
 // # Nodes
 //
-// [Client.Nodes] says of every node whether it is ready and, if it is not, why.
-// [Marks] are the labels and taints that a node should have: what was set by
-// [Client.Mark] and is no longer asked for is removed, and nothing else ever is,
-// because a node remembers in an annotation what is ours. [Client.Drain] empties a
-// node through the eviction API, saying which disruption budget it waits for.
+// [Client.Nodes] says of every node whether it is ready and, if it is not, why. [Marks] are
+// the labels and taints that a node should have: [Client.Mark] removes those that it set
+// earlier and that are no longer wanted, and nothing else. An annotation on the node lists
+// which are ours. [Client.Drain] empties a node through the eviction API, saying which
+// disruption budget it waits for.
 //
 // # Waiting
 //
-// Nothing here waits for readiness. [Client.Ready], [Client.JobState] and the rest
-// look once and answer in words that a progress line can show, for example
-// "daemonset kube-system/plugin: 3 of 4 pods are ready". How often to look, and for
-// how long, is the caller's. That leaves out watches, caches and informers, of
-// which a tool that ends has no need.
+// Nothing here waits for readiness. [Client.Ready], [Client.JobState] and the others read once
+// and answer with a text for a progress line, for example "daemonset kube-system/plugin: 3 of
+// 4 pods are ready". The caller decides how often and how long to ask. A tool that ends needs
+// no watches, caches or informers.
 //
 // # Errors
 //
-// Failed calls are an [*Error]: what was being done, the server's words, and what
-// to do, with a kind to compare with errors.Is ([ErrNotFound], [ErrUnreachable]…).
-// A kind that the API server does not serve yet is a [*NoKindError].
+// A failed call returns an [*Error]: the call, the server's message, and what to do, with a
+// kind to compare with errors.Is ([ErrNotFound], [ErrUnreachable]…). A kind that the API
+// server does not serve yet is a [*NoKindError].
 //
-// The client limits its rate by nothing but the server's own wishes, keeps its
-// connections to itself, and never prints.
+// The client has no rate limit except the server's own requests to wait, does not share its
+// connections, and never prints.
 package kube

@@ -17,12 +17,12 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// Drain says how a node is emptied.
+// Drain configures how a node is emptied.
 type Drain struct {
 	Timeout        time.Duration // default 5 minutes
 	DeleteEmptyDir bool          // evict pods whose emptyDir volumes, and the data in them, go with them
-	Force          bool          // evict pods that nobody will make again
-	GracePeriod    time.Duration // that pods get to end; default their own
+	Force          bool          // evict pods that nothing recreates
+	GracePeriod    time.Duration // for pods to end; default their own
 }
 
 // DrainError is a node that could not be emptied.
@@ -36,7 +36,7 @@ func (e *DrainError) Error() string {
 	return fmt.Sprintf("drain node %s: %d pods are still there: %s", e.Node, len(e.Waiting), strings.Join(e.Waiting, "; "))
 }
 
-// Cordon keeps new pods off a node. It writes nothing when that is so already.
+// Cordon keeps new pods off a node. It writes nothing if the node is cordoned already.
 func (c *Client) Cordon(ctx context.Context, name string) error {
 	return c.cordon(ctx, name, true)
 }
@@ -59,9 +59,9 @@ func (c *Client) cordon(ctx context.Context, name string, cordoned bool) error {
 	return c.patchNode(ctx, doing, name, map[string]any{"spec": map[string]any{"unschedulable": value}})
 }
 
-// Drain cordons a node and evicts its pods, honouring disruption budgets, and
-// returns when they are gone. Pods of DaemonSets and of the kubelet itself stay. A
-// pod that may not be evicted under d is a [*DrainError] before any is.
+// Drain cordons a node and evicts its pods, honouring disruption budgets, and returns when
+// they are gone. Pods of DaemonSets and of the kubelet itself stay. If a pod may not be
+// evicted under d, it returns a [*DrainError] and evicts none.
 func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	if err := c.Cordon(ctx, name); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		if err != nil {
 			return "", err
 		}
-		if waiting = still; len(waiting) == 0 { // it is looked at once more whether they are gone
+		if waiting = still; len(waiting) == 0 { // check once more whether they are gone
 			return "its pods go", nil
 		}
 		return "waiting for " + summary(waiting), nil
@@ -99,7 +99,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		return err
 	}
 	left := error(&DrainError{Node: name, Waiting: waiting})
-	if over.Err != nil { // and now nobody knows whether they still are
+	if over.Err != nil { // and it is unknown whether they still are
 		left = fmt.Errorf("%w: %w", left, over.Err)
 	}
 	if ctx.Err() != nil {

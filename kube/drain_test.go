@@ -210,7 +210,7 @@ func TestWhoseBusinessADrainIs(t *testing.T) {
 	assert.Equal(t, 3, n)
 }
 
-// TestCordonWritesOnlyWhatIsNew: and takes the field away rather than saying no.
+// TestCordonWritesOnlyWhatIsNew: and removes the field instead of setting it to false.
 func TestCordonWritesOnlyWhatIsNew(t *testing.T) {
 	const node = "/api/v1/nodes/wk1"
 	open, shut := `{"spec": {}}`, `{"spec": {"unschedulable": true}}`

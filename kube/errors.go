@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
-// What a caller may act on; compare with errors.Is. The API server's own error,
-// with its words and code, is wrapped too.
+// Errors that a caller may act on; compare with errors.Is. The API server's own error, with
+// its message and code, is wrapped too.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrConflict     = errors.New("changed by somebody else in the meantime")
@@ -49,8 +49,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// reason is what an error says, in a length that can be read: the API server
-// repeats whole objects in front of what is wrong with them.
+// reason is an error's text at a readable length: the API server repeats whole objects before
+// it says what is wrong with them.
 func reason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -73,8 +73,7 @@ func reason(err error) string {
 // maxReason is the longest reason that is shown whole, in bytes.
 const maxReason = 400
 
-// cut takes the middle out of a text that is too long: what is wrong stands at
-// its end.
+// cut removes the middle of a long text: the problem is named at its end.
 func cut(s string) string {
 	const head, tail = 60, 200
 	if len(s) <= maxReason {
@@ -94,18 +93,18 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// Passing reports whether the same call may succeed later: the API server, or what
-// stands behind it, does not answer now, or somebody else was quicker.
+// Passing reports whether the same call may succeed later: the API server or its backend does
+// not answer now, or another client was quicker.
 func (e *Error) Passing() bool {
 	return errors.Is(e.Kind, ErrUnreachable) || errors.Is(e.Kind, ErrConflict)
 }
 
-// Permanent reports whether waiting is useless: these credentials may not do that.
+// Permanent reports whether waiting does not help: these credentials may not do that.
 func (e *Error) Permanent() bool {
 	return errors.Is(e.Kind, ErrForbidden)
 }
 
-// explain sorts an error. Everything this package knows of how Kubernetes fails
+// explain classifies an error. Everything that this package knows about failures of Kubernetes
 // is here.
 func explain(doing string, err error) error {
 	if err == nil {
@@ -161,8 +160,8 @@ func immutable(s metav1.Status) bool {
 	return s.Code == http.StatusUnprocessableEntity && strings.Contains(s.Message, "immutable")
 }
 
-// statusError makes an error of an answer that is not a success. What comes from
-// something in between, such as a load balancer, is no Status.
+// statusError turns an unsuccessful answer into an error. An answer from something in between,
+// such as a load balancer, is not a Status.
 func statusError(resp *http.Response, body []byte) error {
 	var s metav1.Status
 	if err := json.Unmarshal(body, &s); err == nil && s.Kind == "Status" && s.Code != 0 {

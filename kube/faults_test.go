@@ -71,7 +71,7 @@ func asked(want func(kube.Node) bool) func(*testing.T, world) string {
 		n, err := w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
 		if !want(n) {
-			return "the node is not as asked"
+			return "the node is not up to date"
 		}
 		return ""
 	}
@@ -91,8 +91,8 @@ func writing(t *testing.T) map[string]verb {
 				return d.String()
 			},
 		},
-		"apply anew": {do: ask(func(ctx context.Context, c *kube.Client) (kube.Change, error) { return c.ApplyAnew(ctx, objs[0]) })},
-		"delete":     {before: there, do: func(ctx context.Context, c *kube.Client) error { return c.Delete(ctx, objs...) }},
+		"recreate": {do: ask(func(ctx context.Context, c *kube.Client) (kube.Change, error) { return c.ApplyAnew(ctx, objs[0]) })},
+		"delete":   {before: there, do: func(ctx context.Context, c *kube.Client) error { return c.Delete(ctx, objs...) }},
 		"annotate": {before: there, do: func(ctx context.Context, c *kube.Client) error {
 			return c.Annotate(ctx, objs[1], map[string]string{"a": "b"})
 		}},

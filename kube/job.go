@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// JobPhase is where a Job stands.
+// JobPhase is the phase of a Job.
 type JobPhase string
 
 // The phases. A pending Job has no running pod yet; an active one has.
@@ -24,7 +24,7 @@ const (
 	JobFailed    JobPhase = "failed"
 )
 
-// Job is where a Job stands, and why.
+// Job is the state of a Job, and the reason.
 type Job struct {
 	Phase  JobPhase
 	Reason string   // why it is pending or has failed, in words; e.g. "Unschedulable: 0/7 nodes are available: 7 Insufficient nvidia.com/gpu"
@@ -34,7 +34,7 @@ type Job struct {
 // Ended reports whether nothing more will happen.
 func (j Job) Ended() bool { return j.Phase == JobSucceeded || j.Phase == JobFailed }
 
-// JobState says where a Job stands. One that is not there is [JobMissing].
+// JobState returns the state of a Job. A missing one is [JobMissing].
 func (c *Client) JobState(ctx context.Context, namespace, name string) (Job, error) {
 	doing := fmt.Sprintf("look at job %s/%s", namespace, name)
 	var j batchv1.Job
@@ -96,7 +96,7 @@ func jobOf(j *batchv1.Job, pods []corev1.Pod) Job {
 	return out
 }
 
-// lastFailure says how the last pod that failed did.
+// lastFailure says how the last failed pod ended.
 func lastFailure(pods []corev1.Pod) string {
 	for i := len(pods) - 1; i >= 0; i-- {
 		for _, t := range terminations(&pods[i]) {
@@ -111,13 +111,13 @@ func lastFailure(pods []corev1.Pod) string {
 	return ""
 }
 
-// complaint returns the last warning among an object's events: where a controller
-// may not make a pod, nothing else tells.
+// complaint returns the last warning among an object's events: if a controller may not create
+// a pod, only an event says so.
 func (c *Client) complaint(ctx context.Context, namespace, kind, name string) (string, error) {
 	return c.lastOf(ctx, namespace, kind, name, ",type="+corev1.EventTypeWarning)
 }
 
-// lastOf returns the last of an object's events that a further field selector leaves.
+// lastOf returns the last of an object's events that match a further field selector.
 func (c *Client) lastOf(ctx context.Context, namespace, kind, name, further string) (string, error) {
 	var list corev1.EventList
 	err := c.do(ctx, request{doing: "read the events of " + strings.ToLower(kind) + " " + namespace + "/" + name,

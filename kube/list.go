@@ -53,7 +53,7 @@ func (c *Client) List(ctx context.Context, apiVersion, kind, namespace, selector
 			return nil, err
 		}
 		for _, item := range answer.Items {
-			// Items of a list do not say what they are, where the kind is built in.
+			// Items in a list of a built-in kind do not name their kind.
 			u := unstructured.Unstructured{Object: item}
 			u.SetAPIVersion(apiVersion)
 			u.SetKind(kind)
@@ -67,5 +67,5 @@ func (c *Client) List(ctx context.Context, apiVersion, kind, namespace, selector
 }
 
 // Plain returns o as the mapping that [Client.Apply] sends to the API server: with its kind,
-// and without what typed objects drag along: a status and empty times.
+// and without what typed objects add: a status and empty times.
 func Plain(o runtime.Object) (*unstructured.Unstructured, error) { return plain(o) }

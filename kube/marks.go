@@ -70,7 +70,7 @@ func (t Taint) check() error {
 	return errors.Join(errs...)
 }
 
-// keeper returns who looks after a label, empty when nobody does.
+// keeper returns the program that manages a label; empty if none does.
 func keeper(label string) string {
 	prefix, name, _ := strings.Cut(label, "/")
 	switch {
@@ -84,8 +84,8 @@ func keeper(label string) string {
 	return ""
 }
 
-// Diff says how n differs from m. Labels and taints that are neither in m nor ours
-// do not count.
+// Diff says how n differs from m. Labels and taints that are neither in m nor ours are
+// ignored.
 func (m Marks) Diff(n Node) drift.Diff {
 	var d drift.Diff
 	var taken []string // what is there already, by another's hand
@@ -151,8 +151,8 @@ func byID(taints []Taint) map[string]Taint {
 // between: kubelets report often.
 const maxConflicts = 8
 
-// Mark gives a node the labels and taints of m, removes those that it once gave
-// and m no longer has, and writes nothing when there is nothing to do.
+// Mark sets the labels and taints of m on a node and removes those that it set earlier and m
+// no longer has. It writes nothing if nothing differs.
 func (c *Client) Mark(ctx context.Context, name string, m Marks) error {
 	if err := m.Validate(); err != nil {
 		return fmt.Errorf("mark node %s: %w", name, err)

@@ -20,7 +20,7 @@ const nodesPath = "/api/v1/nodes"
 type Node struct {
 	Name       string
 	Ready      bool
-	Reason     string // why it is not ready, in words; empty when it is
+	Reason     string // why it is not ready; empty if it is
 	Role       string // "server" or "agent", by the control-plane label
 	Version    string // of its kubelet
 	InternalIP netip.Addr
@@ -29,10 +29,10 @@ type Node struct {
 	Cordoned   bool // takes no new pods
 	Created    time.Time
 	Runtime    string    // e.g. "containerd://2.1.4-k3s1"
-	Reported   time.Time // when its kubelet last said how it is: when it starts, when that changes, and every five minutes
+	Reported   time.Time // when its kubelet last reported: at its start, on a change, and every five minutes
 	BootID     string    // changes whenever the machine boots, as its kubelet reports it
 
-	// Allocatable is what pods can be given, Capacity what there is.
+	// Allocatable is what pods can get, Capacity what the node has.
 	Allocatable, Capacity corev1.ResourceList
 
 	// OwnedLabels and OwnedTaints are those that [Client.Mark] set: keys, and keys
@@ -42,8 +42,8 @@ type Node struct {
 	resourceVersion string
 }
 
-// Count returns how much of a resource pods can be given, in whole units, e.g. of
-// "nvidia.com/gpu". One that the node does not have is 0.
+// Count returns how much of a resource pods can get, in whole units, e.g. of "nvidia.com/gpu";
+// 0 if the node does not have it.
 func (n Node) Count(resource string) int64 {
 	q := n.Allocatable[corev1.ResourceName(resource)]
 	return q.Value()
@@ -64,7 +64,7 @@ func (t Taint) String() string {
 	return t.Key + "=" + t.Value + ":" + t.Effect
 }
 
-// id is what there can be one of on a node.
+// id identifies a taint on a node.
 func (t Taint) id() string { return t.Key + ":" + t.Effect }
 
 // Nodes returns every node of the cluster, by name.
@@ -81,7 +81,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return nodes, nil
 }
 
-// Node returns one node. One that is not there is [ErrNotFound].
+// Node returns one node. The error is [ErrNotFound] if it does not exist.
 func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	var n corev1.Node
 	err := c.do(ctx, request{doing: "read node " + name, path: nodePath(name)}, &n)
@@ -91,8 +91,8 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return nodeOf(&n), nil
 }
 
-// DeleteNode deletes a node's object; K3s frees its password with it, and removes
-// a server from etcd. One that is not there is fine.
+// DeleteNode deletes a node's object; K3s then deletes its password, and removes a server from
+// etcd. A missing node is not an error.
 func (c *Client) DeleteNode(ctx context.Context, name string) error {
 	err := c.do(ctx, request{doing: "delete node " + name, verb: http.MethodDelete, path: nodePath(name)}, nil)
 	if errors.Is(err, ErrNotFound) {
@@ -174,7 +174,7 @@ func (c *Client) pods(ctx context.Context, doing, namespace string, query map[st
 	return list.Items, err
 }
 
-// onNode selects what runs on a node; every node where it is empty.
+// onNode selects the pods of a node; of all nodes if it is empty.
 func onNode(node string) map[string][]string {
 	if node == "" {
 		return nil

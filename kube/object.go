@@ -70,8 +70,8 @@ func Decode(manifest []byte) ([]runtime.Object, error) {
 	}
 }
 
-// complete says what an object lacks to be one. A name that YAML takes for a number or a
-// truth value, such as n or 12, would otherwise be none, and the namespace be default.
+// complete says what an object lacks. A name that YAML reads as a number or a truth value,
+// such as n or 12, would otherwise be lost, and the namespace be default.
 func complete(o runtime.Object) error {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok || u.GetKind() == "" || u.GetAPIVersion() == "" {
@@ -162,8 +162,8 @@ func path(gv schema.GroupVersion, namespace, resource, name string, sub ...strin
 	return strings.Join(append(parts, sub...), "/")
 }
 
-// resource finds how the API server calls a kind, asking once for each group.
-// A kind that was not there is looked for again the next time.
+// resource finds the API server's name of a kind's resource, asking once for each group. A
+// missing kind is looked up again the next time.
 func (c *Client) resource(ctx context.Context, gvk schema.GroupVersionKind) (metav1.APIResource, error) {
 	gv := gvk.GroupVersion()
 	for _, fresh := range []bool{false, true} {

@@ -47,7 +47,7 @@ func terminations(p *corev1.Pod) []Termination {
 	return out
 }
 
-// Holder is a pod that has been given some of a resource.
+// Holder is a pod that holds some of a resource.
 type Holder struct {
 	Namespace, Pod, Node string
 	Count                int64
@@ -59,8 +59,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s/%s holds %d on %s", h.Namespace, h.Pod, h.Count, h.Node)
 }
 
-// WhoHolds returns the pods that have been given some of a resource such as
-// "nvidia.com/gpu" and have not ended, on one node, or on all where node is empty.
+// WhoHolds returns the pods that hold some of a resource such as "nvidia.com/gpu" and have not
+// ended, on one node, or on all if node is empty.
 func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder, error) {
 	pods, err := c.pods(ctx, "ask who holds "+resource, "", onNode(node))
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 	return out, nil
 }
 
-// stuck says what keeps a pod from running, in the words of the scheduler, the
-// kubelet or the container runtime. It is empty for one that nothing keeps.
+// stuck says what keeps a pod from running, as the scheduler, the kubelet or the container
+// runtime report it; empty if nothing does.
 func stuck(p *corev1.Pod) string {
 	for _, cond := range p.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {

@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Ready reports whether an object is there and does its work, and if it does not
-// yet, why, in words that fit after "waiting: ". Kinds of which nothing is known
-// are ready when they are there.
+// Ready reports whether an object exists and works, and if not yet, why, in words that fit
+// after "waiting: ". An object of an unknown kind is ready when it exists.
 func (c *Client) Ready(ctx context.Context, obj runtime.Object) (reason string, ok bool, err error) {
 	u, err := plain(obj)
 	if err != nil {
@@ -41,7 +40,7 @@ func (c *Client) Ready(ctx context.Context, obj runtime.Object) (reason string, 
 	return "", true, nil
 }
 
-// lacks says what an object lacks to be ready; nothing when it is.
+// lacks says what an object lacks to be ready; nothing if it is ready.
 func lacks(u *unstructured.Unstructured) (string, error) {
 	if u.GetDeletionTimestamp() != nil {
 		return "it is being deleted", nil
@@ -107,7 +106,7 @@ func deploymentLacks(d *appsv1.Deployment) string {
 		return why
 	}
 	if old := d.Status.Replicas - d.Status.UpdatedReplicas; old > 0 {
-		// Those that are available may be the old ones, as long as a new one does not come up.
+		// The available pods may be the old ones while a new one does not start.
 		return fmt.Sprintf("%d pods of the previous version are still needed", old)
 	}
 	return ""
@@ -121,7 +120,7 @@ func statefulSetLacks(s *appsv1.StatefulSet) string {
 	updated := s.Status.UpdatedReplicas
 	switch how := s.Spec.UpdateStrategy; {
 	case how.Type == appsv1.OnDeleteStatefulSetStrategyType:
-		updated = want // the person who deletes its pods says when
+		updated = want // updated when somebody deletes its pods
 	case how.RollingUpdate != nil && how.RollingUpdate.Partition != nil:
 		updated += *how.RollingUpdate.Partition // these stay as they are
 	}
@@ -131,7 +130,7 @@ func statefulSetLacks(s *appsv1.StatefulSet) string {
 func daemonSetLacks(d *appsv1.DaemonSet) string {
 	s, updated := d.Status, d.Status.UpdatedNumberScheduled
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		updated = s.DesiredNumberScheduled // the person who deletes its pods says when
+		updated = s.DesiredNumberScheduled // updated when somebody deletes its pods
 	}
 	return replicasLack(s.ObservedGeneration < d.Generation, updated, s.NumberReady, s.DesiredNumberScheduled)
 }
@@ -206,7 +205,7 @@ func condition(u *unstructured.Unstructured, kind string) (is bool, why string) 
 	return false, ""
 }
 
-// signs says what keeps an issuer or certificate of cert-manager, by its condition Ready.
+// signs says what blocks an issuer or certificate of cert-manager, by its condition Ready.
 func signs(u *unstructured.Unstructured) string {
 	is, why := condition(u, "Ready")
 	if is {

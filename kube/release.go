@@ -19,25 +19,24 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// This file is what package kube/chart needs beside [Client.Apply]: single steps,
-// under a field manager of its own, so that it can look first at all objects of a
-// release, and write only then.
+// This file has what package kube/chart needs in addition to [Client.Apply]: single steps,
+// under a field manager of its own, so that it can read all objects of a release before it
+// writes any.
 
-// As returns a client of the same cluster, by the same connections, that applies
-// under another field manager. What is [Manager]'s stays so.
+// As returns a client of the same cluster, with the same connections, that applies under
+// another field manager. Fields of [Manager] stay its own.
 func (c *Client) As(manager string) *Client {
 	other := *c
 	other.manager = manager
 	return &other
 }
 
-// Put makes obj what it says by one server-side apply, without looking before, and
-// returns how it is then.
+// Put applies obj by one server-side apply, without reading it first, and returns the result.
 func (c *Client) Put(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, error) {
 	return c.put(ctx, obj, false)
 }
 
-// Try has the API server work out what [Client.Put] would make of obj, and keeps nothing.
+// Try returns what [Client.Put] would make of obj, by a dry run.
 func (c *Client) Try(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, error) {
 	return c.put(ctx, obj, true)
 }
@@ -54,7 +53,7 @@ func (c *Client) put(ctx context.Context, obj runtime.Object, dryRun bool) (*uns
 	return c.ssa(ctx, p, u, dryRun)
 }
 
-// Create makes an object that must not be there yet. One that is there is [ErrConflict].
+// Create creates an object. The error is [ErrConflict] if it exists.
 func (c *Client) Create(ctx context.Context, obj runtime.Object) error {
 	u, err := plain(obj)
 	if err != nil {
@@ -68,9 +67,9 @@ func (c *Client) Create(ctx context.Context, obj runtime.Object) error {
 		query: url.Values{"fieldManager": {c.manager}}, body: u.Object}, nil)
 }
 
-// Adopt makes the fields of live that others set by plain updates ours, as if we
-// had applied them: what is no longer asked for then goes away. from are their
-// field managers. Nothing happens where they have set none.
+// Adopt takes over the fields of live that others set by plain updates, as if we had applied
+// them, so that they are removed when they are no longer wanted. from are their field
+// managers. Nothing happens if they have set none.
 func (c *Client) Adopt(ctx context.Context, live *unstructured.Unstructured, from ...string) error {
 	theirs := func(e metav1.ManagedFieldsEntry) bool {
 		return e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && slices.Contains(from, e.Manager)
@@ -91,8 +90,8 @@ func (c *Client) Adopt(ctx context.Context, live *unstructured.Unstructured, fro
 		kind: string(types.JSONPatchType), body: patch}, nil)
 }
 
-// Differs lists the fields in which an object differs between two looks, but for
-// those that change by themselves: its status and versions. Values of Secrets are masked.
+// Differs lists the fields in which two states of an object differ, except those that change
+// by themselves: its status and versions. Values of Secrets are masked.
 func Differs(before, after *unstructured.Unstructured) drift.Diff {
 	var d drift.Diff
 	fields(&d, "", lasting(before), lasting(after))
@@ -102,7 +101,7 @@ func Differs(before, after *unstructured.Unstructured) drift.Diff {
 	return d.Under(refOf(before).path())
 }
 
-// Metadata reads an object's metadata only: large objects need not travel for it.
+// Metadata reads only an object's metadata, which saves transferring large objects.
 func (c *Client) Metadata(ctx context.Context, r Ref) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetAPIVersion(r.APIVersion)
@@ -132,12 +131,12 @@ func (c *Client) Namespaced(ctx context.Context, apiVersion, kind string) (bool,
 	return res.Namespaced, err
 }
 
-// NotReady says what an object that was read lacks to do its work, in words that
-// fit after "waiting: "; nothing when it is ready.
+// NotReady says what an object lacks to be ready, in words that fit after "waiting: "; nothing
+// if it is ready.
 func NotReady(live *unstructured.Unstructured) (reason string, err error) { return lacks(live) }
 
-// Complaint returns the last warning among an object's events; nothing when there
-// is none. Where a controller may not make a pod, nothing else tells.
+// Complaint returns the last warning among an object's events, if any. If a controller may not
+// create a pod, only an event says so.
 func (c *Client) Complaint(ctx context.Context, r Ref) (string, error) {
 	return c.complaint(ctx, r.Namespace, r.Kind, r.Name)
 }

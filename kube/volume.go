@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Claim is where a PersistentVolumeClaim stands, and why.
+// Claim is the state of a PersistentVolumeClaim, and the reason.
 type Claim struct {
 	Found  bool
 	UID    string
 	Bound  bool
 	Volume string // name of its PersistentVolume
-	Reason string // why it is not bound, in words; e.g. "ProvisioningFailed: …"
+	Reason string // why it is not bound; e.g. "ProvisioningFailed: …"
 }
 
-// ClaimState says where a claim stands.
+// ClaimState returns the state of a claim.
 func (c *Client) ClaimState(ctx context.Context, namespace, name string) (Claim, error) {
 	var p corev1.PersistentVolumeClaim
 	err := c.do(ctx, request{doing: fmt.Sprintf("look at claim %s/%s", namespace, name),
@@ -41,25 +41,25 @@ func (c *Client) ClaimState(ctx context.Context, namespace, name string) (Claim,
 	return out, err
 }
 
-// Pod is where a pod stands, and why.
+// Pod is the state of a pod, and the reason.
 type Pod struct {
 	Found  bool
 	Phase  corev1.PodPhase
 	Node   string
-	Reason string        // why it does not run or has failed, in words
+	Reason string        // why it does not run or has failed
 	Ends   []Termination // how its containers ended
 }
 
-// Ended reports whether its containers have ended, well or not.
+// Ended reports whether its containers have ended, successfully or not.
 func (p Pod) Ended() bool { return Ended(p.Phase) }
 
-// Ended reports whether a pod of that phase has come to its end, well or badly: none of its
-// containers runs any more, or will.
+// Ended reports whether a pod of that phase has succeeded or failed: none of its containers
+// runs, or will run again.
 func Ended(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// PodState says where a pod stands.
+// PodState returns the state of a pod.
 func (c *Client) PodState(ctx context.Context, namespace, name string) (Pod, error) {
 	var p corev1.Pod
 	err := c.do(ctx, request{doing: fmt.Sprintf("look at pod %s/%s", namespace, name),
@@ -93,9 +93,9 @@ func (c *Client) lastEvent(ctx context.Context, namespace, kind, name string) (s
 	return c.lastOf(ctx, namespace, kind, name, "")
 }
 
-// Annotate sets annotations of an object that is there; an empty value takes one
-// away. It leaves the object's other fields and their owners alone: what [Client.Apply]
-// applies later does not touch these.
+// Annotate sets annotations of an existing object; an empty value removes one. It does not
+// touch the object's other fields and their owners, and a later [Client.Apply] does not touch
+// these annotations.
 func (c *Client) Annotate(ctx context.Context, obj runtime.Object, annotations map[string]string) error {
 	notes := map[string]any{}
 	for k, v := range annotations {
@@ -107,7 +107,7 @@ func (c *Client) Annotate(ctx context.Context, obj runtime.Object, annotations m
 	return c.patch(ctx, "annotate", obj, map[string]any{"metadata": map[string]any{"annotations": notes}})
 }
 
-// patch merges fields into an object that is there.
+// patch merges fields into an existing object.
 func (c *Client) patch(ctx context.Context, doing string, obj runtime.Object, fields map[string]any) error {
 	u, err := plain(obj)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Client) patch(ctx context.Context, doing string, obj runtime.Object, fi
 		kind:  string(types.MergePatchType), body: fields}, nil)
 }
 
-// Reclaim says what becomes of a volume when its claim is gone.
+// Reclaim sets what happens to a volume when its claim is deleted.
 func (c *Client) Reclaim(ctx context.Context, volume string, policy corev1.PersistentVolumeReclaimPolicy) error {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion("v1")

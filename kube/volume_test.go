@@ -17,8 +17,7 @@ func storageClass(parameters map[string]string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Provisioner: "x.example", Parameters: parameters}
 }
 
-// What was noted on an object stays when the object is applied again, and is no
-// difference.
+// An annotation stays when the object is applied again, and does not count as a difference.
 func TestAnnotationsAreNobodyElses(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, w world) {
 		sc := storageClass(map[string]string{"share": "/a"})

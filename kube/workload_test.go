@@ -177,7 +177,7 @@ func TestWhoHolds(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, w world) {
 		withGPUs(t, w, "wk1", "wk2")
 		hold := job("hold", 0, &one)
-		hold[0].(*batchv1.Job).Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways // runs for ever here
+		hold[0].(*batchv1.Job).Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways // runs forever here
 		hold[0].(*batchv1.Job).Spec.Template.Spec.NodeName = "wk2"
 		_, err := w.Apply(t.Context(), hold...)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/share"
 )
 
-// Test runs all tests, and of the campaigns a tenth: another one for each commit, or the one that HOMELAB_SHARE=K/N names.
+// Test runs all tests, and a tenth of the campaigns: another one for each commit, or the one that HOMELAB_SHARE=K/N names.
 func Test(ctx context.Context) error {
 	const tenth = 10
 	mine := os.Getenv(share.Variable)
@@ -32,16 +32,16 @@ func Test(ctx context.Context) error {
 	return test(ctx, mine)
 }
 
-// TestAll runs all tests with every case of the campaigns, as is done before a release.
+// TestAll runs all tests with every case of the campaigns, for use before a release.
 func TestAll(ctx context.Context) error { return test(ctx, share.All) }
 
-// test runs the library with the race detector, a real guest where QEMU is, then the lab with
-// its real control plane.
+// test runs the library with the race detector, a real guest if QEMU is installed, then the
+// lab with its real control plane.
 func test(ctx context.Context, mine string) error {
 	if err := os.Setenv(share.Variable, mine); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "Of the campaigns runs %s=%s; go tool mage testAll runs them whole.\n", share.Variable, mine)
+	fmt.Fprintf(os.Stderr, "Campaigns run with %s=%s; go tool mage testAll runs them whole.\n", share.Variable, mine)
 	race := "-race "
 	if out, err := exec.CommandContext(ctx, "go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) == "0" {
 		fmt.Fprintln(os.Stderr, "No C compiler here, which the race detector needs: testing without it.")
@@ -58,21 +58,20 @@ func test(ctx context.Context, mine string) error {
 	}
 	return each(ctx, [][]string{
 		{"go", "-C", "lab", "vet", "./..."},
-		// Lives in the lab wait more than they work.
+		// Lives in the lab mostly wait.
 		{"go", "-C", "lab", "test", "-timeout", "20m", "-parallel", "3", "./..."},
 	})
 }
 
-// raceless are the packages that are tested without the race detector. The lives of whole
-// clusters take four times as long under it, the comparisons of sim/conform ten times;
+// raceless are the packages that are tested without the race detector. With it, the lives of
+// whole clusters take four times as long, and the comparisons of sim/conform ten times;
 // internal/session, internal/trial, proxmox and sim/pvesim run the same code with it. The
-// others read, check and build, in one goroutine.
+// other packages use one goroutine.
 const raceless = "/homelab/(cluster|clusterfile|cloudinit|spec|unit|examples.*|cmd/homelab|docs/.*|sim/conform|" +
 	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk))$"
 
-// beside runs the real guests, which want a whole processor for the one that is emulated,
-// and on the other processors what needs no race detector. -v tells why guests are left
-// out where they are.
+// beside runs the real guests, whose emulation needs a whole processor, and on the other
+// processors the tests without the race detector. -v shows why guests are skipped.
 func beside(ctx context.Context) error {
 	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
 	const packages = " $(go list ./... | grep -E '" + raceless + "')"
@@ -93,7 +92,7 @@ func guestTests() []string {
 	return []string{"go", "test", "-v", "-run", realGuests, "./cluster"}
 }
 
-// Lint runs the linters of .golangci.yml over every module, and asks for known advisories.
+// Lint runs the linters of .golangci.yml on every module, and looks up known advisories.
 func Lint(ctx context.Context) error {
 	const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
 	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/golangci-lint", linter); err != nil {
@@ -108,17 +107,16 @@ func Lint(ctx context.Context) error {
 	return advisories(ctx)
 }
 
-// advisories looks up what is known against our code, and against what it is built of.
-// It fails where something of it is called. Where the database cannot be asked it says
-// so, and nothing is known.
+// advisories looks up known vulnerabilities of our code and its dependencies. It fails if
+// vulnerable code is called. If the database does not answer, it says so.
 func advisories(ctx context.Context) error {
 	const checker = "golang.org/x/vuln/cmd/govulncheck"
 	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/govulncheck", checker); err != nil {
 		return err
 	}
 	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators"} {
-		// The versions alone are compared first: that takes a second, where following calls takes
-		// minutes. It wants to be in some package, and compares the whole module.
+		// First only versions are compared, which takes a second; following calls takes minutes.
+		// govulncheck must run in some package, and compares the whole module.
 		found, asked, err := lookUp(ctx, "-C", dir+"/"+pkg, "-scan=module")
 		if err != nil || !asked {
 			return err
@@ -130,7 +128,7 @@ func advisories(ctx context.Context) error {
 			return err
 		}
 	}
-	// The module tools has no packages of its own: what is built of it is looked at.
+	// The module tools has no packages of its own, so its binaries are checked.
 	for _, tool := range []string{"golangci-lint", "govulncheck"} {
 		found, _, err := lookUp(ctx, "-mode=binary", ".lab/bin/"+tool)
 		if err != nil {
@@ -143,9 +141,8 @@ func advisories(ctx context.Context) error {
 	return nil
 }
 
-// lookUp asks for advisories, and reports whether there are any. Where the database cannot
-// be reached it says so, and nothing was asked; whatever else goes wrong is an error: it
-// must not pass for an answer.
+// lookUp looks up advisories, and reports whether there are any. If the database cannot be
+// reached it says so; any other failure is an error.
 func lookUp(ctx context.Context, args ...string) (found, asked bool, err error) {
 	out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
@@ -169,9 +166,9 @@ const (
 	// advisoriesFound is govulncheck's exit status when it found something
 	// (golang.org/x/vuln, internal/scan/errors.go).
 	advisoriesFound = 3
-	// unreachable is how govulncheck begins where its database cannot be asked: its own
-	// words and those of net/http (internal/vulncheck/fetch.go). What the database answers
-	// and nobody understands begins otherwise.
+	// unreachable is the start of govulncheck's message if its database cannot be reached: its
+	// own text and that of net/http (internal/vulncheck/fetch.go). Invalid answers of the
+	// database give other messages.
 	unreachable = "govulncheck: fetching vulnerabilities: Get \"https://"
 )
 
@@ -194,7 +191,7 @@ func each(ctx context.Context, commands [][]string) error {
 	return nil
 }
 
-// run runs a command with our streams. Mage's own helpers know no context.
+// run runs a command with our streams. Mage's own helpers take no context.
 func run(ctx context.Context, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/targets"
 )
 
-// source has the targets that are for those who work on this.
+// source has the targets for developers of homelab.
 //
 //go:embed *.go
 var source embed.FS

@@ -17,10 +17,10 @@ import (
 	"github.com/cps-gpu/homelab/sim/peers"
 )
 
-// Sim is about the simulated Proxmox VE.
+// Sim tests the simulated Proxmox VE.
 type Sim mg.Namespace
 
-// Coverage compares the simulator with Proxmox's API schema; exit code 1 where the product asks for what is not there.
+// Coverage compares the simulator with Proxmox's API schema; exit code 1 if it lacks a method that the product calls.
 func (Sim) Coverage() error {
 	r, err := conform.Coverage(".")
 	if err != nil {
@@ -29,7 +29,8 @@ func (Sim) Coverage() error {
 	return errors.Join(r.Print(os.Stdout), r.Err())
 }
 
-// Conform asks the simulator what real Proxmox VE daemons were asked, and compares the answers; exit code 1 for a difference that nobody explains.
+// Conform repeats recorded requests to real Proxmox VE daemons on the simulator, and compares the answers; exit code 1 for an
+// unexplained difference.
 func (Sim) Conform(ctx context.Context,
 	data *string, // FILE,FILE: compare with these recordings
 	show *string, // SCENARIO: print every exchange of the scenarios that this pattern matches
@@ -67,9 +68,10 @@ func (Sim) Conform(ctx context.Context,
 	return errors.Join(failed, err)
 }
 
-// Peers tries other people's test suites on the simulator; exit code 1 for a test that fails without a reason in the list, or passes in spite of one.
+// Peers runs other projects' test suites against the simulator; exit code 1 if a test fails unexpectedly, or passes although the list
+// expects a failure.
 func (Sim) Peers(ctx context.Context,
-	only *string, // SUITE: run this suite, or those whose names begin so
+	only *string, // SUITE: run this suite, or those with this prefix
 ) error {
 	if err := os.MkdirAll(".lab/peers", 0o700); err != nil {
 		return err
@@ -90,7 +92,8 @@ func (Sim) Guests(ctx context.Context) error {
 	return run(ctx, append(guestTests(), "-count=1", "-timeout", "30m")...)
 }
 
-// Faults breaks things at every request and connection of whole lives, and expects the next run to fix them.
+// Faults injects a fault at every request and connection of whole lives, and expects the next run to
+// recover.
 func (Sim) Faults(ctx context.Context,
 	runs *string, // main|all|sample: which runs; default: main
 	done *string, // FILE: the runs that passed; continue from there

@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/distro"
 )
 
-// Flavour is which of NVIDIA's two sets of kernel modules a driver uses.
+// Flavour says which of NVIDIA's two sets of kernel modules a driver uses.
 type Flavour string
 
 // The flavours.
@@ -57,21 +57,20 @@ func parseDriver(s string) (Driver, error) {
 // DefaultBranch is NVIDIA's long-term branch.
 const DefaultBranch = 580
 
-// Branch is a branch's place in NVIDIA's life cycle.
+// Branch describes a branch in NVIDIA's life cycle.
 type Branch struct {
 	Number int
 	Kind   string // NVIDIA's word: "long-term support", "production", "new feature"
 	Until  string // the month in which support ends, or ended
 	Ended  bool   // as of LifecycleDate
-	Use    int    // what to use instead, when it has ended or Ubuntu has an alias only
+	Use    int    // what to use instead if it has ended or Ubuntu has only an alias
 }
 
 // LifecycleDate is when the table of branches was read at
 // https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html.
 const LifecycleDate = "2026-11"
 
-// Branches returns NVIDIA's life cycle, oldest first. Which of them a distribution has is
-// another thing.
+// Branches returns NVIDIA's life cycle, oldest first, whatever a distribution offers.
 func Branches() []Branch {
 	return []Branch{
 		{470, "last for Kepler", "", true, DefaultBranch},
@@ -90,18 +89,18 @@ func Branches() []Branch {
 // firstOpenOnly is the first branch without proprietary modules.
 const firstOpenOnly = 615
 
-// Policy says what the owner of a machine wants of its driver.
+// Policy says which driver the owner of a machine wants.
 type Policy struct {
 	Branch    string  // "580", "580-server" (the branch alone) or "580-server-open"; empty: chosen here
 	Flavour   Flavour // empty: chosen here
-	Installed string  // the series on the machine, in Ubuntu's words; it stays unless Branch or Flavour says otherwise
+	Installed string  // the installed series, as Ubuntu names it; it stays unless Branch or Flavour says otherwise
 	System    string  // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
 	Build     bool    // DKMS builds the modules on the machine
 }
 
-// BranchError means that no driver fits, or not the one that was asked for.
+// BranchError means that no driver fits, or that the requested one does not.
 type BranchError struct {
-	Asked string // what was asked for, or is installed; empty when nothing was
+	Asked string // the requested or installed driver; empty if there is none
 	Why   string
 	Do    string // what to write instead
 }
@@ -114,9 +113,8 @@ func (e *BranchError) Error() string {
 	return fmt.Sprintf("NVIDIA driver %s does not fit: %s: %s", e.Asked, e.Why, e.Do)
 }
 
-// SelectDriverBranch chooses the driver for a machine with the given GPUs, and
-// says why, in words. An installed series is kept as long as it fits: a newer
-// one never comes by itself.
+// SelectDriverBranch chooses the driver for a machine with the given GPUs, and explains the
+// choice. An installed series is kept as long as it fits; it is never upgraded by itself.
 func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 	need, err := needs(gpus)
 	if err != nil {
@@ -145,7 +143,7 @@ func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 	}
 }
 
-// wish reads Branch and Flavour; what they leave open is zero.
+// wish reads Branch and Flavour; an open choice is zero.
 func (p Policy) wish() (Driver, error) {
 	d := Driver{Flavour: p.Flavour}
 	if p.Flavour != "" && p.Flavour != Open && p.Flavour != Proprietary {
@@ -190,7 +188,7 @@ func find(number int) (b Branch, ok bool) {
 	return all[i], true
 }
 
-// archive is where a machine's driver comes from.
+// archive is the source of a machine's driver.
 type archive struct {
 	name      string // with its number: "Ubuntu 24.04 has", "NVIDIA's repository for Debian 13 has"
 	branches  []int
@@ -215,10 +213,10 @@ func archiveOf(p Policy) archive {
 	return a
 }
 
-// has reports whether a branch is there, and not as another's alias.
+// has reports whether a branch is available, and not as an alias of another.
 func (a archive) has(number int) bool { return slices.Contains(a.branches, number) }
 
-// current are the branches that can be installed and are supported, as text.
+// current lists the supported branches that can be installed, as text.
 func (a archive) current() string {
 	var names []string
 	for _, b := range Branches() {

@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What GPUs are called in Kubernetes. These names are declared here and nowhere
-// else; whatever is deployed takes them from here.
+// Names of GPUs in Kubernetes. They are declared only here; everything that is deployed uses
+// these.
 const (
 	Resource     = corev1.ResourceName("nvidia.com/gpu") // what a container requests
 	LabelPresent = "nvidia.com/gpu.present"              // set to "true" on nodes with a GPU; device plugins look for it
@@ -14,16 +14,16 @@ const (
 	taintValue   = "present" // the one that NVIDIA's and NFD's DaemonSets tolerate
 )
 
-// Labels are what a node with a GPU carries.
+// Labels are the labels of a node with a GPU.
 func Labels() map[string]string { return map[string]string{LabelPresent: "true"} }
 
-// Taint keeps what needs no GPU off the nodes that have one.
+// Taint keeps pods without GPUs off nodes with GPUs.
 func Taint() corev1.Taint {
 	return corev1.Taint{Key: taintKey, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// Tolerations are for whatever should run on a node with a GPU: of [Taint], and
-// of each further taint that such nodes carry.
+// Tolerations returns the tolerations of pods that run on nodes with GPUs: of [Taint], and of
+// further taints of these nodes.
 func Tolerations(taints ...corev1.Taint) []corev1.Toleration {
 	all := []corev1.Toleration{{Key: taintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	for _, t := range taints {

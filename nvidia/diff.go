@@ -8,19 +8,19 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// DiffPackages says which packages are missing or not held, and whether the modules are
-// built. It is all that can be looked at where there is no GPU, as in a machine in which
-// a template is made.
+// DiffPackages says which packages are missing or not held, and whether the modules are built.
+// On a machine without a GPU, such as one in which a template is made, nothing more can be
+// checked.
 func (r Recipe) DiffPackages(s DriverState) drift.Diff {
 	return append(r.diffInstalled(s), r.diffBuilt(s)...)
 }
 
-// FieldMode is the path of the difference that says that modules are to come from
-// elsewhere than they do: built and signed, or by DKMS.
+// FieldMode is the path of the difference between the present and the wanted source of the
+// modules: prebuilt and signed, or built by DKMS.
 const FieldMode = "mode"
 
-// diffInstalled is about packages alone. That the modules come from elsewhere than the
-// machine has them from, or are of the other flavour, is said by name: packages go.
+// diffInstalled compares only packages. Another source or flavour of the modules is a
+// difference of its own, because packages are removed.
 func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 	var d drift.Diff
 	others := r.others(s)
@@ -28,14 +28,14 @@ func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 	switch {
 	case slices.ContainsFunc(others, r.otherMode):
 		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.mode(), Effect: drift.Restart, Note: note})
-	case len(others) > 0: // that may not be what is loaded
+	case len(others) > 0: // the loaded one may be different
 		d = append(d, drift.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
 	}
 	return append(d, packages(r.Packages(), r.Holds(), s)...)
 }
 
-// Diff says what differs between the driver as it should be and as it is: its
-// packages, and what is loaded.
+// Diff returns the differences between the wanted and the present driver: its packages, and
+// what is loaded.
 func (r Recipe) Diff(s DriverState) drift.Diff {
 	diff := r.DiffPackages(s)
 	if s.mismatchNVML() {
@@ -72,9 +72,8 @@ func (t Toolkit) diffPackages(s DriverState) drift.Diff {
 	return packages(t.packages(), t.holds(), s)
 }
 
-// Diff says what differs between the toolkit as it should be and as it is: its
-// packages, and whether K3s has seen it. On a machine that K3s has not been
-// started on, there is nothing to see yet.
+// Diff returns the differences between the wanted and the present toolkit: its packages, and
+// whether K3s has found it. The latter is not checked until K3s has started once.
 func (t Toolkit) Diff(s DriverState) drift.Diff {
 	diff := t.diffPackages(s)
 	if s.Containerd.Template != "" {
@@ -123,8 +122,8 @@ func flavourOf(open bool) string {
 	return string(Proprietary)
 }
 
-// causes are what the kernel's log and nvidia-smi say when a driver does not come
-// up, and what it means. The first that is found counts.
+// causes maps messages of the kernel's log and of nvidia-smi about a driver that fails to
+// their meaning. The first match counts.
 func causes() [][2]string {
 	return [][2]string{
 		{"Key was rejected by service", unsigned},

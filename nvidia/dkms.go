@@ -14,10 +14,10 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Built is a line of "dkms status": a module's source, and what became of it for a kernel.
+// Built is a line of "dkms status": a module's source, and its state for a kernel.
 type Built struct {
 	Module, Version string
-	Kernel, Arch    string // empty where it was built for none
+	Kernel, Arch    string // empty if it was not built
 	State           string // "added", "built", "installed", "installed-weak" or "broken"
 	Note            string // what DKMS adds, such as "Original modules exist"
 }
@@ -27,8 +27,8 @@ type Built struct {
 // what DKMS 2 printed (do_status and do_status_weak of dkms, 3.0.10 to 3.4.3).
 var builtLine = regexp.MustCompile(`^([^\s,/:]+)(?:/|, )([^\s,:]+)(?:, ([^\s,:]+), ([^\s,:]+))?: ([a-z-]+)(?: from [^\s()]+)?((?: ?\([^()]*\))*)$`)
 
-// parseDKMS reads the output of "dkms status". Other lines, such as errors about a module
-// of somebody else's, are left out.
+// parseDKMS reads the output of "dkms status". Other lines, such as errors about foreign
+// modules, are left out.
 func parseDKMS(out string) []Built {
 	var all []Built
 	for _, line := range lines(out) {
@@ -47,24 +47,24 @@ func parseDKMS(out string) []Built {
 	return all
 }
 
-// builtFor reports whether DKMS has put NVIDIA's modules where a kernel finds them. What
-// it notes beside that does not count: whether they load is seen when they do.
+// builtFor reports whether DKMS has installed NVIDIA's modules for a kernel. Its notes do not
+// count: whether the modules load shows at boot.
 func (s DriverState) builtFor(kernel string) bool {
 	return slices.ContainsFunc(s.Built, func(b Built) bool {
 		return strings.HasPrefix(b.Module, "nvidia") && b.Kernel == kernel && b.State == "installed"
 	})
 }
 
-// sourced reports whether DKMS knows of NVIDIA's modules at all. Their package tells it
-// once, and "dkms remove" of the last kernel makes it forget them.
+// sourced reports whether DKMS knows NVIDIA's modules at all. Their package registers them
+// once, and "dkms remove" for the last kernel deletes the registration.
 func (s DriverState) sourced() bool {
 	return slices.ContainsFunc(s.Built, func(b Built) bool { return strings.HasPrefix(b.Module, "nvidia") })
 }
 
 var kernelImage = regexp.MustCompile(`^linux-image-(\d[\w.+~-]*)$`)
 
-// nextKernel is the newest kernel that is installed, which starts next; the running one
-// where no package says.
+// nextKernel is the newest installed kernel, which starts next; the running one if no package
+// names one.
 func (s DriverState) nextKernel() string {
 	next := ""
 	for name := range s.Packages {
@@ -82,7 +82,7 @@ func newer(a, b string) bool {
 		for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
 			n, err := strconv.Atoi(f)
 			if err != nil {
-				n = 0 // no kernel has a number like that
+				n = 0 // no kernel has such a number
 			}
 			out = append(out, n)
 		}
@@ -118,7 +118,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
 			return explained(ctx, on, err)
 		}
-		if err := r.hold(ctx, on); err != nil { // apt-get has let go of it
+		if err := r.hold(ctx, on); err != nil { // apt-get has released it
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 // BuildError means that DKMS could not build NVIDIA's modules.
 type BuildError struct {
 	Kernel string
-	Log    []string // the end of make.log; empty: the build did not come so far
+	Log    []string // the end of make.log; empty: the build did not get that far
 	Err    error
 }
 
@@ -154,7 +154,7 @@ func (e *BuildError) Error() string {
 // Unwrap returns what dkms or apt-get said.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// explained adds to a failed installation or build the log of the build, if one failed.
+// explained adds the log of a failed build to the error of an installation or build.
 func explained(ctx context.Context, on remote.Runner, err error) error {
 	s, failed := ObserveDriver(ctx, on)
 	if failed != nil || len(s.BuildLog) == 0 && cure([]string{err.Error()}) == "" {
@@ -163,7 +163,7 @@ func explained(ctx context.Context, on remote.Runner, err error) error {
 	return &BuildError{Kernel: s.nextKernel(), Log: s.BuildLog, Err: err}
 }
 
-// cure says what to do about a build that failed, as far as its words tell.
+// cure says what to do about a failed build, if its output shows that.
 func cure(log []string) string {
 	said := strings.Join(log, "\n")
 	for _, c := range [][2]string{

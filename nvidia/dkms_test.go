@@ -142,7 +142,7 @@ func TestModulesForTheNextKernel(t *testing.T) {
 	forgot := strings.ReplaceAll(before, "nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed\n", "")
 	require.NoError(t, InstallDriver(t.Context(), scripted(t, &ran, forgot, forgot, after), r))
 	assert.Contains(t, ran[1], " --reinstall nvidia-kernel-open-dkms", "dkms remove has made it forget the source")
-	assert.Contains(t, ran[2], "apt-mark hold nvidia-driver-pinning-595 ", "what apt-get has changed is held no more")
+	assert.Contains(t, ran[2], "apt-mark hold nvidia-driver-pinning-595 ", "what apt-get has changed is no longer held")
 	ran = nil
 	err = InstallDriver(t.Context(), scripted(t, &ran, before), r)
 	require.ErrorContains(t, err, "dkms autoinstall -k 6.12.110+deb13-amd64 reported success, but dkms status lists no module")
@@ -193,8 +193,8 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// Going to DKMS removes what was built and frees what is held no more, and back: in
-// one install, after what has to come before it.
+// A change to DKMS or back removes the other packages and releases those that are no longer
+// held: in one install, after what must come first.
 func TestTheOtherModeGoes(t *testing.T) {
 	prebuilt, built := driver580, Recipe{Driver: driver580.Driver, Build: true}
 	s := DriverState{Packages: map[string]string{}, Held: prebuilt.Holds()}

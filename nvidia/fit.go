@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// need is what the GPUs of one machine ask of its driver, together.
+// need is what all GPUs of a machine require of its driver.
 type need struct {
 	gpus    []GPU
 	unknown []PCIID
 	min     GPU // the one that needs the newest branch
-	last    GPU // the one that is dropped first; LastBranch 0: none is
+	last    GPU // the one whose support ends first; LastBranch 0: none
 	open    *GPU
 	closed  *GPU
 	from    archive
@@ -58,8 +58,8 @@ func (n *need) add(g GPU) {
 	}
 }
 
-// best is the driver that we choose when nobody says anything: the default branch
-// if the GPUs allow it, else the oldest supported branch that they do allow.
+// best is the default choice: the default branch if the GPUs allow it, else the oldest
+// supported branch that they allow.
 func (n need) best() (Driver, error) {
 	flavour := Open
 	if n.closed != nil {
@@ -102,7 +102,7 @@ func (n need) refuses(d Driver) string {
 	}
 }
 
-// pinned judges what was asked for.
+// pinned checks the requested driver.
 func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
 	d := wish
 	if d.Flavour == "" {
@@ -121,7 +121,7 @@ func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
 		return Driver{}, "", &BranchError{d.String(), reason, do}
 	}
 	switch b, known := find(d.Branch); {
-	case d == installed: // it is there already, so it can be had
+	case d == installed: // it is installed, so it is available
 		return d, n.words(d, why+", and installed"+ended(b)), nil
 	case known && b.Ended:
 		return Driver{}, "", &BranchError{d.String(), "NVIDIA's support for it ended" + month(b), do}
@@ -132,7 +132,7 @@ func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
 	}
 }
 
-// kept judges what is installed.
+// kept checks the installed driver.
 func (n need) kept(installed, fit Driver) (Driver, string, error) {
 	if reason := n.refuses(installed); reason != "" {
 		return Driver{}, "", &BranchError{installed.String(), reason, fmt.Sprintf("it is installed and is not replaced by itself: pin %s to replace it", fit)}
@@ -141,7 +141,7 @@ func (n need) kept(installed, fit Driver) (Driver, string, error) {
 	return installed, n.words(installed, "installed, kept"+ended(b)), nil
 }
 
-// ended is a warning, or nothing.
+// ended returns a warning if support has ended.
 func ended(b Branch) string {
 	if !b.Ended {
 		return ""
@@ -156,7 +156,7 @@ func month(b Branch) string {
 	return " in " + b.Until
 }
 
-// reason explains our own choice.
+// reason explains the default choice.
 func (n need) reason(d Driver) string {
 	b, _ := find(d.Branch)
 	why := fmt.Sprintf("NVIDIA's %s branch, until %s", b.Kind, b.Until)
@@ -173,8 +173,8 @@ func (n need) reason(d Driver) string {
 	return n.words(d, why)
 }
 
-// words joins the driver, the reason, the GPUs, and a warning for those that the
-// table does not know.
+// words joins the driver, the reason, the GPUs, and a warning for those that are not in the
+// table.
 func (n need) words(d Driver, why string) string {
 	s := fmt.Sprintf("%s: %s", d, why)
 	if names := n.names(); names != "" {

@@ -11,10 +11,10 @@ import (
 // Vendor is NVIDIA's PCI vendor id.
 const Vendor uint16 = 0x10de
 
-// PCIID says what kind of device a PCI function is.
+// PCIID identifies the kind of a PCI device.
 type PCIID struct {
 	Vendor, Device       uint16
-	SubVendor, SubDevice uint16 // who built the card; 0 when not known
+	SubVendor, SubDevice uint16 // the card's maker; 0 if not known
 }
 
 // String returns e.g. "10de:20f1", or "10de:20f1 10de:145f" with the subsystem.
@@ -82,8 +82,8 @@ type OpenModules int
 
 const (
 	OpenSupported   OpenModules = iota // either flavour, open recommended
-	OpenRequired                       // only the open modules know the chip
-	OpenUnsupported                    // only the proprietary modules know the chip
+	OpenRequired                       // only the open modules support the chip
+	OpenUnsupported                    // only the proprietary modules support the chip
 )
 
 // GPU is a kind of GPU.
@@ -92,8 +92,8 @@ type GPU struct {
 	Name         string
 	Architecture Architecture
 	Open         OpenModules
-	MinBranch    int // first driver branch that knows the chip; 0: every branch that is still supported
-	LastBranch   int // last driver branch that knows the chip; 0: none has dropped it
+	MinBranch    int // first driver branch that supports the chip; 0: every branch that is still supported
+	LastBranch   int // last driver branch that supports the chip; 0: no end yet
 	MIGInstances int // most instances the chip can be divided into; 0: not at all
 }
 
@@ -143,7 +143,7 @@ var tsv string
 const (
 	colDevice = iota
 	colArchitecture
-	colOpen // "required" where the architecture alone does not say so
+	colOpen // "required" if the architecture alone does not imply it
 	colMinBranch
 	colMIG
 	colName
@@ -194,7 +194,7 @@ func number(s string) (int, error) {
 	return strconv.Atoi(s)
 }
 
-// ruled fills in what follows from the architecture. Source: README.md of
+// ruled fills in the columns that follow from the architecture. Source: README.md of
 // NVIDIA/open-gpu-kernel-modules, and NVIDIA's table of supported drivers.
 func (g *GPU) ruled(openRequired bool) {
 	switch g.Architecture {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mpsRoot is where the control daemon and the plugin meet, on the node.
+// mpsRoot is the folder on the node that the control daemon and the plugin share.
 const mpsRoot = "/run/nvidia/mps"
 
 // control is the MPS control daemon, without which a plugin that shares by MPS

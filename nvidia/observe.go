@@ -12,21 +12,21 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// DriverState is what a machine says about its driver.
+// DriverState is the observed state of a machine's driver.
 type DriverState struct {
 	Kernel     string            // of the running kernel, e.g. "6.8.0-85-generic"
 	Loaded     string            // version of the loaded module, e.g. "580.173.02"; empty: none is loaded
 	LoadedOpen bool              // the loaded module is of the open flavour
-	Packages   map[string]string // installed packages that concern us, with their versions
-	Held       []string          // packages that do not change by themselves
-	Runtime    string            // path of nvidia-container-runtime; empty: not there
+	Packages   map[string]string // installed packages of the driver and toolkit, with their versions
+	Held       []string          // held packages
+	Runtime    string            // path of nvidia-container-runtime; empty: missing
 	Containerd Containerd
-	SMI        SMI      // what nvidia-smi reports; zero when it failed
-	SMIError   error    // why it failed: ErrVersionMismatch, ErrNotLoaded, ErrNoDevices or other words
-	Log        []string // the driver's last words in the kernel's log
+	SMI        SMI      // what nvidia-smi reports; zero if it failed
+	SMIError   error    // why it failed: ErrVersionMismatch, ErrNotLoaded, ErrNoDevices or another error
+	Log        []string // the driver's last lines in the kernel's log
 	System     string   // ID= of os-release(5)
-	Built      []Built  // what DKMS has
-	BuildLog   []string // the end of the log of a build of DKMS' that failed
+	Built      []Built  // output of dkms status
+	BuildLog   []string // the end of the log of a failed DKMS build
 }
 
 // GPUs are those that the driver has brought up.
@@ -35,19 +35,18 @@ func (s DriverState) GPUs() []SMIGPU { return s.SMI.GPUs }
 // mismatchNVML reports whether module and libraries are of different versions.
 func (s DriverState) mismatchNVML() bool { return errors.Is(s.SMIError, ErrVersionMismatch) }
 
-// Containerd is what K3s has told its containerd.
+// Containerd is K3s' configuration of its containerd.
 type Containerd struct {
 	Configured bool   // K3s has started once and written a configuration
 	NVIDIA     bool   // and found NVIDIA's runtime
-	Template   string // a file that takes the place of what K3s would write
+	Template   string // a template that replaces K3s' own configuration
 }
 
 //go:embed observe.sh
 var observeScript string
 
-// ObserveDriver asks a machine about its driver, in one round trip. It changes
-// nothing, and needs no driver to be there; the runner should be root's, so that
-// the kernel's log can be read.
+// ObserveDriver reads the state of a machine's driver, in one round trip. It changes nothing,
+// and works without a driver; the runner should be root's, to read the kernel's log.
 func ObserveDriver(ctx context.Context, r remote.Runner) (DriverState, error) {
 	out, err := remote.Output(ctx, r, "sh", "-c", observeScript)
 	if err != nil {
@@ -107,8 +106,8 @@ func parseObservation(out string) (DriverState, error) {
 	return s, nil
 }
 
-// buildLog is the end of a log, after the first errors in it where those are before its
-// end: compilers run side by side.
+// buildLog returns the end of a log, preceded by its first errors if those are further up:
+// compilers run in parallel.
 func buildLog(errors, end []string) []string {
 	errors = slices.DeleteFunc(errors, func(line string) bool { return slices.Contains(end, line) })
 	if len(errors) > 0 {

@@ -36,8 +36,8 @@ func (t Toolkit) version() string {
 	return t.Version
 }
 
-// holds returns the toolkit's packages. All four are pinned to one version: they
-// depend on each other only loosely.
+// holds returns the toolkit's packages. All four are pinned to one version, because their
+// dependencies on each other are loose.
 func (t Toolkit) holds() []string {
 	return []string{"nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1"}
 }
@@ -51,8 +51,8 @@ func (t Toolkit) packages() []string {
 	return names
 }
 
-// InstallToolkit installs and holds the container toolkit. The runner must be
-// root's. K3s looks for the toolkit when it starts, so this comes before.
+// InstallToolkit installs and holds the container toolkit. The runner must be root's. K3s
+// looks for the toolkit when it starts, so install it first.
 func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	state, err := ObserveDriver(ctx, r)
 	if err != nil {
@@ -75,7 +75,7 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	return nil
 }
 
-// install brings packages in and holds them.
+// install installs packages and holds them.
 func install(ctx context.Context, r remote.Runner, packages, holds []string) error {
 	lists, err := readLists(ctx, r)
 	if err != nil {
@@ -87,12 +87,13 @@ func install(ctx context.Context, r remote.Runner, packages, holds []string) err
 	return remote.Run(ctx, r, slices.Concat([]string{"apt-mark", "hold"}, holds)...)
 }
 
-// apt is apt-get with nobody there to answer its questions.
+// apt runs apt-get without questions.
 func apt(args ...string) []string {
 	return append([]string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300"}, args...)
 }
 
-// add has apt-get install packages. lists is what it said when it read the lists.
+// add installs packages with apt-get. lists is apt-get's output when it read the package
+// lists.
 func add(ctx context.Context, r remote.Runner, packages []string, lists string) error {
 	var said remote.Tail
 	args := append(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), packages...)
@@ -102,9 +103,9 @@ func add(ctx context.Context, r remote.Runner, packages []string, lists string) 
 	return nil
 }
 
-// why adds to a failed installation what apt-get said elsewhere of its cause: which
-// dependencies are not met, to its standard output, and which repositories could not be
-// reached, while it read the lists.
+// why adds further causes to the error of an installation: unmet dependencies, which apt-get
+// prints to its standard output, and repositories that could not be reached when it read the
+// lists.
 func why(err error, said, lists string) error {
 	const unmet = "The following packages have unmet dependencies:"
 	if _, after, found := strings.Cut(said, unmet); found {
@@ -116,16 +117,17 @@ func why(err error, said, lists string) error {
 	return err
 }
 
-// How long somebody else's update of the lists is waited for, and how long between two tries.
+// How long to wait for another process that updates the lists, and the interval between two
+// tries.
 const (
 	listsTime = 5 * time.Minute
 	listsPoll = 5 * time.Second
 )
 
-// readLists reads the package lists, and returns what apt-get said of those that could
-// not be fetched: that is a warning, under status 0. It waits for dpkg's lock, and not for
-// that of the lists (DPkg::Lock::Timeout does not reach it), which Ubuntu's own timer
-// takes after a boot.
+// readLists updates the package lists, and returns apt-get's warnings about lists that could
+// not be fetched, for which it exits with 0. apt-get waits for dpkg's lock, but not for that
+// of the lists (DPkg::Lock::Timeout does not apply to it), which Ubuntu's own timer takes
+// after a boot; so readLists retries.
 func readLists(ctx context.Context, r remote.Runner) (string, error) {
 	var said remote.Tail
 	var err error

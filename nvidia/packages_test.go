@@ -35,11 +35,11 @@ func TestTheListsAreSomebodyElsesForAWhile(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 3*listsPoll, time.Since(begun))
 		err = after(t, 1000, taken)
-		require.ErrorContains(t, err, "Could not get lock", "not for ever")
+		require.ErrorContains(t, err, "Could not get lock", "not forever")
 		begun = time.Now()
 		err = after(t, 1, "E: The repository is not signed.\n")
 		require.ErrorContains(t, err, "not signed")
-		assert.Zero(t, time.Since(begun), "no other failure mends itself")
+		assert.Zero(t, time.Since(begun), "no other failure fixes itself")
 	})
 }
 

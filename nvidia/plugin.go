@@ -15,20 +15,20 @@ import (
 // pluginImage is NVIDIA's device plugin.
 const pluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"
 
-// PluginName is what the plugin's namespace, DaemonSet and ConfigMap are called.
+// PluginName is the name of the plugin's namespace, DaemonSet and ConfigMap.
 const PluginName = "nvidia-device-plugin"
 
-// SharingMode is how several containers use one GPU.
+// SharingMode says how several containers use one GPU.
 type SharingMode string
 
-// The modes. MPS is experimental in the plugin, and does not go with MIG.
+// The modes. MPS is experimental in the plugin, and does not work with MIG.
 const (
 	Exclusive   SharingMode = ""
 	TimeSlicing SharingMode = "time-slicing"
 	MPS         SharingMode = "mps"
 )
 
-// MIGStrategy is how instances of divided GPUs are offered.
+// MIGStrategy says how instances of divided GPUs are offered.
 type MIGStrategy string
 
 // The strategies.
@@ -38,21 +38,21 @@ const (
 	MIGMixed  MIGStrategy = "mixed"  // instances are called by their profile, e.g. nvidia.com/mig-1g.5gb
 )
 
-// PluginOptions say how GPUs are offered to containers.
+// PluginOptions configure how GPUs are offered to containers.
 type PluginOptions struct {
 	Name      string            // of the DaemonSet and ConfigMap; empty means PluginName
 	Namespace string            // empty means PluginName
 	Image     string            // empty means PluginImage
-	Nodes     map[string]string // only nodes with these labels, beside [LabelPresent]; empty means all
+	Nodes     map[string]string // only nodes that also have these labels, besides [LabelPresent]; empty means all
 	Taints    []corev1.Taint    // further taints on nodes with GPUs
 	Sharing   SharingMode
 	Replicas  int         // how often a shared GPU is offered; 2 or more
 	MIG       MIGStrategy // empty means none
 }
 
-// DevicePlugin returns the objects that make GPUs allocatable: a namespace, the
-// configuration, and a DaemonSet on every node that carries [LabelPresent]; with
-// MPS, its control daemon as well. The runtime class is K3s' own and not among them.
+// DevicePlugin returns the objects that make GPUs allocatable: a namespace, the configuration,
+// and a DaemonSet on every node with [LabelPresent]; with MPS also its control daemon. K3s
+// creates the runtime class.
 func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
 	if o.Name == "" {
 		o.Name = PluginName
@@ -127,7 +127,7 @@ type pluginSharing struct {
 }
 
 type replicated struct {
-	// Asking for two shares of a GPU gives no more than one: refuse it.
+	// A request for two shares gives no more than one, so refuse it.
 	FailRequestsGreaterThanOne bool              `yaml:"failRequestsGreaterThanOne,omitempty"`
 	Resources                  []replicaResource `yaml:"resources"`
 }
@@ -193,7 +193,7 @@ func (o PluginOptions) plugin(config string) *appsv1.DaemonSet {
 }
 
 func (o PluginOptions) pluginSecurity() *corev1.SecurityContext {
-	if o.MIG != MIGNone { // the plugin looks into the instances' capabilities
+	if o.MIG != MIGNone { // the plugin reads the instances' capabilities
 		return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
 	}
 	no := false

@@ -12,11 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Recipe is a driver and how it comes to a machine.
+// Recipe is a driver and how it is installed on a machine.
 type Recipe struct {
 	Driver
 	System string // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
-	Build  bool   // DKMS builds the modules on the machine; else they come built and signed
+	Build  bool   // DKMS builds the modules on the machine; otherwise they are prebuilt and signed
 }
 
 func (r Recipe) way() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
@@ -43,24 +43,23 @@ func mode(build bool) string {
 	return "prebuilt"
 }
 
-// source is the repository of the packages, beside the distribution's own; nil: none.
+// source is the repository of the packages, in addition to the distribution's own; nil: none.
 func (r Recipe) source() *distro.Source { return r.way().Source }
 
-// Packages returns what to install for computing, without a desktop: the kernel, its
-// modules or what they are built of, and NVIDIA's libraries.
+// Packages returns what to install for computing, without a desktop: the kernel, its modules
+// or their sources, and NVIDIA's libraries.
 func (r Recipe) Packages() []string {
 	return distro.Fill(r.way().Packages, r.Branch, r.Flavour == Open)
 }
 
-// Holds returns the packages that must not change by themselves. Where the modules come
-// built, the kernel is one of them; DKMS builds them for each kernel that comes.
+// Holds returns the packages to hold. With prebuilt modules the kernel is one of them; DKMS
+// builds modules for each new kernel.
 func (r Recipe) Holds() []string { return distro.Fill(r.way().Holds, r.Branch, r.Flavour == Open) }
 
-// Which packages have modules that were built elsewhere, which those that DKMS builds, and
-// which there are of either flavour. Canonical's built ones of both can be there at once,
-// and which is loaded nobody says; of all others dpkg has one (Conflicts: of
-// nvidia-dkms-kernel and nvidia-kernel-source), and apt takes the other one away itself,
-// but none that is held.
+// Patterns of packages with prebuilt modules, with modules that DKMS builds, and of each
+// flavour. Canonical's prebuilt ones of both flavours can be installed at once, and then it is
+// undefined which is loaded. All others conflict (nvidia-dkms-kernel and
+// nvidia-kernel-source), so apt removes the other one, unless it is held.
 var (
 	prebuiltPackage  = regexp.MustCompile(`^linux-(modules|objects|signatures)-nvidia-`)
 	dkmsPackage      = regexp.MustCompile(`^nvidia-dkms-|^nvidia-(open-)?kernel(-open)?-dkms$`)
@@ -81,7 +80,7 @@ func (r Recipe) otherFlavour(name string) bool {
 	return m != nil && (m[1] == "" || m[1] == strconv.Itoa(r.Branch)) && (m[2]+m[3] != "") != (r.Flavour == Open)
 }
 
-// others are the packages on a machine that are of the other mode or the other flavour, sorted.
+// others returns the packages on a machine of the other mode or flavour, sorted.
 func (r Recipe) others(s DriverState) []string {
 	var out []string
 	for name := range s.Packages {
@@ -93,7 +92,7 @@ func (r Recipe) others(s DriverState) []string {
 	return out
 }
 
-// frees are the packages that the other mode or flavour holds and this one does not.
+// frees returns the packages that the other mode or flavour holds and this one does not.
 func (r Recipe) frees(s DriverState) []string {
 	if len(r.others(s)) == 0 {
 		return nil
@@ -112,11 +111,11 @@ func (r Recipe) frees(s DriverState) []string {
 	})
 }
 
-// InstallDriver installs and holds what is missing of the driver, and has DKMS build its
-// modules where they are not there for the kernel that starts next. The runner must be
-// root's. A machine on which nothing is missing is not touched. The modules are for the
-// newest kernel that is installed, so a machine that runs an older one has to be
-// restarted; [Recipe.Diff] says so. A build that fails is a [*BuildError].
+// InstallDriver installs and holds the driver's missing packages, and lets DKMS build missing
+// modules for the kernel that starts next. The runner must be root's. If nothing is missing it
+// does not touch the machine. The modules are for the newest installed kernel, so a machine
+// that runs an older one has to be restarted; [Recipe.Diff] says so. A build that fails is a
+// [*BuildError].
 func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	state, err := ObserveDriver(ctx, r)
 	if err != nil {

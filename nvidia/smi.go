@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// What nvidia-smi says instead of an answer.
+// Errors of nvidia-smi.
 var (
 	ErrVersionMismatch = errors.New("NVIDIA's kernel module and libraries are of different versions")
 	ErrNotLoaded       = errors.New("NVIDIA's kernel module is not loaded")
@@ -86,8 +86,8 @@ type smiMIG struct {
 	Memory          string `xml:"fb_memory_usage>total"`
 }
 
-// ParseSMI reads the output of `nvidia-smi -q -x`, or what the program says in
-// its place; the error is then one of the Err values, with the program's words.
+// ParseSMI reads the output of `nvidia-smi -q -x`. If the program reports an error instead,
+// that is one of the Err values, with the program's message.
 func ParseSMI(out []byte) (SMI, error) {
 	if !bytes.Contains(out, []byte("<nvidia_smi_log")) {
 		return SMI{}, smiRefusal(string(out))
@@ -153,8 +153,7 @@ func count(s string) int64 {
 	return int64(n)
 }
 
-// smiRefusal finds out what nvidia-smi means. This is the one place in which its
-// words are matched.
+// smiRefusal classifies nvidia-smi's message. This is the only place that matches its text.
 func smiRefusal(said string) error {
 	said = strings.Join(lines(said), " ")
 	kind := errors.New("nvidia-smi gave no report")

@@ -18,12 +18,12 @@ import (
 // verifyImage holds NVIDIA's vectorAdd sample, a shell, and CUDA's libraries.
 const verifyImage = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
 
-// VerifyOptions say where and how GPUs are verified.
+// VerifyOptions configure where and how GPUs are verified.
 type VerifyOptions struct {
 	Namespace string         // empty means PluginName
 	Image     string         // empty means VerifyImage
 	Taints    []corev1.Taint // further taints on nodes with GPUs
-	RunID     string         // tells this run's Jobs from earlier ones; lower-case letters and digits
+	RunID     string         // distinguishes this run's Jobs from earlier ones; lower-case letters and digits
 	Timeout   time.Duration  // for one node, with pulling the image; 0 means ten minutes
 }
 
@@ -37,7 +37,7 @@ const (
 	labelRun   = "homelab.cps-gpu.github.com/verify"
 )
 
-// VerifyName is what the Job for a node is called.
+// VerifyName returns the name of the Job for a node.
 func VerifyName(node, runID string) string {
 	name := "gpu-verify-" + strings.ReplaceAll(node, ".", "-")
 	if runID != "" {
@@ -50,11 +50,10 @@ func VerifyName(node, runID string) string {
 	return name
 }
 
-// VerifyObjects returns a Job that computes on every GPU of one node. It requests
-// all of them at once, so it shows as well that Kubernetes can give them away, and
-// it fails when the container sees another number. The ConfigMap before it holds
-// the script and is the same for every node. When the Job ends, its container's
-// termination message is for [ParseVerify].
+// VerifyObjects returns a Job that computes on every GPU of one node. It requests all of them
+// at once, which also shows that Kubernetes can allocate them, and fails if the container sees
+// another number. The ConfigMap before it holds the script and is the same for every node.
+// When the Job ends, its container's termination message is for [ParseVerify].
 func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 	if o.Namespace == "" {
 		o.Namespace = PluginName
@@ -85,7 +84,7 @@ func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 }
 
 func verifyJob(node string, gpus int, meta metav1.ObjectMeta, o VerifyOptions) batchv1.JobSpec {
-	var retries, ttl int32 = 0, 3600 // seconds: long enough to look at what failed
+	var retries, ttl int32 = 0, 3600 // seconds: long enough to inspect a failure
 	deadline := int64(o.Timeout / time.Second)
 	class, no := RuntimeClass, false
 	return batchv1.JobSpec{
@@ -119,7 +118,7 @@ func verifyJob(node string, gpus int, meta metav1.ObjectMeta, o VerifyOptions) b
 	}
 }
 
-// VerifyResult is how one GPU did.
+// VerifyResult is the result of one GPU.
 type VerifyResult struct {
 	UUID   string `json:"uuid"`
 	Index  int    `json:"index"` // in the container
@@ -143,9 +142,8 @@ const (
 	verifyColumns
 )
 
-// ParseVerify reads what verify.sh says of each GPU. The error tells what it says
-// beyond that: that there are too few, or none at all. GPUs that failed are
-// results and no error.
+// ParseVerify reads the results that verify.sh prints for each GPU. The error has its other
+// messages: that there are too few GPUs, or none. A failed GPU is a result, not an error.
 func ParseVerify(message string) ([]VerifyResult, error) {
 	var results []VerifyResult
 	var errs []error

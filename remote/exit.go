@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// ExitError is a command that ran and did not end with status 0.
+// ExitError says that a command ran and did not end with status 0.
 type ExitError struct {
 	Args   []string // the command, as the transport ran it
-	Code   int      // the exit status; 128 + n after signal n, -1 where it is not known
+	Code   int      // the exit status; 128 + n after signal n, -1 if it is not known
 	Signal string   // the signal that ended the command, without SIG; empty for an exit
 	Stderr string   // the end of what it wrote to standard error, at most [TailSize] bytes
 }
@@ -30,19 +30,19 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// How many lines Telling returns: of those that name an error, and without any.
+// How many lines Telling returns: with lines that name an error, and without.
 const (
 	tellingErrors = 5
 	tellingLines  = 3
 )
 
-// naming is how programs begin a line that names an error: apt (E:, and W: for what it
-// could not fetch), dpkg, modprobe and insmod, curl, cloud-init, shells.
+// naming matches the start of lines that name an error: apt (E:, and W: for what it could not
+// fetch), dpkg, modprobe and insmod, curl, cloud-init, shells.
 var naming = regexp.MustCompile(`^(E: |W: Failed |Err:|[A-Za-z0-9_./-]+: (\([0-9]+\) |.*\b(error|ERROR|FATAL|WARNING|fatal|cannot|not found)\b)|(error|ERROR|FATAL|fatal)\b)`)
 
-// Telling returns, as one line, what of a program's output says why it failed: the
-// last lines that name an error, and the last line of all. Where no line does, the
-// last three are returned. Lines that are there twice are told once.
+// Telling returns, as one line, the part of a program's output that says why it failed: the
+// last lines that name an error, and the last line. If no line names an error, it returns the
+// last three. Repeated lines appear once.
 func Telling(output string) string {
 	var all, errs []string
 	for line := range strings.SplitSeq(output, "\n") {
@@ -79,8 +79,8 @@ func printable(r rune) rune {
 // maxShown is how much of one argument a message shows, in characters.
 const maxShown = 60
 
-// String returns the command for a person to read: arguments that are long or
-// have several lines, such as scripts, are cut short. It is not for a shell.
+// String returns the command for a person to read: arguments that are long or have several
+// lines, such as scripts, are shortened. It is not for a shell.
 func (c Cmd) String() string {
 	words := make([]string, len(c.Args))
 	for i, arg := range c.Args {
@@ -124,5 +124,5 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what is kept.
+// String returns the kept bytes.
 func (t *Tail) String() string { return string(t.kept) }

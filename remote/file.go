@@ -15,8 +15,8 @@ import (
 //go:embed write.sh
 var writeScript string
 
-// ReadFile reads a file. One that does not exist is an error that wraps
-// [fs.ErrNotExist]; the [*ExitError] is there as well.
+// ReadFile reads a file. If it does not exist, the error wraps [fs.ErrNotExist] and the
+// [*ExitError].
 func ReadFile(ctx context.Context, r Runner, path string) ([]byte, error) {
 	b, err := Output(ctx, r, "cat", "--", path)
 	if err != nil {
@@ -25,8 +25,8 @@ func ReadFile(ctx context.Context, r Runner, path string) ([]byte, error) {
 	return b, nil
 }
 
-// missing adds [fs.ErrNotExist] to the error of a cat that said so, in the words
-// of strerror(3). A machine that speaks another language gives the plain error.
+// missing adds [fs.ErrNotExist] to the error of a cat that reports it, with the text of
+// strerror(3). With another locale the plain error is returned.
 func missing(err error) error {
 	var exit *ExitError
 	if !errors.As(err, &exit) {
@@ -40,8 +40,8 @@ func missing(err error) error {
 	return err
 }
 
-// Exists reports whether there is something at path. What one may not look at
-// does not exist, as for test(1).
+// Exists reports whether there is something at path. As with test(1), what the user may not
+// see does not exist.
 func Exists(ctx context.Context, r Runner, path string) (bool, error) {
 	err := Run(ctx, r, "test", "-e", path)
 	var exit *ExitError
@@ -51,10 +51,9 @@ func Exists(ctx context.Context, r Runner, path string) (bool, error) {
 	return err == nil, err
 }
 
-// WriteFile writes a file with exactly the permission bits perm, wholly or not at
-// all: it is written under another name beside it, and takes its place when every
-// byte has arrived. Folders that are missing are made, with mode 0755. The content
-// travels on stdin only.
+// WriteFile atomically writes a file with exactly the permission bits perm: it writes another
+// file beside it and renames that once every byte has arrived. It creates missing folders with
+// mode 0755. The content is sent only on stdin.
 //
 // The file belongs to the user who runs commands through r. A symbolic link at
 // path is replaced, not followed.
@@ -62,9 +61,8 @@ func WriteFile(ctx context.Context, r Runner, path string, data []byte, perm fs.
 	return CopyFile(ctx, r, path, bytes.NewReader(data), int64(len(data)), perm)
 }
 
-// CopyFile is [WriteFile] for content that is too large to hold in memory: size
-// bytes are read from src, and any other number is an error that leaves the file
-// as it was.
+// CopyFile is [WriteFile] for content that is too large for memory: it reads size bytes from
+// src; any other number is an error that leaves the file unchanged.
 func CopyFile(ctx context.Context, r Runner, path string, src io.Reader, size int64, perm fs.FileMode) error {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
 		return &fs.PathError{Op: "write", Path: path, Err: errors.New("not an absolute path of a file")}

@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// A command that writes without end is ended, and its machine can fill nobody's memory:
-// also where the Runner does not mind that it cannot write.
+// A command that writes without end is stopped and cannot fill the caller's memory, even if
+// the Runner ignores that it cannot write.
 func TestOutputHasABound(t *testing.T) {
 	piece := bytes.Repeat([]byte("y\n"), 1<<19)
 	for name, stubborn := range map[string]bool{"stops at the first error": false, "goes on": true} {

@@ -10,10 +10,10 @@ import (
 
 // Runner runs commands on one machine. Implementations are safe for concurrent use.
 type Runner interface {
-	// Run runs cmd and waits for its end. It returns nil for exit status 0, an
-	// [*ExitError] for any other status or a signal, and another error when the
-	// command could not be run or its end not be learnt. When ctx ends, Run
-	// returns within 200 ms with an error that wraps ctx.Err().
+	// Run runs cmd and waits for its end. It returns nil for exit status 0, an [*ExitError]
+	// for any other status or a signal, and another error if the command could not run or its
+	// end is not known. When ctx ends, Run returns within 200 ms with an error that wraps
+	// ctx.Err().
 	Run(ctx context.Context, cmd Cmd) error
 }
 
@@ -26,22 +26,21 @@ func (f RunnerFunc) Run(ctx context.Context, cmd Cmd) error { return f(ctx, cmd)
 // Cmd is one command.
 type Cmd struct {
 	Args   []string  // the program and its arguments; nothing in it is expanded
-	Stdin  io.Reader // nil is no input
+	Stdin  io.Reader // nil: no input
 	Stdout io.Writer // nil discards
-	Stderr io.Writer // nil discards; the end of it is in ExitError all the same
+	Stderr io.Writer // nil discards; ExitError has its end in any case
 }
 
-// Run runs a command that needs no input and whose output is of no interest.
+// Run runs a command without input, and discards its output.
 func Run(ctx context.Context, r Runner, args ...string) error {
 	return r.Run(ctx, Cmd{Args: args})
 }
 
-// maxOutput is the most that [Output] takes of a command, in bytes.
+// maxOutput is the most that [Output] reads from a command, in bytes.
 const maxOutput = 16 << 20
 
-// Output runs a command and returns what it wrote to its standard output. What
-// was written is returned with an error, too. A command that writes more than 16 MiB is
-// ended, and that is an error: the machine may be broken, or somebody else's.
+// Output runs a command and returns its standard output, even with an error. A command that
+// writes more than 16 MiB is stopped, which is an error: the machine may be broken or hostile.
 func Output(ctx context.Context, r Runner, args ...string) ([]byte, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -53,8 +52,8 @@ func Output(ctx context.Context, r Runner, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// output ends the command whose output does not fit: a Runner may go on without being
-// able to write.
+// output stops a command whose output is too long: a Runner may continue although it cannot
+// write.
 type output struct {
 	limit.Buffer
 	stop  context.CancelFunc
@@ -70,8 +69,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Sudo returns a Runner that runs commands as root by way of sudo, which must not
-// ask for a password: one that would is an [*ExitError] at once.
+// Sudo returns a Runner that runs commands as root with sudo. If sudo would ask for a
+// password, that is an [*ExitError] at once.
 func Sudo(r Runner) Runner {
 	return RunnerFunc(func(ctx context.Context, cmd Cmd) error {
 		if len(cmd.Args) == 0 {

@@ -5,10 +5,9 @@
 // shows "[secret]" instead, so a token that is part of a struct cannot reach a
 // log, an event or a plan by accident.
 //
-// Values come from where secrets live: [FromEnv], [FromFile], or [Random] for
-// those we make ourselves. A [Redactor] is the second line of defence, for text
-// that somebody else wrote: a server's answer, a program's output.
+// Values come from [FromEnv], [FromFile], or [Random] for generated ones. A [Redactor] is the
+// second line of defence, for foreign text: a server's answer, a program's output.
 //
-// What this package is not: encryption at rest, or memory that cannot be read by
-// a debugger. Go strings are copied by the runtime and are not wiped.
+// This package does not encrypt, and does not protect memory from a debugger: the Go runtime
+// copies strings and does not wipe them.
 package secret

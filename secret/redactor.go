@@ -16,8 +16,8 @@ type Redactor struct {
 	known []string
 }
 
-// minSecret is the shortest text that is treated as a secret. Shorter ones would
-// mask half of every sentence and are not worth the name.
+// minSecret is the shortest text that is treated as a secret. Shorter ones would mask half of
+// every sentence.
 const minSecret = 4
 
 // NewRedactor makes a Redactor that knows values.
@@ -27,8 +27,7 @@ func NewRedactor(values ...Value) *Redactor {
 	return r
 }
 
-// Add makes further values known, each as it is and as it looks in a URL, in JSON
-// and in base64.
+// Add adds values, each unchanged and as encoded in a URL, in JSON and in base64.
 func (r *Redactor) Add(values ...Value) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,11 +42,11 @@ func (r *Redactor) Add(values ...Value) {
 			}
 		}
 	}
-	// Longest first: a secret that contains another must go whole.
+	// Longest first, so that a secret that contains another is replaced as a whole.
 	slices.SortStableFunc(r.known, func(a, b string) int { return len(b) - len(a) })
 }
 
-// forms returns the ways in which other people's text may show s.
+// forms returns the encodings of s that foreign text may contain.
 func forms(s string) []string {
 	out := []string{s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s))}
 	if js, err := json.Marshal(s); err == nil {

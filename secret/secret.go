@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Mask is what stands instead of a secret wherever one would be printed.
+// Mask is printed instead of a secret.
 const Mask = "[secret]"
 
 // Value is a string that does not print. The zero Value is an empty secret.
@@ -24,7 +24,7 @@ type Value struct {
 // New makes a Value of s.
 func New(s string) Value { return Value{text: &s} }
 
-// Reveal returns the text. It is the only way to it.
+// Reveal returns the text. There is no other way to read it.
 func (v Value) Reveal() string {
 	if v.text == nil {
 		return ""

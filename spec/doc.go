@@ -1,4 +1,4 @@
-// Package spec says what a cluster should be: its machines, Kubernetes, GPUs and
-// platform, with every default filled in. It holds values and what follows from them
-// alone; reading a file is package clusterfile's, bringing the cluster up package cluster's.
+// Package spec describes a cluster as Go values: its machines, Kubernetes, GPUs and platform,
+// with every default filled in. Package clusterfile reads the values from a file, package
+// cluster creates the cluster.
 package spec

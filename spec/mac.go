@@ -25,10 +25,9 @@ func ParseMAC(s string) (MAC, error) {
 	return m, nil
 }
 
-// StableMAC returns the address of a node that names none: locally administered,
-// and the same for the same cluster and node on every machine and every day.
-// Five hashed bytes, not the three behind Proxmox's own prefix: a thousand nodes
-// would meet there once in thirty clusters.
+// StableMAC returns the default address of a node: locally administered, and always the same
+// for the same names of cluster and node. It has five hashed bytes: with the three behind
+// Proxmox's own prefix, one of thirty clusters with a thousand nodes would have a collision.
 func StableMAC(cluster, node string) MAC {
 	sum := sha256.Sum256([]byte("mac\x00" + cluster + "\x00" + node))
 	m := MAC(sum[:6])

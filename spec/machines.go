@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// FileServer is the role of the NFS server that we make. No node of Spec.Nodes has it.
+// FileServer is the role of the NFS server that homelab creates. No node of Spec.Nodes has it.
 const FileServer Role = "files"
 
-// KeepsData is the Proxmox tag by which a machine of ours is known to hold data, also
-// when the file does not name it any more.
+// KeepsData is the Proxmox tag of a machine of ours that holds data. It applies even if the
+// file no longer names the machine.
 const KeepsData = "keeps-data"
 
-// ExportRoot is where the NFS server's data disk is mounted: all that it exports is on it.
+// ExportRoot is the mount point of the NFS server's data disk; all exports are below it.
 const ExportRoot = "/export"
 
 // exportDisk is the serial of that disk.
 const exportDisk = "export"
 
-// fileServerOS is the size of the disk that it boots from: the system alone, whose
-// template may hold a GPU driver.
+// fileServerOS is the size of its boot disk: only the system, whose template may contain a GPU
+// driver.
 const fileServerOS = 60 * GiB
 
-// Machines are all machines of the file: the nodes, then the NFS server where we make it.
+// Machines returns all machines of the file: the nodes, then the NFS server if homelab creates
+// one.
 func (s *Spec) Machines() []Node {
 	nfs := s.Platform.Storage.NFS
 	if nfs == nil || nfs.VM == nil {
@@ -43,14 +44,14 @@ func (s *Spec) fileServer(vm *NFSVM) Node {
 	return n
 }
 
-// AnyHost is a node's host in a file that leaves the choice to us. placement.Place makes it.
+// AnyHost is a node's host if homelab chooses it. placement.Place does.
 const AnyHost = "auto"
 
 // Unplaced reports whether a node's host is still to be chosen.
 func (n Node) Unplaced() bool { return n.Host == AnyHost }
 
-// TemplatesBeside puts each host's template where the first of its nodes boots from,
-// unless the file says another place.
+// TemplatesBeside sets each host's template storage to that of its first node's boot disk,
+// unless the file names another.
 func (s *Spec) TemplatesBeside() {
 	if s.TemplateAsked {
 		return

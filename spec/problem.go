@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong in a file, and the cure.
+// Problem is one mistake in a file, and the cure.
 type Problem struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`   // from 1
@@ -23,11 +23,11 @@ func (p Problem) Error() string {
 	return s
 }
 
-// Problems is everything that is wrong in a file, in the order of the file.
-// It is the error of whatever reads a cluster file.
+// Problems are all mistakes in a file, in the order of the file. It is the error of functions
+// that read a cluster file.
 type Problems []Problem
 
-// Error returns one line a problem.
+// Error returns one line per problem.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i, problem := range p {

@@ -10,17 +10,17 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// SecretRef says where a secret is. The secret itself is read when it is needed,
-// by [SecretRef.Resolve], and is never part of a Spec.
+// SecretRef is a reference to a secret. [SecretRef.Resolve] reads the secret when it is
+// needed; it is never part of a Spec.
 type SecretRef struct {
 	scheme, ref string
 }
 
-// ErrInlineSecret is the answer to a secret that was written where a reference belongs.
-// It does not carry the text.
+// ErrInlineSecret says that a secret was written instead of a reference. It does not contain
+// the text.
 var ErrInlineSecret = errors.New("this is not a reference to a secret, so it may be the secret itself")
 
-// ErrSOPS is the answer to sops: references.
+// ErrSOPS is the error for sops: references.
 var ErrSOPS = errors.New("sops: references are not supported yet")
 
 // ParseSecretRef reads env:NAME or file:PATH. Its errors never repeat s.

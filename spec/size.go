@@ -13,5 +13,5 @@ const (
 	TiB = unit.TiB
 )
 
-// PCIAddress is where a device sits on a host: a whole device, or one function of it.
+// PCIAddress is the address of a device on a host: a whole device, or one function of it.
 type PCIAddress = unit.PCIAddress

@@ -6,56 +6,56 @@ import (
 	"time"
 )
 
-// Lab is the endpoint that means the embedded lab and no real Proxmox host.
+// Lab is the endpoint of the embedded lab.
 const Lab = "lab"
 
-// Spec is what a cluster should be: everything that cluster.yaml says, merged,
-// defaulted and checked. Nobody changes a Spec once it is read.
+// Spec is a wanted cluster: everything that cluster.yaml says, merged, with defaults, and
+// checked. A Spec does not change once it is read.
 type Spec struct {
 	Name     string // of the cluster; also the tag of its VMs and the prefix of its images, ISOs and mappings
-	File     string // where it was read from, as it was given to Load
+	File     string // the file's path, as given to Load
 	Dir      string // the folder of File; relative paths in the file are already joined to it
 	Proxmox  Proxmox
 	Image    Image
-	Network  Network // the default; every Node carries its own, already merged
+	Network  Network // the default; every Node has its own, already merged
 	Nodes    []Node  // servers first, then agents, each in the order of the file
 	Access   Access
 	Guest    Guest
 	K3s      K3s
 	NVIDIA   NVIDIA
 	Platform Platform
-	// LabGuests says what the VMs of the embedded lab are; the zero value is simulated ones.
+	// LabGuests configures the VMs of the embedded lab; the zero value means simulated ones.
 	LabGuests LabGuests `json:",omitzero"`
 	Patience  int       `json:",omitempty"` // multiplies every time limit of a step; 0 is 1
 
-	Warnings []Problem // what is allowed and probably not meant
+	Warnings []Problem // allowed, but probably not intended
 
 	TemplateAsked bool              `json:"-"` // the file says image.templateStorage
 	Placed        map[string]string `json:"-"` // why a node is on its host, by name, of those that placement.Place put there
 }
 
-// Proxmox says where the Proxmox VE API is and how to prove who we are.
+// Proxmox says where the Proxmox VE API is and how to log in.
 type Proxmox struct {
 	Endpoint    string    // Lab, or https://host:port without a path
-	TokenID     string    // user@realm!name; empty for the lab, which brings its own
+	TokenID     string    // user@realm!name; empty for the lab, which has its own
 	TokenSecret SecretRef // zero for the lab
-	User        string    // user@realm, for verbs that set up the host; may be empty
+	User        string    // user@realm, for options that no token may set; may be empty
 	Password    SecretRef // of User
 
-	CAFile      string // PEM file that signs the API's certificate; empty: the system's roots
+	CAFile      string // PEM file of the authority of the API's certificate; empty: the system's roots
 	Fingerprint string // SHA-256 of the certificate, upper-case hex with colons; empty: not pinned
 	Insecure    bool   // do not check the certificate at all
 
 	Host  string // the host of nodes that name none
-	Hosts []Host // every host that carries a node or is declared, sorted by name
+	Hosts []Host // every host with a node and every declared one, sorted by name
 }
 
-// LabGuests says what the VMs of the embedded lab are.
+// LabGuests configures the VMs of the embedded lab.
 type LabGuests struct {
-	QEMU     bool   // real ones; all else is about these
+	QEMU     bool   // real ones; the other fields apply to these
 	Internet bool   // they reach what this machine reaches
-	Image    string // folder with the files of cluster.LabImageFiles; empty: the lab makes one
-	Place    string // file:line:column of lab.guests, for what depends on the machine
+	Image    string // folder with the files of clusterfile.LabImageFiles; empty: the lab builds one
+	Place    string // file:line:column of lab.guests, for checks that depend on the machine
 }
 
 // Host is one Proxmox VE host, called node in Proxmox's API.
@@ -67,15 +67,16 @@ type Host struct {
 	GPUs    int             // declared capacity, zero: unknown
 	Storage map[string]Size // declared capacity by storage, may be empty
 
-	// TemplateStorage holds the template's disk on this host: image.templateStorage,
-	// or else where the first of its nodes boots from, so that clones are linked.
+	// TemplateStorage is the storage of the template's disk on this host:
+	// image.templateStorage, or else that of its first node's boot disk, so that clones are
+	// linked.
 	TemplateStorage string
 }
 
 // Image says what the nodes' template is made from.
 type Image struct {
 	URL     string // of a cloud image, qcow2 whatever its suffix
-	SHA256  string // lower-case hex; it or SHA512 is there when URL is set, but for the lab
+	SHA256  string // lower-case hex; this or SHA512 is set if URL is, except in the lab
 	SHA512  string
 	Release string // the distribution's code name, e.g. noble
 
@@ -83,9 +84,9 @@ type Image struct {
 
 	Template string // an existing template by VMID or name; then URL is empty and nothing is baked
 
-	ImageStorage    string // holds the downloaded image; content "import"
-	TemplateStorage string // holds the template's disk, content "images"; see Spec.TemplateStorage for one host
-	SeedStorage     string // holds the seed ISOs; content "iso"
+	ImageStorage    string // for the downloaded image; content "import"
+	TemplateStorage string // for the template's disk, content "images"; see Spec.TemplateStorage for one host
+	SeedStorage     string // for the seed ISOs; content "iso"
 	SecureBoot      bool   // Microsoft's and the distribution's keys enrolled in the EFI variables
 }
 
@@ -101,18 +102,18 @@ type Network struct {
 	Search  []string
 }
 
-// Access says who may log in to the nodes and how they are reached.
+// Access says who may log in to the nodes and how to reach them.
 type Access struct {
 	User         string   // the admin user on each node
 	PublicKeys   []string // authorized_keys lines
-	PrivateKey   string   // path; empty and no Agent: a key is made and kept beside the file
+	PrivateKey   string   // path; if empty, and without Agent, the key is derived from the API token
 	Agent        bool     // use the agent at SSH_AUTH_SOCK
 	Jump         string   // user@host:port, or empty
 	Proxy        string   // socks5://host:port, or empty
 	PasswordHash SecretRef
 }
 
-// Guest is what every node gets at first boot beside what we need ourselves.
+// Guest has what every node gets at first boot, in addition to our own files and packages.
 type Guest struct {
 	Packages      []string
 	Sysctls       map[string]string
@@ -132,11 +133,11 @@ type File struct {
 	Perm    uint32 // e.g. 0o644
 }
 
-// K3s says what Kubernetes should be.
+// K3s configures Kubernetes.
 type K3s struct {
 	Version      string // exact, e.g. v1.36.5+k3s1
 	VIP          netip.Addr
-	VIPInterface string // empty: the one that carries the node's address
+	VIPInterface string // empty: the one with the node's address
 	TLSSANs      []string
 	PodCIDR      netip.Prefix
 	ServiceCIDR  netip.Prefix
@@ -150,11 +151,11 @@ type K3s struct {
 
 	SecretsEncryption bool
 	Snapshots         Snapshots
-	Registries        []Registry // what registries.yaml says, in the order of the file
+	Registries        []Registry // the contents of registries.yaml, in the order of the file
 	AirgapDir         string     // folder with k3s, sha256sum-<arch>.txt and the image tarball; empty: the internet
 }
 
-// Snapshots says when etcd is saved, and where to.
+// Snapshots says when and where etcd's snapshots are stored.
 type Snapshots struct {
 	Schedule  string // cron, five fields
 	Retention int
@@ -170,8 +171,8 @@ type S3 struct {
 // Registry is how nodes reach one image registry.
 type Registry struct {
 	Name      string            // e.g. docker.io
-	Endpoints []string          // asked in its place, in order; may be empty
-	Rewrite   map[string]string // image name patterns and what they become
+	Endpoints []string          // mirrors, asked in order; may be empty
+	Rewrite   map[string]string // image name patterns and their replacements
 	Username  string
 	Password  SecretRef
 	CAFile    string // local path; empty: the system's roots
@@ -193,7 +194,7 @@ const (
 	DriverNone     = "none"     // somebody else's business
 )
 
-// NVIDIA says which driver the GPU nodes get and how pods ask for GPUs.
+// NVIDIA says which driver the GPU nodes get and how pods request GPUs.
 type NVIDIA struct {
 	Stack      string // StackDevicePlugin, StackOperator or StackNone
 	DriverMode string // DriverPrebuilt, DriverDKMS, DriverOperator or DriverNone
@@ -221,7 +222,7 @@ type Sharing struct {
 // Shared reports whether several pods use one GPU.
 func (s Sharing) Shared() bool { return s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS }
 
-// MIGLayout is how some GPUs of a node are cut.
+// MIGLayout says how some GPUs of a node are partitioned.
 type MIGLayout struct {
 	GPUs     []int          // indices; empty: all
 	Profiles map[string]int // e.g. 3g.20gb: 2; empty: MIG off
@@ -233,7 +234,7 @@ func (s *Spec) Servers() []Node { return s.nodes(func(n Node) bool { return n.Ro
 // Agents returns the nodes that are not servers.
 func (s *Spec) Agents() []Node { return s.nodes(func(n Node) bool { return n.Role == Agent }) }
 
-// GPUNodes returns the nodes that ask for GPUs.
+// GPUNodes returns the nodes with GPUs.
 func (s *Spec) GPUNodes() []Node { return s.nodes(func(n Node) bool { return n.GPUs.Count > 0 }) }
 
 // Node returns the node of that name.
@@ -250,8 +251,8 @@ func (s *Spec) HasMachine(name string) bool {
 	return slices.ContainsFunc(s.Machines(), func(n Node) bool { return n.Name == name })
 }
 
-// APIAddress is where the Kubernetes API answers: the VIP, or the only server's
-// own address. It is not valid for a lone server with DHCP and no VIP.
+// APIAddress is the address of the Kubernetes API: the VIP, or the only server's own address.
+// It is not valid for a single server with DHCP and no VIP.
 func (s *Spec) APIAddress() netip.Addr {
 	if s.K3s.VIP.IsValid() {
 		return s.K3s.VIP
@@ -269,11 +270,11 @@ func (s *Spec) TemplateStorage(host string) string {
 	return s.Image.TemplateStorage
 }
 
-// IsLab reports whether the cluster lives in the embedded lab.
+// IsLab reports whether the cluster is in the embedded lab.
 func (s *Spec) IsLab() bool { return s.Proxmox.Endpoint == Lab }
 
-// HasProxmox reports whether the file names a Proxmox VE. Where it does not, every
-// machine is external, and cluster.Backend.Proxmox stays nil.
+// HasProxmox reports whether the file names a Proxmox VE. If not, every machine is external,
+// and cluster.Backend.Proxmox is nil.
 func (s *Spec) HasProxmox() bool { return s.Proxmox.Endpoint != "" }
 
 func (s *Spec) nodes(keep func(Node) bool) []Node {
@@ -286,7 +287,7 @@ func (s *Spec) nodes(keep func(Node) bool) []Node {
 	return out
 }
 
-// Startup is the place of a VM in its host's boot order.
+// Startup is the position of a VM in its host's boot order.
 type Startup struct {
 	Order    int           // 0: not set
 	Up, Down time.Duration // how long the host waits after starting, and for the shutdown

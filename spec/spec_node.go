@@ -4,7 +4,7 @@ import (
 	"net/netip"
 )
 
-// Role is what a node does in K3s.
+// Role is a node's role in K3s.
 type Role string
 
 // The roles.
@@ -16,15 +16,15 @@ const (
 // Node is one machine of the cluster.
 type Node struct {
 	Name string // of the VM, the hostname and the Kubernetes node
-	Pool string // empty when it belongs to none
+	Pool string // empty if it is in none
 	Role Role
-	Host string // the Proxmox host; empty when External, AnyHost before Place
+	Host string // the Proxmox host; empty if External, AnyHost before Place
 
-	External bool   // not made by us, only reached by SSH
+	External bool   // not created by homelab, only reached over SSH
 	SSHUser  string // of an external node; empty: Access.User
-	SSHPort  int    // of an external node; 22 when not given, 0 when the node is ours
+	SSHPort  int    // of an external node, default 22; 0 for a VM
 
-	Adopt bool // its VM was made by somebody else, and is taken over as it is
+	Adopt bool // its VM exists already, and is taken over unchanged
 
 	VMID    int          // 0: the next free one
 	Address netip.Prefix // the node's address with its prefix length; not valid: DHCP
@@ -35,13 +35,13 @@ type Node struct {
 	Memory      Size
 	CPUType     string
 	NUMA        bool
-	NUMANodes   []NUMANode // empty: as Proxmox makes them
-	Hugepages   string     // any, 2, 1024, none; empty: as it is
-	Affinity    string     // CPUs of the host; none; empty: as it is
+	NUMANodes   []NUMANode // empty: Proxmox's default
+	Hugepages   string     // any, 2, 1024, none; empty: unchanged
+	Affinity    string     // CPUs of the host; none; empty: unchanged
 	TPM         bool
 	OnBoot      bool
 	Startup     Startup
-	Tags        []string // beside the cluster's own tag
+	Tags        []string // in addition to the cluster's own tag
 	Description string
 
 	OSDisk OSDisk
@@ -63,7 +63,7 @@ type NUMANode struct {
 	Policy    string // bind, preferred or interleave; empty without HostNodes
 }
 
-// DiskOptions is what any disk may have.
+// DiskOptions are the options of every disk.
 type DiskOptions struct {
 	Storage  string
 	Size     Size
@@ -72,7 +72,7 @@ type DiskOptions struct {
 	IOThread bool
 }
 
-// OSDisk is the disk that a node boots from.
+// OSDisk is a node's boot disk.
 type OSDisk struct{ DiskOptions }
 
 // Disk roles.
@@ -81,23 +81,22 @@ const (
 	RoleData    = "data"
 )
 
-// Disk is a further disk of a node. In the guest it is found by its serial,
-// which is its name.
+// Disk is a further disk of a node. The guest finds it by its serial, which is its name.
 type Disk struct {
 	DiskOptions
 	Name  string // unique on the node, at most 20 characters
 	Role  string // RoleScratch or RoleData
-	FS    string // ext4 or xfs; empty when Mount is
-	Mount string // where it is mounted; empty: left alone
+	FS    string // ext4 or xfs; empty if Mount is
+	Mount string // mount point; empty: not mounted
 }
 
-// GPURequest is which GPUs a node asks for. Without PCI and Mapping we choose
-// Count of them on the node's host, on one NUMA node where that is possible.
+// GPURequest says which GPUs a node gets. Without PCI and Mapping homelab chooses Count of
+// them on the node's host, on one NUMA node if possible.
 type GPURequest struct {
-	Count   int          // 0: none; equals len(PCI) or len(Mapping) when those are given
+	Count   int          // 0: none; equals len(PCI) or len(Mapping) if one is set
 	Model   string       // part of the model's name, e.g. A100; empty: any
 	PCI     []PCIAddress // on the node's host
-	Mapping []string     // existing resource mappings, one a GPU
+	Mapping []string     // existing resource mappings, one per GPU
 
 	PCIe         bool
 	ROMBar       bool

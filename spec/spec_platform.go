@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Ways in which a part of the platform gets into the cluster.
+// Ways to deploy a part of the platform.
 const (
 	ViaDirect = "direct" // applied by cluster:up
 	ViaFleet  = "fleet"  // written into the Git repository of fleet.repo, and deployed by Fleet from there
 )
 
-// Platform is what runs on Kubernetes for the people who use it. A nil part is off.
+// Platform has the services that run on Kubernetes. A nil part is off.
 type Platform struct {
 	Charts  Charts
 	Storage Storage
@@ -27,28 +27,28 @@ type Platform struct {
 	CNI        *CNI
 }
 
-// Charts says where charts come from, and which parts do not follow the default.
+// Charts has the sources of charts, and exceptions for single parts.
 type Charts struct {
 	Folder   string                    // local folder of charts, asked before any repository; empty: none
-	Offline  bool                      // ask nothing but Folder
-	Versions map[string]string         // by part name (chart.Part.Name), in place of the pinned ones
-	Values   map[string]map[string]any // by part name, merged over what we render; no secrets
+	Offline  bool                      // use only Folder
+	Versions map[string]string         // by part name (chart.Part.Name), instead of the pinned ones
+	Values   map[string]map[string]any // by part name, merged over ours; no secrets
 	Via      map[string]string         // by part name: ViaDirect or ViaFleet; default ViaDirect, or Fleet.Default
-	Digests  map[string]string         // by part name: sha256:… of the chart's archive, in place of what is known of the pinned one
+	Digests  map[string]string         // by part name: sha256:… of the chart's archive, instead of the known digest of the pinned one
 }
 
-// Storage says which storage classes there are. Exactly one is the default.
+// Storage has the storage classes. Exactly one is the default.
 type Storage struct {
-	Default  string   // class name; empty: K3s' local-path stays it
-	Existing []string // classes that somebody else makes
+	Default  string   // class name; empty: K3s' local-path
+	Existing []string // existing classes that homelab does not create
 	NFS      *NFS
 	Scratch  *Scratch
 	Longhorn *Longhorn
 	CephFS   *CephFS
 }
 
-// NFS is shared storage on an NFS server. With VM set the server is a machine that
-// we make; else Server is somebody else's.
+// NFS is shared storage on an NFS server. With VM set homelab creates the server; otherwise
+// Server is an existing one.
 type NFS struct {
 	Class        string // default "nfs"
 	Server       string // address or name
@@ -59,7 +59,7 @@ type NFS struct {
 	VM           *NFSVM  // nil: an external server
 }
 
-// Share is one folder of the NFS server, mounted as it is.
+// Share is one folder of the NFS server, mounted unchanged.
 type Share struct {
 	Name         string
 	Export       string // absolute path on the server
@@ -67,7 +67,7 @@ type Share struct {
 	MountOptions []string
 }
 
-// NFSVM is an NFS server on Proxmox that we make.
+// NFSVM is an NFS server that homelab creates on Proxmox.
 type NFSVM struct {
 	Name    string // of the VM; default <cluster>-nfs
 	Host    string
@@ -75,20 +75,20 @@ type NFSVM struct {
 	Cores   int
 	Memory  Size
 	Disk    DiskOptions    // the data disk
-	Allow   []netip.Prefix // who may mount; default: the nodes' network
+	Allow   []netip.Prefix // networks that may mount; default: the nodes' network
 }
 
-// Scratch is fast storage on each node's own disk: gone with the node.
+// Scratch is fast storage on each node's own disk, which is lost with the node.
 type Scratch struct {
 	Class string   // default "scratch"
-	Path  string   // folder under which volumes are made; default: the mount point of the nodes' scratch disks
-	Nodes []string // that have it, by name; filled by Load
+	Path  string   // folder for volumes; default: the mount point of the nodes' scratch disks
+	Nodes []string // names of the nodes that have it; filled by Load
 }
 
 // Longhorn is replicated storage on the nodes' disks.
 type Longhorn struct {
 	Class       string // "longhorn"
-	Replicas    int    // default 3, or the number of nodes that hold data
+	Replicas    int    // default 3, or the number of data nodes
 	DataPath    string // default /var/lib/longhorn
 	DrainPolicy string // one of Longhorn's; default block-if-contains-last-replica
 }
@@ -111,7 +111,7 @@ const (
 	LBCilium    = "cilium"
 )
 
-// LoadBalancer gives Services addresses of the nodes' network.
+// LoadBalancer assigns addresses of the nodes' network to Services.
 type LoadBalancer struct {
 	Kind      string
 	Addresses []string              // ranges a-b or prefixes, as in the file; empty for servicelb
@@ -125,7 +125,7 @@ const (
 	IngressNone    = "none"
 )
 
-// Ingress says how HTTP gets in.
+// Ingress says how HTTP enters the cluster.
 type Ingress struct {
 	Kind  string
 	Class string // ingressClassName or gatewayClassName; default traefik
@@ -163,14 +163,14 @@ type Fleet struct {
 	Standalone bool   // false: Rancher's own
 	Repo       string // URL of the Git repository, https or ssh
 	Branch     string // default main
-	Path       string // folder in it that is ours; default fleet/<cluster>
+	Path       string // our folder in it; default fleet/<cluster>
 	Username   string // with Password, for https
 	Password   SecretRef
 	SSHKey     SecretRef     // with KnownHosts, for ssh
 	KnownHosts string        // file
 	CAFile     string        // for https
 	Polling    time.Duration // default 15 s
-	Default    string        // ViaDirect or ViaFleet for parts that say nothing
+	Default    string        // ViaDirect or ViaFleet for parts that Charts.Via does not name
 	Extra      []string      // further paths of the repository
 	Author     string        // of commits: Name <mail>
 }
@@ -181,7 +181,7 @@ type Monitoring struct {
 	StorageClass string        // empty: the default class
 	Size         Size          // of Prometheus' volume; default 50 GiB
 	Hostname     string        // of Grafana; empty: not exposed
-	GPUs         bool          // DCGM exporter and dashboard; default: there are GPU nodes
+	GPUs         bool          // DCGM exporter and dashboard; default true with GPU nodes
 	Alertmanager bool
 }
 
@@ -209,19 +209,19 @@ type Hub struct {
 	Namespace string // default jupyterhub
 	Database  HubDatabase
 	Auth      HubAuth
-	Profiles  []HubProfile // in the order of the file; the first is the default unless one says so
+	Profiles  []HubProfile // in the order of the file; the first is the default unless another is marked
 	Home      HubHome
 	Shared    []HubShare
 	Scratch   HubScratch
 	SHM       Size // of /dev/shm; default 8 GiB
 	Cull      HubCull
-	PrePull   bool           // notebooks' images are pulled to the nodes beforehand
+	PrePull   bool           // pull notebooks' images to the nodes in advance
 	Isolate   bool           // network policies; default true
 	Reach     []netip.Prefix // private networks that isolated notebooks may reach
 	Quota     HubQuota
 }
 
-// HubDatabase is where the hub keeps users and tokens.
+// HubDatabase is where the hub stores users and tokens.
 type HubDatabase struct {
 	Kind  string    // "sqlite" (a volume) or "postgres"
 	Class string    // of the volume
@@ -244,7 +244,7 @@ type HubAuth struct {
 	AllowAll   bool
 	Users      []string // allowed
 	Admins     []string
-	Password   SecretRef // dummy: of everybody
+	Password   SecretRef // dummy: one for all users
 	OpenSignup bool      // native
 
 	ClientID     string // oidc, github
@@ -274,7 +274,7 @@ type HubAuth struct {
 	CAFile         string // for oidc and ldap
 }
 
-// HubProfile is what a user can choose to start.
+// HubProfile is a choice in the hub's form.
 type HubProfile struct {
 	Name, Title, Description string
 	Image                    string
@@ -295,10 +295,10 @@ type HubProfile struct {
 type HubHome struct {
 	Class string // empty: the default class
 	Size  Size   // default 20 GiB
-	Claim string // one existing claim for everybody, with a folder each; empty: a volume each
+	Claim string // one existing claim for all users, with a folder each; empty: a volume each
 	Path  string // in the notebook; default /home/jovyan
 
-	// A hub that somebody else made called claims otherwise: what it said keeps its homes.
+	// An adopted hub may have other names of claims: its own templates keep its homes.
 	ClaimTemplate string // kubespawner's pvc_name_template, e.g. claim-{username}; empty: the chart's
 	SubPath       string // of each user in their volume; may have {username}
 }
@@ -327,7 +327,7 @@ type HubCull struct {
 	Exempt  []string      // users whose servers are never stopped
 }
 
-// HubQuota limits what all notebooks take together; zero is no limit.
+// HubQuota limits what all notebooks use together; zero means no limit.
 type HubQuota struct {
 	GPUs   int
 	CPU    float64

@@ -115,17 +115,17 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// with opens a session, does one thing in it, and obeys SIGTERM as it does Ctrl-C.
+// with opens a session and does one thing in it; SIGTERM works like Ctrl-C.
 func with(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
 	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.Do(ctx, o, do) })
 }
 
-// withFlags is with for a verb that has flags of its own.
+// withFlags is with for a verb with flags of its own.
 func withFlags[F any](ctx context.Context, o session.Options, do func(*session.Session, context.Context, F) error, flags F) error {
 	return with(ctx, o, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
 }
 
-// within is with for what opens sessions of its own.
+// within is with for functions that open their own sessions.
 func within(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
 	if o.Timeout < 0 {
 		return mg.Fatalf(3, "-timeout=%s: write a duration, such as 30m", o.Timeout)
@@ -140,8 +140,8 @@ func within(ctx context.Context, o session.Options, do func(context.Context, ses
 	return leave(o.Console, do(ctx, o))
 }
 
-// leave ends the program with an error's own exit code and words, said where all else was:
-// the console knows the secrets. Mage would print them, and whatever a terminal obeys.
+// leave ends the program with an error's exit code, and prints the error on the console, which
+// redacts secrets. Mage would print secrets and control characters.
 func leave(c *console.Console, err error) error {
 	if err == nil {
 		return nil

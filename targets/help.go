@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// help is what a target does, and a line for each of its flags.
+// help describes a target, with a line for each of its flags.
 func (t target) help() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", t.name, t.doc)
@@ -19,12 +19,12 @@ func (t target) help() string {
 		value, help := o.value()
 		fmt.Fprintf(lines, "  -%s%s\t%s\n", o.name, value, help)
 	}
-	_ = lines.Flush() // a Builder takes everything
+	_ = lines.Flush() // a Builder accepts everything
 	return b.String()
 }
 
-// value is how the value of a flag is written, "=FILE", and the help without it. The comment
-// begins with it, in one word: "FILE: the cluster's file".
+// value returns the form of a flag's value, "=FILE", and the help without it. The comment
+// starts with it, in one word: "FILE: the cluster's file".
 func (o option) value() (value, help string) {
 	if o.kind == "bool" {
 		return "", o.help

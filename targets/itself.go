@@ -11,13 +11,13 @@ import (
 	"github.com/magefile/mage/mg"
 )
 
-// listing is set in the environment of a program that is asked for its own targets: Judge
-// leaves that to Mage.
+// listing is set in the environment of a program that is asked for its own targets, so that
+// Judge does not interfere.
 const listing = "HOMELAB_LISTING"
 
-// itself asks this program, as Mage has built it, for a target, and for the names of all. It
-// knows those of every package that the magefile imports, whose source may not be on this
-// machine. It knows none where it does not answer.
+// itself asks this program, as built by Mage, for a target, and for the names of all targets.
+// The answer includes every package that the magefile imports, whose source may not be on this
+// machine. If the program does not answer, there are none.
 func itself(word string) (t target, ok bool, names []string) {
 	names = listed(ask("-l"))
 	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, word) })
@@ -27,13 +27,13 @@ func itself(word string) (t target, ok bool, names []string) {
 	return described(names[i], ask("-h", names[i])), true, names
 }
 
-// ask runs this program for what Mage prints.
+// ask runs this program and returns what Mage prints.
 func ask(args ...string) string {
 	program, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	cmd := exec.CommandContext(context.Background(), program, args...) // it prints, and ends
+	cmd := exec.CommandContext(context.Background(), program, args...) // it only prints, and ends
 	cmd.Env = append(os.Environ(), listing+"=1", mg.EnableColorEnv+"=false")
 	out, err := cmd.Output()
 	if err != nil {
@@ -42,7 +42,7 @@ func ask(args ...string) string {
 	return string(out)
 }
 
-// listed are the names in what mage -l prints.
+// listed returns the names in the output of mage -l.
 func listed(text string) []string {
 	var out []string
 	_, text, _ = strings.Cut(text, "Targets:\n")
@@ -56,10 +56,10 @@ func listed(text string) []string {
 	return out
 }
 
-// flagLine is a flag in what mage -h prints, in the line of its own or in that of the target.
+// flagLine matches a flag in the output of mage -h, on its own line or on that of the target.
 const flagLine = `-(\w+)=<([\w.]+)>\]?(?:  +(.*))?`
 
-// described reads what mage -h prints of a target.
+// described reads the output of mage -h for a target.
 func described(name, text string) target {
 	t := target{name: name}
 	doc, text, _ := strings.Cut(text, "Usage:\n")

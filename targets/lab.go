@@ -25,7 +25,7 @@ func (Lab) Status(ctx context.Context,
 // Stop ends the lab and everything in it.
 func (Lab) Stop(ctx context.Context) error { return only(ctx, session.LabStop) }
 
-// only does what a target without flags does, if that is what was asked for.
+// only runs a target without flags.
 func only(ctx context.Context, do func(context.Context) error) error {
 	return leave(console.New(false), do(ctx))
 }

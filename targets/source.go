@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// target is something to run, as its source describes it.
+// target is a Mage target, as its source describes it.
 type target struct {
 	name  string
 	doc   string
 	flags []option
-	words int    // it takes after its name; ours take none
-	alias string // the target that it stands for, as its magefile writes it
+	words int    // arguments after its name; ours have none
+	alias string // the target of an alias, as the magefile writes it
 }
 
 // option is a flag of a target: a parameter that is a pointer.
 type option struct {
-	name string // in lower case: Mage does not tell them apart
+	name string // in lower case, because Mage ignores case
 	kind string // string, int, float64, bool or time.Duration
 	help string // the comment of the parameter
 }
 
-// kinds are the types of parameters that Mage knows (its parse.argTypes).
+// kinds are the types of parameters that Mage supports (its parse.argTypes).
 func kinds() []string { return []string{"string", "int", "float64", "bool", "time.Duration"} }
 
 // targets returns all targets, by their names in lower case.
@@ -84,7 +84,8 @@ func parse(files fs.FS) ([]parsedFile, error) {
 	return out, nil
 }
 
-// targetOf is a function, or a method of a namespace, that Mage takes for a target.
+// targetOf returns the target of a function, or of a namespace's method, if Mage treats it as
+// one.
 func targetOf(f *ast.FuncDecl, comments ast.CommentMap) (t target, ok bool) {
 	t = target{name: lower(f.Name.Name), doc: strings.Join(strings.Fields(f.Doc.Text()), " ")}
 	t.doc = strings.TrimPrefix(t.doc, f.Name.Name+" ")
@@ -113,7 +114,7 @@ func targetOf(f *ast.FuncDecl, comments ast.CommentMap) (t target, ok bool) {
 	return t, true
 }
 
-// helpOf is what Mage shows for a parameter: the first comment beside it.
+// helpOf returns Mage's help for a parameter: the first comment beside it.
 func helpOf(groups []*ast.CommentGroup) string {
 	if len(groups) == 0 {
 		return ""
@@ -121,7 +122,7 @@ func helpOf(groups []*ast.CommentGroup) string {
 	return strings.Join(strings.Fields(groups[0].Text()), " ")
 }
 
-// aliases are those of Mage's variable Aliases: what each stands for, in lower case and with colons.
+// aliases returns the entries of Mage's variable Aliases, in lower case and with colons.
 func aliases(files []parsedFile) map[string]string {
 	out := map[string]string{}
 	for _, file := range files {
@@ -144,7 +145,7 @@ func aliases(files []parsedFile) map[string]string {
 	return out
 }
 
-// lower is a name as Mage lists it: GPU is gpu, and HubOpen would be hubOpen.
+// lower returns a name as Mage lists it: GPU is gpu, and HubOpen would be hubOpen.
 func lower(name string) string {
 	if name == strings.ToUpper(name) {
 		return strings.ToLower(name)

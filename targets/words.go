@@ -12,23 +12,23 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// source is what the targets are written in: their parameters are the flags that there are.
+// source is the source code of the targets, whose parameters are the flags.
 //
 //go:embed *.go
 var source embed.FS
 
-// Judge ends the program, before any target runs, where a command line is not one of ours:
-// it names a target or a flag that does not exist, or asks for a target's help. Mage looks
-// later, and says little ("Unknown target specified", "flag provided but not defined"). own
-// is the source of a magefile that imports the targets, for those that it adds; nil where it
-// adds none. What initialises a variable of the magefile comes before Mage:
+// Judge checks the command line before any target runs. It ends the program if the command
+// line names a target or a flag that does not exist, or asks for a target's help. Mage checks
+// later, and says little ("Unknown target specified", "flag provided but not defined"). own is
+// the source of a magefile that imports the targets, for its own ones; nil if it has none.
+// Call it in the initialisation of a variable, which runs before Mage:
 //
 //	//go:embed *.go
 //	var source embed.FS
 //	var _ = targets.Judge(os.Args[1:], source)
 //
-// Targets that the magefile imports from elsewhere are those that the program itself lists.
-// The error, always nil, is there for that.
+// For targets that the magefile imports from elsewhere, Judge asks the program itself. It
+// returns an error, always nil, so that a variable can be initialised with it.
 func Judge(args []string, own fs.FS) error {
 	if len(args) == 0 || os.Getenv(listing) != "" {
 		return nil
@@ -48,7 +48,7 @@ func Judge(args []string, own fs.FS) error {
 	return nil
 }
 
-// both are our targets and those of a magefile.
+// both returns our targets and those of a magefile.
 func both(own fs.FS) (map[string]target, error) {
 	known, err := targets(source)
 	if err != nil || own == nil {
@@ -59,12 +59,12 @@ func both(own fs.FS) (map[string]target, error) {
 	return known, err
 }
 
-// lookUp finds a target that the source does not have, and the names of all.
+// lookUp finds a target that is not in the source, and the names of all targets.
 type lookUp func(word string) (t target, ok bool, names []string)
 
-// refuse looks at a command line; help is what was asked for. Mage's own flags come before
-// the first target, and one of them has a value that may stand by itself. A word that is not
-// among the targets may be one that others know.
+// refuse checks a command line; help is the requested help, if any. Mage's own flags come
+// before the first target, and one of them may have its value in the next word. An unknown
+// word may be a target of another package.
 func refuse(args []string, targets map[string]target, others lookUp) (help string, err error) {
 	if len(args) == 2 && isHelp(args[0]) {
 		if t, ok := find(targets, args[1]); ok {
@@ -74,7 +74,7 @@ func refuse(args []string, targets map[string]target, others lookUp) (help strin
 	var names []string
 	var on *target
 	value := "" // the flag before, whose value is not there
-	more := 0   // words that the target before wants
+	more := 0   // arguments of the previous target
 	for i, word := range args {
 		known, ok := find(targets, word)
 		dash := strings.HasPrefix(word, "-")
@@ -107,8 +107,8 @@ func refuse(args []string, targets map[string]target, others lookUp) (help strin
 	return "", nil
 }
 
-// find finds a target, by its name or an alias. One whose alias is still set stands for a
-// target that is not among them.
+// find finds a target by its name or an alias. If the result's alias is still set, the aliased
+// target is not in the source.
 func find(targets map[string]target, word string) (target, bool) {
 	t, ok := targets[strings.ToLower(word)]
 	for name := t.alias; ok && t.alias != ""; {
@@ -138,7 +138,7 @@ func noValue(flag string) error {
 	return fmt.Errorf("-%s needs a value: write -%s=…; nothing was done", flag, flag)
 }
 
-// flag looks at one of a target's flags, and returns its name where its value is missing.
+// flag checks one of a target's flags, and returns its name if its value is missing.
 func (t target) flag(word string) (help, value string, err error) {
 	name, _, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	i := slices.IndexFunc(t.flags, func(o option) bool { return o.name == strings.ToLower(name) })
@@ -164,7 +164,7 @@ func (t target) flag(word string) (help, value string, err error) {
 	return "", "", fmt.Errorf("%s has no flag -%s%s; it has -%s; nothing was done", t.name, name, meant, strings.Join(known, ", -"))
 }
 
-// noTarget is the error of a word that is not a target.
+// noTarget returns the error for a word that is not a target.
 func noTarget(word string, on *target, all map[string]target, names []string) error {
 	name, _, _ := strings.Cut(word, "=")
 	if on != nil && slices.ContainsFunc(on.flags, func(o option) bool { return o.name == name }) {

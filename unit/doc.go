@@ -1,4 +1,3 @@
-// Package unit has the two values that a cluster's file, Proxmox VE and people write in
-// several ways, and which are one type each here: an amount of bytes and the place of a
-// PCI device.
+// Package unit has types for two values that are written in several ways: an amount of bytes
+// and the address of a PCI device.
 package unit

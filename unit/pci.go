@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// PCIAddress is where a device sits on a host: a whole device, or one function of it.
+// PCIAddress is the address of a device on a host: a whole device, or one function of it.
 type PCIAddress struct {
 	Domain   uint32
 	Bus      uint8
@@ -26,7 +26,7 @@ func ParsePCIAddress(s string) (PCIAddress, error) {
 	if m == nil {
 		return PCIAddress{}, fmt.Errorf("%q is not a PCI address", s)
 	}
-	// The expression admits what fits only, but for a slot above 1f.
+	// The expression allows only valid addresses, except for a device above 1f.
 	domain, _ := strconv.ParseUint("0"+m[1], 16, 32)
 	bus, _ := strconv.ParseUint(m[2], 16, 8)
 	slot, _ := strconv.ParseUint(m[3], 16, 8)

@@ -23,7 +23,7 @@ const (
 var sizeSyntax = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]{1,3}))? ?(?:([KMGT])(?:i?B)?|B)$`)
 
 // ParseSize reads 16GiB, 16G, 512MiB, 1.5TB and the like, and what [Size.String] writes. A
-// number without a unit is refused: nobody can know whether it was meant as MiB or GiB.
+// number without a unit is refused, because it could mean MiB or GiB.
 func ParseSize(s string) (Size, error) {
 	m := sizeSyntax.FindStringSubmatch(s)
 	if m == nil {
@@ -32,7 +32,7 @@ func ParseSize(s string) (Size, error) {
 	unit := map[string]Size{"": 1, "K": KiB, "M": MiB, "G": GiB, "T": TiB}[m[3]]
 	whole, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || unit > 1 && whole >= math.MaxInt64/int64(unit) {
-		return 0, fmt.Errorf("the size %q is more than can be counted", s)
+		return 0, fmt.Errorf("the size %q is too large", s)
 	}
 	thousandths, _ := strconv.ParseInt((m[2] + "000")[:3], 10, 64) // the expression allows three digits
 	return Size(whole)*unit + Size(thousandths)*unit/1000, nil
@@ -59,8 +59,8 @@ func (s Size) Whole() (n int64, unit string) {
 	return n, unit
 }
 
-// About returns the size as a person would say it, to a tenth: "23.5GiB" for the
-// 25276502016 bytes of memory that a host shows of its 24 GiB.
+// About returns the size rounded to a tenth: "23.5GiB" for the 25276502016 bytes of memory
+// that a host shows of its 24 GiB.
 func (s Size) About() string {
 	for _, u := range []Size{TiB, GiB, MiB} {
 		if s < u {
@@ -77,10 +77,10 @@ func (s Size) About() string {
 // GoString makes %#v readable as well.
 func (s Size) GoString() string { return s.String() }
 
-// MiB returns the size in MiB, the unit of Proxmox's memory option; a rest is dropped.
+// MiB returns the size in MiB, the unit of Proxmox's memory option; rounded down.
 func (s Size) MiB() int64 { return int64(s / MiB) }
 
-// GiB returns the size in GiB, the unit of Proxmox's disk sizes; a rest counts as one more.
+// GiB returns the size in GiB, the unit of Proxmox's disk sizes; rounded up.
 func (s Size) GiB() int64 { return int64((s + GiB - 1) / GiB) }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -8,8 +8,8 @@ import (
 	"text/template"
 )
 
-// completion writes the script with which a shell completes targets and their flags. What asks
-// Mage for them is one program of sh for all shells.
+// completion writes the script with which a shell completes targets and their flags. All
+// shells share one sh program that asks Mage for them.
 func completion(out io.Writer, shell string) error {
 	quote := quoted
 	switch shell {

@@ -1,10 +1,10 @@
-// Command homelab makes a folder for a cluster of your own, and prints what completes the
-// words of its targets in a shell.
+// Command homelab makes a folder for a cluster of your own, and prints a script that completes
+// its targets in a shell.
 //
 //	go run github.com/cps-gpu/homelab/cmd/homelab@latest new my-cluster
 //	go run github.com/cps-gpu/homelab/cmd/homelab@latest completion bash
 //
-// All else is done in that folder, with go tool mage.
+// Everything else is done in that folder, with go tool mage.
 package main
 
 import (

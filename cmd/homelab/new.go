@@ -28,14 +28,14 @@ const (
 //go:embed files
 var files embed.FS
 
-// version is which homelab a folder is to use: one that go can fetch, or a checkout.
+// version is the version of homelab for a folder: one that go can fetch, or a checkout.
 type version struct {
 	version  string
 	checkout string
 }
 
-// thisVersion is that of this program. Within a checkout it has none, and its own source is
-// used.
+// thisVersion is the version of this program. In a checkout there is none, and the checkout's
+// source is used.
 func thisVersion(ctx context.Context) (version, error) {
 	info, ok := debug.ReadBuildInfo()
 	if ok && info.Main.Path == module && info.Main.Version != "" && info.Main.Version != "(devel)" && !strings.Contains(info.Main.Version, "+dirty") {
@@ -49,14 +49,14 @@ func thisVersion(ctx context.Context) (version, error) {
 	return version{version: "v0.0.0", checkout: dir}, nil
 }
 
-// newFolder makes a folder for a cluster. It is whole, or not there.
+// newFolder creates the whole folder for a cluster, or nothing.
 func newFolder(ctx context.Context, dir string, from version) (err error) {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%s is there already: name a folder that is not; nothing was done", dir)
+		return fmt.Errorf("%s exists already: name a new folder; nothing was done", dir)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -74,7 +74,7 @@ func newFolder(ctx context.Context, dir string, from version) (err error) {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "fetching %s %s and what it needs\n", module, from.version)
-	// Writes go.sum, and into go.mod what is needed beside what stands there.
+	// Writes go.sum, and adds the indirect requirements to go.mod.
 	if err := goCommand(ctx, half, "list", "-mod=mod", "-deps", "-f", "", module+"/targets", mage); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func newFolder(ctx context.Context, dir string, from version) (err error) {
 
 // fill writes the files of a folder.
 func fill(dir, name string, from version) error {
-	release := regexp.MustCompile(`^go\d+\.\d+`).FindString(runtime.Version()) // whoever else works on it may have an older one of it
+	release := regexp.MustCompile(`^go\d+\.\d+`).FindString(runtime.Version()) // a colleague may have an older Go
 	mod := fmt.Sprintf("module %s\n\ngo %s.0\n\ntool %s\n\nrequire %s %s\n", moduleName(name), strings.TrimPrefix(release, "go"), mage, module, from.version)
 	if from.checkout != "" {
 		mod += fmt.Sprintf("\nreplace %s => %s\n", module, strconv.Quote(from.checkout))
@@ -111,7 +111,7 @@ func fill(dir, name string, from version) error {
 	return nil
 }
 
-// moduleName is a module path for a folder, whatever it is called.
+// moduleName returns a module path for a folder of any name.
 func moduleName(name string) string {
 	plain := strings.Trim(regexp.MustCompile(`[^a-z0-9._-]+`).ReplaceAllString(strings.ToLower(name), "-"), "-.")
 	if plain == "" {
@@ -120,7 +120,7 @@ func moduleName(name string) string {
 	return plain
 }
 
-// goCommand runs go in a folder. What it says is told where it fails.
+// goCommand runs go in a folder. If it fails, the error has its output.
 func goCommand(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")

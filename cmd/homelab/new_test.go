@@ -99,7 +99,7 @@ func TestAFolderIsWholeOrNotThere(t *testing.T) {
 		case "dangling":
 			require.NoError(t, os.Symlink("nowhere", path))
 		}
-		require.ErrorContains(t, newFolder(t.Context(), path, checkout(t)), "is there already")
+		require.ErrorContains(t, newFolder(t.Context(), path, checkout(t)), "exists already")
 	}
 	require.ErrorContains(t, newFolder(t.Context(), filepath.Join(parent, "new"), version{version: "v0.0.0", checkout: "/nowhere"}), "go list")
 	ctx, cancel := context.WithCancel(t.Context())

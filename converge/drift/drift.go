@@ -1,9 +1,9 @@
-// Package drift says how the world differs from what was asked.
+// Package drift describes how the world differs from what is wanted.
 //
-// A [Diff] is a list of fields, each with what is there ([Field.Have]), what was
-// asked for ([Field.Want]) and what it takes to get there ([Effect]). Domains
-// build diffs in pure functions from a Spec and a State; plans print them, and
-// the engine in package converge acts until they are empty.
+// A [Diff] is a list of fields, each with the observed value ([Field.Have]), the wanted one
+// ([Field.Want]) and what the change takes ([Effect]). Domains build diffs in pure functions
+// from a Spec and a State; plans print them, and the engine in package converge acts until
+// they are empty.
 package drift
 
 import (
@@ -11,25 +11,24 @@ import (
 	"strings"
 )
 
-// Effect says what it takes to bring a field to what was asked for.
-// A greater effect is a deeper cut.
+// Effect says what it takes to bring a field to its wanted value. A greater effect is more
+// disruptive.
 type Effect int
 
 const (
 	// Update changes something while it is in use.
 	Update Effect = iota
-	// Restart takes effect only after the thing was stopped and started again.
+	// Restart takes effect only after a stop and a start.
 	Restart
-	// Create brings up something that is not there (or not running); what
-	// depends on it cannot be looked at before.
+	// Create creates or starts something; its dependents cannot be checked before.
 	Create
-	// Replace destroys the thing and makes another in its place.
+	// Replace destroys and recreates the thing.
 	Replace
-	// Remove removes something that should not be there.
+	// Remove removes something that should not exist.
 	Remove
 )
 
-// String returns how a plan calls the effect.
+// String returns the effect's name in a plan.
 func (e Effect) String() string {
 	switch e {
 	case Restart:
@@ -89,7 +88,7 @@ type Diff []Field
 // Empty reports whether nothing differs.
 func (d Diff) Empty() bool { return len(d) == 0 }
 
-// Effect returns the deepest effect of all fields.
+// Effect returns the greatest effect of all fields.
 func (d Diff) Effect() Effect {
 	var deepest Effect
 	for _, f := range d {
@@ -117,7 +116,7 @@ func (d Diff) Under(prefix string) Diff {
 	return out
 }
 
-// Compare returns no field when have equals want, else one.
+// Compare returns no field if have equals want, else one.
 func Compare[T comparable](path string, have, want T, effect Effect) Diff {
 	if have == want {
 		return nil
@@ -125,15 +124,15 @@ func Compare[T comparable](path string, have, want T, effect Effect) Diff {
 	return Diff{{Path: path, Have: text(have), Want: text(want), Effect: effect}}
 }
 
-// Missing is the difference of something that is not there at all;
-// want describes it in a few words.
+// Missing is the difference of something that does not exist; want describes it in a few
+// words.
 func Missing(want string) Diff { return Diff{{Want: want, Effect: Create}} }
 
-// Unwanted is the difference of something that is there and should not be;
-// have describes it in a few words.
+// Unwanted is the difference of something that exists and should not; have describes it in a
+// few words.
 func Unwanted(have string) Diff { return Diff{{Have: have, Effect: Remove}} }
 
-// text prints a value so that the empty string can be told from nothing.
+// text prints a value so that the empty string differs from nothing.
 func text(v any) string {
 	s := fmt.Sprint(v)
 	if s == "" {

@@ -1,12 +1,12 @@
-// Package lease lets one run at a time change something, from whatever machine.
+// Package lease lets one run at a time change something, across machines.
 //
-// A lease is a short text in a [Store] that all runs share, and that lets one of several
-// writers through: it says who holds it, since when, and a number that the holder raises
-// while it lives. Whoever finds it waits, and takes it over when the holder has surely
-// ended, or has not raised the number for 90 seconds while this one watched by its own
-// clock: nobody's clocks have to agree.
+// A lease is a short text in a [Store] that all runs share, and that accepts only one of
+// several concurrent writers. It names the holder, the time since when, and a number that the
+// holder raises while it runs. A run that finds a lease waits. It takes the lease over when
+// the holder has certainly ended, or has not raised the number for 90 seconds by the waiting
+// run's own clock; clocks need not agree.
 //
-// A holder that was stopped, as a laptop with its lid closed is, learns that it has lost
-// the lease within a second of running again, where the store answers, and before its next act
-// in any case ([Lease.Check]).
+// A holder that was suspended, such as a laptop with its lid closed, notices within a second
+// after it resumes that it has lost the lease, if the store answers, and in any case before
+// its next change ([Lease.Check]).
 package lease

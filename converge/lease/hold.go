@@ -133,10 +133,10 @@ func (l *Lease) remove(ctx context.Context) error {
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.done
-	rule := wait.Rule{What: "giving back the right to change " + l.claim.What, Poll: tick, Strict: true, Say: func(string) {}}
+	rule := wait.Rule{What: "releasing the right to change " + l.claim.What, Poll: tick, Strict: true, Say: func(string) {}}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		err := l.bounded(ctx, l.remove)
-		if errors.Is(err, ErrStale) { // something of ours that was under way, or another run: look
+		if errors.Is(err, ErrStale) { // an earlier request of ours, or another run: check
 			err = wait.Passing(err)
 		}
 		return "", err

@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// Claim is who wants to change something, and what for.
+// Claim says who wants to change something, and why.
 type Claim struct {
-	What    string // is changed, as in "cluster a100"
+	What    string // what is changed, as in "cluster a100"
 	Holder  string // for people: user@machine
 	Purpose string // for people: cluster:up
 
@@ -27,15 +27,15 @@ type Claim struct {
 
 // Held is a lease that another run holds.
 type Held struct {
-	Holder  string // empty: the lease does not say; it may be just beginning, or half made
+	Holder  string // empty: unknown; the lease may be new or incomplete
 	Purpose string
 	Since   time.Time // by the holder's clock
 }
 
-// String says who has it: ada@desk since 17:02 (cluster:up).
+// String names the holder: ada@desk since 17:02 (cluster:up).
 func (h Held) String() string {
 	if h.Holder == "" {
-		return "a run that does not say whose it is"
+		return "an unknown run"
 	}
 	return fmt.Sprintf("%s since %s (%s)", h.Holder, h.Since.Local().Format("15:04"), h.Purpose)
 }
@@ -84,11 +84,11 @@ type Lease struct {
 	claim Claim
 	nonce string
 	since time.Time
-	turn  chan struct{} // holds one token while somebody shows that we live
+	turn  chan struct{} // has one token while a renewal is in progress
 
 	mu      sync.Mutex
 	beat    int
-	renewed time.Time // by the wall clock: a machine that slept must notice
+	renewed time.Time // by the wall clock, so that a suspended machine notices
 	lost    error
 
 	lose context.CancelCauseFunc
@@ -171,7 +171,7 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 			if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
 				return l.confirmed(asked, err)
 			}
-			continue // another was quicker
+			continue // another run was quicker
 		}
 		return w.tell(f, l.locked(s), l.claim.What)
 	}

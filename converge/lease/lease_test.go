@@ -300,8 +300,8 @@ func TestWhoWillNotWait(t *testing.T) {
 	})
 }
 
-// TestALeaseThatSaysNothing: one of which a run that died, or another owner's hand, has left
-// nothing that names a run is not waited for for ever: it is given up as any other is.
+// TestALeaseThatSaysNothing: one of which a run that died, or another owner's hand, has left a
+// lease that names no run does not block forever: it expires like any other.
 func TestALeaseThatSaysNothing(t *testing.T) {
 	for _, text := range []string{"", "what somebody has written", "holder: ada\nbeat: 3"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestALeaseThatSaysNothing(t *testing.T) {
 			begin := time.Now()
 			_, _, err := lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
 			require.ErrorAs(t, err, new(*lease.HeldError))
-			require.ErrorContains(t, err, "a run that does not say whose it is changes cluster home")
+			require.ErrorContains(t, err, "an unknown run changes cluster home")
 			assert.Zero(t, time.Since(begin))
 			_, l, err := lease.Acquire(t.Context(), open(s), claim("bob"), patient)
 			require.NoError(t, err)

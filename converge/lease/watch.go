@@ -11,11 +11,11 @@ import (
 // watched is what a waiting run has seen of a lease.
 type watched struct {
 	run, beat string
-	at        time.Time // since when these are what they are; zero: not yet
-	told      string    // the run that waiting was told of
+	at        time.Time // time of the last change; zero: not seen yet
+	told      string    // the run that was reported to waiting
 	waiting   func(Held) error
 	last      *Held
-	away      time.Time // since when nothing can be known, or done; zero: it can
+	away      time.Time // since when the store has not answered or was locked; zero: it answers
 }
 
 // dead reports whether the holder has ended. While the lease is locked, the holder cannot
@@ -33,7 +33,7 @@ func (w *watched) dead(s Seen, f map[string]string, mine Claim) bool {
 	return time.Since(w.at) >= deadTime
 }
 
-// tell describes a holder, once, and returns what to wait for.
+// tell reports a holder, once, and returns what to wait for.
 func (w *watched) tell(f map[string]string, locked error, what string) error {
 	held := heldBy(f)
 	if w.run == "" { // it is being made, or was never, or somebody has written there: it is watched as any other
@@ -52,7 +52,7 @@ func (w *watched) tell(f map[string]string, locked error, what string) error {
 	return &HeldError{what, held}
 }
 
-// judge ends a wait that has had no holder for a long time: the store does not answer, or
+// judge ends a wait without a known holder after a long time: the store does not answer, or
 // the lease stays locked.
 func (w *watched) judge(err error) error {
 	var held *HeldError
@@ -60,7 +60,7 @@ func (w *watched) judge(err error) error {
 		w.away = time.Time{}
 		return err
 	}
-	w.at = time.Time{} // its holder may be as much in the dark
+	w.at = time.Time{} // its holder may not be able to check either
 	if w.away.IsZero() {
 		w.away = time.Now()
 	}

@@ -1,10 +1,10 @@
-// Package wait has the loop in which everything here waits for something.
+// Package wait has the loop that all code here uses to wait for something.
 //
-// Waiting has one rule. What waiting does not fix ends it at once, with its own
-// words ([Permanent]). What cannot be seen now is looked at again, for as long as
-// the wait may take; what the last look found is the progress line meanwhile, and
-// stands in the error beside the reason why the wait ended.
+// An error that waiting does not fix ends the wait at once and is returned unchanged
+// ([Permanent]). After any other error the loop checks again until its time is over; the
+// result of the last check is the progress line meanwhile, and is in the error together with
+// the reason why the wait ended.
 //
-// How long that is, is measured in time in which the program ran: a laptop that
-// sleeps, or a process that somebody stops, loses none of it ([Within]).
+// Time limits count only time in which the program runs, not that of a sleeping laptop or a
+// stopped process ([Within]).
 package wait

@@ -33,9 +33,9 @@ type passing struct{ error }
 func (p *passing) Unwrap() error { return p.error }
 func (p *passing) Passing() bool { return true }
 
-// IsPermanent reports whether waiting does not fix err: it, or any error within it,
-// also of joined ones, has a method Permanent that says so. Packages need not know this
-// one for that.
+// IsPermanent reports whether waiting does not fix err: err or any error in its tree has a
+// method Permanent that returns true. Other packages can implement that without importing this
+// one.
 func IsPermanent(err error) bool {
 	if p, ok := err.(interface{ Permanent() bool }); ok && p.Permanent() { //nolint:errorlint // the tree is walked here
 		return true
@@ -49,8 +49,8 @@ func IsPermanent(err error) bool {
 	return false
 }
 
-// IsPassing reports whether err goes away by itself, such as that of a server that
-// restarts: an error that has a method Passing, and of joined errors all.
+// IsPassing reports whether err goes away by itself, such as that of a server that restarts:
+// it has a method Passing that returns true; of joined errors, all have.
 func IsPassing(err error) bool {
 	if IsPermanent(err) {
 		return false
@@ -67,8 +67,8 @@ func IsPassing(err error) bool {
 	return false
 }
 
-// Besides returns err, unless nothing but the end of a context is in it: what went wrong
-// before somebody pressed Ctrl-C is not to be lost.
+// Besides returns err, unless it only says that a context ended, so that a failure before
+// Ctrl-C is not lost.
 func Besides(err error) error {
 	if saysMore(err) {
 		return err
@@ -90,8 +90,8 @@ func saysMore(err error) bool {
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// CutShort reports whether a look says nothing, since ctx has ended meanwhile: it has no
-// error, or one that comes of that end.
+// CutShort reports whether the result of a check is meaningless because ctx ended meanwhile:
+// it has no error, or one caused by that end.
 func CutShort(ctx context.Context, err error) bool {
 	if ctx.Err() == nil {
 		return false

@@ -11,44 +11,43 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// DefaultPoll is the time between two looks of a Rule that has none of its own.
+// DefaultPoll is the default time between two checks of a Rule.
 const DefaultPoll = 2 * time.Second
 
-// Rule says what is waited for, and how.
+// Rule says what to wait for, and how.
 type Rule struct {
-	// What is waited for, in words: it stands before what the last look found.
+	// What names what is waited for; messages have it before the result of the last check.
 	What string
-	// Limit is how long that may take, in running time; 0: as long as the context.
+	// Limit is how long the wait may take, in running time; 0: as long as the context.
 	Limit time.Duration
-	// Late is what did not happen within Limit, for the error then: "the API did not
-	// answer"; "" repeats What.
+	// Late is the text of the error after Limit: "the API did not answer"; "" repeats What.
 	Late string
-	// Hint says what to do when Limit is over, in lines of its own; may be empty.
+	// Hint says what to do after Limit, in lines of its own; may be empty.
 	Hint string
-	// Strict ends the wait at an error that does not say of itself that it passes.
+	// Strict ends the wait at any error that is not marked as passing.
 	Strict bool
-	// Poll is the time between two looks; 0 is DefaultPoll.
+	// Poll is the time between two checks; 0 is DefaultPoll.
 	Poll time.Duration
-	// Seen is what a look from before has found; the first look is then after Poll.
+	// Seen is the result of an earlier check; if set, the first check is after Poll.
 	Seen string
-	// Say is told what a look found, when that has changed; nil reports it as progress.
+	// Say receives the result of a check if it changed; nil reports it as progress.
 	Say func(seen string)
 }
 
-// Look says what is still missing, "" when nothing is. An error that waiting does not
-// fix ([IsPermanent]) ends the wait; any other is what is missing now, but see Strict.
+// Look returns what is still missing, "" if nothing is. An error that waiting does not fix
+// ([IsPermanent]) ends the wait; any other error counts as missing, but see Strict.
 type Look func(ctx context.Context) (missing string, err error)
 
-// Error is a wait that has ended without what was waited for.
+// Error says that a wait ended without success.
 type Error struct {
-	What string // is waited for; "" where Over says that
-	Seen string // by the last look that said something
-	Err  error  // of that look, if it was one
-	Over error  // why the wait has ended: the cause of its context
+	What string // what was waited for; "" if Over says that
+	Seen string // result of the last check that had one
+	Err  error  // error of that check, if any
+	Over error  // why the wait ended: the cause of its context
 	Hint string // what to do
 }
 
-// Error returns what was waited for, what the last look found, and why the wait ended.
+// Error returns what was waited for, the result of the last check, and why the wait ended.
 func (e *Error) Error() string {
 	words := e.Seen
 	if e.Err != nil {
@@ -64,7 +63,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the reason for the end, and the last look's error.
+// Unwrap returns the reason for the end, and the last check's error.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Over}
@@ -72,11 +71,11 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Over, e.Err}
 }
 
-// Passing is false: the time for that is over.
+// Passing is false: the time is over.
 func (e *Error) Passing() bool { return false }
 
-// Until looks until nothing is missing. Where that does not come in time, or ctx ends,
-// the error is an [*Error]; what does not pass is returned as it is.
+// Until checks until nothing is missing. If the time is over or ctx ends, the error is an
+// [*Error]; a permanent error is returned unchanged.
 func Until(ctx context.Context, r Rule, look Look) error {
 	var late error
 	if r.Limit > 0 {
@@ -123,7 +122,7 @@ func firstLine(err error) string {
 	return line
 }
 
-// Pause waits between two looks. It returns why ctx has ended, if it has.
+// Pause waits between two checks. It returns why ctx has ended, if it has.
 func Pause(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

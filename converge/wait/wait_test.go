@@ -51,7 +51,7 @@ func (r refused) Passing() bool { return r.passing }
 func TestUntil(t *testing.T) {
 	fuse := errors.New("fuse blown")
 	for name, tt := range map[string]struct {
-		looks  []answer // the last one for ever
+		looks  []answer // the last one forever
 		limit  time.Duration
 		late   string
 		hint   string

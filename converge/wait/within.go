@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// tick is how often running time is added up, for limits that are long enough for that.
+// tick is how often running time is counted, for limits that are long enough.
 const tick = 5 * time.Second
 
-// Within bounds ctx by a time in which the program runs: time in which it was stopped,
-// or its machine slept, does not count, but for one twentieth of limit at most, or five
-// seconds. The cause of the context, once it is over, is cause.
+// Within limits ctx to an amount of running time: time in which the program was stopped or its
+// machine slept does not count, except for at most one twentieth of limit, or five seconds.
+// When the limit is over, the context's cause is cause.
 func Within(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	c := &clock{left: limit, every: max(min(limit/20, tick), time.Millisecond), from: time.Now()}
@@ -33,13 +33,13 @@ func Within(ctx context.Context, limit time.Duration, cause error) (context.Cont
 type clock struct {
 	mu          sync.Mutex
 	left, every time.Duration
-	step        time.Duration // that timer was set to
-	from        time.Time     // when it was
+	step        time.Duration // the timer's duration
+	from        time.Time     // when it was set
 	timer       *time.Timer
 	over        func()
 }
 
-// add counts what has gone by since the last time.
+// add counts the time since its last call.
 func (c *clock) add() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *clock) add() {
 	c.timer.Reset(c.step)
 }
 
-// ran is how much of what went by while a timer was waited for the program has run: a
-// timer that comes twice as late as it should comes after a stop.
+// ran is the running time within the time that passed while waiting for a timer: if the timer
+// took twice as long as set, the program was stopped.
 func ran(gone, timer time.Duration) time.Duration {
 	if gone > 2*timer {
 		return timer

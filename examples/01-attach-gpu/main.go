@@ -1,10 +1,10 @@
-// Command 01-attach-gpu gives a GPU to a VM that is there already, whoever made it.
+// Command 01-attach-gpu attaches a GPU to an existing VM, no matter who created it.
 //
 //	export PROXMOX=10.0.0.5 PROXMOX_TOKEN=homelab@pve!me PROXMOX_TOKEN_SECRET=… PROXMOX_FINGERPRINT=7E:14:…
 //	go run . -vmid 110 -card 41:00
 //
-// A token may hand out cards only through a resource mapping, which is made where it is
-// not there. Run again, it changes nothing.
+// A token may attach cards only through a resource mapping; a missing one is created. A second
+// run changes nothing.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command 02-three-vms makes three VMs of a template with the guest agent, and waits
-// until they answer. Run again, it brings them to what stands here.
+// Command 02-three-vms creates three VMs from a template with the guest agent, and waits until
+// they answer. A second run changes what differs from this file.
 //
 //	export PROXMOX=10.0.0.5 PROXMOX_TOKEN=homelab@pve!me PROXMOX_TOKEN_SECRET=… PROXMOX_FINGERPRINT=7E:14:…
 //	go run . -host pve1 -template 9000 -key ~/.ssh/id_ed25519.pub

@@ -1,8 +1,8 @@
-// Command 03-two-machines makes a K3s cluster of two machines that one can log in to.
+// Command 03-two-machines makes a K3s cluster of two machines, over SSH.
 //
 //	go run . ubuntu@10.0.0.11 ubuntu@10.0.0.21 https://10.0.0.11:6443
 //
-// Both must be in known_hosts. Run again, it changes what differs. It writes kubeconfig.
+// Both must be in known_hosts. A second run changes what differs. It writes kubeconfig.
 package main
 
 import (

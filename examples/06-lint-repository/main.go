@@ -1,5 +1,5 @@
-// Command 06-lint-repository says what is wrong with a repository that Fleet is to deploy,
-// without a cluster; it ends with 1 where something is.
+// Command 06-lint-repository finds mistakes in a repository for Fleet, without a cluster; its
+// exit code is 1 if there are any.
 //
 //	go run . path/to/repository
 package main
@@ -17,7 +17,7 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: lint-repository FOLDER")
 	}
-	root, err := os.OpenRoot(os.Args[1]) // links that lead out of it are not followed
+	root, err := os.OpenRoot(os.Args[1]) // links out of it are not followed
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Command 07-whole-cluster makes a GPU cluster that is a value of Go, with -up; without, it
-// says what is to be done. Its progress is a line for whatever happens.
+// Command 07-whole-cluster creates a GPU cluster from a Go value with -up; without -up, it
+// prints the plan. It shows progress as one line per event.
 //
 //	export PROXMOX=https://10.0.0.5:8006 PROXMOX_TOKEN=homelab@pve!me PROXMOX_TOKEN_SECRET=… PROXMOX_FINGERPRINT=7E:14:…
 //	go run . -key ~/.ssh/id_ed25519 -up
@@ -28,7 +28,7 @@ func main() {
 	keyFile, up := flag.String("key", "", "private SSH key to log in with"), flag.Bool("up", false, "do it")
 	flag.Parse()
 	ctx, host, id, fingerprint := context.Background(), os.Getenv("PROXMOX"), os.Getenv("PROXMOX_TOKEN"), os.Getenv("PROXMOX_FINGERPRINT")
-	text, _ := json.Marshal(object{ // what can stand in a cluster.yaml, with its defaults and its checks
+	text, _ := json.Marshal(object{ // anything that a cluster.yaml can have, with its defaults and checks
 		"name":    "value",
 		"proxmox": object{"endpoint": host, "host": "pve1", "token": id, "fingerprint": fingerprint, "secret": "env:PROXMOX_TOKEN_SECRET"},
 		"network": object{"prefix": "10.0.0.0/24", "gateway": "10.0.0.1"}, "defaults": object{"storage": "vmdata"},

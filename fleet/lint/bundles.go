@@ -15,24 +15,24 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// BundleScan is what a GitRepo says about where its bundles are.
+// BundleScan has a GitRepo's settings about the places of its bundles.
 type BundleScan struct {
-	GitRepo string       // name of the GitRepo: names of bundles begin with it
+	GitRepo string       // name of the GitRepo, with which names of bundles start
 	Paths   []string     // GitRepo.spec.paths, wildcards allowed; empty: the whole repository
-	Bundles []BundlePath // GitRepo.spec.bundles; where there are any, Paths is not asked
+	Bundles []BundlePath // GitRepo.spec.bundles; if there are any, Paths is ignored
 }
 
 // BundlePath is an entry of GitRepo.spec.bundles.
 type BundlePath struct{ Base, Options string }
 
-// BundleSource is a folder that Fleet makes a bundle of.
+// BundleSource is a folder that Fleet turns into a bundle.
 type BundleSource struct {
 	Dir  string // from the root of the repository, "." for the root
-	File string // its fleet.yaml, or the file that BundlePath names; empty: it has none
+	File string // its fleet.yaml, or the file that BundlePath names; empty: none
 	Name string // of the bundle, as Fleet names it
 
 	YAML      v1alpha1.FleetYAML
-	Resources []BundleFile // what Fleet stores in the bundle from this folder, by name; a remote chart's files are not in it
+	Resources []BundleFile // the folder's files that Fleet stores in the bundle, by name; without those of a remote chart
 	Err       error        // why Fleet refuses the bundle, and with it the whole GitRepo
 
 	own bool // the GitRepo named File
@@ -44,9 +44,9 @@ type BundleFile struct {
 	Data []byte
 }
 
-// ReadBundles reads a repository as `fleet apply` does in a GitRepo's job: which
-// folders become bundles, how they are called, and what is in each. Folders without
-// anything to deploy are left out, as Fleet leaves them out.
+// ReadBundles reads a repository as `fleet apply` does in a GitRepo's job: which folders
+// become bundles, their names and contents. Folders with nothing to deploy are left out, as in
+// Fleet.
 //
 // It follows fleet v0.16.1: internal/cmd/cli/apply/apply.go (CreateBundles,
 // CreateBundlesDriven) and internal/bundlereader (read.go, resources.go,
@@ -104,8 +104,8 @@ func (t *lintTree) source(gitRepo string, p lintPlace) *BundleSource {
 	return s
 }
 
-// decodeFleetYAML decodes as Fleet does: unknown keys are dropped, letters' case
-// does not matter, numbers become text where text is wanted.
+// decodeFleetYAML decodes as Fleet does: unknown keys are dropped, case does not matter, and
+// numbers become text where text is expected.
 func decodeFleetYAML(data []byte, into *v1alpha1.FleetYAML) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -115,19 +115,19 @@ func decodeFleetYAML(data []byte, into *v1alpha1.FleetYAML) (err error) {
 	if err := yaml.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("reading fleet.yaml: %w", err)
 	}
-	// It is read once more, as the Bundle's metadata: annotations (read.go readMetadata).
+	// It is read again as the Bundle's metadata: annotations (read.go readMetadata).
 	if err := yaml.Unmarshal(data, &struct{ metav1.ObjectMeta }{}); err != nil {
 		return fmt.Errorf("reading fleet.yaml: %w", err)
 	}
 	return nil
 }
 
-// ownOptions is the file of options where the GitRepo names it: driven scans.
+// ownOptions is the options file that the GitRepo names (driven scans).
 func (s *BundleSource) ownOptions() (string, bool) {
 	return strings.TrimPrefix(s.File, s.prefix()), s.own
 }
 
-// prefix is what names of files in the bundle's folder begin with.
+// prefix is the prefix of file names in the bundle's folder.
 func (s *BundleSource) prefix() string {
 	if s.Dir == "." {
 		return ""
@@ -135,7 +135,7 @@ func (s *BundleSource) prefix() string {
 	return s.Dir + "/"
 }
 
-// validateFleetYAML is bundlereader/validate_fleetyaml.go, and what read.go refuses.
+// validateFleetYAML follows bundlereader/validate_fleetyaml.go and the checks of read.go.
 func validateFleetYAML(fy *v1alpha1.FleetYAML) error {
 	var errs []error
 	for i, dep := range fy.DependsOn {
@@ -154,7 +154,7 @@ func validateFleetYAML(fy *v1alpha1.FleetYAML) error {
 	return errors.Join(errs...)
 }
 
-// helms are the charts that a fleet.yaml names: its own, and those of its targets.
+// helms returns the charts that a fleet.yaml names: its own, and those of its targets.
 func helms(fy *v1alpha1.FleetYAML) (out []*v1alpha1.HelmOptions) {
 	if fy.Helm != nil {
 		out = append(out, fy.Helm)
@@ -169,17 +169,17 @@ func helms(fy *v1alpha1.FleetYAML) (out []*v1alpha1.HelmOptions) {
 	return out
 }
 
-// remoteChart says that a chart of the bundle is elsewhere: Fleet fetches it, and its
-// files are what the bundle has (bundlereader/resources.go addRemoteCharts).
+// remoteChart says that a chart of the bundle is remote: Fleet fetches it, and the bundle
+// contains its files (bundlereader/resources.go addRemoteCharts).
 func (t *lintTree) remoteChart(s *BundleSource) bool {
 	return slices.ContainsFunc(helms(&s.YAML), func(h *v1alpha1.HelmOptions) bool {
 		return h.Repo != "" || h.Chart != "" && !t.exists(path.Join(s.Dir, h.Chart))
 	})
 }
 
-// chartsLoad: Fleet loads every chart below a bundle's folder, deployed or not, to fetch
-// what it depends on, and stops at one that Helm cannot load (helmupdater/helmupdater.go).
-// Of what Helm asks of a chart, this is that its files are YAML.
+// chartsLoad: Fleet loads every chart below a bundle's folder, deployed or not, to fetch its
+// dependencies, and stops at one that Helm cannot load (helmupdater/helmupdater.go). Of Helm's
+// requirements, this checks that the files are YAML.
 func chartsLoad(s *BundleSource, files []*lintFile) error {
 	if s.YAML.Helm != nil && s.YAML.Helm.DisableDependencyUpdate {
 		return nil
@@ -202,8 +202,8 @@ func chartsLoad(s *BundleSource, files []*lintFile) error {
 	return nil
 }
 
-// readsValuesFiles: the bundle's own are read only where a chart is named, those of
-// targets always (bundlereader/resources.go readResources).
+// readsValuesFiles: the bundle's own are read only if a chart is named, those of targets
+// always (bundlereader/resources.go readResources).
 func readsValuesFiles(fy *v1alpha1.FleetYAML, h *v1alpha1.HelmOptions) bool {
 	return h != fy.Helm || h.Chart != "" || h.Repo != ""
 }
@@ -226,8 +226,8 @@ func (t *lintTree) checkValuesFiles(s *BundleSource) error {
 	return errors.Join(errs...)
 }
 
-// checkCharts refuses what Fleet would look for and not find (bundlereader/charturl.go
-// ChartURL, source.go parseSource).
+// checkCharts refuses charts that Fleet would not find (bundlereader/charturl.go ChartURL,
+// source.go parseSource).
 func (t *lintTree) checkCharts(s *BundleSource) error {
 	var errs []error
 	for _, h := range helms(&s.YAML) {
@@ -243,9 +243,9 @@ func (t *lintTree) checkCharts(s *BundleSource) error {
 	return errors.Join(errs...)
 }
 
-// Values are the chart's values for clusters that no customization is for: those of
-// fleet.yaml, over which its values files are laid, in order
-// (bundlereader/resources.go generateValues: files win over fleet.yaml).
+// Values returns the chart's values for clusters without a customization: those of fleet.yaml,
+// overridden by its values files, in order (bundlereader/resources.go generateValues: files
+// win over fleet.yaml).
 func (s *BundleSource) Values(fsys fs.FS) (map[string]any, error) {
 	h := s.YAML.Helm
 	if h == nil {

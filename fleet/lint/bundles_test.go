@@ -94,8 +94,8 @@ func TestReadBundlesSkipsWhatFleetSkips(t *testing.T) {
 	require.Equal(t, map[string]any{"a": float64(2), "c": map[string]any{"d": float64(1), "e": float64(2)}}, values, "files win over fleet.yaml")
 }
 
-// Where Fleet's reading is not what one would think. The lab reads by itself, and its
-// test lab/fleetread holds both readings against each other.
+// Where Fleet's reading is not what one would think. The lab reads by itself, and its test
+// lab/fleetread compares both readings.
 func TestReadBundlesIsAsOddAsFleet(t *testing.T) {
 	const cm = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	repo := files("app/fleet.yaml", "", "app/x.yaml", cm, "app/.fleetignore", "y.yaml\n", "app/y.yaml", cm, "app-two/x.yaml", cm, "app-two/y.yaml", cm)
@@ -104,7 +104,7 @@ func TestReadBundlesIsAsOddAsFleet(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"a slash is no path":                        {scan: BundleScan{Paths: []string{"/"}}, err: "no resource found"},
+		"a slash is not a path":                     {scan: BundleScan{Paths: []string{"/"}}, err: "no resource found"},
 		"nothing follows a pattern's last slash":    {scan: BundleScan{Paths: []string{"*/"}}, err: "no resource found"},
 		"a star is not the root":                    {scan: BundleScan{Paths: []string{"*"}}, want: []string{"lab-app@app", "lab-app-two@app-two"}},
 		"one bad path is all":                       {scan: BundleScan{Paths: []string{"app", "["}}, err: "invalid path glob ["},

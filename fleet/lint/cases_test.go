@@ -61,12 +61,12 @@ func TestLintCases(t *testing.T) {
 				}
 				got := strings.Join(said, "\n")
 				all.WriteString("=== " + c.head + "\n" + c.body + "\n--- want\n" + got + "\n\n")
-				if !updating() {
+				if !*update {
 					require.Equal(t, c.want, got)
 				}
 			})
 		}
-		if updating() {
+		if *update {
 			require.NoError(t, os.WriteFile(file, []byte(strings.TrimRight(all.String(), "\n")+"\n"), 0o644))
 		}
 	}

@@ -20,8 +20,9 @@ type lintHelm struct {
 	own  bool // the bundle's
 }
 
-// helmsOf are the helm sections of a bundle, with their places. A target's lacks what
-// it takes from the bundle's (bundlereader/read.go propagateHelmChartProperties).
+// helmsOf returns the helm sections of a bundle, with their places. A target's section does
+// not include what it inherits from the bundle's (bundlereader/read.go
+// propagateHelmChartProperties).
 func (l *linter) helmsOf(b *lintBundle) (out []lintHelm) {
 	if n := b.root.Get("helm"); b.YAML.Helm != nil && n != nil {
 		out = append(out, lintHelm{b.YAML.Helm, n, true})
@@ -51,7 +52,7 @@ func (l *linter) checkCharts() {
 	}
 }
 
-// chartSource: where the chart comes from (bundlereader/resources.go addRemoteCharts,
+// chartSource checks the source of the chart (bundlereader/resources.go addRemoteCharts,
 // source.go parseSource, charturl.go ChartURL).
 func (l *linter) chartSource(b *lintBundle, h lintHelm) {
 	at := h.node.Get("chart").Place()
@@ -60,7 +61,7 @@ func (l *linter) chartSource(b *lintBundle, h lintHelm) {
 		l.in("oci-chart", b, at, "helm.chart %q is ignored: an oci:// repo is the whole name of the chart", h.Chart)
 		return
 	case strings.HasPrefix(h.Chart, "oci://"):
-		l.in("oci-in-chart", b, at, "oci:// in helm.chart is on its way out")
+		l.in("oci-in-chart", b, at, "oci:// in helm.chart is deprecated")
 		return
 	case oci:
 		return
@@ -75,9 +76,9 @@ func (l *linter) chartSource(b *lintBundle, h lintHelm) {
 	case strings.HasPrefix(path.Join("x", b.Dir, h.Chart), "..") || full == ".." || strings.HasPrefix(full, "../"):
 		l.in("chart-outside", b, at, "%s leaves the repository", h.Chart)
 	case !l.tree.exists(full):
-		l.in("chart-missing", b, at, "there is no %s in the bundle's folder, and without helm.repo Fleet looks nowhere else", h.Chart)
+		l.in("chart-missing", b, at, "there is no %s in the bundle's folder, and without helm.repo Fleet has no other place to look", h.Chart)
 	case full != b.Dir && !strings.HasPrefix(full, b.prefix()):
-		l.in("chart-outside", b, at, "%s is outside the bundle's folder, and only what is in it goes to the cluster", h.Chart)
+		l.in("chart-outside", b, at, "%s is outside the bundle's folder, and only the folder's contents go to the cluster", h.Chart)
 	case l.tree.isDir(full) && l.tree.files[path.Join(full, "Chart.yaml")] == nil:
 		l.in("chart-missing", b, at, "%s has no Chart.yaml", h.Chart)
 	}
@@ -87,7 +88,7 @@ var lintHostFirst = regexp.MustCompile(`^(https?|git|ssh)(::|://)|^(github|gitla
 
 func isChartURL(chart string) bool { return lintHostFirst.MatchString(chart) }
 
-// chartPin: a chart that floats is another one tomorrow.
+// chartPin: a chart without an exact version changes over time.
 func (l *linter) chartPin(b *lintBundle, h lintHelm) {
 	version := h.node.Get("version")
 	switch {
@@ -98,10 +99,10 @@ func (l *linter) chartPin(b *lintBundle, h lintHelm) {
 		l.in("vendored-version", b, version.Place(), "helm.version %s has no effect: the chart is in the repository", h.Version)
 	case !h.own && h.Version == "":
 	case h.Version == "":
-		l.in("chart-unpinned", b, h.node.Key("repo"), "helm.version is not said: Fleet takes the newest whenever it looks")
+		l.in("chart-unpinned", b, h.node.Key("repo"), "helm.version is missing: Fleet uses the newest at each check")
 	default:
 		if _, err := semver.StrictNewVersion(strings.TrimPrefix(h.Version, "v")); err != nil {
-			l.in("chart-unpinned", b, version.Place(), "helm.version %q is a range: Fleet takes the newest that fits whenever it looks", h.Version)
+			l.in("chart-unpinned", b, version.Place(), "helm.version %q is a range: Fleet uses the newest in it at each check", h.Version)
 		}
 	}
 	if u, err := url.Parse(h.Repo); h.Repo != "" && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
@@ -109,8 +110,8 @@ func (l *linter) chartPin(b *lintBundle, h lintHelm) {
 	}
 }
 
-// helmWaits: what needs time to wait in (helmdeployer/install.go
-// configureInstallAction: without a timeout only hooks are waited for, 30 s each).
+// helmWaits checks settings that need a timeout (helmdeployer/install.go
+// configureInstallAction: without one Helm waits only for hooks, 30 s each).
 func (l *linter) helmWaits(b *lintBundle, h lintHelm) {
 	if h.TimeoutSeconds > 0 || !h.own && b.YAML.Helm != nil && b.YAML.Helm.TimeoutSeconds > 0 {
 		return

@@ -36,12 +36,12 @@ func (l *linter) checkSyntax() {
 	}
 }
 
-// checkUnread names what is not judged, so that nobody takes silence for praise.
+// checkUnread names what is not checked, so that no finding does not look like no mistake.
 func (l *linter) checkUnread() {
 	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		for _, bad := range l.tree.files[name].bad {
 			if bad.Unread {
-				l.add("unread", name, bad.At, "this document is not judged: %s", bad.What)
+				l.add("unread", name, bad.At, "this document is not checked: %s", bad.What)
 			}
 		}
 	}
@@ -64,12 +64,12 @@ func plainSyntax(what string) string {
 	return what
 }
 
-// newerKeys are keys that Fleet 0.16.1 knows and the types of 0.16.0 do not.
+// newerKeys are keys of Fleet 0.16.1 that the types of 0.16.0 lack.
 var newerKeys = map[string]reflect.Type{"createNamespace": reflect.TypeFor[bool]()}
 
-// fleetYAMLSchema is what may be in a fleet.yaml. Fleet reads it twice: as FleetYAML,
-// and as metadata (bundlereader/read.go readMetadata), which is an embedded struct: what
-// both have must be right in the stricter of the two.
+// fleetYAMLSchema is the schema of a fleet.yaml. Fleet reads it twice: as FleetYAML, and as
+// metadata (bundlereader/read.go readMetadata), which is an embedded struct. A key of both
+// must satisfy the stricter one.
 func fleetYAMLSchema(m manifest.Schemas) *manifest.Schema {
 	s := m.Of(reflect.TypeFor[v1alpha1.FleetYAML]())
 	meta := m.Of(reflect.TypeFor[metav1.ObjectMeta]())
@@ -124,7 +124,7 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 	switch m.What {
 	case manifest.Unknown:
 		if m.Name == "createNamespace" && path.Ext("."+m.Path) == ".helm" {
-			l.cure("unknown-key", file, m.At, "remove it", "%s knows no key %q%s: the namespace is made anyway", of, m.Name, where)
+			l.cure("unknown-key", file, m.At, "remove it", "%s knows no key %q%s: the namespace is created anyway", of, m.Name, where)
 			l.found[len(l.found)-1].Severity = Warning
 			return
 		}
@@ -146,7 +146,7 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 	}
 }
 
-// duplicateKeys finds keys that are in one mapping twice, at any depth.
+// duplicateKeys finds keys that occur twice in a mapping, at any depth.
 func (l *linter) duplicateKeys(file string, n *yamlnode.Node) {
 	for _, f := range n.Twice {
 		l.add("duplicate-key", file, f.At, "the key %q comes again in line %d, and that one wins", f.Name, n.Key(f.Name).Line)
@@ -159,20 +159,20 @@ func (l *linter) duplicateKeys(file string, n *yamlnode.Node) {
 	}
 }
 
-// inert are keys of a fleet.yaml that Fleet writes itself, whatever stands there.
+// inert are keys of a fleet.yaml that Fleet sets itself, whatever their value.
 var inert = map[string]string{
 	"resources":                      "Fleet fills it with the files of the folder (bundlereader/read.go)",
 	"forceSyncGeneration":            "the GitRepo's value replaces it (bundlereader/read.go)",
 	"valuesHash":                     "Fleet computes it (cli/apply/apply.go writeBundle)",
 	"contentsId":                     "Fleet computes it (cli/apply/apply.go saveOCIBundle)",
-	"helmOpOptions":                  "it makes a HelmOp's bundle of it, which a GitRepo refuses to update (cli/apply/apply.go save)",
-	"targetRestrictions":             "it belongs to Fleet: the GitRepo's targets are added to it, and Fleet tells customizations from targets by its length (matcher/bundlematch.go)",
+	"helmOpOptions":                  "it makes the bundle a HelmOp's, which a GitRepo refuses to update (cli/apply/apply.go save)",
+	"targetRestrictions":             "it belongs to Fleet: the GitRepo's targets are added to it, and Fleet distinguishes customizations from targets by its length (matcher/bundlematch.go)",
 	"allowedTargetNamespaceSelector": "a GitRepoRestriction sets it (target/builder.go)",
 	"overwrites":                     "Fleet computes it (cli/apply/apply.go)",
 }
 
-// inertTarget are keys of a target that are not carried over to its clusters: all
-// that options.Merge does not name.
+// inertTarget are keys of a target that do not reach its clusters: all that options.Merge does
+// not name.
 var inertTarget = map[string]bool{
 	"deleteNamespace": true, "deleteCRDResources": true, "ignore": true, "createNamespace": true,
 	"overwrites": true, "allowedTargetNamespaceSelector": true,
@@ -189,7 +189,7 @@ func (l *linter) inertKeys(b *lintBundle) {
 	for _, t := range l.targets(b) {
 		for _, f := range t.node.Fields {
 			if inertTarget[f.Name] {
-				l.in("inert-target-key", b, f.At, "%s in a target is dropped: Fleet's merge does not know it", f.Name)
+				l.in("inert-target-key", b, f.At, "%s in a target is dropped: Fleet's merge ignores it", f.Name)
 			}
 			if f.Name == "namespaceLabels" || f.Name == "namespaceAnnotations" {
 				l.in("target-namespace-labels", b, f.At, "%s of one target goes to the namespace in every cluster, matched by the target or not", f.Name)
@@ -197,7 +197,7 @@ func (l *linter) inertKeys(b *lintBundle) {
 		}
 		for _, f := range t.node.Get("helm").Entries() {
 			if inertTargetHelm[f.Name] {
-				l.in("inert-target-key", b, f.At, "helm.%s in a target is dropped: Fleet's merge does not know it", f.Name)
+				l.in("inert-target-key", b, f.At, "helm.%s in a target is dropped: Fleet's merge ignores it", f.Name)
 			}
 		}
 		for _, key := range []string{"defaultNamespace", "namespace", "serviceAccount"} {
@@ -208,7 +208,7 @@ func (l *linter) inertKeys(b *lintBundle) {
 	}
 }
 
-// labels of a bundle become labels of an object: Kubernetes refuses bad ones.
+// labels of a bundle become labels of an object: Kubernetes refuses invalid ones.
 func (l *linter) labels(b *lintBundle) {
 	for _, f := range b.root.Get("labels").Entries() {
 		if len(validation.IsQualifiedName(f.Name)) > 0 {
@@ -220,7 +220,7 @@ func (l *linter) labels(b *lintBundle) {
 	}
 }
 
-// checkIgnoreFiles judges .fleetignore: it looks like .gitignore and is not.
+// checkIgnoreFiles checks .fleetignore, whose patterns differ from those of .gitignore.
 func (l *linter) checkIgnoreFiles() {
 	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		if path.Base(name) != ".fleetignore" {
@@ -232,11 +232,11 @@ func (l *linter) checkIgnoreFiles() {
 			_, err := path.Match(p.text, "")
 			switch {
 			case err != nil:
-				l.add("ignore-glob", name, at, "%q is not a pattern: Fleet stops here", p.text)
+				l.add("ignore-glob", name, at, "%q is not a valid pattern: Fleet stops here", p.text)
 			case strings.HasPrefix(p.text, "!"):
-				l.add("ignore-pattern", name, at, "%q takes nothing back in: a leading ! has no meaning here", p.text)
+				l.add("ignore-pattern", name, at, "%q includes nothing again: a leading ! has no meaning here", p.text)
 			case strings.Contains(p.text, "/") && !folder:
-				l.add("ignore-pattern", name, at, "%q matches nothing: patterns meet the last part of a path, and never a slash", p.text)
+				l.add("ignore-pattern", name, at, "%q matches nothing: patterns are compared with the last part of a path, which has no slash", p.text)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ var fleetTypes = map[string]reflect.Type{
 	"ClusterRegistrationToken": reflect.TypeFor[v1alpha1.ClusterRegistrationToken](), "Schedule": reflect.TypeFor[v1alpha1.Schedule](), "Policy": reflect.TypeFor[v1alpha1.Policy](),
 }
 
-// checkFleetObjects judges GitRepos, HelmOps and the like, wherever they lie.
+// checkFleetObjects checks GitRepos, HelmOps and the like, in any folder.
 func (l *linter) checkFleetObjects() {
 	all := slices.Clone(l.loose)
 	for _, b := range l.bundles {
@@ -37,7 +37,7 @@ func (l *linter) checkFleetObjects() {
 		}
 		schema := schemas.Of(t)
 		if o.kind == "Policy" || o.kind == "Bundle" {
-			schema = nil // newer keys than our types know, and too big to be written by hand
+			schema = nil // it has newer keys than our types, and is too large to be written by hand
 		}
 		walk := &manifest.Walk{}
 		walk.Walk(o.node, schema, "", false)
@@ -79,7 +79,7 @@ func (l *linter) interval(o *lintObject, key string) {
 	case !goDuration.MatchString(n.Text) || err != nil || n.Kind != yamlnode.Text && n.Text != "0":
 		l.add("interval", o.file.name, n.At, "%s: %s %q is not a time: write 15s, 5m, 2h (no days, no bare numbers)", o, key, n.Text)
 	case key == "pollingInterval" && d > 0 && d < 5*time.Second:
-		l.add("interval", o.file.name, n.At, "%s: %s %s asks the Git server all the time", o, key, n.Text)
+		l.add("interval", o.file.name, n.At, "%s: %s %s polls the Git server without a pause", o, key, n.Text)
 	}
 }
 
@@ -119,9 +119,9 @@ func (l *linter) gitRepo(o *lintObject) {
 	l.gitTargets(o, spec)
 }
 
-// gitTargets: clusters are looked for in the GitRepo's own namespace, and where there
-// are no targets in the group "default", which Fleet makes in fleet-local only
-// (gitops/reconciler/targetsyaml.go, agentmanagement/controllers/bootstrap).
+// gitTargets: Fleet looks for clusters in the GitRepo's own namespace. No targets means the
+// group "default", which Fleet creates only in fleet-local (gitops/reconciler/targetsyaml.go,
+// agentmanagement/controllers/bootstrap).
 func (l *linter) gitTargets(o *lintObject, spec *yamlnode.Node) {
 	var targets []lintTarget
 	for _, n := range spec.Get("targets").List() {

@@ -6,7 +6,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkImages: an image without a tag, or with one that moves, is another tomorrow.
+// checkImages: an image without a tag, or with a moving one, changes over time.
 func (l *linter) checkImages() {
 	for _, b := range l.bundles {
 		scanned := len(b.YAML.ImageScans) > 0 // Fleet writes the tags into the repository
@@ -18,7 +18,7 @@ func (l *linter) checkImages() {
 	}
 }
 
-// podSpec is where an object's containers are.
+// podSpec is the path of an object's containers.
 func podSpec(o *lintObject) *yamlnode.Node {
 	switch o.kind {
 	case "Pod":
@@ -44,7 +44,7 @@ func (l *linter) images(o *lintObject, spec *yamlnode.Node) {
 	}
 }
 
-// floats says why an image is not always the same, "" where it is.
+// floats says why an image is not always the same; "" if it is.
 func floats(image string) string {
 	if strings.ContainsAny(image, "{$") || strings.Contains(image, "@sha256:") {
 		return ""
@@ -55,7 +55,7 @@ func floats(image string) string {
 	case !ok:
 		return "has no tag, which means latest"
 	case tag == "latest":
-		return "is whatever latest is when a node pulls it"
+		return "can be another image at each pull"
 	}
 	return ""
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkLayout judges folders: bundles in bundles, without content, too big.
+// checkLayout checks folders: nested bundles, empty ones, and ones that are too large.
 func (l *linter) checkLayout() {
 	for _, b := range l.bundles {
 		l.nested(b)
 		l.symlinks(b)
 		if len(b.files) == 0 && b.Err == nil && !l.tree.remoteChart(b.BundleSource) {
-			l.in("empty-bundle", b, yamlnode.Pos{}, "there is nothing to deploy in %s: Fleet passes it over", b.Dir)
+			l.in("empty-bundle", b, yamlnode.Pos{}, "there is nothing to deploy in %s: Fleet skips it", b.Dir)
 		}
 		if size := l.stored(b); size > maxStored {
-			l.in("bundle-size", b, yamlnode.Pos{}, "the bundle's files are %d KiB when packed, and an object of the cluster takes %d", size>>10, maxStored>>10)
+			l.in("bundle-size", b, yamlnode.Pos{}, "the bundle's files are %d KiB when packed, and an object of the cluster may have %d", size>>10, maxStored>>10)
 		}
 	}
 }
 
-// nested bundles are carried by the outer one too.
+// nested bundles are stored in the outer one too.
 func (l *linter) nested(b *lintBundle) {
 	var inner []string
 	for _, other := range l.bundles {
@@ -37,11 +37,11 @@ func (l *linter) nested(b *lintBundle) {
 		}
 	}
 	if len(inner) > 0 {
-		l.in("nested-bundle", b, yamlnode.Pos{Line: 1, Col: 1}, "%s lie inside this bundle's folder: what is in them is stored in this bundle too, and where its own chart or kustomization is used, may be deployed by it", strings.Join(inner, ", "))
+		l.in("nested-bundle", b, yamlnode.Pos{Line: 1, Col: 1}, "%s are inside this bundle's folder: their files are stored in this bundle too, and its own chart or kustomization may deploy them", strings.Join(inner, ", "))
 	}
 }
 
-// symlinks that leave the bundle stop it (bundlereader/loaddirectory.go GetContent).
+// symbolic links out of the bundle stop it (bundlereader/loaddirectory.go GetContent).
 func (l *linter) symlinks(b *lintBundle) {
 	for _, f := range b.files {
 		if f.link == "" {
@@ -54,12 +54,12 @@ func (l *linter) symlinks(b *lintBundle) {
 	}
 }
 
-// maxStored is what etcd takes in one request by default (1.5 MiB), less what is
-// around the files. Fleet packs above 1 MB (bundlereader/read.go loadBundle).
+// maxStored is etcd's default limit of a request (1.5 MiB), minus the overhead around the
+// files. Fleet compresses above 1 MB (bundlereader/read.go loadBundle).
 const maxStored = 1_400_000
 
-// stored is the size of a bundle's files as they are stored: packed one by one where
-// together they are large. Only what can be too much is packed here.
+// stored is the size of a bundle's files as stored: compressed one by one if they are large
+// together. Only bundles that may be too large are compressed here.
 func (l *linter) stored(b *lintBundle) int {
 	plain := 0
 	for _, f := range b.files {
@@ -71,7 +71,7 @@ func (l *linter) stored(b *lintBundle) int {
 	packed := 0
 	for _, f := range b.files {
 		if f.data == nil {
-			packed += f.size / 4 // longer than we read; text shrinks to less
+			packed += f.size / 4 // longer than our limit; compressed text is smaller
 			continue
 		}
 		var buf bytes.Buffer
@@ -83,8 +83,8 @@ func (l *linter) stored(b *lintBundle) int {
 	return packed
 }
 
-// checkKustomize: Fleet runs kustomize over the bundle's files in memory: what is not
-// among them is not there (helmdeployer/kustomize/kustomize.go).
+// checkKustomize: Fleet runs kustomize on the bundle's files in memory: other files are
+// missing (helmdeployer/kustomize/kustomize.go).
 func (l *linter) checkKustomize() {
 	for _, b := range l.bundles {
 		for _, k := range kustomizeDirs(b) {
@@ -92,8 +92,8 @@ func (l *linter) checkKustomize() {
 			if l.tree.files[path.Join(dir, "kustomization.yaml")] != nil {
 				continue
 			}
-			if k.at != (yamlnode.Pos{}) && dir != b.Dir { // "." says nothing
-				l.in("kustomize-dir", b, k.at, "%s has no kustomization.yaml: nothing is kustomized, and nobody says so", dir)
+			if k.at != (yamlnode.Pos{}) && dir != b.Dir { // "." has no meaning
+				l.in("kustomize-dir", b, k.at, "%s has no kustomization.yaml: silently, nothing is kustomized", dir)
 			}
 			for _, other := range []string{"kustomization.yml", "Kustomization"} {
 				if name := path.Join(dir, other); l.tree.files[name] != nil && !l.ignoredIn(b, name) {
@@ -114,7 +114,7 @@ func (l *linter) ignoredIn(b *lintBundle, name string) bool {
 	return !slices.ContainsFunc(b.files, func(f *lintFile) bool { return f.name == name })
 }
 
-// kustomization judges the paths in a kustomization.yaml.
+// kustomization checks the paths in a kustomization.yaml.
 func (l *linter) kustomization(b *lintBundle, f *lintFile) {
 	for _, d := range f.docs {
 		var refs []*yamlnode.Node
@@ -145,15 +145,15 @@ func (l *linter) kustomization(b *lintBundle, f *lintFile) {
 
 func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
 	ref := n.Str()
-	// Inline patches and remote bases (which Fleet's in-memory files allow too).
+	// Inline patches and remote bases (which Fleet's in-memory files also allow).
 	if ref == "" || strings.ContainsAny(ref, "\n:?") || strings.HasPrefix(ref, "github.com/") || ref == "fleet-manifests.yaml" {
 		return
 	}
 	to := path.Join(path.Dir(f.name), ref)
 	switch {
 	case b.Dir != "." && to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../"):
-		l.add("kustomize-path", f.name, n.At, "%s leaves the bundle's folder, and only what is in it goes to the cluster", ref)
-		if l.tree.exists(to) && !l.together() { // GitRepo.spec.bundles may have a folder above for the bundle's
+		l.add("kustomize-path", f.name, n.At, "%s is outside the bundle's folder, and only the folder's contents go to the cluster", ref)
+		if l.tree.exists(to) && !l.together() { // GitRepo.spec.bundles may make a parent folder the bundle's
 			l.found[len(l.found)-1].Severity = Warning
 		}
 	case !l.tree.exists(to):
@@ -161,7 +161,7 @@ func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
 	}
 }
 
-// checkOverlays: overlays of plain manifests (helmdeployer/render/patch/patch.go).
+// checkOverlays checks overlays of plain manifests (helmdeployer/render/patch/patch.go).
 func (l *linter) checkOverlays() {
 	for _, b := range l.bundles {
 		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
@@ -171,7 +171,7 @@ func (l *linter) checkOverlays() {
 				case !b.raw():
 					l.in("overlay-ignored", b, n.At, "overlay %s has no effect: the bundle is a chart or a kustomization", n.Str())
 				case !l.tree.isDir(dir):
-					l.in("overlay-missing", b, n.At, "there is no folder %s: Fleet passes it over", dir)
+					l.in("overlay-missing", b, n.At, "there is no folder %s: Fleet skips it", dir)
 				default:
 					l.overlay(b, dir)
 				}
@@ -201,7 +201,7 @@ func (l *linter) overlay(b *lintBundle, dir string) {
 	}
 }
 
-// asData decodes a node into a Go value by way of JSON.
+// asData decodes a node into a Go value through JSON.
 func asData(n *yamlnode.Node, into any) error {
 	data, err := json.Marshal(manifest.Data(n))
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkNames judges names of bundles and of their releases.
+// checkNames checks names of bundles and of their releases.
 func (l *linter) checkNames() {
 	byName := map[string]*lintBundle{}
 	byRelease := map[string]*lintBundle{}
 	for _, b := range l.bundles {
 		l.ownName(b)
 		if first := byName[b.Name]; first != nil {
-			l.in("duplicate-bundle-name", b, b.root.Key("name"), "the bundle of %s is called %s too: the one that is written last replaces the other", first.Dir, b.Name)
+			l.in("duplicate-bundle-name", b, b.root.Key("name"), "the bundle of %s is also called %s: the one that is written last replaces the other", first.Dir, b.Name)
 		} else {
 			byName[b.Name] = b
 		}
@@ -46,8 +46,8 @@ func (l *linter) checkNames() {
 	}
 }
 
-// together says that the bundles are known to be of one GitRepo. Else they may be
-// for different clusters, or alternatives.
+// together says that the bundles are known to belong to one GitRepo. Otherwise they may be for
+// different clusters, or alternatives.
 func (l *linter) together() bool {
 	return l.opt.GitRepo != "" || len(l.opt.Paths) > 0 || len(l.opt.Bundles) > 0
 }
@@ -78,21 +78,20 @@ func (l *linter) releaseName(b *lintBundle, at yamlnode.Pos) {
 	}
 	if err != nil {
 		l.in("reserved-name", b, at, "%v", err)
-		if h := b.YAML.Helm; h != nil && h.Chart == release { // a Rancher for other clusters is made so
+		if h := b.YAML.Helm; h != nil && h.Chart == release { // this is how Rancher manages other clusters
 			l.found[len(l.found)-1].Severity = Warning
 		}
 		return
 	}
 	for _, r := range l.opt.Releases {
 		if r == b.namespace()+"/"+release {
-			l.in("reserved-name", b, at, "the release %s is in the cluster already: Fleet takes it over, and deletes it with the bundle", r)
+			l.in("reserved-name", b, at, "the release %s exists in the cluster: Fleet takes it over, and deletes it with the bundle", r)
 		}
 	}
 }
 
-// checkDependsOn resolves every dependency: the agent looks for BundleDeployments by
-// labels, and waits for ever where there are none (agent/deployer/deployer.go
-// checkDependency).
+// checkDependsOn resolves every dependency: the agent looks for BundleDeployments by labels,
+// and waits forever if there are none (agent/deployer/deployer.go checkDependency).
 func (l *linter) checkDependsOn() {
 	edges := map[*lintBundle][]lintEdge{}
 	for _, b := range l.bundles {
@@ -131,7 +130,7 @@ func (l *linter) dependency(b *lintBundle, d v1alpha1.BundleRef, n *yamlnode.Nod
 		out = l.bySelector(b, d.Selector, n.Get("selector"))
 	}
 	if len(d.AcceptedStates) == 0 && len(out) > 0 {
-		l.in("depends-on-modified", b, n.At, "while what it depends on is Modified, this bundle waits")
+		l.in("depends-on-modified", b, n.At, "while its dependency is Modified, this bundle waits")
 	}
 	return out
 }
@@ -144,8 +143,8 @@ func lintBundleStates() (out []string) {
 	return out
 }
 
-// byName finds the bundle that a dependency means. Where the GitRepo is not known,
-// neither is the beginning of names that Fleet makes up.
+// byName finds the bundle that a dependency means. If the GitRepo is not known, neither is the
+// start of generated names.
 func (l *linter) byName(name string) *lintBundle {
 	for _, b := range l.bundles {
 		if b.Name == name || !l.named(b) && madeUpFrom(name, b) {
@@ -157,7 +156,8 @@ func (l *linter) byName(name string) *lintBundle {
 
 var lintChecksum = regexp.MustCompile(`-[0-9a-f]{5,8}$`)
 
-// madeUpFrom says whether some GitRepo's name makes Fleet call the bundle name.
+// madeUpFrom says whether Fleet could generate the name for the bundle, with some GitRepo's
+// name.
 func madeUpFrom(name string, b *lintBundle) bool {
 	if b.Dir == "." {
 		return false
@@ -171,13 +171,13 @@ func madeUpFrom(name string, b *lintBundle) bool {
 	if !lintChecksum.MatchString(name) {
 		return false
 	}
-	// The checksum is over the GitRepo's name too: only the part before it can be compared.
+	// The checksum includes the GitRepo's name: only the part before it can be compared.
 	plain := strings.Trim(lintNameDashes.ReplaceAllString(lintNameOther.ReplaceAllString(strings.ToLower(strings.ReplaceAll(b.Dir, "/", "-")), "-"), "-"), "-")
 	head := lintChecksum.ReplaceAllString(name, "")
 	if strings.HasSuffix(head, "-"+plain) {
 		return true
 	}
-	if len(name) < maxReleaseName-1 { // not cut
+	if len(name) < maxReleaseName-1 { // not shortened
 		return false
 	}
 	for i := len(plain); i > 3; i-- {
@@ -196,7 +196,7 @@ func (l *linter) nearestBundle(name string) string {
 	if near := suggest.Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
-	for _, b := range l.bundles { // people write the folder's name
+	for _, b := range l.bundles { // users often write the folder's name
 		if path.Base(b.Dir) == name {
 			if l.named(b) {
 				return fmt.Sprintf("; the bundle of %s is called %q", b.Dir, b.Name)
@@ -207,12 +207,12 @@ func (l *linter) nearestBundle(name string) string {
 	return ""
 }
 
-// bySelector finds the bundles that carry labels. Labels of Fleet itself, and of the
-// GitRepo, are not in the repository: selectors over them are left alone.
+// bySelector finds the bundles with labels. Labels of Fleet itself and of the GitRepo are not
+// in the repository: selectors with them are not checked.
 func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamlnode.Node) (out []lintEdge) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		return nil // selector-invalid says it
+		return nil // reported by selector-invalid
 	}
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
@@ -231,7 +231,7 @@ func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamlnode.
 	return out
 }
 
-// cycles reports each bundle that waits for itself, once a cycle.
+// cycles reports each cycle of dependencies once.
 func (l *linter) cycles(edges map[*lintBundle][]lintEdge) {
 	const onPath, done = 1, 2
 	state := map[*lintBundle]int{}
@@ -249,7 +249,7 @@ func (l *linter) cycles(edges map[*lintBundle][]lintEdge) {
 				for _, on := range trail[slices.Index(trail, e.to):] {
 					names = append(names, on.Name)
 				}
-				l.in("depends-on-cycle", b, e.at, "%s wait for each other for ever", strings.Join(append(names, e.to.Name), " → "))
+				l.in("depends-on-cycle", b, e.at, "%s wait for each other forever", strings.Join(append(names, e.to.Name), " → "))
 			}
 		}
 		trail = trail[:len(trail)-1]

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkNamespaces: namespace: forces everything into one namespace and refuses what
-// has none; defaultNamespace: is for objects that name none (postrender.go Run).
+// checkNamespaces: namespace: forces everything into one namespace and refuses cluster-scoped
+// objects; defaultNamespace: applies to objects that name none (postrender.go Run).
 func (l *linter) checkNamespaces() {
 	cluster := l.clusterKinds()
 	labelled := map[string]*lintBundle{}
@@ -23,8 +23,8 @@ func (l *linter) checkNamespaces() {
 	}
 }
 
-// clusterKinds are the kinds that CustomResourceDefinitions of the repository make
-// cluster-scoped, by group and kind.
+// clusterKinds are the cluster-scoped kinds of the repository's CustomResourceDefinitions, by
+// group and kind.
 func (l *linter) clusterKinds() map[string]bool {
 	out := map[string]bool{}
 	for _, b := range l.bundles {
@@ -51,7 +51,7 @@ func (l *linter) scopes(b *lintBundle, cluster map[string]bool) {
 		return
 	}
 	for _, f := range b.files {
-		// What a condition is around may not be there.
+		// Text inside a condition may not be rendered.
 		if !strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") || strings.Contains(string(f.data), "{{- if") || strings.Contains(string(f.data), "{{ if") {
 			continue
 		}
@@ -70,7 +70,7 @@ func (l *linter) namespaceLabels(b *lintBundle, labelled map[string]*lintBundle)
 	labels := b.root.Get("namespaceLabels")
 	for _, f := range labels.Entries() {
 		if strings.HasPrefix(f.Name, "pod-security.kubernetes.io/") {
-			l.in("namespace-pod-security", b, f.At, "%s is never set: the agent leaves labels of pod security alone", f.Name)
+			l.in("namespace-pod-security", b, f.At, "%s is never set: the agent does not change labels of pod security", f.Name)
 		}
 	}
 	ns := b.namespace()
@@ -78,10 +78,10 @@ func (l *linter) namespaceLabels(b *lintBundle, labelled map[string]*lintBundle)
 		return
 	}
 	if ns == "default" || strings.HasPrefix(ns, "kube-") || strings.HasPrefix(ns, "cattle-") {
-		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "these replace all other labels of the namespace %s, which is not this bundle's", ns)
+		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "these replace all other labels of the namespace %s, which does not belong to this bundle", ns)
 	}
 	if first := labelled[ns]; first != nil && !maps.Equal(first.YAML.NamespaceLabels, b.YAML.NamespaceLabels) {
-		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "the bundle of %s has other labels for the namespace %s: each takes the other's away", first.Dir, ns)
+		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "the bundle of %s has other labels for the namespace %s: each removes the other's", first.Dir, ns)
 	}
 	if labelled[ns] == nil {
 		labelled[ns] = b

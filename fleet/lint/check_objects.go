@@ -21,7 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// kubernetesTypes are the kinds whose fields we know.
+// kubernetesTypes are the kinds whose fields are known.
 var kubernetesTypes = map[string]reflect.Type{
 	"v1/ConfigMap": reflect.TypeFor[corev1.ConfigMap](), "v1/Secret": reflect.TypeFor[corev1.Secret](), "v1/Service": reflect.TypeFor[corev1.Service](),
 	"v1/Pod": reflect.TypeFor[corev1.Pod](), "v1/PersistentVolumeClaim": reflect.TypeFor[corev1.PersistentVolumeClaim](),
@@ -80,11 +80,11 @@ func (l *linter) field(o *lintObject, m manifest.Misfit) {
 	}
 }
 
-// dropped finds documents without a kind: one of them, and Fleet leaves out the whole
-// file without a word (helmdeployer/rawyaml/resources.go ToObjects).
+// dropped finds documents without a kind: because of one, Fleet silently skips the whole file
+// (helmdeployer/rawyaml/resources.go ToObjects).
 func (l *linter) dropped(b *lintBundle, f *lintFile) {
 	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
-		return // kustomization-name has more to say
+		return // kustomization-name reports it
 	}
 	object, missing := false, (*yamlnode.Node)(nil)
 	for _, d := range f.docs {
@@ -104,10 +104,10 @@ func (l *linter) dropped(b *lintBundle, f *lintFile) {
 	if missing.Get("kind").Str() != "" {
 		key = "apiVersion"
 	}
-	l.add("manifest-dropped", f.name, missing.At, "this document has no %s: Fleet leaves out %s without a word", key, map[string]string{"kind": "the whole file", "apiVersion": "the object"}[key])
+	l.add("manifest-dropped", f.name, missing.At, "this document has no %s: Fleet silently leaves out %s", key, map[string]string{"kind": "the whole file", "apiVersion": "the object"}[key])
 }
 
-// resembles: not just data, but an object with something forgotten.
+// resembles says that a document is an object with a missing key, not just data.
 func resembles(n *yamlnode.Node) bool {
 	for _, f := range n.Fields {
 		if name := strings.ToLower(f.Name); name == "kind" || name == "apiversion" {
@@ -119,15 +119,15 @@ func resembles(n *yamlnode.Node) bool {
 
 var lintHelmTemplate = regexp.MustCompile(`\{\{-?\s*[^}]*\.(Values|Release|Chart|Capabilities)\b`)
 
-// untemplated: manifests of a bundle without a chart are applied as they are; only
-// templates/ goes through Helm (helmdeployer/render/helm.go manifests).
+// untemplated: manifests of a bundle without a chart are applied unchanged; only templates/ is
+// rendered by Helm (helmdeployer/render/helm.go manifests).
 func (l *linter) untemplated(f *lintFile) {
 	for _, at := range lintHelmTemplate.FindAllIndex(f.data, -1) {
 		line := f.data[bytes.LastIndexByte(f.data[:at[0]], '\n')+1 : at[0]]
 		if bytes.Contains(line, []byte("#")) {
 			continue // a comment
 		}
-		l.add("template-in-manifest", f.name, placeOf(f.data, at[0]), "this is not filled in: the bundle has no chart, and Fleet applies the file as it is")
+		l.add("template-in-manifest", f.name, placeOf(f.data, at[0]), "this is not rendered: the bundle has no chart, and Fleet applies the file unchanged")
 		return
 	}
 }
@@ -138,28 +138,28 @@ func placeOf(data []byte, offset int) yamlnode.Pos {
 	return yamlnode.Pos{Line: 1 + strings.Count(before, "\n"), Col: offset - strings.LastIndexByte(before, '\n')}
 }
 
-// hook: annotations of Helm's in plain manifests come too late: Fleet adds the
-// manifests after Helm has sorted out hooks (helmdeployer/postrender.go).
+// hook: Helm's hook annotations do not work in plain manifests: Fleet adds the manifests after
+// Helm has separated hooks (helmdeployer/postrender.go).
 func (l *linter) hook(o *lintObject) {
 	n := o.node.Get("metadata", "annotations", "helm.sh/hook")
 	switch {
 	case n == nil:
 	case strings.HasPrefix(n.Str(), "test"):
-		l.add("test-pod", o.file.name, n.At, "%s is a test of Helm's: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
+		l.add("test-pod", o.file.name, n.At, "%s is a Helm test: in a plain manifest it is deployed and runs each time, and the bundle waits for it", o)
 	default:
 		l.add("hook-in-manifest", o.file.name, n.At, "%s is not a hook here: Helm does not see annotations of plain manifests, so it is deployed with the rest", o)
 	}
 }
 
-// managedBy: Helm writes its own label and annotations into what it installs, and the
-// release's manifest, with which Fleet compares, keeps the others.
+// managedBy: Helm sets its own label and annotations on what it installs, but the release's
+// manifest, with which Fleet compares, keeps the others.
 func (l *linter) managedBy(o *lintObject) {
 	if n := o.node.Get("metadata", "labels", "app.kubernetes.io/managed-by"); n.Str() != "" && n.Str() != "Helm" {
-		l.add("managed-by", o.file.name, n.At, "%s is said to be managed by %s: Helm makes that Helm, and Fleet calls it Modified for ever", o, n.Str())
+		l.add("managed-by", o.file.name, n.At, "%s names %s as its manager: Helm changes that to Helm, and Fleet reports it as Modified forever", o, n.Str())
 	}
 	for key, want := range map[string]string{"meta.helm.sh/release-name": o.bundle.release(), "meta.helm.sh/release-namespace": o.bundle.namespace()} {
 		if n := o.node.Get("metadata", "annotations", key); n.Str() != "" && n.Str() != want && (key != "meta.helm.sh/release-name" || l.named(o.bundle)) {
-			l.add("managed-by", o.file.name, n.At, "%s has the annotation %s of another release: Helm replaces it, and Fleet calls it Modified for ever", o, key)
+			l.add("managed-by", o.file.name, n.At, "%s has the annotation %s of another release: Helm replaces it, and Fleet reports it as Modified forever", o, key)
 		}
 	}
 }
@@ -177,13 +177,13 @@ func (l *linter) definitions(b *lintBundle) {
 		key := o.group() + "/" + o.kind
 		if crd := defined[key]; crd != nil && !said[key] {
 			said[key] = true
-			l.add("crd-with-objects", o.file.name, o.doc, "%s needs %s of the same bundle, which is not there yet when Helm looks", o, crd)
+			l.add("crd-with-objects", o.file.name, o.doc, "%s needs %s of the same bundle, which does not exist yet when Helm checks", o, crd)
 		}
 	}
 }
 
-// checkDuplicates: an object belongs to one release; Helm refuses to install another
-// that has it (helmdeployer/install.go: TakeOwnership only where asked).
+// checkDuplicates: an object belongs to one release; Helm refuses to install another one with
+// it (helmdeployer/install.go: TakeOwnership only on request).
 func (l *linter) checkDuplicates() {
 	type key struct{ group, kind, namespace, name string }
 	seen := map[key]*lintObject{}
@@ -202,15 +202,15 @@ func (l *linter) checkDuplicates() {
 				l.add("duplicate-object", o.file.name, o.doc, "%s is in this bundle twice: first in %s line %d", o, first.file.name, first.doc.Line)
 				continue
 			}
-			l.add("duplicate-object", o.file.name, o.doc, "%s is in the bundle of %s too (%s line %d)", o, first.bundle.Dir, first.file.name, first.doc.Line)
+			l.add("duplicate-object", o.file.name, o.doc, "%s is also in the bundle of %s (%s line %d)", o, first.bundle.Dir, first.file.name, first.doc.Line)
 			if l.together() && b.YAML.OverrideTargets == nil && first.bundle.YAML.OverrideTargets == nil {
-				l.found[len(l.found)-1].Severity = Failure // they go to the same clusters
+				l.found[len(l.found)-1].Severity = Failure // they have the same clusters
 			}
 		}
 	}
 }
 
-// checkState: what a removed bundle takes with it.
+// checkState checks what is deleted with a bundle.
 func (l *linter) checkState() {
 	byNamespace := map[string][]*lintBundle{}
 	for _, b := range l.bundles {
@@ -218,7 +218,7 @@ func (l *linter) checkState() {
 	}
 	for _, b := range l.bundles {
 		if n := b.root.Get("deleteCRDResources"); n.Str() == "true" {
-			l.in("delete-crds", b, n.At, "with the bundle go its CustomResourceDefinitions, and with them every object of their kinds")
+			l.in("delete-crds", b, n.At, "deleting the bundle deletes its CustomResourceDefinitions, and every object of their kinds")
 		}
 		if n := b.root.Get("deleteNamespace"); n.Str() == "true" {
 			l.deletesNamespace(b, n.At, byNamespace[b.namespace()])
@@ -229,8 +229,8 @@ func (l *linter) checkState() {
 	}
 }
 
-// deletesNamespace: when the GitRepo goes, Fleet looks at one of its bundles, any
-// one, and deletes that one's namespace (cmd/controller/finalize/finalize.go).
+// deletesNamespace: when the GitRepo is deleted, Fleet picks any one of its bundles and
+// deletes the namespace of that bundle (cmd/controller/finalize/finalize.go).
 func (l *linter) deletesNamespace(b *lintBundle, at yamlnode.Pos, together []*lintBundle) {
 	ns := b.YAML.TargetNamespace
 	switch {
@@ -241,18 +241,18 @@ func (l *linter) deletesNamespace(b *lintBundle, at yamlnode.Pos, together []*li
 		l.in("delete-namespace", b, at, "deleteNamespace does nothing without namespace: the default namespace is never deleted")
 		return
 	case ns == "default", strings.HasPrefix(ns, "kube-"), strings.HasPrefix(ns, "fleet-"), strings.HasPrefix(ns, "cattle-"):
-		l.in("delete-namespace", b, at, "the namespace %s is not this bundle's to delete", ns)
+		l.in("delete-namespace", b, at, "the namespace %s does not belong to this bundle alone", ns)
 		return
 	}
 	for _, other := range together {
 		if other != b {
-			l.in("delete-namespace", b, at, "the bundle of %s is in the namespace %s too: it goes with this one", other.Dir, ns)
+			l.in("delete-namespace", b, at, "the bundle of %s is also in the namespace %s: it is deleted with this one", other.Dir, ns)
 			return
 		}
 	}
 	for _, o := range b.objects {
 		if o.kind == "StatefulSet" || o.kind == "PersistentVolumeClaim" {
-			l.in("delete-namespace", b, at, "%s keeps data in the namespace %s: it goes with the bundle", o, ns)
+			l.in("delete-namespace", b, at, "%s keeps data in the namespace %s: it is deleted with the bundle", o, ns)
 			return
 		}
 	}
@@ -263,7 +263,7 @@ func (l *linter) volume(b *lintBundle, o *lintObject) {
 	switch o.kind {
 	case "PersistentVolumeClaim":
 		if !kept {
-			l.add("claim-deleted", o.file.name, o.doc, "%s goes with the bundle, and its data with it", o)
+			l.add("claim-deleted", o.file.name, o.doc, "%s is deleted with the bundle, including its data", o)
 		}
 	case "PersistentVolume":
 		if n := o.node.Get("spec", "persistentVolumeReclaimPolicy"); n.Str() == "Delete" {

@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkPatches judges comparePatches: what is wrong in them is found out by a bundle
-// that stays Modified (agent/deployer/desiredset/diff.go).
+// checkPatches checks comparePatches: a mistake in them only shows as a bundle that stays
+// Modified (agent/deployer/desiredset/diff.go).
 func (l *linter) checkPatches() {
 	for _, b := range l.bundles {
 		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
@@ -42,7 +42,7 @@ func (l *linter) patch(b *lintBundle, p *yamlnode.Node) {
 	name := p.Get("name")
 	if ignores && name.Str() != "" {
 		if _, err := regexp.Compile(name.Str()); err != nil {
-			l.in("compare-patch", b, name.At, "the name of an ignored object is a regular expression, and this is none: %v", err)
+			l.in("compare-patch", b, name.At, "the name of an ignored object must be a regular expression: %v", err)
 		}
 	}
 	l.patchMeets(b, p, ignores)
@@ -65,7 +65,7 @@ func (l *linter) operation(b *lintBundle, op *yamlnode.Node) {
 		l.in("compare-patch", b, op.At, "there is no operation %q%s", what, didYouMean(what, known))
 	case what == "ignore":
 		if n := op.Get("path"); n.Str() != "" {
-			l.in("compare-patch", b, n.At, "ignore leaves out the whole object, and looks at no path: did you mean remove?")
+			l.in("compare-patch", b, n.At, "ignore leaves out the whole object, and uses no path: did you mean remove?")
 		}
 	case op.Get("path").Str() == "":
 		l.in("compare-patch", b, op.At, "%s needs a path", what)
@@ -74,7 +74,7 @@ func (l *linter) operation(b *lintBundle, op *yamlnode.Node) {
 	}
 }
 
-// patchMeets: in a bundle of plain manifests all its objects are known.
+// patchMeets checks patches of a bundle of plain manifests, whose objects are all known.
 func (l *linter) patchMeets(b *lintBundle, p *yamlnode.Node, pattern bool) {
 	kind, name := p.Get("kind").Str(), p.Get("name").Str()
 	if !b.raw() && len(b.built) != 1 || len(b.objects) == 0 || kind == "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// checkReleases holds values against the chart: its schema, and for one in the
-// repository the values that it knows at all.
+// checkReleases checks values against the chart: its schema, and for a chart in the repository
+// the values that it knows.
 func (l *linter) checkReleases() {
 	for _, b := range l.bundles {
 		switch {
@@ -79,7 +79,7 @@ func (p schemaProblem) String() string {
 	return strings.Join(p.path, ".") + ": " + p.what
 }
 
-// schemaProblems validates values; what a template will fill in is not judged.
+// schemaProblems validates values; templated values are not checked.
 func schemaProblems(schema []byte, values map[string]any) (out []schemaProblem) {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
 	if err != nil {
@@ -92,7 +92,7 @@ func schemaProblems(schema []byte, values map[string]any) (out []schemaProblem) 
 	}
 	s, err := c.Compile("values.schema.json")
 	if err != nil {
-		return nil // it refers to what is elsewhere
+		return nil // it refers to another file or server
 	}
 	data, err := json.Marshal(values)
 	if err != nil {
@@ -109,7 +109,7 @@ func schemaProblems(schema []byte, values map[string]any) (out []schemaProblem) 
 			if i := strings.LastIndex(what, "': "); i >= 0 {
 				what = what[i+len("': "):]
 			}
-			switch k := v.ErrorKind.(type) { // those two quote the value, which may be a secret
+			switch k := v.ErrorKind.(type) { // these two quote the value, which may be a secret
 			case *kind.Pattern:
 				what = "does not match the pattern " + k.Want
 			case *kind.Format:
@@ -136,7 +136,7 @@ func leaves(v *jsonschema.ValidationError, each func(*jsonschema.ValidationError
 	}
 }
 
-// lintTemplated: the value is made on each cluster.
+// lintTemplated: the value is rendered on each cluster.
 func lintTemplated(v any, at []string) bool {
 	for _, name := range at {
 		m, ok := v.(map[string]any)
@@ -149,7 +149,7 @@ func lintTemplated(v any, at []string) bool {
 	return ok && (strings.Contains(text, "${") || strings.HasPrefix(text, clusterLabelPrefix))
 }
 
-// valueAt is where a value stands in fleet.yaml, as deep as it is there.
+// valueAt is the place of a value in fleet.yaml, or of its closest existing parent.
 func (l *linter) valueAt(b *lintBundle, at []string, otherwise yamlnode.Pos) yamlnode.Pos {
 	n := b.root.Get("helm", "values")
 	for _, name := range at {
@@ -163,8 +163,8 @@ func (l *linter) valueAt(b *lintBundle, at []string, otherwise yamlnode.Pos) yam
 
 var lintValuesUse = regexp.MustCompile(`\.Values\b`)
 
-// knownValues finds values at the top that neither the chart's values.yaml, nor its
-// subcharts, nor its templates know.
+// knownValues finds top-level values that are in none of the chart's values.yaml, its
+// subcharts and its templates.
 func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 	var c chart.Contents
 	for _, name := range []string{"values.yaml", "Chart.yaml"} {
@@ -187,13 +187,13 @@ func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 			c.Templates[f.name] = f.data
 		}
 	}
-	l.heldAgainst(b, b.chart, c, values)
+	l.unknownValues(b, b.chart, c, values)
 }
 
-// heldAgainst compares values with what a chart says of itself.
-func (l *linter) heldAgainst(b *lintBundle, name string, c chart.Contents, values map[string]any) {
+// unknownValues compares values with those of a chart.
+func (l *linter) unknownValues(b *lintBundle, name string, c chart.Contents, values map[string]any) {
 	if len(c.Values) == 0 {
-		return // it says nothing about what it knows
+		return // it does not list its values
 	}
 	known := slices.Concat(c.Values, c.Charts, []string{"global", "tags"})
 	for _, value := range slices.Sorted(maps.Keys(values)) {
@@ -205,7 +205,7 @@ func (l *linter) heldAgainst(b *lintBundle, name string, c chart.Contents, value
 
 var lintWholeValues = regexp.MustCompile(`\.Values\s*[)}|,]|\.Values\s+\$?[A-Za-z"]|\$?root\b`)
 
-// chartMentions: a template may use what values.yaml does not list, or all of them.
+// chartMentions: a template may use values that values.yaml does not list, or all of them.
 func chartMentions(c chart.Contents, name string) bool {
 	for _, text := range c.Templates {
 		if lintValuesUse.Match(text) && (strings.Contains(string(text), name) || lintWholeValues.Match(text)) {
@@ -215,11 +215,11 @@ func chartMentions(c chart.Contents, name string) bool {
 	return false
 }
 
-// remoteChart asks where charts come from: a folder, or their repository.
+// remoteChart reads charts from their source: a folder, or their repository.
 func (l *linter) remoteChart(b *lintBundle) {
 	h := b.YAML.Helm
 	if h.Repo == "" || h.Version == "" {
-		return // a URL of an archive, or whatever is newest
+		return // a URL of an archive, or the newest version
 	}
 	source := chart.Source{Offline: !l.opt.Online}
 	if l.opt.Charts != nil {
@@ -232,7 +232,7 @@ func (l *linter) remoteChart(b *lintBundle) {
 		r.Repo = strings.Replace(r.Repo, "oci:/", "oci://", 1)
 	}
 	if c, err := source.Contents(l.ctx, r); err == nil {
-		l.heldAgainst(b, r.Chart+" "+r.Version, c, r.Values)
+		l.unknownValues(b, r.Chart+" "+r.Version, c, r.Values)
 		l.chartNamespaces(b, c.Templates)
 	}
 	err := source.Validate(l.ctx, r, chart.Capabilities{})

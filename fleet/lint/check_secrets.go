@@ -12,10 +12,10 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// lintToken is a text that is a secret wherever it stands.
+// lintToken is a text that is always a secret.
 type lintToken struct {
 	what  string
-	begin []string // one of these is in it: looked for first, since that is quick
+	begin []string // it contains one of these; searched first, because that is fast
 	text  *regexp.Regexp
 }
 
@@ -41,7 +41,7 @@ func (t lintToken) find(data []byte) []int {
 	return nil
 }
 
-// checkSecrets looks for what must not be in Git. It says where, and never what.
+// checkSecrets looks for secrets in Git. It reports their place, never the secret.
 func (l *linter) checkSecrets() {
 	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		f := l.tree.files[name]
@@ -80,7 +80,7 @@ func textual(name string) bool {
 	return false
 }
 
-// placeholder says that a text stands for a secret and is none.
+// placeholder says that a text only stands for a secret.
 func placeholder(text string) bool {
 	lower := strings.ToLower(strings.TrimSpace(text))
 	for _, part := range []string{"${", "{{", "<", "changeme", "change-me", "change_me", "example", "placeholder", "redacted", "xxxx", "your-", "your_", "****", "todo", "global.fleet.clusterlabels."} {
@@ -91,8 +91,8 @@ func placeholder(text string) bool {
 	return lower == "" || lower == "null"
 }
 
-// secretObject: a Secret whose data is in Git. One that is encrypted says so by its
-// kind (SealedSecret) or by sops' own section.
+// secretObject finds a Secret whose data is in Git. An encrypted one has another kind
+// (SealedSecret) or a section of sops.
 func (l *linter) secretObject(o *lintObject) {
 	if o.kind != "Secret" || o.apiVersion != "v1" || o.node.Get("sops") != nil {
 		return
@@ -113,9 +113,9 @@ var (
 	lintSecretElse = regexp.MustCompile(`(?i)(ref|name|file|path|key|length|policy|enabled|url|min|max)$`)
 )
 
-// secretValues: values whose names say what they are. Names of Secrets, files and
-// keys in them are no secrets: existingSecret, passwordKey, secretName. A value that
-// does not look like a secret is told, and not complained about.
+// secretValues finds values whose names suggest a secret. Names of Secrets, files and keys are
+// not secrets: existingSecret, passwordKey, secretName. A value that does not look like a
+// secret is only a note.
 func (l *linter) secretValues(file string, n *yamlnode.Node, at string) {
 	if n.Get("sops") != nil && at == "" {
 		return // encrypted
@@ -141,15 +141,15 @@ func (l *linter) secretValues(file string, n *yamlnode.Node, at string) {
 
 var lintExpanded = regexp.MustCompile(`^\$|\$[{(]|\$__|%\{|^ENC\[|^(vault|ref\+[a-z0-9]+|secretref\+?[a-z0-9]*|op|env|file|valueFrom):|^Ag[A-Za-z0-9+/=]{200,}$`)
 
-// expanded says that something else is put instead of a text, or that it is
-// encrypted: Grafana's $__file{}, a shell's and Helm's variables, SOPS, vault
-// references, SealedSecrets.
+// expanded says that a text is replaced later, or is encrypted: Grafana's $__file{}, a shell's
+// and Helm's variables, SOPS, vault references, SealedSecrets.
 func expanded(text string) bool { return lintExpanded.MatchString(strings.TrimSpace(text)) }
 
-// lintNameLike are names of things: admin, my-app-secret, db.credentials, a path.
+// lintNameLike matches names of things: admin, my-app-secret, db.credentials, a path.
 var lintNameLike = regexp.MustCompile(`^\.?[A-Za-z]+([-_.][A-Za-z0-9]+)*$|^\.{0,2}/`)
 
-// looksSecret: eight letters at least, of more than one kind, and no name.
+// looksSecret says that a text has eight or more characters of more than one kind, and is not
+// a name.
 func looksSecret(text string) bool {
 	if len(text) < 8 || lintNameLike.MatchString(text) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// lintMatch is how a target chooses clusters (target/matcher/clustermatcher.go).
+// lintMatch says how a target chooses clusters (target/matcher/clustermatcher.go).
 type lintMatch struct {
 	ClusterName          string                `json:"clusterName"`
 	ClusterSelector      *metav1.LabelSelector `json:"clusterSelector"`
@@ -31,8 +31,8 @@ func (m lintMatch) all() bool {
 	return m.ClusterName == "" && m.ClusterGroup == "" && m.ClusterGroupSelector == nil && s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// matches says whether a cluster may be meant: groups' labels, and labels of a cluster
-// that only its name is known of, are not held against it.
+// matches says whether a target may match a cluster: unknown labels, those of groups and of
+// clusters with only a known name, count as matching.
 func (m lintMatch) matches(c Cluster) bool {
 	if m.ClusterName != "" && m.ClusterName != c.Name && m.ClusterName != c.Labels["management.cattle.io/cluster-display-name"] {
 		return false
@@ -70,7 +70,7 @@ func (l *linter) checkTargets() {
 	}
 }
 
-// targetList judges targets in the order in which the first match is taken.
+// targetList checks targets in order; the first match wins.
 func (l *linter) targetList(file string, targets []lintTarget, first bool) {
 	seen := map[string]lintTarget{}
 	var catchAll *lintTarget
@@ -78,7 +78,7 @@ func (l *linter) targetList(file string, targets []lintTarget, first bool) {
 		var m lintMatch
 		ok := l.selector(file, t.node.Get("clusterSelector")) && l.selector(file, t.node.Get("clusterGroupSelector"))
 		if err := asData(t.node, &m); err != nil || !ok {
-			continue // wrong-type and selector-invalid say it
+			continue // reported by wrong-type and selector-invalid
 		}
 		if m.none() {
 			l.add("target-empty", file, t.node.At, "%s names no clusters: without clusterName, clusterSelector, clusterGroup or clusterGroupSelector it never matches", t.name())

@@ -20,15 +20,15 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// templateRoot is what values' templates can ask for (target/builder.go
-// preprocessHelmValues).
+// templateRoot has the fields of values' templates (target/builder.go preprocessHelmValues).
 var templateRoot = [...]string{"ClusterName", "ClusterNamespace", "ClusterLabels", "ClusterAnnotations", "ClusterValues"}
 
-// clusterLabelPrefix is how a value asks for a label of the cluster (target/target.go).
+// clusterLabelPrefix is the prefix of a value that is replaced with a label of the cluster
+// (target/target.go).
 const clusterLabelPrefix = "global.fleet.clusterLabels."
 
-// checkTemplates: Fleet takes all values, those of values files too, for one Go
-// template between ${ and }; a shell variable in them stops the bundle everywhere.
+// checkTemplates: Fleet treats all values, including those of values files, as one Go template
+// with the delimiters ${ and }; a shell variable stops the bundle on every cluster.
 func (l *linter) checkTemplates() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
@@ -48,7 +48,7 @@ func (l *linter) checkTemplates() {
 			}
 			var whole error
 			if mayTemplate(append(files, b.file)) {
-				whole = t.whole(values)
+				whole = t.combined(values)
 			}
 			before := len(l.found)
 			t.walk(b.File, h.node.Get("values"), "")
@@ -56,7 +56,7 @@ func (l *linter) checkTemplates() {
 				t.walk(f.name, f.docs[0].Root, "")
 			}
 			if whole != nil && len(l.found) == before {
-				l.in("values-template", b, h.node.Get("values").Place(), "written out as YAML, these values are no template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
+				l.in("values-template", b, h.node.Get("values").Place(), "written as YAML, these values are not a valid template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
 			}
 			t.wholeFits = false
 			t.walk(b.File, h.node.Get("templateValues"), "")
@@ -64,7 +64,7 @@ func (l *linter) checkTemplates() {
 	}
 }
 
-// mayTemplate: somewhere in the files a template begins. Few have any.
+// mayTemplate says whether the files contain the start of a template. Few do.
 func mayTemplate(files []*lintFile) bool {
 	return slices.ContainsFunc(files, func(f *lintFile) bool { return f != nil && bytes.Contains(f.data, []byte("${")) })
 }
@@ -74,15 +74,15 @@ type lintTemplates struct {
 	*linter
 	funcs     template.FuncMap
 	off       bool // disablePreProcess
-	wholeFits bool // together they are a template, whatever each is by itself
+	wholeFits bool // together they are a template, even if none is alone
 }
 
-// whole says what is wrong with all values as Fleet takes them: written out as one
-// YAML document (target/builder.go processTemplateValues).
-func (t *lintTemplates) whole(values map[string]any) error {
+// combined checks all values as Fleet does, written as one YAML document (target/builder.go
+// processTemplateValues).
+func (t *lintTemplates) combined(values map[string]any) error {
 	text, err := yaml.Marshal(values)
 	if err != nil || t.off {
-		return nil //nolint:nilerr // that they cannot be written is for other rules
+		return nil //nolint:nilerr // other rules report values that cannot be written
 	}
 	_, err = t.parse(string(text))
 	t.wholeFits = err == nil
@@ -93,8 +93,8 @@ func (t *lintTemplates) parse(text string) (*template.Template, error) {
 	return template.New("values").Funcs(t.funcs).Option("missingkey=error").Delims("${", "}").Parse(text)
 }
 
-// templateFuncs are the functions of values' templates: sprig's, without those that
-// reach out (target/builder.go tplFuncMap).
+// templateFuncs are the functions of values' templates: sprig's, without those that use the
+// environment or network (target/builder.go tplFuncMap).
 func templateFuncs() template.FuncMap {
 	f := sprig.TxtFuncMap()
 	for _, name := range []string{"env", "expandenv", "include", "tpl", "getHostByName"} {
@@ -133,14 +133,14 @@ func (t *lintTemplates) walk(file string, n *yamlnode.Node, at string) {
 
 var lintTemplateWhere = regexp.MustCompile(`^template: values:\d+(:\d+)?: (executing "values" at )?`)
 
-// lintHeavy are functions that a repository of somebody else's could keep us busy with.
+// lintHeavy are functions with which a foreign repository could use up time or memory.
 var lintHeavy = regexp.MustCompile(`until|repeat|seq|gen[A-Z]|derive|bcrypt|htpasswd|range|template|define|block`)
 
 func (t *lintTemplates) one(file string, at yamlnode.Pos, text string) {
 	parsed, err := t.parse(text)
 	if err != nil {
 		if !t.wholeFits {
-			t.add("values-template", file, at, "Fleet takes ${…} for a template, and this is none: %s", lintTemplateWhere.ReplaceAllString(err.Error(), ""))
+			t.add("values-template", file, at, "Fleet treats ${…} as a template, and this is not a valid one: %s", lintTemplateWhere.ReplaceAllString(err.Error(), ""))
 		}
 		return
 	}
@@ -148,7 +148,7 @@ func (t *lintTemplates) one(file string, at yamlnode.Pos, text string) {
 		return
 	}
 	if name := unknownField(parsed.Root); name != "" {
-		t.add("values-template", file, at, "templates of values know no .%s%s", name, didYouMean(name, templateRoot[:]))
+		t.add("values-template", file, at, "templates of values have no .%s%s", name, didYouMean(name, templateRoot[:]))
 		return
 	}
 	for _, c := range t.opt.Clusters {
@@ -157,7 +157,7 @@ func (t *lintTemplates) one(file string, at yamlnode.Pos, text string) {
 			labels[k] = v
 		}
 		if len(labels) == 0 || lintHeavy.MatchString(text) || strings.Contains(text, ".ClusterValues") || strings.Contains(text, ".ClusterAnnotations") {
-			continue // Fleet does not look at values for a cluster without labels; the rest is in the cluster
+			continue // Fleet skips values for a cluster without labels; the rest is in the cluster
 		}
 		data := map[string]any{"ClusterName": c.Name, "ClusterNamespace": "", "ClusterLabels": labels, "ClusterAnnotations": map[string]any{}, "ClusterValues": map[string]any{}}
 		if err := execute(parsed, data); err != nil {
@@ -167,7 +167,7 @@ func (t *lintTemplates) one(file string, at yamlnode.Pos, text string) {
 	}
 }
 
-// execute runs a template of a repository's: what it writes is bounded.
+// execute runs a template of the repository, with a limit for its output.
 func execute(t *template.Template, data map[string]any) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -189,8 +189,8 @@ func (w *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unknownField returns the first field of the root that templates do not have. What
-// is inside range and with has another root, and is left alone.
+// unknownField returns the first field of the root that templates do not have. The contents of
+// range and with have another root, and are not checked.
 func unknownField(n parse.Node) string {
 	switch n := n.(type) {
 	case *parse.ListNode:

@@ -8,7 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkValues judges values files, and where values are taken from.
+// checkValues checks values files, and the sources of values.
 func (l *linter) checkValues() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
@@ -21,7 +21,7 @@ func (l *linter) checkValues() {
 func (l *linter) valuesFiles(b *lintBundle, h lintHelm) {
 	files := h.node.Get("valuesFiles").List()
 	if len(files) > 0 && h.own && !readsValuesFiles(&b.YAML, h.HelmOptions) {
-		l.in("values-files-ignored", b, h.node.Key("valuesFiles"), "Fleet reads valuesFiles only where helm.chart or helm.repo is set: these values go nowhere")
+		l.in("values-files-ignored", b, h.node.Key("valuesFiles"), "Fleet reads valuesFiles only where helm.chart or helm.repo is set: these values are not used")
 		return
 	}
 	inline := h.node.Get("values")
@@ -36,7 +36,7 @@ func (l *linter) valuesFiles(b *lintBundle, h lintHelm) {
 		case f.read && len(f.docs) > 1:
 			l.add("values-file-invalid", name, yamlnode.Pos{Line: f.docs[1].Line, Col: 1}, "Fleet reads only what is above this line")
 		case f.read && len(f.docs) == 1 && f.docs[0].Root.Kind != yamlnode.Map:
-			l.add("values-file-invalid", name, f.docs[0].Root.At, "values are a mapping, and this is %s", f.docs[0].Root.Kind)
+			l.add("values-file-invalid", name, f.docs[0].Root.At, "values must be a mapping, and this is %s", f.docs[0].Root.Kind)
 		case f.read && len(f.docs) == 1:
 			l.overridden(b, inline, f.docs[0].Root, n.Str(), "")
 			l.duplicateKeys(name, f.docs[0].Root)
@@ -53,7 +53,7 @@ func (l *linter) overridden(b *lintBundle, inline, file *yamlnode.Node, name, at
 		case over.Kind == yamlnode.Map && f.Value.Kind == yamlnode.Map:
 			l.overridden(b, f.Value, over, name, manifest.Join(at, f.Name))
 		case over.Kind != f.Value.Kind || over.Text != f.Value.Text || over.Kind >= yamlnode.Map:
-			l.in("values-overridden", b, f.At, "%s has %s too, and files win over helm.values", name, manifest.Join(at, f.Name))
+			l.in("values-overridden", b, f.At, "%s also has %s, and files win over helm.values", name, manifest.Join(at, f.Name))
 		}
 	}
 }

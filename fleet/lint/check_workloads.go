@@ -12,8 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkWorkloads judges objects that Kubernetes takes and that do not do what they
-// seem to.
+// checkWorkloads checks objects that Kubernetes accepts and that do not work as they seem to.
 func (l *linter) checkWorkloads() {
 	for _, b := range l.bundles {
 		for _, o := range b.objects {
@@ -31,12 +30,12 @@ func (l *linter) checkWorkloads() {
 // first change of the file is refused.
 func (l *linter) barePod(o *lintObject) {
 	if o.kind == "Pod" && o.apiVersion == "v1" && o.node.Get("metadata", "annotations", "helm.sh/hook") == nil {
-		l.add("bare-pod", o.file.name, o.doc, "%s has nothing that starts it elsewhere when its node goes, and most changes of it are refused", o)
+		l.add("bare-pod", o.file.name, o.doc, "%s is not recreated when its node fails, and most changes of it are refused", o)
 	}
 }
 
-// twiceInEnv: the last one counts, and a later change of one of them by patch takes the
-// other (the list is merged by name).
+// twiceInEnv: the last one counts, and a later patch of one of them changes the other (the
+// list is merged by name).
 func (l *linter) twiceInEnv(o *lintObject) {
 	spec := podSpec(o)
 	for _, key := range []string{"initContainers", "containers"} {
@@ -62,7 +61,7 @@ var lintFilledIn = map[string][][]string{
 	"ValidatingWebhookConfiguration": {{"webhooks", "clientConfig", "caBundle"}},
 }
 
-// filledIn finds what is compared with what a controller has put there.
+// filledIn finds fields that a controller sets, and that would differ forever.
 func (l *linter) filledIn(o *lintObject) {
 	for _, kind := range []string{"", o.kind} {
 		for _, at := range lintFilledIn[kind] {
@@ -70,12 +69,12 @@ func (l *linter) filledIn(o *lintObject) {
 			if !n.Set() || n.Str() == "None" || n.Kind == yamlnode.Map && len(n.Fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
 				continue
 			}
-			l.add("controller-field", o.file.name, n.At, "%s: %s is filled in by the cluster, and compared with this for ever", o, strings.Join(at, "."))
+			l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever", o, strings.Join(at, "."))
 		}
 	}
 }
 
-// reach walks mappings by name, and into the first entry of a list that has it.
+// reach follows names through mappings, and into the first entry of a list that has the name.
 func reach(n *yamlnode.Node, names []string) *yamlnode.Node {
 	for i, name := range names {
 		if n != nil && n.Kind == yamlnode.List {
@@ -93,9 +92,9 @@ func reach(n *yamlnode.Node, names []string) *yamlnode.Node {
 	return n
 }
 
-// lintRanchers are namespaces in which Rancher and Fleet keep what is theirs. Those for
-// charts of Rancher's catalogue (cattle-monitoring-system and the like) are not among
-// them, nor those of clusters (fleet-default, fleet-local).
+// lintRanchers are namespaces that Rancher and Fleet own, without those for charts of
+// Rancher's catalogue (cattle-monitoring-system and the like) and those of clusters
+// (fleet-default, fleet-local).
 var lintRanchers = [...]string{
 	"cattle-system", "cattle-fleet-system", "cattle-fleet-local-system", "cattle-fleet-clusters-system", "cattle-impersonation-system",
 	"cattle-global-data", "cattle-global-nt", "cattle-provisioning-capi-system",
@@ -113,12 +112,12 @@ func (l *linter) ranchersNamespace(o *lintObject) {
 	if at == (yamlnode.Pos{}) {
 		at = o.doc
 	}
-	l.add("rancher-namespace", o.file.name, at, "%s is in %s, which is Rancher's: an update of Rancher may remove it, and removing the bundle what Rancher needs", o, ns)
+	l.add("rancher-namespace", o.file.name, at, "%s is in %s, which belongs to Rancher: an update of Rancher may remove it, and removing the bundle may remove what Rancher needs", o, ns)
 }
 
-// vendoredBesideRepo: the chart's folder is in the bundle and the fetched one too, below
-// .chart/, which comes first by name; the last one found is deployed
-// (bundlereader/style.go DetermineStyle).
+// vendoredBesideRepo: the bundle has both the chart's folder and the fetched chart, below
+// .chart/, which is first by name; the last one found is deployed (bundlereader/style.go
+// DetermineStyle).
 func (l *linter) vendoredBesideRepo(b *lintBundle) {
 	for _, h := range l.helmsOf(b) {
 		name := path.Join(b.Dir, h.Chart, "Chart.yaml")
@@ -140,8 +139,8 @@ func (l *linter) localNamespaces(b *lintBundle) {
 	l.chartNamespaces(b, templates)
 }
 
-// chartNamespaces: namespace: puts all objects of a chart into one namespace, those too
-// that its templates send elsewhere.
+// chartNamespaces: namespace: puts all objects of a chart into one namespace, even those whose
+// templates name another.
 func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
 	if b.YAML.TargetNamespace == "" {
 		return
@@ -153,7 +152,7 @@ func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
 			if !ok || strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &ns) != nil || ns == "" || ns == b.YAML.TargetNamespace {
 				continue
 			}
-			l.in("chart-sets-namespace", b, b.root.Get("namespace").Place(), "the chart puts something into %s (%s), and namespace: %s moves it", ns, name, b.YAML.TargetNamespace)
+			l.in("chart-sets-namespace", b, b.root.Get("namespace").Place(), "the chart has objects in %s (%s), and namespace: %s moves them", ns, name, b.YAML.TargetNamespace)
 			return
 		}
 	}

@@ -18,12 +18,12 @@ import (
 type lintFile struct {
 	name string // from the root of the repository
 	size int
-	data []byte // nil where the file is longer than we read
-	link string // where it points, of a symbolic link
+	data []byte // nil if the file is longer than our limit
+	link string // the target of a symbolic link
 
 	docs []manifest.Doc
 	bad  []manifest.Syntax
-	read bool // docs and bad are there
+	read bool // docs and bad are read
 }
 
 // lintTree is a repository in memory.
@@ -32,8 +32,7 @@ type lintTree struct {
 	dirs  map[string][]string // folder → names in it, sorted; folders end in "/"
 }
 
-// readTree reads a repository, without .git and without what a .gitignore of it keeps
-// out of Git.
+// readTree reads a repository, without .git and without ignored files.
 func readTree(fsys fs.FS) (*lintTree, error) {
 	var ignored []gitignore.Pattern
 	kept := tracked(fsys)
@@ -75,17 +74,17 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the repository: %w", err)
 	}
-	for _, names := range t.dirs { // in the order that a disk is walked in, so without the slash
+	for _, names := range t.dirs { // in the order of a walk on disk, so without the slash
 		slices.SortFunc(names, func(a, b string) int { return strings.Compare(strings.TrimSuffix(a, "/"), strings.TrimSuffix(b, "/")) })
 	}
 	return t, nil
 }
 
-// tracked are the files that Git has, and the folders that they are in, where the repository
-// is a clone: a .gitignore says nothing about these.
+// tracked returns the files that Git tracks, and their folders, if the repository is a clone:
+// .gitignore does not apply to these.
 func tracked(fsys fs.FS) map[string]bool {
 	out := map[string]bool{".": true}
-	// Somebody else's clone may have anything there; a FIFO would never be opened.
+	// A foreign clone may have anything there; opening a FIFO would block forever.
 	if info, err := fs.Stat(fsys, ".git/index"); err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxTotal {
 		return out
 	}
@@ -106,11 +105,11 @@ func tracked(fsys fs.FS) map[string]bool {
 	return out
 }
 
-// lintMaxIgnored is how many patterns .gitignore files may have before more of them are not
-// read: each file is held against each.
+// lintMaxIgnored is how many patterns of .gitignore files are read: each file is compared with
+// each.
 const lintMaxIgnored = 1000
 
-// patterns adds those of a folder's .gitignore to the ones from above it, which count less
+// patterns adds those of a folder's .gitignore to those of its parents, which have less weight
 // (gitignore(5)).
 func patterns(fsys fs.FS, dir string, above []gitignore.Pattern) ([]gitignore.Pattern, error) {
 	info, err := fs.Stat(fsys, path.Join(dir, ".gitignore"))
@@ -142,7 +141,7 @@ func readFile(fsys fs.FS, name string, d fs.DirEntry) (*lintFile, error) {
 		f.link, _ = fs.ReadLink(fsys, name)
 		info, err := fs.Stat(fsys, name)
 		if err != nil || !info.Mode().IsRegular() {
-			return f, nil //nolint:nilerr // a link to a folder, or to nowhere: that much is known of it
+			return f, nil //nolint:nilerr // a link to a folder, or a broken one
 		}
 	} else if !d.Type().IsRegular() {
 		return nil, nil
@@ -189,9 +188,8 @@ func (t *lintTree) options(dir string) string {
 	return ""
 }
 
-// loose says whether the folder, or one below it, has manifests and no fleet.yaml
-// (fleet v0.16.1 internal/cmd/cli/apply/apply.go
-// hasSubDirectoryWithResourcesAndWithoutFleetYaml).
+// loose says whether the folder, or one below it, has manifests and no fleet.yaml (fleet
+// v0.16.1 internal/cmd/cli/apply/apply.go hasSubDirectoryWithResourcesAndWithoutFleetYaml).
 func (t *lintTree) loose(dir string) bool {
 	if t.options(dir) != "" {
 		return false

@@ -18,7 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// checkBuilt tells what kustomize has to say, and what no kustomization names.
+// checkBuilt reports kustomize's errors, and manifests that no kustomization names.
 func (l *linter) checkBuilt(b *lintBundle) {
 	missing := slices.ContainsFunc(l.found, func(f Finding) bool {
 		return f.Rule == "kustomize-path" && strings.HasPrefix(f.File, b.prefix())
@@ -27,7 +27,7 @@ func (l *linter) checkBuilt(b *lintBundle) {
 		file := path.Join(built.dir, "kustomization.yaml")
 		switch {
 		case built.opaque != "":
-			l.add("kustomize-unread", file, yamlnode.Pos{}, "what this makes is not judged: %s", built.opaque)
+			l.add("kustomize-unread", file, yamlnode.Pos{}, "the result of this is not checked: %s", built.opaque)
 		case built.refused != nil && !missing:
 			l.add("kustomize-fails", file, yamlnode.Pos{}, "kustomize refuses it: %s", kustomizeWords(built.refused))
 		}
@@ -37,7 +37,7 @@ func (l *linter) checkBuilt(b *lintBundle) {
 	}
 }
 
-// kustomizeWords are those of an error without what it quotes: a secret may be in it.
+// kustomizeWords is an error's text without quotations, which may contain a secret.
 func kustomizeWords(err error) string {
 	text := strings.TrimSpace(err.Error())
 	if i := strings.IndexAny(text, "`[\n"); i >= 0 {
@@ -50,8 +50,8 @@ func kustomizeWords(err error) string {
 	return text
 }
 
-// unnamed finds manifests beside a kustomization.yaml that neither it nor another one of
-// the bundle names.
+// unnamed finds manifests beside a kustomization.yaml that no kustomization of the bundle
+// names.
 func (l *linter) unnamed(b *lintBundle) {
 	named := map[string]bool{}
 	for _, f := range b.files {
@@ -92,24 +92,24 @@ func namedIn(n *yamlnode.Node, dir string, named map[string]bool) {
 	}
 }
 
-// lintBuilt is what became of a kustomization.
+// lintBuilt is the result of a kustomization.
 type lintBuilt struct {
 	at      yamlnode.Pos // of kustomize.dir
 	dir     string       // from the root of the repository
-	opaque  string       // why it was not built, "" where it was
-	refused error        // what kustomize says against it
+	opaque  string       // why it was not built; "" if it was
+	refused error        // kustomize's error
 	objects []*lintObject
 }
 
-// lintMaxBuilt is the most of one file that kustomize is given, in bytes.
+// lintMaxBuilt is the largest file that is passed to kustomize, in bytes.
 const lintMaxBuilt = 4 << 20
 
 // lintOrigin is kustomize's own annotation of the file that an object comes from.
 const lintOrigin = "config.kubernetes.io/origin"
 
-// buildKustomizations runs kustomize over the files of a bundle, in memory, as Fleet's
-// agent does (helmdeployer/kustomize/kustomize.go), once for each folder that the bundle
-// names. The objects of the first count as the bundle's: those of targets are variants.
+// buildKustomizations runs kustomize on the files of a bundle, in memory, as Fleet's agent
+// does (helmdeployer/kustomize/kustomize.go), once for each folder that the bundle names. The
+// objects of the first count as the bundle's: those of targets are variants.
 func (l *linter) buildKustomizations(b *lintBundle) {
 	files, why := l.kustomizeFiles(b)
 	for _, k := range kustomizeDirs(b) {
@@ -127,12 +127,12 @@ func (l *linter) buildKustomizations(b *lintBundle) {
 	}
 }
 
-// kustomizeFiles puts a bundle's files together for kustomize, or says why that would
-// reach for what is not in them. Kustomize runs git and asks web servers, so what could
-// lead there is looked for in all kustomizations of the bundle beforehand.
+// kustomizeFiles collects a bundle's files for kustomize, or says why the build would need
+// other files. Kustomize runs git and asks web servers, so all kustomizations of the bundle
+// are first searched for anything that could lead there.
 func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque string) {
 	if b.chart != "" || b.remote {
-		return nil, "it works on what a chart makes, which is not made here"
+		return nil, "it works on the output of a chart, which is not rendered here"
 	}
 	files = map[string][]byte{}
 	for _, f := range b.files {
@@ -151,8 +151,9 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 	return files, ""
 }
 
-// unbuildable says why kustomize is not given a file, "" where it is. One that no YAML
-// reader takes is named by itself: nothing else says it of a bundle that is built.
+// unbuildable says why a file is not passed to kustomize; "" if it is. A file that no YAML
+// reader accepts is reported here, because no other check reports it for a bundle that is
+// built.
 func (l *linter) unbuildable(f *lintFile) string {
 	switch bad := f.syntax(); {
 	case f.data == nil:
@@ -161,7 +162,7 @@ func (l *linter) unbuildable(f *lintFile) string {
 		return fmt.Sprintf("has more than %d MiB", lintMaxBuilt>>20)
 	case bad != nil:
 		what := plainSyntax(bad.What)
-		l.cure("unread", f.name, bad.At, "fix it, or remove it from the bundle", "this document is not judged, nor what is built with it: %s", what)
+		l.cure("unread", f.name, bad.At, "fix it, or remove it from the bundle", "this document is not checked, nor what is built with it: %s", what)
 		return "cannot be read: " + what
 	case len(f.bad) > 0:
 		return "cannot be read: " + f.bad[0].What
@@ -180,20 +181,20 @@ var kustomizeText = map[string]bool{
 	"namespace": true, "namePrefix": true, "nameSuffix": true, "vars": true, "targets": true, "source": true, "sortOptions": true,
 }
 
-// kustomizeReach are keys that run programs, bring plugins, or change what kustomize
-// knows of all objects, in any letters' case, as kustomize decodes them.
+// kustomizeReach are keys that run programs, load plugins, or change kustomize's knowledge of
+// all objects, in any case, as kustomize decodes them.
 var kustomizeReach = []string{"generators", "transformers", "validators", "helmcharts", "helmchartinflationgenerator", "helmglobals", "openapi", "inventory"}
 
-// lintElsewhere is what kustomize takes for another place: api/internal/git/repospec.go
+// lintElsewhere matches what kustomize treats as a remote place: api/internal/git/repospec.go
 // NewRepoSpecFromURL and api/internal/loader/fileloader.go IsRemoteFile at v0.21.1.
 var lintElsewhere = regexp.MustCompile(`(?i)^(git::)?([a-z][a-z0-9+.-]*://|[a-z][a-z0-9-]*@|github\.com[/:]|https?:)|=(https?:|[a-z]+://)`)
 
-// plainKustomization returns a kustomization as JSON without keys that kustomize would
-// grumble about on stderr, or why it is not for us to build.
+// plainKustomization returns a kustomization as JSON without deprecated keys, about which
+// kustomize warns on stderr, or why it is not built here.
 func plainKustomization(f *lintFile) (data []byte, opaque string) {
 	var k map[string]any
 	if err := yaml.Unmarshal(f.data, &k); err != nil {
-		return nil, f.name + " is no kustomization"
+		return nil, f.name + " is not a kustomization"
 	}
 	for key, v := range k {
 		if slices.Contains(kustomizeReach, strings.ToLower(key)) && v != nil {
@@ -215,7 +216,7 @@ func plainKustomization(f *lintFile) (data []byte, opaque string) {
 	return data, ""
 }
 
-// elsewhere finds a text that leads out of the bundle.
+// elsewhere finds a text that refers to something outside the bundle.
 func elsewhere(v any, inline bool) string {
 	switch v := v.(type) {
 	case string:
@@ -303,7 +304,7 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 	return out, nil
 }
 
-// kustomized makes an object of a result, with the place of what it was made of.
+// kustomized turns a result into an object, with the place of its source.
 func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget *int) []*lintObject {
 	var origin struct {
 		Path         string `json:"path"`
@@ -337,7 +338,7 @@ func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget 
 		return nil
 	}
 	var v any
-	if yaml.Unmarshal(data, &v) != nil { // numbers as the other reader has them
+	if yaml.Unmarshal(data, &v) != nil { // numbers as the other reader returns them
 		return nil
 	}
 	n := manifest.FromData(v, yamlnode.Pos{Line: 1, Col: 1}, budget)
@@ -345,7 +346,7 @@ func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget 
 	return objectsIn(n, f, b, 0)
 }
 
-// moveTo gives a node and all in it one place.
+// moveTo sets one place for a node and its children.
 func moveTo(n *yamlnode.Node, at yamlnode.Pos) {
 	n.At = at
 	for i := range n.Fields {
@@ -357,8 +358,8 @@ func moveTo(n *yamlnode.Node, at yamlnode.Pos) {
 	}
 }
 
-// sourcePlace is where a file has the object that a result was made of: kustomize may
-// have put something before its name or behind it.
+// sourcePlace is the place of a result's source in a file: kustomize may have added a prefix
+// or suffix to its name.
 func sourcePlace(f *lintFile, made *yamlnode.Node) yamlnode.Pos {
 	for _, o := range objectsOf(f, nil) {
 		if o.kind == made.Get("kind").Str() && o.name != "" && strings.Contains(made.Get("metadata", "name").Str(), o.name) {

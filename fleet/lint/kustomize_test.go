@@ -48,7 +48,7 @@ spec:
 // What a kustomization makes is judged like manifests, at the place of its source.
 func TestLintKustomizedObjects(t *testing.T) {
 	require.Equal(t, []string{
-		"a/base/site.yaml:5:1: warning: Deployment web-site: image registry.example.com/site:latest is whatever latest is when a node pulls it [image-unpinned]",
+		"a/base/site.yaml:5:1: warning: Deployment web-site: image registry.example.com/site:latest can be another image at each pull [image-unpinned]",
 		"a/fleet.yaml:1:12: error: Namespace prod (a/base/site.yaml line 1) belongs to no namespace: with namespace: prod Fleet refuses the bundle [namespace-cluster-scoped]",
 	}, lintOne(t, Options{}, "a/fleet.yaml", "namespace: prod\n", "a/kustomization.yaml", kustomized, "a/base/kustomization.yaml", "resources: [site.yaml]\n", "a/base/site.yaml", site))
 }
@@ -71,7 +71,7 @@ func TestLintOldKustomizations(t *testing.T) {
 	n, _ := r.Read(said)
 	require.Zero(t, n, "stderr")
 	require.Len(t, found, 3, "%s", found)
-	require.Contains(t, found[0], "a/base/site.yaml:1:1: warning: Namespace prod is said to be managed by kustomize")
+	require.Contains(t, found[0], "a/base/site.yaml:1:1: warning: Namespace prod names kustomize")
 	require.Contains(t, found[2], "a/base/site.yaml:5:1: error: Deployment site has no field replicaz in spec; did you mean replicas? [unknown-field]")
 }
 
@@ -160,7 +160,7 @@ func TestLintKustomizationsLeaveTheirFolder(t *testing.T) {
 	for want, o := range map[string]Options{"warning": {}, "error": {BundleScan: BundleScan{Paths: []string{"a"}}}} {
 		tree := []string{"a/fleet.yaml", "defaultNamespace: x\n", "a/kustomization.yaml", "resources: [../base]\n",
 			"base/kustomization.yaml", "resources: [x.yaml]\n", "base/x.yaml", settings}
-		const leaves = "a/kustomization.yaml:1:13: %s: ../base leaves the bundle's folder, and only what is in it goes to the cluster [kustomize-path]"
+		const leaves = "a/kustomization.yaml:1:13: %s: ../base is outside the bundle's folder, and only the folder's contents go to the cluster [kustomize-path]"
 		require.Contains(t, lintOne(t, o, tree...), fmt.Sprintf(leaves, want))
 		require.Contains(t, lintOne(t, o, tree[:4]...), fmt.Sprintf(leaves, "error"))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// Severity is how bad a finding is.
+// Severity is how serious a finding is.
 type Severity int
 
 const (
@@ -27,7 +27,7 @@ func (s Severity) String() string { return [...]string{"info", "warning", "error
 // MarshalText is String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding is one thing that is wrong in a repository.
+// Finding is one mistake in a repository.
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
@@ -38,8 +38,8 @@ type Finding struct {
 	Cure     string   `json:"cure,omitempty"`
 }
 
-// String is the finding as a compiler would write it, in one line: names and texts of
-// the repository are shown, and never obeyed by a terminal.
+// String returns the finding in one line, as a compiler would: names and texts of the
+// repository are escaped for terminals.
 func (f Finding) String() string {
 	at := printable.Text(f.File)
 	if f.Line > 0 {
@@ -48,36 +48,36 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s [%s]", at, f.Severity, printable.Text(f.Message), f.Rule)
 }
 
-// Cluster is a cluster that bundles may go to.
+// Cluster is a cluster to which bundles may be deployed.
 type Cluster struct {
 	Name   string            `json:"name"`             // of the Cluster object; Rancher's own is "local"
 	Labels map[string]string `json:"labels,omitempty"` // nil: not known, but those that Fleet gives "local" itself
 	Groups []string          `json:"groups,omitempty"` // names of its ClusterGroups
 }
 
-// Options say what cannot be read from the repository. The zero value is
-// enough: what then cannot be known is not judged.
+// Options have what cannot be read from the repository. With the zero value, rules that need
+// more are not checked.
 type Options struct {
-	// BundleScan is what the GitRepo says. Without Paths and Bundles every folder
-	// with a fleet.yaml is taken for a bundle; without GitRepo, names that Fleet
-	// makes up are matched by their end.
+	// BundleScan has the GitRepo's settings. Without Paths and Bundles every folder with a
+	// fleet.yaml counts as a bundle; without GitRepo, generated names are compared by their
+	// end.
 	BundleScan
-	Clusters  []Cluster     // judge targets by these; empty: targets are not judged
-	Elsewhere []string      // names of bundles that other repositories bring, for dependsOn
-	Releases  []string      // NAMESPACE/NAME of Helm releases that are in the clusters already
-	Charts    *chart.Source // where charts are that the repository does not hold; nil: nowhere
-	Online    bool          // ask the charts' repositories whether they have them
+	Clusters  []Cluster     // check targets against these; empty: targets are not checked
+	Elsewhere []string      // names of bundles of other repositories, for dependsOn
+	Releases  []string      // NAMESPACE/NAME of existing Helm releases in the clusters
+	Charts    *chart.Source // source of charts that are not in the repository; nil: none
+	Online    bool          // check that the charts' repositories have them
 }
 
-// Report is what was found.
+// Report has the findings.
 type Report struct {
 	Findings   []Finding // by file, line, column
-	Suppressed int       // findings that a comment in the repository answers for
+	Suppressed int       // findings that a comment in the repository suppresses
 	Bundles    int
 	Files      int
 }
 
-// Count says how many findings are at least as bad as s.
+// Count returns the number of findings that are at least as severe as s.
 func (r *Report) Count(s Severity) (n int) {
 	for _, f := range r.Findings {
 		if f.Severity >= s {
@@ -87,12 +87,11 @@ func (r *Report) Count(s Severity) (n int) {
 	return n
 }
 
-// Run reads a Fleet repository and says what is wrong with it, without a cluster:
-// what Fleet refuses, and above all what it accepts without a word and does not do.
-// An error means that the repository could not be read, not that it is bad.
+// Run reads a Fleet repository and reports its mistakes, without a cluster: what Fleet
+// refuses, and above all what it silently accepts and does not do. An error means that the
+// repository could not be read, not that it has mistakes.
 //
-// A repository that is not trusted is given as [os.Root.FS]: [os.DirFS] follows links
-// to anywhere.
+// Pass an untrusted repository as [os.Root.FS]: [os.DirFS] follows links to anywhere.
 func Run(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	tree, err := readTree(fsys)
 	if err != nil {
@@ -123,13 +122,13 @@ func Run(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	return r, ctx.Err()
 }
 
-// lintLocalLabels are those of the cluster that Fleet itself runs in: name is Fleet's
+// lintLocalLabels are the labels of Fleet's own cluster: name is Fleet's
 // (internal/cmd/controller/agentmanagement/controllers/bootstrap), the other Rancher's.
 func lintLocalLabels() map[string]string {
 	return map[string]string{"name": "local", "management.cattle.io/cluster-display-name": "local"}
 }
 
-// lintChecks are the passes over a repository, each for some rules.
+// lintChecks are the checks of a repository, each for some rules.
 func lintChecks() []func(*linter) {
 	return []func(*linter){
 		(*linter).checkSyntax, (*linter).checkUnread, (*linter).checkFleetYAMLs, (*linter).checkIgnoreFiles,
@@ -142,23 +141,23 @@ func lintChecks() []func(*linter) {
 	}
 }
 
-// linter is a repository being linted.
+// linter has the state of one run.
 type linter struct {
 	ctx     context.Context
 	opt     Options
 	tree    *lintTree
 	rules   map[string]Rule
 	bundles []*lintBundle
-	loose   []*lintObject // objects in no bundle: Fleet's own kinds among them are checked
+	loose   []*lintObject // objects outside bundles: Fleet's own kinds are checked
 	found   []Finding
 }
 
-// add reports a finding of a rule, with the rule's cure.
+// add reports a finding with the rule's own cure.
 func (l *linter) add(rule, file string, at yamlnode.Pos, format string, args ...any) {
 	l.cure(rule, file, at, l.rules[rule].Cure, format, args...)
 }
 
-// cure reports a finding whose cure is known better.
+// cure reports a finding with a more specific cure.
 func (l *linter) cure(rule, file string, at yamlnode.Pos, cure, format string, args ...any) {
 	r, ok := l.rules[rule]
 	if !ok {
@@ -173,7 +172,7 @@ func (l *linter) cure(rule, file string, at yamlnode.Pos, cure, format string, a
 	})
 }
 
-// in reports a finding about a bundle's fleet.yaml; where it has none, about its folder.
+// in reports a finding about a bundle's fleet.yaml; if it has none, about its folder.
 func (l *linter) in(rule string, b *lintBundle, at yamlnode.Pos, format string, args ...any) {
 	l.add(rule, b.where(), at, format, args...)
 }

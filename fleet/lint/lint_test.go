@@ -44,7 +44,7 @@ func TestLintObeysComments(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Rule))
 	}
 	require.Equal(t, []string{"a/fleet.yaml:4 lint-ignore", "a/fleet.yaml:4 unknown-key"}, got, "a comment without a reason does not count")
-	require.Contains(t, r.Summary(), "1 error, 1 warning, 4 answered for")
+	require.Contains(t, r.Summary(), "1 error, 1 warning, 4 suppressed")
 }
 
 func sample(t *testing.T) *Report {
@@ -136,7 +136,7 @@ func TestLintTextIsShort(t *testing.T) {
 		`apps/z/fleet.yaml:1:1: error: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
 		"    correct the key, or remove it",
 		`examples/: error: 20 times; first examples/00/fleet.yaml:1:1: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
-		"apps/00/x.yaml:1:1: warning: PersistentVolumeClaim c0 goes with the bundle, and its data with it [claim-deleted]",
+		"apps/00/x.yaml:1:1: warning: PersistentVolumeClaim c0 is deleted with the bundle, including its data [claim-deleted]",
 	}, lines[:4])
 	require.Len(t, lines, 3+2*lintShown+1)
 	require.Equal(t, "... and 15 more of [claim-deleted] in 15 files: -json and -sarif list all", lines[len(lines)-1])
@@ -224,7 +224,7 @@ func TestLintChartsAtHand(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	require.Equal(t, []string{
-		"a/fleet.yaml:1:12: warning: the chart puts something into monitoring (web/templates/y.yaml), and namespace: web moves it [chart-sets-namespace]",
+		"a/fleet.yaml:1:12: warning: the chart has objects in monitoring (web/templates/y.yaml), and namespace: web moves them [chart-sets-namespace]",
 		`a/fleet.yaml:8:5: warning: the chart web 1.2.0 knows no value replicsa; did you mean "replicas"? [unknown-value]`,
 	}, lintOne(t, Options{Charts: &chart.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
 		"namespace: web\nhelm:\n  repo: https://charts.example.com\n  chart: web\n  version: 1.2.0\n  values:\n    hidden: 1\n    replicsa: 2\n"))
@@ -236,8 +236,8 @@ func TestLintDoesNotDrown(t *testing.T) {
 	found := lintOne(t, Options{}, "a/fleet.yaml", "defaultNamespace: x\nowner: me\n", "a/deep.yaml", deep+"\n", "a/anchors.yaml", strings.Repeat("a: &a 1\n", 25_000),
 		"a/long.yaml", strings.Replace(settings, "metadata", "kinds: {}\nmetadata", 1)+"data:\n"+strings.Repeat("  a: b\n", 25_000))
 	require.Equal(t, []string{
-		"a/anchors.yaml:1001:4: warning: this document is not judged: more than 1000 anchors, aliases and tags [unread]",
-		"a/deep.yaml:4:206: warning: this document is not judged: nested more than 200 deep [unread]",
+		"a/anchors.yaml:1001:4: warning: this document is not checked: more than 1000 anchors, aliases and tags [unread]",
+		"a/deep.yaml:4:206: warning: this document is not checked: nested more than 200 deep [unread]",
 		`a/fleet.yaml:2:1: error: fleet.yaml knows no key "owner": it is dropped silently [unknown-key]`,
 		"a/long.yaml:1:1: error: ConfigMap settings has no field kinds; did you mean kind? [unknown-field]",
 	}, found)

@@ -13,16 +13,16 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// lintBundle is a bundle with what the checks ask of it.
+// lintBundle is a bundle with the data that the checks need.
 type lintBundle struct {
 	*BundleSource
 	file  *lintFile      // its fleet.yaml; nil: it has none
-	root  *yamlnode.Node // of that; never nil
+	root  *yamlnode.Node // its contents; never nil
 	files []*lintFile
 
-	chart     string // folder of the chart that it brings itself, "" for none
-	remote    bool   // its chart is elsewhere
-	kustomize bool   // a kustomization makes its objects
+	chart     string // folder of its own chart, "" for none
+	remote    bool   // its chart is remote
+	kustomize bool   // a kustomization creates its objects
 	built     []lintBuilt
 	objects   []*lintObject
 }
@@ -37,7 +37,7 @@ type lintObject struct {
 	apiVersion, kind, namespace, name string
 }
 
-// where is the file that findings about a bundle as a whole are in.
+// where is the file of findings about a bundle as a whole.
 func (b *lintBundle) where() string {
 	if b.File != "" {
 		return b.File
@@ -45,10 +45,10 @@ func (b *lintBundle) where() string {
 	return b.Dir
 }
 
-// raw says that Fleet deploys the bundle's manifests as they are.
+// raw says that Fleet deploys the bundle's manifests unchanged.
 func (b *lintBundle) raw() bool { return b.chart == "" && !b.remote && !b.kustomize }
 
-// namespace is where the bundle's objects go that name none.
+// namespace is the namespace of the bundle's objects that name none.
 func (b *lintBundle) namespace() string {
 	if b.YAML.TargetNamespace != "" {
 		return b.YAML.TargetNamespace
@@ -64,7 +64,8 @@ func (b *lintBundle) release() string {
 	return helmReleaseName(b.Name)
 }
 
-// named says that the bundle's name is known: it says it, or the GitRepo's is known.
+// named says that the bundle's name is known: from its fleet.yaml, or because the GitRepo's is
+// known.
 func (l *linter) named(b *lintBundle) bool { return b.YAML.Name != "" || l.opt.GitRepo != "" }
 
 func (l *linter) load() error {
@@ -94,8 +95,8 @@ func (l *linter) load() error {
 	return nil
 }
 
-// find lists the folders that become bundles. Where nobody says what the GitRepo
-// reads, every folder with a fleet.yaml is one; the root is only where nothing else is.
+// find lists the folders that become bundles. If the GitRepo's paths are not known, every
+// folder with a fleet.yaml is a bundle; the root is one only if there is no other.
 func (l *linter) find() ([]lintPlace, error) {
 	if len(l.opt.Bundles) > 0 || len(l.opt.Paths) > 0 {
 		return l.tree.scan(l.opt.BundleScan)
@@ -109,8 +110,8 @@ func (l *linter) find() ([]lintPlace, error) {
 	return out, nil
 }
 
-// parse reads all YAML files at once, on all processors. What lies in a chart's
-// templates is not YAML before Helm has been over it.
+// parse reads all YAML files in parallel. A chart's templates are not YAML before Helm renders
+// them.
 func (l *linter) parse() {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -129,7 +130,7 @@ func isManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
 }
 
-// isTemplate: templates/ of a chart, and templates/ of a bundle, which Fleet makes a
+// isTemplate: templates/ of a chart, and templates/ of a bundle, which Fleet turns into a
 // chart's (helmdeployer/render/helm.go manifests).
 func (l *linter) isTemplate(name string) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -144,7 +145,7 @@ func (l *linter) isTemplate(name string) bool {
 	return false
 }
 
-// style finds out what Fleet makes of a bundle (bundlereader/style.go DetermineStyle).
+// style finds out how Fleet deploys a bundle (bundlereader/style.go DetermineStyle).
 func (l *linter) style(b *lintBundle) {
 	at := "."
 	if h := b.YAML.Helm; h != nil {
@@ -170,7 +171,7 @@ type lintRef struct {
 	at   yamlnode.Pos
 }
 
-// kustomizeDirs are the folders of kustomizations that a bundle and its targets name.
+// kustomizeDirs returns the folders of kustomizations that a bundle and its targets name.
 func kustomizeDirs(b *lintBundle) []lintRef {
 	out := []lintRef{{".", yamlnode.Pos{}}}
 	if n := b.root.Get("kustomize", "dir"); n.Str() != "" {
@@ -186,9 +187,9 @@ func kustomizeDirs(b *lintBundle) []lintRef {
 	return out
 }
 
-// manifests are the files of a bundle that Fleet deploys as they are: not those in
-// folders with a fleet.yaml or a Chart.yaml of their own, nor overlays
-// (helmdeployer/render/helm.go manifests, render/patch).
+// manifests returns the files of a bundle that Fleet deploys unchanged: not those in folders
+// with a fleet.yaml or a Chart.yaml of their own, nor overlays (helmdeployer/render/helm.go
+// manifests, render/patch).
 func (l *linter) manifests(b *lintBundle) (out []*lintFile) {
 	var skip []string
 	for _, f := range b.files {
@@ -209,7 +210,7 @@ func (l *linter) manifests(b *lintBundle) (out []*lintFile) {
 	return out
 }
 
-// objectsOf lists the objects of a manifest, those in Lists too.
+// objectsOf lists the objects of a manifest, including those in Lists.
 func objectsOf(f *lintFile, b *lintBundle) (out []*lintObject) {
 	for _, d := range f.docs {
 		out = append(out, objectsIn(d.Root, f, b, 0)...)
@@ -232,8 +233,8 @@ func objectsIn(n *yamlnode.Node, f *lintFile, b *lintBundle, depth int) (out []*
 	return []*lintObject{o}
 }
 
-// loadLoose collects objects of files that are in no bundle: GitRepos and the like,
-// which somebody applies by hand.
+// loadLoose collects objects of files outside bundles: GitRepos and the like, which are
+// applied by hand.
 func (l *linter) loadLoose() {
 	in := map[string]bool{}
 	for _, b := range l.bundles {
@@ -249,7 +250,8 @@ func (l *linter) loadLoose() {
 	}
 }
 
-// scopedNamespace is where an object of a bundle ends up, "" for cluster-scoped ones.
+// scopedNamespace is the namespace of a bundle's object when deployed, "" for cluster-scoped
+// ones.
 func (o *lintObject) scopedNamespace() string {
 	if lintClusterScoped[o.kind] {
 		return ""
@@ -275,8 +277,8 @@ func (o *lintObject) group() string {
 
 func (o *lintObject) String() string { return o.kind + " " + o.name }
 
-// lintClusterScoped are kinds without a namespace: Kubernetes' own, and those that
-// clusters such as ours have.
+// lintClusterScoped are cluster-scoped kinds: Kubernetes' own, and common ones of other
+// projects.
 var lintClusterScoped = map[string]bool{
 	"Namespace": true, "Node": true, "PersistentVolume": true, "CustomResourceDefinition": true, "ClusterRole": true, "ClusterRoleBinding": true,
 	"StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true, "VolumeSnapshotClass": true, "PriorityClass": true,

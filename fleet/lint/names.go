@@ -18,11 +18,10 @@ var (
 	lintNameRelease = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// bundleName is the name that Fleet gives the bundle of a folder without a name of
-// its own: repository and path joined by hyphens, made fit for a Helm release. What
-// has other letters than a-z, 0-9 and hyphens, or is longer than 53, ends in a part
-// of a checksum (fleet v0.16.1 internal/cmd/cli/apply/apply.go bundleFromDir,
-// internal/names/name.go HelmReleaseName).
+// bundleName is the name that Fleet gives the bundle of a folder without a name of its own:
+// repository and path joined by hyphens, adapted to Helm's rules. A name with other characters
+// than a-z, 0-9 and hyphens, or of more than 53, ends in a part of a checksum (fleet v0.16.1
+// internal/cmd/cli/apply/apply.go bundleFromDir, internal/names/name.go HelmReleaseName).
 func bundleName(gitRepo, dir string) string {
 	id := strings.Trim(gitRepo+"/"+strings.TrimPrefix(dir, "./"), "/")
 	if dir == "." || dir == "" {
@@ -31,7 +30,7 @@ func bundleName(gitRepo, dir string) string {
 	return helmReleaseName(id)
 }
 
-// helmReleaseName makes any text the name of a release.
+// helmReleaseName turns any text into the name of a release.
 func helmReleaseName(id string) string {
 	name := strings.ReplaceAll(id, "/", "-")
 	if name != strings.ToLower(name) || lintNameOther.MatchString(name) {
@@ -45,7 +44,7 @@ func helmReleaseName(id string) string {
 	return nameLimit(name, maxReleaseName)
 }
 
-// nameLimit cuts a name to size, its last five letters being a checksum.
+// nameLimit shortens a name; its last five characters are then a checksum.
 func nameLimit(name string, size int) string {
 	const sum = 5
 	if len(name) <= size {

@@ -83,7 +83,7 @@ func TestLintNear(t *testing.T) {
 				tell("+", after, before)
 			})
 			want := filepath.Join(f.dir, "near")
-			if updating() {
+			if *update {
 				require.NoError(t, os.WriteFile(want, []byte(all.String()), 0o644))
 			}
 			golden, err := os.ReadFile(want)

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// At returns the report without the findings that are less bad than least.
+// At returns the report without findings that are less severe than least.
 func (r *Report) At(least Severity) *Report {
 	out := *r
 	out.Findings = nil
@@ -29,10 +29,10 @@ func (r *Report) Summary() string {
 	warnings := r.Count(Warning) - errors
 	s := fmt.Sprintf("%s in %s: %s, %s", count(r.Bundles, "bundle"), count(r.Files, "file"), count(errors, "error"), count(warnings, "warning"))
 	if n := len(r.Findings) - errors - warnings; n > 0 {
-		s += fmt.Sprintf(", %d to know", n)
+		s += fmt.Sprintf(", %d for information", n)
 	}
 	if r.Suppressed > 0 {
-		s += fmt.Sprintf(", %d answered for in comments", r.Suppressed)
+		s += fmt.Sprintf(", %d suppressed by comments", r.Suppressed)
 	}
 	return s
 }
@@ -44,7 +44,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// JSON writes one finding a line.
+// JSON writes one finding per line.
 func (r *Report) JSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -56,12 +56,12 @@ func (r *Report) JSON(w io.Writer) error {
 	return nil
 }
 
-// lintHelp is where the rules are explained.
+// lintHelp is the page that explains the rules.
 const lintHelp = "https://github.com/cps-gpu/homelab/blob/main/docs/fleet-lint.md"
 
-// SARIF writes the findings in the format that code hosts show beside the code
-// (SARIF 2.1.0). Paths are from the root of what was linted; prefix goes before them,
-// where that is a folder of the repository.
+// SARIF writes the findings in the format that code hosts show beside the code (SARIF 2.1.0).
+// Paths start at the linted folder; prefix is added before them if that is not the
+// repository's root.
 func (r *Report) SARIF(w io.Writer, prefix string) error {
 	run := sarif.NewRunWithInformationURI("fleet-lint", lintHelp)
 	for _, rule := range Rules() {
@@ -84,5 +84,5 @@ func (r *Report) SARIF(w io.Writer, prefix string) error {
 	return report.PrettyWrite(w)
 }
 
-// level is the severity in SARIF's words.
+// level is SARIF's name of the severity.
 func (s Severity) level() string { return [...]string{"note", "warning", "error"}[s] }

@@ -118,7 +118,7 @@ func TestLintSummary(t *testing.T) {
 	r := &Report{Bundles: 1, Files: 2}
 	assert.Equal(t, "1 bundle in 2 files: 0 errors, 0 warnings", r.Summary())
 	r.Findings, r.Suppressed = []Finding{{Severity: Failure}, {Severity: Warning}, {Severity: Warning}, {Severity: Info}}, 1
-	assert.Equal(t, "1 bundle in 2 files: 1 error, 2 warnings, 1 to know, 1 answered for in comments", r.Summary())
+	assert.Equal(t, "1 bundle in 2 files: 1 error, 2 warnings, 1 for information, 1 suppressed by comments", r.Summary())
 	assert.Equal(t, []int{4, 3, 1}, []int{r.Count(Info), r.Count(Warning), r.Count(Failure)})
 }
 

@@ -73,12 +73,7 @@ func (f lintFixture) side(t testing.TB, name string) fs.FS {
 	return m
 }
 
-// updating says whether golden files are written: the flag -update is this package's
-// in its external tests.
-func updating() bool {
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
-}
+var update = flag.Bool("update", false, "write the golden files")
 
 // Each rule finds what is wrong in its bad repository, there and nothing else, and
 // nothing in its good one.
@@ -100,7 +95,7 @@ func TestLintRules(t *testing.T) {
 			}
 			require.NotEmpty(t, at, "nothing found in %s/bad", f.dir)
 			want := filepath.Join(f.dir, "want")
-			if updating() {
+			if *update {
 				require.NoError(t, os.WriteFile(want, []byte(strings.Join(at, "")), 0o644))
 			}
 			golden, err := os.ReadFile(want)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const lintDocsFrom = "<!-- From here on: go test ./fleet -run TestLintDocs -update -->\n"
+const lintDocsFrom = "<!-- From here on: go test ./fleet/lint -run TestLintDocs -update -->\n"
 
 // The rules in docs/fleet-lint.md are the table's, with the examples of the tests:
 // they cannot say something else.
@@ -24,11 +24,11 @@ func TestLintDocs(t *testing.T) {
 	head, have, ok := strings.Cut(string(doc), lintDocsFrom)
 	require.True(t, ok, "%s lost the line %s", name, lintDocsFrom)
 	want := lintDocsOf(t)
-	if updating() {
+	if *update {
 		require.NoError(t, os.WriteFile(name, []byte(head+lintDocsFrom+want), 0o644))
 		return
 	}
-	require.Equal(t, want, have, "run: go test ./fleet -run TestLintDocs -update")
+	require.Equal(t, want, have, "run: go test ./fleet/lint -run TestLintDocs -update")
 }
 
 func lintDocsOf(t *testing.T) string {
@@ -89,7 +89,7 @@ func lintExample(t *testing.T, f lintFixture, side string) map[string]string {
 	return out
 }
 
-// show prints the files that the other side has not, and those of findings.
+// show prints the files that the other side lacks, and those of findings.
 func show(files, other map[string]string, found []string) string {
 	var names []string
 	for name, text := range files {

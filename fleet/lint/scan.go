@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// lintPlace is a folder that becomes a bundle, and its file of options, from the root.
+// lintPlace is a folder that becomes a bundle, and its options file, from the root.
 type lintPlace struct {
 	dir, file string
 	own       bool // the GitRepo named the file
 }
 
-// scan lists the folders that become bundles, with the file of options of each.
+// scan lists the folders that become bundles, each with its options file.
 func (t *lintTree) scan(s BundleScan) ([]lintPlace, error) {
 	if len(s.Bundles) > 0 {
 		return t.driven(s.Bundles), nil
@@ -51,8 +51,8 @@ func (t *lintTree) scan(s BundleScan) ([]lintPlace, error) {
 }
 
 // driven: a leading slash is not removed here, and leads out of the repository
-// (internal/cmd/cli/apply/apply.go CreateBundlesDriven). A file that the GitRepo names is
-// in the bundle's name, fleet.yaml too.
+// (internal/cmd/cli/apply/apply.go CreateBundlesDriven). A file that the GitRepo names is part
+// of the bundle's name, even fleet.yaml.
 func (t *lintTree) driven(bundles []BundlePath) (out []lintPlace) {
 	for _, b := range bundles {
 		p := lintPlace{dir: path.Clean(b.Base), own: b.Options != ""}
@@ -86,7 +86,7 @@ func (t *lintTree) glob(pattern string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// globNothing says that a pattern names nothing, whatever there is.
+// globNothing says that a pattern can never match anything.
 func globNothing(pattern string) bool {
 	wild := false
 	for part := range strings.SplitSeq(pattern, "/") {

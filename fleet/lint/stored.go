@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// resources lists what of the bundle's folder goes into the bundle.
+// resources lists the files of the bundle's folder that go into the bundle.
 func (t *lintTree) resources(s *BundleSource) []*lintFile {
-	files, _ := t.stored(s) // what is wrong with it is in s.Err
+	files, _ := t.stored(s) // s.Err has the mistake
 	return files
 }
 
@@ -23,14 +23,14 @@ func (t *lintTree) stored(s *BundleSource) ([]*lintFile, error) {
 		}
 	}
 	if s.Dir != "." && strings.HasPrefix(path.Base(s.Dir), ".") {
-		return nil, nil // hidden folders are skipped, the bundle's own too
+		return nil, nil // hidden folders are skipped, even the bundle's own
 	}
 	c := collector{lintTree: t, prefix: s.prefix(), config: config}
 	err := c.collect(s.Dir)
 	return c.out, err
 }
 
-// collector goes through a bundle's folder in the order of names.
+// collector walks a bundle's folder in the order of names.
 type collector struct {
 	*lintTree
 	prefix  string
@@ -88,9 +88,10 @@ func readIgnore(data []byte) (out []ignoreLine) {
 	return out
 }
 
-// isIgnored: patterns meet the last part of a path only; "name/*" leaves out folders of
-// that name. A folder's patterns hold wherever the path begins as the folder's does: those
-// of app in app-two, too (bundlereader/loaddirectory.go isIgnored, findNode).
+// isIgnored: patterns are compared with the last part of a path only; "name/*" excludes
+// folders of that name. A folder's patterns apply to every path with the folder's path as
+// prefix, so those of app apply in app-two (bundlereader/loaddirectory.go isIgnored,
+// findNode).
 func isIgnored(rules []ignoreRule, full string, isDir bool) (bool, error) {
 	base := path.Base(full)
 	for _, r := range rules {

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// errLintIgnore matches a comment that answers for findings:
+// errLintIgnore matches a comment that suppresses findings:
 //
 //	# fleet-lint: ignore=RULE[,RULE…] reason
 //	# fleet-lint: ignore-file=RULE[,RULE…] reason
@@ -19,7 +19,7 @@ var lintIgnoreComment = regexp.MustCompile(`#\s*fleet-lint:\s*(ignore|ignore-fil
 
 // lintIgnore is such a comment.
 type lintIgnore struct {
-	line   int // that it is about: its own, or the next where it stands alone; 0: the file
+	line   int // line that it applies to: its own, or the next if it is alone on its line; 0: the file
 	own    int
 	rules  []string
 	reason string
@@ -48,8 +48,7 @@ func (f *lintFile) ignores() (out []lintIgnore) {
 	return out
 }
 
-// unsuppressed leaves out the findings that comments answer for, and adds what is
-// wrong with the comments.
+// unsuppressed removes the findings that comments suppress, and adds mistakes in the comments.
 func (l *linter) unsuppressed() (kept []Finding, suppressed int) {
 	byFile := map[string][]lintIgnore{}
 	for name, f := range l.tree.files {
@@ -83,7 +82,7 @@ func (l *linter) checkIgnores(file string, ignores []lintIgnore) {
 	}
 }
 
-// didYouMean is the end of a message about a name that is not known.
+// didYouMean is the end of a message about an unknown name.
 func didYouMean(name string, known []string) string {
 	if near := suggest.Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)

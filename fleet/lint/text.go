@@ -11,13 +11,12 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// lintShown is how many findings of one rule [Report.Text] shows one by one.
+// lintShown is how many findings of one rule [Report.Text] shows.
 const lintShown = 5
 
-// Text writes the findings for people, the worst first, each with its cure below it. Of
-// more than five by one rule the first five are shown and the others counted; those
-// below examples/, docs/, tests/ and the like are one line a rule. [Report.JSON]
-// and [Report.SARIF] have all.
+// Text writes the findings for people, the most severe first, each with its cure below. It
+// shows the first five findings of a rule and counts the others; those below examples/, docs/,
+// tests/ and the like get one line per rule. [Report.JSON] and [Report.SARIF] have all.
 func (r *Report) Text(w io.Writer) error {
 	for _, g := range lintGroups(r.Findings) {
 		if err := g.write(w); err != nil {
@@ -29,12 +28,12 @@ func (r *Report) Text(w io.Writer) error {
 
 // lintGroup are findings of one rule and severity, in the same kind of place.
 type lintGroup struct {
-	aside string // the folder of examples that they are in, "" for none
+	aside string // their folder of examples, "" for none
 	found []Finding
 }
 
-// lintGroups sorts by severity, and within one what matters before what is aside; else
-// the order is that of the first finding of each rule.
+// lintGroups sorts by severity, then findings in examples after the others, then by the first
+// finding of each rule.
 func lintGroups(found []Finding) []lintGroup {
 	type key struct {
 		rule, aside string
@@ -58,7 +57,7 @@ func lintGroups(found []Finding) []lintGroup {
 	return out
 }
 
-// lintAsides are names of folders that show something and run nothing.
+// lintAsides are names of folders with examples, which are not deployed.
 var lintAsides = [...]string{"demo", "demos", "doc", "docs", "example", "examples", "sample", "samples", "test", "testdata", "tests"}
 
 // lintAside is the outermost folder of examples that a file is in, or "".

@@ -1,3 +1,3 @@
-// Package archtest holds the architecture as a test: a table of which package may
-// import which, checked over `go list -deps`.
+// Package archtest tests the architecture: a table says which package may import which, and
+// `go list -deps` is compared with it.
 package archtest

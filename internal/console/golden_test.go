@@ -14,7 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-var rewrite = flag.Bool("update", false, "write the golden files anew")
+var rewrite = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) {
 	// Anyone who runs the tests may live where … takes two columns.

@@ -153,7 +153,7 @@ func removed(kind, _ string) converge.Item {
 func broken(kind, of string) converge.Item {
 	switch kind + "/" + of {
 	case "driver/wk-gpu3":
-		return converge.Item{Verdict: converge.Failed, Err: errors.New("the host key of 10.0.0.23:22 is SHA256:abc, and SHA256:def was expected:\nif the machine was made anew, remove its line from .homelab/eight-a100/known_hosts")}
+		return converge.Item{Verdict: converge.Failed, Err: errors.New("the host key of 10.0.0.23:22 is SHA256:abc, and SHA256:def was expected:\nif the machine was recreated, remove its line from .homelab/eight-a100/known_hosts")}
 	case "k3s/wk-gpu3", "node/wk-gpu3", "allocatable/wk-gpu3":
 		return converge.Item{Verdict: converge.Deferred, Because: "driver/wk-gpu3 could not be checked"}
 	case "vm/wk-gpu1":
@@ -226,7 +226,7 @@ func TestPlanOfAServiceThatHasEnded(t *testing.T) {
 func TestPlanInAPipeIsNotBroken(t *testing.T) {
 	c := capture(0)
 	require.NoError(t, c.Plan(planned(4, broken)))
-	assert.Contains(t, c.data.String(), "was expected: if the machine was made anew, remove its line from .homelab/eight-a100/known_hosts\n")
+	assert.Contains(t, c.data.String(), "was expected: if the machine was recreated, remove its line from .homelab/eight-a100/known_hosts\n")
 	assert.NotContains(t, c.data.String(), "\x1b")
 	assert.NotContains(t, c.data.String(), "\u00a0")
 }

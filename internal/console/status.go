@@ -14,13 +14,12 @@ import (
 type Part struct {
 	Name    string
 	Chart   string // name and version; empty: it has none
-	Via     string // how it gets into the cluster
+	Via     string // how it is deployed
 	Classes []string
 }
 
-// Status prints a plan as the state of things: what is wrong first, then a line for
-// each node, then one for each part of the platform. It reports whether anything is
-// wrong.
+// Status prints a plan as a status: problems first, then a line for each node, then one for
+// each part of the platform. It reports whether anything is wrong.
 func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
 	of := map[string]string{} // the part that storage classes belong to
 	for _, x := range platform {
@@ -56,7 +55,7 @@ func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
 	return c.platform(platform, parts) || wrong
 }
 
-// platform prints a line for each part of it.
+// platform prints a line for each part.
 func (c *Console) platform(all []Part, states map[string]*partState) (wrong bool) {
 	t := Table{Header: []string{"", "PART", "CHART", "VIA", "STATE", "DIFFERS"}}
 	for _, x := range all {
@@ -125,12 +124,12 @@ func ends(unknown []string) string {
 	return fmt.Sprintf("%s … %s (%d)", unknown[0], unknown[len(unknown)-1], len(unknown))
 }
 
-// partState is how a node is.
+// partState is the state of a node.
 type partState struct {
 	good         int
 	bad, unknown []string
 	failed       bool
-	because      string // why the first that could not be checked could not
+	because      string // reason of the first failed check
 }
 
 func (s *partState) add(it converge.Item, what string) {

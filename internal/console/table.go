@@ -20,9 +20,9 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // gap is the space between columns.
 const gap = 2
 
-// Table prints t with aligned columns. A column without a value is left out. On a
-// terminal that is too narrow, long values are cut; those of the last column, which
-// says how it went, are continued below.
+// Table prints t with aligned columns. A column without a value is left out. On a narrow
+// terminal, long values are shortened; those of the last column, which has the results,
+// continue below.
 func (c *Console) Table(t Table) {
 	all := [][]string{t.Header}
 	for _, row := range t.Rows {
@@ -59,7 +59,7 @@ func (c *Console) Table(t Table) {
 	}
 }
 
-// columns measures; a column in which only the header says something has width 0.
+// columns measures the columns; one without values has width 0.
 func columns(all [][]string) []int {
 	width := make([]int, len(all[0]))
 	for _, row := range all[1:] {
@@ -75,8 +75,8 @@ func columns(all [][]string) []int {
 	return width
 }
 
-// squeeze takes from the widest columns but the last until all fit into limit (0: no
-// limit), with some room for the last.
+// squeeze narrows the widest columns, except the last, until all fit into limit (0: no limit),
+// with some room for the last.
 func squeeze(width []int, limit int) {
 	const least, room = 12, 24
 	last := len(width) - 1
@@ -97,8 +97,7 @@ func squeeze(width []int, limit int) {
 	}
 }
 
-// Say prints a line, or a few, to the person. On a terminal it is not broken within
-// words.
+// Say prints one or a few lines for the person. On a terminal it wraps between words.
 func (c *Console) Say(format string, args ...any) {
 	var out []string
 	for line := range strings.SplitSeq(c.hide(fmt.Sprintf(format, args...)), "\n") {
@@ -107,25 +106,25 @@ func (c *Console) Say(format string, args ...any) {
 	_, _ = fmt.Fprintln(c.Talk, strings.Join(out, "\n"))
 }
 
-// Fail says the error with which a command ends. Its lines are not broken: a cure in them
-// may be a command, to be pasted.
+// Fail prints the error with which a command ends. It does not wrap lines, because they may
+// contain a command to paste.
 func (c *Console) Fail(text string) {
 	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(text))+"\n")
 }
 
-// Prompt asks, and leaves the cursor behind the question.
+// Prompt prints a question, and leaves the cursor after it.
 func (c *Console) Prompt(question string) {
 	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(question)))
 }
 
-// Text prints a text of several lines that is data.
+// Text prints a text of several lines as data.
 func (c *Console) Text(text string) error {
 	_, err := io.WriteString(c.Data, harmlessLines(c.hide(text)))
 	return err
 }
 
-// Progress shows what one long thing is at: in place on a terminal, as lines
-// elsewhere. An empty text takes the line away.
+// Progress shows the progress of a long task: in place on a terminal, as lines elsewhere. An
+// empty text removes the line.
 func (c *Console) Progress(text string) {
 	text = c.line(text)
 	switch {

@@ -13,11 +13,11 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// escapes are what terminals obey: CSI and OSC sequences (ECMA-48, 5.4 and 8.3.89).
+// escapes matches control sequences of terminals: CSI and OSC (ECMA-48, 5.4 and 8.3.89).
 var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)?|\x1b.?")
 
-// oneLine folds a text into one line, without anything that a terminal obeys. Where a line
-// ended that was a sentence, such as before a cure, a semicolon says so.
+// oneLine folds a text into one line, without control characters. A semicolon replaces a line
+// break after a sentence, such as before a cure.
 func oneLine(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(escapes.ReplaceAllString(s, "")) {
@@ -36,7 +36,7 @@ func oneLine(s string) string {
 	return shown(b.String())
 }
 
-// harmless is oneLine for a line that keeps its margin, and the blanks within it.
+// harmless is oneLine for a line that keeps its margin and its blanks.
 func harmless(line string) string {
 	line = strings.TrimSuffix(escapes.ReplaceAllString(line, ""), "\r")
 	return shown(strings.ReplaceAll(line, "\t", "    "))
@@ -51,8 +51,8 @@ func harmlessLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shown leaves control characters out, and writes those that turn the direction of
-// writing, and others that nobody sees, as Go does.
+// shown removes control characters, and escapes characters that change the writing direction
+// or are invisible, as Go does.
 func shown(s string) string {
 	return printable.Text(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -62,7 +62,7 @@ func shown(s string) string {
 	}, s))
 }
 
-// short says a duration as a person does: 0.3s, 12s, 3m05s, 1h02m.
+// short formats a duration: 0.3s, 12s, 3m05s, 1h02m.
 func short(d time.Duration) string {
 	switch {
 	case d < 100*time.Millisecond:
@@ -74,7 +74,7 @@ func short(d time.Duration) string {
 	}
 }
 
-// clock is short in whole seconds, for what is counted while one looks.
+// clock is short in whole seconds, for running counters.
 func clock(d time.Duration) string {
 	s := int(d / time.Second)
 	switch {
@@ -95,15 +95,15 @@ func cut(s string, width int) string {
 	return runewidth.Truncate(s, width, "…")
 }
 
-// pad fills a line up to width columns, or cuts it.
+// pad fills a line up to width columns, or shortens it.
 func pad(s string, width int) string { return runewidth.FillRight(cut(s, width), width) }
 
-// keep holds words together that wrap would part.
+// keep joins words that wrap must not separate.
 func keep(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
-// wrap breaks a line at spaces so that no line is wider than width, the first one
-// beginning at column at. A word that is wider stays whole: it is a URL or a path
-// that somebody will copy. A width of 0 does not wrap.
+// wrap breaks a line at spaces so that no line is wider than width, the first one beginning at
+// column at. A wider word stays whole, because it is a URL or a path to copy. A width of 0
+// does not wrap.
 func wrap(s string, at, width int) []string {
 	var lines []string
 	var line strings.Builder
@@ -128,7 +128,7 @@ func wrap(s string, at, width int) []string {
 	return lines
 }
 
-// difference says one field of a diff, as in "memory: 128GiB → 96GiB, needs a restart".
+// difference formats one field of a diff, as in "memory: 128GiB → 96GiB, needs a restart".
 func difference(f drift.Field) string {
 	var b strings.Builder
 	if f.Path != "" {
@@ -153,7 +153,7 @@ func difference(f drift.Field) string {
 	return b.String()
 }
 
-// differences says a diff in one line.
+// differences formats a diff in one line.
 func differences(d drift.Diff) string {
 	s := make([]string, len(d))
 	for i, f := range d {
@@ -162,7 +162,7 @@ func differences(d drift.Diff) string {
 	return strings.Join(s, "; ")
 }
 
-// awaited says what a diff lacks, as in "a login over SSH (connection refused)".
+// awaited formats what a diff waits for, as in "a login over SSH (connection refused)".
 func awaited(d drift.Diff) string {
 	s := make([]string, len(d))
 	for i, f := range d {

@@ -1,32 +1,33 @@
-// Package distro is the one place that knows what differs between the distributions that
-// machines may run. docs/distributions.md shows the same for people.
+// Package distro has all differences between the distributions that machines may run.
+// docs/distributions.md describes them for users.
 package distro
 
 import "slices"
 
 // Distro is one release of a distribution.
 type Distro struct {
-	Name    string // as cluster.yaml says it: "ubuntu-24.04"
+	Name    string // in cluster.yaml: "ubuntu-24.04"
 	Title   string // for people: "Ubuntu 24.04"
 	ID      string // ID= of os-release(5)
 	Release string // its code name
-	User    string // who logs in, by custom
+	User    string // the usual login user
 
-	// Image is a cloud image with the checksum that its distributor publishes. It is a
-	// dated one: the contents of the address of the newest change under a checksum.
+	// Image is a cloud image with the checksum that its distributor publishes. It is a dated
+	// one, because the image at the address of the newest changes and its checksum would not
+	// match.
 	Image, SHA256, SHA512 string
 	Sums                  string // the file of checksums beside an image
 
 	Mirror   string   // the host of its archive
-	Security string   // URL of security updates, which stays where a mirror takes the archive's place; empty: a mirror has them too
-	Packages []string // what its image lacks of what every machine needs, beyond what no image has
+	Security string   // URL of security updates, used even with a mirror; empty: mirrors have them too
+	Packages []string // packages that this image lacks, in addition to those that every image lacks
 
-	// Prebuilt is NVIDIA's driver with modules that are built and signed for each kernel
-	// of the archive, and DKMS the one whose modules are built on the machine.
+	// Prebuilt is NVIDIA's driver with prebuilt, signed modules for each kernel of the
+	// archive, and DKMS the one whose modules are built on the machine.
 	Prebuilt, DKMS Driver
 }
 
-// Driver is the way in which NVIDIA's driver comes to a machine.
+// Driver returns the way in which NVIDIA's driver is installed.
 func (d Distro) Driver(dkms bool) Driver {
 	if dkms {
 		return d.DKMS
@@ -34,7 +35,7 @@ func (d Distro) Driver(dkms bool) Driver {
 	return d.Prebuilt
 }
 
-// All are the distributions that machines can be made of; the first is the default.
+// All returns the supported distributions; the first is the default.
 func All() []Distro {
 	return []Distro{
 		{
@@ -44,8 +45,8 @@ func All() []Distro {
 			Sums:   "SHA256SUMS", Mirror: "archive.ubuntu.com", Prebuilt: ubuntuPrebuilt(), DKMS: ubuntuDKMS(),
 		},
 		{
-			// The image called generic, not genericcloud: the kernel for clouds leaves out
-			// drivers of passed-through devices.
+			// The image generic, not genericcloud: the kernel for clouds lacks drivers of
+			// passed-through devices.
 			Name: "debian-13", Title: "Debian 13", ID: "debian", Release: "trixie", User: "debian",
 			Image:  "https://cloud.debian.org/images/cloud/trixie/20260914-2601/debian-13-generic-amd64-20260914-2601.qcow2",
 			SHA512: "a733e7d49442a03e70d03e4eb5aaf3967f3efc69ef70952f9bb10fc1ee2c4876eb95956b5ad2d31350e5fada768feb651352535fb8cd1233f61998a5a7d2e93c",
@@ -55,7 +56,7 @@ func All() []Distro {
 	}
 }
 
-// Names are those that cluster.yaml may say, the default first.
+// Names returns the names for cluster.yaml, the default first.
 func Names() []string {
 	var out []string
 	for _, d := range All() {

@@ -17,7 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/distro"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/distributions.md anew")
+var update = flag.Bool("update", false, "rewrite the table of docs/distributions.md")
 
 func TestEveryDistributionIsWhole(t *testing.T) {
 	for _, d := range distro.All() {

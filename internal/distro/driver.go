@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Driver is one way in which NVIDIA's driver comes to machines of a distribution. In the
-// names of packages {branch} stands for 580, {series} for 580-server-open or 580-server,
-// and {-open} for -open or nothing.
+// Driver is one way to install NVIDIA's driver on a distribution. In the names of packages
+// {branch} stands for 580, {series} for 580-server-open or 580-server, and {-open} for -open
+// or nothing.
 type Driver struct {
-	Source *Source // where the packages come from, beside the distribution's archive; nil: nowhere else
+	Source *Source // source of the packages, in addition to the distribution's archive; nil: none
 
-	// Before are installed first of all: what apt installs next depends on them.
+	// Before are installed first, because the next packages depend on them.
 	Before []string
-	// Packages are installed, and of those Holds do not change by themselves. So do
-	// others that come with them.
+	// Packages are installed, and those in Holds are held; Holds also has some of their
+	// dependencies.
 	Packages, Holds []string
-	Branches        []int // that the packages are there for, and not as another's alias; oldest first
+	Branches        []int // for which there are packages that are not aliases; oldest first
 }
 
-// There reports whether the distribution has this way at all.
+// There reports whether the distribution supports this way.
 func (d Driver) There() bool { return len(d.Packages) > 0 }
 
 // First is the oldest branch.
@@ -42,20 +42,19 @@ func Fill(packages []string, branch int, open bool) []string {
 	return out
 }
 
-// Source is a repository of packages beside the distribution's own.
+// Source is a package repository in addition to the distribution's own.
 type Source struct {
 	Title string // for people
 	File  string // in /etc/apt/sources.list.d
 	URL   string // of a flat repository
-	// Key is the armoured key that signs it, and Keyring the file that it is put into:
-	// no other repository is trusted for it. Fingerprint is the key's; a test holds the
-	// key against it.
+	// Key is the armoured key that signs it, and Keyring the key's file, which no other
+	// repository uses. Fingerprint is the key's; a test compares them.
 	Key         string
 	Keyring     string
 	Fingerprint string
 }
 
-// List is the file of the source, as sources.list(5) has it in its deb822 form.
+// List returns the file of the source, in the deb822 format of sources.list(5).
 func (s Source) List() string {
 	return "Types: deb\nURIs: " + s.URL + "\nSuites: /\nArchitectures: amd64\nSigned-By: " + s.Keyring + "\n"
 }
@@ -76,8 +75,8 @@ func ubuntuPrebuilt() Driver {
 	return Driver{
 		Packages: []string{"linux-generic", "linux-modules-nvidia-{series}-generic", "nvidia-headless-no-dkms-{series}",
 			"nvidia-utils-{branch}-server", "libnvidia-decode-{branch}-server", "libnvidia-encode-{branch}-server"},
-		// A kernel that moves without its modules, or a library that moves without the
-		// loaded module, takes every GPU of the machine away.
+		// If the kernel is upgraded without its modules, or a library without the loaded
+		// module, no GPU of the machine works.
 		Holds: []string{"linux-generic", "linux-modules-nvidia-{series}-generic", "nvidia-headless-no-dkms-{series}",
 			"nvidia-utils-{branch}-server", "libnvidia-decode-{branch}-server", "libnvidia-encode-{branch}-server",
 			"linux-image-generic", "linux-headers-generic", "nvidia-kernel-common-{branch}-server",
@@ -86,9 +85,9 @@ func ubuntuPrebuilt() Driver {
 	}
 }
 
-// ubuntuDKMS are the same modules as source. linux-generic brings the headers of each
-// kernel with the kernel; neither is held, as DKMS builds the modules anew.
-// build-essential is the compiler, which DKMS only recommends.
+// ubuntuDKMS are the same modules as source. linux-generic brings the headers of each kernel
+// with the kernel; neither is held, because DKMS builds the modules again. build-essential is
+// the compiler, which DKMS only recommends.
 func ubuntuDKMS() Driver {
 	driver := []string{"nvidia-dkms-{series}", "nvidia-headless-no-dkms-{series}",
 		"nvidia-utils-{branch}-server", "libnvidia-decode-{branch}-server", "libnvidia-encode-{branch}-server"}
@@ -100,9 +99,9 @@ func ubuntuDKMS() Driver {
 	}
 }
 
-// debianDKMS are NVIDIA's own packages, for computing only (NVIDIA Driver Installation
-// Guide, "Debian"). Their names have no branch: a package with a file of apt's pins it.
-// Those that are held depend on exactly their version of all others.
+// debianDKMS are NVIDIA's own packages, for computing only (NVIDIA Driver Installation Guide,
+// "Debian"). Their names have no branch: a package with an apt preferences file pins it. The
+// held ones depend on the exact version of all others.
 func debianDKMS() Driver {
 	driver := []string{"nvidia-driver-pinning-{branch}", "nvidia-driver-cuda", "nvidia-kernel{-open}-dkms"}
 	return Driver{

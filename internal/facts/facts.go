@@ -18,12 +18,12 @@ const (
 	Folder = "HOMELAB_FACTS"
 	// RealCharts names a folder of whole charts, unpacked, as `helm pull --untar` leaves them.
 	RealCharts = "HOMELAB_CHARTS"
-	// NoCharts says that there are none: .ci/run sets it where it has no such folder.
+	// NoCharts says that there are none: .ci/run sets it if it has no such folder.
 	NoCharts = "HOMELAB_NO_CHARTS"
 )
 
-// Kept returns the facts in file. Where there are full sources, what reduce makes of
-// them must be the same, and is written with update.
+// Kept returns the facts in file. If there are full sources, reduce's result must be equal;
+// with update it is written.
 func Kept(t testing.TB, file string, update bool, reduce func(full fs.FS) ([]byte, error)) []byte {
 	t.Helper()
 	Compare(t, file, update, reduce)
@@ -59,8 +59,8 @@ func Compare(t testing.TB, file string, update bool, reduce func(full fs.FS) ([]
 	}
 }
 
-// Charts returns the folder of whole charts: named, or else the variable's. Without one
-// the test is skipped, but in CI it fails, unless that has said that there are none.
+// Charts returns the folder of whole charts: the named one, or else the variable's. Without
+// one the test is skipped; in CI it fails, unless NoCharts is set.
 func Charts(t testing.TB, named string) string {
 	t.Helper()
 	if named == "" {
@@ -76,7 +76,7 @@ func Charts(t testing.TB, named string) string {
 	return named
 }
 
-// Keys reduces a chart's values.yaml to its keys, and what kind of value each has.
+// Keys reduces a chart's values.yaml to its keys and the kinds of their values.
 func Keys(values []byte) ([]byte, error) {
 	var doc any
 	if err := yaml.Unmarshal(values, &doc); err != nil {
@@ -108,8 +108,8 @@ func kinds(v any) any {
 	return "number"
 }
 
-// Schema reduces a JSON schema to what it allows. A partial one is for documents that
-// are laid over defaults, as a chart's values are: it leaves out what is required of the whole.
+// Schema reduces a JSON schema to what it allows. A partial one is for documents that are
+// merged over defaults, such as a chart's values: it omits required keys.
 func Schema(raw []byte, partial bool) ([]byte, error) {
 	var doc any
 	if err := json.Unmarshal(raw, &doc); err != nil {
@@ -123,7 +123,7 @@ func Schema(raw []byte, partial bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// slim drops what a schema says in words.
+// slim removes descriptions from a schema.
 func slim(v any, partial bool) any {
 	switch v := v.(type) {
 	case []any:
@@ -144,7 +144,7 @@ func slim(v any, partial bool) any {
 					continue
 				}
 			case "properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies":
-				if names, ok := value.(map[string]any); ok { // keys of the document, whatever they are called
+				if names, ok := value.(map[string]any); ok { // keys of the document, of any name
 					below := map[string]any{}
 					for name, schema := range names {
 						below[name] = slim(schema, partial)
@@ -157,7 +157,7 @@ func slim(v any, partial bool) any {
 				out[key] = value
 				continue
 			case "if", "not", "oneOf", "anyOf":
-				out[key] = slim(value, false) // there it tells one case from another
+				out[key] = slim(value, false) // there it distinguishes cases
 				continue
 			}
 			out[key] = slim(value, partial)
@@ -167,8 +167,8 @@ func slim(v any, partial bool) any {
 	return v
 }
 
-// Program returns the path of a program of this machine. Where it is missing the test is
-// skipped, but in CI, which installs the package that has it, the test fails.
+// Program returns the path of a program of this machine. If it is missing the test is skipped;
+// in CI, which installs its package, the test fails.
 func Program(t testing.TB, name, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -182,7 +182,7 @@ func Program(t testing.TB, name, pkg string) string {
 	return ""
 }
 
-// Root skips a test that only root can do; in CI, which is root, it fails.
+// Root skips a test that only root can run; in CI, which is root, it fails instead.
 func Root(t testing.TB, why string) {
 	t.Helper()
 	if os.Getuid() == 0 {

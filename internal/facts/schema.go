@@ -36,8 +36,8 @@ func Fits(t testing.TB, schema []byte) func(doc any) error {
 	}
 }
 
-// FitsValues is Fits for the values of a chart: a null takes a default away, and is not
-// there when Helm asks the schema.
+// FitsValues is Fits for the values of a chart: a null removes a default, and Helm removes it
+// before it checks the schema.
 func FitsValues(t testing.TB, schema []byte) func(values map[string]any) error {
 	t.Helper()
 	fits := Fits(t, schema)

@@ -1,10 +1,9 @@
-// Package faults is for tests: it fails every request of an operation, one at a time,
-// in every way in which a request can fail, and looks at what is said and at what is
-// left.
+// Package faults is for tests: it fails every request of an operation, one at a time, in every
+// way, and checks the error and the resulting state.
 //
-// A test makes a world and says what is done to it ([Case]). [Each] does that once
-// undisturbed, which counts the requests, and then in a new world for each request and
-// each [Kind] of failure; of each kind, the requests that are of the run's share
-// (internal/share). Whatever fails, three things hold: the error says what came from
-// below, success means that all is done, and doing it again ends well.
+// A test creates a world and an operation on it ([Case]). [Each] runs the operation once
+// without faults, which counts the requests, and then in a new world for each request and each
+// [Kind] of failure; of each kind, only the requests in the run's share (internal/share).
+// Whatever fails, three things must hold: the error contains its cause, success means that
+// everything is done, and a second attempt succeeds.
 package faults

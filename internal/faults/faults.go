@@ -11,10 +11,10 @@ import (
 	"github.com/cps-gpu/homelab/internal/share"
 )
 
-// ErrInjected is what a request fails with that is lost on its way.
+// ErrInjected is the error of a request that is lost.
 var ErrInjected = errors.New("injected fault")
 
-// Kind is how a request fails.
+// Kind says how a request fails.
 type Kind string
 
 // The kinds.
@@ -26,16 +26,16 @@ const (
 	Outage   Kind = "outage from" // it is lost, and all that follow are
 )
 
-// Faults is what goes wrong in one run.
+// Faults has the faults of one run.
 type Faults struct {
 	mu       sync.Mutex
 	kind     Kind
 	at       int // the number of the request that fails, from 1; 0: none does
 	seen     []string
-	programs *programs // of scripts, whose calls count instead; nil: none
+	programs *programs // programs of scripts, whose calls count instead; nil: none
 }
 
-// begin counts anew, and fails request at.
+// begin resets the count, and fails request at.
 func (f *Faults) begin(t testing.TB, at int) {
 	t.Helper()
 	f.mu.Lock()
@@ -46,7 +46,7 @@ func (f *Faults) begin(t testing.TB, at int) {
 	}
 }
 
-// take counts a request, and returns how it fails: "" when it does not.
+// take counts a request, and returns how it fails; "" if it does not.
 func (f *Faults) take(what string) Kind {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +61,7 @@ func (f *Faults) take(what string) Kind {
 	return f.kind
 }
 
-// requests are those that were made.
+// requests returns the number of requests so far.
 func (f *Faults) requests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,31 +75,31 @@ func (f *Faults) requests() []string {
 type Case struct {
 	// Do is the operation. All its requests go through the Faults of its world.
 	Do func() error
-	// Done says what is missing of what the operation should have brought about; "" for
-	// nothing. It is asked whenever Do returned nil. May be nil.
+	// Done says what the operation should have done and did not; "" for nothing. It is called
+	// whenever Do returned nil. May be nil.
 	Done func() string
-	// Failed says what is wrong after Do has failed with an error, such as something half
-	// done that should not be; "" for nothing. May be nil.
+	// Failed says what is wrong after Do has failed, such as an incomplete object; "" for
+	// nothing. May be nil.
 	Failed func(err error) string
-	// Again is what is done after a failure, without one: nil is Do. It must end well.
+	// Again runs after a failure, without faults; nil means Do. It must succeed.
 	Again func() error
-	// Told reports whether an error says what came from below; nil: it wraps ErrInjected,
-	// or repeats its words.
+	// Told reports whether an error contains its cause; nil: it wraps ErrInjected, or repeats
+	// its text.
 	Told func(err error) bool
-	// Patient operations ask again, so that they may end well all the same.
+	// Patient says that the operation retries, so it may succeed despite a fault.
 	Patient bool
-	// Harmless are parts of the names of requests whose failure is not a failure of the whole.
+	// Harmless are parts of the names of requests whose failure does not fail the operation.
 	Harmless []string
 }
 
-// Each runs a case undisturbed, and then once for every request and kind. world makes a
+// Each runs a case without faults, and then once for every request and kind. world creates a
 // new world whose requests go through f, and calls use with the case; it may do so in a
-// bubble of testing/synctest.
+// testing/synctest bubble.
 func Each(t *testing.T, kinds []Kind, world func(t *testing.T, f *Faults, use func(*testing.T, Case))) {
 	t.Helper()
 	all := &Faults{}
 	world(t, all, func(t *testing.T, c Case) {
-		all.begin(t, 0) // without what making the world asked
+		all.begin(t, 0) // without the requests that created the world
 		if err := c.Do(); err != nil {
 			t.Fatalf("undisturbed: %v", err)
 		}
@@ -125,7 +125,7 @@ func Each(t *testing.T, kinds []Kind, world func(t *testing.T, f *Faults, use fu
 	t.Logf("%d requests, failed as %v", n, kinds)
 }
 
-// judge does the operation with its fault, at request i, and looks at what comes of it.
+// judge runs the operation with a fault at request i, and checks the result.
 func (c Case) judge(t *testing.T, f *Faults, i int) {
 	t.Helper()
 	err := c.Do()

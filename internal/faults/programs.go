@@ -13,10 +13,10 @@ import (
 // programs are the requests of a script: the programs that it runs.
 type programs struct{ dir string }
 
-// Programs makes a folder for the front of a script's PATH, in which each of the named
-// programs runs the real one, as far as the faults let it; "NAME=PATH" says which that
-// is. One that is [Refused] ends with a status of its own, and at an [Outage] the script
-// is killed when it comes to it. Those are the only kinds that it knows.
+// Programs makes a folder for the start of a script's PATH, in which each of the named
+// programs runs the real one unless a fault prevents it; "NAME=PATH" names the real one. A
+// [Refused] one exits with a special status, and an [Outage] kills the script. Other kinds are
+// not supported.
 func (f *Faults) Programs(t testing.TB, names ...string) string {
 	t.Helper()
 	p := &programs{dir: t.TempDir()}
@@ -51,7 +51,7 @@ func cutPair(pair string) (name, path string, found bool) {
 	return string(before), string(after), found
 }
 
-// set begins the count anew, with a fault at one.
+// set resets the count, with a fault at one.
 func (p *programs) set(t testing.TB, kind Kind, at int) {
 	t.Helper()
 	for name, text := range map[string]string{"at": strconv.Itoa(at), "kind": string(kind), "calls": ""} {
@@ -61,7 +61,7 @@ func (p *programs) set(t testing.TB, kind Kind, at int) {
 	}
 }
 
-// seen are the programs that were run.
+// seen returns the programs that were run.
 func (p *programs) seen() []string {
 	calls, err := os.ReadFile(filepath.Join(p.dir, "calls"))
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// exitCode is the status of commands that are refused: none that means something to anybody.
+// exitCode is the status of refused commands: one without a meaning of its own.
 const exitCode = 77
 
-// Runner runs commands by r, as far as the faults let it.
+// Runner runs commands with r, unless a fault prevents it.
 func (f *Faults) Runner(r remote.Runner) remote.Runner {
 	return remote.RunnerFunc(func(ctx context.Context, cmd remote.Cmd) error {
 		switch f.take(cmd.String()) {
@@ -41,16 +41,16 @@ func (f *Faults) Runner(r remote.Runner) remote.Runner {
 	})
 }
 
-// Answer is what a server says that refuses: an HTTP status and a body, which should
-// hold the words of [ErrInjected].
+// Answer is a refusing server's response: an HTTP status and a body, which should contain the
+// text of [ErrInjected].
 type Answer struct {
 	Status int
 	Type   string // of the body
 	Body   string
 }
 
-// RoundTripper sends requests by next, as far as the faults let it. Those that are
-// refused get no.
+// RoundTripper sends requests with next, unless a fault prevents it. Refused ones get the
+// answer no.
 func (f *Faults) RoundTripper(next http.RoundTripper, no Answer) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		kind := f.take(r.Method + " " + r.URL.RequestURI())
@@ -95,8 +95,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Dial is next, whose connections break for good where the faults say so: each dial,
-// read and write is a request. They are Lost, or begin an Outage; there is no other kind.
+// Dial is next with connections that a fault breaks permanently: each dial, read and write is
+// a request. Only Lost and Outage are supported.
 func (f *Faults) Dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if f.take("dial "+addr) != "" {

@@ -1,8 +1,7 @@
-// Package iso9660 writes and reads small ISO 9660 images, the way first-boot
-// data is handed to a virtual machine: a few files in the root folder, with a
-// volume label. The format itself is go-diskfs's work. This package adds that
-// equal files give equal bytes, whenever and wherever an image is made, and that
-// reading and writing happen in memory.
+// Package iso9660 writes and reads small ISO 9660 images, which pass first-boot data to a
+// virtual machine: a few files in the root folder, with a volume label. go-diskfs implements
+// the format. This package makes sure that equal files always give equal bytes, and works in
+// memory.
 //
 // Names are kept in the Joliet tree, which Linux reads without any mount option.
 // Rock Ridge is left out because it records the inode change time and the owner
@@ -57,7 +56,7 @@ func Build(label string, files map[string][]byte) ([]byte, error) {
 	return disk.data, nil
 }
 
-// stage writes the files to a new temporary folder, where the library wants them.
+// stage writes the files to a new temporary folder, as the library requires.
 func stage(files map[string][]byte) (dir string, err error) {
 	if len(files) == 0 {
 		return "", errors.New("make ISO: no files")
@@ -84,7 +83,8 @@ func stage(files map[string][]byte) (dir string, err error) {
 // the image's volume label.
 func Files(r io.ReaderAt, size int64) (files map[string][]byte, label string, err error) {
 	defer func() {
-		// The library indexes by what the image says; a damaged one must not end the program.
+		// The library uses the image's numbers as indices; a damaged image must not crash the
+		// program.
 		if p := recover(); p != nil {
 			files, label, err = nil, "", fmt.Errorf("read ISO: damaged image: %v", p)
 		}
@@ -121,12 +121,12 @@ func Files(r io.ReaderAt, size int64) (files map[string][]byte, label string, er
 	return files, strings.TrimRight(image.Label(), " \x00"), nil
 }
 
-// Types of volume descriptors, ECMA-119 8.1.1, and where in one of them things are.
+// Types of volume descriptors, ECMA-119 8.1.1, and offsets in them.
 const (
 	primary, supplementary, terminator = 1, 2, 255
 
 	pathTableSize = 132
-	rootRecord    = 156 // a directory record: where the root folder is, and its size
+	rootRecord    = 156 // a directory record: place and size of the root folder
 	dates         = 813
 )
 
@@ -135,8 +135,8 @@ func extent(record []byte) (from, size int64) {
 	return int64(binary.LittleEndian.Uint32(record[2:])) * sector, int64(binary.LittleEndian.Uint32(record[10:]))
 }
 
-// bounded refuses an image whose tables claim to be larger than the image: the
-// library allocates what they say.
+// bounded refuses an image whose tables claim to be larger than the image, because the library
+// allocates memory by their numbers.
 func bounded(r io.ReaderAt, size int64) error {
 	volume := make([]byte, sector)
 	for at := int64(descriptors); ; at += sector {
@@ -158,9 +158,9 @@ func bounded(r io.ReaderAt, size int64) error {
 	}
 }
 
-// clearDates replaces every date in the image: four in each volume descriptor
-// (ECMA-119 8.4.26 to 8.4.29) and one in each directory record (9.1.5). Dates are
-// all that differs between two images of the same files.
+// clearDates replaces every date in the image: four in each volume descriptor (ECMA-119 8.4.26
+// to 8.4.29) and one in each directory record (9.1.5). Two images of the same files differ
+// only in dates.
 func clearDates(image []byte) error {
 	unspecified := append([]byte(strings.Repeat("0", 16)), 0) // 8.4.26.1: no date given
 	for at := descriptors; at+sector <= len(image); at += sector {

@@ -10,7 +10,7 @@ import (
 	"github.com/diskfs/go-diskfs/backend"
 )
 
-// memory is a disk in memory, as go-diskfs wants one to write to.
+// memory is a disk in memory for go-diskfs to write to.
 type memory struct {
 	data []byte
 	at   int64
@@ -94,7 +94,7 @@ func seek(at *int64, off int64, whence int, size int64) (int64, error) {
 	return off, nil
 }
 
-// info is what a disk in memory says of itself.
+// info describes a disk in memory.
 type info int64
 
 func (i info) Name() string       { return "image" }

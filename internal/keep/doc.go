@@ -1,5 +1,5 @@
-// Package keep writes files on this machine that must never be half there: keys,
-// secrets, kubeconfigs, what the user will go on editing. A file is replaced in one move
-// or stays as it was, also when the disk is full or the power goes; no symbolic link is
-// followed; a secret is never where others could exchange it.
+// Package keep atomically writes files on this machine: keys, secrets, kubeconfigs, files that
+// the user edits. A file is replaced in one step or stays unchanged, even if the disk is full
+// or the power fails. Symbolic links are not followed, and secrets are not written where other
+// users could replace them.
 package keep

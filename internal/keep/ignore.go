@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Folder is the name of the folder beside a cluster's file in which its secrets are kept.
+// Folder is the name of the folder for secrets beside a cluster's file.
 const Folder = ".homelab"
 
-// OutOfGit keeps a folder out of Git with a .gitignore of its own. One that is there
-// stays as it is.
+// OutOfGit keeps a folder out of Git with a .gitignore of its own. An existing one stays.
 func OutOfGit(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // follows no link
 	if errors.Is(err, fs.ErrExist) {
@@ -22,13 +21,13 @@ func OutOfGit(dir string) error {
 		return fmt.Errorf("keep %s out of Git: %w", dir, err)
 	}
 	_, err = f.WriteString("*\n")
-	if err = errors.Join(err, f.Close()); err != nil { // an empty one would look like somebody's own
+	if err = errors.Join(err, f.Close()); err != nil { // an empty one would look like the user's own
 		return fmt.Errorf("keep %s out of Git: %w", dir, errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }
 
-// ignore is OutOfGit of the [Folder] that dir is, or lies in.
+// ignore calls OutOfGit for dir, or for its parent, if that is the [Folder].
 func ignore(dir string) error {
 	for ; filepath.Base(dir) != Folder; dir = filepath.Dir(dir) {
 		if dir == filepath.Dir(dir) {

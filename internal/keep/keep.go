@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Whole puts data into the file path with the mode perm, instead of what is there.
-// Its folder is made, with mode 0700, where it is missing.
+// Whole replaces the file path with data and the mode perm. A missing folder is created with
+// mode 0700.
 func Whole(path string, data []byte, perm fs.FileMode) error {
 	f, err := Begin(path, perm)
 	if err != nil {
@@ -18,15 +18,15 @@ func Whole(path string, data []byte, perm fs.FileMode) error {
 	return f.Keep(data)
 }
 
-// File is a place for a file that is still to come. Nobody sees it before [File.Keep].
+// File reserves the place of a file. The file appears with [File.Keep].
 type File struct {
 	path string
 	perm fs.FileMode
 	temp *os.File
 }
 
-// Begin sees that a file can be kept at path, before there is anything to keep. What it
-// returns ends with [File.Keep] or [File.Discard].
+// Begin makes sure that a file can be written at path, before its data exists. The caller ends
+// with [File.Keep] or [File.Discard].
 func Begin(path string, perm fs.FileMode) (*File, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -45,8 +45,8 @@ func Begin(path string, perm fs.FileMode) (*File, error) {
 	return &File{path: path, perm: perm, temp: temp}, nil
 }
 
-// Check sees, as far as a look tells, whether a file can be kept at path, and makes
-// nothing. A folder that is not there yet will be ours.
+// Check checks, as far as possible without writing, whether a file can be written at path. A
+// missing folder will be ours.
 func Check(path string, perm fs.FileMode) error {
 	dir := filepath.Dir(path)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func Check(path string, perm fs.FileMode) error {
 	return nil
 }
 
-// Keep puts data into the file's place, and sees that it is on the disk.
+// Keep writes data to the file, and makes sure that it is on the disk.
 func (f *File) Keep(data []byte) error {
 	_, err := f.temp.Write(data)
 	err = errors.Join(err, f.temp.Chmod(f.perm), f.temp.Sync(), f.temp.Close())
@@ -71,13 +71,13 @@ func (f *File) Keep(data []byte) error {
 	if err != nil {
 		_ = os.Remove(f.temp.Name())
 		f.temp = nil
-		return fmt.Errorf("%s is not written, what was there stays: %w", f.path, err)
+		return fmt.Errorf("%s is not written, the old contents stay: %w", f.path, err)
 	}
 	f.temp = nil
 	return syncFolder(filepath.Dir(f.path))
 }
 
-// Discard leaves everything as it was. After Keep it does nothing.
+// Discard changes nothing. After Keep it has no effect.
 func (f *File) Discard() {
 	if f == nil || f.temp == nil {
 		return
@@ -87,8 +87,8 @@ func (f *File) Discard() {
 	f.temp = nil
 }
 
-// replaceable refuses to replace what is not a plain file. A link that leads nowhere would
-// make a file at its end; one that leads somewhere, another's.
+// replaceable refuses to replace anything but a plain file. Through a link, another file would
+// be created or overwritten.
 func replaceable(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -100,13 +100,13 @@ func replaceable(path string) error {
 		to, _ := os.Readlink(path)
 		return fmt.Errorf("it is a symbolic link to %s: remove the link, or name the file itself", to)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("there is something of that name that is no file (%s)", info.Mode().Type())
+		return fmt.Errorf("the name exists and is not a file (%s)", info.Mode().Type())
 	}
 	return nil
 }
 
-// folder refuses one in which somebody else could put another file instead of
-// ours. The sticky bit, as /tmp has it, prevents that.
+// folder refuses a folder in which another user could replace our file. The sticky bit, which
+// /tmp has, prevents that.
 func folder(dir string, secret bool) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -126,13 +126,13 @@ func folder(dir string, secret bool) error {
 		others, letter = 0o022, "go"
 	}
 	if info.Mode()&others != 0 && info.Mode()&fs.ModeSticky == 0 {
-		return fmt.Errorf("others may write in its folder (mode %04o), and so put theirs in its place: run chmod %s-w %s", info.Mode().Perm(), letter, dir)
+		return fmt.Errorf("others may write in its folder (mode %04o), and could replace it: run chmod %s-w %s", info.Mode().Perm(), letter, dir)
 	}
 	if who := owner(info); secret && who != root && who != os.Geteuid() && info.Mode()&fs.ModeSticky == 0 {
-		return fmt.Errorf("its folder %s belongs to another user, who may put theirs in its place: use a folder of your own", dir)
+		return fmt.Errorf("its folder %s belongs to another user, who could replace it: use a folder of your own", dir)
 	}
 	return nil
 }
 
-// root is the owner of folders that a system has for all.
+// root is the owner of system folders.
 const root = 0

@@ -73,7 +73,7 @@ func TestWhatIsNoFile(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	for _, name := range []string{"folder", "pipe"} {
-		require.ErrorContains(t, keep.Whole(filepath.Join(dir, name), nil, 0o600), "that is no file")
+		require.ErrorContains(t, keep.Whole(filepath.Join(dir, name), nil, 0o600), "is not a file")
 	}
 }
 
@@ -140,7 +140,7 @@ func TestAFullDisk(t *testing.T) {
 		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1024, Max: 1024}))
 		err := keep.Whole(path, bytes.Repeat([]byte("new\n"), 1024), 0o600)
 		require.ErrorIs(t, err, syscall.EFBIG)
-		require.ErrorContains(t, err, "is not written, what was there stays")
+		require.ErrorContains(t, err, "is not written, the old contents stay")
 		return
 	}
 	for name, before := range map[string]string{"nothing was there": "", "an older one was there": "old"} {

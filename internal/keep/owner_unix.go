@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// owner is the numeric user that a file belongs to.
+// owner returns the numeric user that owns a file.
 func owner(info fs.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid)
@@ -17,8 +17,8 @@ func owner(info fs.FileInfo) int {
 	return os.Geteuid()
 }
 
-// syncFolder sees that a file's new name is on the disk. Some file systems know of no
-// such thing.
+// syncFolder makes sure that a file's new name is on the disk. Some file systems do not
+// support that.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

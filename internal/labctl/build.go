@@ -19,13 +19,13 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// KubernetesVersion is of the control plane that the lab is built with. Without it
-// in the program's version variables, kubectl cannot talk to it.
+// KubernetesVersion is the version of the lab's control plane. kubectl needs it in the
+// program's version variables.
 const KubernetesVersion = "v1.36.3"
 
-// Build makes the lab's program in o.Dir and returns its path. With Go's build
-// cache warm and nothing changed it takes a second or two; the very first time it
-// compiles Kubernetes, which takes minutes, and says so.
+// Build builds the lab's program in o.Dir and returns its path. With a warm build cache it
+// takes a second or two; the first time it compiles Kubernetes, which takes minutes, and shows
+// progress.
 func Build(ctx context.Context, o Options) (string, error) {
 	from, err := o.find(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	counter := &compiled{}
 	cmd.Stderr = counter
-	// A workspace of the caller's would change what is built.
+	// A workspace of the caller would change the build.
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	stop := sayBuilding(ctx, counter)
 	err = cmd.Run()
@@ -60,7 +60,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 	return out, nil
 }
 
-// dir is where the lab keeps its files, which is made.
+// dir returns the folder of the lab's files, which it creates.
 func (o Options) dir() (string, error) {
 	dir, err := filepath.Abs(cmp.Or(o.Dir, DefaultDir))
 	if err == nil {
@@ -72,7 +72,7 @@ func (o Options) dir() (string, error) {
 	return dir, nil
 }
 
-// sayBuilding reports every second until stop is called.
+// sayBuilding reports progress every second until stop is called.
 func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
@@ -94,13 +94,13 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 	return func() { close(done); running.Wait() }
 }
 
-// compiled counts the packages that `go build -v` names, one a line.
+// compiled counts the packages that `go build -v` names, one per line.
 type compiled struct {
 	mu   sync.Mutex
 	rest []byte
 	n    int
 	last string
-	text []string // lines that are no package: errors
+	text []string // other lines: errors
 }
 
 func (c *compiled) Write(p []byte) (int, error) {
@@ -121,7 +121,7 @@ func (c *compiled) Write(p []byte) (int, error) {
 	}
 }
 
-// few is how many packages are compiled anew after a small change of ours.
+// few is how many packages are compiled again after a small change of ours.
 const few = 40
 
 func (c *compiled) say(elapsed time.Duration) string {
@@ -141,7 +141,7 @@ func (c *compiled) errors() string {
 	return strings.Join(c.text[max(0, len(c.text)-most):], "\n")
 }
 
-// Digest is what tells one build of the lab from another.
+// Digest identifies a build of the lab.
 func Digest(binary string) (string, error) {
 	f, err := os.Open(binary)
 	if err != nil {

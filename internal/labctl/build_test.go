@@ -13,7 +13,7 @@ import (
 func TestTheFirstBuildSaysHowLongItTakes(t *testing.T) {
 	c := &compiled{}
 	_, _ = io.WriteString(c, "github.com/cps-gpu/homelab/sim/pvesim\ngithub.com/cps-gpu/homelab/lab/cmd/labd\n")
-	assert.Equal(t, "3s", c.say(3*time.Second+4*time.Millisecond), "a small change is no matter")
+	assert.Equal(t, "3s", c.say(3*time.Second+4*time.Millisecond), "a small change does not matter")
 	for i := range 100 {
 		_, _ = fmt.Fprintf(c, "k8s.io/p%d\nk8s.", i)
 		_, _ = io.WriteString(c, "io/q\n")

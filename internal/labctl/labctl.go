@@ -21,32 +21,32 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// Options say which lab.
+// Options select a lab.
 type Options struct {
 	Dir    string // its folder; DefaultDir when empty
 	Model  string // of the hardware; "eight-a100" when empty
-	Source string // the repository to build it from; found from the current folder when empty
-	Binary string // a program that Build made before; built when empty
+	Source string // the repository to build it from; empty: found from the current folder
+	Binary string // an existing program from Build; empty: build it
 
-	Guests Guests // what lives in VMs; the zero value: simulated ones
+	Guests Guests // kind of the VMs; the zero value: simulated ones
 
-	// Speed is how many times faster than life the simulated host and its
-	// guests are; 0 leaves it to the lab, whose VMs boot in about a second.
+	// Speed is how many times faster than real the simulated host and its guests are; 0 is the
+	// lab's default, whose VMs boot in about a second.
 	Speed float64
 }
 
-// DefaultModel is the hardware of a lab that nobody said anything about.
+// DefaultModel is a lab's default hardware.
 const DefaultModel = "eight-a100"
 
-// Limits of waiting. A lab is ready in about 5 s.
+// Time limits. A lab is ready in about 5 s.
 const (
 	startPatience = 2 * time.Minute
 	stopPatience  = 5 * time.Second
 	look          = 100 * time.Millisecond
 )
 
-// Alive marks dir as the folder of a lab that runs for as long as the returned
-// lock is held. The lab calls it first of all; a second lab is refused.
+// Alive marks dir as the folder of a running lab while the returned lock is held. The lab
+// calls it first; a second lab is refused.
 func Alive(dir string) (*Lock, error) {
 	lock, err := tryLock(dir, lifeFile)
 	if errors.Is(err, errLocked) {
@@ -55,8 +55,8 @@ func Alive(dir string) (*Lock, error) {
 	return lock, err
 }
 
-// Find returns the lab that runs in dir, or an error that wraps [ErrNotRunning].
-// What a crash left behind is not a lab.
+// Find returns the lab that runs in dir, or an error that wraps [ErrNotRunning]. Files left by
+// a crash do not count.
 func Find(ctx context.Context, dir string) (State, error) {
 	dir = cmp.Or(dir, DefaultDir)
 	if !alive(dir) {
@@ -83,7 +83,7 @@ func alive(dir string) bool {
 	return errors.Is(err, errLocked)
 }
 
-// ping makes a TLS connection to the endpoint and checks whose it is.
+// ping makes a TLS connection to the endpoint and checks its certificate.
 func (s State) ping(ctx context.Context) error {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -94,7 +94,7 @@ func (s State) ping(ctx context.Context) error {
 	}
 	dialer := tls.Dialer{Config: &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, // the fingerprint is what we go by
+		InsecureSkipVerify: true, // the fingerprint identifies it
 		VerifyConnection: func(c tls.ConnectionState) error {
 			if got := Fingerprint(c.PeerCertificates[0].Raw); got != s.Fingerprint {
 				return fmt.Errorf("the certificate at %s has the fingerprint %s and not %s", s.Endpoint, got, s.Fingerprint)
@@ -119,8 +119,8 @@ func Fingerprint(der []byte) string {
 	return strings.Join(parts, ":")
 }
 
-// Start returns the lab of a folder, after having built and started it where
-// there is none. What it does and waits for goes to ctx's progress listener.
+// Start returns the lab of a folder; if none runs, it builds and starts one. It reports to
+// ctx's progress listener.
 func Start(ctx context.Context, o Options) (State, error) {
 	o.Dir, o.Model = cmp.Or(o.Dir, DefaultDir), cmp.Or(o.Model, DefaultModel)
 	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) {
@@ -142,7 +142,7 @@ func Start(ctx context.Context, o Options) (State, error) {
 	return o.launch(ctx)
 }
 
-// found is Find, and refuses a lab with other hardware.
+// found is Find, but refuses a lab with other hardware.
 func (o Options) found(ctx context.Context) (State, error) {
 	s, err := Find(ctx, o.Dir)
 	if err == nil && s.Guests != o.Guests {
@@ -154,8 +154,7 @@ func (o Options) found(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// foundSoon waits for a lab that is just starting: whoever started it may have
-// been killed, and it goes on by itself.
+// foundSoon waits for a lab that is starting: even if its starter was killed, it continues.
 func (o Options) foundSoon(ctx context.Context) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -166,7 +165,7 @@ func (o Options) foundSoon(ctx context.Context) (State, error) {
 		}
 		progress.Say(ctx, "waiting for a lab that is starting")
 		if wait.Pause(ctx, look) != nil {
-			return State{}, fmt.Errorf("a lab is starting in %s and does not get ready, see %s: %w", o.Dir, filepath.Join(o.Dir, logFile), ctx.Err())
+			return State{}, fmt.Errorf("a lab is starting in %s and does not become ready, see %s: %w", o.Dir, filepath.Join(o.Dir, logFile), ctx.Err())
 		}
 	}
 }
@@ -250,7 +249,7 @@ func lastLine(path string) string {
 	}
 	data = bytes.TrimSpace(data)
 	line := string(data[bytes.LastIndexByte(data, '\n')+1:])
-	// What log/slog writes is shown without its time and level.
+	// Lines of log/slog are shown without time and level.
 	if _, rest, ok := strings.Cut(line, " msg="); ok {
 		if quoted, err := strconv.QuotedPrefix(rest); err == nil {
 			if message, err := strconv.Unquote(quoted); err == nil {
@@ -262,8 +261,8 @@ func lastLine(path string) string {
 	return line
 }
 
-// Stop ends the lab of a folder with all it runs, within about 5 s. It is not an error
-// that there is none.
+// Stop stops the lab of a folder and its programs, within about 5 s. It is not an error if
+// none runs.
 func Stop(ctx context.Context, dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
 	if !alive(dir) {
@@ -271,7 +270,7 @@ func Stop(ctx context.Context, dir string) error {
 	}
 	s, err := readState(dir)
 	if errors.Is(err, ErrNotRunning) {
-		return fmt.Errorf("a lab is just starting in %s: wait until it is there", dir)
+		return fmt.Errorf("a lab is starting in %s: wait until it is ready", dir)
 	}
 	if err != nil {
 		return err
@@ -282,7 +281,7 @@ func Stop(ctx context.Context, dir string) error {
 	if err := awaitEnd(ctx, dir, stopPatience); err == nil || ctx.Err() != nil {
 		return errors.Join(err, RemoveState(dir))
 	}
-	// Its children are killed by the kernel when it is.
+	// The kernel kills its children with it.
 	if err := kill(s.PID); err != nil {
 		return fmt.Errorf("kill the lab (pid %d): %w", s.PID, err)
 	}

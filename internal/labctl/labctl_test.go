@@ -122,7 +122,7 @@ func TestStartIsCancelled(t *testing.T) {
 func TestStartWaitsForALabThatIsStarting(t *testing.T) {
 	dir := t.TempDir()
 	url, fingerprint := endpoint(t)
-	alive, err := labctl.Alive(dir) // somebody's lab, not ready yet
+	alive, err := labctl.Alive(dir) // another process's lab, not ready yet
 	require.NoError(t, err)
 	defer alive.Unlock()
 	time.AfterFunc(200*time.Millisecond, func() {

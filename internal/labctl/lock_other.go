@@ -17,7 +17,7 @@ var (
 
 func tryLock(string, string) (*Lock, error) { return nil, errSystem }
 
-// Unlock gives the lock back.
+// Unlock releases the lock.
 func (l *Lock) Unlock() {}
 
 func detach(*exec.Cmd) {}

@@ -16,7 +16,7 @@ import (
 // Lock is a file lock; the kernel drops it when the process that holds it ends.
 type Lock struct{ file *os.File }
 
-// errLocked is what tryLock says when another process holds the lock.
+// errLocked is tryLock's error if another process holds the lock.
 var errLocked = errors.New("locked by another process")
 
 func tryLock(dir, name string) (*Lock, error) {
@@ -42,10 +42,10 @@ func tryLock(dir, name string) (*Lock, error) {
 	return &Lock{file: f}, nil
 }
 
-// Unlock gives the lock back.
+// Unlock releases the lock.
 func (l *Lock) Unlock() { _ = l.file.Close() }
 
-// detach makes cmd outlive us: a session of its own, away from our terminal.
+// detach lets cmd outlive this process: it gets a session of its own, without our terminal.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 func terminate(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) }

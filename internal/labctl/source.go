@@ -15,18 +15,18 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// module is where the lab's source is found.
+// module is the module path of the lab.
 const module = "github.com/cps-gpu/homelab"
 
-// source is where the lab is built: its module, and, for one that go downloaded, a go.mod
-// that names the downloaded library in place of the folder above.
+// source is the folder in which the lab is built: its module, and, if go downloaded it, a
+// go.mod that names the downloaded library instead of the folder above.
 type source struct {
 	dir     string
 	modfile string // empty: the lab's own
 }
 
-// find finds a clone of the repository, at o.Source or upwards from the current folder; and,
-// where there is none, the source of the version that the current module requires.
+// find finds a clone of the repository, at o.Source or upwards from the current folder;
+// otherwise the source of the version that the current module requires.
 func (o Options) find(ctx context.Context) (source, error) {
 	dir, err := filepath.Abs(o.Source)
 	if err != nil {
@@ -43,7 +43,7 @@ func (o Options) find(ctx context.Context) (source, error) {
 	}
 }
 
-// goModule is what go says of a module.
+// goModule is go's description of a module.
 type goModule struct {
 	Version string
 	Dir     string
@@ -51,8 +51,8 @@ type goModule struct {
 	Error   any
 }
 
-// required is the source of what the module in dir requires. Go leaves nested modules out
-// of what it downloads, so the lab is fetched by itself.
+// required is the source of the version that the module in dir requires. Go's downloads
+// exclude nested modules, so the lab is fetched separately.
 func (o Options) required(ctx context.Context, dir string) (source, error) {
 	var lib goModule
 	if err := asked(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
@@ -83,7 +83,7 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 	return o.beside(lab, library)
 }
 
-// beside writes a go.mod for a lab whose library is elsewhere.
+// beside writes a go.mod for a lab whose library is in another folder.
 func (o Options) beside(lab, library string) (source, error) {
 	dir, err := o.dir()
 	if err != nil {
@@ -110,7 +110,7 @@ func (o Options) beside(lab, library string) (source, error) {
 	return s, nil
 }
 
-// asked reads what a go command says in JSON.
+// asked reads the JSON output of a go command.
 func asked(ctx context.Context, into *goModule, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")

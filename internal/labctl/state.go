@@ -13,14 +13,14 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Banner says what is simulated, in one line, where VMs are. It or [Guests.Banner] is
-// shown every time the lab is used.
+// Banner says in one line what is simulated, for a lab with simulated VMs. It or
+// [Guests.Banner] is shown every time the lab is used.
 const Banner = "embedded lab: the Proxmox VE host, VMs, GPUs and what runs in pods are simulated; API calls, SSH sessions, Helm and the Kubernetes control plane are real"
 
 // DefaultDir is where the lab keeps its state, under the current folder.
 const DefaultDir = ".lab"
 
-// State is what a running lab says of itself in lab.json. It holds no secret.
+// State is a running lab's description in lab.json. It contains no secret.
 type State struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
@@ -40,8 +40,8 @@ type State struct {
 
 	Hosts map[string]Host `json:"hosts,omitempty"` // the simulated hosts' shells, by name
 
-	// Charts is a folder of the lab's own stand-in charts, under the names and versions
-	// of the real ones; empty: it has none.
+	// Charts is a folder of the lab's own stand-in charts, with the names and versions of the
+	// real ones; empty: none.
 	Charts string `json:"charts,omitempty"`
 }
 
@@ -53,7 +53,7 @@ type Guests struct {
 	Internet bool         `json:"internet"` // they reach what this machine reaches
 }
 
-// Real reports whether guests are.
+// Real reports whether guests are real VMs.
 func (g Guests) Real() bool { return g != Guests{} }
 
 func (g Guests) String() string {
@@ -93,7 +93,7 @@ type Jump struct {
 // Token reads the API token's secret.
 func (s State) Token() (secret.Value, error) { return secret.FromFile(s.TokenFile) }
 
-// ErrNotRunning is what Find says when there is no lab in a folder.
+// ErrNotRunning is Find's error if no lab runs in a folder.
 var ErrNotRunning = errors.New("the lab is not running")
 
 // Files of a lab's folder.
@@ -105,7 +105,7 @@ const (
 	binFile   = "bin/labd"
 )
 
-// WriteState says in dir that the lab is ready, all at once. The lab calls it.
+// WriteState atomically records in dir that the lab is ready. The lab calls it.
 func WriteState(dir string, s State) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -121,7 +121,7 @@ func WriteState(dir string, s State) error {
 	return nil
 }
 
-// RemoveState takes the state back, when the lab ends.
+// RemoveState removes the state when the lab ends.
 func RemoveState(dir string) error {
 	if err := os.Remove(filepath.Join(dir, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("lab state: %w", err)

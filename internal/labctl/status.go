@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Status is how a running lab is.
+// Status is the status of a running lab.
 type Status struct {
 	State
 	Uptime    time.Duration `json:"-"`         // to the second
@@ -28,7 +28,7 @@ type Process struct {
 	Memory int64  `json:"memory"` // bytes that it has for itself and its part of what it shares; 0 when not known
 }
 
-// Memory is what all its programs take together, in bytes.
+// Memory is the memory of all its programs, in bytes.
 func (s Status) Memory() int64 {
 	var sum int64
 	for _, p := range s.Processes {
@@ -37,7 +37,7 @@ func (s Status) Memory() int64 {
 	return sum
 }
 
-// Stat looks at the lab of a folder. Processes are known on Linux only.
+// Stat returns the status of a folder's lab. Processes are listed on Linux only.
 func Stat(ctx context.Context, dir string) (Status, error) {
 	dir = cmp.Or(dir, DefaultDir)
 	s, err := Find(ctx, dir)
@@ -90,8 +90,8 @@ func inspect(pid int) Process {
 	return p
 }
 
-// proportional reads Pss: pages that several processes share count in part for
-// each, so the sum over all is what the machine really lacks.
+// proportional reads Pss: shared pages count in part for each process, so the sum is the
+// memory that is really used.
 func proportional(pid int) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

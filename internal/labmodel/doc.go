@@ -1,7 +1,6 @@
-// Package labmodel finds the hardware that a cluster file needs, for a lab that
-// stands in for it: the smallest of the simulator's own models that will do, or
-// one that is made to measure.
+// Package labmodel chooses the lab's hardware for a cluster file: the smallest of the
+// simulator's own models that fits, or a generated one.
 //
-// It knows of hosts, cards, storages, bridges, memory and templates. Machines that
-// are not made by us (external:) are none of the lab's.
+// It covers hosts, cards, storages, bridges, memory and templates. External machines are not
+// part of the lab.
 package labmodel

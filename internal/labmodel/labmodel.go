@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// For returns the hardware for a cluster file: the smallest preset that can carry
-// it, with its name, or one that is made to measure, without.
+// For returns the hardware for a cluster file: the smallest preset that fits, with its name,
+// or a generated one, without a name.
 func For(s *spec.Spec) (preset string, m pvesim.Model) {
 	for _, name := range pvesim.Presets() {
 		if m, err := pvesim.LoadModel(name); err == nil && len(Lacks(m, s)) == 0 {
@@ -25,8 +25,8 @@ func For(s *spec.Spec) (preset string, m pvesim.Model) {
 	return "", made(s)
 }
 
-// made is hardware to measure: each host that the file names, with what the file
-// says of it and what its nodes need.
+// made generates hardware: each host of the file, with its declared resources and what its
+// nodes need.
 func made(s *spec.Spec) pvesim.Model {
 	var hosts []pvesim.Host
 	var mappings []pvesim.PCIMapping
@@ -74,11 +74,11 @@ func (w *need) host() pvesim.Host {
 	return h
 }
 
-// roundUp returns the next power of two, as hardware is sold in.
+// roundUp returns the next power of two, as for real hardware.
 func roundUp(n int) int { return 1 << bits.Len(uint(max(1, n-1))) }
 
-// stores are the storages: local as every host has it, and those that the file
-// names, in the way of a pool of disks or of a directory.
+// stores returns the storages: local, which every host has, and those that the file names, as
+// a disk pool or a directory.
 func (w *need) stores() []pvesim.Storage {
 	out := []pvesim.Storage{{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl", "import", "backup", "images", "snippets"}, Size: leastStore}}
 	for _, name := range slices.Sorted(maps.Keys(w.storages)) {
@@ -99,14 +99,14 @@ func (w *need) stores() []pvesim.Storage {
 	return out
 }
 
-// Where cards are put that the file does not name, and their IOMMU groups.
+// Places and IOMMU groups of cards that the file does not name.
 const (
 	firstBus   = 0x01
 	busStep    = 0x08
 	firstGroup = 20
 )
 
-// devices are the cards: those that are named by address, then as many more.
+// devices returns the cards: those that are named by address, then as many more as needed.
 func (w *need) devices(sockets int) []pvesim.PCIDevice {
 	models := w.models
 	if len(models) == 0 {
@@ -133,7 +133,7 @@ func (w *need) devices(sockets int) []pvesim.PCIDevice {
 	return out
 }
 
-// card is a card of a model: NVIDIA's own list of names says what its ID is.
+// card returns a card of a model; its ID is from NVIDIA's own list of names.
 func card(model string) pvesim.PCIDevice {
 	d := pvesim.PCIDevice{ID: "10de:20f1", Subsystem: "10de:145f", Class: "030200", Vendor: "NVIDIA Corporation",
 		Name: "GA100 [A100 PCIe 40GB]", Product: "NVIDIA A100-PCIE-40GB"}
@@ -150,8 +150,8 @@ func card(model string) pvesim.PCIDevice {
 	return d
 }
 
-// mapped are the resource mappings that the file takes for granted, a card for each
-// time that one is named: a mapping may have many.
+// mapped returns the existing resource mappings that the file names, with a card for each time
+// that one is named.
 func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
 	var out []pvesim.PCIMapping
 	for i, id := range w.mappings {
@@ -166,8 +166,7 @@ func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
 	return out
 }
 
-// own is the address of the n-th host in the nodes' network, one that nobody has,
-// on the bridge that they are plugged into.
+// own is the address of the n-th host in the nodes' network, an unused one, on their bridge.
 func own(s *spec.Spec, n int) (cidrs map[string]string, gateway string) {
 	prefix := s.Network.Prefix
 	if !prefix.IsValid() {

@@ -18,16 +18,16 @@ type need struct {
 	cores    int                 // of its largest node
 	memory   pvesim.Size         // of all its nodes
 	bridges  map[string]bool     // true where VLANs are used on it
-	mtus     map[string]int      // of bridges, where more than the usual 1500 is asked for
+	mtus     map[string]int      // of bridges, if more than the usual 1500 is requested
 	storages map[string][]string // contents by storage
 	cards    int
-	models   []string // of cards, as the nodes ask for them
+	models   []string // of cards, as requested by the nodes
 	pci      []spec.PCIAddress
 	mappings []string
 	declared spec.Host
 }
 
-// needs gathers what the file asks of each host, by name.
+// needs collects the requirements of each host, by name.
 func needs(s *spec.Spec) []*need {
 	all := map[string]*need{}
 	host := func(name string) *need {
@@ -62,8 +62,8 @@ func needs(s *spec.Spec) []*need {
 	return out
 }
 
-// roomiest is the host for a node that may be anywhere: that with most declared
-// cards to spare, then with the least to carry.
+// roomiest is the host for a node with host: auto: the one with the most free cards, then with
+// the smallest load.
 func roomiest(all map[string]*need) *need {
 	if len(all) == 0 {
 		all["pve1"] = &need{name: "pve1", bridges: map[string]bool{}, mtus: map[string]int{}, storages: map[string][]string{}}
@@ -79,7 +79,7 @@ func (w *need) storage(name, content string) {
 	}
 }
 
-// usualMTU is that of a bridge of which nothing is said.
+// usualMTU is the default MTU of a bridge.
 const usualMTU = 1500
 
 func (w *need) node(s *spec.Spec, n spec.Node) {
@@ -104,8 +104,7 @@ func (w *need) node(s *spec.Spec, n spec.Node) {
 	w.mappings = append(w.mappings, n.GPUs.Mapping...)
 }
 
-// Lacks says what the hosts of a model lack for a cluster file; nothing when they
-// can carry it.
+// Lacks says what the hosts of a model lack for a cluster file; nothing if they can run it.
 func Lacks(m pvesim.Model, s *spec.Spec) []string {
 	var out []string
 	for _, want := range needs(s) {
@@ -191,13 +190,13 @@ func mappedOn(m pvesim.Model, id, host string) (n int) {
 	return n
 }
 
-// spared is the memory of a host that is not for the cluster: the host's own, and
-// that of machines that run on it.
+// spared is the memory of a host that is not available to the cluster: the host's own, and
+// that of its running machines.
 func spared(m pvesim.Model, host string) pvesim.Size {
 	n := 4 * pvesim.GiB
 	for _, v := range m.VMs {
 		if v.Node == host && v.Running {
-			mib, _ := strconv.ParseInt(v.Config["memory"], 10, 64) // 0 in what is no number: little, then
+			mib, _ := strconv.ParseInt(v.Config["memory"], 10, 64) // 0 if it is not a number
 			n += pvesim.Size(mib) * pvesim.MiB
 		}
 	}

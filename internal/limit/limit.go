@@ -1,5 +1,5 @@
-// Package limit reads what others send up to a size: a broken or hostile server may send
-// without end, and what is read into memory is several times as large there.
+// Package limit limits the size of data that is read from others: a broken or hostile server
+// may send without end, and data in memory takes several times its size.
 package limit
 
 import (
@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// Error says that something is larger than what is read of it.
+// Error says that something is larger than its limit.
 type Error struct {
-	Most int64 // bytes that are read
-	Size int64 // bytes that it has by its own word; 0: it does not say
+	Most int64 // the limit in bytes
+	Size int64 // declared size in bytes; 0: unknown
 }
 
 // Error returns the size, as far as it is known, and the limit.
@@ -22,7 +22,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("it has more than %s, and no more are read", size(e.Most))
 }
 
-// Permanent says that waiting is useless.
+// Permanent is true: waiting does not help.
 func (e *Error) Permanent() bool { return true }
 
 // size writes a number of bytes, never rounded down.
@@ -36,8 +36,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// Reader returns a reader of r that fails with [*Error] once r turns out to have more than
-// most bytes. Up to there it is r: it reads nothing ahead.
+// Reader returns a reader of r that fails with [*Error] once r has more than most bytes. It
+// does not read ahead.
 func Reader(r io.Reader, most int64) io.Reader { return &reader{from: r, most: most, left: most} }
 
 type reader struct {
@@ -60,8 +60,8 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body puts a limit on the body of an answer. One that says of itself, in length, that it
-// is larger fails with its first byte.
+// Body limits the body of an answer. If its declared length is larger, it fails at the first
+// byte.
 func Body(of io.ReadCloser, length, most int64) io.ReadCloser {
 	if length > most {
 		return body{failed{&Error{Most: most, Size: length}}, of}
@@ -78,13 +78,13 @@ type failed struct{ err error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
-// Buffer is a buffer that takes Most bytes. What is written beyond them fails with [*Error].
+// Buffer is a buffer of at most Most bytes. Writing more fails with [*Error].
 type Buffer struct {
 	Most int64
 	buf  bytes.Buffer
 }
 
-// Write takes as much of b as there is place for.
+// Write appends as much of b as fits.
 func (w *Buffer) Write(b []byte) (int, error) {
 	if left := w.Most - int64(w.buf.Len()); int64(len(b)) > left {
 		n, _ := w.buf.Write(b[:left])

@@ -1,3 +1,3 @@
-// Package names says what a cluster's things are called on Proxmox VE (tags, files,
-// templates, mappings), and whether a name there is one of the cluster's.
+// Package names has the names of a cluster's objects on Proxmox VE (tags, files, templates,
+// mappings), and checks whether a name belongs to the cluster.
 package names

@@ -8,45 +8,43 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Tag is the Proxmox tag of every VM that belongs to the cluster. A VM without it
-// is somebody else's, whatever its name; one with it is ours only if it has a mark of its
-// own as well, see package proxmox.
+// Tag is the Proxmox tag of every VM that belongs to the cluster. A VM without it belongs to
+// another owner, whatever its name; one with it is ours only if it also has a mark of its own,
+// see package proxmox.
 func Tag(s *spec.Spec) string { return TagPrefix + s.Name }
 
-// IsMark reports whether a tag is such a mark, of whichever VM. No cluster's name has an
-// underscore in it.
+// IsMark reports whether a tag is such a mark, of any VM. No cluster's name has an underscore.
 func IsMark(s *spec.Spec, tag string) bool { return strings.HasPrefix(tag, Tag(s)+"_") }
 
-// TagPrefix is what the tags of all clusters begin with.
+// TagPrefix is the prefix of the tags of all clusters.
 const TagPrefix = "homelab-"
 
-// Seed is the name of a seed ISO. The digest of its content is part of
-// it: "is it there?" is a lookup, and a changed input is a changed name.
+// Seed is the name of a seed ISO. It contains the digest of the contents, so a lookup by name
+// checks the contents, and a changed input changes the name.
 func Seed(s *spec.Spec, node, digest string) string {
 	return file(s, node, digest, "iso")
 }
 
-// NodeSeed is the name of a node's seed ISO: the digest of what the machine is to be,
-// and one of the keys that may log in, which are no part of that.
+// NodeSeed is the name of a node's seed ISO: with a digest of the machine's description, and
+// one of the keys that may log in, which are not part of the former.
 func NodeSeed(s *spec.Spec, node, digest, keys string) string {
 	return fmt.Sprintf("homelab_%s_%s_%s-%s.iso", s.Name, node, digest[:12], keys[:8])
 }
 
-// file names a file of ours on a Proxmox storage. No cluster's or node's name has
-// an underscore in it, so the parts cannot run together: a cluster called "a" does
-// not own the files of one called "a-b".
+// file names one of our files on a Proxmox storage. Names of clusters and nodes have no
+// underscore, so the parts stay distinct: a cluster "a" does not own the files of a cluster
+// "a-b".
 func file(s *spec.Spec, what, digest, suffix string) string {
 	return fmt.Sprintf("homelab_%s_%s_%s.%s", s.Name, what, digest[:12], suffix)
 }
 
-// OwnsFile reports whether a file on a Proxmox storage was put there for this
-// cluster.
+// OwnsFile reports whether a file on a Proxmox storage belongs to this cluster.
 func OwnsFile(s *spec.Spec, file string) bool {
 	parts := strings.Split(file, "_")
 	return len(parts) == 4 && parts[0] == "homelab" && parts[1] == s.Name
 }
 
-// OwnsBake reports whether a file is a seed with which a template of this cluster is baked.
+// OwnsBake reports whether a file is a seed for baking a template of this cluster.
 func OwnsBake(s *spec.Spec, file string) bool {
 	return OwnsFile(s, file) && strings.Split(file, "_")[2] == Bake
 }
@@ -54,24 +52,24 @@ func OwnsBake(s *spec.Spec, file string) bool {
 // Mapping is the name of a node's resource mapping.
 func Mapping(s *spec.Spec, node string) string { return s.Name + "_" + node }
 
-// MappingNote is the description by which a mapping is known to be ours.
+// MappingNote is the description that identifies our mappings.
 func MappingNote(s *spec.Spec) string { return MappingNotePrefix + s.Name }
 
-// MappingNotePrefix begins the description of every mapping that we make, for whichever cluster.
+// MappingNotePrefix is the start of the description of every mapping of homelab, of any cluster.
 const MappingNotePrefix = "made by homelab for cluster "
 
-// Template is the name of a baked template. Each host has its own, since
-// clones do not cross hosts without shared storage.
+// Template is the name of a baked template. Each host has its own, because clones cannot cross
+// hosts without shared storage.
 func Template(s *spec.Spec, host, digest string) string {
 	return s.Name + TemplateInfix + host + "-" + digest[:12]
 }
 
-// TemplateInfix is what the names of baked templates have behind the cluster's; no node's
-// name begins so.
+// TemplateInfix follows the cluster's name in the names of baked templates; no node's name
+// starts like this.
 const TemplateInfix = "-template-"
 
-// Image is the name under which the cloud image is kept. Proxmox imports a
-// disk only from a name that ends in its format, whatever the URL calls it.
+// Image is the file name of the cloud image. Proxmox imports a disk only from a name that ends
+// in its format, whatever the URL's name.
 func Image(s *spec.Spec) string {
 	digest := s.Image.SHA256 + s.Image.SHA512 // there is one
 	if digest == "" {
@@ -83,13 +81,12 @@ func Image(s *spec.Spec) string {
 // Bake is the host name, and the instance ID, of the machine in which a template is baked.
 const Bake = "template"
 
-// PoolLabel is the label of a Kubernetes node that says to which pool of the file it belongs.
+// PoolLabel is the label of a Kubernetes node with its pool in the file.
 const PoolLabel = "homelab.cps-gpu.github.com/pool"
 
-// MACs returns how machines look that earlier versions have made, which have no mark: the
-// address of the interface that the file, or the cluster's name, gives a machine, "" for one
-// that neither knows. So no backup of a machine that was removed long ago, restored to
-// look at it, is removed once more.
+// MACs identifies machines that earlier versions created, which have no mark: by the address
+// of the interface from the file or derived from the names, "" for an unknown machine. So a
+// restored backup of a removed machine is not removed again.
 func MACs(s *spec.Spec) func(name string) string {
 	addresses := map[string]string{}
 	for _, n := range s.Machines() {
@@ -98,7 +95,7 @@ func MACs(s *spec.Spec) func(name string) string {
 		}
 	}
 	return func(name string) string {
-		// A template of any file: clones have other addresses, and nobody works in it.
+		// A template of any file: clones have other addresses, and a template is not in use.
 		if host, baked := bakedFor(s, name); baked {
 			return BakeMAC(s, host).String()
 		}
@@ -113,6 +110,6 @@ func bakedFor(s *spec.Spec, name string) (host string, baked bool) {
 	return tail[:max(at, 0)], baked && at > 0
 }
 
-// BakeMAC is the address of the interface of the machine that becomes the template on a
-// host, by which its seed finds it. No node's name has a blank in it.
+// BakeMAC is the MAC address of the machine that becomes the template on a host; its seed uses
+// it. No node's name has a blank.
 func BakeMAC(s *spec.Spec, host string) spec.MAC { return spec.StableMAC(s.Name, "template "+host) }

@@ -1,4 +1,4 @@
-// Package printable makes text of others fit for one line of a terminal.
+// Package printable makes foreign text safe for one line of a terminal.
 package printable
 
 import (
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with everything that a terminal would act on, or that nobody sees,
-// written as Go writes it: \x1b, \n, \u202e. Text that shows what it is stays as it is.
+// Text returns s with control characters and invisible characters escaped as in Go: \x1b, \n,
+// \u202e. Other text stays unchanged.
 func Text(s string) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, hidden) < 0 {
 		return s
@@ -31,8 +31,7 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Hidden returns the first character that [Text] would write otherwise, and whether
-// there is one.
+// Hidden returns the first character that [Text] would escape, and whether there is one.
 func Hidden(s string) (rune, bool) {
 	for _, r := range s {
 		if hidden(r) {
@@ -42,8 +41,8 @@ func Hidden(s string) (rune, bool) {
 	return 0, false
 }
 
-// hidden are control characters, those that turn the direction of writing and others
-// without a shape, and the separators of lines. Blanks of other widths are seen.
+// hidden are control characters, those that change the writing direction, other invisible
+// ones, and line separators. Blanks of other widths are visible.
 func hidden(r rune) bool { return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) }
 
 // FirstLine returns s up to its first line break.

@@ -9,11 +9,11 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Check returns what is wrong with a schedule: five fields, with names of days and
-// months in any case, or a word such as @daily or @every 6h. Sunday is 0, and not 7.
+// Check checks a schedule: five fields, with names of days and months in any case, or a word
+// such as @daily or @every 6h. Sunday is 0, not 7.
 func Check(s string) error {
 	if first, _, more := strings.Cut(s, " "); !more && strings.Contains(first, "TZ=") {
-		return errors.New("a time zone without a schedule behind it") // the parser panics there
+		return errors.New("a time zone without a schedule after it") // the parser panics there
 	}
 	_, err := cron.ParseStandard(s)
 	return err

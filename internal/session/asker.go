@@ -14,15 +14,15 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// asker asks a person questions, or takes what is proposed where there is none.
+// asker asks a person questions, or uses the proposals if there is nobody to ask.
 type asker struct {
 	*console.Console
-	person bool // somebody can be asked
+	person bool // there is somebody to ask
 	in     *bufio.Reader
-	secret func() (string, error) // reads a line that is not shown
+	secret func() (string, error) // reads a line without an echo
 }
 
-// newAsker asks whoever sits at the terminal, unless yes is set.
+// newAsker returns an asker for the terminal, which does not ask if yes is set.
 func newAsker(c *console.Console, yes bool) *asker {
 	fd := int(os.Stdin.Fd())
 	a := &asker{Console: c, person: !yes && term.IsTerminal(fd), in: bufio.NewReader(os.Stdin)}
@@ -50,8 +50,8 @@ func (a *asker) read(ctx context.Context, line func() (string, error)) (string, 
 
 func (a *asker) line() (string, error) { return a.in.ReadString('\n') }
 
-// text asks for one line. What a flag has given is not asked for; Enter takes what is
-// proposed; an answer that check does not like is asked for again.
+// text asks for one line, unless a flag gives it. Enter accepts the proposal; it asks again if
+// check rejects the answer.
 func (a *asker) text(ctx context.Context, what, given, proposed string, check func(string) error) (string, error) {
 	if given != "" || !a.person {
 		answer := given
@@ -92,7 +92,7 @@ func (a *asker) text(ctx context.Context, what, given, proposed string, check fu
 	}
 }
 
-// hidden asks for one line that is not shown.
+// hidden asks for one line without an echo.
 func (a *asker) hidden(ctx context.Context, question string) (string, error) {
 	for {
 		a.Prompt(question)
@@ -104,7 +104,7 @@ func (a *asker) hidden(ctx context.Context, question string) (string, error) {
 	}
 }
 
-// yes goes on only when somebody types the word.
+// yes continues only if the user types the word.
 func (a *asker) yes(ctx context.Context, question string) error {
 	a.Prompt(question)
 	answer, err := a.read(ctx, a.line)
@@ -117,9 +117,9 @@ func (a *asker) yes(ctx context.Context, question string) error {
 	return nil
 }
 
-// anew is check where somebody can be asked again. What flags say is checked all at
-// once, later.
-func (a *asker) anew(check func(string) error) func(string) error {
+// recheck is check where there is somebody to ask again. What flags say is checked all at once,
+// later.
+func (a *asker) recheck(check func(string) error) func(string) error {
 	if !a.person {
 		return func(string) error { return nil }
 	}
@@ -132,7 +132,7 @@ func (a *asker) number(ctx context.Context, what string, given, proposed int, ch
 	if given != 0 {
 		text = strconv.Itoa(given)
 	}
-	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), a.anew(func(s string) error {
+	answer, err := a.text(ctx, what, text, strconv.Itoa(proposed), a.recheck(func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil {
 			return fmt.Errorf("%q is not a number: write one like %d", s, proposed)

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// Validate has nothing to do but to say that Load was content.
+// Validate only reports that Load succeeded.
 func (s *Session) Validate() error {
 	s.Warn()
 	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), 0
@@ -43,7 +43,7 @@ func (s *Session) Plan(ctx context.Context) error {
 	}
 	s.warnOfHosts()
 	if err := plan.Err(); err != nil {
-		return failedf(1, "not everything could be looked at")
+		return failedf(1, "not everything could be checked")
 	}
 	if err := s.released(ctx, plan); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *Session) Plan(ctx context.Context) error {
 	return nil
 }
 
-// Up brings the world to what the file says, after having asked for what that costs people.
+// Up brings the world to what the file says; it first asks about costs.
 func (s *Session) Up(ctx context.Context, f UpFlags) error {
 	start := time.Now()
 	up := s.Cluster.Up()
@@ -63,7 +63,7 @@ func (s *Session) Up(ctx context.Context, f UpFlags) error {
 		return err
 	}
 	looked, report := 0, (*converge.Report)(nil)
-	if plan != nil && plan.Settled() { // which it has just seen
+	if plan != nil && plan.Settled() { // which Plan has just checked
 		looked = len(plan.Items)
 	} else if report, err = s.run(ctx, up, plan != nil && plan.Err() == nil, f.NoWait); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
@@ -83,22 +83,22 @@ func (s *Session) Up(ctx context.Context, f UpFlags) error {
 	return nil
 }
 
-// warnOfHosts says what the look at the hosts found that is not an error.
+// warnOfHosts prints the warnings of the checks of the hosts.
 func (s *Session) warnOfHosts() {
 	for _, doubt := range s.Cluster.Doubts() {
 		s.Say("warning: %s", doubt)
 	}
 }
 
-// keep writes down what was learnt on the way. It is a cache: without it the next command
-// asks again.
+// keep writes the host keys that were read. This is a cache: without it the next command reads
+// them again.
 func (s *Session) keep() {
 	if err := s.Cluster.Keep(); err != nil {
 		s.Say("warning: %s", err)
 	}
 }
 
-// next says what one can do with what is there now.
+// next says what to do next.
 func (s *Session) next() {
 	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", s.Cluster.KubeconfigPath())
 	places := s.Cluster.Entrances()
@@ -110,21 +110,20 @@ func (s *Session) next() {
 		s.Say("  %-29s %s", p.URL, p.Title)
 	}
 	if len(s.Cluster.Passwords()) > 0 {
-		s.Say("  go tool mage platform:passwords   first passwords, which were generated")
+		s.Say("  go tool mage platform:passwords   generated first passwords")
 	}
 	if len(places) > 0 && s.Spec.IsLab() {
-		s.Say("Nothing of the lab has a name or an address of this machine: hub:open goes through the lab's jump host.")
+		s.Say("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")
 	}
 	s.Say("Pods get a GPU with runtimeClassName: nvidia and a limit of nvidia.com/gpu: 1, see README.md.")
 }
 
-// run runs a graph with the display that fits. Failures are told as they happen;
-// the error names them once more, at the end, where it is read. Where it is known that there
-// is something to do, and nothing that forbids it, the right to do it comes before the looks:
-// what another run removes meanwhile would be waited for in vain.
+// run runs a graph with a suitable display. Failures are printed as they happen, and the error
+// at the end names them again. If something has to be done, it takes the lease before it
+// checks, because it could otherwise wait for something that another run removes.
 func (s *Session) run(ctx context.Context, g *converge.Graph, todo, noWait bool) (*converge.Report, error) {
 	held, right := s.hold(ctx, noWait)
-	defer right.giveBack(held)
+	defer right.release(held)
 	if todo {
 		if err := right.first(ctx, held); err != nil {
 			return nil, err
@@ -137,7 +136,7 @@ func (s *Session) run(ctx context.Context, g *converge.Graph, todo, noWait bool)
 // run runs a graph of a command that has these flags.
 func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*converge.Report, error) {
 	display := c.Display(g.Names())
-	report, no, err := begun(ctx, g, display, display.Listen)
+	report, no, err := attempt(ctx, g, display, display.Listen)
 	display.Close()
 	switch {
 	case report == nil:
@@ -146,17 +145,17 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
 	case ctx.Err() != nil:
 		return report, over(ctx, err, wrong(report, err))
-	case no != nil: // steps that were still being retried failed with it
-		return report, notBegun(no, wrong(report, nil))
+	case no != nil: // steps that were still retrying failed with it
+		return report, notStarted(no, wrong(report, nil))
 	case err == nil:
 		return report, nil
 	}
 	return report, failures(c, report, w)
 }
 
-// begun runs a graph, and once more where the right to do so came late: another run may have
-// changed what this one had looked at. no is what did not let it begin.
-func begun(ctx context.Context, g *converge.Graph, d console.Display, listen func(converge.Event)) (report *converge.Report, no, err error) {
+// attempt runs a graph, and again if it had to wait for the lease: another run may have
+// changed what this one had checked. no is the reason why it could not start.
+func attempt(ctx context.Context, g *converge.Graph, d console.Display, listen func(converge.Event)) (report *converge.Report, no, err error) {
 	var late atomic.Bool
 	if before := g.Before; before != nil {
 		g.Before = func(ctx context.Context) error {
@@ -178,7 +177,7 @@ func begun(ctx context.Context, g *converge.Graph, d console.Display, listen fun
 	return report, no, err
 }
 
-// failures names the steps of a run that failed, and says what to do.
+// failures names the failed steps of a run, and says what to do.
 func failures(c *console.Console, report *converge.Report, w wish) error {
 	var names []string
 	for _, step := range report.Steps {
@@ -186,28 +185,28 @@ func failures(c *console.Console, report *converge.Report, w wish) error {
 			continue
 		}
 		names = append(names, step.Step)
-		if c.JSON { // whoever reads the events is somebody else
+		if c.JSON { // another program reads the events
 			c.Say("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
 		}
 	}
-	begun := ""
+	unstarted := ""
 	if n := report.Count(converge.Skipped); n > 0 {
-		begun = fmt.Sprintf(", %d of %d steps could not start", n, len(report.Steps))
+		unstarted = fmt.Sprintf(", %d of %d steps could not start", n, len(report.Steps))
 	}
 	if costs, alone := notAgreed(report); alone {
 		rest := ". Everything else is done; run it again, and it asks"
-		if !w.narrow || begun != "" {
-			rest = begun + "; what is done stays done: run it again, and it asks"
+		if !w.narrow || unstarted != "" {
+			rest = unstarted + "; what is done stays done: run it again, and it asks"
 		}
 		return failedf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
 			strings.Join(names, ", "), rest, w.flags(costs...))
 	}
-	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), begun)
+	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
 }
 
-// notBegun is the error of a run that was refused before its first act; wrong is what else
-// there is to say.
-func notBegun(err error, wrong string) error {
+// notStarted is the error of a run that was refused before its first change; wrong has further
+// failures.
+func notStarted(err error, wrong string) error {
 	code := 1
 	if errors.As(err, new(*lease.HeldError)) {
 		code = refused
@@ -215,8 +214,8 @@ func notBegun(err error, wrong string) error {
 	return failedf(code, "nothing was changed: %w%s", err, wrong)
 }
 
-// over is the error of a command that was ended from outside, and err otherwise; wrong is
-// what else there is to say.
+// over is the error of a command that was interrupted or timed out, and err otherwise; wrong
+// has further failures.
 func over(ctx context.Context, err error, wrong string) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -227,8 +226,8 @@ func over(ctx context.Context, err error, wrong string) error {
 	return err
 }
 
-// wrong lists what had gone wrong in a run that was ended from outside, a line a step, and
-// whom it had waited for.
+// wrong lists the failures of an interrupted run, one line per step, and the run that it
+// waited for.
 func wrong(r *converge.Report, err error) string {
 	var b strings.Builder
 	var held *lease.HeldError
@@ -260,14 +259,14 @@ func (s *Session) Status(ctx context.Context) error {
 	return nil
 }
 
-// look plans, and says what it sees where that takes a while.
+// look plans, and shows progress if that takes a while.
 func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
 	looking := s.Console.Looking(len(g.Names()))
 	defer looking.Close()
 	return g.Look(ctx, looking.Listen)
 }
 
-// parts are those of the platform, as the display names them.
+// parts returns the parts of the platform for the display.
 func (s *Session) parts() []console.Part {
 	var out []console.Part
 	for _, p := range s.Cluster.Parts() {
@@ -276,7 +275,7 @@ func (s *Session) parts() []console.Part {
 	return out
 }
 
-// Down takes the cluster away, after having asked.
+// Down destroys the cluster, after asking.
 func (s *Session) Down(ctx context.Context, f DownFlags) error {
 	var also []string
 	if f.Also != "" {
@@ -306,7 +305,7 @@ func (s *Session) Down(ctx context.Context, f DownFlags) error {
 	})
 }
 
-// stays says what a cluster has left elsewhere, which is not ours to destroy; also is a machine with data that was.
+// stays says which data of a cluster is kept elsewhere; also is a machine with data that was destroyed.
 func (s *Session) stays(also string) string {
 	p := s.Spec.Platform
 	key, path := "", filepath.Join(s.dir(), keyFile)
@@ -335,7 +334,7 @@ func (s *Session) stays(also string) string {
 	return key + " So does what is stored elsewhere: " + strings.Join(out, ", ") + "."
 }
 
-// Kubeconfig prints the path of the kubeconfig, after having brought it up to date.
+// Kubeconfig updates the kubeconfig and prints its path.
 func (s *Session) Kubeconfig(ctx context.Context) error {
 	if err := s.Cluster.WriteKubeconfig(ctx); err != nil {
 		return err
@@ -344,7 +343,7 @@ func (s *Session) Kubeconfig(ctx context.Context) error {
 	return err
 }
 
-// count says how many, as in "1 step" and "2 steps".
+// count formats a number, as in "1 step" and "2 steps".
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

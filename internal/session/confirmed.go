@@ -13,19 +13,18 @@ import (
 	"github.com/cps-gpu/homelab/converge/lease"
 )
 
-// spoken is what is said around work that was asked for by name.
+// spoken has the messages of a command.
 type spoken struct {
 	wish
 	ChangeFlags
 	nothing, done string
 }
 
-// builder makes a graph from what the cluster is at this moment.
+// builder makes a graph from the present state of the cluster.
 type builder func(ctx context.Context) (*converge.Graph, error)
 
-// confirmed does what a graph has to do, after having asked for what it costs. What
-// was decided on the way to the graph is decided again once this run alone changes the
-// cluster: another one may have, while somebody was asked or this one waited.
+// confirmed runs a graph after asking about its costs. Once the run holds the lease, it builds
+// the graph again, because another run may have changed the cluster while it asked or waited.
 func (s *Session) confirmed(ctx context.Context, build builder, say spoken) error {
 	_, plan, err := s.planned(ctx, build)
 	if err != nil {
@@ -42,7 +41,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 		return err
 	}
 	held, right := s.hold(ctx, say.NoWait)
-	defer right.giveBack(held)
+	defer right.release(held)
 	if err := right.first(ctx, held); err != nil {
 		return err
 	}
@@ -51,7 +50,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	case ctx.Err() != nil && err != nil:
 		return over(ctx, err, "")
 	case err != nil && errors.Is(context.Cause(held), lease.ErrLost):
-		return notBegun(context.Cause(held), "")
+		return notStarted(context.Cause(held), "")
 	case err != nil:
 		return err
 	}
@@ -64,7 +63,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	return nil
 }
 
-// planned builds a graph, and looks at what it would do.
+// planned builds a graph and its plan.
 func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, *converge.Plan, error) {
 	graph, err := build(ctx)
 	if err != nil {
@@ -77,8 +76,8 @@ func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, 
 	return graph, plan, plan.Err()
 }
 
-// again decides again; where somebody was asked, it looks again, too, and refuses where more
-// would be done now than was agreed to.
+// again builds the graph again; if somebody was asked, it also plans again, and refuses if
+// more would be done now than was agreed to.
 func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, asked bool) (*converge.Graph, error) {
 	if !asked {
 		return build(ctx)
@@ -94,8 +93,8 @@ func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan
 	return graph, nil
 }
 
-// notShown lists what a plan would do, and cost, that an earlier one did not show. What
-// could not be seen then comes of what could.
+// notShown lists the changes and costs of a plan that an earlier one did not show. Steps that
+// could not be checked then follow from those that could.
 func notShown(now, shown *converge.Plan) []string {
 	var out []string
 	was := costsShown(shown)
@@ -123,16 +122,16 @@ func notShown(now, shown *converge.Plan) []string {
 	return out
 }
 
-// sameAct reports whether two fields ask for the same. What is there may change by itself,
-// as a count of pods does; where it is to go, it is what was agreed to.
+// sameAct reports whether two fields want the same change. The observed value may change by
+// itself, such as a count of pods; the agreement is about the wanted value.
 func sameAct(a, b drift.Field) bool {
 	return a.Path == b.Path && a.Want == b.Want && a.Effect == b.Effect && (a.Want != "" || a.Have == b.Have)
 }
 
-// loss is something that happens to a machine, or, where what is set, to what is on it.
+// loss is something that happens to a machine, or, if what is set, to what is on it.
 type loss struct{ machine, kind, what string }
 
-// losses are all that a plan showed.
+// losses are all losses that a plan showed.
 type losses map[loss]bool
 
 func costsShown(p *converge.Plan) losses {
@@ -148,8 +147,8 @@ func costsShown(p *converge.Plan) losses {
 	return out
 }
 
-// lack returns what of a cost was not shown. What is destroyed may be stopped; those that
-// are only counted ("3 other pods") come and go.
+// lack returns the part of a cost that was not shown. A machine that may be destroyed may also
+// be stopped; users that are only counted ("3 other pods") are ignored.
 func (l losses) lack(c converge.Cost) []string {
 	var out []string
 	destroyed := c.Kind != converge.Enters && l[loss{c.Machine, string(converge.Destroys), ""}]
@@ -165,7 +164,7 @@ func (l losses) lack(c converge.Cost) []string {
 	return out
 }
 
-// isCount reports whether users are said as a number, and not by name.
+// isCount reports whether users are given as a number, not by name.
 func isCount(users string) bool {
 	number, _, words := strings.Cut(users, " ")
 	_, err := strconv.Atoi(number)

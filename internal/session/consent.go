@@ -17,15 +17,15 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// wish is what is said around work that costs somebody something.
+// wish has the questions and messages of a command with costs.
 type wish struct {
 	question string // e.g. "Go on?"
-	name     string // what is typed where something is destroyed; empty: what is destroyed, or the cluster's name
+	name     string // what to type if something is destroyed; empty: the name of that, or the cluster's
 	narrow   bool   // -login, -restart and -destroy are flags of the command
 	show     bool   // the whole plan, before the question
 }
 
-// flags are those of the command that agree to these costs.
+// flags returns the command's flags that agree to these costs.
 func (w wish) flags(costs ...converge.Cost) string {
 	if w.narrow {
 		return consent.Flags(costs...) + ", or -yes,"
@@ -33,9 +33,9 @@ func (w wish) flags(costs ...converge.Cost) string {
 	return "-yes"
 }
 
-// agree looks at what a graph would do. What that costs and no flag has agreed to is shown
-// and asked about, once; from then on the graph does that and no more. The plan is nil
-// where nobody has to be asked, whatever there is to do.
+// agree plans a graph. It shows the costs that no flag agrees to and asks about them once;
+// from then on the graph does only that. The plan is nil if nobody has to be asked in any
+// case.
 func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wish) (*converge.Plan, error) {
 	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
 	g.May = agreed.May
@@ -49,7 +49,7 @@ func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wis
 	return plan, s.askFor(ctx, plan, agreed, w)
 }
 
-// askFor asks for what of a plan was not agreed to.
+// askFor asks about the costs of a plan that were not agreed to.
 func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *consent.Agreement, w wish) error {
 	lacking := agreed.Lacking(plan)
 	if len(lacking) == 0 {
@@ -73,8 +73,8 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 	return nil
 }
 
-// questionFor is what one types to agree: a letter where things come back, and a name where
-// something is destroyed, so that nobody destroys what they did not mean.
+// questionFor returns what to type to agree: a letter if everything comes back, and a name if
+// something is destroyed, so that nobody destroys the wrong thing.
 func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string, answers []string) {
 	var gone []string
 	for _, c := range lacking {
@@ -94,8 +94,8 @@ func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string,
 	return fmt.Sprintf("%s Type %s: ", w.question, name), []string{name}
 }
 
-// notAgreed returns what steps of a run were not done for, since nobody had agreed to it,
-// and whether nothing else went wrong.
+// notAgreed returns the costs because of which steps were refused, and whether nothing else
+// failed.
 func notAgreed(r *converge.Report) (costs []converge.Cost, alone bool) {
 	alone = true
 	for _, step := range r.Steps {
@@ -111,15 +111,15 @@ func notAgreed(r *converge.Report) (costs []converge.Cost, alone bool) {
 	return costs, alone && len(costs) > 0
 }
 
-// splitNames reads names with commas between them.
+// splitNames reads names separated by commas.
 func splitNames(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// person reports whether somebody is here to ask.
+// person reports whether there is somebody to ask.
 func (s *Session) person() bool { return s.keys != nil || term.IsTerminal(int(os.Stdin.Fd())) }
 
-// ask returns nil when the answer is one of these.
+// ask returns nil if the answer is one of these.
 func (s *Session) ask(ctx context.Context, question string, answers ...string) error {
 	if s.keys != nil {
 		return askOf(ctx, s.Console, s.keys, question, answers...)
@@ -127,7 +127,7 @@ func (s *Session) ask(ctx context.Context, question string, answers ...string) e
 	return ask(ctx, s.Console, question, answers...)
 }
 
-// ask asks whoever sits at the terminal.
+// ask asks on the terminal.
 func ask(ctx context.Context, c *console.Console, question string, answers ...string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return failedf(refused, "there is no terminal to ask on: add -yes")
@@ -154,8 +154,8 @@ func askOf(ctx context.Context, c *console.Console, keys io.Reader, question str
 	return nil
 }
 
-// typed waits for a line, without the blanks around it, or for ctx: then the terminal's own
-// reading goes on until the process ends.
+// typed waits for a line, without the blanks around it, or for the end of ctx: the read on the
+// terminal then continues until the process ends.
 func typed(ctx context.Context, read func() (string, error)) (string, error) {
 	type line struct {
 		text string

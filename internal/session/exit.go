@@ -26,7 +26,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ExitStatus is how Mage learns the exit code.
+// ExitStatus returns the exit code to Mage.
 func (e *Error) ExitStatus() int { return e.Code }
 
 func failed(code int, err error) error { return &Error{Code: code, Err: err} }
@@ -35,9 +35,9 @@ func failedf(code int, format string, args ...any) error {
 	return failed(code, fmt.Errorf(format, args...))
 }
 
-// Fail tells the person with what a command has ended, without its secrets and without
-// anything that a terminal obeys, and returns the exit code. Errors of ours are answers,
-// such as "there is something to change"; others are named as errors.
+// Fail prints a command's error, without secrets and control characters, and returns the exit
+// code. Errors of this package are answers, such as "there is something to change"; others are
+// labelled as errors.
 func Fail(c *console.Console, err error) int {
 	var ours *Error
 	if errors.As(err, &ours) {

@@ -6,11 +6,11 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// The flags of every target. The comment of a field is the help of its flag, which
-// `go test ./targets -run Help -update` copies to the parameters of the targets, where Mage
-// reads it: "FILE: what it is" names the value that the flag takes, as in -spec=FILE.
+// The flags of every target. The comment of a field is the help of its flag, which `go test
+// ./targets -run Help -update` copies to the parameters of the targets, where Mage reads it:
+// "FILE: what it is" names the flag's value, as in -spec=FILE.
 
-// Options are what every command has that reads the cluster's file.
+// Options are the flags of every command that reads the cluster's file.
 type Options struct {
 	Spec    string        // FILE: the cluster's file; default: cluster.yaml
 	JSON    bool          // print data and events as lines of JSON
@@ -19,7 +19,7 @@ type Options struct {
 
 	Start   bool             // start the lab if the file needs it and it does not run
 	MakeKey bool             // create a login key if there is none; a command that only looks writes nothing
-	Console *console.Console // where it talks to; nil: standard error and output
+	Console *console.Console // output; nil: standard error and output
 }
 
 // ChartFlags are flags of commands that read charts.
@@ -34,7 +34,7 @@ type ChangeFlags struct {
 	NoWait bool // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 }
 
-// HostFlags choose a Proxmox VE host and the way into it.
+// HostFlags choose a Proxmox VE host and how to log in to it.
 type HostFlags struct {
 	Host        string // NAME: only this host of the file
 	SSH         string // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
@@ -55,8 +55,8 @@ type DownFlags struct {
 	Also string // NAME: destroy this NFS server with its data too
 }
 
-// InitFlags are the flags of cluster:init: what is known before it asks. It asks for what is
-// empty, or proposes it where there is no terminal.
+// InitFlags are the flags of cluster:init: answers in advance. It asks for what is empty, or
+// uses its proposal if there is no terminal.
 type InitFlags struct {
 	Endpoint    string // ADDRESS: the Proxmox VE host; lab: the simulated one
 	Token       string // USER@REALM!NAME: the API token
@@ -134,7 +134,8 @@ type LabStatusFlags struct {
 	JSON bool // print data as lines of JSON
 }
 
-// NodeFlags are the flags of node:drain, node:uncordon and what every other verb of a node has.
+// NodeFlags are the flags of node:drain and node:uncordon, which all other node commands have
+// too.
 type NodeFlags struct {
 	ChangeFlags
 	Node string // NAME: the node

@@ -20,8 +20,8 @@ import (
 // defaultFolder is where fleet:render writes.
 const defaultFolder = "fleet"
 
-// fleetTree renders the parts that go through Git, from the file alone where nothing is
-// bound to a world, and says what our own linter makes of them.
+// fleetTree renders the parts that go through Git, from the file alone if the session is not
+// bound to a world, and prints the linter's findings.
 func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 	tree, assumed, err := platform.FleetTree(s.Spec)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 	return tree, nil
 }
 
-// FleetRender writes the GitOps folder here. It needs nothing but the file; live, it
-// asks the cluster for what only that knows.
+// FleetRender writes the GitOps folder here. It needs only the file; live, it also asks the
+// cluster.
 func FleetRender(ctx context.Context, o Options, f FleetRenderFlags) error {
 	if f.Live {
 		return Do(ctx, o, func(s *Session, ctx context.Context) error { return s.FleetRender(ctx, f) })
@@ -81,12 +81,12 @@ func (s *Session) FleetRender(ctx context.Context, f FleetRenderFlags) error {
 		s.Say("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
 		return nil
 	}
-	s.Say("%s in %s. git diff shows them; go tool mage fleet:push puts them into the repository.", count(len(changes), "change"), dir)
+	s.Say("%s in %s. git diff shows them; go tool mage fleet:push pushes them to the repository.", count(len(changes), "change"), dir)
 	return nil
 }
 
-// FleetPush puts the GitOps folder into the repository, after having asked for what Fleet
-// removes then.
+// FleetPush pushes the GitOps folder to the repository; it first asks about what Fleet would
+// remove.
 func (s *Session) FleetPush(ctx context.Context, f FleetPushFlags) error {
 	tree, err := s.fleetTree(ctx)
 	if err != nil {
@@ -120,14 +120,14 @@ func (s *Session) sayChanges(changes []fleet.Change) {
 	}
 }
 
-// statusPoll is how often Fleet is asked while we wait; it polls Git every 15 s.
+// statusPoll is how often Fleet's status is read while waiting; Fleet polls Git every 15 s.
 const statusPoll = 2 * time.Second
 
-// askAgain is after how many looks the repository is asked again for its commit.
+// askAgain is after how many checks the repository's commit is read again.
 const askAgain = 10
 
-// FleetStatus says what Fleet made of the repository's last commit, and what is in
-// the way. With a time limit it waits until nothing is, or the time is over.
+// FleetStatus shows how far Fleet has deployed the repository's last commit, and what blocks
+// it. With a time limit it waits until everything is deployed, or the time is over.
 func (s *Session) FleetStatus(ctx context.Context, f FleetStatusFlags) error {
 	commit, looks, last := s.commitInGit(ctx), 0, ""
 	state, err := s.fleetState(ctx, f.Timeout > 0, func(ctx context.Context) (*fleet.State, error) {
@@ -146,9 +146,8 @@ func (s *Session) FleetStatus(ctx context.Context, f FleetStatusFlags) error {
 	return s.showFleet(state)
 }
 
-// fleetState is what a look finds; where it waits, what the last one found by which
-// nothing was in the way, or the time was over. An API that does not answer for a while is
-// asked again.
+// fleetState is Fleet's state; if it waits, the last state before the time is over. It retries
+// if the API does not answer for a while.
 func (s *Session) fleetState(ctx context.Context, waits bool, look func(context.Context) (*fleet.State, error)) (state *fleet.State, err error) {
 	if !waits {
 		return look(ctx)
@@ -166,13 +165,13 @@ func (s *Session) fleetState(ctx context.Context, waits bool, look func(context.
 		return "", nil
 	})
 	if state != nil && ctx.Err() != nil {
-		return state, nil // the last look stands
+		return state, nil // the last state counts
 	}
 	return state, err
 }
 
-// commitInGit is the commit that Fleet should have deployed; empty where the
-// repository cannot be asked, which is said.
+// commitInGit is the commit that Fleet should have deployed; empty, with a warning, if the
+// repository cannot be read.
 func (s *Session) commitInGit(ctx context.Context) string {
 	remote, err := s.Cluster.FleetRemote()
 	if err == nil {

@@ -30,7 +30,7 @@ func TestFleetIsWaitedFor(t *testing.T) {
 		err   error
 	}
 	for name, tt := range map[string]struct {
-		looks []look // the last one for ever
+		looks []look // the last one forever
 		limit time.Duration
 		want  *fleet.State
 		is    error

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
-// GPUList prints every card of every host, or of the one of -host, and who has it. With -ssh the hosts are
-// asked, too, for what Proxmox's API does not tell: NUMA node and driver.
+// GPUList prints every card of every host, or of the one of -host, and its owner. With -ssh it also asks
+// the hosts for what Proxmox's API does not show: NUMA node and driver.
 func (s *Session) GPUList(ctx context.Context, f HostFlags) error {
 	if _, err := s.hostsOf(f); err != nil {
 		return err
@@ -57,7 +57,7 @@ func numa(g cluster.GPUInfo) string {
 	return fmt.Sprint(*g.NUMANode)
 }
 
-// owner says who has a card, or for whom it is kept.
+// owner names the VM that has a card, or for which it is reserved.
 func owner(g cluster.GPUInfo) string {
 	var all []string
 	for _, o := range g.Owners {
@@ -72,15 +72,15 @@ func owner(g cluster.GPUInfo) string {
 	return g.State
 }
 
-// mark says of a card what one should not overlook.
+// mark returns a remark about a card that needs attention.
 func mark(g cluster.GPUInfo) string {
 	if g.State == cluster.GPUConflict {
-		return "PROMISED TWICE: " + g.Problem
+		return "ASSIGNED TWICE:  " + g.Problem
 	}
 	return g.Problem
 }
 
-// lookCloser asks a host over SSH what holds its cards, and where they sit.
+// lookCloser asks a host over SSH for the drivers and NUMA nodes of its cards.
 func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GPUInfo) error {
 	hosts, err := s.hostsOf(f)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GP
 	return nil
 }
 
-// GPUVerify computes on every GPU of every node, and prints what each said.
+// GPUVerify computes on every GPU of every node, and prints the results.
 func (s *Session) GPUVerify(ctx context.Context) error {
 	start := time.Now()
 	graph, verification := s.Cluster.GPUVerify()
@@ -124,7 +124,7 @@ func (s *Session) GPUVerify(ctx context.Context) error {
 			return err
 		}
 	}
-	// The Jobs go also when the command was interrupted.
+	// The Jobs are also removed after an interruption.
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	if err := verification.Clean(clean); err != nil {
@@ -135,7 +135,7 @@ func (s *Session) GPUVerify(ctx context.Context) error {
 	}
 	all := 0
 	for _, n := range s.Spec.GPUNodes() {
-		all += n.GPUs.Count // where they are shared, one of them answers for its node
+		all += n.GPUs.Count // if GPUs are shared, one of them counts for its node
 	}
 	s.Say("%d of %d GPUs computed (%s).", len(results), all, since(start))
 	return nil

@@ -24,7 +24,7 @@ nodes:
   server1: {role: server, address: 10.0.0.11}
 `
 
-// What Proxmox's API does not tell of cards, the host's shell does.
+// The host's shell shows what Proxmox's API does not show about cards.
 func TestGPUListOverSSH(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := pvesim.EightA100()

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// guestsOf is what lives in the VMs of the lab that the file asks for; the zero value for
-// simulated ones. Its image is not said yet.
+// guestsOf returns the guests that the file wants in the lab; the zero value for simulated
+// ones. It does not set the image.
 func (s *Session) guestsOf() labctl.Guests {
 	if s.Spec == nil || !s.Spec.LabGuests.QEMU {
 		return labctl.Guests{}
@@ -24,14 +24,14 @@ func (s *Session) guestsOf() labctl.Guests {
 	return labctl.Guests{Network: first.Prefix.Masked(), Gateway: first.Gateway, Internet: s.Spec.LabGuests.Internet}
 }
 
-// labGuests gets ready what real VMs need of this machine, where the file wants some.
+// labGuests prepares this machine for real VMs, if the file wants them.
 func (s *Session) labGuests(ctx context.Context) (labctl.Guests, error) {
 	running, err := labctl.Find(ctx, labDir())
 	if err == nil && s.Spec == nil {
 		return running.Guests, nil
 	}
 	g := s.guestsOf()
-	if err == nil || !g.Real() { // a lab that runs has had all of this
+	if err == nil || !g.Real() { // a running lab has all of this
 		g.Image = running.Guests.Image
 		return g, nil
 	}
@@ -62,7 +62,7 @@ func (s *Session) labGuests(ctx context.Context) (labctl.Guests, error) {
 	return g, err
 }
 
-// labHas refuses a lab whose VMs are not what the file asks for.
+// labHas refuses a lab whose VMs are not what the file wants.
 func (s *Session) labHas(lab labctl.State) error {
 	asked := s.guestsOf()
 	asked.Image = lab.Guests.Image
@@ -74,7 +74,7 @@ func (s *Session) labHas(lab labctl.State) error {
 		lab.Guests, s.Spec.Name, asked)
 }
 
-// beside is the memory that QEMU itself takes for each VM.
+// beside is the memory that QEMU itself needs for each VM.
 const beside = 200 * spec.MiB
 
 // hasMemory refuses VMs that have more memory together than this machine has free.
@@ -88,13 +88,13 @@ func (s *Session) hasMemory() error {
 		return fmt.Errorf("free memory of this machine: %w", err)
 	}
 	if sum > free {
-		return failedf(invalid, "%s: guests: qemu: the VMs take %s with what QEMU needs, and this machine has %s free: give them less memory, or have fewer",
+		return failedf(invalid, "%s: guests: qemu: the VMs and QEMU need %s of memory, and this machine has %s free: give them less memory, or have fewer",
 			s.Spec.LabGuests.Place, (sum+spec.MiB-1)/spec.MiB*spec.MiB, free/spec.MiB*spec.MiB)
 	}
 	return nil
 }
 
-// available reads what Linux could give to programs without swapping.
+// available reads how much memory is available without swapping.
 func available(file string) (spec.Size, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

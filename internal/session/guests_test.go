@@ -45,7 +45,7 @@ func TestWhatRealGuestsNeed(t *testing.T) {
 
 	err = s.hasMemory()
 	assert.Equal(t, invalid, code(err))
-	require.ErrorContains(t, err, "cluster.yaml:3:15: guests: qemu: the VMs take 2048200MiB with what QEMU needs, and this machine has ")
+	require.ErrorContains(t, err, "cluster.yaml:3:15: guests: qemu: the VMs and QEMU need 2048200MiB of memory, and this machine has ")
 	require.NoError(t, guestsFile(t, "2GiB").hasMemory())
 
 	_, err = exec.LookPath("qemu-system-x86_64")

@@ -19,10 +19,9 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// hold lets one run at a time change the cluster, from whatever machine: before its first
-// act the run takes the cluster's lease, waits while another has it, and ends when another
-// has taken over. The context that comes back is the run's.
-// With noWait it ends where it would wait.
+// hold lets one run at a time change the cluster, across machines: before its first change the
+// run takes the cluster's lease, waits while another run holds it, and ends if another run
+// takes over. The returned context is the run's. With noWait it ends instead of waiting.
 func (s *Session) hold(ctx context.Context, noWait bool) (context.Context, *right) {
 	ctx, end := context.WithCancelCause(ctx)
 	r := &right{s: s, end: end, noWait: noWait}
@@ -32,38 +31,38 @@ func (s *Session) hold(ctx context.Context, noWait bool) (context.Context, *righ
 	return ctx, r
 }
 
-// right is the right of a run to change the cluster, or hosts, once it has taken it.
+// right is a run's right to change the cluster, or hosts, once it has taken it.
 type right struct {
 	s      *Session
 	end    context.CancelCauseFunc
-	noWait bool   // end where another has one
-	on     []turn // taken in this order; none: nobody meets anybody
+	noWait bool   // end instead of waiting
+	on     []turn // taken in this order; none: no exclusion
 	taken  bool   // all of them
-	late   bool   // somebody else had one
+	late   bool   // another run held one
 	done   func()
 }
 
 // turn is the right to change one thing.
 type turn struct {
-	what  string // is changed
+	what  string // what is changed
 	store lease.Store
 	lease *lease.Lease // nil: not taken
 }
 
-// of has the right be one to change this, too.
+// of extends the right to this, too.
 func (r *right) of(what string, store lease.Store) {
 	r.on = append(r.on, turn{what: what, store: store})
 }
 
-// errMeanwhile ends a run before its first act: another one has changed the world while it
-// looked. Run the graph again.
+// errMeanwhile ends a run before its first change: another run may have changed the world
+// since it checked. Run the graph again.
 var errMeanwhile = errors.New("another run has changed it in the meantime")
 
-// over has a graph take the right before its first act, and ask before each. Where that was
-// waited for, the graph's run ends with errMeanwhile. ctx is the run's.
+// over makes a graph take the right before its first change, and check it before each. If it
+// had to wait, the graph's run ends with errMeanwhile. ctx is the run's.
 func (r *right) over(ctx context.Context, g *converge.Graph) {
 	before, may := g.Before, g.May
-	g.Before = func(step context.Context) error { // which ends with that step, and the right does not
+	g.Before = func(step context.Context) error { // which ends with that step, unlike the right
 		if before != nil {
 			if err := before(step); err != nil {
 				return err
@@ -94,20 +93,20 @@ func (r *right) take(ctx context.Context) error {
 		}
 	}
 	r.taken = true
-	if c := r.s.Cluster; c != nil && c.Proxmox != nil { // what is under way when it is lost changes no host any more
+	if c := r.s.Cluster; c != nil && c.Proxmox != nil { // if the right is lost, requests in progress change no host
 		r.done = c.Proxmox.Guard(r.still)
 	}
 	return r.s.placed(ctx)
 }
 
-// first takes the right before anything is looked at. Its error is that of a command that has
+// first takes the right before anything is checked. Its error is that of a command that has
 // changed nothing; ctx is the command's, held the run's.
 func (r *right) first(ctx, held context.Context) error {
 	err := r.take(held)
 	if err == nil {
 		return nil
 	}
-	return over(ctx, notBegun(err, ""), wrong(&converge.Report{}, err))
+	return over(ctx, notStarted(err, ""), wrong(&converge.Report{}, err))
 }
 
 func (r *right) takeTurn(ctx context.Context, t *turn) error {
@@ -128,7 +127,7 @@ func (r *right) takeTurn(ctx context.Context, t *turn) error {
 	return nil
 }
 
-// still is an error where another has taken over anything of it.
+// still returns an error if another run has taken over any part of it.
 func (r *right) still(ctx context.Context) error {
 	for _, t := range r.on {
 		if err := t.lease.Check(ctx); err != nil {
@@ -138,9 +137,9 @@ func (r *right) still(ctx context.Context) error {
 	return nil
 }
 
-// reportReasons has a wait for the right say what keeps it from it, each reason once; who holds
-// it is said elsewhere. Reasons that differ in numbers alone, as ports of connections do,
-// are one.
+// reportReasons prints why a run waits for the right, each reason once; the holder is printed
+// elsewhere. Reasons that differ only in numbers, such as ports of connections, count as the
+// same.
 func (r *right) reportReasons(ctx context.Context, what string) context.Context {
 	var told sync.Map
 	return progress.With(ctx, func(u progress.Update) {
@@ -160,8 +159,8 @@ func (r *right) reportReasons(ctx context.Context, what string) context.Context 
 	})
 }
 
-// placed sees that nodes whose host the file leaves open still belong on those that were
-// chosen at the start: a run before this one may have put them elsewhere since.
+// placed checks that nodes with host: auto still belong on the hosts that were chosen at the
+// start: another run may have placed them elsewhere since.
 func (s *Session) placed(ctx context.Context) error {
 	if s.unplaced == nil {
 		return nil
@@ -170,7 +169,7 @@ func (s *Session) placed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range s.Cluster.Spec().Nodes { // a trial takes some out of its file
+	for _, n := range s.Cluster.Spec().Nodes { // a trial removes some from its file
 		if is, _ := now.Node(n.Name); is.Host != n.Host {
 			return fmt.Errorf("another run has taken room since this one started: %s now belongs on %s, not on %s; run it again", n.Name, is.Host, n.Host)
 		}
@@ -178,7 +177,7 @@ func (s *Session) placed(ctx context.Context) error {
 	return nil
 }
 
-// check asks whether the run still has the right, and waits while nobody can tell.
+// check checks whether the run still has the right, and waits while that is unknown.
 func (r *right) check(ctx context.Context) error {
 	if !r.taken {
 		return nil
@@ -187,10 +186,10 @@ func (r *right) check(ctx context.Context) error {
 	return wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.still(ctx) })
 }
 
-// giveBack ends the right. Who has interrupted the run does not wait for it: what it leaves
-// then is known to be dead by the next run here, and by others after a while.
-func (r *right) giveBack(ctx context.Context) {
-	limit, interrupted := giveBackTime, ctx.Err() != nil
+// release releases the right. After an interruption it does not wait: the next run on this
+// machine sees that the process has ended, and others see it after a while.
+func (r *right) release(ctx context.Context) {
+	limit, interrupted := releaseLimit, ctx.Err() != nil
 	if interrupted {
 		limit = time.Second
 	}
@@ -205,7 +204,7 @@ func (r *right) giveBack(ctx context.Context) {
 		if t.lease == nil {
 			continue
 		}
-		all.Go(func() { // one that does not answer keeps no other
+		all.Go(func() { // one that does not answer does not block the others
 			if err := t.lease.Release(ctx); err != nil && !interrupted {
 				r.s.Say("warning: %s", err)
 			}
@@ -214,14 +213,14 @@ func (r *right) giveBack(ctx context.Context) {
 	all.Wait()
 }
 
-// askingTime is how long Proxmox may be away before a run stops that cannot know whether
-// it is still alone.
+// askingTime is how long Proxmox may not answer before a run stops because it cannot check its
+// lease.
 const askingTime = 10 * time.Minute
 
-// giveBackTime is how long giving the lease back may take.
-const giveBackTime = 20 * time.Second
+// releaseLimit is how long releasing the lease may take.
+const releaseLimit = 20 * time.Second
 
-// purpose is the target that runs, as it was called.
+// purpose is the name of the running target.
 func purpose() string {
 	for _, arg := range os.Args[1:] {
 		if !strings.HasPrefix(arg, "-") {
@@ -244,8 +243,8 @@ func whoami() string {
 	return name + "@" + host
 }
 
-// thisProcess tells this process from all others: the boot of its kernel, its namespace of
-// processes, its number, and when it began. Empty where the system does not tell.
+// thisProcess identifies this process among all others: by its kernel's boot, its PID
+// namespace, its PID and its start time. Empty if the system does not provide them.
 func thisProcess() string { return processOf(os.Getpid()) }
 
 func processOf(pid int) string {
@@ -260,8 +259,8 @@ func processOf(pid int) string {
 	return fmt.Sprintf("%s %s %d %s", strings.TrimSpace(string(boot)), namespace, pid, began(pid))
 }
 
-// began is the field starttime of /proc/PID/stat (proc_pid_stat(5)), in ticks since the
-// boot; the name before it may hold blanks and brackets. Empty: there is no such process.
+// began is the field starttime of /proc/PID/stat (proc_pid_stat(5)), in ticks since the boot;
+// the name before it may contain blanks and brackets. Empty: no such process.
 func began(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -275,8 +274,8 @@ func began(pid int) string {
 	return fields[19]
 }
 
-// ended reports whether another process of this machine has. Of other machines, and other
-// containers, nobody here can tell; nor of processes that the system hides from us.
+// ended reports whether another process of this machine has ended. It is unknown for processes
+// of other machines and containers, and for hidden ones.
 func ended(process string) bool {
 	var boot, namespace, start string
 	var pid int
@@ -294,7 +293,7 @@ func ended(process string) bool {
 	return now != "" && now != start // its number is another's
 }
 
-// cutLast cuts at the last sep.
+// cutLast splits at the last sep.
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {

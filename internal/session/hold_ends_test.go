@@ -128,7 +128,7 @@ func TestAWaitSaysWhy(t *testing.T) {
 		_, right := s.hold(t.Context(), false)
 		right.on[0].store = &gone{Store: right.on[0].store}
 		require.NoError(t, right.take(t.Context()))
-		right.giveBack(t.Context())
+		right.release(t.Context())
 		assert.Equal(t, 2, strings.Count(talk.String(), "Waiting for the right to change cluster lab1: host pve"), talk.String())
 		assert.Contains(t, talk.String(), "port 9005 does not answer\n")
 	})

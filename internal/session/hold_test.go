@@ -282,7 +282,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsGoneBelongsNowhere: a trial that has taken a node away does not ask where it
+// TestANodeThatIsGoneBelongsNowhere: a trial that has removed a node does not ask where it
 // would belong.
 func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

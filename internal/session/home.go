@@ -7,9 +7,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
-// home is the folder with the cluster's file, seen from the current one: "" for the current
-// folder itself, and where no folder above it, up to that of go.mod, has the file. A
-// cluster.yaml outside of the module is not ours.
+// home is the folder with the cluster's file, relative to the current one: "" for the current
+// folder itself, and if no folder above it, up to that of go.mod, has the file. A cluster.yaml
+// outside the module is not ours.
 func home() string {
 	nearest := ""
 	for up := "."; ; up = filepath.Join(up, "..") {
@@ -30,5 +30,5 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// labDir is where the lab keeps its state: beside the cluster's file.
+// labDir is the folder of the lab's state, beside the cluster's file.
 func labDir() string { return filepath.Join(home(), labctl.DefaultDir) }

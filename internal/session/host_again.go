@@ -12,12 +12,12 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
-// prepare does what there is to do, one command at a time, while no other preparation is at
-// work on any of these hosts. It looks again before it begins: what was not shown, since
-// another run or somebody by hand has changed something, is done by -yes or asked about.
+// prepare applies the changes, one command at a time, while no other preparation runs on any
+// of these hosts. It first checks again: changes that were not shown, because another run or a
+// person has changed something, need -yes or another question.
 func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep, shown *prepPlan) error {
 	held, right := s.hold(ctx, f.NoWait)
-	defer right.giveBack(held)
+	defer right.release(held)
 	for _, l := range prep.Leases() {
 		right.of("host "+l.Host, l.Store)
 	}
@@ -26,7 +26,7 @@ func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep
 	}
 	now, err := s.lookAtHosts(held, prep)
 	if err != nil {
-		return over(ctx, notBegun(err, ""), "")
+		return over(ctx, notStarted(err, ""), "")
 	}
 	if more := now.notIn(shown, prep.Reboot); len(more) > 0 {
 		if err := s.more(held, f, more); err != nil {
@@ -44,7 +44,7 @@ func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep
 	return err
 }
 
-// more asks for what was not shown before.
+// more asks about changes that were not shown before.
 func (s *Session) more(ctx context.Context, f ChangeFlags, more []string) error {
 	list := "the hosts have changed since they were checked, and this would be done too:\n  " + strings.Join(more, "\n  ")
 	if !f.Yes && (s.JSON || !s.person()) {
@@ -57,14 +57,14 @@ func (s *Session) more(ctx context.Context, f ChangeFlags, more []string) error 
 	return s.ask(ctx, "Do this too? Type yes: ", "yes")
 }
 
-// notIn lists what would be done now, and had not been shown: lines of files, commands,
-// and, where hosts are started again, which ones, why, and what runs there.
+// notIn lists changes that were not shown before: lines of files, commands, and reboots, with
+// the host, the reason and what runs there.
 func (p *prepPlan) notIn(shown *prepPlan, reboot bool) []string {
 	was, is := shown.acts(reboot), p.acts(reboot)
 	return slices.DeleteFunc(is, func(act string) bool { return slices.Contains(was, act) })
 }
 
-// acts says each thing that is done, in a line of its own.
+// acts lists each change on a line of its own.
 func (p *prepPlan) acts(reboot bool) []string {
 	var out []string
 	add := func(where string, changes []*host.Change) {
@@ -81,7 +81,7 @@ func (p *prepPlan) acts(reboot bool) []string {
 			continue
 		}
 		for _, why := range h.Reboot {
-			out = append(out, fmt.Sprintf("%s is started again: %s", h.Name, why))
+			out = append(out, fmt.Sprintf("%s is rebooted: %s", h.Name, why))
 		}
 		for _, c := range h.Costs() {
 			out = append(out, c.String())

@@ -86,8 +86,8 @@ func (w *hostSite) ada(host string) *lease.Lease {
 	return l
 }
 
-// TestPreparationsMeetOnEveryHost: whoever prepares one of several hosts is met by whoever
-// prepares them all, whichever it is.
+// TestPreparationsMeetOnEveryHost: a run for one of several hosts meets a run for all of them,
+// whichever host it is.
 func TestPreparationsMeetOnEveryHost(t *testing.T) {
 	for _, host := range []string{"pve1", "pve2"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,8 +117,7 @@ func (w *hostSite) start(root remote.Runner, id int) {
 	assert.NoError(w.t, remote.WriteFile(w.t.Context(), root, fmt.Sprintf("/run/qemu-server/%d.pid", id), []byte("1\n"), 0o644))
 }
 
-// TestAMachineStartedMeanwhile: a reboot stops nothing that was not named to whoever
-// agreed to it.
+// TestAMachineStartedMeanwhile: a reboot stops nothing that was not listed in the question.
 func TestAMachineStartedMeanwhile(t *testing.T) {
 	booted := func(w *hostSite) string {
 		return strings.TrimSpace(string(w.file("pve1", "/proc/sys/kernel/random/boot_id")))

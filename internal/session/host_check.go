@@ -16,10 +16,10 @@ import (
 // Exit codes of host:check.
 const (
 	warned   = 1 // it may work
-	hopeless = 2 // it will not; also when the host cannot be asked at all
+	hopeless = 2 // it will not work; also if the host does not answer
 )
 
-// HostCheck opens a session and looks whether the hosts can carry what the file says.
+// HostCheck opens a session and checks whether the hosts can run what the file describes.
 func HostCheck(ctx context.Context, o Options, f HostFlags) error {
 	err := Do(ctx, o, func(s *Session, ctx context.Context) error { return s.HostCheck(ctx, f) })
 	var known *Error
@@ -29,7 +29,7 @@ func HostCheck(ctx context.Context, o Options, f HostFlags) error {
 	return err
 }
 
-// HostCheck looks whether the hosts can carry what the file says, and changes nothing.
+// HostCheck checks whether the hosts can run what the file describes, and changes nothing.
 func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 	if !s.Spec.HasProxmox() {
 		return failed(invalid, cluster.ErrNoProxmox)
@@ -63,7 +63,7 @@ func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 	return nil
 }
 
-// printCheck says what was found. Of a healthy host that is one line.
+// printCheck prints the findings; for a healthy host that is one line.
 func (s *Session) printCheck(r *preflight.Report) error {
 	if s.JSON {
 		return console.Objects(s.Console, r.Findings)
@@ -91,7 +91,7 @@ func (s *Session) printCheck(r *preflight.Report) error {
 	return nil
 }
 
-// blindChecks counts checks, not the hosts that each could not look at.
+// blindChecks counts checks, not the hosts that each could not check.
 func blindChecks(unseen []console.Finding) int {
 	ids := map[string]bool{}
 	for _, f := range unseen {
@@ -100,16 +100,16 @@ func blindChecks(unseen []console.Finding) int {
 	return len(ids)
 }
 
-// shells are the logins to hosts that a command has made.
+// shells are a command's logins to hosts.
 type shells struct {
 	s    *Session
 	by   HostFlags
-	mu   sync.Mutex // one at a time: each may ask somebody
+	mu   sync.Mutex // one at a time, because each may ask a question
 	ends []func()
 }
 
-// way is how to log in to hosts, nil where nobody said that one should: a login is
-// asked for with -ssh or in the file; to the lab's hosts there is always one.
+// way says how to log in to hosts; nil if that was not requested: -ssh or the file requests
+// it; the lab's hosts always have one.
 func (sh *shells) way() func(context.Context, string) (remote.Runner, error) {
 	said := sh.by.SSH != "" || sh.s.hostWay != nil
 	for _, h := range sh.s.Spec.Proxmox.Hosts {

@@ -138,7 +138,7 @@ func TestUpRefusesBeforeAnythingChanges(t *testing.T) {
 	})
 }
 
-// model makes the site anew of a changed model.
+// model recreates the site from a changed model.
 func (w *site) model(change func(*pvesim.Model)) {
 	m := pvesim.EightA100()
 	change(&m)

@@ -20,9 +20,8 @@ import (
 //go:embed host_draft.yaml
 var hostDraft string
 
-// HostPrepFirst prepares a host before there is a cluster file: for all its NVIDIA
-// cards, the storages that it has, and a token with which cluster:init can look
-// around and write the file.
+// HostPrepFirst prepares a host before there is a cluster file: for all its NVIDIA cards, its
+// storages, and a token with which cluster:init can inspect the host and write the file.
 func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	r, done, err := s.HostRunner(ctx, f.HostFlags, f.Host)
 	if err != nil {
@@ -36,7 +35,7 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	name := s.Spec.Proxmox.Host
 	f.Host = ""
 	s.prepGrants = []proxmox.Grant{
-		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see how many CPUs and how much memory there is"},
+		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see the number of CPUs and the memory"},
 		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Why: "let cluster:init see the storages"},
 		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Why: "let cluster:init see the bridges"},
 	}
@@ -48,7 +47,7 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	return s.HostPrep(ctx, f)
 }
 
-// draftSpec is a file as cluster:init would begin it, as far as it matters here.
+// draftSpec is a file as cluster:init would write it, as far as needed here.
 func (s *Session) draftSpec(ctx context.Context, f HostPrepFlags, r remote.Runner) (*spec.Spec, error) {
 	state, err := host.Observe(ctx, r)
 	if err != nil {
@@ -82,8 +81,7 @@ func (s *Session) draftSpec(ctx context.Context, f HostPrepFlags, r remote.Runne
 	return spec, nil
 }
 
-// pick returns the first storage that holds something, of the types that are best at
-// it where there are some.
+// pick returns the first storage for a content type, of a preferred type if there is one.
 func pick(s host.AccessState, content string, types ...string) string {
 	best := ""
 	for _, st := range s.Storages {

@@ -8,8 +8,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
-// prepText is a plan for somebody who trusts nobody: each line of each file, each
-// command, why, and how to take it back.
+// prepText is a plan in full detail: each line of each file, each command, why, and how to
+// undo it.
 func prepText(all *prepPlan) string {
 	var b strings.Builder
 	n := 0
@@ -46,7 +46,7 @@ func prepText(all *prepPlan) string {
 	return b.String()
 }
 
-// hostHead says what host this is, and what cards it has.
+// hostHead describes the host and its cards.
 func hostHead(h *prepare.HostPlan) string {
 	s := h.State
 	cpu, firmware := "AMD", "BIOS"
@@ -107,7 +107,7 @@ func changesText(b *strings.Builder, n *int, changes []*host.Change) {
 	}
 }
 
-// undoText says how to take a change back: words, or a list of commands.
+// undoText says how to undo a change: as text, or as a list of commands.
 func undoText(b *strings.Builder, undo []string) {
 	switch len(undo) {
 	case 0:
@@ -161,7 +161,7 @@ func tokenText(b *strings.Builder, n *int, commands [][]string) {
 	fmt.Fprintf(b, "  %d. API token\n", *n)
 	why := "Every other command uses it instead of a login. Proxmox shows its secret once, in the answer to this command."
 	if len(commands) > 1 {
-		why += " Whatever uses the token that is there stops working (-force)."
+		why += " Programs that use the existing token stop working (-force)."
 	}
 	paragraph(b, "     ", why)
 	commandsText(b, commands)
@@ -173,7 +173,7 @@ func notesText(b *strings.Builder, notes []host.Note) {
 	for _, n := range notes {
 		what := "Note: "
 		if n.Fatal {
-			what = "In the way: "
+			what = "Problems:  "
 		}
 		text := what + n.What + "."
 		if n.Do != "" {
@@ -193,7 +193,7 @@ func capital(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// paragraph wraps a text to lines that a terminal and a mail both show.
+// paragraph wraps a text to a width that fits terminals and mails.
 func paragraph(b *strings.Builder, indent, text string) {
 	const width = 100
 	line := indent

@@ -96,7 +96,7 @@ func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
 	return s.afterPrep(ctx, f, prep, all)
 }
 
-// openPrep opens a shell on every host that the command is about.
+// openPrep opens a shell on every host of the command.
 func (s *Session) openPrep(ctx context.Context, f HostPrepFlags) (*prepare.Prep, func(), error) {
 	hosts, err := s.hostsOf(f.HostFlags)
 	if err != nil {
@@ -135,7 +135,7 @@ func hostNames(hosts []spec.Host) string {
 	return strings.Join(names, ", ")
 }
 
-// prepPlan is all that there is to do.
+// prepPlan has all changes.
 type prepPlan struct {
 	hosts  []*prepare.HostPlan
 	access *prepare.AccessPlan
@@ -163,12 +163,12 @@ func (p *prepPlan) changes() bool {
 		slices.ContainsFunc(p.hosts, func(h *prepare.HostPlan) bool { return len(h.Changes) > 0 })
 }
 
-// waiting returns the hosts on which something waits for a reboot.
+// waiting returns the hosts with changes that wait for a reboot.
 func (p *prepPlan) waiting() []*prepare.HostPlan {
 	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *prepare.HostPlan) bool { return len(h.Reboot) == 0 })
 }
 
-// fatal says what nobody but a person fixes.
+// fatal lists the problems that only a person can fix.
 func (p *prepPlan) fatal() []string {
 	var out []string
 	add := func(where string, notes []host.Note) {
@@ -185,7 +185,7 @@ func (p *prepPlan) fatal() []string {
 	return out
 }
 
-// unknownToken describes a token whose secret is not where the file says.
+// unknownToken describes a token whose secret is not at the file's reference.
 func (p *prepPlan) unknownToken(prep *prepare.Prep, place *tokenPlace) {
 	if !place.wanted || place.known || p.access.State.Token == nil || len(p.access.Token) > 0 {
 		return
@@ -196,7 +196,7 @@ func (p *prepPlan) unknownToken(prep *prepare.Prep, place *tokenPlace) {
 	})
 }
 
-// afterPrep is what follows when there is nothing more to change: a reboot, or the end.
+// afterPrep handles what follows when nothing is left to change: a reboot, or the end.
 func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.Prep, all *prepPlan) error {
 	waiting := all.waiting()
 	if len(waiting) == 0 {
@@ -231,7 +231,7 @@ func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.
 	if err := s.prepare(ctx, f.ChangeFlags, prep, all); err != nil {
 		return err
 	}
-	f.Reboot = false // once is enough
+	f.Reboot = false // enter it only once
 	again, err := s.lookAtHosts(ctx, prep)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.
 func (s *Session) showPrep(all *prepPlan) error {
 	if s.JSON {
 		for _, h := range all.hosts {
-			h.Changes = append([]*host.Change{}, h.Changes...) // none is a list, too
+			h.Changes = append([]*host.Change{}, h.Changes...) // an empty list, not null
 			if err := console.Objects(s.Console, []*prepare.HostPlan{h}); err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -175,7 +175,7 @@ func TestHostPrepToken(t *testing.T) {
 
 		// It is there, and not where the file says.
 		require.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}})))
-		assert.Contains(t, strings.Join(strings.Fields(w.data.String()), " "), "In the way: the token homelab@pve!cluster exists, but its secret, which Proxmox shows only once, is missing: environment variable HOMELAB_NO_SUCH_SECRET is not set")
+		assert.Contains(t, strings.Join(strings.Fields(w.data.String()), " "), "Problems: the token homelab@pve!cluster exists, but its secret, which Proxmox shows only once, is missing: environment variable HOMELAB_NO_SUCH_SECRET is not set")
 		assert.Equal(t, invalid, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out, Force: true})), "no file is overwritten")
 		require.NoError(t, os.Remove(out))
 		require.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out, Force: true})))

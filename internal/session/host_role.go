@@ -15,17 +15,17 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// newestPVE is the Proxmox VE that is assumed when none can be asked.
+// newestPVE is the version of Proxmox VE that is assumed if the host cannot be asked.
 const newestPVE = "9"
 
-// askTime is how long the host is waited for: what it is asked for can be done without.
+// askTime is the time limit for the host's answer, which is optional.
 const askTime = 5 * time.Second
 
 var pveVersion = regexp.MustCompile(`^(8|9)(\.\d+){0,2}$`)
 
-// HostRole prints what the file's cluster has to be allowed on its hosts, and the
-// commands that allow it. It changes nothing, and needs neither the host nor a token:
-// where they are there, it says what the token still lacks.
+// HostRole prints the privileges that the file's cluster needs on its hosts, and the commands
+// that grant them. It changes nothing, and needs neither the host nor a token: if they are
+// available, it says what the token still lacks.
 func HostRole(ctx context.Context, o Options, f HostRoleFlags) error {
 	if f.PVE != "" && !pveVersion.MatchString(f.PVE) {
 		return failedf(invalid, "-pve=%s: write the version of Proxmox VE, 8.4 or 9", f.PVE)
@@ -81,12 +81,12 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 		s.Say("%s lacks %s", *id, r)
 	}
 	if len(lacking) == 0 {
-		s.Say("%s has all of this on %s (Proxmox VE %s); nothing has to be done.", *id, client.Endpoint(), v.Version)
+		s.Say("%s has all of this on %s (Proxmox VE %s); nothing to do.", *id, client.Endpoint(), v.Version)
 	}
 	return v, nil
 }
 
-// reach speaks to the host with the token, if both are there.
+// reach connects to the host with the token, if both are available.
 func (s *Session) reach(ctx context.Context) (*proxmox.Client, error) {
 	if !s.Spec.IsLab() {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -98,7 +98,7 @@ func (s *Session) reach(ctx context.Context) (*proxmox.Client, error) {
 	return lab.Proxmox, err
 }
 
-// role is one role as data.
+// role is one role for JSON output.
 type role struct {
 	Name       string   `json:"role"`
 	Path       string   `json:"path"`

@@ -85,7 +85,7 @@ func TestHostRoleAsksTheHost(t *testing.T) {
 
 	said, printed, err := hostRole(t, file, Options{}, HostRoleFlags{})
 	require.NoError(t, err)
-	assert.Contains(t, said, "homelab@pve!operator has all of this on "+strings.TrimPrefix(server.URL, "https://")+" (Proxmox VE 8.4.14); nothing has to be done.")
+	assert.Contains(t, said, "homelab@pve!operator has all of this on "+strings.TrimPrefix(server.URL, "https://")+" (Proxmox VE 8.4.14); nothing to do.")
 	assert.Contains(t, printed, "on Proxmox VE 8.\n")
 	assert.Contains(t, printed, "VM.Monitor")
 

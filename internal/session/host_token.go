@@ -13,23 +13,23 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// tokenPlace is where the secret of the API token goes, and whether it is there.
+// tokenPlace is the place of the API token's secret, and whether the secret exists.
 type tokenPlace struct {
 	wanted bool   // a token is needed at all
-	known  bool   // the secret is where the file says
+	known  bool   // the secret exists at the file's reference
 	why    string // why not
 	file   string // where it goes; empty: the terminal
-	ref    string // what the file says, e.g. env:PROXMOX_TOKEN_SECRET
+	ref    string // the file's reference, e.g. env:PROXMOX_TOKEN_SECRET
 
-	place *keep.File   // made before the token is
-	made  secret.Value // for the terminal, when the display has ended
+	place *keep.File   // created before the token
+	made  secret.Value // for the terminal, after the display has ended
 }
 
-// tokenPlace finds out where the secret goes: where -out says, where the file looks
-// for it if that is a file, or onto the terminal.
+// tokenPlace decides where the secret goes: to -out, to the file that cluster.yaml refers to,
+// or to the terminal.
 func (s *Session) tokenPlace(out string) (*tokenPlace, error) {
 	if s.Spec.IsLab() {
-		return &tokenPlace{}, nil // it brings its own
+		return &tokenPlace{}, nil // the lab has its own
 	}
 	ref := s.Spec.Proxmox.TokenSecret
 	p := &tokenPlace{wanted: true, ref: ref.String(), file: out}
@@ -53,7 +53,7 @@ func (s *Session) tokenPlace(out string) (*tokenPlace, error) {
 	return p, nil
 }
 
-// ready sees, before there is a token, that its secret can be kept.
+// ready makes sure, before the token is created, that its secret can be stored.
 func (p *tokenPlace) ready() error {
 	if p.file == "" {
 		if !term.IsTerminal(int(os.Stderr.Fd())) {
@@ -69,7 +69,7 @@ func (p *tokenPlace) ready() error {
 	return nil
 }
 
-// keep puts the secret into its file, whole.
+// keep writes the secret to its file.
 func (p *tokenPlace) keep(v secret.Value) error {
 	p.known = true
 	if p.place == nil {
@@ -83,7 +83,7 @@ func (p *tokenPlace) keep(v secret.Value) error {
 	return nil
 }
 
-// show says where the secret is, or shows it: once, and never again in this process.
+// show says where the secret is, or shows it, only once per process.
 func (p *tokenPlace) show(s *Session) {
 	if p.made.IsZero() {
 		return
@@ -100,5 +100,5 @@ func (p *tokenPlace) show(s *Session) {
 	p.made = secret.Value{}
 }
 
-// close removes what was made for a secret that did not come.
+// close removes the reserved file if there was no secret.
 func (p *tokenPlace) close() { p.place.Discard() }

@@ -19,7 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// HostTrial goes the whole way of a cluster on the hosts of its file, and records it.
+// HostTrial runs a cluster's whole life on the hosts of its file, and records it.
 func HostTrial(ctx context.Context, o Options, f HostTrialFlags) error {
 	s, err := Load(o)
 	if err != nil {
@@ -28,10 +28,10 @@ func HostTrial(ctx context.Context, o Options, f HostTrialFlags) error {
 	return s.hostTrial(ctx, f, s.reopened)
 }
 
-// wrapper goes around requests.
+// wrapper wraps requests.
 type wrapper = func(http.RoundTripper) http.RoundTripper
 
-// opener binds a file to the world, as a command of its own would.
+// opener binds a file to the world, like a separate command.
 type opener func(ctx context.Context, spec *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error)
 
 // reopened is the opener of real commands.
@@ -85,7 +85,7 @@ func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) 
 		"or to remove it:                          go tool mage cluster:down -spec=%s", err, s.Spec.File, last, s.Spec.File)
 }
 
-// tell shows the record, and writes it where that was asked for: into the file out.
+// tell shows the record, and writes it to the file out, if set.
 func (s *Session) tell(r *trial.Record, out string) error {
 	if s.JSON {
 		if err := console.Objects(s.Console, r.Steps); err != nil {
@@ -117,7 +117,7 @@ func (s *Session) tell(r *trial.Record, out string) error {
 	return nil
 }
 
-// trialWorld is the world of a trial: that of the session's commands, counted.
+// trialWorld is the world of a trial: that of the session's commands, with counted requests.
 type trialWorld struct {
 	*Session
 	open   opener
@@ -133,15 +133,14 @@ func (w *trialWorld) Open(ctx context.Context, spec *spec.Spec) (*cluster.Cluste
 	return c, end, err
 }
 
-// Run shows what happens as cluster:up does; its error is the cause, which the record
-// is to have.
+// Run shows events as cluster:up does; its error is the cause, for the record.
 func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
 	ctx, right := w.hold(ctx, w.noWait)
-	defer right.giveBack(ctx)
+	defer right.release(ctx)
 	right.over(ctx, g)
 	display := w.Display(g.Names())
 	defer display.Close()
-	report, _, err := begun(ctx, g, display, func(e converge.Event) {
+	report, _, err := attempt(ctx, g, display, func(e converge.Event) {
 		display.Listen(e)
 		if listen != nil {
 			listen(e)
@@ -160,7 +159,7 @@ func (w *trialWorld) Requests() map[string]int {
 	return maps.Clone(w.asked)
 }
 
-// counted counts requests on their way.
+// counted counts requests.
 type counted struct {
 	w    *trialWorld
 	next http.RoundTripper

@@ -19,13 +19,12 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// HostRunner returns a shell of root on a Proxmox VE host, and what closes it. The
-// way is -ssh, the host's ssh: in the file, or root@NAME:22; another user than root
-// must be allowed sudo without a password. Nothing is connected before the first
-// command.
+// HostRunner returns a root shell on a Proxmox VE host, and a function that closes it. The
+// login is -ssh, the host's ssh: in the file, or root@NAME:22; a user other than root needs
+// sudo without a password. It connects at the first command.
 //
-// The host's key must be in ~/.ssh/known_hosts. Where it is not, its fingerprint is
-// compared with -fingerprint, or shown, and somebody is asked.
+// The host's key must be in ~/.ssh/known_hosts. If it is not, its fingerprint is compared with
+// -fingerprint, or shown with a question.
 func (s *Session) HostRunner(ctx context.Context, f HostFlags, host string) (remote.Runner, func(), error) {
 	var cfg ssh.Config
 	var err error
@@ -45,7 +44,7 @@ func (s *Session) HostRunner(ctx context.Context, f HostFlags, host string) (rem
 	return r, func() { _ = client.Close() }, nil
 }
 
-// siteHost is the way to a real host.
+// siteHost connects to a real host.
 func (s *Session) siteHost(ctx context.Context, f HostFlags, host string) (ssh.Config, error) {
 	cfg := s.hostAddress(f, host)
 	home, err := os.UserHomeDir()
@@ -68,7 +67,7 @@ func (s *Session) siteHost(ctx context.Context, f HostFlags, host string) (ssh.C
 	return cfg, nil
 }
 
-// hostAddress is where a host's SSH server is, and who logs in.
+// hostAddress returns the address of a host's SSH server, and the user.
 func (s *Session) hostAddress(f HostFlags, host string) ssh.Config {
 	login := f.SSH
 	if login == "" {
@@ -89,7 +88,7 @@ func (s *Session) hostAddress(f HostFlags, host string) ssh.Config {
 	return ssh.Config{Addr: addr, User: user}
 }
 
-// operatorKeys are the keys that ssh(1) would offer: the agent's, and the usual files.
+// operatorKeys returns the keys that ssh(1) would offer: the agent's, and the usual files.
 func operatorKeys(dir string) (signers []ssh.Signer, agent string, err error) {
 	agent = os.Getenv("SSH_AUTH_SOCK")
 	var why []error
@@ -103,7 +102,7 @@ func operatorKeys(dir string) (signers []ssh.Signer, agent string, err error) {
 		}
 	}
 	if len(signers) == 0 && agent == "" {
-		why = append(why, fmt.Errorf("no key to log in with: neither an SSH agent (SSH_AUTH_SOCK) nor %s/id_ed25519; make one with ssh-keygen and give it to the host with ssh-copy-id", dir))
+		why = append(why, fmt.Errorf("no key to log in with: neither an SSH agent (SSH_AUTH_SOCK) nor %s/id_ed25519; make one with ssh-keygen and copy it to the host with ssh-copy-id", dir))
 		return nil, "", errors.Join(why...)
 	}
 	if agent != "" {
@@ -114,8 +113,8 @@ func operatorKeys(dir string) (signers []ssh.Signer, agent string, err error) {
 	return signers, agent, nil
 }
 
-// firstContact asks whether the key that a server shows is the right one, as ssh(1)
-// does, and remembers it where ssh(1) would.
+// firstContact asks whether a server's key is the right one, as ssh(1) does, and stores it
+// where ssh(1) would.
 func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.KnownHosts, fingerprint string) error {
 	key, err := ssh.HostKey(ctx, cfg)
 	if err != nil {
@@ -138,12 +137,12 @@ func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.K
 	return known.Store(cfg.Addr, key)
 }
 
-// labHost is the way to a simulated host, through the lab's jump host.
+// labHost connects to a simulated host, through the lab's jump host.
 func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Context, string) (ssh.Config, error) {
 	return func(_ context.Context, host string) (ssh.Config, error) {
 		h, ok := lab.Hosts[host]
 		if !ok {
-			return ssh.Config{}, failedf(invalid, "the lab has no host %s that one can log in to", host)
+			return ssh.Config{}, failedf(invalid, "the lab has no host %s that accepts logins", host)
 		}
 		key, err := ssh.ParseAuthorizedKey(h.HostKey)
 		if err != nil {
@@ -156,8 +155,7 @@ func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Cont
 	}
 }
 
-// hostsOf returns the hosts that a command is about: the one that -host names, or
-// all of the file.
+// hostsOf returns the hosts of a command: the one that -host names, or all of the file.
 func (s *Session) hostsOf(f HostFlags) ([]spec.Host, error) {
 	all := s.Spec.Proxmox.Hosts
 	if f.Host == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
-// HubProfiles prints where each profile fits, and how many at once. It asks nobody.
+// HubProfiles prints where each profile fits, and how many at once. It works offline.
 func (s *Session) HubProfiles() error {
 	report := platform.Fit(s.Spec)
 	if len(report.Rows) == 0 {
@@ -138,8 +138,8 @@ func (s *Session) printHub(results []jupyterhub.Result) error {
 	return nil
 }
 
-// HubOpen prints where the hub is. Where no browser of this machine could follow, it
-// leads there from a port of this machine until it is interrupted.
+// HubOpen prints the hub's address. If a browser on this machine could not reach it, it
+// forwards a local port until it is interrupted.
 func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	h, client, err := s.hub(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	return nil
 }
 
-// browse shows an address in the browser of whoever sits here, when that is asked for.
+// browse opens an address in the user's browser, on request.
 func (s *Session) browse(ctx context.Context, f HubOpenFlags, address string) error {
 	if !f.Browser {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Init looks at hosts and writes a first cluster.yaml for them.
+// Init inspects hosts and writes a first cluster.yaml for them.
 func Init(ctx context.Context, c *console.Console, o InitFlags) error {
 	s := &Session{Console: c, opt: Options{Start: true}}
 	defer s.Close()
@@ -39,7 +39,7 @@ func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	if err != nil {
 		return err
 	}
-	s.Progress("looking at the hosts")
+	s.Progress("inspecting the hosts")
 	found, err := draft.Discover(ctx, login.client)
 	s.Progress("")
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	return s.tellNext(o.Out, found, answers)
 }
 
-// mayWrite refuses to replace a file that nobody wants replaced.
+// mayWrite refuses to replace a file without consent.
 func (o InitFlags) mayWrite(ctx context.Context, ask *asker) error {
 	_, err := os.Stat(o.Out)
 	switch {
@@ -80,12 +80,12 @@ func (o InitFlags) mayWrite(ctx context.Context, ask *asker) error {
 	case o.Force:
 		return nil
 	case !ask.person:
-		return failedf(refused, "%s is there already: write another with -out=FILE, or replace it with -force; nothing was done", o.Out)
+		return failedf(refused, "%s exists already: write another with -out=FILE, or replace it with -force; nothing was done", o.Out)
 	}
-	return ask.yes(ctx, fmt.Sprintf("%s is there already. Replace it? Type yes: ", o.Out))
+	return ask.yes(ctx, fmt.Sprintf("%s exists already. Replace it? Type yes:  ", o.Out))
 }
 
-// missing says at once which flags are needed where nobody can be asked.
+// missing lists all flags that are needed if there is nobody to ask.
 func (o InitFlags) missing(ask *asker) error {
 	if ask.person {
 		return nil
@@ -108,18 +108,18 @@ func (o InitFlags) missing(ask *asker) error {
 	return nil
 }
 
-// login is a way to Proxmox, and how a file says it.
+// login is a login to Proxmox, and its form in the file.
 type login struct {
 	client      *proxmox.Client
 	endpoint    string
 	token       string
-	ref         string       // of the secret; empty while it is in typed
-	typed       secret.Value // by the person, to be kept in a file
+	ref         string       // reference to the secret; empty while it is in typed
+	typed       secret.Value // typed by the user, to be stored in a file
 	fingerprint string
 	insecure    bool
 }
 
-// introduce finds out where Proxmox is, whether it is the right one, and who we are.
+// introduce asks for the endpoint, checks its certificate, and asks for the token.
 func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*login, error) {
 	l := &login{token: o.Token, insecure: o.Insecure}
 	var err error
@@ -155,8 +155,8 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 	return l, err
 }
 
-// certificate compares the host's certificate, as ssh(1) does with keys, before
-// anything is sent. One that this system trusts needs no fingerprint.
+// certificate compares the host's certificate, as ssh(1) does with keys, before anything is
+// sent. A trusted one needs no fingerprint.
 func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
 	if o.Fingerprint != "" || o.Insecure {
 		return o.Fingerprint, nil
@@ -172,8 +172,8 @@ func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags,
 	return shown, ask.yes(ctx, "Are they the same? Type yes: ")
 }
 
-// secret finds the token's secret: where the flag says, or what somebody types, which
-// may be a reference as well.
+// secret gets the token's secret: from the flag, or from the terminal, where it may also be a
+// reference.
 func (l *login) secret(ctx context.Context, o InitFlags, ask *asker) (secret.Value, error) {
 	dir := filepath.Dir(o.Out)
 	if o.Secret != "" {
@@ -190,7 +190,7 @@ func (l *login) secret(ctx context.Context, o InitFlags, ask *asker) (secret.Val
 	return l.typed, nil
 }
 
-// resolve reads a secret that a file in dir would refer to.
+// resolve reads a secret by a reference of a file in dir.
 func (l *login) resolve(text, dir string) (secret.Value, error) {
 	l.ref = text
 	if path, isFile := strings.CutPrefix(text, "file:"); isFile && path != "" && !filepath.IsAbs(path) {
@@ -207,8 +207,7 @@ func (l *login) resolve(text, dir string) (secret.Value, error) {
 	return value, nil
 }
 
-// keep puts a secret that was typed into a file of its own, beside the one that will
-// refer to it.
+// keep writes a typed secret to a file of its own, beside the one that will refer to it.
 func (l *login) keep(a *draft.Answers, dir string) error {
 	if l.typed.IsZero() {
 		return nil
@@ -246,7 +245,7 @@ func (s *Session) tellFound(f draft.Found) {
 	}
 }
 
-// tellNext reads the file as every command will, and says how to go on.
+// tellNext reads the file as every command does, and says what to do next.
 func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
 	spec, err := clusterfile.Load(path)
 	if err != nil {
@@ -270,6 +269,6 @@ func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
 	if path != DefaultSpec {
 		flag = " -spec=" + path
 	}
-	s.Say("\nNext:\n  go tool mage cluster:plan%s    what would be made of it\n  go tool mage cluster:up%s      make it", flag, flag)
+	s.Say("\nNext:\n  go tool mage cluster:plan%s    what cluster:up would do\n  go tool mage cluster:up%s      create it", flag, flag)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// decide turns what was found, flags and answers into what the file will say.
+// decide turns findings, flags and answers into the contents of the file.
 func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *asker) (draft.Answers, error) {
 	a := f.Defaults()
 	a.Endpoint, a.TokenID, a.Secret, a.Fingerprint, a.Insecure = l.endpoint, l.token, l.ref, l.fingerprint, l.insecure
@@ -19,7 +19,7 @@ func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *ask
 		a.Secret = "file:.homelab/proxmox-token" // until the name is known
 	}
 	var err error
-	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, ask.anew(draft.CheckName)); err != nil {
+	if a.Name, err = ask.text(ctx, "Name of the cluster", o.Name, a.Name, ask.recheck(draft.CheckName)); err != nil {
 		return a, err
 	}
 	advice := "Servers (1, or 3 to survive the loss of one)"
@@ -75,14 +75,14 @@ func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Found, 
 		return a, err
 	}
 	a.Gateway, _ = netip.ParseAddr(text)
-	if text, err = ask.text(ctx, "First address of the nodes; those in use are left out", o.First, known(a.First), ask.address("first address", a.Prefix)); err != nil {
+	if text, err = ask.text(ctx, "First address of the nodes; addresses in use are skipped", o.First, known(a.First), ask.address("first address", a.Prefix)); err != nil {
 		return a, err
 	}
 	a.First, _ = netip.ParseAddr(text)
 	return a, nil
 }
 
-// known writes an address or network, nothing where there is none.
+// known writes an address or network; nothing if there is none.
 func known[T interface {
 	IsValid() bool
 	String() string
@@ -100,18 +100,18 @@ func isPrefix(s string) error {
 	return nil
 }
 
-// address is a check of one that a machine of the network could have.
+// address checks that a machine of the network could have an address.
 func (a *asker) address(name string, network netip.Prefix) func(string) error {
 	return func(s string) error {
 		addr, err := netip.ParseAddr(s)
 		if err != nil {
 			return fmt.Errorf("%q is not an address: write it like 10.0.0.11", s)
 		}
-		return a.anew(func(string) error { return draft.CheckInside(name, network, addr) })(s)
+		return a.recheck(func(string) error { return draft.CheckInside(name, network, addr) })(s)
 	}
 }
 
-// ownKey is the public key of whoever sits here; "-" when there is none.
+// ownKey is the user's public key; "-" if there is none.
 func ownKey() string {
 	home, err := os.UserHomeDir()
 	if err != nil {

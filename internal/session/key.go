@@ -5,7 +5,7 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// keyFile is where a key is that was made for a cluster, in its folder.
+// keyFile is the path of a generated key in a cluster's folder.
 const keyFile = "id_ed25519"
 
 func makeKey(path string) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// LabStart starts the lab, or finds it: with the hardware that the cluster file in
-// the current folder asks for, if there is one that is for the lab.
+// LabStart starts or finds the lab, with the hardware for the cluster file in the current
+// folder, if that is for the lab.
 func LabStart(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
 	if file := filepath.Join(home(), DefaultSpec); isFile(file) {
@@ -38,12 +38,12 @@ func LabStart(ctx context.Context) error {
 	return nil
 }
 
-// StartLab returns the lab, started if there is none. What that takes is said as
-// it goes: the first build takes minutes.
+// StartLab returns the lab, and starts it if it does not run. It shows progress, because the
+// first build takes minutes.
 func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	said, at := "", time.Time{}
 	ctx = progress.With(ctx, func(u progress.Update) {
-		// In place on a terminal; elsewhere a line now and then will do.
+		// In place on a terminal; elsewhere a line from time to time.
 		if m := u.String(); m != said && (s.Live || time.Since(at) > 15*time.Second) {
 			said, at = m, time.Now()
 			s.Progress(m)
@@ -61,8 +61,8 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	return labctl.Start(ctx, labctl.Options{Dir: labDir(), Model: model, Guests: guests})
 }
 
-// labModel chooses the lab's hardware by what the cluster file asks for. A lab that
-// runs keeps its own as long as that will do.
+// labModel chooses the lab's hardware for the cluster file. A running lab keeps its own if
+// that fits.
 func (s *Session) labModel(ctx context.Context, dir string) (string, error) {
 	spec := s.Spec
 	if spec != nil && !spec.IsLab() {
@@ -93,7 +93,7 @@ func (s *Session) labModel(ctx context.Context, dir string) (string, error) {
 	return file, keep.Whole(file, text, 0o600)
 }
 
-// fits refuses a lab whose hardware is not what the cluster file needs.
+// fits refuses a lab whose hardware does not fit the cluster file.
 func fits(name string, spec *spec.Spec) error {
 	model, err := pvesim.LoadModel(name)
 	if err != nil {
@@ -106,7 +106,7 @@ func fits(name string, spec *spec.Spec) error {
 	return nil
 }
 
-// LabStatus says how the lab is; exit code 2 when there is none.
+// LabStatus prints the lab's status; exit code 2 if it does not run.
 func LabStatus(ctx context.Context, f LabStatusFlags) error {
 	s := &Session{Console: console.New(f.JSON)}
 	status, err := labctl.Stat(ctx, labDir())

@@ -18,8 +18,8 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// Lint says what is wrong in a Fleet repository: any, ours or not. It needs no
-// cluster file. Exit code 1 says that there are errors in it.
+// Lint finds mistakes in any Fleet repository. It needs no cluster file. Exit code 1 means
+// that there are errors.
 func Lint(ctx context.Context, f LintFlags) error {
 	c := console.New(f.JSON)
 	dir := f.Dir
@@ -34,7 +34,7 @@ func Lint(ctx context.Context, f LintFlags) error {
 	if err != nil {
 		return failed(invalid, err)
 	}
-	root, err := os.OpenRoot(dir) // links that leave the folder are not followed
+	root, err := os.OpenRoot(dir) // links out of the folder are not followed
 	if err != nil {
 		return failed(invalid, err)
 	}
@@ -88,7 +88,7 @@ func commas(s string) (out []string) {
 	return out
 }
 
-// lintClusters reads the file that -clusters names, or takes it for names.
+// lintClusters reads the file that -clusters names, or treats the value as names.
 func lintClusters(s string) (out []lint.Cluster, err error) {
 	if s == "" {
 		return nil, nil
@@ -109,8 +109,8 @@ func lintClusters(s string) (out []lint.Cluster, err error) {
 	return out, nil
 }
 
-// writeSARIF writes the report with paths from the current folder, where dir lies in
-// it: a code host shows findings by paths from the repository's root.
+// writeSARIF writes the report with paths from the current folder, if dir is in it, because
+// code hosts expect paths from the repository's root.
 func writeSARIF(file, dir string, r *lint.Report) error {
 	prefix := filepath.ToSlash(filepath.Clean(dir)) + "/"
 	if prefix == "./" || filepath.IsAbs(dir) || strings.HasPrefix(prefix, "../") {

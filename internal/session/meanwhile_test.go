@@ -33,7 +33,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				require.NoError(t, theirs.take(ctx))
 				time.AfterFunc(time.Minute, func() {
 					machine.Store(false)
-					theirs.giveBack(ctx)
+					theirs.release(ctx)
 				})
 				s, talk := atDesk(t, sim)
 				show(s.Console)

@@ -12,16 +12,16 @@ import (
 // NodeDrain empties a node.
 func (s *Session) NodeDrain(ctx context.Context, f NodeFlags) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(f.Node) }
-	return s.verb(ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and takes no pods until go tool mage node:uncordon -node=NODE."})
+	return s.verb(ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and accepts no pods until go tool mage node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
 func (s *Session) NodeUncordon(ctx context.Context, f NodeFlags) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeUncordon(f.Node) }
-	return s.verb(ctx, f, build, verbWords{nothing: "NODE takes pods already.", done: "NODE takes pods again."})
+	return s.verb(ctx, f, build, verbWords{nothing: "NODE accepts pods already.", done: "NODE accepts pods again."})
 }
 
-// NodeCycle switches a node's VM off and on, drained.
+// NodeCycle drains a node and switches its VM off and on.
 func (s *Session) NodeCycle(ctx context.Context, f NodeCycleFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeCycle(ctx, f.Node, f.Force)
@@ -29,7 +29,7 @@ func (s *Session) NodeCycle(ctx context.Context, f NodeCycleFlags) error {
 	return s.verb(ctx, f.NodeFlags, build, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
 }
 
-// NodeReplace makes a node's machine anew.
+// NodeReplace recreates a node's machine.
 func (s *Session) NodeReplace(ctx context.Context, f NodeReplaceFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeReplace(ctx, f.Node, f.Force)
@@ -41,24 +41,24 @@ func (s *Session) NodeReplace(ctx context.Context, f NodeReplaceFlags) error {
 	return s.verb(ctx, f.NodeFlags, build, words)
 }
 
-// NodeRemove takes an external machine out of the cluster.
+// NodeRemove removes an external machine from the cluster.
 func (s *Session) NodeRemove(ctx context.Context, f NodeRemoveFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeRemove(ctx, f.Node, f.Force)
 	}
 	return s.verb(ctx, f.NodeFlags, build, verbWords{
 		question: "Drain this node and remove K3s and its data from its machine?", nothing: "NODE is not in the cluster.",
-		done: "NODE is out of the cluster. Remove it from the file, or the next cluster:up lets it join again.",
+		done: "NODE was removed from the cluster. Remove it from the file, or the next cluster:up lets it join again.",
 	})
 }
 
-// nodeMark stands for the node's name in what a verb says.
+// nodeMark is the placeholder of the node's name in a verb's messages.
 const nodeMark = "NODE"
 
-// verbWords are what a verb says.
+// verbWords are a verb's messages.
 type verbWords struct{ question, nothing, done string }
 
-// verb shows what a verb would do, asks for what it costs, and does it.
+// verb shows what a verb would do, asks about its costs, and does it.
 func (s *Session) verb(ctx context.Context, f NodeFlags, build builder, words verbWords) error {
 	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, f.Node) }
 	say := spoken{nothing: of(words.nothing), done: of(words.done), ChangeFlags: f.ChangeFlags, wish: wish{question: words.question, name: f.Node}}
@@ -66,7 +66,7 @@ func (s *Session) verb(ctx context.Context, f NodeFlags, build builder, words ve
 	return verbError(s.confirmed(ctx, build, say))
 }
 
-// verbError gives an error the exit code of what it is.
+// verbError adds the exit code to an error.
 func verbError(err error) error {
 	var unknown *cluster.UnknownNodeError
 	var no *cluster.RefusedError

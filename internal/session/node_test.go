@@ -35,13 +35,13 @@ func TestNodeVerbs(t *testing.T) {
 
 		said, err := verb(Options{}, with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain))
 		require.NoError(t, err)
-		assert.Contains(t, said, "gpu1 is drained and takes no pods until go tool mage node:uncordon -node=gpu1.")
+		assert.Contains(t, said, "gpu1 is drained and accepts no pods until go tool mage node:uncordon -node=gpu1.")
 		said, err = verb(Options{}, with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is drained already.")
 		said, err = verb(Options{}, with(NodeFlags{Node: "gpu1"}, (*Session).NodeUncordon))
 		require.NoError(t, err)
-		assert.Contains(t, said, "gpu1 takes pods again.")
+		assert.Contains(t, said, "gpu1 accepts pods again.")
 
 		_, err = verb(Options{}, with(NodeFlags{Node: "gpu7"}, (*Session).NodeDrain))
 		assert.Equal(t, invalid, code(err))
@@ -57,6 +57,6 @@ func TestNodeVerbs(t *testing.T) {
 		said, err = verb(Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeReplace))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is a new machine.")
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan), "and all is as asked")
+		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan), "and all is up to date")
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// rootLogin is how to log in with a password for what no token may set; nil where the
-// file names no user. The password is read, or asked for, when it is needed.
+// rootLogin logs in with a password for options that no token may set; nil if the file names
+// no user. The password is read, or asked for, when it is needed.
 func (s *Session) rootLogin() *proxmox.Login {
 	p := s.Spec.Proxmox
 	if p.User == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// Passwords prints the passwords that were generated for people: on a terminal, or
-// where one says that it may go elsewhere.
+// Passwords prints the generated passwords: only to a terminal, unless a flag allows
+// otherwise.
 func (s *Session) Passwords(ctx context.Context, f PasswordsFlags) error {
 	all := s.Cluster.Passwords()
 	if len(all) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// releaseTime is how long the place where K3s' releases are may take to answer.
+// releaseTime is the time limit for the answer of K3s' release server.
 const releaseTime = 5 * time.Second
 
-// released refuses a release of K3s that does not exist, where one is to be installed: up
-// would find out minutes later. Where this machine does not get there, the nodes may.
+// released refuses a missing release of K3s before it is installed: cluster:up would find out
+// minutes later. If this machine cannot reach the server, the nodes may.
 func (s *Session) released(ctx context.Context, p *converge.Plan) error {
 	if !s.outside {
 		return nil
@@ -33,10 +33,10 @@ func (s *Session) releasedAt(ctx context.Context, url string, p *converge.Plan) 
 	if err != nil {
 		return err
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // to where a file is that exists
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // a redirect means that the file exists
 	answer, err := client.Do(req)
 	if err != nil {
-		return nil //nolint:nilerr // the nodes may get there
+		return nil //nolint:nilerr // the nodes may reach it
 	}
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusNotFound {

@@ -31,7 +31,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// console is where a command with these flags talks to.
+// console returns the console of a command with these flags.
 func (o Options) console() *console.Console {
 	if o.Console != nil {
 		return o.Console
@@ -39,31 +39,31 @@ func (o Options) console() *console.Console {
 	return console.New(o.JSON)
 }
 
-// DefaultSpec is the file that is used when it is there and no other is named.
+// DefaultSpec is the default file, if it exists.
 const DefaultSpec = "cluster.yaml"
 
-// Session is a command at work.
+// Session is a running command.
 type Session struct {
 	*console.Console
 	opt     Options
 	Spec    *spec.Spec
 	Cluster *cluster.Cluster
 
-	// unplaced is the file where it left hosts to be chosen; else nil.
+	// unplaced is the file before hosts were chosen, if it has host: auto; else nil.
 	unplaced *spec.Spec
 	jump     *ssh.Client
-	// hostWay is how a host's shell is reached; nil is SSH as the file says.
+	// hostWay opens a host's shell; nil: over SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
-	// keys is where answers come from; nil: the terminal.
+	// keys is the source of answers; nil: the terminal.
 	keys io.Reader
-	// web is how Proxmox is spoken to; nil: over the network, with what the file says of
+	// web is the transport to Proxmox; nil: over the network, with the file's settings of
 	// certificates.
 	web *http.Client
-	// outside is set where the site's own network leads further, and may be asked.
+	// outside is set if the site's network reaches the internet.
 	outside bool
-	// wrap goes around every request to Proxmox; may be nil.
+	// wrap wraps every request to Proxmox; may be nil.
 	wrap func(http.RoundTripper) http.RoundTripper
-	// What host:prep does beside the file, where there is none yet.
+	// What host:prep adds if there is no file yet.
 	prepGrants []proxmox.Grant
 	prepNext   string
 }
@@ -94,7 +94,7 @@ func Load(o Options) (*Session, error) {
 	return s, nil
 }
 
-// Warn prints what is allowed in the file and probably not meant.
+// Warn prints what is allowed in the file, but probably not intended.
 func (s *Session) Warn() {
 	for _, w := range s.Spec.Warnings {
 		s.Say("warning: %s", w)
@@ -102,7 +102,7 @@ func (s *Session) Warn() {
 	s.warnOfHub()
 }
 
-// warnOfHub says what of the hub works and is probably not meant.
+// warnOfHub prints settings of the hub that work, but are probably not intended.
 func (s *Session) warnOfHub() {
 	if s.Cluster == nil {
 		return
@@ -114,7 +114,7 @@ func (s *Session) warnOfHub() {
 	}
 }
 
-// Open loads the file and reaches for the world.
+// Open loads the file and connects to the world.
 func Open(ctx context.Context, o Options) (*Session, error) {
 	s, err := Load(o)
 	if err != nil {
@@ -156,15 +156,15 @@ func (s *Session) Close() {
 	}
 }
 
-// dir is where the files of the cluster on this machine are.
+// dir is the folder of the cluster's files on this machine.
 func (s *Session) dir() string { return filepath.Join(s.Spec.Dir, ".homelab", s.Spec.Name) }
 
-// login finds the keys to log in to the guests with. Where the file names none, the
-// secret of the API token gives one, so there is nothing to keep; a key that an earlier
-// version made for this cluster alone is used beside it. Without a Proxmox VE there is no
-// such secret, and one is made.
+// login finds the keys for logging in to the guests. If the file names none, one is derived
+// from the API token's secret, so nothing has to be stored; a key that an earlier version
+// generated for this cluster is used too. Without a Proxmox VE there is no such secret, and a
+// key is generated.
 func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
-	if s.Spec == nil { // there is no file yet, and no machine
+	if s.Spec == nil { // there is no file and no machine yet
 		return nil
 	}
 	a := s.Spec.Access
@@ -188,7 +188,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 		case !there && b.TokenKey != nil:
 			return nil
 		case !there && !s.opt.MakeKey:
-			return fmt.Errorf("there is no key to log in to the machines with: name yours (ssh.privateKey and ssh.publicKeys, or ssh.agent), or let cluster:up make one, which it keeps in %s", path)
+			return fmt.Errorf("there is no key to log in to the machines with: name yours (ssh.privateKey and ssh.publicKeys, or ssh.agent), or let cluster:up generate one, which it stores in %s", path)
 		case !there:
 			if err := makeKey(path); err != nil {
 				return err
@@ -203,8 +203,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	return nil
 }
 
-// openLab starts or finds the lab, and goes through its jump host as one would go
-// through that of a real site.
+// openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	s.Say("%s", s.guestsOf().Banner())
 	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, labDir()) }
@@ -253,8 +252,8 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	return nil
 }
 
-// labCharts uses the lab's own charts where nobody names others: it has no images, and
-// no way to the internet.
+// labCharts uses the lab's own charts unless others are named: the lab has no images and no
+// internet.
 func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
 	if lab.Guests.Real() || s.Spec == nil || !platform.HasPlatform(s.Spec) || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
 		return
@@ -263,11 +262,11 @@ func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
 	s.Say("charts: the lab's own stand-ins (%s); -charts=FOLDER uses real ones", lab.Charts)
 }
 
-// labPoll is how often running tasks are looked at: those of the lab are short.
+// labPoll is how often running tasks are polled: those of the lab are short.
 const labPoll = 250 * time.Millisecond
 
-// openSite reaches a real Proxmox VE, and its guests through a jump host or proxy
-// where the file names one.
+// openSite connects to a real Proxmox VE, and to its guests through a jump host or proxy, if
+// the file names one.
 func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) {
 	var token secret.Value
 	if s.Spec.HasProxmox() {
@@ -281,12 +280,12 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 	if err := s.login(b, token); err != nil {
 		return failed(invalid, err)
 	}
-	if home, err := os.UserHomeDir(); err == nil { // a service may have none, and then knows no host
+	if home, err := os.UserHomeDir(); err == nil { // a service may have none, and then no known hosts
 		b.KnownHosts = ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
 	}
 	switch a := s.Spec.Access; {
 	case a.Jump != "" && b.KnownHosts == nil:
-		return failed(invalid, errors.New("ssh.jump: nothing here knows the jump host's key: set HOME to a folder whose .ssh/known_hosts does"))
+		return failed(invalid, errors.New("ssh.jump: the jump host's key is unknown here: set HOME to a folder whose .ssh/known_hosts has it"))
 	case a.Jump != "":
 		return s.openJump(b, a.Jump)
 	case a.Proxy != "":
@@ -305,7 +304,7 @@ func (s *Session) token() (secret.Value, error) {
 	return token, nil
 }
 
-// dial reaches the Proxmox VE of the file with its token.
+// dial connects to the Proxmox VE of the file with its token.
 func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	p := s.Spec.Proxmox
 	token, err := s.token()
@@ -338,8 +337,8 @@ func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	return nil
 }
 
-// throughJump dials through the jump host. One that does not let us in is told how it would:
-// nobody has seen the key that the token's secret gives.
+// throughJump dials through the jump host. If that refuses the login, the error has the key to
+// add, because the user has never seen the key derived from the token.
 func (s *Session) throughJump(signers []ssh.Signer) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := s.jump.Dial(ctx, network, addr)
@@ -347,7 +346,7 @@ func (s *Session) throughJump(signers []ssh.Signer) func(ctx context.Context, ne
 		if !errors.As(err, &auth) || s.Spec.Access.PrivateKey != "" || len(signers) == 0 {
 			return conn, err
 		}
-		return conn, fmt.Errorf("%w\n  its authorized_keys needs this line, or the file a key that it knows (ssh.privateKey): %s",
+		return conn, fmt.Errorf("%w\n  add this line to its authorized_keys, or a key that it accepts to the file (ssh.privateKey): %s",
 			err, ssh.AuthorizedKey(signers[len(signers)-1].PublicKey()))
 	}
 }
@@ -369,7 +368,7 @@ func openProxy(b *cluster.Backend, address string) error {
 	return nil
 }
 
-// AddSecrets makes values known that no output may show.
+// AddSecrets adds values that no output may show.
 func (s *Session) AddSecrets(values ...secret.Value) { s.Redact.Add(values...) }
 
 // Do opens a session, does one thing in it, and closes it.

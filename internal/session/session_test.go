@@ -57,7 +57,7 @@ func TestLoadTakesTheFileThatIsThere(t *testing.T) {
 		assert.ErrorIs(t, err, fs.ErrNotExist)
 		assert.ErrorContains(t, err, "other.yaml")
 	})
-	assert.Empty(t, said, "what is wrong is said by whoever gets the error")
+	assert.Empty(t, said, "the caller prints the error")
 }
 
 // Where there is a token, its secret is all that there is to keep: nothing is written. A
@@ -188,5 +188,5 @@ func TestWithoutAHome(t *testing.T) {
 	spec.Access.Jump = "ada@bastion"
 	err := s.openSite(t.Context(), &b)
 	assert.Equal(t, invalid, code(err))
-	assert.ErrorContains(t, err, "ssh.jump: nothing here knows the jump host's key: set HOME")
+	assert.ErrorContains(t, err, "ssh.jump: the jump host's key is unknown here: set HOME")
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// TemplateList prints the templates of the cluster: what is in each, how old it is and
-// which machines hang on it.
+// TemplateList prints the templates of the cluster: contents, age and linked machines.
 func (s *Session) TemplateList(ctx context.Context) error {
 	templates, err := s.Cluster.Templates(ctx)
 	if err != nil {
@@ -33,8 +32,7 @@ func (s *Session) TemplateList(ctx context.Context) error {
 	return nil
 }
 
-// TemplatePrune removes templates, ISOs and images that nothing needs, after having
-// asked.
+// TemplatePrune removes templates, ISOs and images that nothing needs, after asking.
 func (s *Session) TemplatePrune(ctx context.Context, f ChangeFlags) error {
 	return s.confirmed(ctx, s.Cluster.Prune, spoken{
 		ChangeFlags: f, wish: wish{question: "Remove all this?", name: "yes"},

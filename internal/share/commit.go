@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// OfCommit is the share K/n of the commit that is checked out in dir. K follows from the
-// commit's hash: it is the same for one commit, and commits spread evenly over the shares, however
-// many of them one run of CI stands for.
+// OfCommit is the share K/n of the commit that is checked out in dir. K depends on the commit's
+// hash: it is fixed for a commit, and commits spread evenly over the shares, even if CI runs only
+// for some of them.
 func OfCommit(ctx context.Context, dir string, n int) (string, error) {
 	hash, err := git(ctx, dir, "rev-parse", "--short=8", "HEAD")
 	if err != nil {

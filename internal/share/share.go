@@ -1,9 +1,9 @@
-// Package share is for tests: it says which cases of a campaign are of this run's share.
+// Package share is for tests: it says which cases of a campaign are in this run's share.
 //
-// A campaign is a loop over many cases of one kind: every request cut off, every step
-// killed. The variable HOMELAB_SHARE=K/N takes the first case, so that every kind runs
-// every time, and each Nth case from the Kth on; N runs, with K from 1 to N, have had
-// them all. With "all", and without the variable, every case runs.
+// A campaign is a loop over many cases of one kind: every request lost, every step killed. The
+// variable HOMELAB_SHARE=K/N selects the first case, so that every kind runs every time, and
+// each Nth case from the Kth on; N runs, with K from 1 to N, cover all. With "all", and
+// without the variable, every case runs.
 package share
 
 import (
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Variable names the environment variable, All is its value that takes every case.
+// Variable names the environment variable, All is its value that selects every case.
 const (
 	Variable = "HOMELAB_SHARE"
 	All      = "all"
@@ -28,11 +28,11 @@ type Campaign struct {
 	taken int
 }
 
-// share is K/N; the zero value takes all.
+// share is K/N; the zero value selects all.
 type share struct{ k, n int }
 
-// Of begins a campaign. At the end of the test it logs how many cases were of the share.
-// It ends the test where the variable makes no sense.
+// Of starts a campaign. At the end of the test it logs how many cases were in the share. It
+// fails the test if the variable is invalid.
 func Of(t testing.TB, name string) *Campaign {
 	t.Helper()
 	s, err := parse(os.Getenv(Variable))
@@ -44,8 +44,8 @@ func Of(t testing.TB, name string) *Campaign {
 	return c
 }
 
-// Next counts a case, and reports whether it is of the share. It is to be asked in one
-// goroutine, about every case, in an order that is the same each time.
+// Next counts a case, and reports whether it is in the share. Call it in one goroutine, for
+// every case, always in the same order.
 func (c *Campaign) Next() bool {
 	c.seen++
 	takes := c.share.takes(c.seen)
@@ -55,12 +55,12 @@ func (c *Campaign) Next() bool {
 	return takes
 }
 
-// String says how many cases were of the share.
+// String says how many cases were in the share.
 func (c *Campaign) String() string {
 	return fmt.Sprintf("campaign: %s: %d of %d cases run (%s=%s)", c.name, c.taken, c.seen, Variable, c.share)
 }
 
-// takes reports whether a case, counted from 1, is of the share.
+// takes reports whether a case, counted from 1, is in the share.
 func (s share) takes(number int) bool {
 	return s.n == 0 || number == 1 || number%s.n == s.k%s.n
 }

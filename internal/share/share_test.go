@@ -24,7 +24,7 @@ func taken(t *testing.T, value string, cases int) (numbers []int) {
 }
 
 func TestCasesOfAShare(t *testing.T) {
-	assert.Equal(t, []int{1, 2, 3}, taken(t, "", 3), "all is what there is without a word")
+	assert.Equal(t, []int{1, 2, 3}, taken(t, "", 3), "everything runs without the variable")
 	assert.Equal(t, []int{1, 2, 3}, taken(t, "all", 3))
 	assert.Equal(t, []int{1, 2, 3}, taken(t, "1/1", 3))
 	assert.Equal(t, []int{1, 11, 21}, taken(t, "1/10", 25))

@@ -1,2 +1,2 @@
-// Package suggest finds what a mistyped name was meant to be.
+// Package suggest suggests the intended name for a mistyped one.
 package suggest

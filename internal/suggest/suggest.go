@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known name that is most like name, or "" where none is like
-// it: every third letter may be wrong.
+// Nearest returns the most similar known name, or "" if none is similar: up to every third
+// letter may be wrong.
 func Nearest(name string, known []string) string {
 	plain := Plain(name)
 	best, least := "", 1+max(1, len(plain)/3)
@@ -18,7 +18,7 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// Plain drops what people vary in names: case, hyphens and underscores.
+// Plain removes common variations of names: case, hyphens and underscores.
 func Plain(s string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
 }
@@ -52,7 +52,7 @@ func distance(a, b string) int {
 	return last[len(y)]
 }
 
-// Or is the cure for an unknown word: the likely one, or all of them.
+// Or returns the cure for an unknown word: the likely one, or all of them.
 func Or(name string, known []string) string {
 	if s := Nearest(name, known); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)

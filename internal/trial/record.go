@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 )
 
-// Record is how a trial went.
+// Record is the record of a trial.
 type Record struct {
 	Cluster  string    `json:"cluster"`
 	Endpoint string    `json:"endpoint"` // host and port
@@ -21,7 +21,7 @@ type Record struct {
 	Steps    []*Step   `json:"steps"` // that were begun
 }
 
-// Step is how one step went. Requests are counted by method.
+// Step is the result of one step. Requests are counted by method.
 type Step struct {
 	Name         string         `json:"step"`
 	What         string         `json:"what"`
@@ -34,7 +34,7 @@ type Step struct {
 	Failed       string         `json:"failed,omitempty"` // why; empty: it did not
 }
 
-// Seconds is a time that JSON has as seconds, to the millisecond.
+// Seconds is a duration that JSON has in seconds, to the millisecond.
 type Seconds time.Duration
 
 // MarshalJSON writes 1.25 for 1.25 s.
@@ -42,7 +42,7 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(s).Round(time.Millisecond).Seconds())
 }
 
-// String is as 6m2s, or 1.3s where it was short.
+// String returns e.g. 6m2s, or 1.3s for short ones.
 func (s Seconds) String() string {
 	d := time.Duration(s)
 	if d < time.Minute {
@@ -51,7 +51,7 @@ func (s Seconds) String() string {
 	return d.Round(time.Second).String()
 }
 
-// met notes whom the trial speaks to.
+// met records the Proxmox VE of the trial.
 func (r *Record) met(c *cluster.Cluster) {
 	if c.Proxmox != nil {
 		r.Endpoint, r.Proxmox = c.Proxmox.Endpoint(), c.Proxmox.Version().Version

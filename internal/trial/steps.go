@@ -13,33 +13,33 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// step is one step of the way.
+// step is one step of a trial.
 type step struct {
 	name string
 	what func(node string) string
-	// change is what the file says from this step on; nil: as before. Node i is the agent
-	// that changes are about.
+	// change changes the file from this step on; nil: no change. Node i is the agent that is
+	// changed.
 	change func(nodes []spec.Node, i int) []spec.Node
-	// do does it, and says what came of it; nil for a step that is only a plan.
+	// do runs the step, and returns its result; nil for a step that only plans.
 	do func(context.Context, World, *cluster.Cluster) (string, error)
-	// graph is what is planned after it, and expects judges the plan.
+	// graph is planned after the step, and expects checks the plan.
 	graph   func(context.Context, *cluster.Cluster) (*converge.Graph, error)
 	expects func(*converge.Plan) error
 }
 
-// steps are the whole way, in its order.
+// steps are all steps, in order.
 func steps() []step {
 	return []step{
 		{name: "check", what: plainly("check that the hosts can run it, and that nothing of it exists yet"),
-			do: check, graph: up, expects: something},
-		{name: "plan", what: plainly("plan what would be made"), graph: up, expects: something},
-		{name: "up", what: plainly("create it, from nothing to Ready nodes"), do: run, graph: up, expects: nothing},
-		{name: "again", what: plainly("run it again: nothing changes"), do: again, graph: up, expects: nothing},
-		{name: "memory", what: of("give %s more memory"), change: moreMemory, do: run, graph: up, expects: nothing},
-		{name: "disk", what: of("give %s a data disk"), change: addDisk, do: run, graph: up, expects: nothing},
-		{name: "grow", what: of("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: nothing},
-		{name: "remove", what: of("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up, expects: nothing},
-		{name: "down", what: plainly("destroy everything: nothing is left"), do: takeDown, graph: down, expects: nothing},
+			do: check, graph: up, expects: wantsChanges},
+		{name: "plan", what: plainly("plan what would be created"), graph: up, expects: wantsChanges},
+		{name: "up", what: plainly("create it, from nothing to Ready nodes"), do: run, graph: up, expects: wantsNone},
+		{name: "again", what: plainly("run it again: nothing changes"), do: again, graph: up, expects: wantsNone},
+		{name: "memory", what: of("give %s more memory"), change: moreMemory, do: run, graph: up, expects: wantsNone},
+		{name: "disk", what: of("give %s a data disk"), change: addDisk, do: run, graph: up, expects: wantsNone},
+		{name: "grow", what: of("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: wantsNone},
+		{name: "remove", what: of("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up, expects: wantsNone},
+		{name: "down", what: plainly("destroy everything: nothing is left"), do: takeDown, graph: down, expects: wantsNone},
 	}
 }
 
@@ -49,15 +49,16 @@ func of(format string) func(string) string {
 	return func(node string) string { return fmt.Sprintf(format, node) }
 }
 
-// The disk that an agent gets. Its size before and after is small, for it is made on
-// whatever storage the agent boots from.
+// The disk that an agent gets. It is small, because it is created on the storage from which
+// the agent boots.
 const (
 	diskName  = "homelab-trial"
 	diskMount = "/var/lib/homelab-trial"
 	diskSize  = spec.GiB
 )
 
-// moreMemory adds little: the host has to have it. A whole number of GiB stays one.
+// moreMemory adds only a little, because the host must have it. A whole number of GiB stays
+// one.
 func moreMemory(nodes []spec.Node, i int) []spec.Node {
 	more := 256 * spec.MiB
 	if m := nodes[i].Memory; m >= 4*spec.GiB && m%spec.GiB == 0 {
@@ -87,8 +88,8 @@ func up(_ context.Context, c *cluster.Cluster) (*converge.Graph, error) { return
 
 func down(ctx context.Context, c *cluster.Cluster) (*converge.Graph, error) { return c.Down(ctx) }
 
-// check refuses to begin where something of the cluster is there: it would be destroyed
-// at the end, and what is there may be what somebody wants to go on from.
+// check refuses to start if something of the cluster exists: it would be destroyed at the end,
+// and somebody may still need it.
 func check(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	graph, err := c.Down(ctx)
 	if err != nil {
@@ -102,7 +103,7 @@ func check(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 		return "", err
 	}
 	if plan.Changes() {
-		return "", fmt.Errorf("something of %s is there already: %s", c.Spec().Name, strings.Join(differences(plan), ", "))
+		return "", fmt.Errorf("something of %s exists already: %s", c.Spec().Name, strings.Join(differences(plan), ", "))
 	}
 	report, err := c.HostCheck(ctx, nil)
 	if err != nil {
@@ -116,7 +117,7 @@ func run(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	return reportWords(report), err
 }
 
-// again describes what it changed, why: it is not there to be looked at any more.
+// again describes what it changed and why, because that can no longer be inspected.
 func again(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	var changed []string
 	told := map[string]bool{}
@@ -141,23 +142,23 @@ func takeDown(ctx context.Context, w World, c *cluster.Cluster) (string, error) 
 	return reportWords(report), err
 }
 
-// something wants a plan that would make something.
-func something(plan *converge.Plan) error {
+// wantsChanges expects a plan that would create something.
+func wantsChanges(plan *converge.Plan) error {
 	if !plan.Changes() {
 		return errors.New("there is nothing to create, and nothing was created yet")
 	}
 	return nil
 }
 
-// nothing wants an empty plan.
-func nothing(plan *converge.Plan) error {
+// wantsNone expects an empty plan.
+func wantsNone(plan *converge.Plan) error {
 	if plan.Changes() {
 		return fmt.Errorf("the plan after it is not empty: %s", strings.Join(differences(plan), ", "))
 	}
 	return nil
 }
 
-// differences are what a plan would act on or wait for.
+// differences are the changes and waits of a plan.
 func differences(plan *converge.Plan) []string {
 	var out []string
 	for _, it := range plan.Items {
@@ -180,7 +181,7 @@ func planWords(plan *converge.Plan) string {
 		count[converge.Change]+count[converge.Wait], count[converge.Deferred], count[converge.Clean])
 	switch {
 	case count[converge.Failed] > 0:
-		return fmt.Sprintf("%s, %d not to be seen", words, count[converge.Failed])
+		return fmt.Sprintf("%s, %d could not be checked", words, count[converge.Failed])
 	case !plan.Changes():
 		return fmt.Sprintf("nothing: %d up to date", count[converge.Clean])
 	}

@@ -1,11 +1,10 @@
-// Package trial goes the whole way of a cluster on a Proxmox VE that nobody has tried
-// yet: a look at the hosts, a plan, the first run, a second that has nothing to do, the
-// changes that clusters see, and down to nothing. After every step it plans, and it
-// records what each took, what it asked of Proxmox, and what the plan said.
+// Package trial tests a Proxmox VE with the whole life of a small cluster: checks of the
+// hosts, a plan, the first run, a second run without changes, typical changes, and the removal
+// of everything. After every step it plans, and it records what each took, what it asked of
+// Proxmox, and what the plan said.
 //
-// It uses what package cluster does and nothing beside it, so what a trial has seen is
-// what the commands do. What the steps change they change in memory: nobody's file is
-// touched.
+// It uses what package cluster does and nothing beside it, so what a trial has seen is what
+// the commands do. The steps change the specification in memory, not the user's file.
 package trial
 
 import (
@@ -23,33 +22,33 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// World is where a trial takes place.
+// World is the environment of a trial.
 type World interface {
-	// Open binds a cluster to the world as a command of its own does, which remembers
-	// nothing of the one before. The function ends it.
+	// Open binds a cluster to the world like a separate command, without state from an earlier
+	// one. The function closes it.
 	Open(ctx context.Context, want *spec.Spec) (c *cluster.Cluster, end func(), err error)
-	// Run runs a graph and tells listen what happens; Look plans one. Both may show it.
+	// Run runs a graph and passes events to listen; Look plans one. Both may display them.
 	Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error)
 	Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error)
-	// Requests counts, by method, what Proxmox has been asked so far.
+	// Requests counts the requests to Proxmox so far, by method.
 	Requests() map[string]int
 	// Say tells the person what comes next.
 	Say(format string, args ...any)
 }
 
-// Trial is the way that lies before a cluster.
+// Trial is a trial of one cluster.
 type Trial struct {
 	spec  *spec.Spec
-	first int // index of the step to begin with
+	first int // index of the first step
 	node  int // index in want.Nodes of the agent that is changed and then removed
 }
 
-// Word is what a cluster's name has to have in it, between hyphens, before a trial
-// makes and destroys its machines.
+// Word must be a word of the cluster's name, between hyphens; otherwise a trial refuses to
+// create and destroy its machines.
 const Word = "trial"
 
-// New sees that a file can be tried. from names the step to begin with; empty is the
-// first. What the steps before it changed in the file stays changed.
+// New checks that a file is suitable. from names the first step; empty is the very first. The
+// changes of earlier steps to the file apply.
 func New(want *spec.Spec, from string) (*Trial, error) {
 	t := &Trial{spec: want, node: -1}
 	if from != "" {
@@ -88,7 +87,7 @@ func Steps() []string {
 	return names
 }
 
-// Left are the steps that this trial takes, as name and what it is.
+// Left returns the steps of this trial, with names and descriptions.
 func (t *Trial) Left() [][2]string {
 	var out [][2]string
 	for _, s := range steps()[t.first:] {
@@ -97,8 +96,8 @@ func (t *Trial) Left() [][2]string {
 	return out
 }
 
-// Run takes the steps one after the other and stops at the first that fails. The record
-// has all that were begun, also with an error, which is the failed step's.
+// Run runs the steps one after the other and stops at the first failure. The record has all
+// started steps, also after an error, which is the failed step's.
 func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 	rec := &Record{Cluster: t.spec.Name, Began: time.Now()}
 	want := t.spec
@@ -122,7 +121,7 @@ func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 	return rec, nil
 }
 
-// take takes one step and plans after it.
+// take runs one step and plans after it.
 func (t *Trial) take(ctx context.Context, w World, s step, want *spec.Spec, rec *Record, one *Step) error {
 	measure := func(took *Seconds, asked *map[string]int, do func() error) error {
 		begun, before := time.Now(), w.Requests()
@@ -140,20 +139,19 @@ func (t *Trial) take(ctx context.Context, w World, s step, want *spec.Spec, rec 
 		})
 	})
 	if err != nil {
-		return told(ctx, err)
+		return causeFirst(ctx, err)
 	}
-	return told(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return look(ctx, w, s, want, one) }))
+	return causeFirst(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return look(ctx, w, s, want, one) }))
 }
 
-// What a plan cannot see, it does not wait for; here it may be a Kubernetes that starts
-// again on a slow host. seeTime, times the file's patience, is how long it is looked at
-// again, every seePoll.
+// A plan does not wait for what it cannot check, such as a Kubernetes that restarts on a slow
+// host. seeTime, times the file's patience, is how long the check is retried, every seePoll.
 const (
 	seeTime = time.Minute
 	seePoll = 5 * time.Second
 )
 
-// look plans after a step, and judges the plan.
+// look plans after a step, and checks the plan.
 func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) error {
 	end := time.Now().Add(seeTime * time.Duration(max(1, want.Patience)))
 	for looks := 1; ; looks++ {
@@ -163,7 +161,7 @@ func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) erro
 		}
 		one.Plan = planWords(plan)
 		if looks > 1 {
-			one.Plan += fmt.Sprintf(", seen at look %d", looks)
+			one.Plan += fmt.Sprintf(", at attempt %d", looks)
 		}
 		unseen := plan.Err()
 		if unseen == nil {
@@ -172,7 +170,7 @@ func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) erro
 		if time.Now().After(end) {
 			return fmt.Errorf("planning after it: %w", unseen)
 		}
-		w.Say("checking again in %s what could not be seen", seePoll)
+		w.Say("checking again in %s what could not be checked", seePoll)
 		if wait.Pause(ctx, seePoll) != nil {
 			return unseen
 		}
@@ -191,7 +189,7 @@ func planned(ctx context.Context, w World, s step, want *spec.Spec) (plan *conve
 	return plan, err
 }
 
-// with opens the world for one thing.
+// with opens the world for one action.
 func with(ctx context.Context, w World, want *spec.Spec, do func(*cluster.Cluster) error) error {
 	c, end, err := w.Open(ctx, want)
 	if err != nil {
@@ -201,8 +199,8 @@ func with(ctx context.Context, w World, want *spec.Spec, do func(*cluster.Cluste
 	return do(c)
 }
 
-// told puts what ended a run from outside before what that broke.
-func told(ctx context.Context, err error) error {
+// causeFirst puts the cause of an interruption before the errors that it caused.
+func causeFirst(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -214,14 +212,14 @@ func told(ctx context.Context, err error) error {
 	return err
 }
 
-// changed is a copy of a file with a step's change in it.
+// changed returns a copy of a file with a step's change.
 func (t *Trial) changed(want *spec.Spec, change func(nodes []spec.Node, i int) []spec.Node) *spec.Spec {
 	out := *want
 	out.Nodes = change(slices.Clone(want.Nodes), t.node)
 	return &out
 }
 
-// since is what was counted after before.
+// since returns the difference of two counts.
 func since(before, now map[string]int) map[string]int {
 	out := maps.Clone(now)
 	for method, n := range before {

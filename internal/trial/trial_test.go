@@ -51,7 +51,7 @@ type site struct {
 	mu    sync.Mutex
 	asked map[string]int
 	said  strings.Builder
-	begin func(step string) // told of every step that begins; may be nil
+	begin func(step string) // called for every step that begins; may be nil
 	look  func()            // before every plan; may be nil
 }
 
@@ -269,7 +269,7 @@ func TestAPlanThatIsNotEmptyStopsTheWay(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.begin = func(step string) {
-			if step == "again" { // somebody's hand, between two runs
+			if step == "again" { // a change by hand, between two runs
 				for _, vm := range w.sim.VMs() {
 					if vm.Name == "worker1" {
 						w.edit(vm.ID, url.Values{"cores": {"1"}})
@@ -310,7 +310,7 @@ func TestWhatCannotBeSeenIsLookedAtAgain(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				assert.Regexp(t, `^nothing: \d+ up to date, seen at look [2-9]$`, again.Plan)
+				assert.Regexp(t, `^nothing: \d+ up to date, at attempt [2-9]$`, again.Plan)
 			})
 		})
 	}
@@ -330,7 +330,7 @@ func TestWhatIsThereIsNotBegunAnew(t *testing.T) {
 		require.Error(t, err)
 		w.begin = nil
 		record, err := w.try("")
-		require.ErrorContains(t, err, "something of my-trial is there already: ")
+		require.ErrorContains(t, err, "something of my-trial exists already: ")
 		assert.Len(t, record.Steps, 1)
 		_, err = w.try("down")
 		require.NoError(t, err)
@@ -358,7 +358,7 @@ func TestWhatIsNotTried(t *testing.T) {
 		"a word that is part":    {old: "my-trial", new: "trials", why: "trials: a trial destroys"},
 		"no agent":               {old: "  worker: {count: 2, addresses: [192.168.1.71-192.168.1.72], cores: 2, memory: 4GiB}\n", why: "add one without numaNodes and hugepages"},
 		"an agent that is bound": {old: "cores: 2, ", new: "cores: 2, numa: true, numaNodes: [{cpus: 0-1, memory: 4GiB}], ", why: "add one without numaNodes and hugepages"},
-		"somebody's machine":     {old: "pools:", new: "nodes: {edge: {external: ops@192.168.1.99}}\npools:", why: "node edge was not made by homelab"},
+		"external machine":       {old: "pools:", new: "nodes: {edge: {external: ops@192.168.1.99}}\npools:", why: "node edge was not made by homelab"},
 		"a step that is not":     {from: "upp", why: `step "upp" does not exist: write one of check, plan, up, again, memory, disk, grow, remove, down`},
 	} {
 		t.Run(name, func(t *testing.T) {

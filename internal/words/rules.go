@@ -64,6 +64,16 @@ func Rules() []Rule {
 			"not started", "The step was not begun.", "The step has not started."),
 		rule("mend", `(?i)\bmend(?:s|ed|ing)?\b`,
 			"fix", "Mend it and run it again.", "Fix it and run it again."),
+		rule("for ever", `(?i)\bfor ever\b`,
+			"forever", "It waits for ever.", "It waits forever."),
+		rule("without a word", `(?i)\bwithout a word\b`,
+			"silently", "Fleet skips the file without a word.", "Fleet silently skips the file."),
+		rule("hold against", `\bh(?:old|olds|olding|eld) (?:\w+ ){1,4}against\b`,
+			"compare with; check against", "The test holds the page against the code.", "The test compares the page with the code."),
+		rule("what became of", `(?i)\bwhat (?:be)?c(?:omes?|ame) of\b`,
+			"result, outcome, state", "It reports what became of the object.", "It reports the result for the object."),
+		rule("all else", `(?i)\ball else\b`,
+			"everything else", "All else is refused.", "Everything else is refused."),
 	}
 	for i := range rules {
 		if rules[i].Name == "X is no Y" {

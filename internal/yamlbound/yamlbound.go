@@ -1,7 +1,6 @@
-// Package yamlbound parses YAML that somebody else wrote. The parser below keeps with
-// each value the whole path to it, and calls itself for what is nested: a file of
-// 200 KB takes it gigabytes. So what the file will cost is counted over its tokens,
-// which are few bytes each, before anything is built of them.
+// Package yamlbound parses untrusted YAML. The parser stores the whole path with each value,
+// and recurses into nested values: a file of 200 KB can take gigabytes. So this package
+// estimates the cost of a file from its tokens, which are small, before the parser runs.
 package yamlbound
 
 import (
@@ -14,34 +13,33 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// What a file may have. A written one stays far below each.
+// Limits of a file. Hand-written ones stay far below.
 const (
 	maxBytes     = 4 << 20
-	maxDepth     = 200      // of lists and mappings in each other
+	maxDepth     = 200      // nesting of lists and mappings
 	maxNames     = 1000     // anchors, aliases, tags and "?" together
-	maxDocuments = 1000     // the parser copies the rest at each
-	maxEmpty     = 2000     // keys and entries without a value: the parser moves the rest at each
-	maxBlanks    = 16 << 20 // bytes of the file times its longest run of empty lines: a text is copied for each at its end
+	maxDocuments = 1000     // the parser copies the rest at each one
+	maxEmpty     = 2000     // keys and entries without a value: the parser moves the rest at each one
+	maxBlanks    = 16 << 20 // bytes of the file times its longest run of empty lines: the parser copies a text for each empty line at its end
 	maxPaths     = 32 << 20 // bytes of the paths to all values
-	maxSiblings  = 8 << 20  // keys, each times its place in its mapping: the parser copies those before; 4000 in one
+	maxSiblings  = 8 << 20  // keys, each times its position in its mapping: the parser copies the earlier ones; 4000 in one
 )
 
 // ErrParser is a failure of the parser itself.
 var ErrParser = errors.New("the YAML parser gave up on this")
 
-// Error says that a file is more than we are willing to read.
+// Error says that a file exceeds a limit.
 type Error struct {
 	Line, Column int // from 1
 	What         string
-	Long         bool // it has too many keys or empty lines, which cost this parser much and others nothing
+	Long         bool // it has too many keys or empty lines, which are expensive only for this parser
 }
 
-// Error returns what is too much, and the line.
+// Error returns the exceeded limit and the line.
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.What) }
 
-// Parse is parser.ParseBytes, without comments, for a file that is not trusted. It
-// returns [*Error] for one that would cost too much, [ErrParser] where the parser
-// panics, and the parser's own errors.
+// Parse is parser.ParseBytes, without comments, for an untrusted file. It returns [*Error] if
+// a limit is exceeded, [ErrParser] if the parser panics, and the parser's own errors.
 func Parse(data []byte, opts ...parser.Option) (file *ast.File, err error) {
 	defer func() {
 		if recover() != nil {
@@ -64,7 +62,7 @@ func Parse(data []byte, opts ...parser.Option) (file *ast.File, err error) {
 	return parser.Parse(tokens, 0, opts...)
 }
 
-// blanks returns the longest run of empty lines, and where it begins.
+// blanks returns the longest run of empty lines, and its first line.
 func blanks(data []byte) (line, longest int) {
 	at, run := 1, 0
 	for _, c := range data {
@@ -82,7 +80,7 @@ func blanks(data []byte) (line, longest int) {
 	return line, longest
 }
 
-// tokenize stops at the first token that is none: the parser reports that one.
+// tokenize stops at the first invalid token, which the parser reports.
 func tokenize(text string) (tokens token.Tokens) {
 	var s scanner.Scanner
 	s.Init(text)
@@ -95,16 +93,16 @@ func tokenize(text string) (tokens token.Tokens) {
 	}
 }
 
-// frame is a list or a mapping that is open.
+// frame is an open list or mapping.
 type frame struct {
 	flow   bool
 	column int // of its key or "-", in blocks
-	size   int // bytes that it adds to the paths of what is in it
+	size   int // bytes that it adds to the paths of its contents
 	run    int // tokens since the last comma, in flows
 	nth    int // key of its mapping, in blocks
 }
 
-// counter goes over the tokens of a file.
+// counter counts the tokens of a file.
 type counter struct {
 	open                   []frame
 	last                   *token.Token // without comments
@@ -114,7 +112,7 @@ type counter struct {
 	siblings               int
 }
 
-// next counts a token, and says what is too much with it.
+// next counts a token, and returns the limit that it exceeds.
 func (c *counter) next(t *token.Token) string {
 	switch t.Type {
 	case token.CommentType:
@@ -176,10 +174,10 @@ func (c *counter) pop() {
 	c.open = c.open[:len(c.open)-1]
 }
 
-// index is about what an index adds to a path.
+// index is about the length that an index adds to a path.
 const index = 8
 
-// flow counts what is between brackets or braces.
+// flow counts tokens between brackets or braces.
 func (c *counter) flow(t *token.Token) {
 	switch t.Type {
 	case token.SequenceStartType, token.MappingStartType:
@@ -198,8 +196,8 @@ func (c *counter) flow(t *token.Token) {
 	}
 }
 
-// block counts keys and "-" by their columns. Anchors and tags before a key hide its
-// column; there are not many.
+// block counts keys and "-" by their columns. Anchors and tags before a key hide its column,
+// but their number is limited.
 func (c *counter) block(t *token.Token) {
 	switch {
 	case t.Type == token.SequenceEntryType || t.Type == token.MappingKeyType:
@@ -212,7 +210,8 @@ func (c *counter) block(t *token.Token) {
 	}
 }
 
-// under closes what is not left of a column, and returns which key there was last.
+// under closes frames that are not left of a column, and returns the index of the last key
+// there.
 func (c *counter) under(column int) (nth int) {
 	for len(c.open) > 0 && !c.top().flow && c.top().column >= column {
 		if top := c.top(); top.column == column {
@@ -223,7 +222,7 @@ func (c *counter) under(column int) (nth int) {
 	return nth
 }
 
-// empty says that a key or an entry ends with t, and has nothing.
+// empty says that a key or an entry ends with t, without a value.
 func (c *counter) empty(t *token.Token) bool {
 	if c.last == nil {
 		return false

@@ -1,10 +1,10 @@
-// Package yamlnode has YAML as values that know their places, with aliases and merge
-// keys resolved: what a mistake in a file is told by.
+// Package yamlnode reads YAML into values with their places, for error messages, with aliases
+// and merge keys resolved.
 package yamlnode
 
 import "slices"
 
-// Kind is what a value is.
+// Kind is the kind of a value.
 type Kind int
 
 // The kinds. The first four are scalars.
@@ -17,7 +17,7 @@ const (
 	List
 )
 
-// String names the kind as a person would.
+// String names the kind for people.
 func (k Kind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "text", "a mapping", "a list"}[k]
 }
@@ -25,18 +25,18 @@ func (k Kind) String() string {
 // Pos is a place in a file, counted from 1; zero: the file as a whole.
 type Pos struct{ Line, Col int }
 
-// Node is a value with its place. Nodes are shared where aliases share them, and are not
-// changed once read. Methods that look take nil for a value that is not there.
+// Node is a value with its place. Aliases share nodes, and nodes do not change once read.
+// Reading methods accept nil for a missing value.
 type Node struct {
 	Kind   Kind
-	At     Pos    // of a mapping or list that is another's value: of its key
+	At     Pos    // of its key, for a mapping or list that is a value
 	Text   string // of a scalar, its value
 	Plain  bool   // a scalar without quotes
 	Fields []Field
 	Items  []*Node
-	Twice  []Field // keys that were here before: the last one counts
+	Twice  []Field // duplicate keys: the last one counts
 
-	weight int // nodes in it, with everything that aliases repeat
+	weight int // nodes in it, with aliases expanded
 }
 
 // Field is a key of a mapping and its value.
@@ -62,7 +62,7 @@ func (n *Node) Field(name string) (Field, bool) {
 	return Field{}, false
 }
 
-// Get walks mappings by name; nil where there is nothing.
+// Get walks mappings by name; nil if there is nothing.
 func (n *Node) Get(names ...string) *Node {
 	for _, name := range names {
 		f, _ := n.Field(name)
@@ -79,7 +79,7 @@ func (n *Node) Key(name string) Pos {
 	return n.Place()
 }
 
-// Place returns where n is.
+// Place returns n's place.
 func (n *Node) Place() Pos {
 	if n == nil {
 		return Pos{}
@@ -87,7 +87,7 @@ func (n *Node) Place() Pos {
 	return n.At
 }
 
-// Str is the text of a scalar, and "" of anything else.
+// Str returns the text of a scalar, and "" for anything else.
 func (n *Node) Str() string {
 	if n == nil {
 		return ""
@@ -117,7 +117,7 @@ func (n *Node) Set() bool { return n != nil && n.Kind != Null }
 // Scalar reports whether n is neither a mapping nor a list.
 func (n *Node) Scalar() bool { return n.Kind < Map }
 
-// IfMap returns n when it is a mapping.
+// IfMap returns n if it is a mapping, else nil.
 func (n *Node) IfMap() *Node {
 	if n == nil || n.Kind != Map {
 		return nil
@@ -128,7 +128,7 @@ func (n *Node) IfMap() *Node {
 // Has reports whether n has a key.
 func (n *Node) Has(name string) bool { return n.Index(name) >= 0 }
 
-// Without returns n less some keys.
+// Without returns n without some keys.
 func (n *Node) Without(names ...string) *Node {
 	if n.IfMap() == nil {
 		return n
@@ -138,7 +138,7 @@ func (n *Node) Without(names ...string) *Node {
 	return &out
 }
 
-// With returns n with one more key, unless it has it already.
+// With returns n with one more key, unless it has that key.
 func (n *Node) With(name string, value *Node) *Node {
 	if n.Index(name) >= 0 {
 		return n
@@ -148,8 +148,8 @@ func (n *Node) With(name string, value *Node) *Node {
 	return &out
 }
 
-// under returns n as the value of the key at: a mapping or a list is found at its key,
-// where a person looks for it; scalars stay where they are.
+// under returns n as the value of the key at: a mapping or a list gets the place of its key,
+// where a person looks for it; scalars keep theirs.
 func (n *Node) under(at Pos) *Node {
 	if !n.Scalar() || n.Kind == Null {
 		moved := *n

@@ -13,12 +13,12 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlbound"
 )
 
-// Oddity is something in a file that has no meaning here, or more than one.
+// Oddity is something in a file that has no meaning here, or an ambiguous one.
 type Oddity struct {
 	What  What
 	At    Pos
 	Name  string // of the anchor, the tag or the key
-	First Pos    // of a key that is there twice
+	First Pos    // of a duplicate key
 }
 
 // What is odd.
@@ -26,19 +26,19 @@ type What int
 
 // What can be odd.
 const (
-	Strange  What = iota // a kind of node that we do not know
+	Strange  What = iota // an unknown kind of node
 	NoAnchor             // an alias without an anchor above it
-	TooMuch              // it unfolds to more than Reader.Budget; said once
+	TooMuch              // it expands to more than Reader.Budget; reported once
 	Tagged               // a tag other than !!str at a scalar
 	NoText               // a key that is not text
 	NoMap                // << of something else than mappings
-	Twice                // a key that the mapping has already
+	Twice                // a duplicate key
 )
 
 // Reader reads documents, whose depth yamlbound has a limit for.
 type Reader struct {
 	Skip   int  // lines before the text that is read
-	Budget *int // nodes that may still be made; every document of every reader that shares it takes from it
+	Budget *int // nodes that may still be created, shared by every document of every reader
 	Odd    func(Oddity)
 
 	anchors map[string]*Node
@@ -62,8 +62,8 @@ func (r *Reader) Read(text []byte) ([]*Node, error) {
 	return out, nil
 }
 
-// Reason says where and why a text is not YAML, without the lines that the parser
-// quotes: a secret may be in them.
+// Reason says where and why a text is not YAML, without the lines that the parser quotes,
+// which may contain a secret.
 func (r *Reader) Reason(err error) (Pos, string) {
 	if syntax, ok := errors.AsType[yaml.Error](err); ok {
 		return r.at(syntax.GetToken()), syntax.GetMessage()
@@ -78,7 +78,7 @@ func (r *Reader) at(t *token.Token) Pos {
 	return Pos{}
 }
 
-// grow counts what the file unfolds to, and reports whether that is too much.
+// grow counts the expanded nodes of the file, and reports whether there are too many.
 func (r *Reader) grow(at Pos, by int) bool {
 	if *r.Budget -= by; *r.Budget < 0 && !r.burst {
 		r.burst = true
@@ -133,9 +133,9 @@ func (r *Reader) build(n ast.Node) *Node {
 	return t
 }
 
-// joined repairs what the parser does to plain text with a colon in a list inside
-// braces: there it takes 01:00 for the mapping {01: 00}. YAML 1.2 (7.3.3) has it as
-// text, since no blank follows the colon. It returns nil for anything else.
+// joined repairs a mistake of the parser: in a list inside braces it reads plain text with a
+// colon, 01:00, as the mapping {01: 00}. In YAML 1.2 (7.3.3) it is text, because no blank
+// follows the colon. It returns nil for anything else.
 func (r *Reader) joined(n ast.Node) *Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
@@ -240,8 +240,7 @@ func (r *Reader) mergeSources(t *Node) []*Node {
 	return nil
 }
 
-// keyOf takes the "?" from a key, and returns its text; ok is false for one that is no
-// plain text.
+// keyOf removes the "?" from a key, and returns its text; ok is false if it is not plain text.
 func keyOf(k ast.Node) (key ast.Node, text string, ok bool) {
 	switch k := k.(type) {
 	case *ast.MappingKeyNode:

@@ -28,20 +28,19 @@ func (r Release) timeout() time.Duration {
 	return defaultTimeout
 }
 
-// Apply installs or upgrades r and waits until everything in it is ready. Where
-// chart and values are those of the last revision, only objects that somebody
-// changed or deleted are put right, without a new revision and without hooks.
+// Apply installs or upgrades r and waits until everything in it is ready. If chart and values
+// are those of the last revision, it only repairs objects that somebody changed or deleted,
+// without a new revision and without hooks.
 //
-// have, what Observe last saw, decides nothing: Apply looks itself.
+// It does not rely on have, the result of an earlier Observe: Apply reads the cluster itself.
 //
-// When it fails, the release is as it was before, and the error is a
-// [*FailedError]: what a first install made is removed again, and an upgrade is
-// followed by a revision that brings back the last one that succeeded. Only the
-// definitions of crds folders stay as they are then. Any other error is of what comes
-// before the first object, or of the record of a revision that is all there: that one
-// stays pending, and the next Apply goes on from there. When ctx
-// ends, Apply returns at once and changes nothing any more, and so undoes nothing:
-// the revision stays pending, and the next Apply goes on from there.
+// If it fails, it restores the previous state, and the error is a [*FailedError]: the objects
+// of a first install are removed, and an upgrade is rolled back to the last successful
+// revision. Only definitions from crds folders stay. Any other error occurred before the first
+// object was written, or while the record of a complete revision was written: that revision
+// stays pending, and the next Apply continues it. When ctx ends, Apply returns at once. It
+// changes nothing further and undoes nothing: the revision stays pending, and the next Apply
+// continues it.
 func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
 	within, cancel := wait.Within(ctx, r.timeout(), fmt.Errorf("not ready within %s", r.timeout()))
 	defer cancel()
@@ -64,7 +63,7 @@ func (c *Client) Apply(ctx context.Context, r Release, _ State) error {
 	return c.advance(ctx, within, p)
 }
 
-// What our records say while they are pending.
+// Descriptions of our records while they are pending.
 const (
 	weInstall = "Install by homelab"
 	weUpgrade = "Upgrade by homelab"
@@ -76,8 +75,8 @@ const (
 // (helm v3.22.0, cmd/helm/install.go).
 const helmTimeout = 5 * time.Minute
 
-// awaitOthers waits while somebody else's Helm works on a release: as long as that
-// may be, and no longer, since a record stays pending for ever when Helm is killed.
+// awaitOthers waits while another Helm works on a release, up to Helm's own time limit: the
+// record of a killed Helm stays pending forever.
 func (c *Client) awaitOthers(ctx context.Context, r Release) error {
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		history, err := c.history(ctx, r.Namespace, r.Name)
@@ -90,11 +89,11 @@ func (c *Client) awaitOthers(ctx context.Context, r Release) error {
 			strings.HasPrefix(last.Info.Description, weRollBack) || age > helmTimeout {
 			return nil, nil
 		}
-		return []string{fmt.Sprintf("revision %d is %s by somebody else's Helm", last.Version, last.Info.Status)}, nil
+		return []string{fmt.Sprintf("revision %d is %s by another Helm", last.Version, last.Info.Status)}, nil
 	})
 }
 
-// repair puts right what differs from the last revision.
+// repair restores what differs from the last revision.
 func (c *Client) repair(ctx context.Context, p *plan) error {
 	looks, err := c.survey(ctx, p)
 	if err != nil {
@@ -112,7 +111,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 		if l.diff.Empty() {
 			continue
 		}
-		progress.Say(ctx, "putting %s right", kube.RefOf(l.want))
+		progress.Say(ctx, "repairing %s", kube.RefOf(l.want))
 		if err := c.adopt(ctx, l.live); err != nil {
 			return err
 		}
@@ -123,7 +122,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 	return c.awaitReady(ctx, want)
 }
 
-// adopt takes over the fields that Helm has set, by its command line or by Terraform.
+// adopt takes over the fields that Helm set, through its command line or Terraform.
 func (c *Client) adopt(ctx context.Context, live *unstructured.Unstructured) error {
 	if live == nil {
 		return nil
@@ -131,8 +130,8 @@ func (c *Client) adopt(ctx context.Context, live *unstructured.Unstructured) err
 	return c.helm.Adopt(ctx, live, manager, "terraform-provider-helm")
 }
 
-// begin does what comes before a revision: its namespace, and the definitions of
-// kinds in crds folders, which Helm would neither upgrade nor take back.
+// begin prepares a revision: its namespace, and the definitions of kinds in crds folders,
+// which Helm would neither upgrade nor roll back.
 func (c *Client) begin(ctx context.Context, p *plan) error {
 	if err := c.ensureNamespace(ctx, p.release.Namespace); err != nil {
 		return err
@@ -146,7 +145,7 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 	if err := c.define(ctx, p.crds); err != nil {
 		return err
 	}
-	// Templates may ask for the kinds that are there now.
+	// Templates may ask for kinds that exist only now.
 	caps, err := c.awaitCapabilities(ctx)
 	if err != nil {
 		return err
@@ -158,8 +157,8 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 	return c.render(ctx, p)
 }
 
-// ensureNamespace makes a namespace where it is missing, and waits for one of this
-// name that is being deleted to be gone.
+// ensureNamespace creates a missing namespace. If one of this name is being deleted, it first
+// waits until that is gone.
 func (c *Client) ensureNamespace(ctx context.Context, name string) error {
 	ns := &unstructured.Unstructured{}
 	ns.SetAPIVersion("v1")
@@ -182,17 +181,17 @@ func (c *Client) ensureNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// revision is a revision that is being brought about.
+// revision is a revision that is being installed.
 type revision struct {
 	record    *release.Release
 	objects   []*unstructured.Unstructured // in order
 	obsolete  []*unstructured.Unstructured
 	pre, post release.HookEvent
-	made      []*unstructured.Unstructured // those of objects that were not there before
+	made      []*unstructured.Unstructured // objects that did not exist before
 }
 
-// advance brings about the next revision, or else the state before. within ends
-// earlier than ctx: what is undone may take longer than what was to be done.
+// advance installs the next revision, or restores the previous state. within ends earlier than
+// ctx, because undoing may take longer than the change.
 func (c *Client) advance(ctx, within context.Context, p *plan) error {
 	fail := func(err error) error {
 		return fmt.Errorf("release %s/%s: %w", p.release.Namespace, p.release.Name, err)
@@ -248,8 +247,7 @@ func (p *plan) record() *release.Release {
 	return rel
 }
 
-// claim looks at what is there of a revision's objects, and refuses to take what
-// belongs to others.
+// claim reads which objects of a revision exist, and refuses to take over another owner's.
 func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 	lives := make([]*unstructured.Unstructured, len(rev.objects))
 	g, gctx := errgroup.WithContext(ctx)
@@ -284,7 +282,7 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 		strings.Join(foreign, "; "), labelManagedBy, managedByHelm, noteName, n, noteNamespace, ns)
 }
 
-// belongs says whose an object is.
+// belongs names the owner of an object.
 func belongs(live *unstructured.Unstructured) string {
 	notes := live.GetAnnotations()
 	if notes[noteName] == "" {
@@ -293,8 +291,8 @@ func belongs(live *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s belongs to release %s/%s", kube.RefOf(live), notes[noteNamespace], notes[noteName])
 }
 
-// failPending marks revisions that were cut off as failed: Helm itself refuses to
-// do anything to a release as long as one is pending.
+// failPending marks interrupted revisions as failed: Helm itself refuses to work on a release
+// while one is pending.
 func (c *Client) failPending(ctx context.Context, p *plan) error {
 	for _, rel := range p.history {
 		if !pending(rel) {
@@ -307,7 +305,7 @@ func (c *Client) failPending(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// carryOut brings a revision about: hooks, objects, what is obsolete, readiness, hooks.
+// carryOut installs a revision: hooks, objects, removal of obsolete objects, readiness, hooks.
 func (c *Client) carryOut(ctx context.Context, rev *revision) error {
 	if err := c.runHooks(ctx, rev.record, rev.pre); err != nil {
 		return err
@@ -324,7 +322,7 @@ func (c *Client) carryOut(ctx context.Context, rev *revision) error {
 	return c.runHooks(ctx, rev.record, rev.post)
 }
 
-// settle records a revision that came about, and forgets the oldest.
+// settle records a successful revision, and deletes the oldest records.
 func (c *Client) settle(ctx context.Context, p *plan, rel *release.Release) error {
 	what := "Upgrade complete"
 	if p.deployed == nil {
@@ -339,9 +337,9 @@ func (c *Client) settle(ctx context.Context, p *plan, rel *release.Release) erro
 	return c.supersede(ctx, p, rel.Version)
 }
 
-// stamp puts the digest on a record that later looks find. A chart may have brought
-// kinds itself that it asks for; where that makes no difference to what it renders,
-// it need not be rendered again at every look.
+// stamp adds the digest that later observations compare. A chart may itself install kinds that
+// its templates ask for; if that does not change what it renders, later observations need not
+// render it again.
 func (c *Client) stamp(ctx context.Context, p *plan, rel *release.Release) error {
 	caps, err := c.awaitCapabilities(ctx)
 	if err != nil {
@@ -361,7 +359,7 @@ func (c *Client) stamp(ctx context.Context, p *plan, rel *release.Release) error
 	return err
 }
 
-// supersede marks what was deployed before as superseded, and forgets the oldest.
+// supersede marks earlier deployed revisions as superseded, and deletes the oldest records.
 func (c *Client) supersede(ctx context.Context, p *plan, current int) error {
 	for _, rel := range p.history {
 		if rel.Info.Status == release.StatusDeployed && rel.Version != current {

@@ -27,7 +27,8 @@ func TestBuryPending(t *testing.T) {
 	assert.Len(t, k.heard, 1)
 }
 
-// TestClaim: what belongs to others is not taken, and the error says whose it is; a namespace may be shared.
+// TestClaim: objects of other owners are not taken over, and the error names the owner; a namespace may be
+// shared.
 func TestClaim(t *testing.T) {
 	marked := func(kind, name, release, ns string) string {
 		return asJSON(t, fmt.Sprintf(`{apiVersion: v1, kind: %s, metadata: {name: %s, namespace: web, annotations: {meta.helm.sh/release-name: %q, meta.helm.sh/release-namespace: %q}}}`, kind, name, release, ns))

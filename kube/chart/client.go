@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// manager is the field manager of releases: Helm's own name, under which version 4
-// applies from the server's side too. What its version 3 once wrote is taken over.
+// manager is the field manager of releases: Helm's own name, which its version 4 also uses for
+// server-side apply. Fields that version 3 wrote are taken over.
 const manager = "helm"
 
 // Client installs releases in one cluster. It is safe for concurrent use.
@@ -36,18 +36,18 @@ type State struct {
 	Installed bool
 	Chart     string // name-version
 	Revision  int
-	Status    string     // Helm's own word, e.g. deployed, failed, pending-upgrade
+	Status    string     // Helm's status, e.g. deployed, failed, pending-upgrade
 	Changes   drift.Diff // what an upgrade would change, secrets masked; empty: nothing to do
 	Waiting   []string   // what is not ready yet, in words: "deployment jupyterhub/hub: 0 of 1 pods are ready"
 }
 
-// Observe looks at a release: whether it is there, what an upgrade to r would
-// change, and what of it is not ready. It writes nothing.
+// Observe reads a release: whether it is installed, what an upgrade to r would change, and
+// what of it is not ready. It writes nothing.
 //
-// Changes has the chart and the values that differ, and each object that differs
-// from what the release says it should be, whoever changed it. A release of the
-// same chart and values has none, though its templates draw random values or ask
-// the cluster: what it was made of once, it keeps.
+// Changes has the differences of chart and values, and each object that differs from what the
+// release says, no matter who changed it. A release of the same chart and values has no
+// changes, even if its templates use random values or ask the cluster: it keeps what it was
+// rendered from.
 func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 	p, err := c.plan(ctx, r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Client) Observe(ctx context.Context, r Release) (State, error) {
 	if !s.Installed {
 		s.Changes = drift.Missing(named(p.chart.chart))
 		if p.last != nil {
-			s.Changes[0].Note = fmt.Sprintf("revision %d is %s: it was cut off, and is begun again", s.Revision, s.Status)
+			s.Changes[0].Note = fmt.Sprintf("revision %d is %s: it was interrupted, and is installed again", s.Revision, s.Status)
 		}
 		return s, nil
 	}
@@ -86,7 +86,7 @@ func (p *plan) differs() drift.Diff {
 	}
 	var d drift.Diff
 	if s := p.last.Info.Status; s != release.StatusDeployed {
-		d = append(d, drift.Field{Path: "status", Have: s.String(), Want: release.StatusDeployed.String(), Effect: drift.Update, Note: "it was cut off, and is begun again"})
+		d = append(d, drift.Field{Path: "status", Have: s.String(), Want: release.StatusDeployed.String(), Effect: drift.Update, Note: "it was interrupted, and is installed again"})
 	}
 	d = append(d, drift.Compare("chart", named(p.deployed.Chart), named(p.chart.chart), drift.Update)...)
 	if canonical(p.deployed.Config) != p.config {
@@ -99,10 +99,11 @@ func (p *plan) differs() drift.Diff {
 	return d
 }
 
-// values appends what differs between the values of two revisions. What is called
-// like a secret is masked: ours hold none, but Helm's by hand may.
+// values appends the differences between the values of two revisions. Values whose names
+// suggest a secret are masked: ours have none, but those of a release that somebody installed
+// with Helm may.
 func values(d *drift.Diff, path []string, have, want any) {
-	if text64(have) == text64(want) { // what is empty counts: false is not the chart's true
+	if text64(have) == text64(want) { // empty values count: false is not the chart's true
 		return
 	}
 	h, hok := have.(map[string]any)
@@ -140,7 +141,7 @@ func values(d *drift.Diff, path []string, have, want any) {
 	*d = append(*d, f)
 }
 
-// secretLike reports whether a value is called as secrets are.
+// secretLike reports whether a value's name suggests a secret.
 func secretLike(path []string) bool {
 	for _, p := range path {
 		p = strings.ToLower(p)
@@ -153,8 +154,8 @@ func secretLike(path []string) bool {
 	return false
 }
 
-// short writes a value in one line that can be read. Mappings and lists that may
-// hold secrets deep down are only counted.
+// short writes a value as one readable line. Mappings and lists, which may hold secrets, are
+// only counted.
 func short(v any) string {
 	const most = 60
 	var s string
@@ -179,7 +180,7 @@ func short(v any) string {
 	return s
 }
 
-// Diff says how a release differs from what was asked, readiness included.
+// Diff says how a release differs from the wanted one, readiness included.
 func (r Release) Diff(have State) drift.Diff {
 	d := slices.Clone(have.Changes)
 	for _, w := range have.Waiting {

@@ -169,7 +169,7 @@ func TestNeverReady(t *testing.T) {
 		var failed *chart.FailedError
 		require.ErrorAs(t, err, &failed)
 		assert.Contains(t, err.Error(), "not ready within 3m0s: still waiting: job test/t-pre-install: it is pending")
-		assert.Contains(t, err.Error(), "what was installed of it was removed again")
+		assert.Contains(t, err.Error(), "the installed objects were removed again")
 		assert.GreaterOrEqual(t, time.Since(began), r.Timeout)
 		assert.Less(t, time.Since(began), r.Timeout+time.Minute)
 		s, err := c.Observe(t.Context(), r)

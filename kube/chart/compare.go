@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// covers reports whether live holds all that want asks for, so that applying want
-// would change nothing. It may say no where the API server would only write a value
-// differently; then the server is asked. It never says yes wrongly, but for fields
-// that were asked for before and no longer are: where want changed, it is not asked.
+// covers reports whether live has everything that want asks for, so that applying want would
+// change nothing. It may say no where the API server would only write a value differently;
+// then the server is asked. It never says yes wrongly, except for fields that an earlier
+// revision set and this one does not: callers do not use it where want has changed.
 func covers(live, want any) bool {
 	switch w := want.(type) {
 	case nil:
@@ -45,7 +45,7 @@ func coversList(live, want []any) bool {
 	if len(live) == len(want) && !slices.ContainsFunc(indexes(want), func(i int) bool { return !covers(live[i], want[i]) }) {
 		return true
 	}
-	// Lists of named things may have more in them, and another order.
+	// Lists of named things may have more entries, in another order.
 	have := map[string]any{}
 	for _, e := range live {
 		if m, ok := e.(map[string]any); ok {
@@ -74,8 +74,7 @@ func indexes(list []any) []int {
 	return out
 }
 
-// empty reports whether a value says no more than that there is none: the API
-// server leaves it out.
+// empty reports whether a value only says that there is none: the API server omits it.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -120,7 +119,7 @@ func quantity(v any) (string, bool) {
 		return text64(v), true
 	}
 	s, ok := v.(string)
-	const longest = 24 // of a quantity that anybody writes
+	const longest = 24 // longer than any real quantity
 	return s, ok && s != "" && len(s) < longest
 }
 
@@ -147,8 +146,8 @@ func text64(v any) string {
 // same compares two values of manifests.
 func same(a, b any) bool { return covers(a, b) && covers(b, a) }
 
-// sameButRandom reports whether stored is what a chart renders again, as one and
-// another: what differs between the two is drawn at random, and stays as it was.
+// sameButRandom reports whether stored equals what a chart renders again, except where two
+// renderings, one and another, differ: those values are random, and stay as stored.
 func sameButRandom(stored, one, another any) bool {
 	switch s := stored.(type) {
 	case map[string]any:
@@ -198,8 +197,7 @@ func sameManifests(stored, one, another string) bool {
 	return sameButRandom(lists[0], lists[1], lists[2])
 }
 
-// plainSecret writes a Secret's stringData as data, which is what the API server
-// keeps of it.
+// plainSecret writes a Secret's stringData as data, as the API server stores it.
 func plainSecret(u *unstructured.Unstructured) {
 	if u.GetKind() != "Secret" || u.GetAPIVersion() != "v1" {
 		return
@@ -220,11 +218,10 @@ func plainSecret(u *unstructured.Unstructured) {
 	u.Object["data"] = data
 }
 
-// yield leaves out of want what a controller has taken over by design: the
-// certificate authority that it puts into webhooks, where the chart has a
-// placeholder or none, and the number of replicas that an autoscaler has set.
-// Anyone who is at the fields of the live object says so; a person's kubectl is no
-// controller.
+// yield removes from want what a controller takes over by design: the certificate authority in
+// webhooks, where the chart has a placeholder or nothing, and the number of replicas that an
+// autoscaler has set. The managed fields of the live object name the controller; a person's
+// kubectl does not count as one.
 func yield(want, live *unstructured.Unstructured) {
 	if live == nil {
 		return
@@ -255,7 +252,7 @@ func yield(want, live *unstructured.Unstructured) {
 	}
 }
 
-// controllers reports whether a field is held by others than Helm, us and people.
+// controllers reports whether a field has an owner other than Helm, homelab and people.
 func controllers(live *unstructured.Unstructured, subresource string, path ...string) bool {
 	var theirs bool
 	for _, e := range live.GetManagedFields() {

@@ -7,15 +7,14 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 )
 
-// Contents is what a chart says of itself, without being rendered.
+// Contents describes a chart without rendering it.
 type Contents struct {
 	Values    []string          // keys at the top of its values.yaml; nil: it has none
 	Charts    []string          // charts inside it, by name and by alias: keys of values, too
 	Templates map[string][]byte // its own and those of the charts inside it, by path
 }
 
-// Contents reads the chart of a release. The error is a [*NotFoundError] where there
-// is none.
+// Contents reads the chart of a release. The error is a [*NotFoundError] if there is no chart.
 func (s Source) Contents(ctx context.Context, r Release) (Contents, error) {
 	ch, err := s.load(ctx, r)
 	if err != nil {

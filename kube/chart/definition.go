@@ -19,9 +19,9 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// noteApplied is on definitions of kinds that we applied: a digest of their text.
-// Those of kube-prometheus-stack have 4 MiB; reading them, here and from the API
-// server, would take longer than all else.
+// noteApplied is an annotation of definitions of kinds that we applied: a digest of their
+// text. Those of kube-prometheus-stack have 4 MiB; reading them, here and from the API server,
+// would take longer than everything else.
 const noteApplied = "homelab.cps-gpu.github.com/applied"
 
 // definition is a definition of a kind in a chart's crds folder.
@@ -63,8 +63,8 @@ func definitions(ch *chart.Chart) ([]definition, error) {
 	return out, nil
 }
 
-// head reads what a plainly written document is about without reading the rest. It
-// answers only where it can be sure.
+// head reads kind and name of a plainly written document without parsing the rest. It answers
+// only if it is sure.
 func head(doc []byte) (ref kube.Ref, ok bool) {
 	inMetadata := false
 	for line := range bytes.Lines(doc) {
@@ -124,8 +124,8 @@ func (d definition) object() (*unstructured.Unstructured, error) {
 	return objs[0], nil
 }
 
-// lookAt looks at a definition of a kind. One that we applied, and that nobody else
-// has written to since, is not read.
+// lookAt observes a definition of a kind. It does not read one that we applied and nobody else
+// has changed since.
 func (c *Client) lookAt(ctx context.Context, d definition) (l look, applied bool, err error) {
 	meta, err := c.kube.Metadata(ctx, d.ref)
 	if errors.Is(err, kube.ErrNotFound) {
@@ -142,13 +142,13 @@ func (c *Client) lookAt(ctx context.Context, d definition) (l look, applied bool
 		return look{}, false, err
 	}
 	if have := meta.GetAnnotations()[noteApplied]; have != "" {
-		note(want, have) // it alone is no difference that anybody cares for
+		note(want, have) // this difference alone does not matter
 	}
 	l, err = c.look(ctx, want, true)
 	return l, false, err
 }
 
-// note puts the digest of its text on a definition.
+// note annotates a definition with the digest of its text.
 func note(u *unstructured.Unstructured, digest string) {
 	notes := u.GetAnnotations()
 	if notes == nil {
@@ -158,7 +158,7 @@ func note(u *unstructured.Unstructured, digest string) {
 	u.SetAnnotations(notes)
 }
 
-// touched reports whether others than us have set fields of a definition of a kind.
+// touched reports whether another manager has set fields of a definition of a kind.
 func touched(meta *unstructured.Unstructured) bool {
 	for _, e := range meta.GetManagedFields() {
 		applied := e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply
@@ -169,8 +169,8 @@ func touched(meta *unstructured.Unstructured) bool {
 	return false
 }
 
-// define applies the definitions of a chart's crds folders and waits until their
-// kinds are served. Helm would make those that are missing, and upgrade none.
+// define applies the definitions of a chart's crds folders and waits until their kinds are
+// served. Helm would only create missing ones, and upgrade none.
 func (c *Client) define(ctx context.Context, crds []definition) error {
 	written := make([]*unstructured.Unstructured, len(crds))
 	g, gctx := errgroup.WithContext(ctx)
@@ -184,7 +184,7 @@ func (c *Client) define(ctx context.Context, crds []definition) error {
 	return c.awaitReady(ctx, slices.DeleteFunc(written, func(u *unstructured.Unstructured) bool { return u == nil }))
 }
 
-// defineOne returns what it wrote; nil for a definition that is there as it should be.
+// defineOne returns what it wrote; nil if the definition is up to date.
 func (c *Client) defineOne(ctx context.Context, d definition) (*unstructured.Unstructured, error) {
 	l, applied, err := c.lookAt(ctx, d)
 	if err != nil || applied {

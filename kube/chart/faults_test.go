@@ -75,9 +75,9 @@ func (s stage) asBefore(t *testing.T, c *chart.Client, err error) string {
 	}), "; ")
 }
 
-// TestEveryRequestFails: whatever request fails, in whatever way, a release is as asked or
-// the error says why it is not; one that was undone is as it was, and the next time it is
-// as asked.
+// TestEveryRequestFails: whatever request fails, in whatever way, a release is up to date or
+// the error says why not; a release that was rolled back is unchanged, and the next attempt
+// succeeds.
 func TestEveryRequestFails(t *testing.T) {
 	answer := faults.Answer{Status: http.StatusForbidden, Type: "application/json",
 		Body: `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"` + faults.ErrInjected.Error() + `"}`}

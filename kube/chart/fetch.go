@@ -25,17 +25,17 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
-// The most that is read, in bytes. The largest index in the field (bitnami's) has
-// some 20 MiB; Helm itself takes no archive above 100 MiB.
+// The most that is read, in bytes. The largest index in the field (bitnami's) has some 20 MiB;
+// Helm itself takes no archive above 100 MiB.
 const (
 	maxIndex   = 128 << 20
 	maxArchive = 100 << 20
 )
 
-// tries is how often a repository is asked that does not answer.
+// tries is how often a repository that does not answer is asked.
 const tries = 3
 
-// noVersionError is a repository that answers and has no such chart.
+// noVersionError says that a repository answers and does not have the chart.
 type noVersionError struct{ text string }
 
 func (e *noVersionError) Error() string { return e.text }
@@ -66,8 +66,8 @@ func (d download) keep(data []byte) error {
 	return keep(d.path(), data)
 }
 
-// cached returns where a release's chart is among the downloads. Repositories do not share
-// a folder: two may have different charts of one name and version.
+// cached returns the place of a release's chart among the downloads. Each repository has its
+// own folder: two may have different charts with the same name and version.
 func (s Source) cached(r Release) download {
 	sum := sha256.Sum256([]byte(strings.TrimSuffix(r.Repo, "/")))
 	name := filepath.Base(archive(r.Chart, r.Version)) // Base: neither can point out of the folder
@@ -83,12 +83,12 @@ func (s Source) cached(r Release) download {
 	return d
 }
 
-// fetch downloads a release's chart. A digest that is known must be the download's.
+// fetch downloads a release's chart. If its digest is known, the download must have it.
 func (s Source) fetch(ctx context.Context, r Release, digest string) ([]byte, error) {
 	progress.Say(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, shown(r.Repo))
 	u, err := url.Parse(r.Repo)
 	if err != nil {
-		return nil, fmt.Errorf("repository %q is no URL", shown(r.Repo))
+		return nil, fmt.Errorf("repository %q is not a URL", shown(r.Repo))
 	}
 	client := s.client()
 	defer client.CloseIdleConnections()
@@ -105,7 +105,7 @@ func (s Source) fetch(ctx context.Context, r Release, digest string) ([]byte, er
 		return nil, err
 	}
 	if have := digestOf(data); digest == "" {
-		progress.Say(ctx, "chart %s %s has the digest %s, which nothing here can confirm; charts.digests keeps it", r.Chart, r.Version, have)
+		progress.Say(ctx, "chart %s %s has the digest %s, which is not known in advance; write it to charts.digests to pin it", r.Chart, r.Version, have)
 	} else if have != digest {
 		return nil, fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
 			"do not install it before you know why", r.Chart, r.Version, shown(r.Repo), have, digest)
@@ -119,8 +119,8 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// digest is what a release's archive must have, or "": what the caller says, else what
-// is known of the pinned version.
+// digest returns the digest that a release's archive must have, or "": the caller's, else that
+// of the pinned version.
 func (s Source) digest(r Release) string {
 	if d := s.Digests[r.Chart]; d != "" {
 		return d
@@ -128,7 +128,7 @@ func (s Source) digest(r Release) string {
 	return pins.Digest(r.Chart, r.Repo, r.Version)
 }
 
-// keep writes a file so that other readers see all of it or nothing.
+// keep writes a file atomically: readers see all of it or nothing.
 func keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("folder for downloaded charts: %w", err)
@@ -168,7 +168,7 @@ func (s Source) client() *http.Client {
 	return &http.Client{Transport: rt, CheckRedirect: redirected}
 }
 
-// index is the part of a repository's index.yaml that matters here.
+// index is the part of a repository's index.yaml that this package uses.
 type index struct {
 	Entries map[string][]entry `json:"entries"`
 }
@@ -243,8 +243,8 @@ func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r Releas
 	return nil, errors.Join(errs...)
 }
 
-// fromURL downloads one of the URLs of an index. What an index without TLS leads to is
-// as good as the index; what one with TLS leads to has TLS, or its digest is in the index.
+// fromURL downloads one of the URLs of an index. An index without TLS may lead to any URL; one
+// with TLS only to a URL with TLS, or to an archive with a digest in the index.
 func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, version string, digest bool) ([]byte, error) {
 	u, err := repo.Parse(raw)
 	if err != nil {
@@ -260,13 +260,13 @@ func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, versi
 		}
 		return pull(ctx, client, ref.Registry+"/"+ref.Repository, cmp.Or(ref.Reference, version))
 	}
-	if u.Scheme == repo.Scheme && u.Host == repo.Host && u.User == nil { // nobody else is told the login
+	if u.Scheme == repo.Scheme && u.Host == repo.Host && u.User == nil { // the login goes to no other host
 		u.User = repo.User
 	}
 	return get(ctx, client, u, maxArchive)
 }
 
-// checkDigest compares data with the SHA-256 that an index names, if it does.
+// checkDigest compares data with the SHA-256 in the index, if there is one.
 func checkDigest(data []byte, digest string) error {
 	want := strings.TrimPrefix(digest, "sha256:")
 	sum := sha256.Sum256(data)
@@ -276,7 +276,7 @@ func checkDigest(data []byte, digest string) error {
 	return nil
 }
 
-// get downloads a URL, asking again where the network or the server fails.
+// get downloads a URL, and retries if the network or the server fails.
 func get(ctx context.Context, client *http.Client, u *url.URL, most int64) ([]byte, error) {
 	pause := 200 * time.Millisecond
 	for try := 1; ; try++ {
@@ -300,7 +300,7 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var ue *url.Error // its words repeat the URL
+		var ue *url.Error // its text repeats the URL
 		if errors.As(err, &ue) {
 			err = ue.Err
 		}
@@ -324,8 +324,8 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 	return data, false, nil
 }
 
-// away reports whether a server that was not reached may be in a moment: not where there
-// is no such name, or its certificate is not to be trusted.
+// away reports whether a server that was not reached may answer soon: not if its name does not
+// exist, or its certificate is not trusted.
 func away(err error) bool {
 	var name *net.DNSError
 	var cert *tls.CertificateVerificationError

@@ -225,9 +225,9 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 // TestRepositoriesThatAreNone: and what they may hold of passwords is not repeated.
 func TestRepositoriesThatAreNone(t *testing.T) {
 	for repo, want := range map[string]string{
-		"https://ada:hunter2@a b/":    `repository "(not a URL)" is no URL`,
+		"https://ada:hunter2@a b/":    `repository "(not a URL)" is not a URL`,
 		"ftp://ada:hunter2@a.example": "repository ftp://xxxxx@a.example: its scheme must be https or oci",
-		"oci://bad host":              `repository "(not a URL)" is no URL`,
+		"oci://bad host":              `repository "(not a URL)" is not a URL`,
 		"oci://":                      "oci:///web: ",
 	} {
 		_, err := Source{}.fetch(t.Context(), Release{Chart: "web", Version: "1.0.0", Repo: repo}, "")
@@ -249,7 +249,7 @@ func TestManifestsOfRegistries(t *testing.T) {
 		assert.Equal(t, good, string(got.Digest))
 	}
 	for want, text := range map[string][]byte{
-		"manifest: ": []byte("{"), "this is no Helm chart: its manifest has no layer of type " + chartLayer: list(layer("text/plain", 1, good)),
+		"manifest: ": []byte("{"), "this is not a Helm chart: its manifest has no layer of type " + chartLayer: list(layer("text/plain", 1, good)),
 		"the chart's layer has -1 bytes, more than 100 MiB":        list(layer(chartLayer, -1, good)),
 		"the chart's layer has 104857601 bytes, more than 100 MiB": list(layer(chartLayer, maxArchive+1, good)),
 		"invalid checksum digest format":                           list(layer(chartLayer, 1, "x")),
@@ -269,7 +269,7 @@ func TestARegistryThatLies(t *testing.T) {
 	for name, c := range map[string]struct{ manifest, said, blob, want string }{
 		"nothing wrong":     {"", "", "archive", ""},
 		"another manifest":  {"", digestOf(nil), "archive", "mismatch"},
-		"no chart in it":    {`{"layers": []}`, "", "archive", "this is no Helm chart"},
+		"no chart in it":    {`{"layers": []}`, "", "archive", "this is not a Helm chart"},
 		"no such layer":     {"", "", "", "not found"},
 		"another layer":     {"", "", "ARCHIVE", "mismatch"},
 		"a layer cut short": {"", "", "arch", "mismatch"},

@@ -18,12 +18,12 @@ import (
 	"helm.sh/helm/v3/pkg/ignore"
 )
 
-// folder is a folder of charts. Helm's own loader follows links out of it, to any file that
-// anyone who runs it may read; here they may lead where they like within it.
+// folder is a folder of charts. Helm's own loader follows links to any readable file; here a
+// link may only lead to a place within the folder.
 type folder struct{ root *os.Root }
 
-// maxEntries is how many files and folders an unpacked chart may have. Links in a circle end
-// after eight (package os), but may have led to many by then.
+// maxEntries is how many files and folders an unpacked chart may have. A circle of links ends
+// after eight (package os), but may have multiplied the files by then.
 const maxEntries = 10_000
 
 // fromFolder reads a release's chart from Folder; nil where it has none.
@@ -45,7 +45,7 @@ func (s Source) fromFolder(r Release) (*chart.Chart, error) {
 	return s.judge(ch, f.path(name), r)
 }
 
-// inFolder returns the name under which Folder has the chart, or nothing.
+// inFolder returns the chart's name in Folder, or nothing.
 func (s Source) inFolder(f folder, r Release) (string, error) {
 	bare := strings.TrimPrefix(r.Version, "v")
 	for _, name := range []string{
@@ -76,7 +76,7 @@ func (s Source) archives(name string) []string {
 	})
 }
 
-// offer says what Folder has of a chart.
+// offer lists what Folder has of a chart.
 func (s Source) offer(name string) string {
 	others := s.archives(name)
 	for i, path := range others {
@@ -92,7 +92,7 @@ func (f folder) path(name string) string {
 	return filepath.Join(f.root.Name(), filepath.FromSlash(name))
 }
 
-// stat is about what a name leads to, which must be in the folder.
+// stat describes what a name leads to, which must be in the folder.
 func (f folder) stat(name string) (fs.FileInfo, error) {
 	info, err := f.root.Stat(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
@@ -143,7 +143,7 @@ func (f folder) unpack(name string, info fs.FileInfo) (*chart.Chart, error) {
 	defer func() { _ = raw.Close() }()
 	ch, err := loader.LoadArchive(raw)
 	if errors.Is(err, gzip.ErrHeader) {
-		return nil, fmt.Errorf("it is no archive of a chart: %w", err)
+		return nil, fmt.Errorf("it is not an archive of a chart: %w", err)
 	}
 	return ch, err
 }
@@ -158,7 +158,7 @@ func (f folder) read(name string, info fs.FileInfo) ([]byte, error) {
 	return f.root.ReadFile(name)
 }
 
-// collection is the files of an unpacked chart, as Helm's loader would have them.
+// collection has the files of an unpacked chart, as Helm's loader reads them.
 type collection struct {
 	folder
 	top     string // the chart's name in the folder

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// runHooks runs the hooks of a revision for an event, by weight, one after the
-// other, each until it has ended. Unlike Helm, a Job or Pod that an earlier run
-// left behind is always recreated: one that did not run for us proves nothing.
+// runHooks runs the hooks of a revision for an event, by weight, one after the other, each
+// until it has ended. Unlike Helm, a Job or Pod that an earlier run left behind is always
+// recreated: a success in an earlier run proves nothing about this one.
 func (c *Client) runHooks(ctx context.Context, rel *release.Release, event release.HookEvent) error {
 	var hooks []*release.Hook
 	for _, h := range rel.Hooks {
@@ -30,7 +30,7 @@ func (c *Client) runHooks(ctx context.Context, rel *release.Release, event relea
 	})
 	for i, h := range hooks {
 		if err := c.runHook(ctx, rel, h, event); err != nil {
-			// The hooks before it did succeed.
+			// The hooks before it succeeded.
 			return errors.Join(err, c.cleanHooks(ctx, rel, hooks[:i], release.HookSucceeded))
 		}
 	}
@@ -84,8 +84,8 @@ func (c *Client) hookObjects(ctx context.Context, rel *release.Release, h *relea
 	return objs, nil
 }
 
-// cleans reports whether a hook is to be deleted at a moment. One that says nothing
-// is deleted before it runs again.
+// cleans reports whether a hook is deleted at a moment of its life. One without a policy is
+// deleted before it runs again.
 func cleans(h *release.Hook, policy release.HookDeletePolicy) bool {
 	if len(h.DeletePolicies) == 0 {
 		return policy == release.HookBeforeHookCreation
@@ -110,8 +110,8 @@ func (c *Client) cleanHooks(ctx context.Context, rel *release.Release, hooks []*
 	return nil
 }
 
-// awaitEnd waits until hooks have done their work: Jobs and Pods end, all else is
-// done when it is there.
+// awaitEnd waits until hooks are done: Jobs and Pods have to end, anything else only has to
+// exist.
 func (c *Client) awaitEnd(ctx context.Context, objs []*unstructured.Unstructured) error {
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		var waiting []string
@@ -128,7 +128,7 @@ func (c *Client) awaitEnd(ctx context.Context, objs []*unstructured.Unstructured
 	})
 }
 
-// running says what is left to do for a hook, or that it failed.
+// running says what a hook still waits for, or that it failed.
 func (c *Client) running(ctx context.Context, u *unstructured.Unstructured) (string, error) {
 	ref := kube.RefOf(u)
 	switch ref.Kind {

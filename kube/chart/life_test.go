@@ -269,7 +269,7 @@ func TestCutOff(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		assert.ErrorContains(t, err, "release web/r: cut off: ")
 		s, diff := l.look(t)
-		assert.Equal(t, "own-1.0.0 [revision 1 is pending-install: it was cut off, and is begun again]", diff)
+		assert.Equal(t, "own-1.0.0 [revision 1 is pending-install: it was interrupted, and is installed again]", diff)
 		assert.Equal(t, chart.State{Chart: "own-1.0.0", Revision: 1, Status: "pending-install", Changes: s.Changes}, s)
 		l.apply(t)
 		s, diff = l.look(t)
@@ -281,7 +281,7 @@ func TestCutOff(t *testing.T) {
 		s, diff = l.look(t)
 		assert.True(t, s.Installed)
 		assert.Equal(t, 3, s.Revision)
-		assert.Contains(t, diff, "status: pending-upgrade → deployed [it was cut off, and is begun again]; values/text: more; ")
+		assert.Contains(t, diff, "status: pending-upgrade → deployed [it was interrupted, and is installed again]; values/text: more; ")
 		l.apply(t)
 		_, diff = l.look(t)
 		assert.Empty(t, diff)
@@ -323,11 +323,11 @@ func TestUndoThatFails(t *testing.T) {
 			}
 			return failed
 		}
-		assert.Equal(t, "what was installed of it was removed again", fail().After)
+		assert.Equal(t, "the installed objects were removed again", fail().After)
 		assert.Empty(t, l.there(t))
-		assert.Equal(t, "what was installed of it could not be removed", fail("DELETE /configmaps/a").After)
+		assert.Equal(t, "the installed objects could not be removed", fail("DELETE /configmaps/a").After)
 		assert.Equal(t, []string{"a"}, l.there(t))
-		assert.Equal(t, "what was there before could not be brought back", fail("PATCH .v2").After)
+		assert.Equal(t, "the previous state could not be restored", fail("PATCH .v2").After)
 		l.write(t, map[string]string{"templates/b.yaml": mapped("b")})
 		l.apply(t)
 		s, _ := l.look(t)
@@ -335,11 +335,11 @@ func TestUndoThatFails(t *testing.T) {
 
 		l.write(t, map[string]string{"templates/a.yaml": mapped("c"), "templates/b.yaml": `{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {typo: 1}}`})
 		failed := fail()
-		assert.Regexp(t, `^it is again as in revision \d$`, failed.After)
+		assert.Regexp(t, `^revision \d was restored$`, failed.After)
 		assert.ElementsMatch(t, []string{"a", "b"}, l.there(t))
 		for _, rule := range []string{"DELETE /configmaps/c", "PATCH /configmaps/b"} {
 			failed = fail(rule)
-			assert.Regexp(t, `^revision \d could not be brought back$`, failed.After)
+			assert.Regexp(t, `^revision \d could not be restored$`, failed.After)
 		}
 		s, _ = l.look(t)
 		assert.Greater(t, s.Revision, deployed)

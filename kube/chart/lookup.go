@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// lookup answers the template function of this name, by requests that end with ctx:
-// the engine calls with a context of its own that never ends.
+// lookup implements the template function lookup, with requests that end with ctx: the
+// engine's own context never ends.
 type lookup struct {
 	ctx  context.Context
 	kube *kube.Client
@@ -31,7 +31,7 @@ func (l lookup) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableReso
 	return lookupKind{lookup: l, apiVersion: apiVersion, kind: kind}, namespaced, nil
 }
 
-// lookupKind answers about one kind. The engine calls only what is here.
+// lookupKind serves one kind. The engine calls only the methods below.
 type lookupKind struct {
 	dynamic.NamespaceableResourceInterface
 	lookup

@@ -21,7 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
-// maxManifest is what a registry has to take at least of a manifest, in bytes
+// maxManifest is the size of a manifest that every registry must accept, in bytes
 // (github.com/opencontainers/distribution-spec, "Pushing Manifests"). A chart's has a thousand.
 const maxManifest = 4 << 20
 
@@ -52,7 +52,7 @@ func pull(ctx context.Context, client *http.Client, name, version string) ([]byt
 		return fail(fmt.Errorf("tag %s: %w", tag, err))
 	}
 	defer func() { _ = body.Close() }()
-	if desc.Size > maxManifest { // the registry's own word, and as much would be taken of memory
+	if desc.Size > maxManifest { // the registry's claim, and memory is allocated by it
 		return fail(fmt.Errorf("its manifest: %w", &limit.Error{Most: maxManifest, Size: desc.Size}))
 	}
 	raw, err := content.ReadAll(body, desc)
@@ -85,7 +85,7 @@ func parseManifest(raw []byte) (layer descriptor, err error) {
 	}
 	i := slices.IndexFunc(m.Layers, func(d descriptor) bool { return d.MediaType == chartLayer })
 	if i < 0 {
-		return layer, errors.New("this is no Helm chart: its manifest has no layer of type " + chartLayer)
+		return layer, errors.New("this is not a Helm chart: its manifest has no layer of type " + chartLayer)
 	}
 	if size := m.Layers[i].Size; size < 0 || size > maxArchive {
 		return layer, fmt.Errorf("the chart's layer has %d bytes, more than %d MiB", size, maxArchive>>20)
@@ -93,7 +93,7 @@ func parseManifest(raw []byte) (layer descriptor, err error) {
 	return m.Layers[i], m.Layers[i].Digest.Validate()
 }
 
-// loopback reports whether a registry is on this machine, and so speaks plain HTTP.
+// loopback reports whether a registry is on this machine and therefore speaks plain HTTP.
 func loopback(registry string) bool {
 	host, _, err := net.SplitHostPort(registry)
 	if err != nil {
@@ -103,5 +103,5 @@ func loopback(registry string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// descriptor is what a manifest says of a blob.
+// descriptor describes a blob in a manifest.
 type descriptor = ocispec.Descriptor

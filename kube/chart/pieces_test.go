@@ -148,7 +148,7 @@ func TestRecords(t *testing.T) {
 		"EOF": b64("\x1f\x8b"), "invalid character": b64("x"), "names no release": b64(`{"info": {}}`),
 	} {
 		_, err := decodeRecord(object(text))
-		require.ErrorContains(t, err, "secret ns/s is no record of Helm's: ")
+		require.ErrorContains(t, err, "secret ns/s is not a record of Helm's: ")
 		require.ErrorContains(t, err, want)
 	}
 	u := object("")
@@ -295,7 +295,7 @@ func TestRenderedCharts(t *testing.T) {
 		assert.Equal(t, want, out.notes)
 		assert.Equal(t, "---\n# Source: top/templates/a.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", out.manifest)
 	}
-	for want, text := range map[string]string{"chart top-1.0.0 renders what is no YAML with these values": "kind: [", "chart top-1.0.0 does not render with these values": "{{ fail \"no\" }}"} {
+	for want, text := range map[string]string{"chart top-1.0.0 renders something that is not YAML with these values": "kind: [", "chart top-1.0.0 does not render with these values": "{{ fail \"no\" }}"} {
 		top.Templates[2].Data = []byte(text)
 		_, err = p.render(moment{1, true}, nil)
 		require.ErrorContains(t, err, want)

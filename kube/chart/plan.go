@@ -16,20 +16,20 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 )
 
-// plan is a release as it should be beside what the cluster's records say of it.
+// plan is a wanted release together with the cluster's records of it.
 type plan struct {
 	release  Release
 	chart    *prepared
 	crds     []definition       // of crds folders
 	history  []*release.Release // not superseded, oldest first
-	last     *release.Release   // nil: never begun
+	last     *release.Release   // nil: never started
 	deployed *release.Release   // nil: never succeeded
 	files    string             // digest of the chart
-	inputs   string             // digest of all that templates can see, but for lookups
+	inputs   string             // digest of everything that templates can see, except lookups
 	config   string             // values, as text to compare
 
-	same bool      // the last revision stands, and its manifest is what is wanted
-	next *rendered // what the chart renders now; nil where that need not be known
+	same bool      // the last revision is up to date, and its manifest is the wanted one
+	next *rendered // what the chart renders now; nil if that is not needed
 }
 
 // manifest returns what should be in the cluster.
@@ -40,7 +40,7 @@ func (p *plan) manifest() string {
 	return p.next.manifest
 }
 
-// plan reads what is asked and what is there. It changes nothing.
+// plan reads the chart and the cluster's records. It changes nothing.
 func (c *Client) plan(ctx context.Context, r Release) (*plan, error) {
 	p := &plan{release: r}
 	var ch *chart.Chart
@@ -76,10 +76,10 @@ func (c *Client) plan(ctx context.Context, r Release) (*plan, error) {
 	return p, c.renderUnlessSame(ctx, p)
 }
 
-// renderUnlessSame decides whether the last revision still is what is wanted. It
-// is where chart, values and what the cluster serves are those it was made of;
-// where only the latter changed, or Helm made it, where the chart renders the same
-// again, but for what it draws at random.
+// renderUnlessSame decides whether the last revision is still the wanted one. It is, if it was
+// made from the same chart and values and the cluster serves the same kinds. If only the kinds
+// changed, or Helm made it, it is if the chart renders the same again, except for random
+// values.
 func (c *Client) renderUnlessSame(ctx context.Context, p *plan) error {
 	asked := p.last != nil && p.last.Info.Status == release.StatusDeployed &&
 		named(p.last.Chart) == named(p.chart.chart) && canonical(p.last.Config) == p.config
@@ -88,7 +88,7 @@ func (c *Client) renderUnlessSame(ctx context.Context, p *plan) error {
 		return nil
 	}
 	if p.deployed == nil {
-		return nil // what templates ask for may come with what is installed before
+		return nil // an earlier part may install what the templates ask for
 	}
 	if asked {
 		var err error
@@ -105,8 +105,8 @@ func (c *Client) render(ctx context.Context, p *plan) (err error) {
 	return err
 }
 
-// rendersAgain reports whether a chart renders now what it did for a revision, but
-// for what it draws at random.
+// rendersAgain reports whether a chart renders the same as for a revision, except for random
+// values.
 func (p *plan) rendersAgain(rel *release.Release, look lookup) (bool, error) {
 	then := moment{revision: rel.Version, install: rel.Version == 1}
 	one, err := p.chart.render(then, look)
@@ -122,8 +122,8 @@ func (p *plan) rendersAgain(rel *release.Release, look lookup) (bool, error) {
 	return sameManifests(rel.Manifest, one.manifest, another.manifest), nil
 }
 
-// moment is what the next revision is. One that never succeeded is installed again:
-// its hooks for that may not have run.
+// moment says whether the next revision is an install or an upgrade. A release that never
+// succeeded is installed again: its install hooks may not have run.
 func (p *plan) moment() moment {
 	if p.last == nil {
 		return moment{revision: 1, install: true}
@@ -131,7 +131,7 @@ func (p *plan) moment() moment {
 	return moment{revision: p.last.Version + 1, install: p.deployed == nil}
 }
 
-// canonical writes values so that equal ones are equal texts.
+// canonical writes values so that equal values have equal text.
 func canonical(values map[string]any) string {
 	if len(values) == 0 {
 		return "{}"
@@ -155,9 +155,9 @@ func digest(ch *chart.Chart) string {
 // sum is short enough for a label, whose value has 63 characters at most.
 func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:16]) }
 
-// digest is over what a release is rendered from. Of what the cluster serves, that is
-// what the chart's files name where they ask for it: else all releases would be
-// rendered again whenever anything new is installed.
+// digest covers everything that a release is rendered from. Of the kinds that the cluster
+// serves it includes only those that the chart's files ask for; otherwise every new kind would
+// make all releases render again.
 func (p *plan) digest(caps Capabilities) string {
 	h := sha256.New()
 	for _, part := range []string{p.files, p.config, p.release.Name, p.release.Namespace, caps.Kubernetes} {
@@ -186,7 +186,7 @@ func asking(ch *chart.Chart) []byte {
 	return out
 }
 
-// capabilities asks the cluster what templates may ask.
+// capabilities reads from the cluster what templates may ask for.
 func (c *Client) capabilities(ctx context.Context) (Capabilities, error) {
 	var caps Capabilities
 	g, ctx := errgroup.WithContext(ctx)
@@ -195,7 +195,7 @@ func (c *Client) capabilities(ctx context.Context) (Capabilities, error) {
 	return caps, g.Wait()
 }
 
-// awaitCapabilities is capabilities for who waits for an API server that is away.
+// awaitCapabilities is capabilities that waits for an API server that does not answer.
 func (c *Client) awaitCapabilities(ctx context.Context) (caps Capabilities, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) { caps, err = c.capabilities(ctx); return err })
 	return caps, err

@@ -31,13 +31,12 @@ const (
 	recordType   = "helm.sh/release.v1"
 	recordPrefix = "sh.helm.release.v1."
 
-	// maxHistory is how many revisions are kept, as many as serve anybody: Helm keeps
-	// 10, and each may have a megabyte in etcd.
+	// maxHistory is how many revisions are kept. Helm keeps 10, but each may take a megabyte
+	// in etcd.
 	maxHistory = 5
 
-	// labelInputs is on our records: a digest of chart, values and what the cluster
-	// serves. Helm carries labels on from revision to revision, so it proves nothing
-	// alone.
+	// labelInputs is a label of our records: a digest of chart, values and what the cluster
+	// serves. Helm copies labels to the next revision, so the label alone proves nothing.
 	labelInputs = "homelab.cps-gpu.github.com/inputs"
 )
 
@@ -45,8 +44,8 @@ func recordName(name string, revision int) string {
 	return recordPrefix + name + ".v" + strconv.Itoa(revision)
 }
 
-// history returns the revisions of a release that were not superseded, oldest
-// first: mostly there is one.
+// history returns the revisions of a release that were not superseded, oldest first: usually
+// one.
 func (c *Client) history(ctx context.Context, namespace, name string) ([]*release.Release, error) {
 	list, err := c.kube.List(ctx, "v1", "Secret", namespace, "owner=helm,name="+name+",status!="+string(release.StatusSuperseded))
 	if err != nil {
@@ -73,7 +72,7 @@ func decodeRecord(u *unstructured.Unstructured) (*release.Release, error) {
 		rel, err = unpack(inner)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s is no record of Helm's: %w", u.GetNamespace(), u.GetName(), err)
+		return nil, fmt.Errorf("secret %s/%s is not a record of Helm's: %w", u.GetNamespace(), u.GetName(), err)
 	}
 	rel.Labels = u.GetLabels()
 	if rel.Namespace == "" {
@@ -82,8 +81,8 @@ func decodeRecord(u *unstructured.Unstructured) (*release.Release, error) {
 	return rel, nil
 }
 
-// maxRecord bounds what a record may unpack to, in bytes: etcd takes no more than
-// 1.5 MiB compressed.
+// maxRecord limits the unpacked size of a record, in bytes: etcd accepts at most 1.5 MiB
+// compressed.
 const maxRecord = 256 << 20
 
 // unpack reads what Helm wrote.
@@ -120,7 +119,7 @@ func pack(rel *release.Release) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // that level there is
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // this level exists
 	_, err = z.Write(data)
 	err = errors.Join(err, z.Close())
 	return []byte(base64.StdEncoding.EncodeToString(b.Bytes())), err
@@ -152,8 +151,8 @@ func encodeRecord(rel *release.Release) (*corev1.Secret, error) {
 	}, nil
 }
 
-// open writes the record of a new revision. That it must not be there yet is what
-// keeps two from changing a release at the same time.
+// open creates the record of a new revision. It fails if the record exists, so that two runs
+// cannot change a release at the same time.
 func (c *Client) open(ctx context.Context, rel *release.Release) error {
 	s, err := encodeRecord(rel)
 	if err != nil {
@@ -161,7 +160,7 @@ func (c *Client) open(ctx context.Context, rel *release.Release) error {
 	}
 	err = c.helm.Create(ctx, s)
 	if errors.Is(err, kube.ErrConflict) {
-		return fmt.Errorf("release %s/%s: somebody else began revision %d at the same time: look again", rel.Namespace, rel.Name, rel.Version)
+		return fmt.Errorf("release %s/%s: another run started revision %d at the same time: run it again", rel.Namespace, rel.Name, rel.Version)
 	}
 	if err != nil {
 		return fmt.Errorf("release %s/%s: begin revision %d: %w", rel.Namespace, rel.Name, rel.Version, err)
@@ -169,7 +168,7 @@ func (c *Client) open(ctx context.Context, rel *release.Release) error {
 	return nil
 }
 
-// note writes how a revision stands.
+// note writes the status of a revision.
 func (c *Client) note(ctx context.Context, rel *release.Release, status release.Status, why string) error {
 	rel.SetStatus(status, why)
 	s, err := encodeRecord(rel)
@@ -216,8 +215,8 @@ type Installed struct {
 	Revision                                int
 }
 
-// List returns the releases of all namespaces, by namespace and name, whoever
-// installed them.
+// List returns the releases of all namespaces, by namespace and name, no matter who installed
+// them.
 func (c *Client) List(ctx context.Context) ([]Installed, error) {
 	list, err := c.kube.List(ctx, "v1", "Secret", "", "owner=helm,status!="+string(release.StatusSuperseded))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// shown is a URL without what it may hold of credentials.
+// shown returns a URL without credentials.
 func shown(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -15,8 +15,8 @@ func shown(raw string) string {
 	return hidden(u)
 }
 
-// hidden is a URL without its login. The name is hidden, too: tokens are often written in
-// its place.
+// hidden returns a URL without its login. The user name is hidden too, because tokens are
+// often written there.
 func hidden(u *url.URL) string {
 	clean := *u
 	if u.User != nil {
@@ -25,14 +25,14 @@ func hidden(u *url.URL) string {
 	return clean.String()
 }
 
-// downgradeError is a way that leads from TLS to none.
+// downgradeError is a redirect from TLS to no TLS.
 type downgradeError struct{ from, to string }
 
 func (e *downgradeError) Error() string {
 	return fmt.Sprintf("%s leads to %s, which is without TLS: anybody on the way could change what comes from there", e.from, e.to)
 }
 
-// redirected follows redirects, as chart repositories have them, but not out of TLS.
+// redirected follows redirects, which chart repositories use, but not from TLS to no TLS.
 func redirected(req *http.Request, via []*http.Request) error {
 	const most = 10
 	last := via[len(via)-1].URL

@@ -80,7 +80,7 @@ func TestKnownDigests(t *testing.T) {
 		require.NoError(t, os.WriteFile(files[0], other, 0o600))
 		offline := source
 		offline.Offline = true
-		require.ErrorContains(t, offline.Validate(t.Context(), repo.release(), caps), "take the file away")
+		require.ErrorContains(t, offline.Validate(t.Context(), repo.release(), caps), "delete the file")
 		require.NoError(t, source.Validate(t.Context(), repo.release(), caps), "it is fetched again")
 		require.NoError(t, offline.Validate(t.Context(), repo.release(), caps))
 	})

@@ -26,11 +26,10 @@ type Capabilities struct {
 	APIs       []string // e.g. monitoring.coreos.com/v1 or monitoring.coreos.com/v1/ServiceMonitor, beside Kubernetes' own
 }
 
-// Validate checks a release without a cluster: the chart is there, it allows the
-// Kubernetes version, and its own schema and those of the charts inside it accept
-// the values. Everything that is wrong is in the error, a [*ValuesError] where
-// values are, and a [*NotFoundError] where there is no chart. What only a template
-// finds is found by [Source.Render].
+// Validate checks a release without a cluster: the chart exists, it allows the Kubernetes
+// version, and its own schema and those of the charts inside it accept the values. The error
+// has all problems: a [*ValuesError] if values are wrong, a [*NotFoundError] if there is no
+// chart. Problems that only a template detects are found by [Source.Render].
 func (s Source) Validate(ctx context.Context, r Release, c Capabilities) error {
 	ch, err := s.load(ctx, r)
 	if err != nil {
@@ -40,9 +39,9 @@ func (s Source) Validate(ctx context.Context, r Release, c Capabilities) error {
 	return err
 }
 
-// Render returns the manifest of a release, without a cluster: hooks left out,
-// definitions of kinds first, documents in the order in which Helm installs them.
-// The same release gives the same bytes, but for charts that draw random values.
+// Render returns the manifest of a release, without a cluster: hooks left out, definitions of
+// kinds first, documents in the order in which Helm installs them. The same release gives the
+// same bytes, except for charts with random values.
 func (s Source) Render(ctx context.Context, r Release, c Capabilities) ([]byte, error) {
 	ch, err := s.load(ctx, r)
 	if err != nil {
@@ -106,8 +105,8 @@ func prepare(ch *chart.Chart, r Release, c Capabilities) (*prepared, error) {
 	return p, errors.Join(errs...)
 }
 
-// mappings takes out what is given to a chart inside ch and is not a mapping, and says
-// so: Helm's merge would stop there, and print the value.
+// mappings removes values for a chart inside ch that are not mappings, and reports them:
+// Helm's merge would stop there, and print the value.
 func mappings(ch *chart.Chart, values map[string]any, path []string) []Problem {
 	var out []Problem
 	for _, d := range ch.Dependencies() {
@@ -124,9 +123,9 @@ func mappings(ch *chart.Chart, values map[string]any, path []string) []Problem {
 	return out
 }
 
-// settle drops those defaults of a chart, and of the charts inside it, that values
-// replace by something of another kind, a mapping by a list for example. Helm's own
-// merge comes to the same, but prints a warning for each.
+// settle drops the defaults of a chart, and of the charts inside it, that values replace with
+// another type, for example a mapping with a list. Helm's own merge has the same result, but
+// prints a warning for each.
 func settle(ch *chart.Chart, values map[string]any) {
 	dropUnlike(ch.Values, values)
 	for _, d := range ch.Dependencies() {
@@ -171,7 +170,7 @@ func (c Capabilities) helm() (*chartutil.Capabilities, error) {
 		if err != nil {
 			return nil, fmt.Errorf("Kubernetes version %q: %w", c.Kubernetes, err) //nolint:staticcheck // a proper name
 		}
-		// With what the distribution adds, as a cluster answers: charts ask for "+k3s".
+		// With the distribution's suffix, as a cluster answers: charts ask for "+k3s".
 		v.Version = c.Kubernetes
 		caps.KubeVersion = *v
 	}
@@ -200,7 +199,8 @@ type rendered struct {
 	notes    string
 }
 
-// render runs the templates. lookup answers them about the cluster; nil: nothing is there.
+// render runs the templates. lookup reads from the cluster for them; nil: every lookup is
+// empty.
 func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, error) {
 	top, err := chartutil.ToRenderValuesWithSchemaValidation(p.chart, p.values, chartutil.ReleaseOptions{
 		Name: p.release.Name, Namespace: p.release.Namespace, Revision: at.revision, IsInstall: at.install, IsUpgrade: !at.install,
@@ -228,7 +228,7 @@ func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, e
 	}
 	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
-		return nil, fmt.Errorf("chart %s renders what is no YAML with these values: %w", named(p.chart), err)
+		return nil, fmt.Errorf("chart %s renders something that is not YAML with these values: %w", named(p.chart), err)
 	}
 	var b strings.Builder
 	for _, m := range manifests {
@@ -258,9 +258,9 @@ func objects(manifest string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// rank is the place of a kind in Helm's order of installation. Definitions of kinds
-// go first, with namespaces: here their readiness is waited for at once. What Helm
-// does not know, which is what definitions define, goes last.
+// rank is the position of a kind in Helm's order of installation. Definitions of kinds come
+// first, with namespaces, because their readiness is awaited at once. Kinds that Helm does not
+// know, which are those of definitions, come last.
 func rank(kind string) int {
 	if kind == "CustomResourceDefinition" {
 		kind = "Namespace"

@@ -76,7 +76,7 @@ func TestValidate(t *testing.T) {
 		"a chart inside":    {map[string]any{"cache": map[string]any{"size": "7Gi-hunter2"}}, []string{`cache.size: does not match "^[0-9]+Mi$"`}},
 		"several": {map[string]any{"replicas": 0, "extra": "yes", "cache": "hunter2"},
 			[]string{"cache: must be a mapping: the values of the chart cache", "extra: must be boolean, and is string", "replicas: must be 1 or more"}},
-		"a default taken away": {map[string]any{"replicas": nil}, []string{"lacks replicas"}},
+		"a default removed": {map[string]any{"replicas": nil}, []string{"lacks replicas"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := local.Validate(t.Context(), web(c.values), caps)

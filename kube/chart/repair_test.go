@@ -97,7 +97,7 @@ func live(t *testing.T, manifest string) *unstructured.Unstructured {
 	return objs[0].(*unstructured.Unstructured)
 }
 
-// TestWhatIsNotReadyIsSeen: a release as asked, whose deployment does not come up.
+// TestWhatIsNotReadyIsSeen: an up-to-date release whose deployment does not become ready.
 func TestWhatIsNotReadyIsSeen(t *testing.T) {
 	const web = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: REPLICAS, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: d}]}}}}`
 	bubble(t, func(t *testing.T, k *kube.Client, _ *chart.Client, before *func(*http.Request) error) {

@@ -18,9 +18,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// EnsureSecret makes a Secret what s says, and its namespace where that is missing.
-// Generated keys that are there are kept, whatever they hold. changed reports
-// whether something was written.
+// EnsureSecret brings a Secret to what s says, and creates its namespace if it is missing.
+// Existing generated keys are kept, whatever they contain. changed reports whether something
+// was written.
 func (c *Client) EnsureSecret(ctx context.Context, s Secret) (changed bool, err error) {
 	live, err := c.secret(ctx, s)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Client) secret(ctx context.Context, s Secret) (*corev1.Secret, error) {
 	return live, err
 }
 
-// diff compares a Secret with what is there, nil for nothing.
+// diff compares a Secret with the existing one, which may be nil.
 func (s Secret) diff(live *corev1.Secret) (drift.Diff, error) {
 	for k := range s.Generate {
 		if _, both := s.Data[k]; both {
@@ -104,7 +104,7 @@ func (s Secret) kind() corev1.SecretType {
 	return corev1.SecretType(s.Type)
 }
 
-// object returns the Secret to apply, with what was generated before.
+// object returns the Secret to apply, with the keys that were generated earlier.
 func (s Secret) object(live *corev1.Secret) *corev1.Secret {
 	out := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

@@ -24,13 +24,13 @@ import (
 // charts, NAME-VERSION/ or NAME/, as `helm pull` leaves them.
 type Source struct {
 	Folder     string // folder of charts; asked first; empty: none
-	AnyVersion bool   // take a chart from Folder whatever its version: for trying with what one has
+	AnyVersion bool   // use a chart from Folder whatever its version: to try with the charts at hand
 	Offline    bool   // ask nothing but Folder and Cache
 	Cache      string // where downloads are kept, if it can be written; empty: homelab/charts in the user's cache folder
 
-	// Digests are those of archives by the charts' names, sha256:…, in place of what
-	// package pins knows. A download without a known one is taken as it comes, and its
-	// digest is said; what lies in Folder is its owner's, and not compared.
+	// Digests are sha256:… of archives by the charts' names, instead of what package pins
+	// knows. A download without a known digest is accepted, and its digest is reported; charts
+	// in Folder are not compared.
 	Digests map[string]string
 
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: directly, or through the environment's proxy
@@ -39,11 +39,11 @@ type Source struct {
 	memory *sync.Map // downloads that could not be kept; nil: they are not remembered
 }
 
-// NotFoundError is a chart that could not be had from any place.
+// NotFoundError is a chart that no place has.
 type NotFoundError struct {
 	Chart, Version string
-	Places         []string // where it was looked for, with what came of it
-	Err            error    // the last failure, nil where the places simply have no such chart
+	Places         []string // where it was searched, with the results
+	Err            error    // the last failure; nil if the places simply do not have the chart
 }
 
 // Error names the chart, the places, and what to do.
@@ -52,7 +52,7 @@ func (e *NotFoundError) Error() string {
 	if len(e.Places) > 0 {
 		asked = strings.Join(e.Places, "; ")
 	}
-	return fmt.Sprintf("chart %s %s: %s: mend the repository or the way there, or put %s into the folder of charts",
+	return fmt.Sprintf("chart %s %s: %s: fix the repository or the connection to it, or put %s into the folder of charts",
 		e.Chart, e.Version, asked, archive(e.Chart, e.Version))
 }
 
@@ -76,8 +76,8 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 	}
 	cached, digest := s.cached(r), s.digest(r)
 	if cached.there() {
-		// One that cannot be read, after a full disk for example, is fetched again; so is
-		// one that is not what it should be.
+		// One that cannot be read, after a full disk for example, or that has the wrong
+		// contents, is fetched again.
 		ch, err := s.kept(cached.path(), r, digest)
 		if err == nil || s.Offline {
 			return ch, err
@@ -100,28 +100,28 @@ func (s Source) load(ctx context.Context, r Release) (*chart.Chart, error) {
 		}
 		return nil, missing
 	}
-	if err := cached.keep(data); err != nil { // whoever only looks need not be able to write
-		progress.Say(ctx, "chart %s %s is used, and not kept for the next time: %v", r.Chart, r.Version, err)
+	if err := cached.keep(data); err != nil { // a read-only run need not be able to write
+		progress.Say(ctx, "chart %s %s is used, but not kept for the next time: %v", r.Chart, r.Version, err)
 		return s.readData(data, r)
 	}
 	s.forget(key)
 	return s.read(cached.path(), r)
 }
 
-// Remembering returns a Source that has in memory what it could not keep, and asks for it
-// once.
+// Remembering returns a Source that keeps in memory what it could not write to disk, so that
+// it downloads each chart once.
 func (s Source) Remembering() Source {
 	s.memory = &sync.Map{}
 	return s
 }
 
-// remembered returns what memory has, or fetches it.
+// remembered returns a chart from memory, or fetches it.
 func (s Source) remembered(key string, fetch func() ([]byte, error)) ([]byte, error) {
 	if s.memory == nil {
 		return fetch()
 	}
 	if data, ok := s.memory.Load(key); ok {
-		return data.([]byte), nil //nolint:forcetypeassert // nothing else is put there
+		return data.([]byte), nil //nolint:forcetypeassert // nothing else is stored there
 	}
 	data, err := fetch()
 	if err == nil {
@@ -130,7 +130,7 @@ func (s Source) remembered(key string, fetch func() ([]byte, error)) ([]byte, er
 	return data, err
 }
 
-// forget is for what is on the disk.
+// forget applies to what is on disk.
 func (s Source) forget(key string) {
 	if s.memory != nil {
 		s.memory.Delete(key)
@@ -145,7 +145,7 @@ func (s Source) kept(path string, r Release, digest string) (*chart.Chart, error
 			return nil, fmt.Errorf("chart %s: %w", path, err)
 		}
 		if have := digestOf(data); have != digest {
-			return nil, fmt.Errorf("chart %s has the digest %s, and %s was expected: take the file away, and it is fetched again", path, have, digest)
+			return nil, fmt.Errorf("chart %s has the digest %s, and %s was expected: delete the file, and it is fetched again", path, have, digest)
 		}
 	}
 	return s.read(path, r)
@@ -172,7 +172,7 @@ func (s Source) readData(data []byte, r Release) (*chart.Chart, error) {
 	return s.judge(ch, "from "+from, r)
 }
 
-// judge sees that a chart is the one that was asked for, and can be installed.
+// judge checks that a chart is the wanted one, and can be installed.
 func (s Source) judge(ch *chart.Chart, path string, r Release) (*chart.Chart, error) {
 	m := ch.Metadata
 	if m.Name != r.Chart {

@@ -126,7 +126,7 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for name, prepare := range map[string]func(t *testing.T) chart.Source{
 		"a folder that cannot be made": func(*testing.T) chart.Source { return chart.Source{Cache: filepath.Join(file, "charts")} },
-		"nobody's home": func(t *testing.T) chart.Source {
+		"no home folder": func(t *testing.T) chart.Source {
 			t.Setenv("HOME", "")
 			t.Setenv("XDG_CACHE_HOME", "")
 			return chart.Source{}
@@ -137,7 +137,7 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 			var said []string
 			ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
 			require.NoError(t, source.Validate(ctx, repo.release(), caps))
-			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, and not kept for the next time: ")
+			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, but not kept for the next time: ")
 			require.NoError(t, source.Validate(ctx, repo.release(), caps))
 			assert.EqualValues(t, 4, repo.requests.Load())
 
@@ -287,7 +287,7 @@ func TestRegistry(t *testing.T) {
 
 	image := registry(t, "application/vnd.oci.image.layer.v1.tar+gzip")
 	r.Version, r.Repo = "1.0.0", "oci://"+image.Listener.Addr().String()+"/team/charts"
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "this is no Helm chart")
+	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "this is not a Helm chart")
 }
 
 func TestFolder(t *testing.T) {

@@ -153,7 +153,7 @@ func TestWrites(t *testing.T) {
 			{sec, map[string]any{"PATCH " + secrets + "/s": "422 hunter2"}, "apply secret web/s: the API server refuses it as invalid: its type cannot be changed, and its keys and values must be proper ones", []string{"PATCH"}},
 			{sec, map[string]any{"PATCH " + secrets + "/s": "500 hunter2"}, "apply secret web/s: the API server refuses it as invalid: its type cannot be changed, and its keys and values must be proper ones", []string{"PATCH"}},
 			{sec, map[string]any{"PATCH " + secrets + "/s": "403 no"}, "apply secret web/s: not allowed: no", []string{"PATCH"}},
-			{"{apiVersion: x.io/v1, kind: A, metadata: {name: a}}", nil, "apply a a: the API server has no kind A of x.io/v1: its CustomResourceDefinition is missing or not established yet: the chart that brings it must be installed before", []string{"GET", "GET"}},
+			{"{apiVersion: x.io/v1, kind: A, metadata: {name: a}}", nil, "apply a a: the API server has no kind A of x.io/v1: its CustomResourceDefinition is missing or not established yet: install the chart that brings it first", []string{"GET", "GET"}},
 		} {
 			client, k := talking(t, c.answers)
 			err := client.write(t.Context(), thing(t, c.object))
@@ -246,19 +246,19 @@ func TestAwaitOthers(t *testing.T) {
 		}
 		took, said := wait(rev(2, release.StatusPendingUpgrade, "Preparing upgrade", ""), rev(1, release.StatusDeployed, "x", ""))
 		assert.InDelta(t, helmTimeout.Seconds(), took.Seconds(), 2.5)
-		assert.Equal(t, []string{"waiting: revision 2 is pending-upgrade by somebody else's Helm"}, said)
+		assert.Equal(t, []string{"waiting: revision 2 is pending-upgrade by another Helm"}, said)
 		assert.Equal(t, 5*time.Minute, helmTimeout)
 		c, _ := talking(t, map[string]any{"GET " + secrets: "403 hidden"})
 		require.EqualError(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "release web/r: list secrets of namespace web: not allowed: hidden")
 		c, _ = talking(t, map[string]any{"GET " + secrets: `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
-		require.ErrorContains(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "secret web/odd is no record of Helm's")
+		require.ErrorContains(t, c.awaitOthers(t.Context(), Release{Name: "r", Namespace: "web"}), "secret web/odd is not a record of Helm's")
 		assert.Equal(t, 10*time.Minute, Release{}.timeout())
 		assert.Equal(t, time.Second, Release{Timeout: time.Second}.timeout())
 		assert.Equal(t, 10*time.Minute, Release{Timeout: -1}.timeout())
 	})
 }
 
-// TestListOfReleases: the last revision of each, whoever keeps it, by namespace and name.
+// TestListOfReleases: the last revision of each, whatever its storage, by namespace and name.
 func TestListOfReleases(t *testing.T) {
 	in := func(ns, name string, version int, status release.Status) *release.Release {
 		rel := rev(version, status, "", "")
@@ -281,7 +281,7 @@ func TestListOfReleases(t *testing.T) {
 	require.EqualError(t, err, "list the releases: list secrets: not allowed: hidden")
 	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
 	_, err = c.List(t.Context())
-	require.ErrorContains(t, err, "secret web/odd is no record")
+	require.ErrorContains(t, err, "secret web/odd is not a record")
 }
 
 // TestRevisionsAreForgotten: the oldest, by number, until five are left.
@@ -325,7 +325,7 @@ func TestRevisionsAreForgotten(t *testing.T) {
 
 // TestOpen: a revision is begun by one only.
 func TestOpen(t *testing.T) {
-	for answer, want := range map[string]string{"{}": "", "409 there": "release web/r: somebody else began revision 2 at the same time: look again",
+	for answer, want := range map[string]string{"{}": "", "409 there": "release web/r: another run started revision 2 at the same time: run it again",
 		"403 no": "release web/r: begin revision 2: create secret web/sh.helm.release.v1.r.v2: not allowed: no"} {
 		c, _ := talking(t, map[string]any{"POST " + secrets: answer})
 		err := c.open(t.Context(), rev(2, release.StatusPendingInstall, "", ""))

@@ -27,7 +27,7 @@ const (
 	parallelChanges = 8
 )
 
-// look is one object of a release: as it should be, as it is, and between.
+// look is one object of a release: as wanted, as it is, and the difference.
 type look struct {
 	want    *unstructured.Unstructured // nil: it should not be there
 	live    *unstructured.Unstructured // nil: it is not there
@@ -35,8 +35,8 @@ type look struct {
 	waiting string // why it is not ready; empty: it is
 }
 
-// asApplied makes an object of a manifest what is applied: in the release's namespace
-// where it names none, and marked as Helm marks it.
+// asApplied prepares an object of a manifest for applying: it sets the release's namespace if
+// the object names none, and Helm's labels and annotations.
 func (c *Client) asApplied(ctx context.Context, o *unstructured.Unstructured, name, namespace string) (*unstructured.Unstructured, error) {
 	u, err := c.place(ctx, o, namespace)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *Client) asApplied(ctx context.Context, o *unstructured.Unstructured, na
 	return u, nil
 }
 
-// place puts an object that names no namespace into that of its release. Where its
-// kind is not served yet, it is placed when it is.
+// place sets the release's namespace for an object that names none. If its kind is not served
+// yet, that happens later.
 func (c *Client) place(ctx context.Context, o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
 	u, err := kube.Plain(o)
 	if err != nil {
@@ -79,7 +79,8 @@ func (c *Client) place(ctx context.Context, o *unstructured.Unstructured, namesp
 	return u, nil
 }
 
-// wanted returns the objects of a manifest, dressed, in the order of installation.
+// wanted returns the objects of a manifest, prepared by asApplied, in the order of
+// installation.
 func (c *Client) wanted(ctx context.Context, manifest, name, namespace string) ([]*unstructured.Unstructured, error) {
 	objs, err := objects(manifest)
 	if err != nil {
@@ -93,12 +94,13 @@ func (c *Client) wanted(ctx context.Context, manifest, name, namespace string) (
 	return objs, nil
 }
 
-// key tells objects apart, over versions of their kind.
+// key identifies an object, whatever the version of its kind.
 func key(u *unstructured.Unstructured) string {
 	return u.GroupVersionKind().GroupKind().String() + " " + u.GetNamespace() + "/" + u.GetName()
 }
 
-// obsolete returns what the revisions from the deployed one on have and want does not have.
+// obsolete returns the objects that the revisions since the deployed one have and want does
+// not have.
 func (c *Client) obsolete(ctx context.Context, p *plan, want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	have := map[string]bool{}
 	for _, u := range want {
@@ -123,7 +125,7 @@ func (c *Client) obsolete(ctx context.Context, p *plan, want []*unstructured.Uns
 	return out, nil
 }
 
-// survey looks at every object of a release, several at a time.
+// survey observes every object of a release, several at a time.
 func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 	want, err := c.wanted(ctx, p.manifest(), p.release.Name, p.release.Namespace)
 	if err != nil {
@@ -168,8 +170,8 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 	return looks, g.Wait()
 }
 
-// look looks at one object. changed says that it is asked for otherwise than
-// before: then the API server works out the difference.
+// look observes one object. changed says that the wanted object differs from the last
+// revision's: then the API server computes the difference.
 func (c *Client) look(ctx context.Context, u *unstructured.Unstructured, changed bool) (look, error) {
 	l := look{want: u}
 	live, err := c.live(ctx, u)
@@ -199,9 +201,9 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured, changed
 	case errors.Is(err, kube.ErrUnreachable), !errors.As(err, &refused), ctx.Err() != nil:
 		return l, err
 	default:
-		// A field that cannot change, one that the definition of the kind gets only
-		// with this upgrade, a webhook that does not answer: it differs, and why it
-		// cannot be worked out is the best that can be said.
+		// An immutable field, one that the definition gets only with this upgrade, or a
+		// webhook that does not answer: the object differs, and the reason why the difference
+		// cannot be computed is shown instead.
 		l.diff = drift.Diff{{Path: kube.RefOf(u).Path(), Have: "live object", Want: "wanted object", Effect: drift.Update, Note: masked(u, err)}}
 		if errors.Is(err, kube.ErrInvalid) {
 			l.diff[0].Effect = drift.Replace
@@ -212,8 +214,8 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured, changed
 	return l, nil
 }
 
-// masked returns an error's words, unless it is about a Secret, whose values the
-// API server may repeat.
+// masked returns an error's text, unless it is about a Secret, whose values the API server may
+// repeat.
 func masked(u *unstructured.Unstructured, err error) string {
 	if u.GetKind() == "Secret" {
 		return "the API server refuses it as invalid"
@@ -221,7 +223,7 @@ func masked(u *unstructured.Unstructured, err error) string {
 	return err.Error()
 }
 
-// live reads an object; nil when it is not there, or its kind is not.
+// live reads an object; nil if it or its kind does not exist.
 func (c *Client) live(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion(u.GetAPIVersion())
@@ -236,7 +238,7 @@ func (c *Client) live(ctx context.Context, u *unstructured.Unstructured) (*unstr
 	return live, err
 }
 
-// lookGone looks at an object that should not be there any more.
+// lookGone observes an object that should no longer exist.
 func (c *Client) lookGone(ctx context.Context, p *plan, u *unstructured.Unstructured) (look, error) {
 	live, err := c.live(ctx, u)
 	if err != nil || live == nil || !ours(live, p.release.Name, p.release.Namespace) || kept(live) {
@@ -254,14 +256,14 @@ func ours(live *unstructured.Unstructured, name, namespace string) bool {
 // kept reports whether an object outlives its release.
 func kept(u *unstructured.Unstructured) bool { return u.GetAnnotations()[notePolicy] == policyKeep }
 
-// endsByItself reports whether an object is removed when it has done its work: a
-// Job with a time to live.
+// endsByItself reports whether an object is removed when it is done: a Job with a time to
+// live.
 func endsByItself(u *unstructured.Unstructured) bool {
 	_, found, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "ttlSecondsAfterFinished")
 	return found && u.GroupVersionKind().Group == batchv1.GroupName && u.GetKind() == "Job"
 }
 
-// pending reports whether a revision was cut off.
+// pending reports whether a revision was interrupted.
 func pending(rel *release.Release) bool {
 	return rel.Info.Status.IsPending() || rel.Info.Status == release.StatusUninstalling
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// FailedError is a release that did not come about.
+// FailedError is a release whose install or upgrade failed.
 type FailedError struct {
 	Namespace, Name string
 	Err             error  // why
-	After           string // how things stand now
-	Undo            error  // why the state before could not be had again, nil where it is
+	After           string // the state now
+	Undo            error  // why the previous state could not be restored; nil if it was
 }
 
-// Error says why, and how things stand.
+// Error says why, and the state now.
 func (e *FailedError) Error() string {
 	s := fmt.Sprintf("release %s/%s: %v: %s", e.Namespace, e.Name, e.Err, e.After)
 	if e.Undo != nil {
@@ -37,32 +37,32 @@ func (e *FailedError) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Err, e.Undo}, func(err error) bool { return err == nil })
 }
 
-// undo brings back the state before a revision that failed.
+// undo restores the state before a failed revision.
 func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) error {
 	progress.Say(ctx, "failed: %v", why)
 	failed := &FailedError{Namespace: p.release.Namespace, Name: p.release.Name, Err: why}
 	within, cancel := wait.Within(ctx, p.release.timeout(), fmt.Errorf("not done within %s", p.release.timeout()))
 	defer cancel()
 	if err := c.note(within, rev.record, release.StatusFailed, "Failed: "+why.Error()); err != nil {
-		failed.After, failed.Undo = "what was there before could not be brought back", err
+		failed.After, failed.Undo = "the previous state could not be restored", err
 		return failed
 	}
 	if p.deployed == nil {
-		failed.After = "what was installed of it was removed again"
+		failed.After = "the installed objects were removed again"
 		if failed.Undo = c.removeInstalled(within, p, rev); failed.Undo != nil {
-			failed.After = "what was installed of it could not be removed"
+			failed.After = "the installed objects could not be removed"
 		}
 		return failed
 	}
-	failed.After = fmt.Sprintf("it is again as in revision %d", p.deployed.Version)
+	failed.After = fmt.Sprintf("revision %d was restored", p.deployed.Version)
 	if failed.Undo = c.rollBack(within, p, rev); failed.Undo != nil {
-		failed.After = fmt.Sprintf("revision %d could not be brought back", p.deployed.Version)
+		failed.After = fmt.Sprintf("revision %d could not be restored", p.deployed.Version)
 	}
 	return failed
 }
 
-// removeInstalled removes what a first install has made. What outlives a release stays, and
-// so do the definitions of crds folders and what hooks made, but for Jobs and Pods.
+// removeInstalled removes what a first install created, except what outlives a release,
+// definitions from crds folders, and objects of hooks other than Jobs and Pods.
 func (c *Client) removeInstalled(ctx context.Context, p *plan, rev *revision) error {
 	var errs []error
 	errs = append(errs, c.removeOurs(ctx, rev.record, rev.made))
@@ -86,9 +86,9 @@ func (c *Client) removeInstalled(ctx context.Context, p *plan, rev *revision) er
 	return c.forget(ctx, p.release.Namespace, p.release.Name, all...)
 }
 
-// rollBack makes a revision that is the last that succeeded once more.
+// rollBack creates a revision that repeats the last successful one.
 func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
-	progress.Say(ctx, "bringing back revision %d", p.deployed.Version)
+	progress.Say(ctx, "restoring revision %d", p.deployed.Version)
 	record := *p.deployed
 	info := *p.deployed.Info
 	info.LastDeployed = helmtime.Now()

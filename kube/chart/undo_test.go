@@ -142,7 +142,7 @@ func TestRemove(t *testing.T) {
 	require.ErrorIs(t, c.removeOurs(t.Context(), rev(1, release.StatusFailed, "", ""), []*unstructured.Unstructured{kept}), kube.ErrForbidden)
 }
 
-// TestObsolete: what the revisions from the deployed one on have, once, and what is wanted no more.
+// TestObsolete: what the revisions from the deployed one on have, once, and is no longer wanted.
 func TestObsolete(t *testing.T) {
 	maps := func(names ...string) string {
 		var out []string
@@ -223,7 +223,7 @@ func TestDefine(t *testing.T) {
 			assert.Contains(t, k.bodies["PATCH "+path], `"`+noteApplied+`":"`+d.digest+`"`, name)
 		}
 		if k.bodies["TRY "+path] != "" && name == "of another text" {
-			assert.Contains(t, k.bodies["TRY "+path], `"`+noteApplied+`":"other"`, "the digest alone is no difference")
+			assert.Contains(t, k.bodies["TRY "+path], `"`+noteApplied+`":"other"`, "the digest alone does not count as a difference")
 		}
 	}
 	bad := definition{ref: d.ref, file: "f", text: []byte("{")}

@@ -15,10 +15,10 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// Uninstall takes a release away and waits until its objects are gone. One that is
-// not there is fine. The definitions of kinds in a chart's crds folder stay, and so
-// does what a chart marks to be kept, and the namespace. Run again after it was cut
-// off, it goes on.
+// Uninstall removes a release and waits until its objects are gone. A missing release is not
+// an error. Definitions of kinds in a chart's crds folder stay, and so do objects that the
+// chart marks to be kept, and the namespace. After an interruption, call it again and it
+// continues.
 func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
 	within, cancel := wait.Within(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
 	defer cancel()
@@ -34,7 +34,7 @@ func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
 
 func (c *Client) uninstall(ctx context.Context, history []*release.Release) error {
 	last := history[len(history)-1]
-	// What was cut off may have made more than what was last deployed.
+	// An interrupted revision may have created more than the last deployed one.
 	var objs []*unstructured.Unstructured
 	seen := map[string]bool{}
 	for _, rel := range slices.Backward(history) {
@@ -72,8 +72,8 @@ func (c *Client) uninstall(ctx context.Context, history []*release.Release) erro
 	return c.forget(ctx, last.Namespace, last.Name, all...)
 }
 
-// removeOurs deletes those of objs that belong to a release and do not outlive it,
-// and waits until they are gone.
+// removeOurs deletes the objects of objs that belong to a release and do not outlive it, and
+// waits until they are gone.
 func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*unstructured.Unstructured) error {
 	words := make([]*unstructured.Unstructured, 0, len(objs))
 	for _, u := range objs {
@@ -89,9 +89,9 @@ func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*u
 	return c.remove(ctx, words)
 }
 
-// remove deletes objects, last ones first, and waits until they are gone. Those of
-// kinds that definitions define go before all else: their controllers must still be
-// there to let them go. The definitions themselves go last.
+// remove deletes objects, last ones first, and waits until they are gone. Custom resources go
+// first, because their controllers must still run to release them; the definitions of kinds go
+// last.
 func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
 	objs, err := c.there(ctx, objs)
 	if err != nil || len(objs) == 0 {
@@ -117,7 +117,7 @@ func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) 
 	return nil
 }
 
-// there returns those objects that are there.
+// there returns the objects that exist.
 func (c *Client) there(ctx context.Context, objs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	lives := make([]*unstructured.Unstructured, len(objs))
 	g, ctx := errgroup.WithContext(ctx)

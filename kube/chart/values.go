@@ -17,16 +17,16 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 )
 
-// ValuesError is a chart whose own schema does not accept the values.
+// ValuesError says that a chart's own schema does not accept the values.
 type ValuesError struct {
 	Chart    string // name-version
 	Problems []Problem
 }
 
-// Problem is one thing that is wrong with the values.
+// Problem is one mistake in the values.
 type Problem struct {
 	Path string // in the values, e.g. "hub.db.type"; empty: the values as a whole
-	Text string // what is wrong, never with the value itself: it may be a secret
+	Text string // what is wrong, without the value, which may be a secret
 }
 
 // String returns e.g. "hub.db.type: must be one of sqlite-pvc, mysql, other".
@@ -46,8 +46,8 @@ func (e *ValuesError) Error() string {
 	return fmt.Sprintf("chart %s does not accept the values: %s", e.Chart, strings.Join(texts, "; "))
 }
 
-// normal returns values as Helm reads them from YAML: mappings, lists, strings,
-// booleans and float64 only, whatever Go types they were built of.
+// normal returns values as Helm reads them from YAML: only mappings, lists, strings, booleans
+// and float64, whatever Go types they were built from.
 func normal(values map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	if len(values) == 0 {
@@ -63,8 +63,8 @@ func normal(values map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// checkSchema holds values, with the chart's defaults in them, to the schemas of a
-// chart and of the charts inside it.
+// checkSchema checks values, including the chart's defaults, against the schemas of a chart
+// and of the charts inside it.
 func checkSchema(ch *chart.Chart, values map[string]any, path []string) ([]Problem, error) {
 	var problems []Problem
 	if len(ch.Schema) > 0 {
@@ -88,12 +88,11 @@ func checkSchema(ch *chart.Chart, values map[string]any, path []string) ([]Probl
 	return problems, nil
 }
 
-// schemaURL is where references inside a chart's schema start from.
+// schemaURL is the base of references inside a chart's schema.
 const schemaURL = "file:///values.schema.json"
 
-// elsewhere answers references to other files and servers with a schema that
-// accepts everything: a check that needs the network is worth less than one that
-// gives the same answer everywhere.
+// elsewhere resolves references to other files and servers to a schema that accepts
+// everything: the check must not depend on the network.
 type elsewhere struct{}
 
 func (elsewhere) Load(string) (any, error) { return true, nil }
@@ -115,7 +114,7 @@ func validate(schema []byte, values map[string]any, path []string) ([]Problem, e
 	err = compiled.Validate(values)
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return nil, err // there is none, mostly
+		return nil, err // usually there is none
 	}
 	found := map[Problem]bool{}
 	leaves(invalid, path, found)
@@ -124,7 +123,7 @@ func validate(schema []byte, values map[string]any, path []string) ([]Problem, e
 	}), nil
 }
 
-// leaves collects what is wrong at the ends of the tree that the validator returns.
+// leaves collects the errors at the leaves of the validator's tree.
 func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool) {
 	at := dotted(slices.Concat(path, e.InstanceLocation))
 	switch k := e.ErrorKind.(type) {
@@ -152,8 +151,7 @@ func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool
 	}
 }
 
-// oneChoice returns the choice that the value is plainly meant to be: the only one
-// whose type fits.
+// oneChoice returns the choice that the value is meant to be: the only one whose type fits.
 func oneChoice(e *jsonschema.ValidationError) (*jsonschema.ValidationError, bool) {
 	var fits []*jsonschema.ValidationError
 	for _, c := range e.Causes {
@@ -167,7 +165,7 @@ func oneChoice(e *jsonschema.ValidationError) (*jsonschema.ValidationError, bool
 	return fits[0], true
 }
 
-// wrongType reports whether a choice fails already for the type of the value itself.
+// wrongType reports whether a choice already fails because of the value's own type.
 func wrongType(e *jsonschema.ValidationError, depth int) bool {
 	if _, ok := e.ErrorKind.(*kind.Type); ok {
 		return len(e.InstanceLocation) == depth
@@ -175,7 +173,7 @@ func wrongType(e *jsonschema.ValidationError, depth int) bool {
 	return slices.ContainsFunc(e.Causes, func(c *jsonschema.ValidationError) bool { return wrongType(c, depth) })
 }
 
-// choices describes the choices none of which fits.
+// choices describes the choices if none fits.
 func choices(e *jsonschema.ValidationError) string {
 	if k, ok := e.ErrorKind.(*kind.OneOf); ok && len(k.Subschemas) > 1 {
 		return "fits several of the forms that exclude each other"
@@ -192,7 +190,7 @@ func choices(e *jsonschema.ValidationError) string {
 	return strings.Join(slices.Compact(ways), ", or ")
 }
 
-// text says what is wrong without the value that is: the library's own words hold it.
+// text says what is wrong without the value: the library's own text contains it.
 func text(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -260,7 +258,7 @@ func list(values []any) string {
 	return strings.Join(out, ", ")
 }
 
-// dotted writes a path as people do: a.b[0].c, and keys with dots in brackets.
+// dotted writes a path as a.b[0].c, with keys that have dots in brackets.
 func dotted(path []string) string {
 	var b strings.Builder
 	for _, p := range path {
@@ -280,11 +278,11 @@ func dotted(path []string) string {
 	return b.String()
 }
 
-// Unknown returns the paths of a release's values that the chart's own values do not
-// have, nor those of the charts inside it: mostly typing errors, where a chart has no
-// schema to say so. Below what is empty there, {}, [] or nothing, everything is
-// known, and so is what lists hold. Some charts read keys that their values.yaml
-// names in comments only: this is for warnings.
+// Unknown returns the paths of a release's values that exist neither in the chart's own values
+// nor in those of the charts inside it: usually typing errors that no schema reports.
+// Everything below an empty value ({}, [] or nothing) counts as known, and so do the contents
+// of lists. Some charts read keys that their values.yaml names in comments only, so use this
+// for warnings.
 func (s Source) Unknown(ctx context.Context, r Release) ([]string, error) {
 	ch, err := s.load(ctx, r)
 	if err != nil {

@@ -16,21 +16,21 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// How often is looked while something is waited for: soon at first, since most
-// objects are ready at once, then less often.
+// Intervals between two checks while waiting: short at first, because most objects are ready
+// at once, then longer.
 const (
 	firstLook = 200 * time.Millisecond
 	everyLook = 2 * time.Second
 )
 
-// finalError is a failure that no waiting fixes.
+// finalError is a failure that waiting does not fix.
 type finalError struct{ error }
 
 // Unwrap returns the failure.
 func (e finalError) Unwrap() error { return e.error }
 
-// until looks again and again until nothing is waited for. An API server that does
-// not answer for a while, as K3s' while it restarts, is waited for too.
+// until checks repeatedly until nothing is left to wait for. It also waits for an API server
+// that does not answer, such as K3s' during a restart.
 func until(ctx context.Context, looks func(context.Context) ([]string, error)) error {
 	pause := firstLook
 	var last []string
@@ -57,18 +57,18 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 	}
 }
 
-// patiently does what may be done again, while the API server does not answer.
+// patiently retries an idempotent call while the API server does not answer.
 func patiently(ctx context.Context, do func(context.Context) error) error {
 	return until(ctx, func(ctx context.Context) ([]string, error) { return nil, do(ctx) })
 }
 
-// find reads an object patiently; nil when it is not there, or its kind is not.
+// find reads an object, with retries; nil if it or its kind does not exist.
 func (c *Client) find(ctx context.Context, u *unstructured.Unstructured) (live *unstructured.Unstructured, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) { live, err = c.live(ctx, u); return err })
 	return live, err
 }
 
-// stopped says why waiting ended, and for what it was.
+// stopped says why waiting ended, and what it waited for.
 func stopped(ctx context.Context, waiting []string) error {
 	if len(waiting) == 0 {
 		return context.Cause(ctx)
@@ -76,7 +76,7 @@ func stopped(ctx context.Context, waiting []string) error {
 	return fmt.Errorf("%w: still waiting: %s", context.Cause(ctx), few(waiting))
 }
 
-// few writes the first of what is waited for, and how many more there are.
+// few writes the first few reasons for waiting, and the number of the others.
 func few(waiting []string) string {
 	const most = 3
 	if len(waiting) <= most {
@@ -139,9 +139,9 @@ func (c *Client) lacking(ctx context.Context, objs []*unstructured.Unstructured)
 	return words, g.Wait()
 }
 
-// waitable reports whether an object becomes ready at some time after it was made.
-// An address for a Service of type LoadBalancer is not waited for, unlike by Helm:
-// whose business that is, is not the chart's.
+// waitable reports whether an object becomes ready some time after it was created. Unlike
+// Helm, we do not wait for the address of a Service of type LoadBalancer, because the chart
+// does not provide it.
 func waitable(u *unstructured.Unstructured) bool {
 	switch u.GetKind() {
 	case "Deployment", "DaemonSet", "StatefulSet", "Job", "Pod", "PersistentVolumeClaim", "CustomResourceDefinition", "APIService":
@@ -150,7 +150,7 @@ func waitable(u *unstructured.Unstructured) bool {
 	return false
 }
 
-// hopeless reports whether what is not ready never will be.
+// hopeless reports whether an object will never be ready.
 func hopeless(live *unstructured.Unstructured, why string) bool {
 	switch live.GetKind() {
 	case "Job":
@@ -162,7 +162,8 @@ func hopeless(live *unstructured.Unstructured, why string) bool {
 	return false
 }
 
-// notReady says why an object is not ready, with what its pods say; nothing when it is.
+// notReady says why an object is not ready, with the reasons of its pods; nothing if it is
+// ready.
 func (c *Client) notReady(ctx context.Context, live *unstructured.Unstructured) (string, error) {
 	if paused, _, _ := unstructured.NestedBool(live.Object, "spec", "paused"); paused && live.GetKind() == "Deployment" {
 		return "", nil // somebody has stopped it on purpose
@@ -185,7 +186,7 @@ func (c *Client) notReady(ctx context.Context, live *unstructured.Unstructured) 
 	return why, nil
 }
 
-// nothingKnown is what kube says of a pod that nothing keeps but time.
+// nothingKnown is what package kube reports for a pod that only needs time.
 const nothingKnown = "it is not ready yet"
 
 func joined(why, more string) string {
@@ -195,8 +196,8 @@ func joined(why, more string) string {
 	return why + ": " + more
 }
 
-// waitsForConsumer reports whether a claim gets its volume only when a pod uses it,
-// and none does yet: then the pod's own state tells.
+// waitsForConsumer reports whether a claim gets its volume only when a pod uses it, and none
+// does yet: then the pod's own state matters.
 func (c *Client) waitsForConsumer(ctx context.Context, claim *unstructured.Unstructured) (bool, error) {
 	if claim.GetAnnotations()["volume.kubernetes.io/selected-node"] != "" {
 		return false, nil
@@ -217,8 +218,8 @@ func (c *Client) waitsForConsumer(ctx context.Context, claim *unstructured.Unstr
 	return mode == "WaitForFirstConsumer", nil
 }
 
-// podsSay returns what keeps the first of a workload's pods that is not ready; where
-// there is no pod, what the workload's controller complains of.
+// podsSay returns what blocks the first of a workload's pods that is not ready; without pods,
+// the last warning of the workload's controller.
 func (c *Client) podsSay(ctx context.Context, live *unstructured.Unstructured) (string, error) {
 	labels, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
 	pairs := make([]string, 0, len(labels))

@@ -33,7 +33,7 @@ func TestFew(t *testing.T) {
 }
 
 // TestUntil: looks come soon at first and every two seconds then; what is waited for is said when
-// it changes; what passes is waited for, and all else ends it.
+// it changes; what passes is waited for, and any other error ends it.
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, said := listening(t.Context())
@@ -227,7 +227,7 @@ func TestAwaitGone(t *testing.T) {
 	})
 }
 
-// TestHooksThatRun: a Job until it has ended, a Pod too, all else is done when it is there.
+// TestHooksThatRun: a Job until it has ended, a Pod too, any other object when it exists.
 func TestHooksThatRun(t *testing.T) {
 	const (
 		job    = "{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: web}}"

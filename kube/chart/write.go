@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// writeAll applies objects in Helm's order, those of one rank at the same time.
-// Definitions of kinds are waited for before anything else goes on.
+// writeAll applies objects in Helm's order, those of one rank at the same time. It waits for
+// definitions of kinds before it continues.
 func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured) error {
 	for i := 0; i < len(objs); {
 		j := i
@@ -37,11 +37,10 @@ func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured
 	return nil
 }
 
-// write applies an object. A webhook that does not answer yet, often one of the
-// same chart, and an API server that is away for a moment are waited for: applying
-// the same again is harmless.
+// write applies an object. It retries if a webhook does not answer yet, often one of the same
+// chart, or the API server does not answer for a moment: applying again is harmless.
 func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error {
-	anew := false
+	recreated := false
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		_, err := c.helm.Put(ctx, u)
 		var noKind *kube.NoKindError
@@ -49,24 +48,24 @@ func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error 
 		case err == nil:
 			return nil, nil
 		case errors.As(err, &noKind):
-			return nil, fmt.Errorf("%w: the chart that brings it must be installed before", err)
+			return nil, fmt.Errorf("%w: install the chart that brings it first", err)
 		case errors.Is(err, kube.ErrWebhook):
 			return []string{err.Error()}, nil
 		case u.GetKind() == "Secret" && repeats(err):
 			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys and values must be proper ones", kube.RefOf(u), masked(u, err))
-		case u.GetKind() == "Job" && errors.Is(err, kube.ErrInvalid) && !anew:
-			// A Job cannot be changed. One that is asked for otherwise is to run again.
-			anew = true
+		case u.GetKind() == "Job" && errors.Is(err, kube.ErrInvalid) && !recreated:
+			// A Job is immutable. If the wanted Job differs, it has to run again.
+			recreated = true
 			if err := c.removeBatch(ctx, []*unstructured.Unstructured{u}); err != nil {
 				return nil, err
 			}
-			return []string{kube.RefOf(u).String() + " is made anew"}, nil
+			return []string{kube.RefOf(u).String() + " is recreated"}, nil
 		}
 		return nil, err
 	})
 }
 
-// repeats reports whether an error may repeat what the API server was sent.
+// repeats reports whether an error may repeat the contents of the request.
 func repeats(err error) bool {
 	var e *kube.Error
 	return errors.As(err, &e) && (e.Kind == nil || errors.Is(err, kube.ErrInvalid))

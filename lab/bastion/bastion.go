@@ -17,7 +17,7 @@ import (
 	remotessh "github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// User is who logs in at the jump host.
+// User is the login user of the jump host.
 const User = "lab"
 
 // DialFunc connects to an address of the virtual network.
@@ -25,16 +25,16 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Bastion is the two servers. It runs until Close.
 type Bastion struct {
-	HostKey string // the jump host's public key, as in an authorized_keys file
-	KeyFile string // the private key that User logs in with
+	HostKey string // the jump host's public key, in the format of authorized_keys
+	KeyFile string // User's private key
 
 	jump, socks net.Listener
 	cancel      context.CancelFunc
 	running     sync.WaitGroup
 }
 
-// Listen starts both servers on loopback ports of their own. The keys are kept in
-// dir, so that those of the next start are the same.
+// Listen starts both servers on loopback ports. The keys are stored in dir and reused at the
+// next start.
 func Listen(ctx context.Context, dir string, dial DialFunc) (*Bastion, error) {
 	host, err := keyFile(filepath.Join(dir, "jump_host_key"))
 	if err != nil {
@@ -80,7 +80,7 @@ func only(want ssh.PublicKey) func(string, ssh.PublicKey) error {
 	}
 }
 
-// keyFile reads a private key, or makes it.
+// keyFile reads a private key, or generates it.
 func keyFile(path string) (ssh.Signer, error) {
 	signer, err := remotessh.LoadSigner(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

@@ -30,13 +30,13 @@ func serveSOCKS(ctx context.Context, l net.Listener, dial DialFunc) {
 		connections.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			_ = server.ServeConn(conn) // the client has seen why
+			_ = server.ServeConn(conn) // the client knows the reason
 		})
 	}
 }
 
-// addresses resolves nothing: the lab has no names, and asking a real resolver
-// for one would leave the machine.
+// addresses resolves nothing: the lab has no names, and asking a real resolver would use the
+// network.
 type addresses struct{}
 
 var errNoNames = errors.New("the lab's network has no names: give an address")
@@ -48,8 +48,8 @@ func (addresses) Resolve(ctx context.Context, name string) (context.Context, net
 	return ctx, nil, errNoNames
 }
 
-// addressed gives connections the kind of address that SOCKS answers are made of,
-// whatever the dialler's are.
+// addressed gives connections the kind of address that SOCKS answers need, whatever the
+// dialler returns.
 func addressed(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

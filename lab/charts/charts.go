@@ -14,10 +14,10 @@ import (
 //go:embed all:jupyterhub all:kube-prometheus-stack all:local-path-provisioner all:longhorn all:metallb all:rancher all:velero
 var files embed.FS
 
-// Files are the charts, a folder each, unpacked.
+// Files are the unpacked charts, a folder each.
 func Files() fs.FS { return files }
 
-// Write writes the charts into dir, which is recreated: what an older lab left there goes.
+// Write writes the charts to dir, which it recreates without files of an older lab.
 func Write(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("charts: %w", err)
@@ -31,7 +31,7 @@ func Write(dir string) error {
 	return nil
 }
 
-// Of are the files of a chart, by their names from its folder.
+// Of returns the files of a chart, by their names in its folder.
 func Of(name string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	if !fs.ValidPath(name) || path.Base(name) != name {

@@ -1,12 +1,11 @@
-// Package charts holds the lab's stand-in Helm charts.
+// Package charts has the lab's stand-in Helm charts.
 //
-// The lab has no internet, and the real charts belong to others. So there is for
-// each chart that this project pins one of ours, of the same name and version: it
-// takes the values that our parts render, and makes the objects that one would look
-// for under the names that the real chart gives them. What runs in their pods is
-// simulated by package operators, which recognizes programs by their images, and so
-// serves the real charts as well.
+// The lab has no internet, and the real charts belong to other projects. So for each pinned
+// chart there is one of ours with the same name and version: it accepts the values that our
+// parts render, and creates the main objects under the real chart's names. Package operators
+// simulates the programs in their pods. It recognizes programs by their images, so it works
+// with the real charts too.
 //
-// They are no copies, and no substitute for trying a values file against the real
-// chart: keys that our parts do not set do nothing here.
+// They are not copies, and do not replace a test of values with the real chart: keys that our
+// parts do not set have no effect here.
 package charts

@@ -1,4 +1,4 @@
-// Package charttest holds kube/chart to a real kube-apiserver with its controllers:
-// the charts of kube/chart/testdata are installed, upgraded, broken, cut off and
-// removed. All is in the tests.
+// Package charttest tests kube/chart with a real kube-apiserver and its controllers: it
+// installs, upgrades, breaks, interrupts and removes the charts of kube/chart/testdata. It has
+// only tests.
 package charttest

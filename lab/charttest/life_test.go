@@ -125,7 +125,7 @@ func (u *user) rollsBack(t *testing.T) {
 	t.Log(err)
 	assert.Contains(t, err.Error(), "not ready within 4s: still waiting: deployment web/site")
 	assert.Contains(t, err.Error(), "Insufficient cpu")
-	assert.Contains(t, err.Error(), "it is again as in revision 3")
+	assert.Contains(t, err.Error(), "revision 3 was restored")
 	u.done(t, was, 5)
 	assert.Nil(t, u.config(t, "site-extra"))
 	assert.Equal(t, drawn, u.password(t, "site-drawn"))
@@ -196,7 +196,7 @@ func (u *user) failsFirst(t *testing.T) {
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "Insufficient cpu")
-	assert.Contains(t, err.Error(), "what was installed of it was removed again")
+	assert.Contains(t, err.Error(), "the installed objects were removed again")
 	s := u.see(t, r)
 	assert.False(t, s.Installed)
 	assert.Empty(t, s.Status)
@@ -218,7 +218,7 @@ func (u *user) somebodyElse(t *testing.T) {
 		age  time.Duration
 		err  string
 	}{
-		{"one that is at work", time.Second, "revision 9 is pending-upgrade by somebody else's Helm"},
+		{"one that is at work", time.Second, "revision 9 is pending-upgrade by another Helm"},
 		{"one that was killed", time.Hour, ""},
 	} {
 		rel := helmReads(t, u.record(t, 8))
@@ -264,7 +264,7 @@ func (u *user) uninstalls(t *testing.T) {
 	_, writes := u.reset()
 	assert.Empty(t, writes)
 	r := web("1.0.0", nil)
-	require.NoError(t, u.Apply(t.Context(), r, chart.State{}), "what was kept is taken back")
+	require.NoError(t, u.Apply(t.Context(), r, chart.State{}), "what was kept is taken over again")
 	u.done(t, r, 1)
 	require.NoError(t, u.Uninstall(t.Context(), "web", "site"))
 }

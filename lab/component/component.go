@@ -24,7 +24,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
-// endWithParent ends this process when the lab is no more its parent.
+// endWithParent ends this process when the lab is no longer its parent.
 func endWithParent(ctx context.Context, lab string) {
 	pid, err := strconv.Atoi(lab)
 	if err != nil {
@@ -42,9 +42,9 @@ func endWithParent(ctx context.Context, lab string) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
-// Run runs the component that args[0] names with the rest of args, and returns
-// its exit status. The second result is false when args[0] names none. It ends
-// when the component does, or on SIGTERM and SIGINT.
+// Run runs the component that args[0] names with the rest of args, and returns its exit
+// status. The second result is false if args[0] names none. Run ends with the component, or on
+// SIGTERM and SIGINT.
 func Run(ctx context.Context, args []string) (status int, known bool) {
 	if len(args) == 0 {
 		return 0, false
@@ -66,12 +66,12 @@ func Run(ctx context.Context, args []string) (status int, known bool) {
 	return main(), true
 }
 
-// runKWOK is what KWOK's own main does: it has its logging and configuration
-// flags beside the command's.
+// runKWOK does what KWOK's own main does, which adds logging and configuration flags to the
+// command's.
 func runKWOK(ctx context.Context) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	// Kubernetes has put a --version of another kind among everybody's flags.
+	// Kubernetes adds another kind of --version to all flags.
 	pflag.CommandLine = pflag.NewFlagSet(name.KWOK, pflag.ContinueOnError)
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true

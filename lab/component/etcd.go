@@ -16,14 +16,14 @@ import (
 	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
-// etcdFlags are the few things of etcd that a lab sets; names are etcd's own.
+// etcdFlags are the few flags of etcd that a lab sets, with etcd's own names.
 type etcdFlags struct {
 	dataDir, client, peer string
 	ca, cert, key         string
 }
 
-// runEtcd runs one member that keeps no promise to survive a power cut: the lab's
-// clusters live as long as the lab.
+// runEtcd runs one member that need not survive a power failure: the lab's clusters exist as
+// long as the lab.
 func runEtcd(ctx context.Context) int {
 	var f etcdFlags
 	set := flag.NewFlagSet(name.Etcd, flag.ContinueOnError)
@@ -81,7 +81,7 @@ func (f etcdFlags) config() (*embed.Config, error) {
 	cfg.UnsafeNoFsync = true
 	cfg.SnapshotCount = 5000
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
-	// One member elects itself: no need to wait for others before it does.
+	// A single member elects itself and need not wait for others.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	cfg.LogLevel = "warn"
 	cfg.WarningUnaryRequestDuration, cfg.WarningApplyDuration = time.Second, time.Second

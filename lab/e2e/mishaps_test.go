@@ -51,7 +51,7 @@ rm .homelab/of-others
 "$homelab" cluster:up && code=0 || code=$?
 echo "== room: exit $code, kept: $(kept | sort | tr '\n' ' ')"
 "$homelab" cluster:plan && code=0 || code=$?
-echo "== as asked: exit $code"
+echo "== up to date: exit $code"
 `
 
 // fullDisk makes a cluster with no room for what is learnt of its machines: they are made,
@@ -82,7 +82,7 @@ func (u *user) fullDisk(t *testing.T) {
 	assert.Contains(t, full, "what is done stays done: fix it and run it again")
 	assert.Contains(t, rest, ": exit 2, kept: \n", "a look needs no room")
 	assert.Contains(t, rest, "== room: exit 0, kept: .homelab/.gitignore .homelab/eight-a100/known_hosts .homelab/eight-a100/kubeconfig")
-	assert.Contains(t, rest, "== as asked: exit 0")
+	assert.Contains(t, rest, "== up to date: exit 0")
 	u.isWhole(t)
 }
 

@@ -33,7 +33,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage fleet:(push|status)`), "a Git server; internal/session.TestFleetRenderAndPush"},
 	{regexp.MustCompile(`^go tool mage fleet:lint -dir=path/to/repository`), "path/to is the reader's; typed with . and DIR"},
 	{regexp.MustCompile(`^go tool mage node:replace -node=NAME`), "NAME is the reader's; typed with gpu1"},
-	{regexp.MustCompile(` OLD\b|^helm list|^kubectl patch pv|^for pv in`), "somebody's old hub, and pods that are real"},
+	{regexp.MustCompile(` OLD\b|^helm list|^kubectl patch pv|^for pv in`), "an existing hub, and real pods"},
 	{regexp.MustCompile(`^kubectl describe pvc -n NAMESPACE`), "NAMESPACE and NAME are the reader's"},
 	{regexp.MustCompile(`^(qm|pvesh|pvesm|pveum|ceph) `), "a shell on a host"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},

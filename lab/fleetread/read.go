@@ -275,8 +275,8 @@ func fetches(repo fs.FS, b *Bundle) bool {
 
 var elsewhere = regexp.MustCompile(`://|::|@|^git(hub|lab)\.com/|^bitbucket\.org/`)
 
-// fetchable refuses charts that Fleet does not find, or that it fetches by ways which
-// the lab has not: archives of the web, Git (bundlereader/charturl.go, ChartURL, and
+// fetchable refuses charts that Fleet does not find, or that it fetches in ways which the lab
+// does not support: archives of the web, Git (bundlereader/charturl.go, ChartURL, and
 // source.go, parseSource).
 func fetchable(repo fs.FS, b *Bundle) error {
 	for _, h := range charts(&b.Options) {

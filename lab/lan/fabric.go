@@ -5,25 +5,25 @@ import "sync"
 // mac is an Ethernet address.
 type mac [6]byte
 
-// group reports whether it is several stations' address: broadcast is one.
+// group reports whether it is a multicast address; broadcast is one.
 func (m mac) group() bool { return m[0]&1 != 0 }
 
 func destination(frame []byte) mac { return mac(frame[:6]) }
 func source(frame []byte) mac      { return mac(frame[6:12]) }
 
 const (
-	// queued is how many frames a port keeps for a guest that is slow to take them. What
-	// comes after those is lost, as on any switch, so that no guest holds up the others.
+	// queued is how many frames a port queues for a slow guest. Further frames are lost, as on
+	// any switch, so that no guest blocks the others.
 	queued = 1024
-	// learnable is how many addresses the switch keeps in mind.
+	// learnable is how many addresses the switch remembers.
 	learnable = 4096
 )
 
-// port is a place where something is plugged in.
+// port is a port of the switch.
 type port struct{ out chan []byte }
 
-// fabric is the switch itself: it learns who is where, and floods what is for everybody or
-// for somebody unknown. The zero fabric is ready to use.
+// fabric is the switch itself: it learns addresses, and floods broadcasts and frames to
+// unknown addresses. The zero fabric is ready to use.
 type fabric struct {
 	mu     sync.Mutex
 	ports  map[*port]bool
@@ -52,7 +52,7 @@ func (f *fabric) leave(p *port) {
 	}
 }
 
-// forward takes a frame of at least headerSize bytes, which nobody writes to any more.
+// forward forwards a frame of at least headerSize bytes, which must not change any more.
 func (f *fabric) forward(from *port, frame []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

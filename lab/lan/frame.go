@@ -13,9 +13,9 @@ const (
 	maxFrame = headerSize + 4 + 1<<16
 )
 
-// readFrame reads a frame as QEMU's netdevs socket and stream write it: its length in
-// four bytes, high ones first, and then itself (net/socket.c). A frame that is too short
-// to be one is empty.
+// readFrame reads a frame in the format of QEMU's netdevs socket and stream: its length in
+// four bytes, big-endian, and the frame (net/socket.c). A frame that is too short to be one is
+// empty.
 func readFrame(r io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {

@@ -18,16 +18,16 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 )
 
-// Options say what network to be.
+// Options configure the network.
 type Options struct {
 	Prefix  netip.Prefix // IPv4
 	Gateway netip.Addr   // the lab's own address in it, which no guest has
 
-	// Outward connects to what guests ask for outside of Prefix, "tcp" and "udp"; nil
-	// refuses it all.
+	// Outward connects to guests' destinations outside Prefix, "tcp" and "udp"; nil refuses
+	// all.
 	Outward func(ctx context.Context, network, address string) (net.Conn, error)
-	// Resolver is the DNS server, host:port, that is asked by way of Outward when guests
-	// ask the gateway; empty for none.
+	// Resolver is the DNS server, host:port, to which the gateway forwards guests' queries
+	// through Outward; empty for none.
 	Resolver string
 }
 
@@ -44,11 +44,11 @@ type LAN struct {
 	running sync.WaitGroup
 }
 
-// ours is the gateway's card: an address that its owner has made up (bit 1 of the first byte).
+// ours is the gateway's card: a locally administered address (bit 1 of the first byte).
 func ours() mac { return mac{0x0a, 0x68, 0x6c, 0x61, 0x62, 0x01} }
 
-// New returns a network with nothing in it but the gateway. With ctx its connections end;
-// it is to be closed all the same.
+// New returns a network with only the gateway in it. Its connections end with ctx; close it in
+// any case.
 func New(ctx context.Context, o Options) (*LAN, error) {
 	if !o.Prefix.IsValid() || !o.Prefix.Addr().Is4() || !o.Prefix.Contains(o.Gateway) {
 		return nil, fmt.Errorf("lan: the gateway %s is not in an IPv4 network %s", o.Gateway, o.Prefix)
@@ -76,7 +76,7 @@ func New(ctx context.Context, o Options) (*LAN, error) {
 	return l, nil
 }
 
-// deliver gives the gateway what is for it.
+// deliver passes a frame to the gateway.
 func (l *LAN) deliver(p *port) {
 	for {
 		select {
@@ -91,8 +91,8 @@ func (l *LAN) deliver(p *port) {
 	}
 }
 
-// answersFor is false for pings to elsewhere: a gateway that takes every address would
-// answer them itself.
+// answersFor is false for pings to other addresses, because a gateway that accepts every
+// address would answer them itself.
 func (l *LAN) answersFor(frame []byte) bool {
 	const ip, protocol, to, icmp = headerSize, headerSize + 9, headerSize + 16, 1
 	if len(frame) < ip+20 || frame[12] != 0x08 || frame[13] != 0 || frame[protocol] != icmp {
@@ -101,8 +101,8 @@ func (l *LAN) answersFor(frame []byte) bool {
 	return netip.AddrFrom4([4]byte(frame[to:to+4])) == l.o.Gateway
 }
 
-// usurps is true for answers to ARP that are not for the gateway's own address: a stack
-// that takes every address says that each is there.
+// usurps is true for ARP answers for addresses other than the gateway's own: a stack that
+// accepts every address would answer for all of them.
 func (l *LAN) usurps(frame []byte) bool {
 	const operation, sender, reply = headerSize + 7, headerSize + 14, 2
 	if len(frame) < sender+4 || frame[12] != 0x08 || frame[13] != 0x06 || frame[operation] != reply {
@@ -121,7 +121,7 @@ func (l *LAN) Close() {
 	l.running.Wait()
 }
 
-// begin counts something that goes on until Close; false: it is too late.
+// begin counts a task that runs until Close; false: the network is closed.
 func (l *LAN) begin(do func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +175,7 @@ func (l *LAN) Plug(conn net.Conn) {
 func (l *LAN) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp" && network != "tcp4" {
-		return nil, fmt.Errorf("dial %s %s: only TCP, and addresses in the place of names", network, address)
+		return nil, fmt.Errorf("dial %s %s: only TCP, and addresses instead of names", network, address)
 	}
 	if !to.Addr().Is4() || !l.o.Prefix.Contains(to.Addr()) {
 		return nil, refusal(to, syscall.ENETUNREACH)
@@ -195,7 +195,7 @@ func refusal(to netip.AddrPort, errno syscall.Errno) error {
 	return &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: os.NewSyscallError("connect", errno)}
 }
 
-// failure gives the stack's errors, which are words, the numbers that programs ask for.
+// failure converts the stack's errors, which are text, to errno values.
 func failure(to netip.AddrPort, err error) error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok {
@@ -216,7 +216,7 @@ func failure(to netip.AddrPort, err error) error {
 	return err
 }
 
-// join carries both directions until both have ended, one has broken, or ctx ends.
+// join copies both directions until both have ended, one has broken, or ctx ends.
 func join(ctx context.Context, a, b net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _, _ = a.Close(), b.Close() })
 	defer stop()

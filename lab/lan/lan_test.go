@@ -175,7 +175,7 @@ func TestWhatCannotBeReached(t *testing.T) {
 	_, err = l.Dial(t.Context(), "tcp", "192.0.2.1:22")
 	require.ErrorIs(t, err, syscall.ENETUNREACH)
 	_, err = l.Dial(t.Context(), "tcp", "example.com:22")
-	require.ErrorContains(t, err, "addresses in the place of names")
+	require.ErrorContains(t, err, "addresses instead of names")
 	_, err = l.Dial(within(t, 50*time.Millisecond), "tcp", "10.0.0.98:22")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	_, err = a.dial(t.Context(), "10.0.0.1:53")

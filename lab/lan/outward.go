@@ -20,8 +20,8 @@ const (
 	opening  = 512              // connections that are being made at once
 )
 
-// gateway has the station answer for every address that guests send to by way of it.
-// What nobody takes is refused by the stack: TCP with a reset, UDP with port unreachable.
+// gateway lets the station answer for every address that guests reach through it. The stack
+// refuses everything else: TCP with a reset, UDP with port unreachable.
 func (l *LAN) gateway() error {
 	s := l.own.stack
 	if err := errors.Join(wrong(s.SetPromiscuousMode(nic, true)), wrong(s.SetSpoofing(nic, true))); err != nil {
@@ -41,8 +41,8 @@ func wrong(err interface{ String() string }) error {
 	return errors.New(err.String())
 }
 
-// target is where something goes that a guest sends to an address behind the gateway,
-// empty where it may not go: nothing of this machine's own is let be reached.
+// target is the destination of what a guest sends to an address behind the gateway; empty if
+// it is refused, as all addresses of this machine are.
 func (l *LAN) target(id stack.TransportEndpointID) string {
 	to := addrOf(id.LocalAddress)
 	switch {
@@ -85,7 +85,7 @@ func (l *LAN) forwardTCP(r *tcp.ForwarderRequest) {
 	}
 }
 
-// forwardUDP must not wait: it is on the way of every packet.
+// forwardUDP must not block, because every packet passes it.
 func (l *LAN) forwardUDP(r *udp.ForwarderRequest) bool {
 	address := l.target(r.ID())
 	if address == "" {

@@ -17,13 +17,13 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 )
 
-// mtu is what a packet may have.
+// mtu is the maximum size of a packet.
 const mtu = 1500
 
 // nic is the only card of a station.
 const nic tcpip.NICID = 1
 
-// station is a machine that this process plays: a TCP/IP stack with one card.
+// station is a simulated machine in this process: a TCP/IP stack with one card.
 type station struct {
 	stack *stack.Stack
 	link  *channel.Endpoint
@@ -64,7 +64,7 @@ func (s *station) close() {
 	s.stack.Destroy()
 }
 
-// take is given a frame from the network.
+// take receives a frame from the network.
 func (s *station) take(frame []byte) {
 	if m := destination(frame); m != s.mac && !m.group() {
 		return

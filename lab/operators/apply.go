@@ -27,8 +27,8 @@ func (c *Cluster) client(obj *unstructured.Unstructured) (dynamic.ResourceInterf
 	return c.Dynamic.Resource(mapping.Resource), nil
 }
 
-// apply makes objects as they should be. One that is as it should be is not written
-// twice with another result, so nothing is woken by it.
+// apply applies objects. Applying an up-to-date object changes nothing, so it triggers no
+// watch.
 func (i *instance) apply(ctx context.Context, objs ...*unstructured.Unstructured) error {
 	for _, obj := range objs {
 		client, err := i.client(obj)
@@ -43,12 +43,12 @@ func (i *instance) apply(ctx context.Context, objs ...*unstructured.Unstructured
 	return nil
 }
 
-// patchStatus merges into the status of an object where that changes something.
+// patchStatus merges into the status of an object, if that changes something.
 func (i *instance) patchStatus(ctx context.Context, obj *unstructured.Unstructured, status map[string]any) error {
 	return i.patch(ctx, obj, map[string]any{"status": status}, "status")
 }
 
-// patch merges into an object, where that changes something.
+// patch merges into an object, if that changes something.
 func (i *instance) patch(ctx context.Context, obj *unstructured.Unstructured, change map[string]any, sub ...string) error {
 	normal, err := object.Normalized(change)
 	if err != nil {

@@ -32,8 +32,8 @@ func certificatePrograms() []program {
 	}
 }
 
-// certManager plays the controller: issuers become Ready, or say why not; Ingresses
-// with its annotations get a Certificate; Certificates get their Secret.
+// certManager simulates the controller: issuers become Ready, or say why not; Ingresses with
+// its annotations get a Certificate; Certificates get their Secret.
 func certManager(ctx context.Context, i *instance) (time.Duration, error) {
 	for _, k := range []kind{issuers(), clusterIssuers()} {
 		list, err := all[unstructured.Unstructured](i, k)
@@ -61,7 +61,7 @@ func certManager(ctx context.Context, i *instance) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return 10 * time.Second, nil // Gateways are not watched: they may not be there
+	return 10 * time.Second, nil // Gateways are not watched, because their kind may not exist
 }
 
 // issuerState writes the Ready condition of an issuer, with cert-manager's reasons.
@@ -90,7 +90,7 @@ func has(obj *unstructured.Unstructured, path ...string) bool {
 	return ok
 }
 
-// signer is what a CA issuer signs with.
+// signer is the key and certificate of a CA issuer.
 func (i *instance) signer(ctx context.Context, issuer *unstructured.Unstructured) (*pki.Pair, error) {
 	namespace := cmp.Or(issuer.GetNamespace(), i.resourceNamespace())
 	name := object.Text(issuer, "spec", "ca", "secretName")
@@ -147,10 +147,10 @@ func (i *instance) issue(ctx context.Context, c *unstructured.Unstructured) erro
 		return err
 	}
 	i.events.Eventf(c, corev1.EventTypeNormal, "Issuing", "The certificate has been successfully issued")
-	return nil // the Secret's coming wakes us for the rest
+	return nil // the new Secret triggers the rest
 }
 
-// issuerOf finds whom a Certificate names; why says that there is none.
+// issuerOf finds the issuer that a Certificate names; why says why there is none.
 func (i *instance) issuerOf(c *unstructured.Unstructured) (issuer *unstructured.Unstructured, why string, err error) {
 	ref := object.Text(c, "spec", "issuerRef", "name")
 	kind := cmp.Or(object.Text(c, "spec", "issuerRef", "kind"), "Issuer")
@@ -169,7 +169,7 @@ func (i *instance) issuerOf(c *unstructured.Unstructured) (issuer *unstructured.
 	return nil, fmt.Sprintf("Referenced %q not found: %s.cert-manager.io %q not found", kind, strings.ToLower(kind), ref), nil
 }
 
-// current reports whether a Secret is what the Certificate asks for.
+// current reports whether a Secret matches the Certificate.
 func (i *instance) current(c *unstructured.Unstructured, s *corev1.Secret, issuer *unstructured.Unstructured) bool {
 	pair, err := pki.Parse(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
 	if err != nil || time.Now().After(pair.Cert.NotAfter) {
@@ -178,7 +178,7 @@ func (i *instance) current(c *unstructured.Unstructured, s *corev1.Secret, issue
 	names, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "dnsNames")
 	isCA, _, _ := unstructured.NestedBool(c.Object, "spec", "isCA")
 	same := slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(pair.Cert.DNSNames)))
-	if issuer == nil { // it was issued, and stays good when its issuer has gone
+	if issuer == nil { // it was issued, and stays valid without its issuer
 		return same && isCA == pair.Cert.IsCA
 	}
 	return same && isCA == pair.Cert.IsCA && s.Annotations["cert-manager.io/issuer-name"] == issuer.GetName() && s.Annotations["cert-manager.io/issuer-kind"] == issuer.GetKind()
@@ -207,8 +207,8 @@ func (i *instance) certificateWaits(ctx context.Context, c *unstructured.Unstruc
 	return i.request(ctx, c, why)
 }
 
-// request makes the CertificateRequest of a Certificate that cannot be issued: that
-// is where cert-manager says why.
+// request makes the CertificateRequest of a Certificate that cannot be issued: cert-manager
+// reports the reason there.
 func (i *instance) request(ctx context.Context, c *unstructured.Unstructured, why string) error {
 	client := i.Dynamic.Resource(kind{"cert-manager.io", "v1", "certificaterequests"}.gvr()).Namespace(c.GetNamespace())
 	if _, err := client.Get(ctx, c.GetName()+"-1", metav1.GetOptions{}); apierrors.IsNotFound(err) {
@@ -232,7 +232,7 @@ func (i *instance) request(ctx context.Context, c *unstructured.Unstructured, wh
 	return i.patchStatus(ctx, now, map[string]any{"conditions": object.Conditions(now, false, "Ready", "False", "Pending", why)})
 }
 
-// sign makes the certificate that is asked for.
+// sign makes the requested certificate.
 func (i *instance) sign(ctx context.Context, c, issuer *unstructured.Unstructured, old *corev1.Secret) (map[string][]byte, error) {
 	t, err := certificateTemplate(c)
 	if err != nil {
@@ -310,7 +310,7 @@ func (i *instance) writePair(ctx context.Context, c, issuer *unstructured.Unstru
 	}))
 }
 
-// acmeCA is the public CA of the lab's internet: nobody trusts it.
+// acmeCA is the public CA of the lab's internet, which no client trusts.
 func (i *instance) acmeCA() (*pki.Pair, error) {
 	if have, ok := i.kept.(*pki.Pair); ok {
 		return have, nil

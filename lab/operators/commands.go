@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Command plays a container that is to end, where its image is one that the lab
-// knows only by what it leaves behind. known is false for all others.
+// Command simulates a container that ends, for images of which the lab simulates only the
+// results. known is false for all others.
 func (c *Cluster) Command(ctx context.Context, pod *corev1.Pod, container corev1.Container) (code int, output string, known bool) {
 	if pod.Labels["component"] == serverComponent && container.Name == "notebook" {
 		<-ctx.Done() // a notebook server runs until its pod is deleted

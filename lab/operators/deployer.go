@@ -25,7 +25,7 @@ import (
 // clusterNamespace is where Fleet keeps what it deploys to its own cluster.
 const clusterNamespace = "cluster-fleet-local-local-1a3d67d0a899"
 
-// deployer brings bundles into the cluster.
+// deployer deploys bundles to the cluster.
 type deployer struct {
 	*instance
 	repos map[uid]*repoSeen
@@ -34,9 +34,9 @@ type deployer struct {
 	state map[string]*progress // by bundle
 }
 
-// progress is how one bundle is.
+// progress is the state of one bundle.
 type progress struct {
-	id      string // of what is deployed, or is being
+	id      string // of what is deployed, or being deployed
 	running bool
 	err     error
 	done    bool
@@ -60,7 +60,7 @@ func temporary(data []byte) (string, error) {
 	return f.Name(), err
 }
 
-// busy reports whether something is under way.
+// busy reports whether a deployment is in progress.
 func (g *deployer) busy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +134,7 @@ func (g *deployer) repoStatus(ctx context.Context, repo *api.GitRepo, seen *repo
 	})
 }
 
-// bundle makes the objects of a bundle, and deploys it when what it depends on is there.
+// bundle makes the objects of a bundle, and deploys it when its dependencies exist.
 func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen, b *fleetread.Bundle) error {
 	id := identity(b)
 	all := map[string]any{"fleet.cattle.io/repo-name": repo.Name, "fleet.cattle.io/commit": seen.commit}
@@ -168,7 +168,7 @@ func (g *deployer) bundle(ctx context.Context, repo *api.GitRepo, seen *repoSeen
 	return g.bundleStatus(ctx, repo, b, id, waits)
 }
 
-// identity names what a bundle deploys: another content is another.
+// identity identifies the contents of a bundle.
 func identity(b *fleetread.Bundle) string {
 	sum := sha256.New()
 	fmt.Fprint(sum, plainJSON(b.Options))
@@ -178,8 +178,8 @@ func identity(b *fleetread.Bundle) string {
 	return "s-" + hex.EncodeToString(sum.Sum(nil))[:32] + ":" + hex.EncodeToString(sum.Sum(nil))[32:]
 }
 
-// waitsFor says in Fleet's words which bundles must be there first: those of the whole
-// cluster's that a name or a selector means, in a state that is accepted (fleet v0.16.1
+// waitsFor says in Fleet's words which bundles must exist first: all bundles of the cluster
+// that a name or a selector matches, in an accepted state (fleet v0.16.1
 // internal/cmd/agent/deployer/deployer.go, checkDependency).
 func (g *deployer) waitsFor(ctx context.Context, namespace string, b *fleetread.Bundle) (string, error) {
 	var pending []string
@@ -219,7 +219,7 @@ func accepted(state api.BundleState, states []api.BundleState) bool {
 	return slices.Contains(states, state) || len(states) == 0 && state == api.Ready
 }
 
-// stateOf is as much of a bundle's state as the lab has (fleet v0.16.1
+// stateOf is the part of a bundle's state that the lab has (fleet v0.16.1
 // internal/cmd/controller/summary, GetDeploymentState).
 func stateOf(on *unstructured.Unstructured) api.BundleState {
 	ready, _, _ := unstructured.NestedBool(on.Object, "status", "ready")
@@ -232,8 +232,8 @@ func stateOf(on *unstructured.Unstructured) api.BundleState {
 	return api.Ready
 }
 
-// begin deploys a bundle in the background, once for each content, and again a while
-// after it failed.
+// begin deploys a bundle in the background, once for each content, and retries a while after a
+// failure.
 func (g *deployer) begin(ctx context.Context, b *fleetread.Bundle, id, waits string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,7 +298,7 @@ func (g *deployer) bundleStatus(ctx context.Context, repo *api.GitRepo, b *fleet
 
 func bundleDeployments() kind { return kind{"fleet.cattle.io", "v1alpha1", "bundledeployments"} }
 
-// deploy brings a bundle into the cluster, and waits until what it made is ready.
+// deploy deploys a bundle to the cluster, and waits until its objects are ready.
 func (g *deployer) deploy(ctx context.Context, b *fleetread.Bundle, id string) error {
 	r, err := b.Release()
 	if err != nil {
@@ -306,7 +306,7 @@ func (g *deployer) deploy(ctx context.Context, b *fleetread.Bundle, id string) e
 	}
 	on, err := g.Dynamic.Resource(bundleDeployments().gvr()).Namespace(clusterNamespace).Get(ctx, b.Name, metav1.GetOptions{})
 	if err == nil && object.Text(on, "status", "appliedDeploymentID") == id && g.deployed(r) {
-		return nil // by a lab that was before this one
+		return nil // by an earlier lab
 	}
 	if err := g.install(ctx, b, r); err != nil {
 		return err
@@ -314,7 +314,7 @@ func (g *deployer) deploy(ctx context.Context, b *fleetread.Bundle, id string) e
 	return g.namespace(ctx, b, r.Namespace)
 }
 
-// deployed reports whether Helm has a release, and it is whole.
+// deployed reports whether Helm has a complete release.
 func (g *deployer) deployed(r fleetread.Release) bool {
 	cfg, _, err := g.helm(r.Namespace)
 	if err != nil {
@@ -324,8 +324,8 @@ func (g *deployer) deployed(r fleetread.Release) bool {
 	return err == nil && last.Info.Status == release.StatusDeployed
 }
 
-// namespace gives a release's namespace the labels and annotations that the bundle
-// names, and takes all others away, but for those of pod security (fleet v0.16.1
+// namespace sets the labels and annotations of a release's namespace that the bundle names,
+// and removes all others, except those of pod security (fleet v0.16.1
 // internal/cmd/agent/deployer/deployer.go, setNamespaceLabelsAndAnnotations).
 func (g *deployer) namespace(ctx context.Context, b *fleetread.Bundle, name string) error {
 	o := b.Options

@@ -29,7 +29,7 @@ func fleetPrograms() []program {
 	}}
 }
 
-// fleetConfig is what of Fleet's own configuration the lab obeys.
+// fleetConfig is the part of Fleet's own configuration that the lab uses.
 type fleetConfig struct {
 	AgentImage string `json:"agentImage"`
 	Bootstrap  struct {
@@ -38,8 +38,7 @@ type fleetConfig struct {
 	} `json:"bootstrap"`
 }
 
-// fleetController registers the cluster that it runs in, and says that it is Ready
-// when the agent is.
+// fleetController registers its own cluster, which is Ready when the agent is.
 func fleetController(ctx context.Context, i *instance) (time.Duration, error) {
 	config, err := i.Client.CoreV1().ConfigMaps(i.pod.Namespace).Get(ctx, "fleet-controller", metav1.GetOptions{})
 	if err != nil {

@@ -128,7 +128,7 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	require.NoError(t, err, "and leaves what it made")
 	ns, err := s.core.CoreV1().Namespaces().Get(t.Context(), "one", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"a": "b", "kubernetes.io/metadata.name": "one"}, ns.Labels, "Fleet takes all others away")
+	assert.Equal(t, map[string]string{"a": "b", "kubernetes.io/metadata.name": "one"}, ns.Labels, "Fleet removes all others")
 	marked, err := s.core.CoreV1().ConfigMaps("one").Get(t.Context(), "one", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "default-homelab-fleet-one", marked.Annotations["objectset.rio.cattle.io/id"])

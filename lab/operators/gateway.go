@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
-// gatewayStates says of each of our Gateways whether it is programmed, and of each
-// route whether its Gateway took it.
+// gatewayStates sets the status of each of our Gateways, and of each route whether its Gateway
+// accepted it.
 func (i *instance) gatewayStates(ctx context.Context, addresses []corev1.LoadBalancerIngress) error {
 	classes, err := all[unstructured.Unstructured](i, gatewayClasses())
 	if err != nil {

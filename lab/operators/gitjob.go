@@ -30,7 +30,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
-// polling is how often a repository is looked at where its GitRepo does not say.
+// polling is the default polling interval of a repository.
 const polling = 15 * time.Second
 
 // repoSeen is what was read of a GitRepo.
@@ -43,9 +43,9 @@ type repoSeen struct {
 	jobErr     error // why it could not be made into bundles
 }
 
-// gitJob plays Fleet's gitjob, its controller and its agent in one: it reads each
-// GitRepo with Git, makes bundles of it as Fleet does, and deploys them with Helm to
-// the cluster that it runs in, in the order of dependsOn.
+// gitJob simulates Fleet's gitjob, controller and agent together: it reads each GitRepo with
+// Git, turns it into bundles as Fleet does, and deploys them with Helm to the cluster that it
+// runs in, in the order of dependsOn.
 func gitJob(ctx context.Context, i *instance) (time.Duration, error) {
 	g, ok := i.kept.(*deployer)
 	if !ok {
@@ -78,13 +78,13 @@ func gitJob(ctx context.Context, i *instance) (time.Duration, error) {
 	if err := g.removeOthers(ctx, list); err != nil {
 		return 0, err
 	}
-	if g.busy() { // what waits is looked at often
+	if g.busy() { // check waiting bundles often
 		again = time.Second
 	}
 	return again, nil
 }
 
-// read looks at a repository when it is time to, or when its GitRepo has changed.
+// read reads a repository when it is due, or when its GitRepo has changed.
 func (g *deployer) read(ctx context.Context, repo *api.GitRepo, every time.Duration) {
 	seen := g.repos[repo.UID]
 	if seen == nil {
@@ -111,7 +111,7 @@ func (g *deployer) read(ctx context.Context, repo *api.GitRepo, every time.Durat
 	}
 }
 
-// bundlesOf makes bundles of a repository, all or none.
+// bundlesOf turns a repository into bundles, all or none.
 func bundlesOf(repo *api.GitRepo, files fs.FS) ([]fleetread.Bundle, error) {
 	if len(repo.Spec.Targets) > 0 || repo.Spec.TargetNamespace != "" || repo.Spec.ServiceAccount != "" {
 		return nil, &fleetread.Unknown{Where: "GitRepo " + repo.Name, What: "targets, targetNamespace, serviceAccount"}
@@ -178,7 +178,7 @@ func (g *deployer) fetch(ctx context.Context, repo *api.GitRepo) (string, fs.FS,
 	return head.Hash().String(), files, err
 }
 
-// credentials are those of the Secret that the GitRepo names.
+// credentials returns those of the Secret that the GitRepo names.
 func (g *deployer) credentials(ctx context.Context, repo *api.GitRepo) (transport.AuthMethod, error) {
 	name := repo.Spec.ClientSecretName
 	if name == "" {
@@ -199,7 +199,7 @@ func (g *deployer) credentials(ctx context.Context, repo *api.GitRepo) (transpor
 	return keys, err
 }
 
-// hostKeys trusts the hosts of a known_hosts file, and nobody where there is none.
+// hostKeys trusts the hosts of a known_hosts file; none without one.
 func hostKeys(file []byte) (ssh.HostKeyCallback, error) {
 	path, err := temporary(file)
 	if err != nil {

@@ -30,15 +30,15 @@ import (
 	"github.com/cps-gpu/homelab/lab/fleetread"
 )
 
-// What Fleet writes into the metadata of every chart that it deploys, by which it knows
-// its releases again (fleet v0.16.1 internal/helmdeployer/deployer.go).
+// What Fleet writes into the metadata of every chart that it deploys, to recognize its
+// releases (fleet v0.16.1 internal/helmdeployer/deployer.go).
 const (
 	bundleMark = "fleet.cattle.io/bundle-id"
 	keepMark   = "fleet.cattle.io/keep-resources"
 )
 
-// reach is how Helm reaches the lab's cluster: without a file, and with what is served
-// now, not what was when the program began.
+// reach lets Helm connect to the lab's cluster: without a file, and with the kinds that are
+// served now, not at the program's start.
 type reach struct {
 	config    *rest.Config
 	namespace string
@@ -86,9 +86,9 @@ func (g *deployer) helm(namespace string) (*action.Configuration, *kube.Client, 
 	return cfg, client, nil
 }
 
-// install makes a bundle's release what it should be (fleet v0.16.1
-// internal/helmdeployer/install.go): an upgrade where there is one, in whatever state,
-// which takes over what is there; hooks have 30 s where no time is set.
+// install installs or upgrades a bundle's release (fleet v0.16.1
+// internal/helmdeployer/install.go): an upgrade works from any state and takes over existing
+// objects; hooks have 30 s unless a time is set.
 func (g *deployer) install(ctx context.Context, b *fleetread.Bundle, r fleetread.Release) error {
 	ch, err := g.chartOf(b, r)
 	if err != nil {
@@ -114,7 +114,7 @@ func (g *deployer) install(ctx context.Context, b *fleetread.Bundle, r fleetread
 		u.SkipSchemaValidation, u.PostRenderer = r.Options.SkipSchemaValidation, after
 		made, err = u.RunWithContext(ctx, ch, r.Values)
 	} else {
-		if last.Info.Status.IsPending() { // whoever was at it is no more: there is one agent
+		if last.Info.Status.IsPending() { // there is only one agent, so its owner has ended
 			last.SetStatus(release.StatusFailed, "it was interrupted")
 			if err := cfg.Releases.Update(last); err != nil {
 				return fmt.Errorf("release %s: %w", r.Name, err)
@@ -132,8 +132,8 @@ func (g *deployer) install(ctx context.Context, b *fleetread.Bundle, r fleetread
 	return g.settled(ctx, client, made)
 }
 
-// settled waits until what a release made is ready. The agent itself does not wait, and
-// says of each object how it is; the lab says it of the release, after five minutes.
+// settled waits until a release's objects are ready. The real agent does not wait, and reports
+// each object's state; the lab reports the release's, after five minutes.
 func (g *deployer) settled(ctx context.Context, client *kube.Client, made *release.Release) error {
 	objects, err := client.Build(strings.NewReader(made.Manifest), false)
 	if err != nil {
@@ -164,7 +164,7 @@ func (g *deployer) settled(ctx context.Context, client *kube.Client, made *relea
 	}
 }
 
-// chartOf loads what a bundle deploys, and marks it as Fleet does.
+// chartOf loads a bundle's chart, and marks it as Fleet does.
 func (g *deployer) chartOf(b *fleetread.Bundle, r fleetread.Release) (*chart.Chart, error) {
 	files := r.Files
 	if r.Remote != nil {
@@ -199,8 +199,8 @@ func loadChart(files map[string][]byte) (*chart.Chart, error) {
 	return loader.LoadFiles(in)
 }
 
-// remoteChart finds a chart where the lab has it: among its stand-ins, whatever the
-// repository. Its version must be one that a repository would give for what is asked.
+// remoteChart finds a chart among the lab's stand-ins, whatever the repository. Its version
+// must match the requested one.
 func remoteChart(r fleetread.Remote) (map[string][]byte, error) {
 	files, err := charts.Of(r.Chart)
 	if err != nil {
@@ -220,10 +220,10 @@ func remoteChart(r fleetread.Remote) (map[string][]byte, error) {
 	return files, nil
 }
 
-// uninstall removes the release of a bundle that is no more: all that it made, or,
-// where the bundle said that this stays, Helm's record of it, and that only where the
-// release is called as the bundle is (fleet v0.16.1 internal/helmdeployer/delete.go,
-// deleteByRelease and deleteHistory). A release that is not the bundle's is left alone.
+// uninstall removes the release of a deleted bundle: all its objects, or, with keepResources,
+// only Helm's record, if the release has the bundle's name (fleet v0.16.1
+// internal/helmdeployer/delete.go, deleteByRelease and deleteHistory). A release that is not
+// the bundle's is left alone.
 func (g *deployer) uninstall(bundle, namespace, name string) error {
 	cfg, _, err := g.helm(namespace)
 	if err != nil {

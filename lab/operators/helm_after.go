@@ -18,10 +18,10 @@ import (
 	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
-// afterRender is what Fleet does to a chart's objects once Helm has rendered them
-// (fleet v0.16.1 internal/helmdeployer/postrender.go): the plain manifests of the bundle
-// come along, all are marked as the bundle's, definitions of kinds stay when the release
-// goes, and a targetNamespace is where everything is.
+// afterRender does what Fleet does to a chart's objects after Helm has rendered them (fleet
+// v0.16.1 internal/helmdeployer/postrender.go): it adds the plain manifests of the bundle,
+// marks all as the bundle's, keeps definitions of kinds when the release is deleted, and moves
+// everything to a targetNamespace.
 type afterRender struct {
 	files   []*chart.File
 	bundle  string

@@ -30,11 +30,11 @@ const (
 	serverPort = 8888
 )
 
-// hub is a JupyterHub as far as its API goes: services with tokens, users, and
-// servers that are pods, made as KubeSpawner makes them of the chart's values.
+// hub simulates JupyterHub's API: services with tokens, users, and servers that are pods, made
+// as KubeSpawner makes them of the chart's values.
 type hub struct {
 	*instance
-	ctx    context.Context //nolint:containedctx // the life of the hub: its servers start under it
+	ctx    context.Context //nolint:containedctx // the hub's context, under which its servers start
 	values hubValues
 	tokens map[string]string // of services, by token
 
@@ -42,7 +42,7 @@ type hub struct {
 	users map[string]*hubUser
 }
 
-// hubUser is somebody the hub knows, and what became of their server.
+// hubUser is a user of the hub, with their server.
 type hubUser struct {
 	name   string
 	server *hubServer
@@ -67,8 +67,8 @@ type hubEvent struct {
 	URL      string `json:"url,omitempty"`
 }
 
-// jupyterHub starts a hub: it reads its configuration once, as the real one does, so
-// a Secret that changes later changes nothing until the pod is another.
+// jupyterHub starts a hub: it reads its configuration once, as the real one does, so a later
+// change of a Secret has no effect until the pod is recreated.
 func jupyterHub(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept != nil {
 		return 0, nil
@@ -86,8 +86,8 @@ func jupyterHub(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, nil
 }
 
-// hubValues are the chart's values that the hub obeys, with those of the Secret
-// beside it merged over them (files/hub/z2jh.py of the chart).
+// hubValues are the chart's values that the hub uses, with those of its Secret merged over
+// them (files/hub/z2jh.py of the chart).
 type hubValues struct {
 	Hub struct {
 		Services  map[string]map[string]any `json:"services"`
@@ -176,7 +176,7 @@ func (h *hub) may(service, scope, user string) bool {
 	})
 }
 
-// recall finds the servers that an earlier hub has started.
+// recall finds the servers that an earlier hub started.
 func (h *hub) recall(ctx context.Context) error {
 	pods, err := h.Client.CoreV1().Pods(h.pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "component=" + serverComponent})
 	if err != nil {
@@ -192,8 +192,8 @@ func (h *hub) recall(ctx context.Context) error {
 	return nil
 }
 
-// hubProxy plays the proxy: everything but servers goes to the hub, and servers are
-// reached through the hub here too.
+// hubProxy simulates the proxy: everything goes to the hub, which here also forwards to
+// servers.
 func hubProxy(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept != nil {
 		return 0, nil
@@ -211,7 +211,7 @@ func hubProxy(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, nil
 }
 
-// gone reports whether something was removed already, which is as good.
+// gone reports whether something was removed already, which counts as success.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -13,14 +13,14 @@ import (
 // hubVersion is what the pinned chart brings.
 const hubVersion = "5.5.0"
 
-// hubError is how JupyterHub answers what it does not do.
+// hubError is JupyterHub's error response.
 func hubError(w http.ResponseWriter, status int, format string, args ...any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "message": fmt.Sprintf(format, args...)})
 }
 
-// api is the hub's REST API, and what is behind it of the users' servers.
+// api is the hub's REST API, including the users' servers behind it.
 func (h *hub) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hub/health", func(http.ResponseWriter, *http.Request) {})
@@ -53,7 +53,7 @@ func (h *hub) api() http.Handler {
 	return mux
 }
 
-// as lets a request through that has the token of a service with a scope.
+// as accepts a request with the token of a service with a scope.
 func (h *hub) as(scope string, next func(http.ResponseWriter, *http.Request, string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Get("Authorization")
@@ -141,9 +141,8 @@ func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// slow is how long the hub lets a request wait for a server before it says that it
-// will take longer: slow_spawn_timeout, 10 s in life, where pulling an image takes
-// minutes.
+// slow is how long the hub lets a request wait for a server before it says that it will take
+// longer: slow_spawn_timeout, 10 s in the real hub, where pulling an image takes minutes.
 const slow = 300 * time.Millisecond
 
 func (h *hub) startServer(w http.ResponseWriter, r *http.Request, _ string) {
@@ -209,7 +208,7 @@ func (h *hub) stopServer(w http.ResponseWriter, r *http.Request, _ string) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// progress tells the news of a server that starts, as server-sent events.
+// progress sends the events of a starting server, as server-sent events.
 func (h *hub) progress(w http.ResponseWriter, r *http.Request, _ string) {
 	u := h.user(r.PathValue("user"))
 	if u == nil || u.server == nil {
@@ -243,7 +242,7 @@ func (h *hub) progress(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 }
 
-// toServer leads to a user's server.
+// toServer forwards to a user's server.
 func (h *hub) toServer(w http.ResponseWriter, r *http.Request, _ string) {
 	u := h.user(r.PathValue("user"))
 	h.mu.Lock()

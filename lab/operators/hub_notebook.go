@@ -18,9 +18,9 @@ import (
 	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
-// notebook is a user's server: a kernel that runs no Python, but answers the one
-// question that jupyterhub.Verify asks with what the pod really was given, and lets
-// CUDA compute on the node's simulated cards.
+// notebook is a user's server: a kernel that runs no Python, but answers the check of
+// jupyterhub.Verify with the pod's real resources, and lets CUDA compute on the node's
+// simulated cards.
 type notebook struct {
 	*hub
 	pod string
@@ -85,7 +85,7 @@ func (n *notebook) talk(ctx context.Context, ws *websocket.Conn) {
 	}
 }
 
-// question is the line by which the code that verifies a server begins.
+// question is the first line of the code that verifies a server.
 var question = regexp.MustCompile(`(?m)^ASK = (".*")$`) //nolint:gochecknoglobals // a pattern
 
 // run answers the one program that the lab knows.
@@ -116,7 +116,7 @@ func (n *notebook) run(ctx context.Context, code string) (string, error) {
 	return "homelab-verify: " + plainJSON(saw) + "\n", nil
 }
 
-// look says what the code would have seen in the pod.
+// look returns what the code would observe in the pod.
 func (n *notebook) look(ctx context.Context, pod *corev1.Pod, gpu bool) (map[string]any, error) {
 	c := pod.Spec.Containers[0]
 	saw := map[string]any{"python": "3.12.11 (simulated)", "home": "/home/jovyan", "gpus": []any{}, "devices": []any{}, "driver": "", "beyond": false, "problem": ""}

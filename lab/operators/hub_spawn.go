@@ -134,7 +134,7 @@ func hasDefault(h *hub) bool {
 	return false
 }
 
-// tell adds news of a server.
+// tell adds an event of a server.
 func (h *hub) tell(s *hubServer, e hubEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *hub) tell(s *hubServer, e hubEvent) {
 	s.news = make(chan struct{})
 }
 
-// spawn starts a server and follows it until it is ready, or not to be.
+// spawn starts a server and follows it until it is ready or has failed.
 func (h *hub) spawn(ctx context.Context, u *hubUser, s *hubServer) {
 	h.tell(s, hubEvent{Message: "Server requested"})
 	timeout := time.Duration(cmp.Or(h.values.Singleuser.StartTimeout, 300)) * time.Second
@@ -192,7 +192,7 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 	h.mu.Unlock()
 	for {
 		made, err := h.Client.CoreV1().Pods(h.pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // the one before is about to go
+		if apierrors.IsAlreadyExists(err) { // the previous one is being deleted
 			if !pause(ctx, 200*time.Millisecond) {
 				return ctx.Err()
 			}
@@ -235,7 +235,7 @@ func (h *hub) follow(ctx context.Context, s *hubServer, id uid) error {
 	}
 }
 
-// stop ends a server, and forgets it when its pod has gone.
+// stop stops a server, and removes it when its pod is gone.
 func (h *hub) stop(ctx context.Context, u *hubUser, s *hubServer) {
 	pods := h.Client.CoreV1().Pods(h.pod.Namespace)
 	_ = pods.Delete(ctx, s.pod, metav1.DeleteOptions{})
@@ -298,7 +298,7 @@ func (h *hub) home(ctx context.Context, user string) (string, error) {
 	return claim.Name, nil
 }
 
-// deleteHome is what goes with a user who is removed: KubeSpawner.delete_pvc.
+// deleteHome deletes the home of a removed user: KubeSpawner.delete_pvc.
 func (h *hub) deleteHome(ctx context.Context, user string) error {
 	if h.values.Singleuser.Storage.Type != "dynamic" {
 		return nil

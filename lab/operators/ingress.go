@@ -26,7 +26,7 @@ func gateways() kind       { return kind{"gateway.networking.k8s.io", "v1", "gat
 func gatewayClasses() kind { return kind{"gateway.networking.k8s.io", "v1", "gatewayclasses"} }
 func routes() kind         { return kind{"gateway.networking.k8s.io", "v1", "httproutes"} }
 
-// traefikValues are the keys of Traefik's chart that the lab obeys.
+// traefikValues are the keys of Traefik's chart that the lab uses.
 type traefikValues struct {
 	Deployment struct {
 		Replicas *int `json:"replicas"`
@@ -48,8 +48,7 @@ type traefikValues struct {
 	} `json:"gatewayClass"`
 }
 
-// packagedTraefik plays K3s' helm-controller for the one chart that K3s always has:
-// Traefik, as a HelmChartConfig changes it.
+// packagedTraefik simulates K3s' helm-controller for Traefik, with its HelmChartConfig.
 func packagedTraefik(ctx context.Context, i *instance) (time.Duration, error) {
 	configs, err := all[unstructured.Unstructured](i, i.watch[0])
 	if err != nil {
@@ -148,8 +147,8 @@ func (v traefikValues) service() *unstructured.Unstructured {
 	})
 }
 
-// traefik plays Traefik itself: addresses of Ingresses, states of Gateways, and the
-// way of a request to a Service.
+// traefik simulates Traefik itself: addresses of Ingresses, states of Gateways, and the
+// routing of requests to Services.
 func traefik(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept == nil {
 		release := i.Traffic.Handle(traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}, 0, &ingressRouter{i})
@@ -233,10 +232,10 @@ func (i *instance) certificateFor(ctx context.Context, host string) *tls.Certifi
 	return nil
 }
 
-// ingressRouter leads a request to the Service that an Ingress or a route names.
+// ingressRouter forwards a request to the Service that an Ingress or a route names.
 type ingressRouter struct{ *instance }
 
-// ServeHTTP answers 404 in Traefik's words where no rule matches.
+// ServeHTTP answers with Traefik's 404 if no rule matches.
 func (t *ingressRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.Host, ":")
 	h := t.byIngress(host, r.URL.Path)

@@ -23,8 +23,8 @@ func mutating() kind {
 	return kind{"admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"}
 }
 
-// certManagerWebhook makes the Secret with the CA of its own serving certificate. In
-// the lab that CA is the cluster's, since the lab answers in the webhook's place.
+// certManagerWebhook makes the Secret with the CA of its own serving certificate. In the lab
+// that CA is the cluster's, because the lab answers instead of the webhook.
 func certManagerWebhook(ctx context.Context, i *instance) (time.Duration, error) {
 	name := i.argument("dynamic-serving-ca-secret-name")
 	if name == "" {
@@ -33,8 +33,8 @@ func certManagerWebhook(ctx context.Context, i *instance) (time.Duration, error)
 	return 0, i.servingSecret(ctx, i.pod.Namespace, name, name)
 }
 
-// servingSecret makes a Secret of the lab's CA and a certificate for hosts, under all
-// the keys that such Secrets have with one program or another.
+// servingSecret makes a Secret of the lab's CA and a certificate for hosts, under all the keys
+// that various programs use.
 func (i *instance) servingSecret(ctx context.Context, namespace, name string, hosts ...string) error {
 	cert, key, err := i.CA.Issue(hosts...)
 	if err != nil {
@@ -51,8 +51,8 @@ func (i *instance) servingSecret(ctx context.Context, namespace, name string, ho
 	return nil
 }
 
-// caInjector plays cert-manager's: webhooks that name a Secret or a Certificate trust
-// the CA in it.
+// caInjector simulates cert-manager's: webhooks that name a Secret or a Certificate trust its
+// CA.
 func caInjector(ctx context.Context, i *instance) (time.Duration, error) {
 	for _, k := range []kind{validating(), mutating()} {
 		list, err := all[unstructured.Unstructured](i, k)
@@ -111,9 +111,9 @@ func (i *instance) trust(ctx context.Context, configuration *unstructured.Unstru
 	return i.patch(ctx, configuration, map[string]any{"webhooks": hooks})
 }
 
-// trustWebhooks lets the API server trust what the lab answers instead of
-// webhooks that would write their own CA into their configuration, as MetalLB does.
-// Those of cert-manager's injector are left to it.
+// trustWebhooks lets the API server trust the lab's answers for webhooks that would write
+// their own CA into their configuration, as MetalLB does. It skips those of cert-manager's
+// injector.
 func trustWebhooks(ctx context.Context, i *instance) (time.Duration, error) {
 	for _, k := range []kind{validating(), mutating()} {
 		list, err := all[unstructured.Unstructured](i, k)
@@ -132,8 +132,8 @@ func trustWebhooks(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, nil
 }
 
-// selfMade reports whether a configuration has Services as webhooks, and nobody who
-// would say whom to trust.
+// selfMade reports whether a configuration has Services as webhooks, and no injector for their
+// CA.
 func selfMade(configuration *unstructured.Unstructured) bool {
 	for name := range configuration.GetAnnotations() {
 		if strings.HasPrefix(name, "cert-manager.io/inject-ca-from") {

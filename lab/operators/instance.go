@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// instance is a program that runs.
+// instance is a running program.
 type instance struct {
 	*manager
 	program
@@ -27,7 +27,7 @@ type instance struct {
 	events    record.EventRecorder
 	stores    map[kind]cache.GenericLister
 	cancel    context.CancelFunc
-	kept      any // what the program remembers between two looks
+	kept      any // the program's state between two calls of sync
 }
 
 // kind is a kind of object, with its plural as the API has it in paths.
@@ -84,7 +84,7 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// wait returns a moment after the next change, or when the time is up.
+// wait returns shortly after the next change, or when the time is over.
 func (i *instance) wait(ctx context.Context, changed chan struct{}, again time.Duration) {
 	var timer <-chan time.Time
 	if again > 0 {
@@ -97,15 +97,15 @@ func (i *instance) wait(ctx context.Context, changed chan struct{}, again time.D
 	case <-timer:
 	case <-changed:
 		pause(ctx, 20*time.Millisecond)
-		select { // what came meanwhile is looked at with the first
+		select { // changes in the meantime are handled together
 		case <-changed:
 		default:
 		}
 	}
 }
 
-// served waits until the API has all kinds that the program watches. A real one
-// would end and be started again until then.
+// served waits until the API has all kinds that the program watches. A real program would exit
+// and restart until then.
 func (i *instance) served(ctx context.Context) bool {
 	for _, k := range i.watch {
 		for !i.has(k) {
@@ -174,7 +174,7 @@ func all[T any](i *instance, k kind) ([]*T, error) {
 	return out, nil
 }
 
-// one returns an object that the program watches, nil when there is none.
+// one returns an object that the program watches; nil if there is none.
 func one[T any](i *instance, k kind, namespace, name string) (*T, error) {
 	var lister cache.GenericNamespaceLister = i.stores[k]
 	if namespace != "" {
@@ -194,7 +194,7 @@ func one[T any](i *instance, k kind, namespace, name string) (*T, error) {
 func as[T any](obj runtime.Object) (*T, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("%T is no object of a cluster", obj)
+		return nil, fmt.Errorf("%T is not an object of a cluster", obj)
 	}
 	if same, ok := any(u.DeepCopy()).(*T); ok {
 		return same, nil

@@ -25,17 +25,17 @@ type localPathConfig struct {
 	SharedFileSystemPath string `json:"sharedFileSystemPath"`
 }
 
-// otherNodes stands in the provisioner's configuration for nodes that it does not name.
+// otherNodes is the entry of the provisioner's configuration for all other nodes.
 const otherNodes = "DEFAULT_PATH_FOR_NON_LISTED_NODES"
 
-// localPath plays Rancher's local-path provisioner: K3s' own, and others beside it.
+// localPath simulates Rancher's local-path provisioner: K3s' own and further ones.
 func localPath(ctx context.Context, i *instance) (time.Duration, error) {
 	name := cmp.Or(i.argument("provisioner-name"), i.environment("PROVISIONER_NAME"), "rancher.io/local-path")
 	return i.provision(ctx, driver{name: name, volume: localVolume})
 }
 
-// localVolume is a folder on the node that the scheduler has chosen. The words of
-// the failures are the provisioner's (provisioner.go, v0.0.37).
+// localVolume is a folder on the node that the scheduler has chosen. The error messages are
+// the provisioner's (provisioner.go, v0.0.37).
 func localVolume(ctx context.Context, i *instance, r request) (*corev1.PersistentVolume, error) {
 	for _, mode := range r.claim.Spec.AccessModes {
 		if mode != corev1.ReadWriteOnce && mode != corev1.ReadWriteOncePod {

@@ -16,8 +16,8 @@ const longhornDriver = "driver.longhorn.io"
 
 func longhornDaemon(c corev1.Container) bool { return hasArgument(c, "daemon") }
 
-// longhorn plays the manager, and the driver deployer with it: the class of its
-// ConfigMap, the CSI driver and its workloads, and the volumes.
+// longhorn simulates the manager and the driver deployer: the class of its ConfigMap, the CSI
+// driver and its workloads, and the volumes.
 func longhorn(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept == nil {
 		if err := i.deployLonghorn(ctx); err != nil {
@@ -47,7 +47,7 @@ func (i *instance) deployLonghorn(ctx context.Context) error {
 	return i.apply(ctx, objs...)
 }
 
-// like makes a workload that goes where this instance's pod may go.
+// like makes a workload with the scheduling settings of this instance's pod.
 func (i *instance) like(kind, name, image string, replicas int) *unstructured.Unstructured {
 	labels := map[string]any{"app": name}
 	spec := map[string]any{

@@ -25,8 +25,8 @@ func monitoringPrograms() []program {
 	}
 }
 
-// prometheusOperator makes of each Prometheus and Alertmanager a StatefulSet, and
-// says of it whether its pods are up.
+// prometheusOperator creates a StatefulSet for each Prometheus and Alertmanager, and reports
+// whether its pods run.
 func prometheusOperator(ctx context.Context, i *instance) (time.Duration, error) {
 	for name, k := range map[string]kind{"prometheus": prometheuses(), "alertmanager": alertmanagers()} {
 		list, err := all[unstructured.Unstructured](i, k)
@@ -109,8 +109,8 @@ func monitorService(name string, o *unstructured.Unstructured) *unstructured.Uns
 	}})
 }
 
-// velero says of each place for backups whether it can be used. The lab has no object
-// store: with credentials, any is good.
+// velero sets the status of each backup location. The lab has no object store: any location
+// with credentials is available.
 func velero(ctx context.Context, i *instance) (time.Duration, error) {
 	list, err := all[unstructured.Unstructured](i, backupPlaces())
 	if err != nil {

@@ -41,8 +41,8 @@ func networkPrograms() []program {
 	}
 }
 
-// serviceLB plays K3s' load balancer: a Service has the addresses of the nodes on
-// which its ports are free. The older Service has a port first.
+// serviceLB simulates K3s' load balancer: a Service has the addresses of the nodes on which
+// its ports are free. The older Service has a port first.
 func serviceLB(ctx context.Context, i *instance) (time.Duration, error) {
 	list, err := balanced(i, "")
 	if err != nil {
@@ -75,7 +75,7 @@ func serviceLB(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, nil
 }
 
-// balanced are the Services that want an address of a load balancer, oldest first.
+// balanced returns the Services of type LoadBalancer, oldest first.
 func balanced(i *instance, class string) ([]*corev1.Service, error) {
 	list, err := all[corev1.Service](i, services())
 	if err != nil {
@@ -123,7 +123,7 @@ func (i *instance) openNodes() ([]string, error) {
 	return out, nil
 }
 
-// giveAddresses writes a Service's addresses, where they differ.
+// giveAddresses writes a Service's addresses, if they differ.
 func (i *instance) giveAddresses(ctx context.Context, s *corev1.Service, addresses []string) error {
 	want := make([]corev1.LoadBalancerIngress, len(addresses))
 	mode := corev1.LoadBalancerIPModeVIP
@@ -146,7 +146,7 @@ func (i *instance) giveAddresses(ctx context.Context, s *corev1.Service, address
 type addressPool struct {
 	name   string
 	ranges [][2]netip.Addr
-	auto   bool // gives to Services that do not ask for one
+	auto   bool // assigns to Services that do not request one
 	buggy  bool // addresses that end in .0 and .255 too
 	only   func(*corev1.Service) bool
 }
@@ -191,8 +191,8 @@ func parseRange(s string) ([2]netip.Addr, error) {
 	return [2]netip.Addr{p.Masked().Addr(), last}, nil
 }
 
-// metalLB plays MetalLB's controller; without an L2Advertisement that names the pool
-// an address is given all the same, and nobody can reach it.
+// metalLB simulates MetalLB's controller; without an L2Advertisement for the pool it still
+// assigns an address, which is then not reachable.
 func metalLB(ctx context.Context, i *instance) (time.Duration, error) {
 	if err := i.memberlist(ctx); err != nil {
 		return 0, err
@@ -244,8 +244,8 @@ func (i *instance) memberlist(ctx context.Context) error {
 	return nil
 }
 
-// assign gives an address to each Service that waits for one. asked is the
-// annotation for particular addresses, named the one for a pool.
+// assign assigns an address to each Service that waits for one. asked is the annotation for
+// particular addresses, named the one for a pool.
 func (i *instance) assign(ctx context.Context, from []addressPool, class, asked, named string) error {
 	list, err := balanced(i, class)
 	if err != nil {
@@ -307,8 +307,8 @@ func choose(from []addressPool, s *corev1.Service, taken map[netip.Addr]bool, wa
 	return netip.Addr{}, "no available IPs"
 }
 
-// ciliumOperator plays Cilium's operator: it brings its own definitions of kinds, and
-// gives addresses of its pools.
+// ciliumOperator simulates Cilium's operator: it creates its own definitions of kinds, and
+// assigns addresses of its pools.
 func ciliumOperator(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept == nil {
 		for _, k := range [][3]string{
@@ -370,7 +370,7 @@ func selector(pool *unstructured.Unstructured) func(*corev1.Service) bool {
 	}
 }
 
-// definition is of a kind that takes everything.
+// definition defines a kind that accepts everything.
 func definition(group, version, plural, kind, scope string) *unstructured.Unstructured {
 	// Groups of Kubernetes' own are guarded: this is where the Gateway API was approved.
 	approved := map[string]any{"annotations": map[string]any{"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/2466"}}

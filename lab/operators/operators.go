@@ -27,7 +27,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
-// Cluster is what programs have of the cluster that they run in.
+// Cluster is the programs' access to their own cluster.
 type Cluster struct {
 	Config *rest.Config
 	// Kubeconfig is the administrator's, and Address where the API server listens.
@@ -40,25 +40,25 @@ type Cluster struct {
 	Volumes    *traffic.Volumes
 	Traffic    *traffic.Traffic
 	Disable    []string // K3s' packaged parts that are off, e.g. servicelb
-	// Exec runs a command in the first container of a pod that runs.
+	// Exec runs a command in the first container of a running pod.
 	Exec func(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error)
 	Log  *slog.Logger
 }
 
-// program is one that the lab can play.
+// program is one that the lab can simulate.
 type program struct {
 	name  string
 	image string // the end of the image's name, without registry and tag
-	// is refines the match where one image is several programs; nil: all of it.
+	// is refines the match if an image contains several programs; nil: all match.
 	is func(corev1.Container) bool
 	// watch are the kinds that it looks at. It starts when all of them are served.
 	watch []kind
-	// sync brings the world a step further, and is called again whenever one of the
-	// kinds changes, or after the duration that it returned.
+	// sync advances the world by a step. It is called again whenever one of the kinds changes,
+	// or after the returned duration.
 	sync func(context.Context, *instance) (again time.Duration, err error)
 }
 
-// programs are all that the lab plays.
+// programs are all simulated programs.
 func programs() []program {
 	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), hubPrograms())
 }
@@ -115,7 +115,7 @@ func Run(ctx context.Context, c *Cluster) {
 	}
 }
 
-// poke wakes who waits for ch, and is remembered when nobody does.
+// poke wakes a waiter on ch, and is remembered if there is none.
 func poke(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -126,7 +126,7 @@ func poke(ch chan struct{}) {
 // pause waits, and reports false when ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool { return wait.Pause(ctx, d) == nil }
 
-// reconcile makes the instances those that the Ready pods ask for.
+// reconcile starts and stops instances to match the Ready pods.
 func (m *manager) reconcile(ctx context.Context) {
 	pods, err := m.pods.List(labels.Everything())
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *manager) reconcile(ctx context.Context) {
 	}
 }
 
-// lead makes pod the one whose program runs: the oldest that is Ready.
+// lead makes pod, the oldest Ready one, the pod whose program runs.
 func (m *manager) lead(ctx context.Context, k key, p program, pod *corev1.Pod, c corev1.Container) {
 	if old, ok := m.running[k]; ok {
 		if old.pod.UID == pod.UID || m.isReady(old.pod) {

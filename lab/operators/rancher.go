@@ -29,8 +29,8 @@ const (
 // fleetVersion is what the pinned Rancher brings.
 const fleetVersion = "v0.16.2"
 
-// rancher does what Rancher does when it is up for the first time: its namespaces and
-// kinds, its CA, and its own Fleet.
+// rancher does what Rancher does at its first start: it creates its namespaces and kinds, its
+// CA, and its own Fleet.
 func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 	if i.kept != nil {
 		return 0, nil
@@ -68,8 +68,8 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, nil
 }
 
-// rancherSecrets makes the first password, where nobody gave one, and the CA that the
-// Issuer of Rancher's own certificate signs with.
+// rancherSecrets makes the first password, unless one is given, and the CA of the Issuer of
+// Rancher's own certificate.
 func (i *instance) rancherSecrets(ctx context.Context) error {
 	cert, key, err := pki.NewCA("dynamiclistener-ca")
 	if err != nil {
@@ -100,7 +100,7 @@ func (i *instance) rancherSecrets(ctx context.Context) error {
 	return nil
 }
 
-// deployment is a small one, of one pod, that goes where Rancher's go.
+// deployment is a small one with one pod, which runs where Rancher's do.
 func deployment(namespace, name, image string, command ...string) *unstructured.Unstructured {
 	labels := map[string]any{"app": name}
 	container := map[string]any{"name": name, "image": image}

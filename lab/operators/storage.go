@@ -45,8 +45,8 @@ func hasArgument(c corev1.Container, word string) bool {
 	return slices.Contains(c.Command, word) || slices.Contains(c.Args, word)
 }
 
-// nfsController tells the controller's container from that of a node: only the
-// controller works in a folder of its own.
+// nfsController distinguishes the controller's container from that of a node: only the
+// controller has a working folder of its own.
 func nfsController(c corev1.Container) bool {
 	return slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--working-mount-dir") })
 }
@@ -55,7 +55,7 @@ func cephController(c corev1.Container) bool {
 	return hasArgument(c, "--controllerserver=true") && hasArgument(c, "--type=cephfs")
 }
 
-// driver is what a provisioner knows that others do not.
+// driver is the specific part of a provisioner.
 type driver struct {
 	name string
 	// volume says what a new volume is: its source and where it can be used. A nil
@@ -63,7 +63,7 @@ type driver struct {
 	volume func(ctx context.Context, i *instance, r request) (*corev1.PersistentVolume, error)
 }
 
-// request is one volume that somebody wants.
+// request is one requested volume.
 type request struct {
 	claim *corev1.PersistentVolumeClaim
 	class *storagev1.StorageClass
@@ -104,7 +104,7 @@ func allClaims(i *instance) ([]*corev1.PersistentVolumeClaim, error) {
 	return all[corev1.PersistentVolumeClaim](i, claims())
 }
 
-// provisionOne reports false when it is to be tried again.
+// provisionOne returns false if it has to be retried.
 func (i *instance) provisionOne(ctx context.Context, d driver, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if claim.Spec.StorageClassName == nil {
 		return true, nil
@@ -135,7 +135,7 @@ func (i *instance) provisionOne(ctx context.Context, d driver, claim *corev1.Per
 	return true, nil
 }
 
-// complete fills in what is the same with all drivers.
+// complete fills in what all drivers share.
 func (r request) complete(pv *corev1.PersistentVolume, driver string) {
 	pv.Name = r.name
 	pv.Annotations = map[string]string{annProvisionedBy: driver}
@@ -197,7 +197,7 @@ func (i *instance) reclaim(ctx context.Context, d driver) error {
 	return nil
 }
 
-// keepsFolder is the NFS driver's onDelete: the volume goes, its folder stays.
+// keepsFolder is the NFS driver's onDelete: the volume is deleted, its folder stays.
 func keepsFolder(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && slices.Contains([]string{"retain", "archive"}, pv.Spec.CSI.VolumeAttributes["onDelete"])
 }
@@ -251,8 +251,8 @@ func nfsVolume(_ context.Context, i *instance, r request) (*corev1.PersistentVol
 	}}}, nil
 }
 
-// cephVolume is a subvolume; who may make it is in a Secret, and which cluster it is
-// in the driver's ConfigMap.
+// cephVolume is a subvolume; its user is in a Secret, and its cluster in the driver's
+// ConfigMap.
 func cephVolume(ctx context.Context, i *instance, r request) (*corev1.PersistentVolume, error) {
 	p := r.class.Parameters
 	name, namespace := p["csi.storage.k8s.io/provisioner-secret-name"], p["csi.storage.k8s.io/provisioner-secret-namespace"]

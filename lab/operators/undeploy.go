@@ -14,7 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/internal/object"
 )
 
-// prune removes the bundles of a repository that are no more in it.
+// prune removes the bundles of a repository that are no longer in it.
 func (g *deployer) prune(ctx context.Context, repo *api.GitRepo, seen *repoSeen) error {
 	list, err := g.Dynamic.Resource(bundles().gvr()).Namespace(repo.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "fleet.cattle.io/repo-name=" + repo.Name})
 	if err != nil {
@@ -32,7 +32,7 @@ func (g *deployer) prune(ctx context.Context, repo *api.GitRepo, seen *repoSeen)
 	return nil
 }
 
-// removeOthers removes the bundles of GitRepos that are no more.
+// removeOthers removes the bundles of deleted GitRepos.
 func (g *deployer) removeOthers(ctx context.Context, repos []*api.GitRepo) error {
 	list, err := g.Dynamic.Resource(bundles().gvr()).Namespace(fleetLocalNamespace).List(ctx, metav1.ListOptions{LabelSelector: "fleet.cattle.io/repo-name"})
 	if err != nil {
@@ -50,7 +50,7 @@ func (g *deployer) removeOthers(ctx context.Context, repos []*api.GitRepo) error
 	return nil
 }
 
-// remove forgets a bundle, and takes its release away as Fleet would.
+// remove removes a bundle, and its release as Fleet would.
 func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) error {
 	g.mu.Lock()
 	delete(g.state, b.GetName())
@@ -62,7 +62,7 @@ func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) err
 	if err == nil {
 		at, _, _ := strings.Cut(object.Text(on, "status", "release"), ":")
 		if namespace, name, ok := strings.Cut(at, "/"); ok {
-			g.Log.Info("a bundle goes", "bundle", b.GetName(), "release", at)
+			g.Log.Info("a bundle is removed", "bundle", b.GetName(), "release", at)
 			if err := g.uninstall(b.GetName(), namespace, name); err != nil {
 				return err
 			}

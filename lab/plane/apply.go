@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// k3sManifest are the objects that K3s has in every cluster and that ours may rely on.
+// k3sManifest has the objects that K3s creates in every cluster and that ours may rely on.
 //
 //go:embed k3s.yaml
 var k3sManifest []byte
@@ -35,8 +35,8 @@ var podStages []byte
 // fieldManager owns what K3s applies from its manifests folder.
 const fieldManager = "deploy@k3s"
 
-// Apply applies each document of a manifest, as K3s does with a file of its
-// manifests folder. One that is refused does not keep the others from it.
+// Apply applies each document of a manifest, as K3s does with a file of its manifests folder.
+// A refused one does not affect the others.
 func (p *plane) Apply(ctx context.Context, manifest []byte) error {
 	var errs []error
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)

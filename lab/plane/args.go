@@ -9,13 +9,13 @@ import (
 	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
-// idleControllers are the controller-manager's that nothing in the lab needs.
+// idleControllers are the controllers that nothing in the lab needs.
 const idleControllers = "-bootstrap-signer-controller,-token-cleaner-controller,-cloud-node-lifecycle-controller," +
 	"-node-route-controller,-service-lb-controller,-horizontal-pod-autoscaler-controller," +
 	"-persistentvolume-attach-detach-controller,-ttl-controller"
 
-// args are the command line of a component: everything on loopback, everything
-// with certificates of the cluster's own CA, no leader election among one.
+// args returns the command line of a component: on loopback, with certificates of the
+// cluster's own CA, without leader election.
 func (cp *controlPlane) args(which string) []string {
 	pki := cp.ca.path
 	ca := pki("ca.crt")
@@ -77,5 +77,5 @@ func (cp *controlPlane) args(which string) []string {
 // newTicker paces every wait in this package.
 func newTicker() *time.Ticker { return time.NewTicker(50 * time.Millisecond) }
 
-// joined is what of a list a message says.
+// joined formats a list for a message.
 func joined(list []string) string { return strings.Join(list, ", ") }

@@ -18,7 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// startCommands runs a pod that is to end, in the background, once.
+// startCommands runs a pod that ends, in the background, once.
 func (k *kubelet) startCommands(ctx context.Context, m *member, pod *corev1.Pod) (time.Duration, error) {
 	k.mu.Lock()
 	_, running := m.running[pod.UID]
@@ -51,7 +51,7 @@ func (k *kubelet) startCommands(ctx context.Context, m *member, pod *corev1.Pod)
 	return 0, nil
 }
 
-// podRun is one pod whose commands run: what its status is made of.
+// podRun is one pod whose commands run, with the data for its status.
 type podRun struct {
 	k   *kubelet
 	m   *member
@@ -97,8 +97,8 @@ func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, contai
 	return r.report(ctx, corev1.PodSucceeded)
 }
 
-// runContainer runs one command, again and again where the pod's restart policy
-// says so. It returns an error when ctx ended or the API server would not listen.
+// runContainer runs one command, repeatedly if the pod's restart policy says so. It returns an
+// error if ctx ended or the API server failed.
 func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus, i int, c guest.Container) error {
 	spec := r.spec(list)[i]
 	pause := 10 * time.Second // doubles up to five minutes, as the kubelet's
@@ -129,8 +129,8 @@ func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus
 	}
 }
 
-// execute runs a container's command on the guest. A program that the lab does not
-// have in an image that it does not know is taken as done: the log says so.
+// execute runs a container's command on the guest. A missing program in an unknown image
+// counts as done, and the log says so.
 func (r *podRun) execute(ctx context.Context, spec corev1.Container, c guest.Container) (code int, output, log string) {
 	if r.k.command != nil {
 		if code, output, known := r.k.command(ctx, r.pod, spec); known {
@@ -144,11 +144,11 @@ func (r *podRun) execute(ctx context.Context, spec corev1.Container, c guest.Con
 			return code, output, log
 		}
 	}
-	return 0, fmt.Sprintf("(simulated: the lab does not have what is in %s, and takes it as done)\n", spec.Image), ""
+	return 0, fmt.Sprintf("(simulated: the lab does not have the programs of %s; this counts as done)\n", spec.Image), ""
 }
 
-// hasShell reports whether an image is one whose programs the lab has: those of a
-// shell, and CUDA's. What is not there is not there in life either.
+// hasShell reports whether the lab has an image's programs: those of a shell, and CUDA's. A
+// missing program is then missing in the real image too.
 func hasShell(image string) bool {
 	return slices.ContainsFunc([]string{"busybox", "alpine", "ubuntu", "debian", "cuda"}, func(name string) bool { return strings.Contains(image, name) })
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// mountError is something that a pod wants from the cluster and that is not there
-// yet. The kubelet waits for it.
+// mountError is something that a pod needs from the cluster and that does not exist yet. The
+// kubelet waits for it.
 type mountError struct {
 	Volume string
 	Err    error
 }
 
-// configError is what the kubelet calls a variable that has nothing to come from.
+// configError is the kubelet's error for a variable without a source.
 const configError = "CreateContainerConfigError"
 
 // reason is that of the kubelet's event.
@@ -68,8 +68,8 @@ func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([
 	return out, nil
 }
 
-// grant tells a container its GPUs as the device plugin does. Without the nvidia
-// runtime nobody reads that, and the container sees none.
+// grant passes a container its GPUs as the device plugin does. Without the nvidia runtime they
+// are ignored, and the container sees none.
 func (k *kubelet) grant(c *guest.Container, m *member, pod *corev1.Pod, index int) {
 	const variable = "NVIDIA_VISIBLE_DEVICES"
 	if !usesNVIDIA(pod) {
@@ -112,7 +112,7 @@ func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spe
 	return c, nil
 }
 
-// volume returns the files of a volume; kinds that have none at first are empty.
+// volume returns the files of a volume; kinds without initial files are empty.
 func (k *kubelet) volume(ctx context.Context, pod *corev1.Pod, v corev1.Volume) (map[string][]byte, error) {
 	var all map[string][]byte
 	var items []corev1.KeyToPath
@@ -238,7 +238,7 @@ func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// objectOf names what a variable comes from, as the kubelet does.
+// objectOf names a variable's source, as the kubelet does.
 func objectOf(namespace string, v corev1.Volume) string {
 	if v.Secret != nil {
 		return "Secret " + namespace + "/" + v.Secret.SecretName
@@ -246,7 +246,7 @@ func objectOf(namespace string, v corev1.Volume) string {
 	return "ConfigMap " + namespace + "/" + v.ConfigMap.Name
 }
 
-// fieldOf is the downward API, as far as pods use it for their environment.
+// fieldOf is the part of the downward API that pods use for their environment.
 func fieldOf(m *member, pod *corev1.Pod, field string) string {
 	switch field {
 	case "metadata.name":

@@ -23,11 +23,11 @@ import (
 	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
-// startTimeout is how long a control plane may take to be ready. On two cores it
-// takes 4 s, and some 20 s when a build has them at the same time.
+// startTimeout is how long a control plane may take to be ready. On two cores it takes 4 s,
+// and some 20 s during a build.
 const startTimeout = 3 * time.Minute
 
-// networks are the settings that a control plane cannot change once it runs.
+// networks are the settings that a running control plane cannot change.
 type networks struct {
 	services, pods netip.Prefix
 	domain         string
@@ -53,8 +53,8 @@ type controlPlane struct {
 	stopped bool
 }
 
-// startControlPlane brings a control plane up in dir. A port that somebody takes
-// in the moment before a component listens there is answered with other ports.
+// startControlPlane starts a control plane in dir. If another program takes a port just before
+// a component listens, it retries with other ports.
 func startControlPlane(ctx context.Context, cp *controlPlane) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func startControlPlane(ctx context.Context, cp *controlPlane) error {
 		if attempt == attempts || !errors.As(err, &ended) || !ended.portTaken() {
 			return fmt.Errorf("the control plane did not start: %w", err)
 		}
-		cp.log.Info("a port was taken in between; once more with others", "component", ended.Component)
+		cp.log.Info("a port was taken in the meantime; retrying with others", "component", ended.Component)
 	}
 }
 
@@ -80,7 +80,7 @@ func (cp *controlPlane) start(ctx context.Context) error {
 	if err := cp.prepare(ctx); err != nil {
 		return err
 	}
-	// The API server tries until etcd is there, so both start at once.
+	// The API server retries until etcd answers, so both start at once.
 	if err := cp.spawnAll(ctx, name.Etcd, name.APIServer); err != nil {
 		return err
 	}
@@ -148,8 +148,8 @@ func (cp *controlPlane) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// serve makes the API server's certificate good for sans as well. The API server
-// watches the file and takes the new one within milliseconds.
+// serve adds sans to the API server's certificate. The API server watches the file and uses
+// the new one within milliseconds.
 func (cp *controlPlane) serve(sans []string) error {
 	// The Service kubernetes has the first address of the range.
 	service := cp.services.Masked().Addr().Next().String()
@@ -213,8 +213,8 @@ func (cp *controlPlane) spawn(ctx context.Context, which string) (*process, erro
 	return p, nil
 }
 
-// watch starts a component again when it ends by itself, and returns when ctx
-// ends. None should; a lab of many hours may still see one killed for memory.
+// watch restarts a component that ends by itself, and returns when ctx ends. None should, but
+// in a long-running lab one may be killed because memory ran out.
 func (cp *controlPlane) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, p := range cp.processes() {
@@ -227,8 +227,8 @@ func (cp *controlPlane) watch(ctx context.Context) {
 	all.Wait()
 }
 
-// revive waits for the end of p and returns what has taken its place, nil at the
-// end of the control plane.
+// revive waits for the end of p and returns its replacement; nil at the end of the control
+// plane.
 func (cp *controlPlane) revive(ctx context.Context, p *process) *process {
 	select {
 	case <-ctx.Done():
@@ -246,7 +246,7 @@ func (cp *controlPlane) revive(ctx context.Context, p *process) *process {
 	return again
 }
 
-// stop kills all components and forgets their data.
+// stop kills all components and deletes their data.
 func (cp *controlPlane) stop() {
 	cp.mu.Lock()
 	procs, exit := cp.procs, cp.egress
@@ -281,7 +281,7 @@ func (cp *controlPlane) egressFile() string { return filepath.Join(cp.dir, "egre
 
 func (cp *controlPlane) stagesFile() string { return filepath.Join(cp.dir, "stages.yaml") }
 
-// writeStages writes what KWOK does with nodes and pods. It has nothing built in.
+// writeStages writes KWOK's stages for nodes and pods, because it has none built in.
 func (cp *controlPlane) writeStages() error {
 	all := slices.Concat(nodeStages, []byte("---\n"), podStages)
 	if err := writeAtomic(cp.stagesFile(), all); err != nil {

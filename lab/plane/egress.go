@@ -18,10 +18,10 @@ import (
 	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
-// egress is the API server's only way out: whatever it dials in "the cluster"
-// (kubelets, webhooks, pods behind its proxy) comes here as an HTTP CONNECT. The
-// kubelets of the lab's nodes answer, and what is simulated in its pods, and nothing
-// else does: the addresses are virtual, and on the real network they may be another owner's.
+// egress is the API server's only way out: whatever it dials in "the cluster" (kubelets,
+// webhooks, pods behind its proxy) comes here as an HTTP CONNECT. Only the kubelets of the
+// lab's nodes and the simulated programs in its pods answer: the addresses are virtual, and on
+// the real network they may belong to another owner.
 type egress struct {
 	listener net.Listener
 	proxy    *http.Server
@@ -34,7 +34,7 @@ type egress struct {
 	running  sync.WaitGroup
 }
 
-// nodesFunc finds who is at the address of a kubelet, host:port.
+// nodesFunc finds the node at the address of a kubelet, host:port.
 type nodesFunc func(address string) (*member, bool)
 
 type memberKey struct{}
@@ -106,8 +106,8 @@ func (e *egress) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// established tells the client that it is connected, and takes the connection over;
-// nil when the client has gone.
+// established tells the client that it is connected, and takes over the connection; nil if the
+// client has disconnected.
 func established(w http.ResponseWriter) net.Conn {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -138,7 +138,7 @@ func (e *egress) connectPod(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// toKubelets hands connections on to the kubelets' server.
+// toKubelets passes connections to the kubelets' server.
 type toKubelets struct{ *egress }
 
 // Accept returns the next connection.
@@ -151,7 +151,7 @@ func (l toKubelets) Accept() (net.Conn, error) {
 	}
 }
 
-// Close is called by the server that is being closed, and has nothing to do.
+// Close is called when the server is closed, and does nothing.
 func (toKubelets) Close() error { return nil }
 
 // Addr is where the proxy listens.
@@ -167,8 +167,8 @@ func (e *egress) close() {
 	e.running.Wait()
 }
 
-// serverConfig is that of a server for names, which only those talk to who have a
-// certificate of the CA.
+// serverConfig is the TLS configuration of a server for names, which requires client
+// certificates of the CA.
 func (a *authority) serverConfig(names ...string) (*tls.Config, error) {
 	p, err := a.issue(names[0], "", names...)
 	if err != nil {

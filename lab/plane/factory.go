@@ -24,18 +24,18 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// Options say where control planes live.
+// Options configure where control planes run.
 type Options struct {
-	Dir  string       // data and keys of each, in a folder of its own, 0700; gone with it
-	Logs string       // one file a component
+	Dir  string       // data and keys of each, in a folder of its own, 0700; deleted with it
+	Logs string       // one file per component
 	Exe  string       // the program that is all components: see package component
-	Log  *slog.Logger // what the lab itself says; nil discards
+	Log  *slog.Logger // the lab's own log; nil discards it
 }
 
 // Factory makes clusters. It is a guest.Kubernetes.
 //
-// One control plane is kept ready in advance ([Factory.Prewarm]), so that a guest
-// that starts K3s does not wait for more than the real thing would.
+// One control plane is kept ready in advance ([Factory.Prewarm]), so that a guest that starts
+// K3s waits no longer than with a real one.
 type Factory struct {
 	opts  Options
 	ctx   context.Context
@@ -48,14 +48,14 @@ type Factory struct {
 	warm   sync.WaitGroup
 }
 
-// spare is a control plane that nobody has asked for yet.
+// spare is an unused control plane.
 type spare struct {
 	cp   *controlPlane
 	done chan struct{}
 	err  error
 }
 
-// New makes a factory; its planes live until Close, or until ctx ends.
+// New makes a factory; its planes run until Close, or until ctx ends.
 func New(ctx context.Context, opts Options) *Factory {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -116,7 +116,7 @@ func (f *Factory) blank(n networks) *controlPlane {
 	}
 }
 
-// Form makes a cluster whose API server's certificate is good for cfg.TLSSANs.
+// Form makes a cluster whose API server's certificate is valid for cfg.TLSSANs.
 func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane, error) {
 	want := defaults()
 	if cfg.ServiceCIDR.IsValid() {
@@ -138,7 +138,7 @@ func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane,
 	return p, nil
 }
 
-// take returns the spare where it fits, or a new one.
+// take returns the spare if it fits, or a new one.
 func (f *Factory) take(ctx context.Context, want networks) (*controlPlane, error) {
 	f.mu.Lock()
 	s := f.spare
@@ -202,8 +202,8 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, cfg guest.Plan
 	return p, nil
 }
 
-// Reach connects to an address that a cluster's load balancer gave to a Service;
-// false when no cluster has it.
+// Reach connects to an address that a cluster's load balancer assigned to a Service; false if
+// no cluster has it.
 func (f *Factory) Reach(address string) (net.Conn, bool) {
 	f.mu.Lock()
 	planes := slices.Collect(maps.Keys(f.planes))
@@ -219,7 +219,7 @@ func (f *Factory) Reach(address string) (net.Conn, bool) {
 	return nil, false
 }
 
-// goodFor tries the certificate that the API server shows now.
+// goodFor checks the certificate that the API server shows now.
 func (cp *controlPlane) goodFor(ctx context.Context, sans []string) error {
 	roots := x509.NewCertPool()
 	roots.AddCert(cp.ca.cert)
@@ -238,7 +238,7 @@ func (cp *controlPlane) goodFor(ctx context.Context, sans []string) error {
 	return nil
 }
 
-// forget drops a closed plane and gets the next control plane ready.
+// forget removes a closed plane and prepares the next control plane.
 func (f *Factory) forget(p *plane) {
 	f.mu.Lock()
 	delete(f.planes, p)
@@ -261,7 +261,7 @@ func (f *Factory) Close() error {
 		_ = p.Close()
 	}
 	if s != nil {
-		s.cp.stop() // also ends a start that is under way
+		s.cp.stop() // also ends a start in progress
 		<-s.done
 		s.cp.stop()
 	}
@@ -272,7 +272,7 @@ func (f *Factory) Close() error {
 	return nil
 }
 
-// Processes are the ids of all components that run now.
+// Processes returns the ids of all running components.
 func (f *Factory) Processes() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// watchDevices keeps each node's allocatable GPUs at what its device plugin would
-// register: the GPUs that containers can use there, as long as the plugin runs.
+// watchDevices sets each node's allocatable GPUs to what its device plugin would register: the
+// GPUs that containers can use there, as long as the plugin runs.
 func (k *kubelet) watchDevices(ctx context.Context) {
 	tick := time.NewTicker(recheck / 2)
 	defer tick.Stop()
@@ -33,7 +33,7 @@ func (k *kubelet) watchDevices(ctx context.Context) {
 	}
 }
 
-// advertise writes the count into the Node where it differs.
+// advertise writes the count to the Node if it differs.
 func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	want, registered := int64(0), false
 	if plugin := k.plugin(m); plugin != nil {
@@ -44,7 +44,7 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 		want, registered = int64(len(m.GPUs())*times), true
 	}
 	node, err := k.objects.Get(m.Name)
-	if apierrors.IsNotFound(err) { // deleted while its kubelet is up; it comes back with the next start
+	if apierrors.IsNotFound(err) { // deleted while its kubelet runs; it is recreated at the next start
 		return nil
 	}
 	if err != nil {
@@ -60,8 +60,8 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	return err
 }
 
-// plugin returns the pod of NVIDIA's device plugin if it is up on the node and sees
-// the driver, which it does only in a container of the nvidia runtime.
+// plugin returns the pod of NVIDIA's device plugin if it runs on the node and sees the driver,
+// which requires the nvidia runtime.
 func (k *kubelet) plugin(m *member) *corev1.Pod {
 	if m.GPUs == nil {
 		return nil
@@ -83,14 +83,14 @@ func usesNVIDIA(pod *corev1.Pod) bool {
 	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == nvidiaRuntime
 }
 
-// requested is how many GPUs a container asks for.
+// requested is how many GPUs a container requests.
 func requested(c corev1.Container) int {
 	q := c.Resources.Limits[gpuResource]
 	return int(q.Value())
 }
 
-// allocate gives a pod its GPUs, as the kubelet does when it admits one. It says
-// how many were wanted and free; false when they were too few.
+// allocate allocates a pod's GPUs, as the kubelet does when it admits one. It returns how many
+// were requested and free; false if there were too few.
 func (k *kubelet) allocate(m *member, pod *corev1.Pod) (want, free int, ok bool) {
 	for _, c := range pod.Spec.Containers {
 		want += requested(c)

@@ -61,7 +61,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// apply applies and returns what became of the objects.
+// apply applies and returns the results.
 func (u *user) apply(t *testing.T, objs ...runtime.Object) []kube.Result {
 	t.Helper()
 	changes, err := u.Apply(t.Context(), objs...)
@@ -73,7 +73,7 @@ func (u *user) apply(t *testing.T, objs ...runtime.Object) []kube.Result {
 	return out
 }
 
-// unchanged checks that everything is as asked, and that nothing is written to find out.
+// unchanged checks that everything is up to date, and that nothing is written to find out.
 func (u *user) unchanged(t *testing.T, objs ...runtime.Object) {
 	t.Helper()
 	u.writes = nil

@@ -25,8 +25,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// kubelet is what stands between the pods of all nodes and their guests, where
-// KWOK's stages know nothing of them: sandboxes, devices, commands that end.
+// kubelet connects the pods of all nodes with their guests for everything that KWOK does not
+// cover: sandboxes, devices, commands that end.
 type kubelet struct {
 	client  *kubernetes.Clientset
 	log     *slog.Logger
@@ -46,7 +46,7 @@ type kubelet struct {
 	logs  *podLogs
 }
 
-// member is a node whose kubelet is up.
+// member is a node whose kubelet runs.
 type member struct {
 	guest.Node
 	running map[types.UID]context.CancelFunc // pods whose commands run now
@@ -60,7 +60,7 @@ type offered struct {
 	times int
 }
 
-// recheck is how often things outside Kubernetes (drivers, toolkits) are looked at again.
+// recheck is how often things outside Kubernetes (drivers, toolkits) are checked again.
 const recheck = 2 * time.Second
 
 func newKubelet(p *plane) *kubelet {
@@ -133,7 +133,7 @@ func (k *kubelet) next(ctx context.Context) bool {
 	return true
 }
 
-// start makes a node's kubelet come up; pods bound to it are looked at.
+// start starts a node's kubelet and syncs the pods bound to it.
 func (k *kubelet) start(n guest.Node) {
 	k.stop(n.Name)
 	k.mu.Lock()
@@ -142,7 +142,7 @@ func (k *kubelet) start(n guest.Node) {
 	k.requeue(n.Name)
 }
 
-// stop ends a node's kubelet and the commands it runs; false when there was none.
+// stop stops a node's kubelet and its commands; false if there was none.
 func (k *kubelet) stop(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -189,7 +189,7 @@ func (k *kubelet) requeue(node string) {
 	}
 }
 
-// sync brings one pod a step further. A positive duration asks for another look.
+// sync advances one pod by a step. A positive duration requests another call.
 func (k *kubelet) sync(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	pod, err := k.pods.Pods(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
@@ -213,7 +213,7 @@ func (k *kubelet) sync(ctx context.Context, name cache.ObjectName) (time.Duratio
 	return 0, nil
 }
 
-// release ends a pod's commands and gives its devices back.
+// release ends a pod's commands and releases its devices.
 func (k *kubelet) release(m *member, uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// api answers what the API server asks a kubelet: logs, and that nothing else is there.
+// api answers the API server's requests to a kubelet: logs; everything else is not found.
 func (k *kubelet) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -38,7 +38,7 @@ func (k *kubelet) at(address string) (*member, bool) {
 	return nil, false
 }
 
-// noProgram is the log of a container that KWOK only says to run.
+// noProgram is the log of a container that only KWOK reports as running.
 const noProgram = "(simulated: this container runs no program)\n"
 
 func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// mounted is a volume as a container sees it: files that are there from the start, or
-// a disk that outlives the pod, by the folder of it that is mounted.
+// mounted is a volume as a container sees it: initial files, or a disk that outlives the pod,
+// with the mounted folder.
 type mounted struct {
 	files map[string][]byte
 	disk  func(subPath string) *guest.Disk
@@ -41,7 +41,7 @@ func (k *kubelet) mounts(ctx context.Context, m *member, pod *corev1.Pod) (map[s
 	return all, nil
 }
 
-// place says where the contents of a volume are kept; "" for those that end with the pod.
+// place says where the contents of a volume are stored; "" for those that end with the pod.
 func (k *kubelet) place(ctx context.Context, m *member, pod *corev1.Pod, v corev1.Volume) (string, error) {
 	switch {
 	case v.NFS != nil:
@@ -75,8 +75,8 @@ func (k *kubelet) claimed(ctx context.Context, m *member, pod *corev1.Pod, volum
 	return traffic.VolumePlace(pv, m.Name), nil
 }
 
-// startable reports what keeps the containers of a pod from starting: an object that
-// a volume or a variable is to come from. Pods that only seem to run are held to it too.
+// startable reports what keeps the containers of a pod from starting: a missing object of a
+// volume or a variable. It applies also to pods that only appear to run.
 func (k *kubelet) startable(ctx context.Context, m *member, pod *corev1.Pod) error {
 	_, err := k.containers(ctx, m, pod)
 	return err

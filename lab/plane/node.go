@@ -20,23 +20,23 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// A node with this label is KWOK's to keep alive. It is a label, and not an
-// annotation, since KWOK releases a node only when its watch says so.
+// KWOK keeps a node with this label alive. It is a label, not an annotation, because KWOK
+// releases a node only through its watch.
 const (
 	managedLabel = "kwok.x-k8s.io/node"
 	managedValue = "fake"
 )
 
-// kubeletPort is where the API server asks a node for logs.
+// kubeletPort is the port at which the API server asks a node for logs.
 const kubeletPort = 10250
 
 // gpuResource is what NVIDIA's device plugin registers.
 const gpuResource corev1.ResourceName = "nvidia.com/gpu"
 
-// register does what a kubelet and K3s do when they come up: make the Node if there
-// is none, with all labels and taints of the configuration; bring one that is there
-// up to date, but for the taints, which count at registration only. The labels of
-// the configuration K3s sets again at every start (configureNode, pkg/agent/run.go).
+// register does what a kubelet and K3s do at start: create the Node if it is missing, with all
+// labels and taints of the configuration; update an existing one, except for the taints, which
+// apply only at registration. The labels of the configuration K3s sets again at every start
+// (configureNode, pkg/agent/run.go).
 func (p *plane) register(ctx context.Context, n guest.Node) error {
 	fresh, err := nodeObject(n)
 	if err != nil {
@@ -68,8 +68,8 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	return err
 }
 
-// deregister makes the Node what it is when its kubelet has been silent for long:
-// KWOK releases it, and its conditions are unknown.
+// deregister sets the Node to the state after a long silence of its kubelet: KWOK releases it,
+// and its conditions are unknown.
 func (p *plane) deregister(ctx context.Context, name string) error {
 	meta := map[string]any{"metadata": map[string]any{"labels": map[string]any{managedLabel: nil}}}
 	if _, err := patchNode(ctx, p.cp.client, name, meta); err != nil {
@@ -193,7 +193,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// shortHash makes an id that looks like one and is the same every time.
+// shortHash makes a realistic id that is always the same.
 func shortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:16])

@@ -27,7 +27,7 @@ type authority struct {
 // pair is a certificate and its key, PEM.
 type pair struct{ cert, key []byte }
 
-// year is how long leaves live, as K3s' do.
+// year is the validity of leaf certificates, as in K3s.
 const year = 365 * 24 * time.Hour
 
 func newAuthority(dir string) (*authority, error) {
@@ -56,7 +56,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.write("ca.crt", a.pem)
 }
 
-// issue makes a certificate that is good for both sides of a connection.
+// issue makes a certificate for both sides of a connection.
 func (a *authority) issue(name, group string, sans ...string) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *authority) issueFile(file, name, group string, sans ...string) (cert, k
 	if err != nil {
 		return "", "", err
 	}
-	// The key first: who watches the certificate finds a key that fits.
+	// The key first, so that a watcher of the certificate finds the matching key.
 	if err := a.write(file+".key", p.key); err != nil {
 		return "", "", err
 	}
@@ -126,7 +126,7 @@ func (a *authority) write(file string, data []byte) error {
 	return nil
 }
 
-// writeAtomic writes a file that only we may read, whole or not at all.
+// writeAtomic atomically writes a file that only we may read.
 func writeAtomic(path string, data []byte) error {
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return err

@@ -23,11 +23,11 @@ type plane struct {
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	kubelet *kubelet
-	cluster *operators.Cluster // what the programs in pods have
-	ctx     context.Context    // the cluster's life: its controllers run under it
+	cluster *operators.Cluster // the view of the programs in pods
+	ctx     context.Context    // the cluster's context, under which its controllers run
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	closed  func() // called once when the cluster is no more
+	closed  func() // called once when the cluster has ended
 	once    sync.Once
 }
 
@@ -49,7 +49,7 @@ func (p *plane) Leave(name string) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	if err := p.deregister(ctx, name); err != nil && p.ctx.Err() == nil {
-		p.log.Info("a node left whose Node could not be marked", "node", name, "why", err)
+		p.log.Info("the Node of a leaving node could not be marked", "node", name, "why", err)
 	}
 }
 
@@ -71,7 +71,7 @@ func (p *plane) Kubeconfig(server string) []byte {
 	return out
 }
 
-// Close ends the cluster and forgets it.
+// Close ends the cluster and deletes it.
 func (p *plane) Close() error {
 	p.once.Do(func() {
 		p.cancel()
@@ -82,5 +82,5 @@ func (p *plane) Close() error {
 	return nil
 }
 
-// errClosed is what Form says after Close.
+// errClosed is Form's error after Close.
 var errClosed = errors.New("the lab is being stopped")

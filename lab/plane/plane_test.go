@@ -297,7 +297,7 @@ func leaveAndComeBack(t *testing.T, p guest.Plane, c kubernetes.Interface, w *wo
 	p.Leave(w.Name)
 	require.NoError(t, c.CoreV1().Nodes().Delete(t.Context(), w.Name, metav1.DeleteOptions{}))
 	require.NoError(t, p.Join(t.Context(), w.Node))
-	eventually(t, 10*time.Second, "it is registered anew", func(ctx context.Context) error {
+	eventually(t, 10*time.Second, "it is registered again", func(ctx context.Context) error {
 		node, err := c.CoreV1().Nodes().Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil {
 			return err

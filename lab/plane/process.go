@@ -14,13 +14,13 @@ import (
 	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
-// process is one component, running as a child that does not outlive us.
+// process is one component, running as a child that ends with us.
 type process struct {
 	name string
 	log  string // the file that its output goes to
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // why, once done is closed
+	err  error         // the reason, once done is closed
 }
 
 // spawn starts exe as one component.
@@ -38,8 +38,8 @@ func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*pr
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append([]string{which}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = filepath.Dir(logFile)
-	// No proxy and no kubeconfig of the user's may reach a component, and nothing
-	// that looks for files in the home directory may find any.
+	// A component must not get the user's proxy and kubeconfig settings, nor find files in the
+	// home directory.
 	cmd.Env = []string{name.ParentEnv + "=" + strconv.Itoa(os.Getpid()), "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
 	cmd.SysProcAttr = attributes()
 	p := &process{name: which, log: logFile, cmd: cmd, done: make(chan struct{})}
@@ -62,14 +62,14 @@ func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*pr
 	return p, nil
 }
 
-// kill ends the process and its group, and returns when it is gone. There is
-// nothing that a component could do in a graceful shutdown that anyone needs.
+// kill kills the process and its group, and returns when it is gone. A graceful shutdown would
+// have no benefit.
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
 }
 
-// ended says why the process is no more, with the end of its log; nil while it runs.
+// ended says why the process has ended, with the end of its log; nil while it runs.
 func (p *process) ended() error {
 	select {
 	case <-p.done:
@@ -93,8 +93,8 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.Err }
 
-// portTaken reports whether the component ended since another program had taken
-// its port in the moment between our choosing and its listening.
+// portTaken reports whether the component ended because another program took its port before
+// it could listen.
 func (e *exitError) portTaken() bool { return strings.Contains(e.Tail, "address already in use") }
 
 // tail returns the last n lines of a file, joined by " | ".
@@ -107,8 +107,8 @@ func tail(path string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], " | ")
 }
 
-// until calls ready about every 50 ms until it returns nil, one of the processes
-// ends, or ctx does; then the last answer of ready is part of the error.
+// until calls ready about every 50 ms until it returns nil, one of the processes ends, or ctx
+// does; then the error contains the last result of ready.
 func until(ctx context.Context, what string, ready func(context.Context) error, procs ...*process) error {
 	tick := newTicker()
 	defer tick.Stop()

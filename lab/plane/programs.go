@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
-// programs makes the cluster that the programs in pods see.
+// programs returns the cluster as the programs in pods see it.
 func (p *plane) programs(disable []string) *operators.Cluster {
 	ca := signer{p.cp.ca}
 	return &operators.Cluster{
@@ -22,7 +22,7 @@ func (p *plane) programs(disable []string) *operators.Cluster {
 	}
 }
 
-// signer lets programs have certificates of the cluster's CA.
+// signer issues certificates of the cluster's CA to programs.
 type signer struct{ *authority }
 
 // PEM is the CA's own certificate.
@@ -46,7 +46,7 @@ func packaged(disable []string) []byte {
 	return bytes.Join([][]byte{k3sManifest, localStorageManifest}, []byte("---\n"))
 }
 
-// exec runs a command in the first container of a pod, beside what runs there.
+// exec runs a command in the first container of a pod, in addition to its program.
 func (k *kubelet) exec(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error) {
 	m, up := k.member(pod.Spec.NodeName)
 	if !up {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nvidiaRuntime is the handler that K3s gives containerd when it finds NVIDIA's
+// nvidiaRuntime is the handler that K3s configures in containerd if it finds NVIDIA's
 // container toolkit at its start.
 const nvidiaRuntime = "nvidia"
 
@@ -97,7 +97,7 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 }
 
 func (k *kubelet) patchStatus(ctx context.Context, pod *corev1.Pod, status map[string]any) error {
-	// With the uid, a pod of the same name that came after is left alone.
+	// The uid protects a later pod of the same name.
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
 		return fmt.Errorf("pod status: %w", err)

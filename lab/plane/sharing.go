@@ -22,8 +22,8 @@ type sharing struct {
 	} `json:"sharing"`
 }
 
-// shares is how often the device plugin in a pod offers each GPU. It reads its
-// ConfigMap once, as the plugin does: another one makes other pods.
+// shares is how often the device plugin in a pod offers each GPU. It reads its ConfigMap once,
+// as the plugin does; a new one takes effect with new pods.
 func (k *kubelet) shares(ctx context.Context, m *member, plugin *corev1.Pod) (int, error) {
 	k.mu.Lock()
 	known := m.shares
@@ -50,8 +50,7 @@ func (k *kubelet) shares(ctx context.Context, m *member, plugin *corev1.Pod) (in
 	return times, nil
 }
 
-// replicas reads the number of a plugin's configuration; one that is not right
-// shares nothing.
+// replicas reads the number in a plugin's configuration; an invalid one shares nothing.
 func replicas(config string) int {
 	var c sharing
 	if yaml.Unmarshal([]byte(config), &c) != nil {

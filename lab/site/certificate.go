@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
-// certificate makes what a fresh Proxmox VE host shows: one that only its
-// fingerprint can vouch for.
+// certificate makes a certificate like a fresh Proxmox VE host's: self-signed, identified by
+// its fingerprint.
 func certificate() (tls.Certificate, string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -22,12 +22,12 @@ type guests struct {
 	prefix netip.Prefix
 }
 
-// realGuests has QEMU behind the host's API, and a network for what it runs. Whatever
-// image the host downloads is the one that there is.
+// realGuests puts QEMU behind the host's API, with a network for its VMs. Every download of
+// the host returns the lab's image.
 func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 	g := s.opts.Guests
 	image := qemu.ImageIn(g.Image)
-	s.opts.Log.Info("looking whether VMs need be emulated")
+	s.opts.Log.Info("checking whether VMs must be emulated")
 	emulated := qemu.KVM(ctx, image)
 	if emulated != nil {
 		s.opts.Log.Warn("VMs are emulated, and slow", "why", emulated)
@@ -61,8 +61,7 @@ func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 	return nil
 }
 
-// dialReal connects to a simulated host's shell, or to anyone who has an address in the
-// guests' network.
+// dialReal connects to a simulated host's shell, or to an address in the guests' network.
 func (s *Site) dialReal(ctx context.Context, network, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !s.real.prefix.Contains(to.Addr()) {

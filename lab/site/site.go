@@ -24,11 +24,11 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// Options say what lab to be.
+// Options configure the lab.
 type Options struct {
 	Dir   string       // its folder
 	Model string       // a preset's name, or a model's YAML file
-	Speed float64      // how many times faster than life the host and its guests are; 0 is DefaultSpeed
+	Speed float64      // how many times faster than real the host and its guests are; 0 is DefaultSpeed
 	Exe   string       // the program that is all components: see package component
 	Log   *slog.Logger // what happens
 
@@ -38,20 +38,20 @@ type Options struct {
 // DefaultSpeed lets a VM boot in about a second.
 const DefaultSpeed = 10
 
-// Site is a lab that runs.
+// Site is a running lab.
 type Site struct {
 	State labctl.State
 
 	opts    Options
-	planes  *plane.Factory // nil where guests are real
-	real    *guests        // nil where they are simulated
+	planes  *plane.Factory // nil with real guests
+	real    *guests        // nil with simulated ones
 	sim     *pvesim.Sim
 	bastion *bastion.Bastion
 	server  *http.Server
 	served  chan error
 }
 
-// Serve runs a lab in o.Dir until ctx ends. Of two in one folder the second is refused.
+// Serve runs a lab in o.Dir until ctx ends. A second lab in the same folder is refused.
 func Serve(ctx context.Context, o Options) error {
 	alive, err := labctl.Alive(o.Dir)
 	if err != nil {
@@ -129,7 +129,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	return s, nil
 }
 
-// simulatedClusters has control planes appear when guests start K3s.
+// simulatedClusters starts control planes when guests start K3s.
 func (s *Site) simulatedClusters(ctx context.Context, host *pvesim.Options) error {
 	o := s.opts
 	o.Log.Info("starting etcd and the Kubernetes control plane")
@@ -198,7 +198,7 @@ func (s *Site) listen(ctx context.Context) error {
 	return nil
 }
 
-// quiet swallows what net/http says of clients that go away.
+// quiet discards net/http's messages about clients that disconnect.
 type quiet struct{}
 
 func (quiet) Write(p []byte) (int, error) { return len(p), nil }

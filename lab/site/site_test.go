@@ -156,7 +156,7 @@ func TestLifeOfALab(t *testing.T) {
 	require.ErrorIs(t, err, labctl.ErrNotRunning)
 	assert.NoFileExists(t, filepath.Join(dir, "lab.json"))
 	assert.NoDirExists(t, filepath.Join(dir, "plane"))
-	require.NoError(t, labctl.Stop(t.Context(), dir), "stopping nothing is no error")
+	require.NoError(t, labctl.Stop(t.Context(), dir), "stopping nothing is not an error")
 }
 
 func TestCrashLeavesNothingBehind(t *testing.T) {

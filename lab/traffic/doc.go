@@ -1,3 +1,3 @@
-// Package traffic is the network and the storage that pods of the lab share: who answers at
-// a pod's, a Service's or a load balancer's address, and what has been written into a volume.
+// Package traffic is the network and the storage that pods of the lab share: what answers at
+// the address of a pod, a Service or a load balancer, and the contents of volumes.
 package traffic

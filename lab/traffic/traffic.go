@@ -26,10 +26,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Traffic is the cluster's network for those who call it: it finds the pod behind an
-// address, be that the pod's own, a Service's or one that a load balancer gave, and
-// lets what runs there answer. Pods that are not Ready are not found, as it is with
-// endpoints.
+// Traffic is the cluster's network for callers: it finds the pod behind an address, which may
+// be the pod's own, a Service's or a load balancer's, and lets its program answer. As with
+// endpoints, pods that are not Ready are not found.
 type Traffic struct {
 	ca       Authority
 	services listers.ServiceLister
@@ -39,7 +38,7 @@ type Traffic struct {
 	conns    chan net.Conn
 	server   *http.Server
 	client   kubernetes.Interface
-	life     context.Context //nolint:containedctx // the cluster's life, as long as connections may last
+	life     context.Context //nolint:containedctx // the cluster's context, which limits connections
 
 	mu       sync.Mutex
 	handlers map[Place]map[int]http.Handler // by workload, then by the container's port; 0 is all others
@@ -88,7 +87,7 @@ type arrival struct {
 	to Destination
 }
 
-// acceptor hands arrivals to the one HTTP server of all pods.
+// acceptor passes arrivals to the HTTP server of all pods.
 type acceptor struct {
 	ctx   context.Context //nolint:containedctx // net.Listener knows no other way to end
 	conns chan net.Conn
@@ -107,7 +106,7 @@ func (a acceptor) Accept() (net.Conn, error) {
 // Close is called by the server that is being closed, and has nothing to do.
 func (acceptor) Close() error { return nil }
 
-// Addr is nowhere: arrivals come from a pipe.
+// Addr is a dummy: arrivals come from a pipe.
 func (acceptor) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 // Handle lets h answer for a workload at a port of its pods, 0 for every other one,
@@ -132,8 +131,7 @@ var ErrNoRoute = errors.New("no route to host")
 // ErrRefused says that nothing is Ready behind an address.
 var ErrRefused = errors.New("connection refused")
 
-// Balances reports whether an address, host:port, is one that a load balancer gave
-// to a Service.
+// Balances reports whether a load balancer assigned an address, host:port, to a Service.
 func (t *Traffic) Balances(address string) bool {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -160,12 +158,12 @@ func (t *Traffic) Dial(address string) (net.Conn, error) {
 	return near, nil
 }
 
-// Serve lets what is at a destination answer on a connection that is there already.
+// Serve lets the program at a destination answer on an existing connection.
 func (t *Traffic) Serve(conn net.Conn, to Destination) {
 	go t.arrive(conn, to)
 }
 
-// arrive sees whether the caller speaks TLS, and hands the connection to the server.
+// arrive detects whether the caller speaks TLS, and passes the connection to the server.
 func (t *Traffic) arrive(conn net.Conn, to Destination) {
 	const tlsHandshake = 0x16
 	reader := bufio.NewReader(conn)
@@ -185,7 +183,7 @@ func (t *Traffic) arrive(conn net.Conn, to Destination) {
 	}
 }
 
-// buffered reads what was looked at already first.
+// buffered first returns the bytes that were already read.
 type buffered struct {
 	net.Conn
 	reader *bufio.Reader
@@ -205,9 +203,9 @@ func (t *Traffic) Show(at Place, choose func(name string) *tls.Certificate) (rel
 	}
 }
 
-// certificateOf finds what a pod shows: what its program chooses, one that it mounts,
-// or one for whatever name is asked for, of the cluster's own CA. Who trusts that CA
-// is in package operators' hands: see trustWebhooks.
+// certificateOf finds a pod's certificate: the one that its program chooses, one that it
+// mounts, or one of the cluster's own CA for the requested name. Package operators makes
+// clients trust that CA: see trustWebhooks.
 func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		t.mu.Lock()
@@ -230,7 +228,7 @@ func (t *Traffic) certificateOf(to Destination) func(*tls.ClientHelloInfo) (*tls
 	}
 }
 
-// SecretPair reads a certificate and its key from a Secret; nil when they are not there.
+// SecretPair reads a certificate and its key from a Secret; nil if they are missing.
 func (t *Traffic) SecretPair(ctx context.Context, namespace, name string) *tls.Certificate {
 	s, err := t.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil || s.Type != corev1.SecretTypeTLS {
@@ -261,11 +259,11 @@ func (t *Traffic) ownCertificate(name string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// answer lets the program of the pod answer, or says what is simulated.
+// answer lets the program of the pod answer, or reports that it is simulated.
 func (t *Traffic) answer(w http.ResponseWriter, r *http.Request) {
 	to, ok := r.Context().Value(arrivalKey{}).(Destination)
 	if !ok {
-		http.Error(w, "nobody is there", http.StatusBadGateway)
+		http.Error(w, "nothing answers there", http.StatusBadGateway)
 		return
 	}
 	t.handlerOf(to).ServeHTTP(w, r)
@@ -284,7 +282,7 @@ func (t *Traffic) handlerOf(to Destination) http.Handler {
 	return http.HandlerFunc(simulated)
 }
 
-// Find looks an address up: that of a pod, of a Service, or of a load balancer.
+// Find finds what is at the address of a pod, a Service, or a load balancer.
 func (t *Traffic) Find(address string) (Destination, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -365,7 +363,7 @@ func targetPort(p *corev1.Pod, port corev1.ServicePort) int {
 	return 0
 }
 
-// Service finds who answers behind a port of a Service.
+// Service finds the pod behind a port of a Service.
 func (t *Traffic) Service(namespace, name, portName string, portNumber int32) (http.Handler, error) {
 	s, err := t.services.Services(namespace).Get(name)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// Volumes holds what pods have written into volumes. Contents are where they would
-// be: those of shared storage in one place for all nodes, those of a node's own
-// folder on that node only.
+// Volumes has the contents of volumes: those of shared storage in one place for all nodes,
+// those of a node's own folder on that node only.
 type Volumes struct {
 	mu    sync.Mutex
 	disks map[string]*guest.Disk
@@ -33,7 +32,7 @@ func (v *Volumes) Disk(place string) *guest.Disk {
 	return d
 }
 
-// Forget deletes what is at a place and below it.
+// Forget deletes the contents of a place and below it.
 func (v *Volumes) Forget(place string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

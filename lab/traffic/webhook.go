@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxReview is what a webhook reads at most: the API server's limit of a request.
+// maxReview is the most that a webhook reads: the API server's limit of a request.
 const maxReview = 3 << 20
 
-// simulated answers for pods whose program the lab does not play. An admission
-// review is allowed as it is, a conversion changes the version and nothing else, and
-// everybody else is told that nothing runs here.
+// simulated answers for pods whose program the lab does not simulate. It allows every
+// admission review, a conversion changes only the version, and all other requests are told
+// that nothing runs here.
 func simulated(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxReview))
 	if err != nil {
@@ -41,7 +41,7 @@ func simulated(w http.ResponseWriter, r *http.Request) {
 func admit(w http.ResponseWriter, body []byte) {
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
-		http.Error(w, "no admission review", http.StatusBadRequest)
+		http.Error(w, "not an admission review", http.StatusBadRequest)
 		return
 	}
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
@@ -52,7 +52,7 @@ func admit(w http.ResponseWriter, body []byte) {
 func convert(w http.ResponseWriter, body []byte) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
-		http.Error(w, "no conversion review", http.StatusBadRequest)
+		http.Error(w, "not a conversion review", http.StatusBadRequest)
 		return
 	}
 	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}

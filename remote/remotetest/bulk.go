@@ -13,9 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Bulk tests what a Runner can do that streams: megabytes in both directions at
-// once, answers to what has come so far, deaths by signal. The machine needs a real
-// process for each command, with kill.
+// Bulk tests a Runner that streams: megabytes in both directions at once, answers to partial
+// input, deaths by signal. The machine needs a real process for each command, with kill.
 func Bulk(t *testing.T, connect func(t *testing.T) remote.Runner) {
 	t.Helper()
 	t.Run("BothWays", func(t *testing.T) { bothWays(t, connect(t)) })
@@ -41,7 +40,7 @@ func bigFile(t *testing.T, r remote.Runner) {
 	assert.True(t, bytes.Equal(data, got))
 }
 
-// conversation writes a line only after the one before was answered.
+// conversation writes a line only after the previous one was answered.
 func conversation(t *testing.T, r remote.Runner) {
 	in, send := io.Pipe()
 	receive, out := io.Pipe()
@@ -71,8 +70,8 @@ func deathBySignal(t *testing.T, r remote.Runner) {
 	}
 }
 
-// bulkNotRead gives far more input than fits into any buffer on the way to a program
-// that reads none of it.
+// bulkNotRead sends far more input than all buffers can hold to a program that reads none of
+// it.
 func bulkNotRead(t *testing.T, r remote.Runner) {
 	endless := readerFunc(func(p []byte) (int, error) { return len(p), nil })
 	require.NoError(t, r.Run(t.Context(), remote.Cmd{Args: []string{"true"}, Stdin: endless}))

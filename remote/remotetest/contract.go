@@ -19,16 +19,15 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// promptly is how soon Run must return after its context ended.
+// promptly is the time within which Run must return after its context ended.
 const promptly = 200 * time.Millisecond
 
-// Contract tests that the Runner that connect returns does what [remote.Runner]
-// says. connect is called once for each subtest; whatever needs an end is ended by
-// t.Cleanup.
+// Contract tests that the Runner that connect returns conforms to [remote.Runner]. It calls
+// connect once for each subtest; connect releases resources with t.Cleanup.
 //
-// The machine must be a real one, or as good: POSIX sh, and cat, chmod, ls, mkdir,
-// mktemp, mv, rm, sleep, stat, test, true and wc. What it cannot show is skipped and
-// named: sudo, where there is none.
+// The machine must be real or equivalent: POSIX sh, and cat, chmod, ls, mkdir, mktemp, mv, rm,
+// sleep, stat, test, true and wc. A test without its prerequisite, such as sudo, is skipped
+// with a message.
 func Contract(t *testing.T, connect func(t *testing.T) remote.Runner) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, remote.Runner){
@@ -208,7 +207,7 @@ func cancelRunning(t *testing.T, r remote.Runner) {
 	require.NoError(t, remote.Run(t.Context(), r, "true"), "the next command is not concerned")
 }
 
-// blocking returns a reader that has nothing to give until the test ends.
+// blocking returns a reader that blocks until the test ends.
 func blocking(t *testing.T) readerFunc {
 	end := make(chan struct{})
 	t.Cleanup(func() { close(end) })
@@ -281,10 +280,10 @@ func files(t *testing.T, r remote.Runner) {
 		assert.True(t, there, name)
 	}
 	file := path.Join(dir, "text")
-	require.NoError(t, remote.WriteFile(t.Context(), r, file, []byte("anew"), 0o644))
+	require.NoError(t, remote.WriteFile(t.Context(), r, file, []byte("again"), 0o644))
 	got, err := remote.ReadFile(t.Context(), r, file)
 	require.NoError(t, err)
-	assert.Equal(t, "anew", string(got))
+	assert.Equal(t, "again", string(got))
 
 	out, err := remote.Output(t.Context(), r, "ls", "-A", dir)
 	require.NoError(t, err)
@@ -294,7 +293,7 @@ func files(t *testing.T, r remote.Runner) {
 
 func filePermissions(t *testing.T, r remote.Runner) {
 	file := path.Join(folder(t, r), "rancher", "token")
-	for _, perm := range []fs.FileMode{0o600, 0o644, 0o755, 0o400, 0o600} { // also of a file that is there
+	for _, perm := range []fs.FileMode{0o600, 0o644, 0o755, 0o400, 0o600} { // also for an existing file
 		require.NoError(t, remote.WriteFile(t.Context(), r, file, []byte("x"), perm))
 		out, err := remote.Output(t.Context(), r, "stat", "-c", "%a", file)
 		require.NoError(t, err)

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// LocalExec is a [Server.Exec] that runs commands with this machine's /bin/sh, as
-// the user who runs the test, whoever logged in. The end of ctx is a SIGTERM to the
-// command and all it started, as a session's end is for OpenSSH.
+// LocalExec is a [Server.Exec] that runs commands with this machine's /bin/sh, as the user who
+// runs the test, no matter who logged in. When ctx ends, the command and its children get
+// SIGTERM, as OpenSSH does at the end of a session.
 func LocalExec(ctx context.Context, _, command string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Second
-	// A pipe of our own: Wait would wait for stdin to end, which a program that
-	// does not read it need not.
+	// A pipe of our own: Wait would wait for the end of stdin, even if the program does not
+	// read it.
 	in, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()

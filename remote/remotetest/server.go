@@ -12,24 +12,23 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server is an SSH server: public key authentication, commands, subsystems that it
-// is given, and TCP forwarding where it is allowed. There are no shells and terminals.
+// Server is an SSH server with public key authentication, commands, subsystems, and TCP
+// forwarding if allowed. It has no shells and terminals.
 type Server struct {
-	// HostKey is how the server proves who it is.
+	// HostKey identifies the server.
 	HostKey ssh.Signer
 
-	// Authorize says whether user may log in with key: nil is yes. A nil
-	// Authorize lets nobody in.
+	// Authorize says whether user may log in with key: nil is yes. A nil Authorize refuses
+	// every login.
 	Authorize func(user string, key ssh.PublicKey) error
 
-	// Exec runs a command line as the user's login shell would and returns its
-	// exit status, or −n for a death by signal n. ctx ends when the client closes
-	// the session, sends a signal ([ErrSignal]) or goes away. A nil Exec knows no
-	// command: 127.
+	// Exec runs a command line as the user's login shell would and returns its exit status, or
+	// −n for a death by signal n. ctx ends when the client closes the session, sends a signal
+	// ([ErrSignal]) or disconnects. A nil Exec returns 127 for every command.
 	Exec func(ctx context.Context, user, command string, stdin io.Reader, stdout, stderr io.Writer) int
 
-	// Subsystems are what a session may be beside a command, such as sftp, by name.
-	// Each serves the stream until it ends, or ctx does, and returns an exit status.
+	// Subsystems are the server's subsystems by name, such as sftp. Each serves the stream
+	// until it ends, or ctx does, and returns an exit status.
 	Subsystems map[string]func(ctx context.Context, user string, stream io.ReadWriteCloser) int
 
 	// Forward opens a TCP connection for a client (direct-tcpip), which makes
@@ -41,9 +40,8 @@ type Server struct {
 	MaxSessions int
 }
 
-// Serve serves connections from l, each in its own goroutine, until ctx ends or l
-// fails. It closes l, and returns when all connections have ended. The end of ctx
-// is no error.
+// Serve serves connections from l, each in its own goroutine, until ctx ends or l fails. It
+// closes l, and returns when all connections have ended. The end of ctx is not an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +78,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn) {
 	c := &connection{Server: s, user: conn.User(), places: make(chan struct{}, s.maxSessions())}
 	defer c.work.Wait()
 	defer cancel()
-	c.work.Go(func() { ssh.DiscardRequests(requests) }) // signs of life among them
+	c.work.Go(func() { ssh.DiscardRequests(requests) }) // including keep-alives
 	for ch := range channels {
 		switch ch.ChannelType() {
 		case "session":
@@ -113,7 +111,7 @@ func (s *Server) maxSessions() int {
 	return 10
 }
 
-// connection is one client that was let in.
+// connection is one authenticated client.
 type connection struct {
 	*Server
 	user   string
@@ -162,14 +160,14 @@ func (c *connection) forward(ctx context.Context, nch ssh.NewChannel) {
 	_, _ = io.Copy(near, far)
 	_ = near.CloseWrite()
 	if _, half := far.(interface{ CloseWrite() error }); !half {
-		_ = near.Close() // its end is the end of both directions
+		_ = near.Close() // its end closes both directions
 	}
 	both.Wait()
 }
 
-// buffered is a connection whose writes never wait for the reader. Both sides of SSH
-// begin by writing, which over a net.Pipe would be the end of it. What is in
-// flight stays bounded by the windows of the SSH channels.
+// buffered is a connection whose writes never wait for the reader. Both sides of SSH start by
+// writing, which would deadlock over a net.Pipe. The windows of the SSH channels limit what is
+// in flight.
 type buffered struct {
 	net.Conn
 	done chan struct{} // closed when the writer has ended
@@ -177,10 +175,10 @@ type buffered struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	pending []byte
-	err     error // why nothing more is taken
+	err     error // why nothing more is accepted
 }
 
-// flushTime is how long a closing connection goes on writing what is pending.
+// flushTime is how long a closing connection continues to write pending data.
 const flushTime = time.Second
 
 func newBuffered(c net.Conn) *buffered {
@@ -201,7 +199,7 @@ func (b *buffered) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what is pending until the connection is closed or broken.
+// flush writes pending data until the connection is closed or broken.
 func (b *buffered) flush() {
 	defer close(b.done)
 	defer func() { _ = b.Conn.Close() }()
@@ -233,8 +231,8 @@ func (b *buffered) stop(err error) {
 	b.changed.Signal()
 }
 
-// Close takes nothing more, and closes the connection when what is pending has
-// been written or could not be for a while.
+// Close accepts nothing more, and closes the connection once pending data is written or could
+// not be written for a while.
 func (b *buffered) Close() error {
 	_ = b.SetWriteDeadline(time.Now().Add(flushTime))
 	b.stop(net.ErrClosed)

@@ -15,8 +15,8 @@ var signalNames = map[int]string{
 	10: "USR1", 11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM",
 }
 
-// ErrSignal is the cause of the end of a command's context when the client has sent a
-// signal. When it has closed the session or gone away, the cause is another.
+// ErrSignal is the cause of the end of a command's context when the client has sent a signal.
+// If the client closed the session or disconnected, the cause is another error.
 var ErrSignal = errors.New("the client has sent a signal")
 
 // session serves one session channel: one command.
@@ -34,7 +34,7 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 		return
 	}
 	defer func() { _ = ch.Close() }()
-	defer leave() // before the client learns of the end, and may want the place
+	defer leave() // before the client sees the end and may open the next session
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -91,7 +91,7 @@ func reply(r *ssh.Request, ok bool) {
 	}
 }
 
-// subsystem is the one that a request names; nil where there is none.
+// subsystem returns the one that a request names; nil if there is none.
 func (c *connection) subsystem(r *ssh.Request) func(context.Context, string, io.ReadWriteCloser) int {
 	var of struct{ Name string }
 	if ssh.Unmarshal(r.Payload, &of) != nil {

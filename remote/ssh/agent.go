@@ -11,9 +11,9 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// AgentSigners returns a signer for each key of the SSH agent that listens on
-// socket, which is usually $SSH_AUTH_SOCK. The agent is asked again for each
-// signature, so nothing is left open in between; the signers work until ctx ends.
+// AgentSigners returns a signer for each key of the SSH agent that listens on socket, which is
+// usually $SSH_AUTH_SOCK. Each signature opens a new connection to the agent, so nothing stays
+// open in between; the signers work until ctx ends.
 func AgentSigners(ctx context.Context, socket string) ([]xssh.Signer, error) {
 	if socket == "" {
 		return nil, errors.New("SSH agent: SSH_AUTH_SOCK is not set: start one with eval \"$(ssh-agent)\", or give a private key")
@@ -24,7 +24,7 @@ func AgentSigners(ctx context.Context, socket string) ([]xssh.Signer, error) {
 		for _, k := range keys {
 			public, err := xssh.ParsePublicKey(k.Marshal())
 			if err != nil {
-				continue // of a type that we do not know, so of no use to us
+				continue // of an unknown type, so not usable
 			}
 			signers = append(signers, &agentSigner{ctx: ctx, socket: socket, key: public})
 		}
@@ -57,8 +57,8 @@ func withAgent(ctx context.Context, socket string, f func(agent.ExtendedAgent) e
 	return nil
 }
 
-// agentSigner is a key whose private half only the agent has. It holds the
-// context of the connect that it was made for, since a signature has none.
+// agentSigner is a key whose private half only the agent has. It stores the context of its
+// connect, because signing takes no context.
 type agentSigner struct {
 	ctx    context.Context
 	socket string
@@ -69,7 +69,7 @@ var _ xssh.MultiAlgorithmSigner = (*agentSigner)(nil)
 
 func (s *agentSigner) PublicKey() xssh.PublicKey { return s.key }
 
-// Algorithms leaves SHA-1 out, which an agent would still do.
+// Algorithms omits SHA-1, which an agent would still offer.
 func (s *agentSigner) Algorithms() []string { return hostKeyAlgorithms([]xssh.PublicKey{s.key}) }
 
 func (s *agentSigner) Sign(rand io.Reader, data []byte) (*xssh.Signature, error) {

@@ -208,7 +208,7 @@ func TestBubbleDeadJump(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, c.Close())
 		require.NoError(t, jump.Close())
-		assert.Zero(t, time.Since(began), "closing waits for nobody's answer")
+		assert.Zero(t, time.Since(began), "closing waits for no answer")
 	})
 }
 

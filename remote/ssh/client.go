@@ -17,13 +17,13 @@ import (
 // refuses an eleventh (sshd_config(5), MaxSessions).
 const maxSessions = 8
 
-// Client runs commands on one machine. It is safe for concurrent use: further
-// commands than an SSH server takes at a time wait for their turn.
+// Client runs commands on one machine. It is safe for concurrent use: commands beyond the SSH
+// server's limit wait for their turn.
 type Client struct {
 	cfg      Config
-	sessions chan struct{} // a place for each command that may run now
+	sessions chan struct{} // one token for each command that may run
 
-	turn    chan struct{} // held by who looks at or changes current
+	turn    chan struct{} // held while current is read or changed
 	current *conn
 
 	closing sync.Once
@@ -42,8 +42,8 @@ func New(cfg Config) *Client {
 	}
 }
 
-// Dial makes a Client and connects it, once. Anyone who waits for a machine that boots asks
-// again while the error is a passing one ([UnreachableError.Passing]).
+// Dial makes a Client and connects it, once. To wait for a machine that boots, retry while the
+// error is passing ([UnreachableError.Passing]).
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c := New(cfg)
 	if _, err := c.connection(ctx); err != nil {
@@ -52,7 +52,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection, and with it what still runs on it.
+// Close closes the connection and ends everything that still runs on it.
 func (c *Client) Close() error {
 	c.closing.Do(func() { close(c.closed) }) // also ends a connect in progress
 	c.turn <- struct{}{}
@@ -67,7 +67,7 @@ func (c *Client) Close() error {
 // errClosed is what ends a connect in progress when the client is closed.
 var errClosed = fmt.Errorf("ssh: the client is closed: %w", net.ErrClosed)
 
-// connection returns the connection, made if there is none that lives.
+// connection returns the live connection, or makes a new one.
 func (c *Client) connection(ctx context.Context) (*conn, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -84,7 +84,7 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 		if c.current.alive(ctx) {
 			return c.current, nil
 		}
-		// Not waited for: a connection that hangs may take its time to end.
+		// Do not wait: closing a connection that hangs may take long.
 		go c.current.close()
 		c.current = nil
 	}
@@ -108,10 +108,10 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 // Run implements [remote.Runner]. The command is run by the login shell of the
 // user, which must quote as POSIX says; nothing in its arguments is expanded.
 //
-// When ctx ends, the command is sent SIGTERM, as far as the server allows that
-// (OpenSSH signals the user's own processes, so not one that sudo started), and
-// nothing is written to its Stdout and Stderr after Run returned. A Stdin that
-// blocks for ever is left behind; it is read once more at most.
+// When ctx ends, the command is sent SIGTERM, as far as the server allows that (OpenSSH
+// signals the user's own processes, so not one that sudo started), and nothing is written to
+// its Stdout and Stderr after Run returned. A Stdin that blocks forever is abandoned; it is
+// read at most once more.
 func (c *Client) Run(ctx context.Context, cmd remote.Cmd) error {
 	line, err := quote(cmd.Args)
 	if err != nil {
@@ -131,15 +131,15 @@ func (c *Client) Run(ctx context.Context, cmd remote.Cmd) error {
 		}
 		err = newProcess(on, cmd, line).run(ctx, leave)
 		if errors.Is(err, errNotStarted) && !again {
-			c.drop(on) // it had broken while it was idle
+			c.drop(on) // it broke while it was idle
 			continue
 		}
 		return err
 	}
 }
 
-// Dial opens a TCP connection from the machine to addr, which is a name or an
-// address as that machine sees it. ctx bounds the dialling only.
+// Dial opens a TCP connection from the machine to addr, which is a name or an address as that
+// machine sees it. ctx limits only the dialling.
 func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if _, port, err := net.SplitHostPort(addr); err != nil || network != "tcp" {
 		return nil, fmt.Errorf("ssh: cannot dial %s %q: it must be tcp and host:port", network, addr)
@@ -162,21 +162,21 @@ func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 		var refused *xssh.OpenChannelError
 		if !errors.As(err, &refused) && !again {
-			c.drop(on) // it had broken while it was idle
+			c.drop(on) // it broke while it was idle
 			continue
 		}
 		return nil, &UnreachableError{Addr: addr, Via: c.cfg.Addr, Err: explainRefusal(err)}
 	}
 }
 
-// drop gives up a connection that has broken.
+// drop abandons a broken connection.
 func (c *Client) drop(broken *conn) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	if c.current == broken {
 		c.current = nil
 	}
-	// Not waited for: a connection that hangs may take its time to end.
+	// Do not wait: closing a connection that hangs may take long.
 	go broken.close()
 }
 

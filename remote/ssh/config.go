@@ -18,31 +18,30 @@ type Config struct {
 	// Signers are the keys to offer, in this order.
 	Signers []xssh.Signer
 
-	// Agent is the socket of an SSH agent, usually $SSH_AUTH_SOCK, whose keys are
-	// offered after Signers. Empty is none. It is asked at each connect.
+	// Agent is the socket of an SSH agent, usually $SSH_AUTH_SOCK, whose keys are offered
+	// after Signers; empty for none. It is asked at each connect.
 	Agent string
 
-	// HostKeys returns the keys that the server at addr is known to have. It is
-	// asked at each connect, once the server accepts the connection; a server that shows another key is refused, and
-	// so is one of which no key is known.
+	// HostKeys returns the known keys of the server at addr. It is called at each connect, once the server accepts
+	// the connection. A server with another key, or without a known key, is refused.
 	HostKeys func(ctx context.Context, addr string) ([]xssh.PublicKey, error)
 
-	// Dial makes the connection that SSH runs over; nil is a plain TCP dial. The
-	// Dial of another Client makes that one a jump host.
+	// Dial makes the connection that SSH runs over; nil is a plain TCP dial. The Dial of
+	// another Client uses that as a jump host.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Via is what messages call the way that Dial goes, e.g. "jump host bastion".
+	// Via is the name of Dial's route in messages, e.g. "jump host bastion".
 	Via string
 
-	// Timeout bounds dialling, and then the way from there to being let in. 0 is 15 s.
+	// Timeout limits dialling, and then the handshake and login. 0 is 15 s.
 	Timeout time.Duration
 
-	// KeepAlive is how often a connection in use is asked for a sign of life, and
-	// how long that may take. 0 is 15 s.
+	// KeepAlive is the interval of keep-alive requests on a connection in use, and how long an
+	// answer may take. 0 is 15 s.
 	KeepAlive time.Duration
 }
 
-// Pin makes a [Config.HostKeys] of keys that are the same for every address.
+// Pin returns a [Config.HostKeys] with the same keys for every address.
 func Pin(keys ...xssh.PublicKey) func(context.Context, string) ([]xssh.PublicKey, error) {
 	return func(context.Context, string) ([]xssh.PublicKey, error) { return keys, nil }
 }
@@ -96,9 +95,8 @@ func (c *Config) signers(ctx context.Context) ([]xssh.Signer, error) {
 	return signers, nil
 }
 
-// algorithms restricts a connection to what OpenSSH has spoken since 2014 and
-// nobody doubts: elliptic (and post-quantum) key exchange and ciphers that
-// authenticate what they encrypt.
+// algorithms restricts a connection to undisputed algorithms that OpenSSH has had since 2014:
+// elliptic (and post-quantum) key exchange and authenticated encryption.
 func algorithms() xssh.Config {
 	return xssh.Config{
 		KeyExchanges: []string{
@@ -110,8 +108,8 @@ func algorithms() xssh.Config {
 	}
 }
 
-// hostKeyAlgorithms lists the signature algorithms of the keys' types, so that a
-// server with several keys shows one that we know.
+// hostKeyAlgorithms lists the signature algorithms of the keys' types, so that a server with
+// several keys shows a known one.
 func hostKeyAlgorithms(keys []xssh.PublicKey) []string {
 	var out []string
 	for _, k := range keys {

@@ -13,12 +13,12 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// conn is one connection that we were let in on.
+// conn is one authenticated connection.
 type conn struct {
 	*xssh.Client
 	addr  string
 	under *wire
-	every time.Duration // between signs of life
+	every time.Duration // between keep-alives
 
 	gone chan struct{}  // closed when the connection has ended
 	work sync.WaitGroup // the connection's own goroutines
@@ -26,7 +26,7 @@ type conn struct {
 	users   atomic.Int64 // commands and tunnels
 	running atomic.Int64 // sessions
 	opened  atomic.Int64 // sessions ever opened
-	used    atomic.Int64 // when it was last known to live, in Unix nanoseconds
+	used    atomic.Int64 // time of the last sign of life, in Unix nanoseconds
 }
 
 func newConn(client *xssh.Client, under *wire, addr string, every time.Duration) *conn {
@@ -49,9 +49,9 @@ func (c *conn) use() (done func()) {
 	})
 }
 
-// session opens a session. One that is refused while others come and go is asked
-// for again: the server may take fewer than we think, and OpenSSH may not have
-// noticed yet that the one before has ended. Without others, five times are enough.
+// session opens a session. It retries a refused one while others open and close: the server
+// may accept fewer than expected, and OpenSSH may not have noticed yet that the previous one
+// has ended. Without others, five attempts are enough.
 func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 	pause := 10 * time.Millisecond
 	for alone := 1; ; alone++ {
@@ -79,8 +79,8 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 	}
 }
 
-// keepAlive closes a connection that is in use and gives no sign of life. One that
-// nobody uses is left in peace: alive looks at it when it is wanted again.
+// keepAlive closes a connection that is in use and does not answer. It does not check an idle
+// one: alive does so before its next use.
 func (c *conn) keepAlive() {
 	tick := time.NewTicker(c.every)
 	defer tick.Stop()
@@ -96,8 +96,8 @@ func (c *conn) keepAlive() {
 	}
 }
 
-// alive reports whether the connection can be used; a connection that was idle for
-// long is asked.
+// alive reports whether the connection can be used; it pings a connection that was idle for
+// long.
 func (c *conn) alive(ctx context.Context) bool {
 	select {
 	case <-c.gone:
@@ -114,7 +114,7 @@ func (c *conn) alive(ctx context.Context) bool {
 	case ok := <-answered:
 		return ok
 	case <-ctx.Done():
-		return true // not known; whoever asks next finds out
+		return true // not known; the next caller finds out
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *conn) alive(ctx context.Context) bool {
 func (c *conn) ping(patience time.Duration) bool {
 	answered := make(chan bool, 1)
 	c.work.Go(func() {
-		// A name that servers do not know: "no" is an answer, too.
+		// An unknown request name: a refusal is an answer, too.
 		_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
 		answered <- err == nil
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
-// connect dials and shakes hands, and gives up when ctx or the config's time is over.
-// The host keys are asked for once the server is there: the answer may be dear.
+// connect dials and runs the handshake, until ctx or the config's time is over. It asks for
+// the host keys only once the server answers, because that may be expensive.
 func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if cfg.HostKeys == nil {
 		return nil, errors.New("ssh: Config.HostKeys is not set: nothing identifies the server")
@@ -60,7 +60,7 @@ func failed(ctx context.Context, cfg *Config, err error) error {
 	if is[*HostKeyError](err) || is[*AuthError](err) || is[*UnreachableError](err) {
 		return err // of this connection, or of a jump host on the way to it
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) { // the socket's may come first
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) { // the socket's error may come first
 		err = fmt.Errorf("no answer within %s: %w", cfg.timeout(), err)
 	}
 	return &UnreachableError{Addr: cfg.Addr, Via: cfg.Via, Err: err}
@@ -78,16 +78,16 @@ type handshake struct {
 	pinned  []xssh.PublicKey
 	signers []xssh.Signer
 
-	known  bool          // the server has proved to be the one we know
-	wrong  *HostKeyError // or else what it showed
+	known  bool          // the server's host key was verified
+	wrong  *HostKeyError // otherwise the key that it showed
 	banner limit.Buffer
-	talker error // it says more than anybody reads
+	talker error // the banner is too long
 }
 
-// maxBanner is the most that a server may say before it lets us in, in bytes.
+// maxBanner is the most that a server may send before the login, in bytes.
 const maxBanner = 64 << 10
 
-// shake runs the handshake over nc. When it fails, nc is closed.
+// shake runs the handshake over nc, and closes nc if it fails.
 func (h *handshake) shake(ctx context.Context, nc net.Conn) (*xssh.Client, error) {
 	type result struct {
 		client *xssh.Client
@@ -106,8 +106,8 @@ func (h *handshake) shake(ctx context.Context, nc net.Conn) (*xssh.Client, error
 	case r := <-done:
 		return r.client, r.err
 	case <-ctx.Done():
-		// Ends the goroutine. Not waited for: closing a connection through a
-		// jump host that hangs may take as long as that one takes to be given up.
+		// Ends the goroutine. Do not wait: closing a connection through a jump host that hangs
+		// may take until that connection times out.
 		go func() {
 			_ = nc.Close()
 			if r := <-done; r.client != nil {
@@ -129,7 +129,7 @@ func (h *handshake) config() *xssh.ClientConfig {
 	}
 }
 
-// hear keeps what the server says to everybody.
+// hear stores the server's banner.
 func (h *handshake) hear(text string) error {
 	if _, err := h.banner.Write([]byte(text)); err != nil {
 		h.talker = fmt.Errorf("reading its banner: %w", err)
@@ -137,8 +137,8 @@ func (h *handshake) hear(text string) error {
 	return h.talker
 }
 
-// check accepts the pinned keys and no other. The server has by then proved that
-// it holds the private half.
+// check accepts only the pinned keys. The server has then already proved that it has the
+// private half.
 func (h *handshake) check(_ string, _ net.Addr, shown xssh.PublicKey) error {
 	for _, k := range h.pinned {
 		if bytes.Equal(k.Marshal(), shown.Marshal()) {
@@ -150,8 +150,8 @@ func (h *handshake) check(_ string, _ net.Addr, shown xssh.PublicKey) error {
 	return h.wrong
 }
 
-// explain tells apart who was not content: we with the server's key, the server
-// with ours, or the network. No text is matched: it is known how far we came.
+// explain finds out what failed: our check of the server's key, the server's check of ours, or
+// the network. It matches no text: how far the handshake got is known.
 func (h *handshake) explain(err error) error {
 	var disagree *xssh.AlgorithmNegotiationError
 	var network net.Error

@@ -11,12 +11,12 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// HostKeyError is a server that did not prove to be the one we know.
+// HostKeyError says that a server's host key is unknown or not the pinned one.
 type HostKeyError struct {
 	Addr string
 	Want []string // fingerprints of the pinned keys, each with its type; empty: none is known
 	Got  string   // fingerprint of the key that the server showed; empty: it has none of the pinned types
-	Has  []string // the key types that the server has, where it has none of the pinned types
+	Has  []string // the server's key types, if it has none of the pinned types
 }
 
 func (e *HostKeyError) Error() string {
@@ -34,13 +34,13 @@ func (e *HostKeyError) Error() string {
 	}
 }
 
-// AuthError is a server that did not let us in.
+// AuthError says that a server refused the login.
 type AuthError struct {
 	Addr    string
 	User    string
-	Offered []string // fingerprints of the keys that we have, each with its type
-	Banner  string   // what the server had to say, if anything
-	Err     error    // the protocol's own words; nil where there was no key to offer
+	Offered []string // fingerprints of the offered keys, each with its type
+	Banner  string   // the server's banner, if any
+	Err     error    // the protocol's own message; nil if there was no key to offer
 }
 
 func (e *AuthError) Error() string {
@@ -56,11 +56,11 @@ func (e *AuthError) Error() string {
 
 func (e *AuthError) Unwrap() error { return e.Err }
 
-// UnreachableError is a server that could not be spoken to. It passes, as a rule: a machine
-// that boots gives this error until its SSH server is up.
+// UnreachableError says that a server could not be reached. It usually passes: a machine that
+// boots gives this error until its SSH server is up.
 type UnreachableError struct {
 	Addr string
-	Via  string // the way that was taken; empty for a direct one
+	Via  string // the route; empty for a direct one
 	Err  error
 }
 
@@ -73,18 +73,19 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Passing is true, but for what is Permanent: see the type.
+// Passing is the opposite of Permanent: see the type.
 func (e *UnreachableError) Passing() bool { return !e.Permanent() }
 
-// Permanent reports whether waiting is useless: the jump host does not forward connections.
-// A name that nobody knows is not among that: a laptop that wakes up has no resolver at first.
+// Permanent reports whether waiting does not help, because the jump host does not forward
+// connections. An unknown name is not permanent: a laptop that wakes up has no resolver at
+// first.
 func (e *UnreachableError) Permanent() bool {
 	var refused *xssh.OpenChannelError
 	return errors.As(e.Err, &refused) && refused.Reason == xssh.Prohibited
 }
 
-// LostError is a connection that broke while a command ran: whether the command
-// did its work is not known.
+// LostError says that a connection broke while a command ran: it is not known whether the
+// command did its work.
 type LostError struct {
 	Addr string
 	Args []string
@@ -98,7 +99,7 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.Err }
 
-// Passing is true: anyone who looks what was done may go on.
+// Passing is true: a caller that checks what was done may continue.
 func (e *LostError) Passing() bool { return true }
 
 // interrupted is the error of something that ctx ended.

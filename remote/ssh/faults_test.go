@@ -71,7 +71,7 @@ func TestEveryReadAndWriteFails(t *testing.T) {
 							}
 							return ""
 						},
-						Patient: true, // a connection that had broken is made anew
+						Patient: true, // a connection that broke is made again
 					}
 					if through { // it is the bastion's connection that breaks, and with it all in it
 						one.Told = func(err error) bool {

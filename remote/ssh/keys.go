@@ -13,8 +13,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// GenerateKey makes an ed25519 key pair: the private half as OpenSSH's PEM, to be
-// kept in a file of mode 0600, and the public half as a line for authorized_keys.
+// GenerateKey generates an ed25519 key pair: the private half as OpenSSH's PEM, for a file of
+// mode 0600, and the public half as a line for authorized_keys.
 func GenerateKey() (privatePEM []byte, authorizedKey string, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -61,7 +61,7 @@ func LoadSigner(path string) (xssh.Signer, error) {
 	return parseSigner(path, b)
 }
 
-// ParseSigner is LoadSigner for a key that is in no file, e.g. from the environment.
+// ParseSigner is LoadSigner for a key that is not in a file, e.g. from the environment.
 func ParseSigner(pem []byte) (xssh.Signer, error) { return parseSigner("(given)", pem) }
 
 func parseSigner(path string, b []byte) (xssh.Signer, error) {

@@ -20,11 +20,10 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// KnownHosts is a file of host keys in OpenSSH's format (sshd(8), SSH_KNOWN_HOSTS
-// FILE FORMAT), so that "ssh -o UserKnownHostsFile=…" trusts what we trust. It may
-// be a file that OpenSSH wrote: hashed names, patterns and revoked keys count, lines
-// that cannot be read do not and are left as they are. Certificate authorities
-// are not supported.
+// KnownHosts is a file of host keys in OpenSSH's format (sshd(8), SSH_KNOWN_HOSTS FILE
+// FORMAT), so that "ssh -o UserKnownHostsFile=…" trusts the same keys. It may be a file that
+// OpenSSH wrote: hashed names, patterns and revoked keys are supported; unreadable lines are
+// ignored and kept. Certificate authorities are not supported.
 //
 // It is safe for concurrent use within a process. Between processes a write is
 // atomic, and the last one wins.
@@ -32,17 +31,17 @@ type KnownHosts struct {
 	path string
 	mu   sync.Mutex
 
-	// What was read last, and the state of the file then: looking up a thousand
-	// machines should not parse a thousand lines each time.
+	// The last parsed contents and the file's state at that time, so that looking up a
+	// thousand machines does not parse a thousand lines each time.
 	parsed []entry
 	seen   fs.FileInfo
 
-	// held are keys that Store was given and that no file has yet, by normalised name,
-	// once Hold was called; nil before.
+	// held are keys that were stored after Hold and are not in the file yet, by normalised
+	// name; nil before Hold.
 	held map[string][]xssh.PublicKey
 }
 
-// NewKnownHosts makes a KnownHosts of a file, which need not exist yet.
+// NewKnownHosts returns the KnownHosts of a file, which need not exist yet.
 func NewKnownHosts(path string) *KnownHosts { return &KnownHosts{path: path} }
 
 // HostKeys is a [Config.HostKeys].
@@ -81,9 +80,8 @@ func (k *KnownHosts) parse() error {
 	return nil
 }
 
-// Store makes keys the ones known for addr, in place of all before; without keys,
-// addr is forgotten. Other hosts' lines, patterns and comments stay as they are. A
-// file that is already right is not touched.
+// Store replaces the known keys of addr; without keys, it removes addr. Other hosts' lines,
+// patterns and comments stay. An up-to-date file is not written.
 func (k *KnownHosts) Store(addr string, keys ...xssh.PublicKey) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,8 +96,8 @@ func (k *KnownHosts) Store(addr string, keys ...xssh.PublicKey) error {
 	return nil
 }
 
-// Hold keeps what Store is given from then on in this process alone, until [KnownHosts.Flush]:
-// whoever only looks writes nothing.
+// Hold keeps stored keys in memory until [KnownHosts.Flush], so that a read-only command
+// writes nothing.
 func (k *KnownHosts) Hold() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,8 +106,7 @@ func (k *KnownHosts) Hold() {
 	}
 }
 
-// Flush writes what is held back, and holds nothing from then on. What it could not write
-// is held still.
+// Flush writes the keys in memory and ends Hold. Keys that it could not write stay in memory.
 func (k *KnownHosts) Flush() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,21 +119,21 @@ func (k *KnownHosts) Flush() error {
 	return nil
 }
 
-// Unsaved reports whether anything is held back.
+// Unsaved reports whether there are keys that are not written yet.
 func (k *KnownHosts) Unsaved() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.held) > 0
 }
 
-// Drop forgets what is held back.
+// Drop discards the keys that are not written yet.
 func (k *KnownHosts) Drop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.held)
 }
 
-// write puts keys into the file, instead of those that it has for these names.
+// write replaces the file's keys for these names.
 func (k *KnownHosts) write(all map[string][]xssh.PublicKey) error {
 	before, err := k.read()
 	if err != nil {
@@ -191,8 +188,8 @@ func keysOf(entries []entry, name string) []xssh.PublicKey {
 	})
 }
 
-// replaceKeys returns content with keys as the only ones for name. Lines that say
-// so already stay in their place.
+// replaceKeys returns content with keys as the only ones for name. Lines that already match
+// stay in place.
 func replaceKeys(content []byte, name string, keys []xssh.PublicKey) []byte {
 	var out bytes.Buffer
 	missing := slices.Clone(keys)
@@ -225,7 +222,7 @@ type entry struct {
 	key    xssh.PublicKey
 }
 
-// parseEntry reads one line; it is not ok for comments, blanks and rubbish.
+// parseEntry reads one line; ok is false for comments, empty and invalid lines.
 func parseEntry(line []byte) (entry, bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] == '#' {
@@ -238,8 +235,8 @@ func parseEntry(line []byte) (entry, bool) {
 	return entry{marker: marker, hosts: hosts, key: key}, true
 }
 
-// matches reports whether the entry is about name, which is normalised. One
-// negated pattern that matches rules the whole line out, as in OpenSSH.
+// matches reports whether the entry applies to name, which is normalised. A matching negated
+// pattern excludes the whole line, as in OpenSSH.
 func (e *entry) matches(name string) bool {
 	found := false
 	for _, host := range e.hosts {
@@ -255,15 +252,14 @@ func (e *entry) matches(name string) bool {
 	return found
 }
 
-// names reports whether the entry has name itself, not by a pattern.
+// names reports whether the entry has name literally, not by a pattern.
 func (e *entry) names(name string) bool {
 	return slices.ContainsFunc(e.hosts, func(host string) bool { return isName(host, name) })
 }
 
 func isName(host, name string) bool { return strings.EqualFold(host, name) || hashed(host, name) }
 
-// without returns the entry's line with name taken out of it, or nothing when it
-// was the only one.
+// without returns the entry's line without name, or nothing if it was the only one.
 func (e *entry) without(name string, line []byte) []byte {
 	rest := slices.DeleteFunc(slices.Clone(e.hosts), func(host string) bool { return isName(host, name) })
 	if len(rest) == 0 {
@@ -275,7 +271,7 @@ func (e *entry) without(name string, line []byte) []byte {
 
 // wildcard matches * (any text) and ? (any one character).
 func wildcard(pattern, text string) bool {
-	// Where to go on when what follows the last star does not fit after all.
+	// Where to continue if the text after the last star does not match.
 	star, mark := -1, 0
 	p, t := 0, 0
 	for t < len(text) {
@@ -316,7 +312,7 @@ func hashed(host, name string) bool {
 
 func sameKey(a, b xssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
 
-// writeAtomically puts a whole file in place, or leaves the old one.
+// writeAtomically writes the whole file, or leaves the old one.
 func writeAtomically(path string, content []byte, perm fs.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

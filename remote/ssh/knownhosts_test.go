@@ -149,8 +149,8 @@ func TestKnownHostsIsOpenSSHs(t *testing.T) {
 	assert.Equal(t, m.HostKey.PublicKey().Marshal(), got[0].Marshal())
 }
 
-// Whoever only looks holds back what was learnt: it counts in this process, and is written
-// when something is.
+// A read-only command keeps new keys in memory: they count in this process, and are written
+// with the first write.
 func TestKnownHostsHoldBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	path := filepath.Join(dir, "known_hosts")

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Login connects to user@host or user@host:port as ssh(1) does where nothing is configured:
-// with the keys id_ed25519, id_ecdsa and id_rsa of ~/.ssh, or those of the agent at
-// $SSH_AUTH_SOCK where the folder has none, and to machines that ~/.ssh/known_hosts knows.
-// It does not read ~/.ssh/config, and asks nothing: an unknown host key is a [*HostKeyError].
+// Login connects to user@host or user@host:port as ssh(1) does without configuration: with the
+// keys id_ed25519, id_ecdsa and id_rsa of ~/.ssh, or those of the agent at $SSH_AUTH_SOCK if
+// the folder has none, and only to machines in ~/.ssh/known_hosts. It does not read
+// ~/.ssh/config, and asks nothing: an unknown host key is a [*HostKeyError].
 func Login(ctx context.Context, to string) (*Client, error) {
 	user, addr, ok := strings.Cut(to, "@")
 	if !ok || user == "" || addr == "" {

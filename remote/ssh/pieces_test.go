@@ -278,7 +278,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Whoever cancels waits a quarter of the grace for a writer that blocks, and no longer.
+// A cancellation waits a quarter of the grace for a blocked writer, and no longer.
 func TestDetachFromAWriterThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := make(chan struct{}, 1)

@@ -14,12 +14,11 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// grace is how long an orderly end is waited for after a command was cancelled.
-// It leaves half of the 200 ms that [remote.Runner] promises.
+// grace is how long to wait for an orderly end after a command was cancelled. It leaves half
+// of the 200 ms that [remote.Runner] promises.
 const grace = 80 * time.Millisecond
 
-// errNotStarted is a connection that turned out to be broken before the command
-// was sent over it.
+// errNotStarted says that a connection turned out to be broken before the command was sent.
 var errNotStarted = errors.New("the connection broke before the command was sent")
 
 // process is one run of a command.
@@ -37,14 +36,14 @@ type process struct {
 
 func newProcess(on *conn, cmd remote.Cmd, line string) *process {
 	p := &process{on: on, cmd: cmd, line: line}
-	turn := make(chan struct{}, 1) // shared: the caller's streams may be one and the same
+	turn := make(chan struct{}, 1) // shared: the caller's streams may be the same
 	p.stdout = &output{turn: turn, to: cmd.Stdout}
 	p.stderr = &output{turn: turn, to: cmd.Stderr, tail: &p.tail}
 	return p
 }
 
-// run runs the command until it or ctx ends. ended is called when the session is
-// really over, which after a cancellation may be later.
+// run runs the command until it or ctx ends. It calls ended when the session is over, which
+// may be later after a cancellation.
 func (p *process) run(ctx context.Context, ended func()) error {
 	var result error
 	over := make(chan struct{})
@@ -73,7 +72,7 @@ func (p *process) run(ctx context.Context, ended func()) error {
 	return interrupted(ctx, fmt.Sprintf("%s on %s", p.cmd, p.on.addr))
 }
 
-// live is the life of the command's session.
+// live runs the command's session from start to end.
 func (p *process) live(ctx context.Context) error {
 	session, err := p.on.session(ctx)
 	if err != nil {
@@ -104,7 +103,7 @@ func (p *process) live(ctx context.Context) error {
 		p.feed(stdin, func(err error) { fail("its standard input", err) })
 	}()
 	err = session.Wait()
-	// The reader is the caller's again; but one that blocks is not waited for.
+	// The reader belongs to the caller again, but do not wait for one that blocks.
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -123,33 +122,33 @@ func (p *process) notStarted(err error) error {
 	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to one command?", p.on.addr, p.cmd)
 }
 
-// failer returns a function that notes the first failure of one of the caller's
-// streams and ends the command.
+// failer returns a function that records the first failure of one of the caller's streams and
+// ends the command.
 func (p *process) failer(abort func()) func(what string, err error) {
 	return func(what string, err error) {
 		p.failing.Lock()
 		defer p.failing.Unlock()
 		if p.failure == nil {
 			p.failure = fmt.Errorf("%s: %s: %w", p.cmd, what, err)
-			go abort() // may block, and the caller of this must go on reading
+			go abort() // may block, and the caller of this must continue to read
 		}
 	}
 }
 
-// feed sends the caller's Stdin. A program that does not read it to the end is no
-// failure; a reader that fails is.
+// feed sends the caller's Stdin. It is not a failure if the program does not read all of it,
+// but it is if the reader fails.
 func (p *process) feed(stdin io.WriteCloser, fail func(error)) {
 	if p.cmd.Stdin != nil {
 		source := &failingReader{r: p.cmd.Stdin}
 		if _, err := io.Copy(stdin, source); err != nil && source.err != nil {
 			fail(source.err)
-			return // without an end of file, which would look as if all had come
+			return // without an end of file, which would mean that the input is complete
 		}
 	}
 	_ = stdin.Close()
 }
 
-// outcome turns how the session ended into what Run returns.
+// outcome turns the end of the session into Run's result.
 func (p *process) outcome(err error) error {
 	p.failing.Lock()
 	defer p.failing.Unlock()
@@ -165,7 +164,7 @@ func (p *process) outcome(err error) error {
 	return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: p.on.under.why(err)}
 }
 
-// failingReader remembers that it was the reader that failed.
+// failingReader records that the reader failed.
 type failingReader struct {
 	r   io.Reader
 	err error
@@ -179,11 +178,11 @@ func (f *failingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// output hands on what the command writes, until it is detached. To the session it
-// never fails: a stream that is not read to its end would block the command.
+// output passes on what the command writes, until it is detached. Its writes never fail,
+// because a stream that is not read to its end would block the command.
 type output struct {
 	turn chan struct{}
-	to   io.Writer // nil: nobody wants it, or not any more
+	to   io.Writer // nil: discarded or detached
 	tail *remote.Tail
 	fail func(error)
 }
@@ -203,8 +202,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// detach makes sure that nothing more is written to the caller's writer, unless
-// that very writer is what blocks.
+// detach makes sure that nothing more is written to the caller's writer, unless that writer
+// itself blocks.
 func (o *output) detach() {
 	timer := time.NewTimer(grace / 4)
 	defer timer.Stop()

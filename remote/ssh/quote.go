@@ -7,16 +7,14 @@ import (
 	"strings"
 )
 
-// plainName is the name of a program that no shell takes for anything else: it has a
-// dash or a slash, which no reserved word has, and a shell that is not interactive
-// expands no aliases.
+// plainName matches program names that a shell cannot misread: they have a dash or a slash,
+// unlike reserved words, and a non-interactive shell expands no aliases.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.]*[-/][A-Za-z0-9_./-]*$`)
 
-// quote makes the command line that a POSIX shell splits into args again, which is
-// what SSH wants: its protocol knows command lines only. Everything goes between
-// single quotes, where nothing but the single quote itself has a meaning; only the
-// name of a program stands as it is where that means the same, since restricted shells
-// such as git-shell and gitolite's compare it with the names that they know.
+// quote returns the command line that a POSIX shell splits into args again, because SSH's
+// protocol has only command lines. Everything is in single quotes, where only the single quote
+// itself has a meaning. A plain program name is not quoted, because restricted shells such as
+// git-shell and gitolite's compare it with the names that they know.
 func quote(args []string) (string, error) {
 	if len(args) == 0 || args[0] == "" {
 		return "", errors.New("ssh: no command given")

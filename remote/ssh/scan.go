@@ -8,13 +8,12 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// errShown ends a handshake that was only about the server's key.
+// errShown ends a handshake that only reads the server's key.
 var errShown = errors.New("ssh: the key was shown")
 
-// HostKey returns the key that the server at cfg.Addr shows now, and leaves. Nothing
-// says that it is the right server's: a person has to compare its [Fingerprint] with
-// what the machine's console says before it is trusted. Nobody logs in for it, so
-// cfg needs no keys and no HostKeys.
+// HostKey returns the key that the server at cfg.Addr shows now, and disconnects. It may be
+// another server's: before it is trusted, a person has to compare its [Fingerprint] with the
+// one on the machine's console. It does not log in, so cfg needs no keys and no HostKeys.
 func HostKey(ctx context.Context, cfg Config) (PublicKey, error) {
 	bounded, cancel := context.WithTimeout(ctx, cfg.timeout())
 	defer cancel()
@@ -28,7 +27,7 @@ func HostKey(ctx context.Context, cfg Config) (PublicKey, error) {
 	_, _, _, err = xssh.NewClientConn(nc, cfg.Addr, &xssh.ClientConfig{
 		Config: algorithms(),
 		User:   "nobody",
-		// By now the server has proved that it has the private half.
+		// The server has proved that it has the private half.
 		HostKeyCallback: func(_ string, _ net.Addr, key xssh.PublicKey) error {
 			shown = key
 			return errShown

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tunnel is a TCP connection made on the other side. The channel beneath answers a
-// Close only when the server does; the two pipes between make Close end every Read
-// and Write here and now, which an SSH connection inside relies on.
+// tunnel is a TCP connection made on the other side. Closing the channel itself waits for the
+// server; the two pipes in between let Close end every Read and Write at once, which an SSH
+// connection inside relies on.
 type tunnel struct {
 	net.Conn // the channel: for addresses; it has no deadlines
 	in       *io.PipeReader
@@ -18,10 +18,10 @@ type tunnel struct {
 	closing  sync.Once
 }
 
-// linger is how long a closed tunnel still tries to send what was written to it.
+// linger is how long a closed tunnel still tries to send pending data.
 const linger = 5 * time.Second
 
-// newTunnel makes a tunnel of a channel; done is called when the channel has ended.
+// newTunnel turns a channel into a tunnel; done is called when the channel has ended.
 func newTunnel(channel net.Conn, done func()) *tunnel {
 	in, fromFar := io.Pipe()
 	toFar, out := io.Pipe()

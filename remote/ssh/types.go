@@ -7,14 +7,14 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// These are x/crypto's, named here so that callers need not import it.
+// Types of x/crypto, so that callers need not import it.
 type (
 	Signer    = xssh.Signer
 	PublicKey = xssh.PublicKey
 )
 
-// ParseAuthorizedKey reads a public key as it stands in an authorized_keys file or
-// in a host's ssh_host_*_key.pub.
+// ParseAuthorizedKey reads a public key in the format of authorized_keys files and of a host's
+// ssh_host_*_key.pub.
 func ParseAuthorizedKey(line string) (PublicKey, error) {
 	key, _, _, _, err := xssh.ParseAuthorizedKey([]byte(line))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// wire is a connection that remembers what broke it: the protocol's library calls
-// whatever ends a connection an end of file.
+// wire is a connection that records what broke it: the protocol's library reports every end of
+// a connection as an end of file.
 type wire struct {
 	net.Conn
 	mu     sync.Mutex
@@ -39,7 +39,7 @@ func (w *wire) remember(err error) {
 	}
 }
 
-// why adds what broke the connection to an error that came of it.
+// why adds what broke the connection to an error that it caused.
 func (w *wire) why(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

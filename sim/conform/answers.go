@@ -20,20 +20,19 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// answersYAML says which keys of answers are other than Proxmox's schema has them,
-// and why.
+// answersYAML lists keys of answers that differ from Proxmox's schema, with reasons.
 //
 //go:embed answers.yaml
 var answersYAML []byte
 
-// Answered is what reading everything has found.
+// Answered is the result of reading everything.
 type Answered struct {
 	Methods  int      // that were read
 	Compared int      // whose answers the schema describes
-	Problems []string // keys that are missing or unknown, and nobody has explained
+	Problems []string // missing or unknown keys without an explanation
 }
 
-// Err tells whether keys are missing or unknown.
+// Err returns an error if keys are missing or unknown.
 func (a *Answered) Err() error {
 	var errs []error
 	for _, p := range a.Problems {
@@ -42,14 +41,14 @@ func (a *Answered) Err() error {
 	return errors.Join(errs...)
 }
 
-// things are what the path variables stand for, on the host that is read.
+// things are the values of path variables, on the host that is read.
 func things() map[string]string {
 	return map[string]string{"node": "pve1", "vmid": "300", "storage": "local", "volume": "local:iso/seed.iso", "snapname": "before", "userid": "eve@pve", "tokenid": "t1",
 		"groupid": "ops", "roleid": "Watcher", "realm": "pve", "poolid": "lab", "id": "thing", "pos": "0", "name": "thing", "cidr": "10.9.0.0/16", "group": "web",
 		"sid": "vm:300", "iface": "vmbr0", "pci-id-or-mapping": "0000:01:00.0"}
 }
 
-// steps make such things, so that there is something to read.
+// steps create such things, so that there is something to read.
 func steps() [][]string {
 	const vm = "/nodes/pve1/qemu/300"
 	return [][]string{
@@ -91,13 +90,13 @@ func needs() map[string]string {
 		"GET /nodes/{node}/rrddata": "timeframe=hour", "GET /nodes/{node}/storage/{storage}/rrddata": "timeframe=hour"}
 }
 
-// notRead are methods that have nothing to say on a host without guests that live,
-// or without containers, or without groups of high availability; and that of USB
-// mappings, of which the schema promises what Proxmox's code does not give.
+// notRead are methods that return nothing on a host without running guests, without
+// containers, or without HA groups; and that of USB mappings, whose schema promises keys that
+// Proxmox's code does not return.
 var notRead = regexp.MustCompile(`/agent(/|$)|/lxc/|/cluster/ha/(rules/|groups)|/cluster/mapping/usb$|/replication/\{id\}|/cluster/(backup|replication|config/join|backup-info$)|/cluster/sdn/\w+/|/metrics/server/|` +
 	`/(prunebackups|import-metadata|extractconfig|vncwebsocket|services/\{service\}|file-restore/list|smart|changelog|rrd)$`)
 
-// statsRound is within what time a host's figures are anew, in seconds.
+// statsRound is the interval at which a host's figures are updated, in seconds.
 const statsRound = 15
 
 // reader reads a simulated host as root.
@@ -213,8 +212,7 @@ func (r reader) ask(ctx context.Context, method, path string, kv ...string) (any
 	return answer.Data, err
 }
 
-// recordedKeys are the keys that real answers were seen to have, whatever the
-// schema says: it does not tell of all.
+// recordedKeys are the keys of real answers, whatever the schema says: it does not list all.
 func recordedKeys() (map[string]bool, error) {
 	scenarios, err := Scenarios()
 	if err != nil {
@@ -243,8 +241,8 @@ func recordedKeys() (map[string]bool, error) {
 	return seen, nil
 }
 
-// compare says which keys of an answer are missing, and which neither the schema
-// nor any recorded answer has.
+// compare returns the missing keys of an answer, and those that neither the schema nor any
+// recorded answer has.
 func (s *shape) compare(name string, data any, seen map[string]bool, explained map[string]string, used map[string]bool) (problems []string) {
 	entries := []any{data}
 	if s.List {

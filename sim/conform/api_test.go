@@ -16,14 +16,14 @@ import (
 	"github.com/cps-gpu/homelab/internal/facts"
 )
 
-var update = flag.Bool("update", false, "write the embedded facts anew")
+var update = flag.Bool("update", false, "rewrite the embedded facts")
 
 // The dump of Proxmox's own API schema that api.json.gz is reduced from, among the full
 // sources.
 const fullSchema = "pve9-api.json"
 
-// TestAPIIsProxmoxs holds the embedded API against the dump it was made from, where that
-// is at hand.
+// TestAPIIsProxmoxs compares the embedded API with the dump it was made from, where that is at
+// hand.
 func TestAPIIsProxmoxs(t *testing.T) {
 	facts.Compare(t, "api.json.gz", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, fullSchema)

@@ -88,7 +88,7 @@ func live(t *testing.T, name string, model pvesim.Model, calls map[string]map[st
 		require.NoError(t, err)
 		defer c.Close()
 		require.NoError(t, do(c))
-		time.Sleep(time.Minute) // nothing is fresh in anybody's memory
+		time.Sleep(time.Minute) // all caches have expired
 	}
 	plan := func(c *cluster.Cluster) error { p, err := c.Up().Plan(t.Context()); return errors.Join(err, p.Err()) }
 	up := func(c *cluster.Cluster) error { _, err := c.Up().Run(t.Context(), nil); return err }
@@ -104,7 +104,7 @@ func live(t *testing.T, name string, model pvesim.Model, calls map[string]map[st
 		return err
 	})
 	for _, r := range sim.Requests() {
-		if !assert.NotEmpty(t, r.Route, "%s %s is no method that pvesim serves", r.Method, r.Path) {
+		if !assert.NotEmpty(t, r.Route, "pvesim does not serve the method %s %s", r.Method, r.Path) {
 			continue
 		}
 		if calls[r.Route] == nil {

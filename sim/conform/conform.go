@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 )
 
-// Difference is an answer that is not the recorded one.
+// Difference is an answer that differs from the recorded one.
 type Difference struct {
 	Where  string // scenario, or file
 	Number int    // in it, from 0
@@ -19,10 +19,10 @@ type Difference struct {
 	Class  string
 	Asked  string
 	What   []string
-	Reason string // empty where nobody has explained it
+	Reason string // empty if it is not explained
 }
 
-// Conformance is what a replay has found.
+// Conformance is the result of a replay.
 type Conformance struct {
 	Total       int // recorded exchanges
 	Agree       int
@@ -32,7 +32,7 @@ type Conformance struct {
 	areas map[string]int // recorded exchanges by area
 }
 
-// Replays compares what simulated hosts answer with what was recorded.
+// Replays compares answers of simulated hosts with recorded ones.
 type Replays struct {
 	x    *excuses
 	out  Conformance
@@ -40,8 +40,8 @@ type Replays struct {
 	Log  io.Writer
 }
 
-// NewReplays begins to compare. Of scenarios that match show, a pattern, every
-// exchange is written to log; an empty one is none.
+// NewReplays starts a comparison. Every exchange of scenarios that match the pattern show is
+// written to log; an empty pattern matches none.
 func NewReplays(show string, log io.Writer) (*Replays, error) {
 	x, err := loadExcuses()
 	if err != nil {
@@ -56,7 +56,7 @@ func NewReplays(show string, log io.Writer) (*Replays, error) {
 	return r, nil
 }
 
-// areaOf is what an exchange is about: the tree of the API.
+// areaOf is the area of an exchange: the tree of the API.
 func areaOf(e exchange) string {
 	parts := strings.Split(e.Path+"////", "/")
 	switch {
@@ -103,7 +103,7 @@ func (r *Replays) print(n int, e, got exchange, what []string) {
 		e.Status, e.Reason, e.Body, got.Status, got.Reason, got.Body)
 }
 
-// Result is what was found.
+// Result returns the result.
 func (r *Replays) Result() *Conformance {
 	r.out.Unused = r.x.unused()
 	return &r.out
@@ -112,7 +112,7 @@ func (r *Replays) Result() *Conformance {
 // enough is the share of answers that must agree, in percent.
 const enough = 97
 
-// Err tells whether too much differs, or something that nobody has explained.
+// Err returns an error if too much differs, or something without an explanation.
 func (c *Conformance) Err() error {
 	var errs []error
 	for _, d := range c.Differences {

@@ -16,13 +16,13 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// inertYAML says which parameters pvesim takes and does nothing with, and why, and
-// which privileges of the schema's prose it does not ask for.
+// inertYAML lists parameters that pvesim accepts without effect, and privileges of the
+// schema's descriptions that it does not require, with reasons.
 //
 //go:embed inert.yaml
 var inertYAML []byte
 
-// explained is what inert.yaml holds.
+// explained has the contents of inert.yaml.
 type explained struct {
 	Parameters  map[string]string `yaml:"parameters"`  // name, or METHOD /path name -> why it has no effect
 	Privileges  map[string]string `yaml:"privileges"`  // METHOD /path -> why not all of the prose's are asked for
@@ -35,7 +35,7 @@ func Trees() []string {
 	return []string{"/nodes/{node}/qemu", "/nodes/{node}/storage", "/nodes/{node}/tasks", "/cluster/mapping", "/cluster/firewall", "/access", "/pools", "/storage", "/cluster", "/nodes", "/version"}
 }
 
-// Tree is how much of one part of the API there is.
+// Tree is the coverage of one part of the API.
 type Tree struct {
 	Path              string
 	Served, Methods   int
@@ -44,9 +44,9 @@ type Tree struct {
 	Missing           []string // methods
 }
 
-// Report is what a comparison has found.
+// Report is the result of a comparison.
 type Report struct {
-	Product   []string          // methods that the product asks for
+	Product   []string          // methods that the product calls
 	Recorded  map[string]string // those of them that lives asked for, with the parameters that they sent
 	Trees     []Tree
 	Inert     map[string][]string // parameter -> methods where nothing reads it
@@ -54,12 +54,12 @@ type Report struct {
 	ByCode    map[string]string   // that are open to all by the schema, with the privileges that code asks for
 	RootOnly  int
 	Unchecked []string // named formats of served parameters that accept everything
-	Problems  []string // what must not be
+	Problems  []string // problems
 	Explained explained
 }
 
-// Err tells whether something is missing that the product needs, or that nobody has
-// explained.
+// Err returns an error if something is missing that the product needs, or without an
+// explanation.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (r *Report) parameters(t *Tree, name string, real apiMethod, m pvesim.Metho
 // usedByName is for options of a VM, which are read by their names' beginnings.
 func (r *Report) usedByName(name, k string, code *function) bool { return false }
 
-// inertIsTrue complains of what inert.yaml explains and is not so.
+// inertIsTrue reports explanations in inert.yaml that are wrong.
 func (r *Report) inertIsTrue() {
 	for entry := range r.Explained.Parameters {
 		method, k, specific := cutLast(entry)
@@ -284,7 +284,7 @@ func formatNames(raw json.RawMessage) (out []string) {
 	return out
 }
 
-// product finds what the product asks for, and misses nothing of it.
+// product finds the product's calls, and reports missing methods.
 func (r *Report) product(full *api, served map[string]pvesim.Method, root string) error {
 	all := slices.Sorted(maps.Keys(full.Methods))
 	asked := map[string]bool{}
@@ -298,7 +298,7 @@ func (r *Report) product(full *api, served map[string]pvesim.Method, root string
 	for _, site := range sites {
 		found := methodsFor(site, all)
 		if len(found) == 0 {
-			r.problem("proxmox calls %s, which is no method of Proxmox's", site)
+			r.problem("proxmox calls %s, which is not a method of Proxmox VE", site)
 		}
 		some := slices.DeleteFunc(slices.Clone(found), func(name string) bool { _, ok := served[name]; return !ok })
 		if len(found) > 0 && len(some) == 0 {

@@ -1,19 +1,18 @@
-// Package conform holds the simulated Proxmox VE of package pvesim against the
-// real one.
+// Package conform compares the simulated Proxmox VE of package pvesim with the real one.
 //
-// [Coverage] compares what pvesim serves with Proxmox's own API schema: routes,
-// parameters and what each may be, formats, permissions. What the product asks for
-// must all be there; of the rest it tells the share. What the product asks is found
-// in its source, where package proxmox makes its calls, and in what whole lives of
-// clusters asked (calls.txt). What of a parameter has an effect is found in the
-// source of pvesim: one that nothing reads must be in inert.yaml, with a reason.
+// [Coverage] compares pvesim with Proxmox's own API schema: routes, parameters with their
+// allowed values, formats, permissions. All methods that the product calls must exist; for the
+// rest it reports the share. It finds the product's calls in the source of package proxmox,
+// and in the requests of whole lives of clusters (calls.txt). It finds in the source of pvesim
+// which parameters have an effect: one that nothing reads must be in inert.yaml, with a
+// reason.
 //
-// [Replays.Replay] asks pvesim what was once asked of real Proxmox VE daemons, in the same
-// order, and compares the answers: status, reason, error texts, keys, and values
-// where these are not a matter of the day. Whatever differs must be in
-// differences.yaml, with a reason; a reason for what does not differ is an error too.
+// [Replays.Replay] repeats recorded requests to real Proxmox VE daemons on pvesim, in the same
+// order, and compares the answers: status, reason, error texts, keys, and values unless they
+// change from run to run. Every difference must be in differences.yaml, with a reason; a
+// reason without a difference is an error too.
 //
-// Both need nothing but this repository: the schema (api.json.gz) and the exchanges
-// (recorded.jsonl.gz) are embedded. They are facts about a foreign system, reduced
-// to what is compared; the tests make them anew where the originals are at hand.
+// Both need only this repository: the schema (api.json.gz) and the exchanges
+// (recorded.jsonl.gz) are embedded. They are facts about a foreign system, reduced to what is
+// compared; the tests generate them again if the originals are available.
 package conform

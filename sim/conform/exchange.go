@@ -14,11 +14,10 @@ import (
 	"strings"
 )
 
-// recordings are exchanges with real Proxmox VE 9.2 daemons: one node, directory
-// storage, no KVM, and PCI devices that were files. The first is one long session;
-// in the others every scenario began on a fresh host, and in the third requests
-// were sent at set times, byte by byte, or with files; the fourth and the fifth are of other such hosts,
-// which had nothing else on them.
+// recordings are exchanges with real Proxmox VE 9.2 daemons: one node, directory storage, no KVM, and
+// PCI devices that were files. The first is one long session; in the others every scenario started on a
+// fresh host. In the third, requests were sent at set times, byte by byte, or with files; the fourth and
+// the fifth are of other such hosts, without other contents.
 //
 //go:embed recorded.jsonl.gz recorded-2.jsonl.gz recorded-2-raw.jsonl.gz recorded-3.jsonl.gz recorded-4.jsonl.gz
 var recordings embed.FS
@@ -49,7 +48,7 @@ type exchange struct {
 	Upload   *sentFile   `json:"upload,omitempty"`
 }
 
-// rawRequest is a request that was sent as it is, path and all.
+// rawRequest is a request that was sent unchanged, including its path.
 type rawRequest struct {
 	Body    *string           `json:"body,omitempty"`
 	Type    *string           `json:"content_type,omitempty"`
@@ -77,7 +76,7 @@ func (e exchange) asked() string {
 	return e.Method + " " + encodedUPID.ReplaceAllString(path, "UPID…")
 }
 
-// Scenario is a row of exchanges that began on a fresh host.
+// Scenario is a sequence of exchanges that started on a fresh host.
 type Scenario struct {
 	File string
 	Name string // empty where the whole file is one
@@ -185,7 +184,7 @@ func readExchanges(name string, raw []byte) ([]exchange, error) {
 	return out, err
 }
 
-// parseExchanges reads one exchange a line.
+// parseExchanges reads one exchange per line.
 func parseExchanges(r io.Reader) (out []exchange, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 4<<20)

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// differencesYAML says what a replay does not compare, and which answers may
-// differ, each with its reason.
+// differencesYAML lists what a replay does not compare, and which answers may differ, with
+// reasons.
 //
 //go:embed differences.yaml
 var differencesYAML []byte
@@ -29,7 +29,7 @@ type excuse struct {
 	used                   bool
 }
 
-// excuses are all of them, by what they do.
+// excuses are all rules, by kind.
 type excuses struct {
 	Kinds   []*excuse `yaml:"kinds"`   // of these values only the kind is compared
 	Sets    []*excuse `yaml:"sets"`    // these texts are lists in no order
@@ -76,7 +76,7 @@ func (r *excuse) compile() (err error) {
 	return err
 }
 
-// covers tells whether a rule is about an exchange.
+// covers reports whether a rule applies to an exchange.
 func (r *excuse) covers(e exchange) bool {
 	return r.asked.MatchString(e.asked()) && r.scenario.MatchString(e.Scenario)
 }

@@ -35,7 +35,7 @@ func (g *guest) path(verb string) string { return vmPath(g.host, g.vmid, "agent"
 	r, err := Coverage(root)
 	require.NoError(t, err)
 	require.ErrorContains(t, r.Err(), "proxmox calls POST /nodes/*/qemu/*/mtunnel, which pvesim does not serve")
-	require.ErrorContains(t, r.Err(), "proxmox calls GET /nodes/*/no/such, which is no method of Proxmox's")
+	require.ErrorContains(t, r.Err(), "proxmox calls GET /nodes/*/no/such, which is not a method of Proxmox VE")
 	assert.Contains(t, r.Product, "GET /nodes/{node}/qemu/{vmid}/agent/info")
 	assert.Contains(t, r.Product, "PUT /cluster/mapping/pci/{id}")
 }

@@ -77,15 +77,15 @@ func recordedHost(scenarios bool, domain string, memory int64) pvesim.Model {
 	}
 }
 
-// recordedTiming is how long its work took: disks were small, and machines empty.
+// recordedTiming is the duration of its work: disks were small, and machines empty.
 func recordedTiming() pvesim.Timing {
 	return pvesim.Timing{Fork: 20 * time.Millisecond, LinkedClone: 200 * time.Millisecond, LinkedDisk: 100 * time.Millisecond,
 		AllocateDisk: 100 * time.Millisecond, Start: 400 * time.Millisecond, Stop: 200 * time.Millisecond, Destroy: 50 * time.Millisecond,
 		Configure: 10 * time.Millisecond, Upload: 50 * time.Millisecond}
 }
 
-// recordedInternet is the web server that stood beside it. What it redirects leads
-// to /a.iso, or back to where it began.
+// recordedInternet is the web server beside it. Its redirects lead to /a.iso, or back to the
+// start.
 func recordedInternet(raw string) ([]byte, error) {
 	switch {
 	case strings.HasPrefix(raw, "http://10.99.0.1:1/"):

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Markdown is the result as docs/simulator.md has it: how many agree, by what they
-// are about, and which answers differ and why.
+// Markdown returns the result for docs/simulator.md: how many answers agree, by area, and
+// which differ and why.
 func (c *Conformance) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d agree (%.1f %%).\n\n| about | asked | agree | |\n|---|---:|---:|---:|\n", c.Agree, c.Total, 100*float64(c.Agree)/float64(c.Total))
@@ -29,7 +29,7 @@ func (c *Conformance) Markdown() string {
 	return b.String()
 }
 
-// ExcusedMarkdown is what a replay does not compare, as docs/simulator.md has it.
+// ExcusedMarkdown returns what a replay does not compare, for docs/simulator.md.
 func ExcusedMarkdown() (string, error) {
 	x, err := loadExcuses()
 	if err != nil {

@@ -24,8 +24,8 @@ var anonymous = []struct {
 	{regexp.MustCompile(`(password\W+)\w+-(root|nobody|k3s)\b`), "${1}password-of-$2"},
 }
 
-// TestRecordedIsWhatWasRecorded holds the embedded exchanges against the originals
-// that -data names, in the order of recordingNames; -update takes them over.
+// TestRecordedIsWhatWasRecorded compares the embedded exchanges with the originals that -data
+// names, in the order of recordingNames; -update takes them over.
 func TestRecordedIsWhatWasRecorded(t *testing.T) {
 	if *data == "" {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// replay is a simulated host on which the recorded exchanges are had again.
+// replay is a simulated host on which the recorded exchanges are repeated.
 type replay struct {
 	sim       *pvesim.Sim
 	began     time.Time
@@ -30,11 +30,11 @@ type replay struct {
 
 type session struct{ ticket, csrf string }
 
-// Replay asks a fresh simulated host what real daemons were asked in a scenario. It
-// takes the time that they took: call it within testing/synctest.
+// Replay repeats a scenario's requests to real daemons on a fresh simulated host, at the
+// recorded times: call it within testing/synctest.
 //
-// When pvestatd made its rounds was not recorded. A scenario that looks at what it
-// tells is had again with others, and the best counts.
+// The times of pvestatd's rounds were not recorded. A scenario that depends on them is
+// repeated with other times, and the best result counts.
 func (r *Replays) Replay(ctx context.Context, s Scenario) error {
 	var best []exchange
 	fewest := len(s.had) + 1
@@ -74,7 +74,7 @@ func (s Scenario) phases() []time.Duration {
 	return out
 }
 
-// replay has a scenario again, some time after the host began to live.
+// replay repeats a scenario, some time after the host has started.
 func (s Scenario) replay(ctx context.Context, phase time.Duration) (got []exchange, err error) {
 	options := pvesim.Options{Internet: recordedInternet, Timing: recordedTiming()}
 	if s.Name == "" { // when something was asked was not recorded, so lists are never behind here
@@ -100,7 +100,7 @@ func (s Scenario) replay(ctx context.Context, phase time.Duration) (got []exchan
 
 var encodedUPID = regexp.MustCompile(`UPID(%3A|:)[^/?]*`)
 
-// again has one exchange again.
+// again repeats one exchange.
 func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error) {
 	if err := r.until(ctx, e.At); err != nil {
 		return exchange{}, err
@@ -142,10 +142,10 @@ func parsed(body string) (v any) {
 	return v
 }
 
-// named are values that a host makes up and that are sent back to it.
+// named are values that a host generates and that are sent back to it.
 var named = regexp.MustCompile(`^(UPID:.*|[0-9a-f]{40}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
 
-// learn notes what has another name here.
+// learn records what has another name here.
 func (r *replay) learn(theirs, ours any) {
 	switch theirs := theirs.(type) {
 	case string:
@@ -174,7 +174,7 @@ func (r *replay) ours(s string) string {
 
 func escapedName(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// remember keeps the ticket of a login, and passwords that were set.
+// remember stores the ticket of a login, and passwords that were set.
 func (r *replay) remember(e, got exchange) {
 	var login struct {
 		Data struct{ Username, Ticket, CSRFPreventionToken string }

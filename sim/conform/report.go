@@ -37,7 +37,7 @@ func (r *Report) Print(w io.Writer) error {
 		}
 	}
 	if len(r.Explained.Privileges) > 0 {
-		say("\nPrivileges that the schema tells of in prose and nothing asks for:\n")
+		say("\nPrivileges in the schema's descriptions that nothing requires:\n")
 		for _, name := range slices.Sorted(maps.Keys(r.Explained.Privileges)) {
 			say("  %s: %s\n", name, r.Explained.Privileges[name])
 		}
@@ -103,7 +103,7 @@ func (r *Report) why(k string) string {
 
 func (r *Report) printTrees(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "methods\t\tparameters\t\twith effect\t\t tree\t") // Flush tells of errors
+	_, _ = fmt.Fprintln(t, "methods\t\tparameters\t\twith effect\t\t tree\t") // Flush returns errors
 	for _, tree := range r.Trees {
 		_, _ = fmt.Fprintf(t, "%d/%d\t%s\t%d/%d\t%s\t%d\t%s\t %s\t\n", tree.Served, tree.Methods, share(tree.Served, tree.Methods),
 			tree.Taken, tree.Parameters, share(tree.Taken, tree.Parameters), tree.Effective, share(tree.Effective, tree.Taken), tree.Path)

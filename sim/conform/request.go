@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// request makes a recorded request anew, with the names that things have here.
+// request repeats a recorded request, with the names of this host.
 func (r *replay) request(ctx context.Context, e exchange) (*http.Request, error) {
 	body, kind, err := r.body(e)
 	if err != nil {

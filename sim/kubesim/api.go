@@ -60,7 +60,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (c *Cluster) serve(r *http.Request, dryRun bool) (out any, code int, err error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		// As K3s: nothing is told to strangers, not even whether we are well.
+		// As in K3s, unauthenticated clients get no answer, not even the health.
 		return nil, 0, apierrors.NewUnauthorized("Unauthorized")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20))
@@ -80,7 +80,7 @@ func (c *Cluster) serve(r *http.Request, dryRun bool) (out any, code int, err er
 	return c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
 }
 
-// general answers what is not about objects.
+// general answers requests that are not about objects.
 func (c *Cluster) general(path string) (any, bool) {
 	switch path {
 	case "/readyz", "/livez", "/healthz":
@@ -311,7 +311,7 @@ func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
 	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}, http.StatusOK, nil
 }
 
-// doom deletes an object, and what it holds. A pod on a node ends first.
+// doom deletes an object and its contents. A pod on a node ends first.
 func (c *Cluster) doom(e *entry) {
 	u := e.u()
 	switch e.kind.id() {

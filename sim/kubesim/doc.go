@@ -1,6 +1,5 @@
-// Package kubesim is a Kubernetes API that fits in a test: a double for in-process
-// runs, not a reference. What must hold on the real thing is tested against a real
-// kube-apiserver elsewhere.
+// Package kubesim is a Kubernetes API for tests: a fake for in-process runs, not a reference.
+// Other tests use a real kube-apiserver.
 //
 // A [Sim] makes control planes for simulated guests; each is a [Cluster], which
 // serves the API over TLS on in-memory connections and opens no sockets, so that a

@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// issue plays cert-manager, while a pod of its image is ready: issuers become Ready,
-// and a Certificate gets its Secret, signed by the cluster's own authority.
+// issue simulates cert-manager, while a pod of its image is ready: issuers become Ready, and a
+// Certificate gets its Secret, signed by the cluster's own authority.
 func (c *Cluster) issue() {
 	for _, kind := range []string{"clusterissuers.cert-manager.io", "issuers.cert-manager.io", "certificates.cert-manager.io"} {
 		for _, e := range c.all(kind) {
@@ -90,7 +90,7 @@ func (c *Cluster) play(ct guest.Container, namespace string) {
 		Data: map[string][]byte{"cert": encode("CERTIFICATE", signed.Certificate[0]), "ca": encode("CERTIFICATE", c.auth.cert.Raw), "key": {}}})
 }
 
-// share plays MetalLB's controller, which makes the secret that its speakers share.
+// share simulates MetalLB's controller, which creates the secret that its speakers share.
 func (c *Cluster) share() {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)

@@ -19,7 +19,7 @@ var (
 
 // Sim makes clusters.
 type Sim struct {
-	// Speed is how many times faster than life the clusters are; 0 is 1.
+	// Speed is how many times faster than real the clusters are; 0 is 1.
 	Speed float64
 
 	mu       sync.Mutex
@@ -114,8 +114,8 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 	return c, nil
 }
 
-// Close ends the cluster and returns when nothing of it runs any more. Of what it
-// was, only its requests are remembered.
+// Close ends the cluster and returns when nothing of it runs. Only the record of its requests
+// stays.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	c.closed = true

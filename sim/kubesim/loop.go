@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// loop plays all controllers, the scheduler and the kubelets: after every change,
-// when something is due, and now and then because GPUs change unasked.
+// loop simulates all controllers, the scheduler and the kubelets: after every change, when
+// something is due, and periodically because GPUs change without an event.
 func (c *Cluster) loop(ctx context.Context) {
 	timer := time.NewTimer(c.scale(lookAgain))
 	defer timer.Stop()
@@ -86,7 +86,7 @@ func (c *Cluster) index() podIndex {
 	return x
 }
 
-// collect is the garbage collector: what belonged to something that is gone goes.
+// collect is the garbage collector: it removes objects whose owner is gone.
 func (c *Cluster) collect() {
 	uids := map[string]bool{}
 	for _, m := range c.objects {

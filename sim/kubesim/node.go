@@ -14,7 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// How long things take, of simulated time; about what K3s takes.
+// Durations in simulated time, about those of K3s.
 const (
 	readyAfter   = 5 * time.Second  // from registering to Ready: the network plugin
 	unknownAfter = 40 * time.Second // from the last heartbeat to Unknown
@@ -24,7 +24,7 @@ const (
 	gpuResource = "nvidia.com/gpu"
 )
 
-// kubelet is what runs on a node.
+// kubelet is a node's kubelet.
 type kubelet struct {
 	node  guest.Node
 	since time.Time // of the last change of alive
@@ -36,7 +36,7 @@ type kubelet struct {
 	reportedGPUs int64  // that it offered then, -1 without a device plugin
 }
 
-// Join says that the kubelet of n is up.
+// Join starts the kubelet of n.
 func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 			c.putTyped(mustKind("nodes"), again)
 			e = c.get(mustKind("nodes"), "", n.Name)
 		}
-		// A kubelet that was away for a moment is as ready as it was.
+		// A kubelet that was away briefly stays as ready as before.
 		if ready(typed[corev1.Node](e)) {
 			k.since = k.since.Add(-c.scale(readyAfter))
 		}
@@ -77,7 +77,7 @@ func holds(have, some map[string]string) bool {
 	return true
 }
 
-// Leave says that the kubelet of a node is gone.
+// Leave stops the kubelet of a node.
 func (c *Cluster) Leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *Cluster) Leave(name string) {
 	}
 }
 
-// forget ends a node whose object was deleted, and its pods with it.
+// forget removes a node whose object was deleted, with its pods.
 func (c *Cluster) forget(name string) {
 	if k := c.kubelets[name]; k != nil {
 		k.stop()
@@ -104,8 +104,8 @@ func (c *Cluster) forget(name string) {
 	}
 }
 
-// putNodePassword keeps what K3s keeps: a name belongs to the machine that first
-// came with it.
+// putNodePassword stores K3s' node password: a name belongs to the machine that first
+// registered it.
 func (c *Cluster) putNodePassword(name string) {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + ".node-password.k3s", Namespace: metav1.NamespaceSystem},
 		Data: map[string][]byte{"hash": []byte("$1:simulated")}}
@@ -167,7 +167,7 @@ func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin *int64) corev1.NodeS
 	}
 	s.Allocatable = maps.Clone(s.Capacity)
 	if _, before := was.Capacity[gpuResource]; before && plugin == nil {
-		// A kubelet keeps the capacity of a plugin that has gone away.
+		// A kubelet keeps the capacity of a plugin that has ended.
 		s.Capacity[gpuResource], s.Allocatable[gpuResource] = was.Capacity[gpuResource], resource.Quantity{Format: resource.DecimalSI}
 	}
 	if plugin != nil {
@@ -195,7 +195,7 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// nodes brings the nodes' objects up to what their kubelets are.
+// nodes updates the nodes' objects to the state of their kubelets.
 func (c *Cluster) nodes(pods podIndex) {
 	for _, e := range c.all("nodes") {
 		n := typed[corev1.Node](e)
@@ -234,9 +234,9 @@ func (c *Cluster) nodes(pods podIndex) {
 	}
 }
 
-// reported sets when a kubelet has last posted a node's conditions: at its start, and
-// when something changes (kubernetes, pkg/kubelet/nodestatus/setters.go). What it posts
-// every five minutes besides says nothing new, and is left out.
+// reported sets when a kubelet has last posted a node's conditions: at its start, and when
+// something changes (kubernetes, pkg/kubelet/nodestatus/setters.go). Its reports every five
+// minutes have nothing new, and are left out.
 func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
@@ -245,8 +245,8 @@ func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return out
 }
 
-// turn returns a node's conditions with another readiness, keeping the time of a
-// transition that was before.
+// turn returns a node's conditions with another readiness, and keeps the time of an earlier
+// transition.
 func turn(n *corev1.Node, status corev1.ConditionStatus, reason, message string) []corev1.NodeCondition {
 	for _, cond := range n.Status.Conditions {
 		if cond.Type == corev1.NodeReady && cond.Status == status {
@@ -256,7 +256,7 @@ func turn(n *corev1.Node, status corev1.ConditionStatus, reason, message string)
 	return []corev1.NodeCondition{readyCondition(status, reason, message)}
 }
 
-// taint sets the one of Kubernetes' own taints that fits, and clears the others.
+// taint sets the matching one of Kubernetes' own taints, and clears the others.
 func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) *entry {
 	spec := n.Spec
 	spec.Taints = nil
@@ -285,7 +285,7 @@ func (k *kubelet) plugin(pods []*entry, shares func(*corev1.Pod) int) *int64 {
 	return nil
 }
 
-// isPlugin reports whether a pod is a device plugin that is up.
+// isPlugin reports whether a pod is a running device plugin.
 func isPlugin(p *corev1.Pod) bool {
 	return podReady(p) && slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool {
 		return strings.Contains(ct.Image, "k8s-device-plugin") && !slices.Contains(ct.Command, "mps-control-daemon")

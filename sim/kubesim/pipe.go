@@ -17,7 +17,7 @@ type pipe struct {
 
 func newPipe() *pipe { return &pipe{conns: make(chan net.Conn), done: make(chan struct{})} }
 
-// Dial makes a connection to whoever accepts.
+// Dial makes a connection to the listener.
 func (p *pipe) Dial(ctx context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
@@ -51,5 +51,5 @@ type addr struct{}
 func (addr) Network() string { return "tcp" }
 func (addr) String() string  { return "kubernetes:6443" }
 
-// silent drops what the HTTP server says of clients that go away.
+// silent drops the HTTP server's messages about clients that disconnect.
 func silent() *log.Logger { return log.New(io.Discard, "", 0) }

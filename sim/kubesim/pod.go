@@ -23,8 +23,8 @@ const (
 	endAfter   = time.Second     // from being asked to end to being gone
 )
 
-// notFound is the exit status of a command that the guest has no program for. Charts'
-// hooks run many that nobody here plays.
+// notFound is the exit status of a command without a program in the guest. Charts' hooks run
+// many that are not simulated.
 const notFound = 128
 
 // run is a pod on a kubelet.
@@ -43,7 +43,7 @@ type result struct {
 	at      time.Time
 }
 
-// runPods plays the kubelets.
+// runPods simulates the kubelets.
 func (c *Cluster) runPods() {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
@@ -172,7 +172,7 @@ func conditions(ready corev1.ConditionStatus) []corev1.PodCondition {
 	}
 }
 
-// waiting says of a pod that its containers cannot be made.
+// waiting sets the status of a pod whose containers cannot be created.
 func (c *Cluster) waiting(e *entry, p *corev1.Pod, reason, message string) {
 	status := p.Status.DeepCopy()
 	status.Phase = corev1.PodPending
@@ -184,7 +184,7 @@ func (c *Cluster) waiting(e *entry, p *corev1.Pod, reason, message string) {
 	c.putStatus(e, status)
 }
 
-// lacks says what keeps a pod's sandbox or volumes from being made.
+// lacks says what keeps a pod's sandbox or volumes from being created.
 func (c *Cluster) lacks(p *corev1.Pod, k *kubelet) string {
 	if class := p.Spec.RuntimeClassName; class != nil && strings.HasPrefix(*class, "nvidia") && len(k.gpus()) == 0 {
 		return fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", *class)
@@ -200,7 +200,7 @@ func (c *Cluster) lacks(p *corev1.Pod, k *kubelet) string {
 	return c.unbound(p)
 }
 
-// allot gives a pod the GPUs that it asks for.
+// allot allocates the GPUs that a pod requests.
 func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 	want := int(needs(p)[gpuResource])
 	if want == 0 {
@@ -291,7 +291,7 @@ func (c *Cluster) mount(files map[string][]byte, m corev1.VolumeMount, v corev1.
 	}
 }
 
-// finished writes down how a pod has ended.
+// finished records how a pod has ended.
 func (c *Cluster) finished(e *entry, p *corev1.Pod, r *run) {
 	status := p.Status.DeepCopy()
 	status.Phase = corev1.PodSucceeded

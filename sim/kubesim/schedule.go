@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// schedule gives pods without a node one, or says why there is none.
+// schedule assigns nodes to pods, or says why there is none.
 func (c *Cluster) schedule(pods podIndex) {
 	nodes := c.all("nodes")
 	used := map[string]map[corev1.ResourceName]int64{}
@@ -62,7 +62,7 @@ func (c *Cluster) schedule(pods podIndex) {
 		}
 		take(used[best], p)
 		c.bind(e, p, best)
-		if len(claimsOf(p)) > 0 { // the next pod may have to be where its volume is
+		if len(claimsOf(p)) > 0 { // the next pod may have to run where its volume is
 			c.volumes()
 		}
 	}
@@ -95,7 +95,7 @@ func (c *Cluster) unschedulable(e *entry, p *corev1.Pod, nodes int, reasons map[
 	c.putStatus(e, status)
 }
 
-// misfit says why a pod cannot be on a node, in the scheduler's words.
+// misfit says why a pod cannot run on a node, in the scheduler's words.
 func misfit(p *corev1.Pod, n *corev1.Node, used map[corev1.ResourceName]int64) string {
 	cordon := []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 	if _, kept := repels(cordon, p.Spec.Tolerations); kept && n.Spec.Unschedulable {
@@ -128,7 +128,7 @@ func repels(taints []corev1.Taint, tolerations []corev1.Toleration) (corev1.Tain
 	return scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, taints, tolerations, hard, true)
 }
 
-// needs is what a pod requests: CPUs in thousandths, all else in whole units.
+// needs is what a pod requests: CPUs in thousandths, everything else in whole units.
 func needs(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {

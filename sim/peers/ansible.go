@@ -29,7 +29,7 @@ const (
 	pythonVar     = "COMMUNITY_PROXMOX_PYTHON"
 )
 
-// absent says what the suite lacks here; empty where all is there. version is filled in.
+// absent says what the suite lacks here; empty if nothing. It sets version.
 func (s *suite) absent() string {
 	if _, err := exec.LookPath("ansible-playbook"); err != nil {
 		return "there is no ansible-playbook"
@@ -83,8 +83,8 @@ func (s suite) play(ctx context.Context, o Options, pvesim string) (map[string]o
 	return got, nil
 }
 
-// playbook is a target in the way of ansible-test: its names are those of the collection
-// first, which in a role they would not be.
+// playbook is a target as ansible-test runs it: names resolve to the collection first, unlike
+// in a role.
 func playbook(targets, target string) string {
 	out := "- hosts: localhost\n  collections: [community.proxmox]\n"
 	if defaults := filepath.Join(targets, target, "defaults", "main.yml"); read(defaults) != "" {
@@ -99,7 +99,7 @@ func playbook(targets, target string) string {
 
 var rescued = regexp.MustCompile(`rescued=[1-9]`)
 
-// played is what became of a target: one that was rescued has cleaned up after a failure.
+// played is the result of a target: one that was rescued has cleaned up after a failure.
 func played(ended bool, out string) outcome {
 	lines := strings.SplitAfter(out, "\n")
 	if ended && !rescued.MatchString(out) {
@@ -113,8 +113,8 @@ func played(ended bool, out string) outcome {
 	return outcome{action: "fail", output: lines}
 }
 
-// collections copies the collection to where Ansible looks for it, and writes the variables
-// that its targets want.
+// collections copies the collection to where Ansible looks for it, and writes the variables of
+// its targets.
 func (s suite) collections(at site) (string, error) {
 	root := filepath.Join(at.dir, "collections")
 	to := filepath.Join(root, "ansible_collections", "community", "proxmox")

@@ -1,8 +1,7 @@
-// Package peers tries other people's test suites on the simulated Proxmox VE.
+// Package peers runs other projects' test suites against the simulated Proxmox VE.
 //
-// They were written against real hosts by people who did not have this simulator in
-// mind, so they find what our own recordings and tests do not. Each suite comes as a
-// Go module at a pinned version, is copied, and runs against a pvesim that is a process
-// of its own. What fails is held against expected.yaml, where each failure has its reason;
-// the list may only get shorter: a test on it that passes is an error too.
+// They were written for real hosts, independently of this simulator, so they find what our own
+// recordings and tests do not. Each suite is a Go module at a pinned version; it is copied,
+// and runs against a pvesim process. Failures are compared with expected.yaml, where each has
+// a reason; the list may only shrink: a test on it that passes is an error too.
 package peers

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// outcome is what became of a test: pass, fail or skip, and what it printed.
+// outcome is the result of a test: pass, fail or skip, and what it printed.
 type outcome struct {
 	action string
 	output []string
@@ -41,8 +41,8 @@ type job struct {
 	only string
 }
 
-// run compiles the suite's tests once and runs them, each worker against a pvesim of its
-// own, so that what one test leaves behind or waits for does not hold up another worker's.
+// run compiles the suite's tests once and runs them, each worker against a pvesim of its own,
+// so that leftovers and waits of one test do not affect another worker's.
 func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[string]outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteTime)
 	defer cancel()
@@ -171,7 +171,7 @@ func (s suite) work(ctx context.Context, j job, env []string, b *board) error {
 	return errors.Join(err, b.add(got, out))
 }
 
-// board is where the workers put what they found.
+// board collects the workers' results.
 type board struct {
 	mu  sync.Mutex
 	log io.Writer
@@ -213,7 +213,7 @@ func outcomes(from io.Reader) (map[string]outcome, error) {
 	}
 }
 
-// ended takes a test without an end for one that failed: it took the process along.
+// ended counts a test without an end as failed: it ended the process.
 func ended(got map[string]outcome) map[string]outcome {
 	for name, o := range got {
 		if o.action == "" {

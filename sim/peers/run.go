@@ -19,7 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// Options says what is tried.
+// Options select the suites.
 type Options struct {
 	Root string // of this module
 	Dir  string // where copies, logs and binaries are kept between runs
@@ -30,8 +30,8 @@ type Options struct {
 // suiteTime bounds one suite, its build included.
 const suiteTime = 90 * time.Minute
 
-// Run tries the suites and prints a table. It returns an error where a test fails that is
-// not expected to, or passes that is.
+// Run runs the suites and prints a table. It returns an error if a test fails unexpectedly, or
+// passes although a failure is expected.
 func Run(ctx context.Context, o Options) error {
 	expected, err := readExpected()
 	if err != nil {
@@ -74,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(problems...)
 }
 
-// known refuses a beginning that no suite's name has.
+// known refuses a prefix that no suite's name has.
 func known(only string) error {
 	names := []string{ansibleSuite().name}
 	for _, s := range suites() {
@@ -131,7 +131,7 @@ func (s suite) copy(ctx context.Context, to string) (string, error) {
 	return to, err
 }
 
-// site starts a pvesim; end ends it.
+// site starts a pvesim; end stops it.
 func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end func(), err error) {
 	dir, err := os.MkdirTemp(o.Dir, "site-")
 	if err != nil {
@@ -179,7 +179,7 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 	return at, end, err
 }
 
-// readSite reads where a pvesim is, and its secrets.
+// readSite reads a pvesim's address and secrets.
 func readSite(said io.Reader, dir string) (site, error) {
 	at := site{node: "pve", storage: "local", dir: dir, tokenID: "root@pam!pvesim", sshKey: filepath.Join(dir, "ssh-key")}
 	lines := bufio.NewScanner(said)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// suite is somebody else's tests.
+// suite is another project's test suite.
 type suite struct {
 	name, module, version string
 	tags                  string
 	packages              []string
 	only, skip            string            // patterns of the tests that alone are begun, and that are not
 	apart                 bool              // each test can run alone, beside others
-	targets               []string          // of Ansible, in the place of packages
+	targets               []string          // of Ansible, instead of packages
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim: a file, or one of its own
 	files                 map[string]string // for downloads, by name: the simulated internet's URL, or empty for zeros
@@ -35,8 +35,8 @@ func suites() []suite {
 	return []suite{{
 		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
 		tags: "nodes containers", packages: []string{"./tests/integration"},
-		// It wants a download of half a minute, fails from a goroutine after its end where that is quicker,
-		// and takes the test after it along.
+		// It needs a download of half a minute; if that is faster, it fails from a goroutine after its end,
+		// which fails the next test.
 		skip:  "^TestTask$",
 		model: peersModel, files: map[string]string{"Core-current.iso": "", "ubuntu.iso": "", "alpine.tar.xz": "", "alpine-virt-3.14.1-1_amd64.tar.xz": ""},
 		prepare: prepareGoProxmox,
@@ -74,7 +74,7 @@ func suites() []suite {
 	}}
 }
 
-// bpgEnv is how bpg's tests find a pvesim.
+// bpgEnv is the environment with which bpg's tests find a pvesim.
 func bpgEnv(s site, program string) []string {
 	return []string{
 		"HOME=" + s.dir, // it writes to ~/.ssh/known_hosts
@@ -133,8 +133,8 @@ const minimalImage = "ubuntu-24.04-minimal-cloudimg-amd64.img"
 // nobleImage is an image that the simulated guests boot from.
 const nobleImage = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
 
-// twoHosts are bpg's tests that want a second host.
+// twoHosts are bpg's tests that need a second host.
 const twoHosts = "^TestAccResourceVMMigrateRemoveHostPCI$"
 
-// peersModel is a host as these suites want one.
+// peersModel is a host for these suites.
 const peersModel = "peers.yaml"

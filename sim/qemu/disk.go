@@ -24,8 +24,7 @@ type disk struct {
 	wrong error // it cannot be used
 }
 
-// layer is a file of a disk. It is written by one disk only, and by none when others lie
-// on it.
+// layer is a file of a disk. Only one disk writes to it, and none if others are based on it.
 type layer struct {
 	path   string
 	format string
@@ -49,7 +48,7 @@ func (d *disk) Clone() pvesim.Disk {
 	return out
 }
 
-// Forget removes the disk's own layer, unless others lie on it.
+// Forget removes the disk's own layer, unless others are based on it.
 func (d *disk) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,8 +58,8 @@ func (d *disk) Forget() {
 	d.wrong = errors.New("the volume is gone")
 }
 
-// use returns the disk's file, made where it is not there and grown to size, and keeps
-// others from it until it is let go.
+// use returns the disk's file, creates it if it is missing, grows it to size, and locks it
+// until it is released.
 func (d *disk) use(ctx context.Context, size int64) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +91,7 @@ func (d *disk) use(ctx context.Context, size int64) (string, error) {
 	return t.path, nil
 }
 
-// grown is told that a machine has grown the disk that it uses.
+// grown records that a machine has grown its disk.
 func (d *disk) grown(size int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

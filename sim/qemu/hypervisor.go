@@ -16,17 +16,17 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// Options say where guests live.
+// Options configure the guests.
 type Options struct {
-	Image Image // what every image that is imported turns out to be
+	Image Image // the contents of every imported image
 	// Network is the guests', e.g. 10.0.0.0/24, and Gateway an address of it that no guest
-	// has. Nothing lies behind it, unless LAN has something there.
+	// has. There is nothing behind it, unless the LAN has something there.
 	Network netip.Prefix
 	Gateway netip.Addr
-	Dir     string // where disks and logs are kept, as long as somebody needs them
+	Dir     string // folder of disks and logs
 
-	LAN LAN  // what guests are plugged into; nil: each is alone, and reached by forwarded ports
-	KVM bool // in the place of emulation: see [KVM]
+	LAN LAN  // the guests' network; nil: each is alone, and reachable through forwarded ports
+	KVM bool // instead of emulation: see [KVM]
 }
 
 // LAN is a network that guests share.
@@ -60,11 +60,11 @@ func New(o Options) (*Hypervisor, error) {
 	return &Hypervisor{o: o, base: &layer{path: o.Image.Disk, format: "raw", size: info.Size(), made: true}}, nil
 }
 
-// magic follows the header in the file that stands for the image.
+// magic follows the header in the placeholder file of the image.
 const magic = "stands for a real Debian 13\n"
 
-// ImageFile is what a simulated host downloads and imports instead of the image: a
-// qcow2 header with the size of its disk, and nothing in it. So gigabytes stay where they are.
+// ImageFile is what a simulated host downloads and imports instead of the image: a qcow2
+// header with the size of its disk, and nothing in it. This avoids copying gigabytes.
 func (h *Hypervisor) ImageFile() []byte {
 	b := append([]byte("QFI\xfb"), make([]byte, 100)...)
 	binary.BigEndian.PutUint32(b[4:], 3)
@@ -72,7 +72,7 @@ func (h *Hypervisor) ImageFile() []byte {
 	return append(b, magic...)
 }
 
-// Open knows the image that ImageFile stands for.
+// Open recognizes the image by its placeholder from ImageFile.
 func (h *Hypervisor) Open(file []byte) (pvesim.Disk, error) {
 	if !bytes.HasSuffix(file, []byte(magic)) {
 		return nil, errors.New("qemu: not a disk image that has a real one")
@@ -83,10 +83,10 @@ func (h *Hypervisor) Open(file []byte) (pvesim.Disk, error) {
 // Blank returns an empty disk.
 func (h *Hypervisor) Blank() pvesim.Disk { return &disk{h: h, top: h.layer(nil)} }
 
-// Plug puts a machine together.
+// Plug assembles a machine.
 func (h *Hypervisor) Plug(b pvesim.Board) pvesim.Guest { return &machine{h: h, board: b} }
 
-// layer is an empty one over another. Its file is made when a machine needs it.
+// layer returns an empty layer over another. Its file is created when a machine needs it.
 func (h *Hypervisor) layer(below *layer) *layer {
 	return &layer{path: filepath.Join(h.o.Dir, fmt.Sprintf("disk-%d.qcow2", h.number())), format: "qcow2", below: below}
 }

@@ -33,7 +33,7 @@ func ImageIn(dir string) Image {
 // Lacks returns the Debian packages that this machine lacks for [New].
 func Lacks() []string { return lacks(programs()[:2]) }
 
-// programs are what running and making guests takes, with Debian's packages of them.
+// programs are the programs for running and building guests, with their Debian packages.
 func programs() [][2]string {
 	return [][2]string{{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"},
 		{"mmdebstrap", "mmdebstrap"}, {"mke2fs", "e2fsprogs"}, {"sfdisk", "fdisk"}}
@@ -62,10 +62,10 @@ func find(name string) string {
 	return ""
 }
 
-// Debian returns the Debian 13 cloud image in a folder, and makes it when it is not there:
-// two minutes' work as root, from this machine's mirror of Debian. Anybody else is told
-// the command that has root do it. What it is made from
-// is part of its name, so that another release of this package makes another one.
+// Debian returns the Debian 13 cloud image in a folder, and builds it if it is missing: two
+// minutes as root, from this machine's Debian mirror. Other users get an error with the
+// command for root. Its name contains a digest of its sources, so another release of this
+// package builds another one.
 func Debian(ctx context.Context, cache string) (Image, error) {
 	name := fmt.Sprintf("debian-13-%x", sha256.Sum256([]byte(imageScript)))[:len("debian-13-")+12]
 	dir := filepath.Join(cache, name)
@@ -82,7 +82,7 @@ func Debian(ctx context.Context, cache string) (Image, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return Image{}, err
 	}
-	// Whoever else is at it makes the same; the first one's stays.
+	// A concurrent build gives the same result; the first one stays.
 	work, err := os.MkdirTemp(cache, ".new-")
 	if err != nil {
 		return Image{}, err
@@ -99,8 +99,8 @@ func Debian(ctx context.Context, cache string) (Image, error) {
 	return image, nil
 }
 
-// byRoot says how somebody who is not root has the image made: it takes root for one
-// script, which is then there to be read.
+// byRoot returns the command with which root builds the image: one script, which can be read
+// first.
 func byRoot(dir string) error {
 	script := dir + ".sh"
 	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.WriteFile(script, []byte(imageScript), 0o644)); err != nil {

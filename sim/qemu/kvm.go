@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// kvmTime is how long a kernel may take to find that it has nothing to do. Where KVM
-// works it takes a second.
+// kvmTime is how long a kernel may take to find no system. Where KVM works it takes a second.
 const kvmTime = 20 * time.Second
 
-// KVM returns nil where guests need not be emulated, or why they must be. That a file
-// /dev/kvm is there and can be opened says little where this machine is itself a virtual
-// one, so it boots the image's kernel, which is given no system and ends at once.
+// KVM returns nil where guests need not be emulated, or why they must be. In a virtual
+// machine, an accessible /dev/kvm proves little, so this boots the image's kernel without a
+// system, which ends at once.
 func KVM(ctx context.Context, i Image) error {
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {

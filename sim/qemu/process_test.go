@@ -23,7 +23,7 @@ import (
 func needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where QEMU cannot be had
+		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where QEMU is not available
 			require.NoError(t, err, "CI has it")
 		}
 		t.Skip("SKIPPED: " + program + " is not installed")

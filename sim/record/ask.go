@@ -86,7 +86,7 @@ func (e entry) list(key string) []string {
 	return strings.FieldsFunc(e.text(key), func(r rune) bool { return r == ',' || r == ';' || r == ' ' })
 }
 
-// reader asks, and notes what it was not told.
+// reader sends requests, and records what it could not read.
 type reader struct {
 	o        Options
 	storages []entry // as the whole cluster has them
@@ -96,7 +96,7 @@ type reader struct {
 // most is the longest answer that is read.
 const most = 64 << 20
 
-// get asks for one path. The error is the server's own words.
+// get reads one path. The error has the server's message.
 func (r *reader) get(ctx context.Context, path string, query url.Values, to any) error {
 	target := strings.TrimRight(r.o.Endpoint, "/") + "/api2/json" + path
 	if len(query) > 0 {
@@ -129,8 +129,7 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, to any)
 	return nil
 }
 
-// optional asks for what a token may be refused: that is noted, and the model goes
-// without it.
+// optional reads what a token may not see: a refusal is recorded, and the model does without.
 func (r *reader) optional(ctx context.Context, path string, query url.Values, to any) bool {
 	err := r.get(ctx, path, query, to)
 	if err != nil {

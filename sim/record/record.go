@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// Read makes a model of the hosts behind an endpoint. What it was not told, for
-// lack of a privilege or of a node that is away, is in missing, in the server's words.
+// Read makes a model of the hosts behind an endpoint. missing lists what it could not read,
+// because a privilege is missing or a node is offline, with the server's messages.
 func Read(ctx context.Context, o Options) (m pvesim.Model, missing []string, err error) {
 	r := &reader{o: o}
 	var version entry
@@ -95,7 +95,7 @@ func properties(text string) entry {
 	return out
 }
 
-// access is who may do what. Tokens come without their secrets.
+// access reads the permissions. Tokens have no secrets.
 func (r *reader) access(ctx context.Context, m *pvesim.Model) {
 	for _, e := range r.rows(ctx, "/access/roles", "roleid", nil) {
 		if !e.is("special") {

@@ -56,7 +56,7 @@ monitoring: {retention: 15d}
 	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 30d}}, nobodys: {key: 1}}}}\n"))
 	require.NoError(t, err)
 	require.Len(t, s.Warnings, 1)
-	assert.Equal(t, "charts.values.monitoring replaces what the other keys of this file make: prometheus.prometheusSpec.retention", s.Warnings[0].What)
+	assert.Equal(t, "charts.values.monitoring replaces what the other keys of this file set: prometheus.prometheusSpec.retention", s.Warnings[0].What)
 	assert.Equal(t, 7, s.Warnings[0].Line)
 	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 15d}}}}}\n"))
 	require.NoError(t, err)

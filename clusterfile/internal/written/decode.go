@@ -14,10 +14,10 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// decoder fills the sections from a tree and marks where each field was.
+// decoder fills the sections from a tree and records the place of each field.
 type decoder struct {
 	*Checker
-	quiet bool // the tree was put together from layers that were decoded before
+	quiet bool // the tree was merged from layers that were already decoded
 }
 
 // DecodeTree fills out, a pointer to a section, from t.
@@ -26,8 +26,8 @@ func (c *Checker) DecodeTree(t *yamlnode.Node, out any, name string) {
 	d.value(t, reflect.ValueOf(out).Elem(), name)
 }
 
-// DecodeMerged fills out from layers that have each been decoded: what is wrong
-// in them has been said.
+// DecodeMerged fills out from layers that were already decoded: their mistakes were reported
+// then.
 func (c *Checker) DecodeMerged(t *yamlnode.Node, out any) {
 	d := decoder{Checker: c, quiet: true}
 	d.value(t, reflect.ValueOf(out).Elem(), "")
@@ -90,8 +90,8 @@ func (d *decoder) value(t *yamlnode.Node, v reflect.Value, name string) {
 	}
 }
 
-// shows refuses text that shows otherwise than it is: what stands here goes to terminals,
-// to command lines on hosts and into their files. Raw values of charts are handed on.
+// shows refuses text that displays differently than it is, because it goes to terminals, to
+// command lines on hosts and into their files. Raw values of charts are passed on.
 func (d *decoder) shows(at yamlnode.Pos, text, name string) bool {
 	switch {
 	case name == "content", name == "privateKey": // of a file; a path, for which a key itself has words of its own
@@ -111,8 +111,8 @@ func (d *decoder) shows(at yamlnode.Pos, text, name string) bool {
 	return false
 }
 
-// is reports a value of the wrong kind. It does not repeat the value: a secret
-// may have slipped into the wrong line.
+// is reports a value of the wrong kind. It does not repeat the value, which may be a secret on
+// the wrong line.
 func (d *decoder) is(t *yamlnode.Node, want yamlnode.Kind, name string) bool {
 	if t.Kind == want {
 		return true
@@ -175,7 +175,7 @@ func (d *decoder) text(t *yamlnode.Node, u encoding.TextUnmarshaler, name string
 	}
 }
 
-// describe says what is wrong with a value; netip's own errors speak of functions.
+// describe says what is wrong with a value; netip's own errors name functions.
 func describe(u encoding.TextUnmarshaler, text string, err error) string {
 	switch u.(type) {
 	case *netip.Addr:
@@ -187,7 +187,7 @@ func describe(u encoding.TextUnmarshaler, text string, err error) string {
 	}
 }
 
-// instead is an example of what the value's type can read.
+// instead is an example of a valid value of the type.
 func instead(u encoding.TextUnmarshaler) string {
 	switch u.(type) {
 	case *spec.Size:
@@ -221,7 +221,7 @@ func instead(u encoding.TextUnmarshaler) string {
 	}
 }
 
-// Plain returns t as the YAML library would give it: for keys that are passed on.
+// Plain returns t as the YAML library would decode it, for keys that are passed on.
 func Plain(t *yamlnode.Node) any {
 	switch t.Kind {
 	case yamlnode.Null:
@@ -281,7 +281,7 @@ func (d *decoder) named(t *yamlnode.Node, v reflect.Value, name string) {
 		return
 	}
 	for _, f := range t.Fields {
-		if d.quiet && f.Value.Kind == yamlnode.Null { // a layer took it away
+		if d.quiet && f.Value.Kind == yamlnode.Null { // a layer removed it
 			continue
 		}
 		if !d.shows(f.At, f.Name, "a key of "+name) {

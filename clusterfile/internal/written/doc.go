@@ -1,5 +1,4 @@
-// Package written is cluster.yaml as it is written: a Go type for each section, the decoder
-// that fills them, and the place of every field, so that a check can say where its
-// problem is. What the sections mean, and what is wrong with them, is for
-// [github.com/cps-gpu/homelab/clusterfile].
+// Package written has cluster.yaml as it is written: a Go type for each section, the decoder
+// that fills them, and the place of every field for messages.
+// [github.com/cps-gpu/homelab/clusterfile] interprets and checks the sections.
 package written

@@ -6,10 +6,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// Merge lays upper over lower: mappings are merged key by key, everything else is
-// replaced, and null removes what lower says. Either may be nil. Every value
-// keeps the place where it was written, so a problem is reported there and not
-// where it was inherited.
+// Merge merges upper over lower: mappings key by key, everything else is replaced, and null
+// removes what lower sets. Either may be nil. Every value keeps the place where it was
+// written, so a problem is reported there and not where it is inherited.
 func Merge(lower, upper *yamlnode.Node) *yamlnode.Node {
 	if lower == nil || upper == nil || lower.Kind != yamlnode.Map || upper.Kind != yamlnode.Map {
 		if upper == nil {
@@ -39,7 +38,7 @@ func Merge(lower, upper *yamlnode.Node) *yamlnode.Node {
 	return &out
 }
 
-// which are the three ways to say which GPUs; the upper layer's way replaces the lower's.
+// which are the three ways to name GPUs; the upper layer's way replaces the lower's.
 var whichGPUs = []string{"count", "pci", "mapping"}
 
 // mergeGPUs merges gpus, which may be a bare count: a node that names its cards

@@ -11,26 +11,25 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// mark is what the decoder remembers about a field of the sections.
+// mark is what the decoder records about a field of the sections.
 type mark struct {
-	at  yamlnode.Pos // where its value is, or the mapping that lacks it
+	at  yamlnode.Pos // place of its value, or of the mapping that lacks it
 	set bool         // it is in the file, and not null
 }
 
-// member is the mark's key of one entry of a Go map, which has no address.
+// member is the key of the mark of a Go map's entry, which has no address.
 type member struct {
 	of   any // pointer to the map
 	name string
 }
 
-// Checker collects what is wrong. The places of fields are looked up by the
-// fields' own addresses, so a check reads c.Wrong(&raw.VIP, …) and no path of
-// names can go stale.
+// Checker collects problems. It finds the place of a field by the field's own address: a check
+// calls c.Wrong(&raw.VIP, …), and there is no path of names that could become outdated.
 type Checker struct {
 	File     string
 	marks    map[any]mark
-	broken   map[yamlnode.Pos]bool // values that did not decode; whatever else is said about them is noise
-	meant    map[string]bool       // keys that are there, mistyped: that they are missing is noise as well
+	broken   map[yamlnode.Pos]bool // values that did not decode; further problems with them are suppressed
+	meant    map[string]bool       // mistyped keys, which are not reported as missing too
 	seen     map[spec.Problem]bool
 	Problems spec.Problems
 	Warnings spec.Problems
@@ -43,19 +42,19 @@ func NewChecker(file string) *Checker {
 // IsSet reports whether the field that p points to is in the file.
 func (c *Checker) IsSet(p any) bool { return c.marks[p].set }
 
-// MemberAt returns where one entry of a decoded Go map is; of points to the map.
+// MemberAt returns the place of an entry of a decoded Go map; of points to the map.
 func (c *Checker) MemberAt(of any, name string) yamlnode.Pos { return c.marks[member{of, name}].at }
 
 // HasMember reports whether a decoded Go map has an entry; of points to the map.
 func (c *Checker) HasMember(of any, name string) bool { return c.marks[member{of, name}].set }
 
-// PutAt gives p, which no file has as it is, the place of another field.
+// PutAt gives p, which is not in the file, the place of another field.
 func (c *Checker) PutAt(p, of any) { c.marks[p] = mark{c.Place(of), true} }
 
-// Undecoded reports whether some value had not even the right form.
+// Undecoded reports whether some value did not have the right form.
 func (c *Checker) Undecoded() bool { return len(c.broken) > 0 }
 
-// Place returns where at is: a pos, or a pointer to a decoded field.
+// Place returns the place of at: a pos, or a pointer to a decoded field.
 func (c *Checker) Place(at any) yamlnode.Pos {
 	p, ok := at.(yamlnode.Pos)
 	if !ok {
@@ -71,13 +70,13 @@ func (c *Checker) Wrong(at any, what, cure string) {
 	}
 }
 
-// undecodable reports a value that has not even the right form.
+// undecodable reports a value that does not have the right form.
 func (c *Checker) undecodable(at yamlnode.Pos, what, cure string) {
 	c.add(&c.Problems, c.Place(at), what, cure)
 	c.broken[c.Place(at)] = true
 }
 
-// Warn reports what is allowed and probably not meant.
+// Warn reports what is allowed, but probably not intended.
 func (c *Checker) Warn(at any, what, cure string) { c.add(&c.Warnings, c.Place(at), what, cure) }
 
 func (c *Checker) add(to *spec.Problems, at yamlnode.Pos, what, cure string) {
@@ -88,7 +87,7 @@ func (c *Checker) add(to *spec.Problems, at yamlnode.Pos, what, cure string) {
 	}
 }
 
-// Line says where something else is, for "already used in line 12".
+// Line names another place, for "already used in line 12".
 func (c *Checker) Line(at any) string { return fmt.Sprintf("line %d", c.Place(at).Line) }
 
 // Err returns all problems in the order of the file, or nil.

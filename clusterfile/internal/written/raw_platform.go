@@ -9,19 +9,19 @@ import (
 // What runs on Kubernetes. Each part is a pointer: nil is a part that is off.
 
 type Charts struct {
-	Folder   string                    `yaml:"folder" jsonschema_description:"Local folder of charts, unpacked or as .tgz, that is asked before any repository."`
-	Offline  bool                      `yaml:"offline" jsonschema_description:"Ask no repository, only the folder."`
+	Folder   string                    `yaml:"folder" jsonschema_description:"Local folder of charts, unpacked or as .tgz, used before any repository."`
+	Offline  bool                      `yaml:"offline" jsonschema_description:"Use only the folder, no repository."`
 	Versions map[string]string         `yaml:"versions" jsonschema_description:"Versions of charts by part, instead of the pinned ones."`
 	Digests  map[string]string         `yaml:"digests" jsonschema_description:"SHA-256 of charts' archives by part, sha256:…; a download with another one is refused."`
-	Values   map[string]map[string]any `yaml:"values" jsonschema_description:"Further values by part, over those that follow from this file. No secrets."`
-	Via      map[string]string         `yaml:"via" jsonschema_description:"How single parts get into the cluster: direct or fleet."`
+	Values   map[string]map[string]any `yaml:"values" jsonschema_description:"Further values by part, merged over homelab's values. No secrets."`
+	Via      map[string]string         `yaml:"via" jsonschema_description:"How single parts are deployed: direct or fleet."`
 }
 
 type Storage struct {
 	Default  string    `yaml:"default" jsonschema_description:"The default storage class. Default: the only one of nfs, longhorn and cephfs, else K3s' local-path."`
-	Existing []string  `yaml:"existing" jsonschema_description:"Storage classes that somebody else makes, and that parts may name."`
+	Existing []string  `yaml:"existing" jsonschema_description:"Existing storage classes that homelab does not create, and that parts may name."`
 	NFS      *NFS      `yaml:"nfs" jsonschema_description:"An NFS server: server:/export, or the keys below."`
-	Scratch  *Scratch  `yaml:"scratch" jsonschema_description:"Volumes on each node's own scratch disk; they die with the node."`
+	Scratch  *Scratch  `yaml:"scratch" jsonschema_description:"Volumes on each node's own scratch disk, lost with the node."`
 	Longhorn *Longhorn `yaml:"longhorn" jsonschema_description:"Volumes that are replicated between the nodes' disks."`
 	CephFS   *CephFS   `yaml:"cephfs" jsonschema_description:"A file system of an existing Ceph cluster."`
 }
@@ -34,24 +34,24 @@ type NFS struct {
 	MountOptions []string     `yaml:"mountOptions" jsonschema_description:"Mount options. Default nfsvers=4.2, hard and noatime."`
 	Retain       *bool        `yaml:"retain" jsonschema_description:"Keep the data when a claim is deleted. Default true."`
 	Shares       named[Share] `yaml:"shares" jsonschema_description:"Folders of the server by name, for notebooks."`
-	VM           *NFSVM       `yaml:"vm" jsonschema_description:"Make the server: a VM with a data disk."`
+	VM           *NFSVM       `yaml:"vm" jsonschema_description:"Create the server: a VM with a data disk."`
 }
 
 // Share may also be written as its path alone.
 type Share struct {
 	Export       string   `yaml:"export" jsonschema:"required" jsonschema_description:"Absolute path on the server."`
-	ReadOnly     bool     `yaml:"readOnly" jsonschema_description:"Nobody writes there."`
+	ReadOnly     bool     `yaml:"readOnly" jsonschema_description:"Mount it read-only."`
 	MountOptions []string `yaml:"mountOptions" jsonschema_description:"Default: those of nfs."`
 }
 
 type NFSVM struct {
-	Name    string         `yaml:"name" jsonschema_description:"Name of the VM. Default: the cluster's name with -nfs behind it."`
+	Name    string         `yaml:"name" jsonschema_description:"Name of the VM. Default: the cluster's name with -nfs appended."`
 	Host    string         `yaml:"host" jsonschema_description:"Proxmox host. Default proxmox.host."`
 	Address netip.Addr     `yaml:"address" jsonschema:"required" jsonschema_description:"Its address in the nodes' network."`
 	Cores   *int           `yaml:"cores" jsonschema_description:"vCPUs. Default 2."`
 	Memory  *spec.Size     `yaml:"memory" jsonschema_description:"Default 4GiB."`
-	Size    *spec.Size     `yaml:"size" jsonschema:"required" jsonschema_description:"Of the data disk, e.g. 2TiB."`
-	Storage string         `yaml:"storage" jsonschema_description:"Of its disks. Default: that of the nodes."`
+	Size    *spec.Size     `yaml:"size" jsonschema:"required" jsonschema_description:"Size of the data disk, e.g. 2TiB."`
+	Storage string         `yaml:"storage" jsonschema_description:"Storage of its disks. Default: that of the nodes."`
 	Allow   []netip.Prefix `yaml:"allow" jsonschema_description:"Networks that may mount. Default: the nodes'."`
 }
 
@@ -63,7 +63,7 @@ type Scratch struct {
 
 type Longhorn struct {
 	Class       string `yaml:"class" jsonschema_description:"Name of the storage class. Default longhorn."`
-	Replicas    *int   `yaml:"replicas" jsonschema_description:"Copies of each volume. Default 3, or as many as there are nodes."`
+	Replicas    *int   `yaml:"replicas" jsonschema_description:"Replicas of each volume. Default 3, or the number of nodes if that is lower."`
 	Path        string `yaml:"path" jsonschema_description:"Folder for data on the nodes. Default /var/lib/longhorn."`
 	DrainPolicy string `yaml:"drainPolicy" jsonschema:"enum=block-if-contains-last-replica,enum=allow-if-replica-is-stopped,enum=always-allow,enum=block-for-eviction,enum=block-for-eviction-if-contains-last-replica" jsonschema_description:"What draining a node waits for. Default block-if-contains-last-replica."`
 }
@@ -80,14 +80,14 @@ type CephFS struct {
 
 // LoadBalancer may also be written as its kind alone.
 type LoadBalancer struct {
-	Kind      string                `yaml:"kind" jsonschema:"enum=servicelb,enum=metallb,enum=cilium" jsonschema_description:"Default: metallb where there are addresses (cilium with that CNI), else K3s' servicelb."`
+	Kind      string                `yaml:"kind" jsonschema:"enum=servicelb,enum=metallb,enum=cilium" jsonschema_description:"Default: metallb with addresses (cilium with that CNI), else K3s' servicelb."`
 	Addresses []AddressPool         `yaml:"addresses" jsonschema_description:"Free addresses of the nodes' network: ranges as in 10.0.0.200-10.0.0.219, or prefixes."`
 	Reserved  map[string]netip.Addr `yaml:"reserved" jsonschema_description:"Addresses of single services: namespace/name, or ingress."`
 }
 
 // Ingress may also be written as its kind alone.
 type Ingress struct {
-	Kind  string `yaml:"kind" jsonschema:"enum=traefik,enum=gateway,enum=none" jsonschema_description:"How HTTP gets in: K3s' Traefik by Ingress, by the Gateway API, or not at all. Default traefik."`
+	Kind  string `yaml:"kind" jsonschema:"enum=traefik,enum=gateway,enum=none" jsonschema_description:"traefik: Ingresses. gateway: the Gateway API. Both are served by K3s' Traefik. none: no ingress. Default traefik."`
 	Class string `yaml:"class" jsonschema_description:"Class of Ingresses or Gateways. Default traefik."`
 }
 
@@ -97,22 +97,22 @@ type TLS struct {
 	Issuer string         `yaml:"issuer" jsonschema_description:"Name of the ClusterIssuer. Default homelab."`
 	Email  string         `yaml:"email" jsonschema_description:"For acme: the account's address, which gets warnings about expiring certificates."`
 	Server string         `yaml:"server" jsonschema_description:"For acme: URL of the directory. Default: Let's Encrypt."`
-	CA     string         `yaml:"ca" jsonschema_description:"For ca: PEM file of the authority's certificate. For secret: of who signed it, if nobody knows them."`
+	CA     string         `yaml:"ca" jsonschema_description:"For ca: PEM file of the authority's certificate. For secret: that of the certificate's signer, if it is private."`
 	Key    spec.SecretRef `yaml:"key" jsonschema_description:"For ca: reference to the authority's private key."`
-	Secret string         `yaml:"secret" jsonschema_description:"For secret: namespace/name of a Secret of type kubernetes.io/tls that is there."`
+	Secret string         `yaml:"secret" jsonschema_description:"For secret: namespace/name of an existing Secret of type kubernetes.io/tls."`
 }
 
 // Rancher may also be written as its hostname alone.
 type Rancher struct {
-	Hostname  string         `yaml:"hostname" jsonschema:"required" jsonschema_description:"Where it answers, e.g. rancher.lab.example."`
-	Version   string         `yaml:"version" jsonschema_description:"Of the chart. Default: the pinned one."`
+	Hostname  string         `yaml:"hostname" jsonschema:"required" jsonschema_description:"Its hostname, e.g. rancher.lab.example."`
+	Version   string         `yaml:"version" jsonschema_description:"Version of the chart. Default: the pinned one."`
 	Replicas  *int           `yaml:"replicas" jsonschema_description:"Default: the number of servers, at most 3."`
 	Bootstrap spec.SecretRef `yaml:"bootstrapPassword" jsonschema_description:"Reference to the first password of admin, 12 characters at least. Default: generated and kept in the cluster."`
 }
 
 // Fleet may also be written as its repository alone.
 type Fleet struct {
-	Standalone *bool          `yaml:"standalone" jsonschema_description:"Install Fleet by itself. Default: where there is no rancher, which brings its own."`
+	Standalone *bool          `yaml:"standalone" jsonschema_description:"Install Fleet. Default: true without rancher, which brings its own."`
 	Repo       string         `yaml:"repo" jsonschema_description:"URL of the Git repository, https or ssh."`
 	Branch     string         `yaml:"branch" jsonschema_description:"Default main."`
 	Path       string         `yaml:"path" jsonschema_description:"Folder in it that is written. Default fleet/NAME with the cluster's name."`
@@ -121,9 +121,9 @@ type Fleet struct {
 	SSHKey     spec.SecretRef `yaml:"sshKey" jsonschema_description:"Reference to the private key of an ssh repository."`
 	KnownHosts string         `yaml:"knownHosts" jsonschema_description:"File with the host keys of an ssh repository, as ssh-keyscan prints them."`
 	CA         string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the https repository's certificate."`
-	Polling    Period         `yaml:"polling" jsonschema_description:"How often Fleet looks. Default 15s."`
-	Default    string         `yaml:"default" jsonschema:"enum=direct,enum=fleet" jsonschema_description:"How parts get into the cluster that charts.via does not name. Default direct."`
-	Extra      []string       `yaml:"extra" jsonschema_description:"Further folders of the repository that Fleet deploys and nobody else writes."`
+	Polling    Period         `yaml:"polling" jsonschema_description:"How often Fleet polls the repository. Default 15s."`
+	Default    string         `yaml:"default" jsonschema:"enum=direct,enum=fleet" jsonschema_description:"How parts that charts.via does not name are deployed. Default direct."`
+	Extra      []string       `yaml:"extra" jsonschema_description:"Further folders of the repository that Fleet deploys and homelab never writes."`
 	Author     string         `yaml:"author" jsonschema_description:"Author of commits, Name <address>. Default: homelab."`
 }
 
@@ -131,9 +131,9 @@ type Fleet struct {
 type Monitoring struct {
 	Retention    Period     `yaml:"retention" jsonschema_description:"How long metrics are kept. Default 15d."`
 	Class        string     `yaml:"class" jsonschema_description:"Storage class of the metrics. Default: the default one."`
-	Size         *spec.Size `yaml:"size" jsonschema_description:"Of their volume. Default 50GiB."`
-	Hostname     string     `yaml:"hostname" jsonschema_description:"Where Grafana answers. Default: nowhere outside the cluster."`
-	GPUs         *bool      `yaml:"gpus" jsonschema_description:"Metrics and a dashboard of GPUs. Default: where a node has some."`
+	Size         *spec.Size `yaml:"size" jsonschema_description:"Size of their volume. Default 50GiB."`
+	Hostname     string     `yaml:"hostname" jsonschema_description:"Hostname of Grafana. Default: none, inside the cluster only."`
+	GPUs         *bool      `yaml:"gpus" jsonschema_description:"Metrics and a dashboard of GPUs. Default: true if a node has GPUs."`
 	Alertmanager bool       `yaml:"alertmanager" jsonschema_description:"Also run Alertmanager."`
 }
 
@@ -146,8 +146,8 @@ type Backup struct {
 	SecretKey  spec.SecretRef `yaml:"secretKey" jsonschema:"required" jsonschema_description:"Reference to the secret key."`
 	Schedule   string         `yaml:"schedule" jsonschema_description:"Cron expression. Default 0 3 * * *."`
 	Retention  Period         `yaml:"retention" jsonschema_description:"How long a backup is kept. Default 30d."`
-	Namespaces []string       `yaml:"namespaces" jsonschema_description:"Namespaces to save. Default: all."`
-	FileSystem *bool          `yaml:"fileSystem" jsonschema_description:"Also save what is in the volumes. Default true."`
+	Namespaces []string       `yaml:"namespaces" jsonschema_description:"Namespaces to back up. Default: all."`
+	FileSystem *bool          `yaml:"fileSystem" jsonschema_description:"Also back up the volumes' files. Default true."`
 	CA         string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the service's certificate."`
 	Insecure   bool           `yaml:"insecure" jsonschema_description:"Do not check the service's certificate."`
 }

@@ -44,8 +44,8 @@ func fields(t reflect.Type) []field {
 	return out
 }
 
-// structure decodes a mapping into a struct. Fields that are not there are marked
-// with the mapping's place, so that "x is missing" points somewhere useful.
+// structure decodes a mapping into a struct. Missing fields get the mapping's place, so that
+// "x is missing" has a useful place.
 func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 	known := Keys(v.Type())
 	for _, f := range fields(v.Type()) {
@@ -67,7 +67,7 @@ func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 	}
 }
 
-// absent marks v and what is in it with the place of the mapping that lacks it.
+// absent marks v and its contents with the place of the mapping that lacks it.
 func (d *decoder) absent(v reflect.Value, at yamlnode.Pos) {
 	d.marks[v.Addr().Interface()] = mark{at, false}
 	if !isSection(v.Type()) {
@@ -83,8 +83,8 @@ func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[File]().PkgPath() && !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// rootOnly are options of a VM that Proxmox lets nobody set but root@pam with a
-// password: not even root's token. Source: qemu-server, API2/Qemu.pm, check_vm_modify_config_perm.
+// rootOnly are options of a VM that only root@pam with a password may set: not even root's token.
+// Source: qemu-server, API2/Qemu.pm, check_vm_modify_config_perm.
 var rootOnly = map[string]string{
 	"keephugepages": "memory is pinned for GPU nodes anyway", "args": "say what you need it for in an issue",
 	"romfile": "the card's own ROM is used; rombar: false hides it", "hookscript": "set it by hand as root",
@@ -118,7 +118,7 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 	d.undecodable(f.At, what, "known here: "+strings.Join(known, ", "))
 }
 
-// furtherIn lists the keys of a type below which there is the key.
+// furtherIn lists the keys of a type whose section has the key.
 func furtherIn(t reflect.Type, name string) []string {
 	var out []string
 	for _, f := range fields(t) {
@@ -139,7 +139,7 @@ func furtherIn(t reflect.Type, name string) []string {
 	return out
 }
 
-// placesOf lists the sections that know a key, for one that was put into the wrong one.
+// placesOf lists the sections that have a key, for one in the wrong section.
 func placesOf(name string) []string {
 	var out []string
 	for _, f := range fields(reflect.TypeFor[File]()) {

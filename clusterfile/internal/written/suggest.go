@@ -7,7 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// habits are names from other tools for what is called otherwise here.
+// habits maps names from other tools to ours.
 var habits = map[string]string{
 	"cpus": "cores", "vcpus": "cores", "ram": "memory", "mem": "memory", "ip": "address", "ipaddress": "address",
 	"nameservers": "dns", "dnsservers": "dns", "searchdomain": "search", "cidr": "prefix", "subnet": "prefix", "gw": "gateway",
@@ -44,8 +44,7 @@ func OrSuggest(name string, known []string) string {
 	return "write " + suggest.OneOf(known)
 }
 
-// PartHabits are what people call parts of the platform, whose names are those of
-// package pins.
+// PartHabits maps common names of parts of the platform to those of package pins.
 var PartHabits = map[string]string{
 	"hub": "jupyterhub", "backup": "velero", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
 	"kubeprometheusstack": "monitoring", "csidrivernfs": "nfs", "localpathprovisioner": "scratch", "localpath": "scratch", "cephcsicephfs": "cephfs", "dcgm": "dcgm-exporter",

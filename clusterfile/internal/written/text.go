@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// The small values of the file that are text with a syntax of their own.
+// Values of the file that are text with a syntax of their own.
 
 // A Cure is an error that knows what to write instead.
 type Cure struct{ what, instead string }
@@ -25,8 +25,8 @@ type TokenID string
 
 var TokenSyntax = regexp.MustCompile(`^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`)
 
-// UnmarshalText implements encoding.TextUnmarshaler. Its errors never repeat b:
-// people paste the whole token, with its secret, here.
+// UnmarshalText implements encoding.TextUnmarshaler. Its errors never repeat b, because users
+// may paste the whole token with its secret.
 func (t *TokenID) UnmarshalText(b []byte) error {
 	s := string(b)
 	switch {
@@ -99,7 +99,7 @@ func (s *BootOrder) UnmarshalText(b []byte) error {
 	for part := range strings.SplitSeq(string(b), ",") {
 		key, value, _ := strings.Cut(part, "=")
 		n, err := strconv.ParseUint(value, 10, 16)
-		if err != nil || n == 0 { // 0 says nothing: Proxmox does not wait, and numbers nobody
+		if err != nil || n == 0 { // 0 means not set: Proxmox neither waits nor orders
 			return fmt.Errorf("%q is not a place in the boot order", b)
 		}
 		switch key {
@@ -161,7 +161,7 @@ var (
 
 func IsDNSName(s string) bool { return len(s) <= 253 && dnsPattern.MatchString(s) }
 
-// CutLast cuts s around the last sep; without one, before is s.
+// CutLast splits s at the last sep; without one, before is s.
 func CutLast(s, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		return s[:i], s[i+len(sep):], true

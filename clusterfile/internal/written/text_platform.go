@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// Period is a length of time that may be days: Go's own syntax ends at hours.
+// Period is a duration that may have days and weeks, which Go's own syntax lacks.
 type Period time.Duration
 
 var PeriodSyntax = regexp.MustCompile(`^(?:([0-9]{1,4})w)?(?:([0-9]{1,5})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,7})m)?(?:([0-9]{1,8})s)?$`)
@@ -40,7 +40,7 @@ func (p Period) Or(otherwise time.Duration) time.Duration {
 	return time.Duration(p)
 }
 
-// String returns the time without zeros at its end: 1h, and not 1h0m0s.
+// String returns the time without trailing zeros: 1h, not 1h0m0s.
 func (p Period) String() string {
 	s := time.Duration(p).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -107,15 +107,14 @@ func (p AddressPool) Contains(a netip.Addr) bool {
 	return p.From.IsValid() && a.BitLen() == p.From.BitLen() && !a.Less(p.From) && !p.To.Less(a)
 }
 
-// IsGoodHostname reports whether s can be where a web page answers: a name with a domain.
+// IsGoodHostname reports whether s can be the hostname of a web page: a name with a domain.
 func IsGoodHostname(s string) bool {
 	_, err := netip.ParseAddr(s)
 	return err != nil && IsDNSName(s) && strings.Contains(s, ".")
 }
 
-// ShortForm is a section that may also be written as one value. Keys returns which
-// of its keys a value of that kind stands for; none of them: the value is true, and
-// all the defaults hold.
+// ShortForm is a section that may also be written as one value. Keys returns the keys that a
+// value of that kind stands for; none if the value is true, which means all defaults.
 type ShortForm interface {
 	Keys(yamlnode.Kind) (keys []string, ok bool)
 }
@@ -146,7 +145,7 @@ func onText(k yamlnode.Kind, keys ...string) ([]string, bool)   { return keys, k
 func onNumber(k yamlnode.Kind, keys ...string) ([]string, bool) { return keys, k == yamlnode.Number }
 func onSwitch(k yamlnode.Kind) ([]string, bool)                 { return nil, k == yamlnode.Bool }
 
-// onSize is for values with a unit: a number without one is told so by the key's own type.
+// onSize is for values with a unit: the key's own type reports a number without one.
 func onSize(k yamlnode.Kind, keys ...string) ([]string, bool) {
 	return keys, k == yamlnode.Text || k == yamlnode.Number
 }

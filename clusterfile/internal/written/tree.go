@@ -10,12 +10,12 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// maxWeight bounds what aliases may unfold to; a thousand nodes written out
-// one by one are a twentieth of it.
+// maxWeight limits the expansion of aliases; a thousand nodes without aliases are a twentieth
+// of it.
 const maxWeight = 1 << 20
 
-// ReadTree parses a document. It returns nil when nothing useful is there; the
-// problems are in c.
+// ReadTree parses a document. It returns nil if the document has nothing useful; the problems
+// are in c.
 func ReadTree(c *Checker, data []byte) *yamlnode.Node {
 	left := maxWeight
 	reader := yamlnode.Reader{Budget: &left, Odd: c.odd}
@@ -24,7 +24,7 @@ func ReadTree(c *Checker, data []byte) *yamlnode.Node {
 	case err != nil:
 		c.syntaxError(&reader, err)
 		return nil
-	case left < 0: // it has been said
+	case left < 0: // reported already
 		return nil
 	case len(docs) > 1:
 		c.undecodable(docs[1].At, "a second document begins here", "keep one document in a file: remove the line --- before it and what follows")
@@ -39,7 +39,7 @@ func ReadTree(c *Checker, data []byte) *yamlnode.Node {
 	return docs[0]
 }
 
-// syntaxError reports what the parser says.
+// syntaxError reports the parser's error.
 func (c *Checker) syntaxError(reader *yamlnode.Reader, err error) {
 	if tooMuch, ok := errors.AsType[*yamlbound.Error](err); ok {
 		c.undecodable(yamlnode.Pos{Line: tooMuch.Line, Col: tooMuch.Column}, "this is more than a cluster can need: "+tooMuch.What, "write it out, without anchors inside anchors and with less depth")
@@ -53,7 +53,7 @@ func (c *Checker) syntaxError(reader *yamlnode.Reader, err error) {
 	c.undecodable(at, "this is not YAML: "+what, cure)
 }
 
-// odd reports what has no meaning in a cluster file.
+// odd reports YAML that has no meaning in a cluster file.
 func (c *Checker) odd(o yamlnode.Oddity) {
 	switch o.What {
 	case yamlnode.Strange:

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("update", false, "write the golden file anew")
+var rewrite = flag.Bool("update", false, "rewrite the golden file")
 
 const screen = "\x1b[32m✓\x1b[39m cp1   \x1b[2m1m02s · vm <b>\x1b[0m\n" +
 	"\x1b[1;33mneeds a restart\x1b[22m: 日本 & more\x1b(B\x1b[0m\x1b[K\n\n"

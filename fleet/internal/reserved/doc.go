@@ -1,2 +1,2 @@
-// Package reserved knows the Helm releases that no bundle of Fleet may be called like.
+// Package reserved has the names of Helm releases that no Fleet bundle may use.
 package reserved

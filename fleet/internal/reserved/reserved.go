@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// owner says whose a Helm release is that no bundle may be called like: Fleet would
-// take it over, and delete it with the bundle.
-type owner struct{ namespace, release, who string } // empty namespace: wherever it is
+// owner is the owner of a Helm release whose name no bundle may have: Fleet would take the
+// release over, and delete it with the bundle.
+type owner struct{ namespace, release, who string } // empty namespace: in any
 
-// reservedReleases are the releases that Rancher and K3s make by themselves.
-// Sources: rancher/rancher pkg/controllers/dashboard/{systemcharts,fleetcharts} and
-// chart/; k3s manifests/traefik.yaml.
+// reservedReleases are the releases that Rancher and K3s create. Sources: rancher/rancher
+// pkg/controllers/dashboard/{systemcharts,fleetcharts} and chart/; k3s manifests/traefik.yaml.
 var reservedReleases = [...]owner{
 	{"", "rancher", "Rancher's own: Fleet would delete the Rancher that runs it"},
 	{"", "rancher-webhook", "Rancher's own"},
@@ -19,14 +18,14 @@ var reservedReleases = [...]owner{
 	{"", "rancher-turtles", "Rancher's own"},
 	{"", "remotedialer-proxy", "Rancher's own"},
 	{"", "fleet", "Fleet's own: it would delete itself"},
-	{"", "fleet-crd", "Fleet's own: every bundle would go with it"},
+	{"", "fleet-crd", "Fleet's own: every bundle would be deleted with it"},
 	{"kube-system", "traefik", "K3s' own: change it by a HelmChartConfig"},
 	{"kube-system", "traefik-crd", "K3s' own"},
 }
 
-// agentPrefix is how Fleet tells its agent: a bundle so named is deployed again at
-// every change and never removed (internal/cmd/agent/deployer/monitor, isAgent;
-// internal/helmdeployer/delete.go).
+// agentPrefix is the prefix by which Fleet recognizes its agent: a bundle with such a name is
+// deployed again at every change and never removed (internal/cmd/agent/deployer/monitor,
+// isAgent; internal/helmdeployer/delete.go).
 const agentPrefix = "fleet-agent"
 
 func Release(namespace, name string) error {

@@ -9,10 +9,10 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Conflict is two things that do not fit each other, or of which that is not known.
+// Conflict is a pair of versions that do not work together, or are not known to.
 type Conflict struct {
-	Parts   []string // whose versions it is about, by name
-	Warning bool     // it may work: nothing is known, or it works and is not advised
+	Parts   []string // names of the parts
+	Warning bool     // it may work: nothing is known, or it works but is not recommended
 	Problem string   // what does not fit
 	Cure    string   // what to do
 }
@@ -25,9 +25,9 @@ func Refused(all []Conflict) []Conflict {
 	return slices.DeleteFunc(slices.Clone(all), func(c Conflict) bool { return c.Warning })
 }
 
-// Check says what does not work together: a Kubernetes version such as
-// "v1.36.5+k3s1", and versions by name of part or chart. An empty version stands for
-// the pinned one. An empty Kubernetes version is not looked at.
+// Check reports what does not work together. kubernetes is a version such as "v1.36.5+k3s1",
+// versions are by name of part or chart. An empty version means the pinned one. An empty
+// Kubernetes version is not checked.
 func Check(kubernetes string, parts map[string]string) []Conflict {
 	k, problem := parseKubernetes(kubernetes)
 	if problem != nil {
@@ -47,7 +47,7 @@ func parseKubernetes(s string) (*semver.Version, *Conflict) {
 	}
 	v, err := semver.NewVersion(s)
 	if err != nil {
-		return nil, &Conflict{Problem: fmt.Sprintf("%q is no version of Kubernetes", s), Cure: "write it as K3s does, e.g. v1.36.5+k3s1"}
+		return nil, &Conflict{Problem: fmt.Sprintf("%q is not a version of Kubernetes", s), Cure: "write it as K3s does, e.g. v1.36.5+k3s1"}
 	}
 	return v, nil
 }
@@ -66,7 +66,7 @@ func (c *checker) add(warning bool, parts []string, cure, format string, args ..
 func (c *checker) part(name, version string) {
 	pin, ok := Of(name)
 	if !ok {
-		c.add(true, []string{name}, "see what its own documentation says", "nothing is known of the versions of %s", name)
+		c.add(true, []string{name}, "check its documentation", "nothing is known of the versions of %s", name)
 		return
 	}
 	if version == "" {
@@ -74,7 +74,7 @@ func (c *checker) part(name, version string) {
 	}
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		c.add(false, []string{name}, fmt.Sprintf("write it exactly, e.g. %s", pin.Version), "%q is no version of %s: ranges are not pinned", version, name)
+		c.add(false, []string{name}, fmt.Sprintf("write it exactly, e.g. %s", pin.Version), "%q is not an exact version of %s: a range does not pin anything", version, name)
 		return
 	}
 	c.versions[pin.Name] = v
@@ -90,7 +90,7 @@ func (c *checker) part(name, version string) {
 	}
 }
 
-// unpinned says what is known of a version that is not ours.
+// unpinned reports what is known about a version other than the pinned one.
 func (c *checker) unpinned(pin Pin, v *semver.Version) {
 	names := []string{pin.Name}
 	if _, known := kubernetesFor(pin, v); !known {
@@ -120,7 +120,7 @@ func (c *checker) cure(pin Pin) string {
 	return cure
 }
 
-// fleet checks what Rancher and Fleet ask of each other.
+// fleet checks Rancher and Fleet against each other.
 func (c *checker) fleet() {
 	rancher, fleet, crd := c.versions["rancher"], c.versions["fleet"], c.versions["fleet-crd"]
 	if rancher != nil && fleet != nil {
@@ -153,8 +153,8 @@ func kubernetesFor(pin Pin, v *semver.Version) (want string, known bool) {
 			return l.kubernetes, true
 		}
 	}
-	// A chart that says nothing, or only what is the least, says the same in its
-	// neighbours: only the same minor version is taken as known.
+	// A chart without a constraint, or with only a lower bound, has the same in its
+	// neighbours: what is known applies to the same minor version only.
 	if p, err := semver.NewVersion(pin.Version); err == nil && minor(p) == minor(v) {
 		return pin.Kubernetes, true
 	}

@@ -1,18 +1,18 @@
 package pins
 
-// line is what is known of a minor version of a part.
+// line is what is known about a minor version of a part.
 type line struct {
 	name, minor string
 	kubernetes  string // constraint
 	fleet       string // minor version that a Rancher brings
 }
 
-// lines are the release lines of which more is known than of the pinned one.
+// lines are the release lines that are known in addition to the pinned one.
 //
-// Rancher: kubeVersion of its chart at v2.15.0, v2.14.4, v2.13.8, v2.12.12 and
-// v2.11.16, and fleetVersion in build.yaml there. The lower bounds are those of the
-// Fleet that it brings: annotation catalog.cattle.io/kube-version of charts/fleet at
-// v0.16.1, v0.15.5, v0.14.9, v0.13.14 and v0.12.18. Read 2026-11-22.
+// Rancher: kubeVersion of its chart at v2.15.0, v2.14.4, v2.13.8, v2.12.12 and v2.11.16, and
+// fleetVersion in build.yaml there. The lower bounds are those of the Fleet that Rancher
+// brings: annotation catalog.cattle.io/kube-version of charts/fleet at v0.16.1, v0.15.5,
+// v0.14.9, v0.13.14 and v0.12.18. Read 2026-11-22.
 //
 // Longhorn: kubeVersion of its chart at v1.10.1, v1.11.0, v1.12.1; 1.13 second hand.
 var lines = []line{
@@ -39,7 +39,7 @@ var lines = []line{
 	{name: "longhorn", minor: "1.10", kubernetes: ">=1.25.0-0"},
 }
 
-// advice is a version from which on a part is better.
+// advice recommends a minimum version of a part.
 type advice struct{ name, since, why string }
 
 // advised: z2jh's changelog for 4.3.3, 4.3.4 and 4.4.0.

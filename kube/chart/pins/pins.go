@@ -7,14 +7,14 @@ import (
 
 // Pin is a chart at the version that we install.
 type Pin struct {
-	Name       string // how parts of this project call it, e.g. "nfs"
+	Name       string // its name in this project, e.g. "nfs"
 	Chart      string // name of the chart in Repo, e.g. "csi-driver-nfs"
 	Repo       string // https://… or oci://…
 	Version    string // exact
-	App        string // version of what it installs, where that differs
+	App        string // version of what it installs, if that differs
 	Kubernetes string // constraint on Kubernetes, as semver reads it, e.g. ">=1.34.0-0 <1.37.0-0"
 	Source     string // where Kubernetes and the version were read, and when
-	Digest     string // sha256:… of the archive; empty: nobody has seen it yet
+	Digest     string // sha256:… of the archive; empty: not known
 }
 
 // All returns the table, by name.
@@ -30,8 +30,8 @@ func Of(name string) (Pin, bool) {
 	return Pin{}, false
 }
 
-// Digest returns what a chart's archive has at a version from a repository, sha256:…,
-// or "" where that is not known.
+// Digest returns the digest of a chart's archive by version and repository, sha256:…, or "" if
+// it is not known.
 func Digest(chart, repo, version string) string {
 	for _, p := range table {
 		if p.Chart == chart && strings.TrimSuffix(p.Repo, "/") == strings.TrimSuffix(repo, "/") && strings.TrimPrefix(p.Version, "v") == strings.TrimPrefix(version, "v") {

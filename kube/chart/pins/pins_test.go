@@ -84,8 +84,8 @@ func TestKnownBadPairs(t *testing.T) {
 		{"an older Fleet", k3s, versions{"fleet": "0.14.9", "fleet-crd": "0.14.9"}, "fleet 0.14.9 works with", "take fleet 0.16"},
 		{"Longhorn 1.13 on 1.33", "v1.33.1+k3s1", versions{"longhorn": "1.13.0"}, "longhorn 1.13.0 works with Kubernetes from 1.34 on", "take longhorn 1.12 or 1.11 or 1.10"},
 		{"the hub on an old Kubernetes", "v1.27.1+k3s1", versions{"jupyterhub": ""}, "from 1.28 on", ""},
-		{"a range is no pin", k3s, versions{"cert-manager": "^1.21"}, "is no version of cert-manager", "e.g. v1.21.2"},
-		{"no Kubernetes version", "stable", nil, "is no version of Kubernetes", "v1.36.5+k3s1"},
+		{"a range is not a pin", k3s, versions{"cert-manager": "^1.21"}, "is not an exact version of cert-manager", "e.g. v1.21.2"},
+		{"no Kubernetes version", "stable", nil, "is not a version of Kubernetes", "v1.36.5+k3s1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			refused := pins.Refused(pins.Check(c.kubernetes, c.parts))

@@ -38,15 +38,15 @@ func main() {
 	}
 }
 
-// endTime is how long the end may take before it is cut short; whoever stops the
-// lab waits a little longer. Children go with this process in any case.
+// endTime is the time limit of the shutdown; lab:stop waits a little longer. Children end with
+// this process in any case.
 const endTime = 4 * time.Second
 
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	dir := flags.String("dir", labctl.DefaultDir, "the folder for state and logs")
 	model := flags.String("model", labctl.DefaultModel, "the hardware: "+strings.Join(pvesim.Presets(), ", ")+", or a YAML file")
-	speed := flags.Float64("speed", site.DefaultSpeed, "how many times faster than life")
+	speed := flags.Float64("speed", site.DefaultSpeed, "how many times faster than real")
 	guests := flags.String("guests", "{}", "real VMs: image, network, gateway and internet as JSON")
 	verbose := flags.Bool("v", false, "log each request")
 	if err := flags.Parse(args); err != nil {
@@ -57,7 +57,7 @@ func serve(ctx context.Context, args []string) error {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	klog.SetSlogLogger(log) // client-go's own words, in our log
+	klog.SetSlogLogger(log) // client-go's own messages, in our log
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func serve(ctx context.Context, args []string) error {
 	defer stop()
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(endTime, func() {
-			log.Warn("the end took too long and is cut short")
+			log.Warn("the shutdown took too long and is cut short")
 			os.Exit(1)
 		})
 	})

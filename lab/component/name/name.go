@@ -1,8 +1,8 @@
-// Package name holds what those who start a component need to know of it, apart
-// from package component, which brings all of Kubernetes along.
+// Package name has what callers need to start a component, without importing package
+// component, which imports all of Kubernetes.
 package name
 
-// The names under which components are called.
+// The names of the components.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -12,7 +12,6 @@ const (
 	Kubectl           = "kubectl"
 )
 
-// ParentEnv is the environment variable with the process id of the lab, without
-// which a component does not want to live. Linux kills the children of a lab that
-// crashed; other systems do not.
+// ParentEnv is the environment variable with the process id of the lab; a component ends when
+// that process does. Linux kills the children of a crashed lab; other systems do not.
 const ParentEnv = "HOMELAB_LAB_PID"

@@ -1,4 +1,4 @@
-// Package archtest holds what the lab may import as a test: it plays the world that
-// this project is judged by, and a world that reads Fleet, Helm or K3s with our own
-// code would repeat our errors and call them right.
+// Package archtest tests what the lab may import. The lab simulates the world in which this
+// project is tested; if it used our own code for Fleet, Helm or K3s, it would repeat our
+// mistakes.
 package archtest

@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
-// BinaryEnv names a program that was built before, for those who change a test again
-// and again: building it takes longer than most tests.
+// BinaryEnv names an existing build of the program, for work on a test: building takes longer
+// than most tests.
 const BinaryEnv = "HOMELAB_LABD"
 
 // Binary returns the path of the program. Tests of several packages run at the
@@ -34,8 +34,8 @@ func Binary(t *testing.T) string {
 	return exe
 }
 
-// Homelab returns the path of the Mage targets as a program, which `go tool mage` runs
-// for a user. Where nothing has changed since the last time it takes a second.
+// Homelab returns the path of the Mage targets as a program, which `go tool mage` runs for a
+// user. If nothing has changed it takes a second.
 func Homelab(t *testing.T) string {
 	t.Helper()
 	dir, unlock := locked(t)
@@ -57,7 +57,7 @@ func Provide(t *testing.T, dir string) {
 	_ = os.Link(exe, filepath.Join(bin, filepath.Base(exe))) // elsewhere than on one file system it is built
 }
 
-// locked is the folder in which programs are built, for as long as nobody else builds.
+// locked returns the folder in which programs are built, locked against other builds.
 func locked(t *testing.T) (dir string, unlock func()) {
 	t.Helper()
 	dir = filepath.Join(root(t), ".lab", "test")
@@ -76,18 +76,18 @@ func root(t *testing.T) string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
-// Image returns the image that real guests boot, and leaves the test out where a machine
-// cannot have any; CI can.
+// Image returns the image that real guests boot, and skips the test on a machine that cannot
+// run them; in CI it fails instead.
 func Image(t *testing.T) qemu.Image {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("SKIPPED: real guests take minutes, and -short was asked for")
+		t.Skip("SKIPPED: real guests take minutes, and -short is set")
 	}
 	if lacks := qemu.Missing(); len(lacks) > 0 {
-		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they cannot be had
+		if os.Getenv("CI") != "" && os.Getenv("HOMELAB_NO_GUESTS") == "" { // .ci/run sets it where they are not available
 			require.Empty(t, lacks, "CI runs real guests, and this machine lacks Debian packages for them")
 		}
-		t.Skip("SKIPPED: no real guest on this machine, which lacks " + strings.Join(lacks, ", "))
+		t.Skip("SKIPPED: this machine cannot run real guests, it lacks " + strings.Join(lacks, ", "))
 	}
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)

@@ -1,3 +1,3 @@
-// Package object has what programs of the lab do with Kubernetes objects: make one, read
-// a text or a condition of it, and compare two.
+// Package object has helpers for Kubernetes objects: make one, read a text or a condition, and
+// compare two.
 package object

@@ -27,7 +27,7 @@ func Normalized(v map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// Within reports whether have says already what a merge patch asks for.
+// Within reports whether have already has everything in a merge patch.
 func Within(have, want any) bool {
 	w, ok := want.(map[string]any)
 	if !ok {
@@ -124,7 +124,7 @@ func Documents(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// OwnedBy says that obj goes when owner does.
+// OwnedBy makes owner the owner of obj, so that obj is deleted with it.
 func OwnedBy(obj, owner *unstructured.Unstructured) {
 	yes := true
 	obj.SetOwnerReferences([]metav1.OwnerReference{{

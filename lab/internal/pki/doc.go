@@ -1,2 +1,2 @@
-// Package pki makes the certificates and keys that programs of the lab hand out.
+// Package pki makes the certificates and keys of the lab's programs.
 package pki

@@ -59,8 +59,7 @@ func Template(name string, names, ips []string) *x509.Certificate {
 	return t
 }
 
-// Make signs t, with a new key unless one is given, by itself where
-// nobody else signs.
+// Make signs t, with a new key unless one is given, and self-signed without a signer.
 func Make(t *x509.Certificate, keyPEM []byte, by *Pair) (cert, key []byte, err error) {
 	var signer *ecdsa.PrivateKey
 	if der := DecodePEM(keyPEM); der != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// folder is where secrets are, in files of mode 0600: no output shows them.
+// folder is the folder of secrets, in files of mode 0600: no output shows them.
 type folder struct {
 	dir         string
-	ours        bool // made here, and gone at the end
+	ours        bool // created here, and deleted at the end
 	token       string
 	endpoint    string
 	fingerprint string
@@ -25,8 +25,8 @@ type folder struct {
 	control     string // the page that resets, likewise
 }
 
-// rootToken is what other people's tools are given: all rights, and yet a token,
-// for which Proxmox does not do everything.
+// rootToken is the token for other tools: with all privileges, although Proxmox still refuses
+// some requests of a token.
 const rootToken = "root@pam!pvesim"
 
 // Files of the folder.
@@ -67,8 +67,8 @@ func (f *folder) write(name, content string) error {
 	return os.WriteFile(f.path(name), []byte(content), 0o600)
 }
 
-// secrets gives root a password and a token, and the model's tokens a secret where
-// they have none or the preset's, and writes them down.
+// secrets generates root's password and a token, and secrets for the model's tokens that have
+// none or the preset's, and writes them to files.
 func (f *folder) secrets(m *pvesim.Model) error {
 	m.Tokens = slices.DeleteFunc(m.Tokens, func(t pvesim.Token) bool { return t.ID == rootToken })
 	m.Tokens = append(m.Tokens, pvesim.Token{ID: rootToken})
@@ -101,8 +101,8 @@ func (f *folder) certificate(der []byte) error {
 // environment writes the block as a file for `source`.
 func (f *folder) environment() error { return f.write(envFile, f.String()) }
 
-// String is the block to paste: a shell's variables, and comments for people.
-// Secrets are read from their files when it runs.
+// String returns the block to paste: shell variables with comments. It reads secrets from
+// their files when it runs.
 func (f *folder) String() string {
 	cat := func(name string) string { return "$(cat '" + f.path(name) + "')" }
 	lines := []string{
@@ -137,7 +137,7 @@ func (f *folder) String() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// uuid is what a token's secret looks like.
+// uuid returns a secret in the form of a token's.
 func uuid() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails

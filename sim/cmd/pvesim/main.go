@@ -1,6 +1,6 @@
-// Pvesim is a Proxmox VE cluster without hardware: an API at which OpenTofu, Packer,
-// Ansible, Cluster API and programs of one's own can be tried, with tasks that take
-// their time, locks, permissions and, where asked, faults.
+// Pvesim is a Proxmox VE cluster without hardware: an API for testing OpenTofu, Packer,
+// Ansible, Cluster API and your own programs, with tasks that take time, locks, permissions
+// and, on request, faults.
 //
 //	pvesim                              # eight A100, on 127.0.0.1:8006, ten times faster than life
 //	pvesim -model site.yaml -speed real
@@ -32,7 +32,7 @@ func main() {
 	os.Exit(p.run(ctx, os.Args[1:])) //nolint:gocritic // stop has nothing left to do
 }
 
-// program is a run of the command: stdout is for data, stderr for talk.
+// program is a run of the command: stdout is for data, stderr for messages.
 type program struct {
 	out, talk io.Writer
 	getenv    func(string) string
@@ -72,7 +72,7 @@ func (p *program) say(format string, args ...any) { _, _ = fmt.Fprintf(p.talk, f
 // usageError is a wrong flag or word: nothing was done.
 type usageError struct{ error }
 
-// flags returns a set whose errors are ours to print, once.
+// flags returns a set whose errors the caller prints, once.
 func (p *program) flags(name, usage string) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(p.talk)
@@ -117,7 +117,7 @@ func (p *program) model(_ context.Context, args []string) error {
 	return err
 }
 
-// check reads a model's file and says what is in it, or what is wrong.
+// check reads a model's file and prints a summary or its mistakes.
 func (p *program) check(_ context.Context, args []string) error {
 	f := p.flags("check", "usage: pvesim check FILE\n\nSays what is wrong in a model's file: all at once, with line and column.")
 	if err := parse(f, args, 1); err != nil {

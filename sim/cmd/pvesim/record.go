@@ -19,7 +19,7 @@ import (
 // could read it.
 const tokenVariable = "PROXMOX_TOKEN_SECRET"
 
-// recording is what the flags of record ask for.
+// recording has the flags of record.
 type recording struct {
 	endpoint, token, fingerprint, ca string
 	insecure, anonymous, texts       bool
@@ -70,13 +70,13 @@ func (p *program) record(ctx context.Context, args []string) error {
 	return nil
 }
 
-// client checks the certificate by what the flags give for it.
+// client checks the certificate according to the flags.
 func (o recording) client() (*http.Client, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure}
 	switch {
 	case o.fingerprint != "":
 		want := strings.ToUpper(strings.ReplaceAll(o.fingerprint, ":", ""))
-		conf.InsecureSkipVerify = true // the fingerprint is what is gone by
+		conf.InsecureSkipVerify = true // the fingerprint identifies it
 		conf.VerifyConnection = func(c tls.ConnectionState) error {
 			if got := fmt.Sprintf("%X", sha256.Sum256(c.PeerCertificates[0].Raw)); got != want {
 				return fmt.Errorf("the certificate's fingerprint is %s and not %s", got, want)
@@ -97,7 +97,7 @@ func (o recording) client() (*http.Client, error) {
 	transport.TLSClientConfig = conf
 	return &http.Client{
 		Transport: transport,
-		// The token would go along to wherever a redirect leads.
+		// A redirect would receive the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// serving is what the flags ask for.
+// serving has the flags of the server.
 type serving struct {
 	listen, model, speed, dir, guests, requests string
 	ssh, control, internet                      string
@@ -32,7 +32,7 @@ func (f *faultFlags) Set(text string) error {
 	return err
 }
 
-// instant is how much faster than life the world is when it is to take no time.
+// instant is the speed of a world that takes no time.
 const instant = 1e4
 
 // pace reads -speed.
@@ -45,7 +45,7 @@ func pace(text string) (float64, error) {
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n <= 0 || n > instant {
-		return 0, usageError{fmt.Errorf("-speed %s: write real, 0 for instant, or how many times faster than life, up to %g", text, instant)}
+		return 0, usageError{fmt.Errorf("-speed %s: write real, 0 for instant, or how many times faster than real, up to %g", text, instant)}
 	}
 	return n, nil
 }
@@ -110,7 +110,7 @@ func (p *program) listen(ctx context.Context, o serving, w *world, folder *folde
 		return fmt.Errorf("-listen: %w", err)
 	}
 	if host, _, _ := net.SplitHostPort(l.Addr().String()); !net.ParseIP(host).IsLoopback() {
-		p.say("warning: %s can be reached by other machines, and whoever has the token can use it", l.Addr())
+		p.say("warning: %s can be reached by other machines, and anyone with the token can use it", l.Addr())
 	}
 	ways := &ways{}
 	defer ways.close()

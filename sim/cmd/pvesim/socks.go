@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// serveSOCKS is a SOCKS5 proxy (RFC 1928) to the network of the guests: CONNECT to
-// addresses, without a login, which is all that ssh and curl need. It returns when
-// ctx has ended and all connections with it.
+// serveSOCKS is a SOCKS5 proxy (RFC 1928) to the network of the guests: CONNECT to addresses,
+// without a login, as ssh and curl need. It returns when ctx has ended and all connections
+// with it.
 func serveSOCKS(ctx context.Context, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	accept(ctx, l, func(conn net.Conn) {
 		address, err := socksRequest(conn)
@@ -63,7 +63,7 @@ const (
 
 var errSOCKS = errors.New("not a SOCKS5 request that is served here")
 
-// socksRequest is the talk before the data: which address the client wants.
+// socksRequest reads the handshake: the address that the client wants.
 func socksRequest(conn net.Conn) (address string, err error) {
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(conn, head); err != nil || head[0] != socksVersion {
@@ -83,7 +83,7 @@ func socksRequest(conn net.Conn) (address string, err error) {
 		return "", errors.Join(errSOCKS, socksReply(conn, socksNoCommand))
 	}
 	size, known := map[byte]int{socksIPv4: net.IPv4len, socksIPv6: net.IPv6len}[request[3]]
-	if !known { // names: nobody here knows any
+	if !known { // names are not supported
 		return "", errors.Join(errSOCKS, socksReply(conn, socksNoAddress))
 	}
 	to := make([]byte, size+2)

@@ -18,7 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/record"
 )
 
-// ways are listeners beside the API's. close ends them and waits for them.
+// ways are listeners in addition to the API's. close ends them and waits for them.
 type ways struct {
 	open sync.WaitGroup
 	end  []context.CancelFunc
@@ -37,7 +37,7 @@ func (s *ways) close() {
 	s.open.Wait()
 }
 
-// open opens the ways that the flags ask for, and tells the folder where they are.
+// open opens the listeners of the flags, and records their addresses in the folder.
 func (p *program) open(ctx context.Context, o serving, w *world, f *folder, s *ways) error {
 	for _, way := range []struct {
 		flag, address string
@@ -101,7 +101,7 @@ func (p *program) openSSH(ctx context.Context, w *world, f *folder, s *ways, l n
 	return nil
 }
 
-// forward takes every connection to where dial leads, until ctx ends.
+// forward forwards every connection to dial's target, until ctx ends.
 func forward(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) {
 	accept(ctx, l, func(conn net.Conn) {
 		there, err := dial(ctx)
@@ -113,7 +113,7 @@ func forward(ctx context.Context, l net.Listener, dial func(context.Context) (ne
 	})
 }
 
-// serveControl tells the world's state and resets it.
+// serveControl serves the world's state and resets it.
 func serveControl(ctx context.Context, l net.Listener, w *world, f *folder) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /state", func(out http.ResponseWriter, r *http.Request) {
@@ -136,7 +136,7 @@ func serveControl(ctx context.Context, l net.Listener, w *world, f *folder) {
 	_ = server.Serve(l)
 }
 
-// state is the world as a model, which -model takes again.
+// state is the world as a model, which -model accepts.
 func (w *world) state(ctx context.Context, f *folder) ([]byte, error) {
 	token, err := os.ReadFile(f.path(rootTokenFile))
 	if err != nil {

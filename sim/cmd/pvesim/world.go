@@ -22,8 +22,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// world is the simulated site. A reset puts a fresh one in its place, of the same
-// hardware and with the same secrets.
+// world is the simulated site. A reset replaces it with a fresh one, with the same hardware
+// and secrets.
 type world struct {
 	model    pvesim.Model
 	options  pvesim.Options
@@ -31,7 +31,7 @@ type world struct {
 	requests *requestLog
 	talk     *slog.Logger
 
-	begun func(*pvesim.Sim) error // what each new one gets beside its model
+	begun func(*pvesim.Sim) error // options of each new one, in addition to its model
 
 	resets sync.Mutex // held while one is made
 	sim    atomic.Pointer[pvesim.Sim]
@@ -72,7 +72,7 @@ func (w *world) fresh() *pvesim.Sim {
 
 func (w *world) now() *pvesim.Sim { return w.sim.Load() }
 
-// reset makes the world what it was at the start.
+// reset restores the world's initial state.
 func (w *world) reset() error {
 	w.resets.Lock()
 	defer w.resets.Unlock()
@@ -90,7 +90,7 @@ func (w *world) close() {
 	w.requests.close()
 }
 
-// dial reaches machines of the world as it is now.
+// dial connects to machines of the present world.
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return w.now().Network().Dial(ctx, network, address)
 }
@@ -98,7 +98,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 // headerTime is how long a client may take to send a request's head.
 const headerTime = 30 * time.Second
 
-// serve serves the API until ctx ends; HTTP/1.1 alone, as pveproxy does.
+// serve serves the API until ctx ends; HTTP/1.1 only, as pveproxy does.
 func (w *world) serve(ctx context.Context, l net.Listener) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -112,7 +112,7 @@ func (w *world) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// requestLog writes down what clients asked, a line of JSON each.
+// requestLog writes clients' requests, one line of JSON each.
 type requestLog struct {
 	mu sync.Mutex
 	to io.WriteCloser
@@ -141,7 +141,7 @@ func (l *requestLog) close() {
 	}
 }
 
-// folderInternet finds files of a folder by the last part of a URL's path, and all else
+// folderInternet finds files of a folder by the last part of a URL's path, and everything else
 // in the simulated internet.
 func folderInternet(dir string) guest.Internet {
 	otherwise := guest.DefaultInternet()

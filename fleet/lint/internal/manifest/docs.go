@@ -11,11 +11,11 @@ import (
 
 // Limits of what is read. A repository is not trusted: others may have written it.
 const (
-	MaxFile  = 8 << 20   // bytes of one file; longer ones are carried, not read
+	MaxFile  = 8 << 20   // bytes of one file; longer ones are listed, not read
 	MaxTotal = 256 << 20 // bytes of a repository
 	MaxFiles = 50_000
-	MaxNodes = 1 << 19   // nodes that a file unfolds to, with what aliases repeat
-	MaxPlace = 512 << 10 // bytes of one document up to which places are looked for
+	MaxNodes = 1 << 19   // nodes of a file with aliases expanded
+	MaxPlace = 512 << 10 // bytes of one document up to which places are recorded
 )
 
 // Doc is one document of a file.
@@ -28,11 +28,11 @@ type Doc struct {
 type Syntax struct {
 	At     yamlnode.Pos
 	What   string
-	Unread bool // it may be YAML: there is more of it than we read
+	Unread bool // it may be YAML, but exceeds our limits
 }
 
-// Docs splits a file at its "---" lines and reads each document by itself, so
-// that what is wrong in one leaves the others.
+// Docs splits a file at its "---" lines and reads each document by itself, so that a mistake
+// in one does not affect the others.
 func Docs(data []byte) (docs []Doc, bad []Syntax) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	budget := MaxNodes
@@ -57,8 +57,8 @@ type part struct {
 	text []byte
 }
 
-// split cuts at lines that begin with "---", as apimachinery's YAML reader does
-// (util/yaml/decoder.go), by which Fleet reads manifests.
+// split splits at lines that begin with "---", as apimachinery's YAML reader does
+// (util/yaml/decoder.go), which Fleet uses for manifests.
 func split(data []byte) (parts []part) {
 	line, begin, first := 1, 0, 1
 	for at := 0; at < len(data); {
@@ -80,7 +80,7 @@ func split(data []byte) (parts []part) {
 	return append(parts, part{first, data[begin:]})
 }
 
-// blank says that a document holds comments and directives only.
+// blank says that a document has only comments and directives.
 func blank(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -91,8 +91,8 @@ func blank(text []byte) bool {
 	return true
 }
 
-// parse reads one document. Where our parser and the one that Fleet uses
-// disagree, Fleet's is right, and the places are lost.
+// parse reads one document. If our parser and Fleet's disagree, Fleet's result is used,
+// without places.
 func parse(text []byte, skip int, budget *int) (root *yamlnode.Node, bad *Syntax) {
 	if len(text) <= MaxPlace {
 		odd := false
@@ -100,7 +100,7 @@ func parse(text []byte, skip int, budget *int) (root *yamlnode.Node, bad *Syntax
 		docs, err := r.Read(text)
 		var tooMuch *yamlbound.Error
 		switch {
-		case errors.As(err, &tooMuch) && tooMuch.Long: // the parser below has no trouble with it
+		case errors.As(err, &tooMuch) && tooMuch.Long: // the parser below can read it
 		case errors.As(err, &tooMuch):
 			return nil, &Syntax{yamlnode.Pos{Line: tooMuch.Line + skip, Col: tooMuch.Column}, tooMuch.What, true}
 		case err != nil:

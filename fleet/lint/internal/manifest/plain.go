@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// plain reads a document by the parser that Fleet uses, which knows no places:
-// all of it is at the document's first line. It says what is wrong, or "".
+// plain reads a document with Fleet's parser, which has no places: every node is at the
+// document's first line. It returns what is wrong, or "".
 func plain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
 	data, what := decode(text)
 	if what != "" {
@@ -23,8 +23,7 @@ func plain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
 	return FromData(data, yamlnode.Pos{Line: skip + 1, Col: 1}, budget), ""
 }
 
-// decode calls sigs.k8s.io/yaml without letting it panic, and leaves out of its
-// errors what they quote.
+// decode calls sigs.k8s.io/yaml, recovers from panics, and removes quoted text from errors.
 func decode(text []byte) (data any, what string) {
 	defer func() {
 		if recover() != nil {
@@ -78,8 +77,7 @@ func FromData(v any, at yamlnode.Pos, budget *int) *yamlnode.Node {
 	return n
 }
 
-// Data turns nodes into what encoding/json would make of them: the form in which
-// values go to templates and schemas.
+// Data converts nodes to encoding/json's types, which templates and schemas use.
 func Data(n *yamlnode.Node) any {
 	if n == nil {
 		return nil
@@ -112,7 +110,7 @@ func Data(n *yamlnode.Node) any {
 	return n.Text
 }
 
-// scalar is what Fleet's parser makes of a text without quotes.
+// scalar is the value that Fleet's parser reads from a text without quotes.
 func scalarOf(n *yamlnode.Node) any {
 	var v any
 	if yaml.Unmarshal([]byte(n.Text), &v) == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// Schema is what a Go type lets JSON say.
+// Schema is the schema of a Go type in JSON.
 type Schema struct {
 	Kind   yamlnode.Kind // yamlnode.Null: anything
 	Fields map[string]*Schema
@@ -26,10 +26,10 @@ type Schema struct {
 	Promoted map[string]bool // fields that belong to an embedded struct
 }
 
-// Schemas remembers schemas of types: they contain themselves and each other.
+// Schemas caches schemas of types, which contain themselves and each other.
 type Schemas map[reflect.Type]*Schema
 
-// Of makes the schema of a type as encoding/json reads it.
+// Of returns the schema of a type as encoding/json reads it.
 func (m Schemas) Of(t reflect.Type) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -40,7 +40,7 @@ func (m Schemas) Of(t reflect.Type) *Schema {
 	s := &Schema{}
 	m[t] = s
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return s // reads itself: durations, quantities, values
+		return s // decodes itself: durations, quantities, values
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		s.Kind = yamlnode.Text
@@ -94,7 +94,7 @@ func (m Schemas) structOf(t reflect.Type, into *Schema, promoted bool) {
 	}
 }
 
-// Misfit is a place where a document is not what a schema says.
+// Misfit is a place where a document does not match a schema.
 type Misfit struct {
 	What MisfitKind
 	At   yamlnode.Pos
@@ -115,17 +115,16 @@ const (
 	LosesText
 )
 
-// Walk compares a document with a schema. Where letters' case does not matter
-// (encoding/json), loose is true.
+// Walk compares a document with a schema. loose says that case does not matter, as in
+// encoding/json.
 type Walk struct {
 	Loose bool
 	Out   []Misfit
 }
 
-// Walk compares. Where the parser knows that text is wanted, it makes text of numbers
-// and truth values; sigs.k8s.io/yaml loses sight of that in fields of embedded
-// structs, which most of fleet.yaml is (convertToJSONableObject looks at the first of
-// a field's indexes only).
+// Walk compares. If the parser knows that text is wanted, it converts numbers and truth values
+// to text; sigs.k8s.io/yaml does not for fields of embedded structs, which are most of
+// fleet.yaml (convertToJSONableObject uses only the first of a field's indexes).
 func (w *Walk) Walk(n *yamlnode.Node, s *Schema, path string, coerce bool) {
 	if n == nil || n.Kind == yamlnode.Null || s == nil || s.Kind == yamlnode.Null {
 		return
@@ -174,8 +173,7 @@ func (w *Walk) field(f yamlnode.Field, s *Schema, path string) *Schema {
 
 var notText = regexp.MustCompile(`^(?i:[-+.]?[0-9].*|y|n|yes|no|on|off|true|false)$`)
 
-// realKind is the kind that a scalar has for the parser that Fleet uses: YAML 1.1,
-// where yes is a truth value.
+// realKind is the kind of a scalar in Fleet's parser: YAML 1.1, where yes is a truth value.
 func realKind(n *yamlnode.Node) yamlnode.Kind {
 	if !n.Plain || !notText.MatchString(n.Text) {
 		return n.Kind
@@ -193,14 +191,14 @@ func realKind(n *yamlnode.Node) yamlnode.Kind {
 	return yamlnode.Text
 }
 
-// lossy says that a scalar without quotes is another text after Fleet has read it:
-// 1.10 is 1.1, 010 is 8, yes is true.
+// lossy says that Fleet reads a scalar without quotes as another text: 1.10 is 1.1, 010 is 8,
+// yes is true.
 func lossy(text string) bool {
 	var v struct{ V string }
 	return yaml.Unmarshal([]byte("v: "+text), &v) == nil && v.V != text
 }
 
-// LossyAs is what Fleet makes of it.
+// LossyAs is the text that Fleet reads.
 func LossyAs(text string) string {
 	var v struct{ V string }
 	_ = yaml.Unmarshal([]byte("v: "+text), &v)
