@@ -58,4 +58,15 @@
 // connections but does not exit; snapshots cannot be restored. After a power cut,
 // connections are reset rather than left hanging. Nothing checks signatures of
 // packages, only that keys are there.
+//
+// # Where things are
+//
+// This package is the outside of a guest: what a hypervisor, a test and the guest agent
+// see of it. What it is made of has rooms of its own below internal. The first are of
+// the world around a machine: network, internet, archive (of packages), image (of disks)
+// and plane. Then disk has its files, and machine the computer, its running system and
+// its processes. On these stand systemd, storage, netplan, iptables, hardware, gpu and
+// shell, and on them apt, cloud, sshd, k3s and programs; boot and pvehost put them into
+// the order in which a guest or a host starts. The table of all programs is programOf in
+// machine.go; each room that has some begins with its own, Program.
 package guest

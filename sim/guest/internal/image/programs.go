@@ -1,9 +1,9 @@
 package image
 
-// The programs of the base system by package; NewBase puts a file for each into
+// The programs of the base system by package; New puts a file for each into
 // /usr/bin, and a container has the first two groups. Programs of other packages
-// get their file when the package is installed. A name without a case in
-// lookup is a program that does nothing and succeeds.
+// get their file when the package is installed. What each does
+// is found in other rooms (see machine.Software).
 var (
 	coreutils = []string{
 		"[", "awk", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",

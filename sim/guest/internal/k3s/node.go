@@ -176,53 +176,6 @@ func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
 	return nil, wrap(network.Refused(tcp))
 }
 
-// state is what of K3s is in a running system.
-type state struct {
-	running atomic.Pointer[node]
-	joining atomic.Pointer[node] // a server that is not one yet
-}
-
-func stateOf(s *machine.System) *state { return machine.Of[state](s) }
-
-// joiningServer is the K3s on a machine that is about to become a server, or nil.
-func joiningServer(m *machine.Machine) *node {
-	s := m.System()
-	if s == nil {
-		return nil
-	}
-	return stateOf(s).joining.Load()
-}
-
-// neighbours are the machines of a network on which a K3s runs, or is about to.
-type neighbours struct {
-	mu sync.Mutex
-	by map[network.Host]*machine.Machine
-}
-
-// isSeen makes others on the network find the machine while it has a K3s.
-func (n *node) isSeen() {
-	here := stateOf(n.sys)
-	all := network.Of[neighbours](n.sys.Config.Network)
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if here.running.Load() == nil && here.joining.Load() == nil {
-		delete(all.by, n.sys.Answers())
-		return
-	}
-	if all.by == nil {
-		all.by = map[network.Host]*machine.Machine{}
-	}
-	all.by[n.sys.Answers()] = n.sys.Machine()
-}
-
-// neighbour is the machine behind an answer, nil where it has no K3s.
-func neighbour(on *network.Network, h network.Host) *machine.Machine {
-	all := network.Of[neighbours](on)
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return all.by[h]
-}
-
 // admits checks what a machine comes with. A server logs whom it refuses, also
 // while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
 func (n *node) admits(asks *node, role string) error {
@@ -236,19 +189,6 @@ func (n *node) admits(asks *node, role string) error {
 		n.say("error", "Sending HTTP/1.1 403 response to %s: forbidden", from)
 	}
 	return err
-}
-
-// serverOn is the K3s server that runs on a machine, or nil.
-func serverOn(m *machine.Machine) *node {
-	s := m.System()
-	if s == nil {
-		return nil
-	}
-	n := stateOf(s).running.Load()
-	if n == nil || n.role != "server" || !n.cluster.quorate() {
-		return nil
-	}
-	return n
 }
 
 // APIPort is that of the API server, and of the servers' supervisors.

@@ -69,7 +69,7 @@ func (s *System) Halt() {
 	s.m.software.Halt(s)
 }
 
-// Enter counts a caller's goroutine among the system's, until it calls leave;
+// Enter counts a caller's goroutine among the system's, until it calls Leave;
 // it reports false when the power is off.
 func (s *System) Enter() bool {
 	s.mu.Lock()
@@ -81,7 +81,7 @@ func (s *System) Enter() bool {
 	return true
 }
 
-// Leave is the end of what enter has begun.
+// Leave is the end of what Enter has begun.
 func (s *System) Leave() { s.wg.Done() }
 
 // Wait returns when none of the system's goroutines is left.
