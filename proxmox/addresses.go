@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // agentPatience bounds how long the agents of a host's guests are asked for their
@@ -73,10 +76,10 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {
 		var config map[string]any
-		if c.get(ctx, nodePath(r.Host, "lxc", itoa(r.VMID), "config"), nil, &config) == nil {
+		if c.get(ctx, nodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil, &config) == nil {
 			for key, value := range config {
 				if line, ok := value.(string); ok && strings.HasPrefix(key, "net") {
-					out = append(out, loose(line).Get("ip"), loose(line).Get("ip6"))
+					out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"))
 				}
 			}
 		}
@@ -89,7 +92,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	vm := newVM(r.Host, r.VMID, entries, r.Running)
 	for key, line := range vm.config {
 		if strings.HasPrefix(key, "ipconfig") {
-			out = append(out, loose(line).Get("ip"), loose(line).Get("ip6"), loose(line).Get("gw"))
+			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
 		}
 	}
 	if !r.Running || !vm.Agent {

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -72,8 +74,8 @@ func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string, away 
 // is changed or run.
 func (c *Client) AgentReadFile(ctx context.Context, vm *VM, path string) ([]byte, error) {
 	var answer struct {
-		Content   string   `json:"content"`
-		Truncated flexBool `json:"truncated"`
+		Content   string    `json:"content"`
+		Truncated wire.Bool `json:"truncated"`
 	}
 	if err := c.askAgent(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
 		return nil, fmt.Errorf("read %s in %s: %w", path, vm, err)
@@ -171,13 +173,13 @@ func isASCII(b []byte) bool {
 
 // execResult is the answer of exec-status.
 type execResult struct {
-	Exited       flexBool `json:"exited"`
-	Code         flexInt  `json:"exitcode"`
-	Signal       flexInt  `json:"signal"`
-	Out          string   `json:"out-data"`
-	Err          string   `json:"err-data"`
-	OutTruncated flexBool `json:"out-truncated"`
-	ErrTruncated flexBool `json:"err-truncated"`
+	Exited       wire.Bool `json:"exited"`
+	Code         wire.Int  `json:"exitcode"`
+	Signal       wire.Int  `json:"signal"`
+	Out          string    `json:"out-data"`
+	Err          string    `json:"err-data"`
+	OutTruncated wire.Bool `json:"out-truncated"`
+	ErrTruncated wire.Bool `json:"err-truncated"`
 }
 
 // firstStatus and lastStatus bound the time between two looks at a command.
@@ -201,7 +203,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 	pause, heard := firstStatus, time.Now()
 	for {
 		var result execResult
-		err := g.c.get(ctx, g.path("exec-status"), url.Values{"pid": {itoa(pid)}}, &result)
+		err := g.c.get(ctx, g.path("exec-status"), url.Values{"pid": {strconv.Itoa(pid)}}, &result)
 		switch {
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
@@ -236,7 +238,7 @@ func (g *guest) start(ctx context.Context, args []string, input *string) (int, e
 		p["input-data"] = *input
 	}
 	var answer struct {
-		PID *flexInt `json:"pid"`
+		PID *wire.Int `json:"pid"`
 	}
 	err := g.c.call(ctx, http.MethodPost, g.path("exec"), p, &answer)
 	if ctx.Err() != nil {
@@ -314,5 +316,5 @@ func signalName(n int) string {
 	if name, ok := names[n]; ok {
 		return name
 	}
-	return strings.TrimSpace(itoa(n))
+	return strings.TrimSpace(strconv.Itoa(n))
 }

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // wanted is a spec, and asItIs the configuration that has all of it.
@@ -33,7 +35,7 @@ func asItIs() map[string]string {
 func vmOf(config map[string]string, running bool) *VM {
 	var entries []pendingEntry
 	for k, v := range config {
-		entries = append(entries, pendingEntry{Key: k, Value: (*flexText)(&v)})
+		entries = append(entries, pendingEntry{Key: k, Value: (*wire.Text)(&v)})
 	}
 	return newVM("pve1", 100, entries, running)
 }
@@ -298,7 +300,7 @@ func TestVMOfAConfiguration(t *testing.T) {
 	assert.Equal(t, "hostpci1", slot)
 	full := map[string]string{"name": "a"}
 	for i := range 16 {
-		full["hostpci"+itoa(i)] = "x"
+		full["hostpci"+strconv.Itoa(i)] = "x"
 	}
 	_, err = freeSlot(vmOf(full, false))
 	assert.EqualError(t, err, "proxmox: a (VM 100 on pve1) has 16 passed-through devices, which is all that it can have")
@@ -308,7 +310,7 @@ func TestVMOfAConfiguration(t *testing.T) {
 
 // Of a running VM, what waits for the next start is pending, whatever it is.
 func TestPendingOfAConfiguration(t *testing.T) {
-	text := func(s string) *flexText { return (*flexText)(&s) }
+	text := func(s string) *wire.Text { return (*wire.Text)(&s) }
 	entries := []pendingEntry{
 		{Key: "name", Value: text("a")}, {Key: "memory", Value: text("1024"), Pending: text("2048")}, {Key: "cores", Pending: text("4")},
 		{Key: "agent", Value: text("1"), Delete: 1}, {Key: "description", Value: text(" old\n"), Pending: text("new")}, {Key: "cpu", Value: text("host"), Pending: text("host")}, {Key: "odd", Delete: 1}, {Key: "empty", Value: text("")},
@@ -334,28 +336,6 @@ func TestWithChanges(t *testing.T) {
 	assert.Equal(t, map[string]string{"name": "a", "memory": "2048", "cpu": "host"}, out.config)
 	assert.Equal(t, []any{2 * GiB, "o", "pve1", 100}, []any{out.Memory, out.Owner, out.Host, out.VMID})
 	assert.Equal(t, map[string]string{"name": "a", "memory": "1024", "cores": "2"}, v.config)
-}
-
-func TestFlexibleJSON(t *testing.T) {
-	for in, want := range map[string]flexInt{"1": 1, `"2"`: 2, "3.0": 3, "null": 0, `""`: 0, "1e3": 1000} {
-		n := flexInt(7)
-		require.NoError(t, n.UnmarshalJSON([]byte(in)))
-		assert.Equal(t, want, n, in)
-	}
-	for in, want := range map[string]flexBool{"1": true, `"1"`: true, "true": true, "0": false, `"0"`: false, "false": false, "null": false, `""`: false} {
-		v := !want
-		require.NoError(t, v.UnmarshalJSON([]byte(in)))
-		assert.Equal(t, want, v, in)
-	}
-	for in, want := range map[string]flexText{"null": "", `"a"`: "a", "7": "7"} {
-		v := flexText("x")
-		require.NoError(t, v.UnmarshalJSON([]byte(in)))
-		assert.Equal(t, want, v, in)
-	}
-	var n flexInt
-	var v flexBool
-	assert.EqualError(t, n.UnmarshalJSON([]byte(`"cat"`)), `"cat" is not a number`)
-	assert.EqualError(t, v.UnmarshalJSON([]byte(`"cat"`)), `"cat" is not a switch`)
 }
 
 // Answers are asked for again when something of ours may have changed them.
@@ -482,7 +462,7 @@ func TestThingsThatAreDoneWhileOff(t *testing.T) {
 
 // A VM claims what it has now and what it has after its next start.
 func TestWhatAVMClaims(t *testing.T) {
-	text := func(s string) *flexText { return (*flexText)(&s) }
+	text := func(s string) *wire.Text { return (*wire.Text)(&s) }
 	v := newVM("pve1", 100, []pendingEntry{
 		{Key: "name", Value: text("a")}, {Key: "hostpci0", Value: text("01:00"), Pending: text("02:00")}, {Key: "hostpci1", Pending: text("mapping=m")}, {Key: "hostpci15", Value: text("host=03:00,mdev=x"), Delete: 1},
 		{Key: "memory", Value: text("1"), Pending: text("2")}, {Key: "hostpci7", Value: text("host=odd")},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // CreateSpec is a VM made from an image and not from a template: the one that
@@ -51,7 +53,7 @@ func (s CreateSpec) params(vmid int) params {
 		"agent":       "enabled=1",
 		"cpu":         cpu,
 		"cores":       s.Cores,
-		"memory":      inMiB(s.Memory),
+		"memory":      wire.InMiB(s.Memory),
 		"balloon":     0,
 		"smbios1":     "uuid=" + uuid,
 		"tags":        strings.Join(cleanTags(append([]string{s.Owner, mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
@@ -131,7 +133,7 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.ours(spec.Owner) })
 	}
 	var found *VM
-	err := c.settle(ctx, spec.Host, itoa(vmid), func() error {
+	err := c.settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
 		return c.doShown(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
 	}, func() (bool, error) {
 		var err error
@@ -159,8 +161,8 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 		return nil
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
-		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": diskSize(size)})
+	err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -189,7 +191,7 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		err := c.settle(ctx, now.Host, itoa(now.VMID), func() error {
+		err := c.settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
 			return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
@@ -200,7 +202,7 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		}
 	}
 	progress.Say(ctx, "converting %s to a template", now)
-	err = c.settle(ctx, now.Host, itoa(now.VMID), func() error {
+	err = c.settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
 		return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // destroy destroys a VM that is off, with the disks that its configuration names. Proxmox
@@ -25,7 +27,7 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	progress.Say(ctx, "destroying %s", vm)
 	exit := ""
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() (err error) {
+	err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
 		exit, err = c.finish(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -104,8 +106,8 @@ func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, 
 func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk is of another VM when the VMID was given away again: a VM's
 	// configuration is there before its first disk is, so this look is late enough.
-	var same flexInt
-	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
+	var same wire.Int
+	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vm.VMID)}}, &same)
 	if saidTaken(words(err)) {
 		progress.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil

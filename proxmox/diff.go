@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // change is one difference and what makes it go away.
@@ -51,7 +52,7 @@ func (s VMSpec) changes(vm *VM) []change {
 	s.diffProcessor(d, vm)
 	d.set(theBalloon, "balloon", vm.Balloon, false, "balloon", "0")
 	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
-	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", zeroOne(s.OnBoot))
+	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", wire.ZeroOne(s.OnBoot))
 	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
 	if s.Adopted && s.Description == "" {
 		s.Description = vm.Description
@@ -121,13 +122,6 @@ func orNone(v any) string {
 	return "none"
 }
 
-func zeroOne(on bool) string {
-	if on {
-		return "1"
-	}
-	return "0"
-}
-
 // diffTags wants all our tags and the VM's own mark; those that somebody added stay, but
 // for a clone that has just inherited its template's.
 func (s VMSpec) diffTags(d *differ, vm *VM) {
@@ -139,7 +133,7 @@ func (s VMSpec) diffTags(d *differ, vm *VM) {
 		uuid := vm.uuid()
 		if uuid == "" {
 			uuid = s.uuid
-			d.set(theUUID, "uuid", "", "one of its own", "smbios1", loose(vm.config["smbios1"]).With("uuid", uuid).String())
+			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.Loose(vm.config["smbios1"]).With("uuid", uuid).String())
 		}
 		want = append(want, mark(s.Owner, vm.VMID, uuid))
 	}
@@ -164,7 +158,7 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 			thing = theNICDevice
 		}
 		if have != want {
-			d.set(thing, key, have.String(), want.String(), key, want.line(loose(vm.config[key])))
+			d.set(thing, key, have.String(), want.String(), key, want.line(wire.Loose(vm.config[key])))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // diffDisks compares disks. The first is found by its slot, which is what the VM
@@ -31,7 +32,7 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 			if have.Serial != want.Serial {
 				thing = theDiskSerial
 			}
-			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(loose(vm.config[want.Slot])))
+			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(wire.Loose(vm.config[want.Slot])))
 		}
 		switch {
 		case want.Size == 0 || want.Size == have.Size:

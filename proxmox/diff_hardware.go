@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // diffProcessor compares cores, memory and where on the host they are.
@@ -13,15 +15,15 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
 		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
 	}
-	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(inMiB(s.Memory)))
+	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(wire.InMiB(s.Memory)))
 	d.set(theCPU, "cpu", orNone(vm.CPUType), s.cpuType(), "cpu", s.cpuType())
-	d.set(theNUMA, "numa", vm.NUMA, s.NUMA, "numa", zeroOne(s.NUMA))
+	d.set(theNUMA, "numa", vm.NUMA, s.NUMA, "numa", wire.ZeroOne(s.NUMA))
 	for i, want := range s.NUMANodes {
 		key := fmt.Sprintf("numa%d", i)
 		d.set(theNUMANodes, key, vm.NUMANodes[key].line(), want.line(), key, want.line())
 	}
 	for _, key := range slices.Sorted(maps.Keys(vm.NUMANodes)) {
-		if number(strings.TrimPrefix(key, "numa"), 0) >= len(s.NUMANodes) {
+		if wire.Number(strings.TrimPrefix(key, "numa"), 0) >= len(s.NUMANodes) {
 			d.set(theNUMANodes, key, vm.NUMANodes[key].line(), "", key, "")
 		}
 	}
@@ -87,7 +89,7 @@ const ovmf = "ovmf"
 
 // efiDisk is the config line of a new disk for the firmware's variables.
 func efiDisk(storage string, keys bool) string {
-	return fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", storage, zeroOne(keys))
+	return fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", storage, wire.ZeroOne(keys))
 }
 
 func onOrOff(on bool) string {
@@ -110,9 +112,9 @@ func (n NUMANode) line() string {
 	if n == (NUMANode{}) {
 		return ""
 	}
-	return properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory", positive(int(inMiB(n.Memory)))).With("policy", n.Policy).String()
+	return wire.Properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory", wire.Positive(int(wire.InMiB(n.Memory)))).With("policy", n.Policy).String()
 }
 
-func seenNUMANode(p properties) NUMANode {
-	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: Size(number(p.Get("memory"), 0)) * MiB}
+func seenNUMANode(p wire.Properties) NUMANode {
+	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: Size(wire.Number(p.Get("memory"), 0)) * MiB}
 }

@@ -1,10 +1,7 @@
 package proxmox
 
 // What tests from outside look at.
-type (
-	Class      = class
-	Properties = properties
-)
+type Class = class
 
 const (
 	Permanent = permanent
@@ -15,5 +12,3 @@ const (
 func ClassOf(err error) Class { return errorClass(err) }
 
 func ParseUPID(s string) (UPID, error) { return parseUPID(s) }
-
-func ParseProperties(s string) (Properties, error) { return parseProperties(s) }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Holders are the VMs of any owner that name files and disks as their drives and mappings as their
@@ -80,10 +82,10 @@ func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
 		case holdsVolume(key):
-			name := Volume{ID: loose(line).First("file", "")}.Name()
+			name := Volume{ID: wire.Loose(line).First("file", "")}.Name()
 			h.files[name] = append(h.files[name], vm.summary())
 		case strings.HasPrefix(key, "hostpci"):
-			id := loose(line).Get("mapping")
+			id := wire.Loose(line).Get("mapping")
 			h.mappings[id] = append(h.mappings[id], vm.summary())
 		}
 	}

@@ -5,8 +5,11 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Host is a host of the cluster as the others see it. Its figures are zero where the
@@ -36,11 +39,11 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 
 // node is an entry of GET /nodes.
 type node struct {
-	Node   string  `json:"node"`
-	Status string  `json:"status"` // online, offline; unknown in a host's first seconds
-	MaxCPU flexInt `json:"maxcpu"`
-	MaxMem flexInt `json:"maxmem"`
-	Mem    flexInt `json:"mem"`
+	Node   string   `json:"node"`
+	Status string   `json:"status"` // online, offline; unknown in a host's first seconds
+	MaxCPU wire.Int `json:"maxcpu"`
+	MaxMem wire.Int `json:"maxmem"`
+	Mem    wire.Int `json:"mem"`
 }
 
 func (c *Client) nodes(ctx context.Context) ([]node, error) {
@@ -65,12 +68,12 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 			Release string `json:"release"`
 		} `json:"current-kernel"`
 		CPU struct {
-			CPUs flexInt `json:"cpus"`
+			CPUs wire.Int `json:"cpus"`
 		} `json:"cpuinfo"`
 		Memory struct {
-			Total     flexInt  `json:"total"`
-			Free      flexInt  `json:"free"`
-			Available *flexInt `json:"available"` // of newer releases only
+			Total     wire.Int  `json:"total"`
+			Free      wire.Int  `json:"free"`
+			Available *wire.Int `json:"available"` // of newer releases only
 		} `json:"memory"`
 	}
 	a, err := look[answer](ctx, c, nodePath(host, "status"), nil)
@@ -93,7 +96,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 // Clock asks a host what time it is (Sys.Audit on /nodes/NAME), to the second.
 func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 	var now struct {
-		Time flexInt `json:"time"`
+		Time wire.Int `json:"time"`
 	}
 	if err := c.get(ctx, nodePath(host, "time"), nil, &now); err != nil {
 		return time.Time{}, err
@@ -105,8 +108,8 @@ func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 // Proxmox changes nothing. A host that is in no cluster always is (Sys.Audit on /).
 func (c *Client) Quorate(ctx context.Context) (bool, error) {
 	type entry struct {
-		Type    string   `json:"type"`
-		Quorate flexBool `json:"quorate"`
+		Type    string    `json:"type"`
+		Quorate wire.Bool `json:"quorate"`
 	}
 	all, err := look[[]entry](ctx, c, "/cluster/status", nil)
 	if err != nil {
@@ -138,16 +141,16 @@ type Bridge struct {
 // on /sdn/zones/localnetwork/NAME), sorted by name.
 func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	type entry struct {
-		Iface     string   `json:"iface"`
-		Type      string   `json:"type"`
-		Active    flexBool `json:"active"`
-		VLANAware flexBool `json:"bridge_vlan_aware"`
-		VIDs      flexText `json:"bridge_vids"`
-		Ports     string   `json:"bridge_ports"`
-		OVSPorts  string   `json:"ovs_ports"`
-		MTU       flexInt  `json:"mtu"`
-		CIDR      string   `json:"cidr"`
-		Gateway   string   `json:"gateway"`
+		Iface     string    `json:"iface"`
+		Type      string    `json:"type"`
+		Active    wire.Bool `json:"active"`
+		VLANAware wire.Bool `json:"bridge_vlan_aware"`
+		VIDs      wire.Text `json:"bridge_vids"`
+		Ports     string    `json:"bridge_ports"`
+		OVSPorts  string    `json:"ovs_ports"`
+		MTU       wire.Int  `json:"mtu"`
+		CIDR      string    `json:"cidr"`
+		Gateway   string    `json:"gateway"`
 	}
 	all, err := look[[]entry](ctx, c, nodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
@@ -175,8 +178,8 @@ type TokenInfo struct {
 func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
 	user, name, _ := strings.Cut(c.cfg.TokenID, "!")
 	var t struct {
-		Expire  flexInt   `json:"expire"`
-		PrivSep *flexBool `json:"privsep"`
+		Expire  wire.Int   `json:"expire"`
+		PrivSep *wire.Bool `json:"privsep"`
 	}
 	if err := c.get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
 		return TokenInfo{}, err
@@ -216,8 +219,8 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 
 // VMIDTaken asks Proxmox whether a VMID is in use, also by what the token may not see.
 func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
-	var same flexInt
-	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vmid)}}, &same)
+	var same wire.Int
+	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
 	if saidTaken(words(err)) {
 		return true, nil
 	}

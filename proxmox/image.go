@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Image is a disk image on the web.
@@ -78,7 +79,7 @@ func (c *Client) CheckImport() error {
 	}
 	major, rest, _ := strings.Cut(text, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	if number(major, 9) > 8 || number(major, 9) == 8 && number(minor, 4) >= 4 {
+	if wire.Number(major, 9) > 8 || wire.Number(major, 9) == 8 && wire.Number(minor, 4) >= 4 {
 		return nil
 	}
 	return fmt.Errorf("proxmox VE %s cannot import an image that it has downloaded; 8.4 and later can\n"+

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Ledger says who has a claim on which device of some hosts: by the configuration of
@@ -155,7 +158,7 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 func (v *VM) claims(mappings []MappingState, devices []PCIDevice) []Claim {
 	var out []Claim
 	add := func(slot, line string, leaving bool) {
-		p := loose(line)
+		p := wire.Loose(line)
 		cl := Claim{
 			Host: v.Host, VMID: v.VMID, Name: v.Name, Tags: v.Tags, Running: v.Running, OnBoot: v.OnBoot, Template: v.Template,
 			Slot: slot, Mapping: p.Get("mapping"), Leaving: leaving, Shared: p.Get("mdev") != "",
@@ -168,7 +171,7 @@ func (v *VM) claims(mappings []MappingState, devices []PCIDevice) []Claim {
 		out = append(out, cl)
 	}
 	for i := range 16 {
-		slot := "hostpci" + itoa(i)
+		slot := "hostpci" + strconv.Itoa(i)
 		if line := v.config[slot]; line != "" {
 			add(slot, line, false)
 		}
@@ -207,7 +210,7 @@ func (m MappingState) paths(host string) []string {
 		}
 	}
 	for _, line := range m.unread {
-		if p := loose(line); p.Get("node") == host {
+		if p := wire.Loose(line); p.Get("node") == host {
 			out = append(out, p.Get("path"))
 		}
 	}

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // resource is a VM as all hosts of a cluster know it, made of two lists.
@@ -20,20 +23,20 @@ import (
 //
 // GET /nodes/HOST/qemu reads the configurations, so those are taken from there.
 type resource struct {
-	Type     string   `json:"type"`
-	VMID     flexInt  `json:"vmid"`
-	Name     string   `json:"name"`
-	Node     string   `json:"node"`
-	Status   string   `json:"status"`
-	Tags     string   `json:"tags"`
-	Lock     string   `json:"lock"`
-	Template flexBool `json:"template"`
-	MaxMem   flexInt  `json:"maxmem"`
-	Mem      flexInt  `json:"mem"`
-	MaxCPU   flexInt  `json:"maxcpu"`
-	CPUs     flexInt  `json:"cpus"`   // what a host's own list calls MaxCPU
-	Uptime   flexInt  `json:"uptime"` // seconds
-	NetOut   flexInt  `json:"netout"` // bytes that the guest has sent since its start
+	Type     string    `json:"type"`
+	VMID     wire.Int  `json:"vmid"`
+	Name     string    `json:"name"`
+	Node     string    `json:"node"`
+	Status   string    `json:"status"`
+	Tags     string    `json:"tags"`
+	Lock     string    `json:"lock"`
+	Template wire.Bool `json:"template"`
+	MaxMem   wire.Int  `json:"maxmem"`
+	Mem      wire.Int  `json:"mem"`
+	MaxCPU   wire.Int  `json:"maxcpu"`
+	CPUs     wire.Int  `json:"cpus"`   // what a host's own list calls MaxCPU
+	Uptime   wire.Int  `json:"uptime"` // seconds
+	NetOut   wire.Int  `json:"netout"` // bytes that the guest has sent since its start
 
 	unseen error // why its host could not be asked: what is told may be old
 }
@@ -131,7 +134,7 @@ func (r resource) certain() error {
 // its first disk; until then Proxmox makes one up.
 func nameless(r resource) bool {
 	made, up := strings.CutPrefix(r.Name, "VM ")
-	return r.Name == "" || up && made == itoa(int(r.VMID))
+	return r.Name == "" || up && made == strconv.Itoa(int(r.VMID))
 }
 
 // isRunning says whether a VM runs.

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // VM returns the VM of owner's with that name, nil when there is none. A VM of that
@@ -225,8 +228,8 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 		if !ask {
 			return id, nil
 		}
-		var same flexInt
-		err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(id)}}, &same)
+		var same wire.Int
+		err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(id)}}, &same)
 		var e *Error
 		switch {
 		case err == nil:
@@ -245,7 +248,7 @@ func (c *Client) firstFree(ctx context.Context) (int, error) {
 	if c.vmids.first > 0 {
 		return c.vmids.first, nil
 	}
-	var first flexInt
+	var first wire.Int
 	if err := c.get(ctx, "/cluster/nextid", nil, &first); err != nil {
 		return 0, err
 	}

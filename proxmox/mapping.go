@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Mapping is a resource mapping: a name for PCI devices that a token may give to
@@ -70,16 +72,16 @@ func (m Mapping) check() error {
 
 // line writes a device as the map option wants it.
 func (d MappedDevice) line() string {
-	p := properties{{"node", d.Host}, {"path", d.Address.String()}, {"id", d.ID}}
+	p := wire.Properties{{Key: "node", Value: d.Host}, {Key: "path", Value: d.Address.String()}, {Key: "id", Value: d.ID}}
 	if d.IOMMUGroup >= 0 {
-		p = append(p, property{"iommugroup", itoa(d.IOMMUGroup)})
+		p = append(p, wire.Property{Key: "iommugroup", Value: strconv.Itoa(d.IOMMUGroup)})
 	}
 	return p.With("subsystem-id", d.Subsystem).String()
 }
 
 // parseMapped reads an entry of the map option.
 func parseMapped(s string) (MappedDevice, error) {
-	p, err := parseProperties(s)
+	p, err := wire.ParseProperties(s)
 	if err != nil {
 		return MappedDevice{}, err
 	}
@@ -89,7 +91,7 @@ func parseMapped(s string) (MappedDevice, error) {
 	}
 	return MappedDevice{
 		Host: p.Get("node"), Address: address, ID: p.Get("id"), Subsystem: p.Get("subsystem-id"),
-		IOMMUGroup: number(p.Get("iommugroup"), -1),
+		IOMMUGroup: wire.Number(p.Get("iommugroup"), -1),
 	}, nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // A machine says itself whose it is, and which one it is: beside the owner's tag it
@@ -60,7 +62,7 @@ func newUUID() string {
 }
 
 // uuid is the VM's SMBIOS UUID; "" where it has none, or its configuration was not read.
-func (v *VM) uuid() string { return loose(v.config["smbios1"]).Get("uuid") }
+func (v *VM) uuid() string { return wire.Loose(v.config["smbios1"]).Get("uuid") }
 
 // is reports whether v, as it is now, may be the machine that was seen before.
 func (v *VM) is(seen *VM) bool { return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid()) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/unit"
 )
 
@@ -71,15 +72,15 @@ func (g GPU) Problem() string {
 // Devices returns every PCI function of a host, unfiltered (Sys.Audit on /).
 func (c *Client) Devices(ctx context.Context, host string) ([]PCIDevice, error) {
 	type entry struct {
-		ID              string   `json:"id"`
-		Class           string   `json:"class"`
-		Vendor          string   `json:"vendor"`
-		Device          string   `json:"device"`
-		SubsystemVendor string   `json:"subsystem_vendor"`
-		SubsystemDevice string   `json:"subsystem_device"`
-		VendorName      string   `json:"vendor_name"`
-		DeviceName      string   `json:"device_name"`
-		Group           *flexInt `json:"iommugroup"`
+		ID              string    `json:"id"`
+		Class           string    `json:"class"`
+		Vendor          string    `json:"vendor"`
+		Device          string    `json:"device"`
+		SubsystemVendor string    `json:"subsystem_vendor"`
+		SubsystemDevice string    `json:"subsystem_device"`
+		VendorName      string    `json:"vendor_name"`
+		DeviceName      string    `json:"device_name"`
+		Group           *wire.Int `json:"iommugroup"`
 	}
 	// By default the list leaves out what shares groups with cards: bridges, memory controllers.
 	all, err := look[[]entry](ctx, c, nodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})

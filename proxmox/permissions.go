@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Grant is privileges on a path of Proxmox's tree of access control: all of them.
@@ -98,7 +100,7 @@ func Paths(need []Grant) []string {
 
 // UnmarshalJSON reads flags as Proxmox writes them, 0 and 1.
 func (p *Permissions) UnmarshalJSON(b []byte) error {
-	var flags map[string]map[string]flexBool
+	var flags map[string]map[string]wire.Bool
 	if err := json.Unmarshal(b, &flags); err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Role is a role of Proxmox and the path that it is granted on.
@@ -80,7 +82,7 @@ func (r Role) command() string {
 func (r Role) grantCommands(user, tokenID string) []string {
 	var out []string
 	grant := func(flag, who string) {
-		out = append(out, fmt.Sprintf("pveum acl modify %s %s %s --roles %s --propagate %s", r.Path, flag, shellQuote(who), r.Name, zeroOne(r.Propagate)))
+		out = append(out, fmt.Sprintf("pveum acl modify %s %s %s --roles %s --propagate %s", r.Path, flag, shellQuote(who), r.Name, wire.ZeroOne(r.Propagate)))
 	}
 	if user != rootUser {
 		grant("--users", user)

@@ -93,7 +93,7 @@ func (c *Client) quiet(ctx context.Context, host, id string) error {
 // as its list of tasks goes back: a token sees its own, and those of others with
 // Sys.Audit on /nodes/NAME. One that was cloned is as old as what it was cloned from.
 func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
-	q := url.Values{"vmid": {itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(maxListed)}}
+	q := url.Values{"vmid": {strconv.Itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(maxListed)}}
 	if _, made, found := strings.Cut(vm.config["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
 		made, _, _ = strings.Cut(made, ",")
 		q.Set("since", made)
@@ -112,7 +112,7 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 func (c *Client) Start(ctx context.Context, vm *VM) error {
 	limit := startTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.config["hugepages"] != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
+	err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", "start"), params{"timeout": int(limit.Seconds())})
 		if saidOn(words(err)) {
 			return nil
@@ -154,7 +154,7 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 		}
 		return !running, err
 	}
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
+	err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", verb), p)
 		if saidOff(words(err)) || errors.Is(err, ErrNotFound) {
 			return nil
@@ -289,7 +289,7 @@ func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []listed, error) {
 // holds reports whether a running task may be what locks vm. A clone's task is
 // named after the VM that is copied.
 func holds(l listed, vm *VM) bool {
-	return l.ID == itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
+	return l.ID == strconv.Itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
 }
 
 // explain adds to an error which VM it happened to, and makes a lock that nobody

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 )
@@ -154,7 +155,7 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 // Idle returns a VM as it is when nothing is at work on it any more, nil when it is
 // gone: a task that a killed process began goes on.
 func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
-	if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
+	if err := c.quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // configure posts what differs, all in one request, and grows disks. It returns
@@ -36,7 +38,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 				return nil, ctx.Err()
 			}
 			pause *= 2
-			if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
+			if err := c.quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
@@ -144,7 +146,7 @@ func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 			continue
 		}
 		progress.Say(ctx, "growing %s of %s to %s", ch.disk, vm, ch.size)
-		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": diskSize(ch.size)})
+		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": wire.DiskSize(ch.size)})
 		if err != nil {
 			return err
 		}
@@ -171,7 +173,7 @@ func (v *VM) with(all []change) *VM {
 		}
 	}
 	for k, value := range config {
-		entries = append(entries, pendingEntry{Key: k, Value: (*flexText)(&value)})
+		entries = append(entries, pendingEntry{Key: k, Value: (*wire.Text)(&value)})
 	}
 	out := newVM(v.Host, v.VMID, entries, false)
 	out.Owner = v.Owner

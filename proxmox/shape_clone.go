@@ -7,11 +7,13 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // cloneOf is what a clone of a template looks like, as far as can be known without
@@ -23,16 +25,16 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 	}
 	config["name"], config["description"] = s.Name, marker(s.Owner, vmid)
 	// Proxmox makes up another UUID. It is set again, so that it need not be asked for.
-	if config["smbios1"] = loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
+	if config["smbios1"] = wire.Loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
 		delete(config, "smbios1")
 	}
 	for k, line := range config {
-		switch p := loose(line); {
+		switch p := wire.Loose(line); {
 		case strings.HasPrefix(k, "unused"):
 			delete(config, k)
 		case strings.HasPrefix(k, "net"):
 			name, _ := model(p)
-			config[k] = (append(properties{{"", name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
+			config[k] = (append(wire.Properties{{Key: "", Value: name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
 		}
 	}
 	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
@@ -185,7 +187,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	}
 	progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	var found *VM
-	err := c.settle(ctx, source.Host, itoa(vmid), func() error {
+	err := c.settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
 		return c.do(ctx, http.MethodPost, vmPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error

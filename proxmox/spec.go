@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // VMSpec is a VM as it should be: a clone of a template, given its own shape.
@@ -183,16 +185,16 @@ func marker(owner string, vmid int) string {
 
 // line writes the config line of the interface; old is the line it replaces.
 // What we have no word for (firewall, rate, …) stays.
-func (n NIC) line(old properties) string {
+func (n NIC) line(old wire.Properties) string {
 	mac := n.MAC
 	if mac == "" {
 		_, mac = model(old)
 	}
-	p := properties{{"virtio", mac}}
+	p := wire.Properties{{Key: "virtio", Value: mac}}
 	if mac == "" {
-		p = properties{{"", "virtio"}}
+		p = wire.Properties{{Key: "", Value: "virtio"}}
 	}
-	p = p.With("bridge", n.Bridge).With("tag", positive(n.VLAN)).With("mtu", positive(n.MTU)).With("queues", positive(n.Queues))
+	p = p.With("bridge", n.Bridge).With("tag", wire.Positive(n.VLAN)).With("mtu", wire.Positive(n.MTU)).With("queues", wire.Positive(n.Queues))
 	for _, kv := range old {
 		switch kv.Key {
 		case "bridge", "tag", "mtu", "queues", "":
@@ -206,7 +208,7 @@ func (n NIC) line(old properties) string {
 }
 
 // model returns an interface's model and address.
-func model(p properties) (name, mac string) {
+func model(p wire.Properties) (name, mac string) {
 	if len(p) == 0 {
 		return "", ""
 	}
@@ -219,29 +221,22 @@ func model(p properties) (name, mac string) {
 	return p[0].Key, p[0].Value
 }
 
-func positive(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
-}
-
 // line writes the config line of the disk. Without an old line the disk is made.
-func (d Disk) line(old properties) string {
+func (d Disk) line(old wire.Properties) string {
 	p := old
 	if len(p) == 0 {
-		p = properties{{"", d.Storage + ":" + inGiB(d.Size)}}
+		p = wire.Properties{{Key: "", Value: d.Storage + ":" + wire.InGiB(d.Size)}}
 	}
 	discard := ""
 	if d.Discard {
 		discard = "on"
 	}
-	return p.With("serial", d.Serial).With("ssd", onOff(d.SSD)).With("discard", discard).With("iothread", onOff(d.IOThread)).String()
+	return p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread)).String()
 }
 
 // line writes the config line of the device.
 func (h HostPCI) line() string {
-	p := properties{{"mapping", h.Mapping}}.With("pcie", onOff(h.PCIe))
+	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
 	if !h.ROMBar {
 		p = p.With("rombar", "0")
 	}
@@ -253,7 +248,7 @@ func (h HostPCI) line() string {
 // passed-through device since all memory is pinned first, 150 s at least with
 // huge pages, and 5 s per interface.
 func startTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	seconds := max(30, inMiB(memory)/1024)
+	seconds := max(30, wire.InMiB(memory)/1024)
 	if devices > 0 {
 		seconds *= 4
 	}

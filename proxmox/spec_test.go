@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 func TestStartTimeout(t *testing.T) {
@@ -39,8 +42,8 @@ func TestStartTimeout(t *testing.T) {
 func TestNICLineKeepsWhatItDoesNotKnow(t *testing.T) {
 	n := NIC{Bridge: "vmbr1", VLAN: 7, Queues: 16}
 	assert.Equal(t, "virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=7,queues=16,firewall=1",
-		n.line(loose("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
-	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.line(loose("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
+		n.line(wire.Loose("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
+	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.line(wire.Loose("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
 	assert.Equal(t, "virtio,bridge=vmbr0", NIC{Bridge: "vmbr0"}.line(nil))
 }
 
@@ -48,7 +51,7 @@ func TestDiskLine(t *testing.T) {
 	d := Disk{Slot: "scsi1", Storage: "vmdata", Size: 1 * TiB, Serial: "scratch", SSD: true, Discard: true, IOThread: true}
 	assert.Equal(t, "vmdata:1024,serial=scratch,ssd=1,discard=on,iothread=1", d.line(nil))
 	assert.Equal(t, "vmdata:vm-100-disk-1,size=1T,cache=none,serial=scratch,ssd=1,discard=on,iothread=1",
-		d.line(loose("vmdata:vm-100-disk-1,size=1T,cache=none")))
+		d.line(wire.Loose("vmdata:vm-100-disk-1,size=1T,cache=none")))
 	assert.Equal(t, "vmdata:0.5", Disk{Storage: "vmdata", Size: 512 * MiB}.line(nil))
 }
 
@@ -104,15 +107,6 @@ func TestWhatMayBlock(t *testing.T) {
 	}
 }
 
-func TestSizesOfDisks(t *testing.T) {
-	for size, want := range map[Size]string{TiB: "1T 1024", 3 * GiB: "3G 3", 512 * MiB: "512M 0.5", 528 * KiB: "528K 0.000503540039", 1000: "1000 ", 0: "0 0"} {
-		disk, gib, _ := strings.Cut(want, " ")
-		assert.Equal(t, disk, diskSize(size))
-		assert.True(t, strings.HasPrefix(inGiB(size), gib), inGiB(size))
-	}
-	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{inMiB(Size(0)), inMiB(Size(1)), inMiB(MiB), inMiB(MiB + 1)})
-}
-
 func TestSlotsInOrder(t *testing.T) {
 	all := []string{"virtio0", "scsi10", "sata1", "scsi2", "ide2", "scsi1"}
 	slices.SortFunc(all, compareSlots)
@@ -158,7 +152,7 @@ func TestWhenTasksAreLookedAt(t *testing.T) {
 				n.looked = start.Add(-looked)
 			}
 			for i, age := range ages {
-				n.byID[itoa(i)] = &watch{since: start.Add(-age)}
+				n.byID[strconv.Itoa(i)] = &watch{since: start.Add(-age)}
 			}
 			return n.due(time.Second).Sub(start)
 		}

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Volume is a file or disk on a storage.
@@ -38,12 +40,12 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 		query.Set("content", content)
 	}
 	type entry struct {
-		VolID   string   `json:"volid"`
-		Content string   `json:"content"`
-		Format  string   `json:"format"`
-		Size    flexInt  `json:"size"`
-		VMID    flexText `json:"vmid"`
-		Parent  string   `json:"parent"`
+		VolID   string    `json:"volid"`
+		Content string    `json:"content"`
+		Format  string    `json:"format"`
+		Size    wire.Int  `json:"size"`
+		VMID    wire.Text `json:"vmid"`
+		Parent  string    `json:"parent"`
 	}
 	all, err := look[[]entry](ctx, c, nodePath(host, "storage", storage, "content"), query)
 	if err != nil {
@@ -51,7 +53,7 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 	}
 	out := make([]Volume, len(all))
 	for i, e := range all {
-		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: number(string(e.VMID), 0), Parent: e.Parent}
+		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: wire.Number(string(e.VMID), 0), Parent: e.Parent}
 	}
 	slices.SortFunc(out, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
@@ -110,13 +112,13 @@ type Storage struct {
 // Storages returns the storages of a host that the token may see (Datastore.Audit).
 func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 	type entry struct {
-		Storage string   `json:"storage"`
-		Type    string   `json:"type"`
-		Content string   `json:"content"`
-		Shared  flexBool `json:"shared"`
-		Active  flexBool `json:"active"`
-		Total   flexInt  `json:"total"`
-		Avail   flexInt  `json:"avail"`
+		Storage string    `json:"storage"`
+		Type    string    `json:"type"`
+		Content string    `json:"content"`
+		Shared  wire.Bool `json:"shared"`
+		Active  wire.Bool `json:"active"`
+		Total   wire.Int  `json:"total"`
+		Avail   wire.Int  `json:"avail"`
 	}
 	all, err := look[[]entry](ctx, c, nodePath(host, "storage"), nil)
 	if err != nil {

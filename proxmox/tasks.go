@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // tasks watches running tasks, all those of a node with one request: GET
@@ -238,11 +239,11 @@ func (n *nodeTasks) look(ctx context.Context, c *Client, mine *watch) error {
 
 // listed is an entry of GET /nodes/N/tasks.
 type listed struct {
-	UPID    string   `json:"upid"`
-	Type    string   `json:"type"`
-	ID      string   `json:"id"`
-	Status  string   `json:"status"`
-	EndTime *flexInt `json:"endtime"`
+	UPID    string    `json:"upid"`
+	Type    string    `json:"type"`
+	ID      string    `json:"id"`
+	Status  string    `json:"status"`
+	EndTime *wire.Int `json:"endtime"`
 }
 
 func (l listed) running() bool {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // ByID returns the VM with that VMID, no matter who owns it. One that is not there is
@@ -59,7 +61,7 @@ func (v *VM) Unbased() []string {
 		volumes[d.Slot] = d.Volume
 	}
 	if line, ok := v.config["efidisk0"]; ok {
-		volumes["efidisk0"] = loose(line).First("file", "")
+		volumes["efidisk0"] = wire.Loose(line).First("file", "")
 	}
 	var out []string
 	for slot, volume := range volumes {
@@ -87,7 +89,7 @@ func (v *VM) CloudInitDrives() []string {
 // rebase makes bases of those disks of a template that are none yet.
 func (c *Client) rebase(ctx context.Context, vm *VM) error {
 	for _, slot := range vm.Unbased() {
-		err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
+		err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 			return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "template"), params{"disk": slot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, vm.Host, vm.VMID, false)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // apiRoot is where the API begins below the host.
@@ -65,7 +66,7 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 			if e.Errors == nil {
 				e.Errors = map[string]string{}
 			}
-			e.Errors[k] = unquote(v)
+			e.Errors[k] = wire.Unquote(v)
 		}
 	}
 	if e.Message == "" {
@@ -213,13 +214,4 @@ func mayBlock(method, path string) (host string, blocks bool) {
 	}
 	host, rest, _ := strings.Cut(below, "/")
 	return host, method != http.MethodGet || strings.Contains(rest, "/agent/")
-}
-
-// unquote returns a JSON string's text, and any other JSON as it is written.
-func unquote(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }

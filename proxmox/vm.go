@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // VM is a virtual machine as it was seen. Its shape is what it has or will have
@@ -72,10 +73,10 @@ func (v *VM) Identity() string {
 // pendingEntry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
 // what is and what will be.
 type pendingEntry struct {
-	Key     string    `json:"key"`
-	Value   *flexText `json:"value"`
-	Pending *flexText `json:"pending"`
-	Delete  flexInt   `json:"delete"`
+	Key     string     `json:"key"`
+	Value   *wire.Text `json:"value"`
+	Pending *wire.Text `json:"pending"`
+	Delete  wire.Int   `json:"delete"`
 }
 
 // newVM reads the configuration of a VM.
@@ -115,9 +116,9 @@ func (v *VM) read() {
 	v.Template = c["template"] == "1"
 	v.Locked = c["lock"]
 	v.Tags = splitTags(c["tags"])
-	v.Cores = number(c["cores"], 1) * number(c["sockets"], 1)
-	v.Memory = Size(number(loose(c["memory"]).First("current", ""), 512)) * MiB
-	v.CPUType = loose(c["cpu"]).First("cputype", "")
+	v.Cores = wire.Number(c["cores"], 1) * wire.Number(c["sockets"], 1)
+	v.Memory = Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * MiB
+	v.CPUType = wire.Loose(c["cpu"]).First("cputype", "")
 	v.NUMA = c["numa"] == "1"
 	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
 	for k, line := range c {
@@ -125,33 +126,33 @@ func (v *VM) read() {
 			if v.NUMANodes == nil {
 				v.NUMANodes = map[string]NUMANode{}
 			}
-			v.NUMANodes[k] = seenNUMANode(loose(line))
+			v.NUMANodes[k] = seenNUMANode(wire.Loose(line))
 		}
 	}
 	v.OnBoot = c["onboot"] == "1"
 	v.Startup = c["startup"]
 	v.Description = strings.TrimSpace(c["description"])
-	v.Machine = loose(c["machine"]).First("type", "")
+	v.Machine = wire.Loose(c["machine"]).First("type", "")
 	v.BIOS = c["bios"]
-	efi := loose(c["efidisk0"])
+	efi := wire.Loose(c["efidisk0"])
 	v.EFIDisk, v.SecureBoot = len(efi) > 0, efi.Bool("pre-enrolled-keys")
 	v.TPM, v.SerialConsole = c["tpmstate0"] != "", c["serial0"] != ""
-	agent := loose(c["agent"])
+	agent := wire.Loose(c["agent"])
 	v.Agent = agent.First("", "enabled") == "1"
 	v.Balloon = c["balloon"] != "0"
 	v.Digest = c["digest"]
 	for i := range 32 {
 		if line, ok := c[fmt.Sprintf("net%d", i)]; ok {
-			v.NICs = append(v.NICs, seenNIC(loose(line)))
+			v.NICs = append(v.NICs, seenNIC(wire.Loose(line)))
 		}
 	}
 	for _, slot := range diskSlots(c) {
-		v.Disks = append(v.Disks, seenDisk(slot, loose(c[slot])))
+		v.Disks = append(v.Disks, seenDisk(slot, wire.Loose(c[slot])))
 	}
 	for i := range 16 {
 		slot := fmt.Sprintf("hostpci%d", i)
 		if line, ok := c[slot]; ok {
-			p := loose(line)
+			p := wire.Loose(line)
 			v.GPUs = append(v.GPUs, HostPCI{Slot: slot, Mapping: p.Get("mapping"), PCIe: p.Bool("pcie"), ROMBar: p.Get("rombar") == "" || p.Bool("rombar")})
 		}
 	}
@@ -160,25 +161,11 @@ func (v *VM) read() {
 			v.Unused = append(v.Unused, c[k])
 		}
 	}
-	if p := loose(c[seedSlot]); p.Get("media") == "cdrom" {
+	if p := wire.Loose(c[seedSlot]); p.Get("media") == "cdrom" {
 		if volume := p.First("file", ""); volume != "none" {
 			v.Seed = volume
 		}
 	}
-}
-
-// loose reads a property string that Proxmox has accepted; one that we cannot
-// read has no properties.
-func loose(s string) properties {
-	p, _ := parseProperties(s)
-	return p
-}
-
-func number(s string, otherwise int) int {
-	if n, err := strconv.Atoi(strings.TrimSpace(s)); err == nil {
-		return n
-	}
-	return otherwise
 }
 
 // diskSlots returns the slots that hold disks: no CD drives, not the variables
@@ -186,7 +173,7 @@ func number(s string, otherwise int) int {
 func diskSlots(config map[string]string) []string {
 	var out []string
 	for k, line := range config {
-		if slotted.MatchString(k) && loose(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
+		if slotted.MatchString(k) && wire.Loose(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
 			out = append(out, k)
 		}
 	}
@@ -198,7 +185,7 @@ func diskSlots(config map[string]string) []string {
 func compareSlots(a, b string) int {
 	split := func(s string) (string, int) {
 		name := strings.TrimRight(s, "0123456789")
-		return name, number(s[len(name):], 0)
+		return name, wire.Number(s[len(name):], 0)
 	}
 	an, ai := split(a)
 	bn, bi := split(b)
@@ -208,15 +195,15 @@ func compareSlots(a, b string) int {
 	return ai - bi
 }
 
-func seenNIC(p properties) NIC {
+func seenNIC(p wire.Properties) NIC {
 	_, mac := model(p)
-	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: number(p.Get("tag"), 0), MTU: number(p.Get("mtu"), 0), Queues: number(p.Get("queues"), 0)}
+	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: wire.Number(p.Get("tag"), 0), MTU: wire.Number(p.Get("mtu"), 0), Queues: wire.Number(p.Get("queues"), 0)}
 }
 
-func seenDisk(slot string, p properties) Disk {
+func seenDisk(slot string, p wire.Properties) Disk {
 	volume := p.First("file", "")
 	storage, _, _ := strings.Cut(volume, ":")
-	size := parseDiskSize(p.Get("size"))
+	size := wire.ParseDiskSize(p.Get("size"))
 	return Disk{
 		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
 		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
@@ -226,7 +213,7 @@ func seenDisk(slot string, p properties) Disk {
 // nic returns the i-th interface.
 func (v *VM) nic(i int) (NIC, bool) {
 	if line, ok := v.config[fmt.Sprintf("net%d", i)]; ok {
-		return seenNIC(loose(line)), true
+		return seenNIC(wire.Loose(line)), true
 	}
 	if v.config == nil && i < len(v.NICs) {
 		return v.NICs[i], true
@@ -247,7 +234,7 @@ func (v *VM) Disk(slot string) (Disk, bool) {
 // Extra returns the disks but for the one that the VM boots from, those without a serial too,
 // which are none of ours. Of several that it may boot from the first that is there counts.
 func (v *VM) Extra() []Disk {
-	order := strings.Split(loose(v.config["boot"]).Get("order"), ";")
+	order := strings.Split(wire.Loose(v.config["boot"]).Get("order"), ";")
 	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
 	for _, slot := range order {
 		if _, found := v.Disk(slot); found {
@@ -262,7 +249,7 @@ func (v *VM) Extra() []Disk {
 func (v *VM) volumes() []string {
 	var out []string
 	note := func(key, line string) {
-		p := loose(line)
+		p := wire.Loose(line)
 		id := p.First("file", "")
 		disc := p.Get("media") == "cdrom" && !strings.Contains(id, "-cloudinit")
 		if holdsVolume(key) && strings.Contains(id, ":") && !disc {

@@ -51,9 +51,10 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox": {"remote"},
-	"k3s":     {"remote", "internal/suggest"},
-	"nvidia":  {"remote", "internal/distro"},
+	"proxmox":               {"proxmox/internal/wire", "remote"},
+	"proxmox/internal/wire": nil,
+	"k3s":                   {"remote", "internal/suggest"},
+	"nvidia":                {"remote", "internal/distro"},
 
 	"sim/pvesim":  {"sim/guest", "internal/iso9660", "internal/suggest", "internal/yamlbound"},
 	"sim/qemu":    {"sim/pvesim", "sim/guest"},

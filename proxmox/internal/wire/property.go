@@ -1,22 +1,22 @@
-package proxmox
+package wire
 
 import (
 	"fmt"
 	"strings"
 )
 
-// property is one key=value of a property string. Key is empty for the value
+// Property is one key=value of a property string. Key is empty for the value
 // that stands alone, as the volume does in "local-lvm:vm-100-disk-0,size=32G".
-type property struct{ Key, Value string }
+type Property struct{ Key, Value string }
 
-// properties is a property string, the way Proxmox writes a device in one line.
+// Properties is a property string, the way Proxmox writes a device in one line.
 // The order is kept.
-type properties []property
+type Properties []Property
 
-// parseProperties reads a property string. Proxmox allows one part without a
+// ParseProperties reads a property string. Proxmox allows one part without a
 // key; which option it stands for depends on the device.
-func parseProperties(s string) (properties, error) {
-	var out properties
+func ParseProperties(s string) (Properties, error) {
+	var out Properties
 	if s == "" {
 		return nil, nil
 	}
@@ -35,13 +35,13 @@ func parseProperties(s string) (properties, error) {
 		if part == "" {
 			return nil, fmt.Errorf("property string %q: an empty part", s)
 		}
-		out = append(out, property{key, value})
+		out = append(out, Property{key, value})
 	}
 	return out, nil
 }
 
 // String writes the property string.
-func (p properties) String() string {
+func (p Properties) String() string {
 	parts := make([]string, len(p))
 	for i, kv := range p {
 		if kv.Key == "" {
@@ -54,7 +54,7 @@ func (p properties) String() string {
 }
 
 // Get returns the value of key, "" when it is not there.
-func (p properties) Get(key string) string {
+func (p Properties) Get(key string) string {
 	for _, kv := range p {
 		if kv.Key == key {
 			return kv.Value
@@ -65,7 +65,7 @@ func (p properties) Get(key string) string {
 
 // First returns the value of the first of keys that is there; "" as a key is
 // the part without one.
-func (p properties) First(keys ...string) string {
+func (p Properties) First(keys ...string) string {
 	for _, k := range keys {
 		if v := p.Get(k); v != "" {
 			return v
@@ -76,25 +76,25 @@ func (p properties) First(keys ...string) string {
 
 // With returns p with key set to value, in its old place or at the end; an empty
 // value takes the key out.
-func (p properties) With(key, value string) properties {
-	out := make(properties, 0, len(p)+1)
+func (p Properties) With(key, value string) Properties {
+	out := make(Properties, 0, len(p)+1)
 	done := value == ""
 	for _, kv := range p {
 		if kv.Key != key {
 			out = append(out, kv)
 		} else if !done {
-			out = append(out, property{key, value})
+			out = append(out, Property{key, value})
 			done = true
 		}
 	}
 	if !done {
-		out = append(out, property{key, value})
+		out = append(out, Property{key, value})
 	}
 	return out
 }
 
 // Bool reads a switch as Proxmox does: 1, on, yes, true.
-func (p properties) Bool(key string) bool {
+func (p Properties) Bool(key string) bool {
 	switch strings.ToLower(p.Get(key)) {
 	case "1", "on", "yes", "true":
 		return true
@@ -102,10 +102,9 @@ func (p properties) Bool(key string) bool {
 	return false
 }
 
-// onOff writes a switch, "" when it is off and off is the default.
-func onOff(on bool) string {
-	if on {
-		return "1"
-	}
-	return ""
+// Loose reads a property string that Proxmox has accepted; one that we cannot
+// read has no properties.
+func Loose(s string) Properties {
+	p, _ := ParseProperties(s)
+	return p
 }
