@@ -102,7 +102,7 @@ func (e *Error) IsPermission() bool { _, _, ok := e.Permission(); return ok }
 // Permission returns the object path and the privileges of which the token lacks
 // one (or all), as far as Proxmox names them.
 func (e *Error) Permission() (path string, privileges []string, ok bool) {
-	if path, privileges, ok = permission(e.Message); ok {
+	if path, privileges, ok = denied(e.Message); ok {
 		return path, privileges, true
 	}
 	return "", nil, e.Status == http.StatusForbidden
@@ -167,7 +167,7 @@ func (e *TaskError) class() class {
 }
 
 // IsPermission reports whether a privilege is missing.
-func (e *TaskError) IsPermission() bool { _, _, ok := permission(e.Exit); return ok }
+func (e *TaskError) IsPermission() bool { _, _, ok := denied(e.Exit); return ok }
 
 // Permanent reports whether waiting is useless: the token lacks a privilege.
 func (e *TaskError) Permanent() bool { return e.IsPermission() }
@@ -338,8 +338,8 @@ func words(err error) string {
 	return ""
 }
 
-// permission reads "Permission check failed (/vms/100, VM.Audit|VM.Config.Disk)".
-func permission(text string) (path string, privileges []string, ok bool) {
+// denied reads "Permission check failed (/vms/100, VM.Audit|VM.Config.Disk)".
+func denied(text string) (path string, privileges []string, ok bool) {
 	m := permissionText.FindStringSubmatch(text)
 	if m == nil {
 		return "", nil, false

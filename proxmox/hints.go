@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 func (e *Error) hint() string {
@@ -49,7 +52,7 @@ func (e *Error) refusal() string {
 }
 
 func (e *TaskError) hint() string {
-	if path, privileges, ok := permission(e.Exit); ok && len(privileges) > 0 {
+	if path, privileges, ok := denied(e.Exit); ok && len(privileges) > 0 {
 		return lacks(e.Token, path, privileges, strings.Contains(e.Exit, "|"), cmp.Or(e.Cure, (&expectation{}).cure(path, privileges))) +
 			tagHint(e.Exit)
 	}
@@ -90,3 +93,17 @@ func userOf(token string) string {
 }
 
 func tokenWords(token string) string { return strings.Replace(token, "!", " ", 1) }
+
+var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
+
+// tagHint says what to do where Proxmox refused to have a tag set, "" for other refusals.
+func tagHint(message string) string {
+	m := tagText.FindStringSubmatch(message)
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("\n  it is for the tag %s; any token may set free tags, and this one needs nothing else, "+
+		"once root has run on a host: %s"+
+		"\n  %s"+
+		"\n  (a tag that is among the datacenter's registered-tags stays reserved for administrators: remove it there)", m[1], permission.TagAccess{}.Free(), permission.TagAccess{}.Lost())
+}

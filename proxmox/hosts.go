@@ -167,30 +167,6 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	return out, nil
 }
 
-// TokenInfo is what Proxmox knows of a token beside its secret.
-type TokenInfo struct {
-	Expires           time.Time // zero: never
-	PrivilegeSeparate bool      // it has only what both it and its user are granted
-}
-
-// Token returns what Proxmox knows of the token in use. A token may look at itself
-// only with User.Modify on /access/groups.
-func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
-	user, name, _ := strings.Cut(c.cfg.TokenID, "!")
-	var t struct {
-		Expire  wire.Int   `json:"expire"`
-		PrivSep *wire.Bool `json:"privsep"`
-	}
-	if err := c.get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
-		return TokenInfo{}, err
-	}
-	info := TokenInfo{PrivilegeSeparate: t.PrivSep == nil || bool(*t.PrivSep)}
-	if t.Expire > 0 {
-		info.Expires = time.Unix(int64(t.Expire), 0)
-	}
-	return info, nil
-}
-
 // Resident is a VM or container that somebody has on a host.
 type Resident struct {
 	Summary

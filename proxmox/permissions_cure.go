@@ -6,21 +6,23 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // expected is what the client's token is meant to be allowed to do.
 type expected struct {
 	prefix, token string
-	need          []Grant
+	need          []permission.Grant
 }
 
 // expectation is what [Client.Expect] was told last.
 type expectation struct{ atomic.Pointer[expected] }
 
 // Expect tells the client what its token is meant to be allowed to do, by roles named
-// as [Roles] does with prefix. It changes nothing but words: a refused request then
+// as [permission.Roles] does with prefix. It changes nothing but words: a refused request then
 // says which commands grant what it lacked, ready to be pasted.
-func (c *Client) Expect(prefix string, need []Grant) {
+func (c *Client) Expect(prefix string, need []permission.Grant) {
 	c.expects.Store(&expected{prefix: prefix, token: c.cfg.TokenID, need: need})
 }
 
@@ -28,12 +30,12 @@ func (c *Client) Expect(prefix string, need []Grant) {
 // was not expected that they are needed, how to find the role that lacks them.
 func (x *expectation) cure(path string, privileges []string) string {
 	if e := x.Load(); e != nil {
-		i := slices.IndexFunc(e.need, func(g Grant) bool {
+		i := slices.IndexFunc(e.need, func(g permission.Grant) bool {
 			reaches := g.Path == path || g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
 			return reaches && slices.ContainsFunc(privileges, func(p string) bool { return slices.Contains(g.Privileges, p) })
 		})
 		if i >= 0 {
-			return "run on a host as root:\n    " + strings.Join(GrantCommands(e.prefix, e.token, e.need, e.need[i].Path), "\n    ")
+			return "run on a host as root:\n    " + strings.Join(permission.GrantCommands(e.prefix, e.token, e.need, e.need[i].Path), "\n    ")
 		}
 	}
 	if len(privileges) == 0 {
@@ -41,21 +43,6 @@ func (x *expectation) cure(path string, privileges []string) string {
 	}
 	return fmt.Sprintf("add it to its role on that path: pveum role modify ROLE --append 1 --privs %s"+
 		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", privileges[0])
-}
-
-// GrantCommands returns the commands that grant what need says on one path,
-// to a token that is there (user@realm!name). What the token inherited on that path
-// from a path above is replaced: Proxmox does not add the two.
-func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
-	user, _, _ := strings.Cut(tokenID, "!")
-	var out []string
-	for _, r := range Roles(prefix, need) {
-		if r.Path == path {
-			out = append(out, r.command())
-			out = append(out, r.grantCommands(user, tokenID)...)
-		}
-	}
-	return out
 }
 
 // unseen is what lists of Proxmox do not say: that something is left out of them
@@ -69,7 +56,7 @@ func (c *Client) unseen(path, privilege, what string) error {
 // requests whose refusals are bare: of those it is known what they want
 // (qemu-server, PVE/API2/Qemu.pm; pve-storage, PVE/API2/Storage/Status.pm).
 func (e *Error) refused() (path string, privileges []string, anyOf, named bool) {
-	if path, privileges, ok := permission(e.Message); ok && len(privileges) > 0 {
+	if path, privileges, ok := denied(e.Message); ok && len(privileges) > 0 {
 		return path, privileges, strings.Contains(e.Message, "|"), true
 	}
 	if e.Status != http.StatusForbidden || e.Method != http.MethodPost {

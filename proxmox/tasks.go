@@ -136,7 +136,7 @@ func (c *Client) ended(ctx context.Context, w *watch) error {
 		return nil
 	}
 	failed := &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}
-	if path, privileges, ok := permission(failed.Exit); ok && len(privileges) > 0 {
+	if path, privileges, ok := denied(failed.Exit); ok && len(privileges) > 0 {
 		failed.Cure = c.expects.cure(path, privileges)
 	}
 	return failed

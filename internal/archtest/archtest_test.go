@@ -51,7 +51,8 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox":               {"proxmox/internal/wire", "remote"},
+	"proxmox":               {"proxmox/internal/wire", "proxmox/permission", "remote"},
+	"proxmox/permission":    {"proxmox/internal/wire"},
 	"proxmox/internal/wire": nil,
 	"k3s":                   {"remote", "internal/suggest"},
 	"nvidia":                {"remote", "internal/distro"},
@@ -65,8 +66,8 @@ var allowed = map[string][]string{
 
 	"sim/peers": {"sim/guest"},
 
-	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
-	"proxmox/host":      {"proxmox", "remote"},
+	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/permission", "remote"},
+	"proxmox/host":      {"proxmox", "proxmox/permission", "remote"},
 
 	"spec":                         {"internal/suggest", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
@@ -74,7 +75,7 @@ var allowed = map[string][]string{
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/placement", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/placement", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "spec"},
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/draft":                {"proxmox", "spec"},
 
@@ -90,7 +91,7 @@ var allowed = map[string][]string{
 	"internal/words":    nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/placement", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu"},
+	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/placement", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu", "proxmox/permission"},
 }
 
 // owners says which packages alone may import a heavy dependency.

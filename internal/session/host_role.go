@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // newestPVE is the Proxmox VE that is assumed when none can be asked.
@@ -71,11 +72,11 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 	v := client.Version()
 	*id = client.TokenID()
 	need := slices.Concat(cluster.Grants(s.Spec, v), cluster.LookGrants(s.Spec))
-	have, err := client.Permissions(ctx, proxmox.Paths(need)...)
+	have, err := client.Permissions(ctx, permission.Paths(need)...)
 	if err != nil {
 		return v, err
 	}
-	lacking := proxmox.Roles(cluster.RolePrefix(s.Spec), have.Missing(need))
+	lacking := permission.Roles(cluster.RolePrefix(s.Spec), have.Missing(need))
 	for _, r := range lacking {
 		s.Say("%s lacks %s", *id, r)
 	}
@@ -110,8 +111,8 @@ type role struct {
 func (s *Session) roles(v proxmox.Version, id string) []role {
 	need := slices.Concat(cluster.Grants(s.Spec, v), cluster.LookGrants(s.Spec))
 	var out []role
-	for _, r := range proxmox.Roles(cluster.RolePrefix(s.Spec), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(cluster.RolePrefix(s.Spec), id, need, r.Path)})
+	for _, r := range permission.Roles(cluster.RolePrefix(s.Spec), need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, permission.GrantCommands(cluster.RolePrefix(s.Spec), id, need, r.Path)})
 	}
 	return out
 }

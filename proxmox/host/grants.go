@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Changes returns what has to be done, but for the token itself, which [Access.MakeToken]
@@ -111,7 +112,7 @@ func (a Access) Notes(s AccessState) []Note {
 	return out
 }
 
-func missing(rights map[string]bool, r proxmox.Role) []string {
+func missing(rights map[string]bool, r permission.Role) []string {
 	return slices.DeleteFunc(slices.Clone(r.Privileges), func(p string) bool { _, ok := rights[p]; return ok })
 }
 

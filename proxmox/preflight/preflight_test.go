@@ -15,6 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -39,7 +40,7 @@ func want() preflight.Want {
 		Owner: tag, Role: "Homelab",
 		Hosts: []preflight.Host{{Name: "pve1", Storages: uses()}},
 		VMs:   []preflight.VM{gpuNode()},
-		Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},
+		Grants: []permission.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},
 			{Path: "/storage/vmdata", Privileges: []string{"Datastore.AllocateSpace"}}},
 		Driver: &nvidia.Policy{}, Release: "noble",
 		Mappings: func(id, _ string) bool { return id == "small_gpu1" },

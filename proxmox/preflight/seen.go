@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -26,9 +27,9 @@ type seen struct {
 	brief       bool // nothing is to be made: Options.Brief
 	hosts       fact[[]proxmox.Host]
 	quorate     fact[bool]
-	permissions fact[proxmox.Permissions]
+	permissions fact[permission.Tree]
 	info        fact[proxmox.TokenInfo]
-	tags        fact[proxmox.TagAccess]
+	tags        fact[permission.TagAccess]
 	residents   fact[[]proxmox.Resident]
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of the machines that are ours
@@ -132,11 +133,11 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		return marked, err
 	})
 	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
-	exactly := proxmox.Paths(w.Grants)
+	exactly := permission.Paths(w.Grants)
 	if !o.Exact {
 		exactly = keep(exactly, w.inherits)
 	}
-	ask(g, &s.permissions, func() (proxmox.Permissions, error) { return c.Permissions(ctx, exactly...) })
+	ask(g, &s.permissions, func() (permission.Tree, error) { return c.Permissions(ctx, exactly...) })
 	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
 	var carry []string // hosts that can be asked and are to give GPUs
 	for _, h := range w.Hosts {
@@ -152,7 +153,7 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 // inherits reports whether a path may have what another of the grants gives above it,
 // which one request for all paths cannot tell from having nothing.
 func (w *Want) inherits(path string) bool {
-	return slices.ContainsFunc(w.Grants, func(g proxmox.Grant) bool {
+	return slices.ContainsFunc(w.Grants, func(g permission.Grant) bool {
 		return g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
 	})
 }

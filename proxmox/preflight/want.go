@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Want is what hosts are to carry.
@@ -14,8 +15,8 @@ type Want struct {
 	Owner    string                            // tag of the VMs that are ours
 	Hosts    []Host                            // that are used
 	VMs      []VM                              // that are to be there
-	Grants   []proxmox.Grant                   // what the token must be allowed
-	Looks    []proxmox.Grant                   // what it is allowed beside that, to look; the roles have it too
+	Grants   []permission.Grant                // what the token must be allowed
+	Looks    []permission.Grant                // what it is allowed beside that, to look; the roles have it too
 	Role     string                            // what the names of the roles begin with that grant it; see proxmox.Roles
 	Mappings func(id, description string) bool // which resource mappings are ours; nil: none
 

@@ -1,4 +1,4 @@
-package proxmox
+package permission
 
 import (
 	"fmt"
@@ -102,4 +102,19 @@ func shellQuote(s string) string {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	return s
+}
+
+// GrantCommands returns the commands that grant what need says on one path,
+// to a token that is there (user@realm!name). What the token inherited on that path
+// from a path above is replaced: Proxmox does not add the two.
+func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
+	user, _, _ := strings.Cut(tokenID, "!")
+	var out []string
+	for _, r := range Roles(prefix, need) {
+		if r.Path == path {
+			out = append(out, r.command())
+			out = append(out, r.grantCommands(user, tokenID)...)
+		}
+	}
+	return out
 }

@@ -1,9 +1,7 @@
-package proxmox
+package permission
 
 import (
-	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,27 +15,6 @@ type TagAccess struct {
 	List       []string // user-allow-list of that option
 	Registered []string // for administrators alone, whatever Allow is
 	Allowed    []string // what the token may set that is on List, or on a VM that it sees
-}
-
-// TagAccess asks which tags the token may set. audits says that it has Sys.Audit on /,
-// without which Proxmox does not tell of the datacenter's options.
-func (c *Client) TagAccess(ctx context.Context, audits bool) (TagAccess, error) {
-	var options struct {
-		Access struct {
-			Allow string   `json:"user-allow"`
-			List  []string `json:"user-allow-list"`
-		} `json:"user-tag-access"`
-		Registered []string `json:"registered-tags"`
-		Allowed    []string `json:"allowed-tags"`
-	}
-	if err := c.get(ctx, "/cluster/options", nil, &options); err != nil {
-		return TagAccess{}, err
-	}
-	a := TagAccess{Allow: options.Access.Allow, List: options.Access.List, Registered: options.Registered, Allowed: options.Allowed}
-	if a.Allow == "" && audits {
-		a.Allow = "free"
-	}
-	return a, nil
 }
 
 // Mark reports whether the machines of owner's can be marked: each needs a tag of its own,
@@ -75,18 +52,4 @@ func (a TagAccess) Lost() string {
 	}
 	return "first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list, " +
 		"append ,user-allow-list=A;B to user-allow=free, or the list is lost"
-}
-
-var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
-
-// tagHint says what to do where Proxmox refused to have a tag set, "" for other refusals.
-func tagHint(message string) string {
-	m := tagText.FindStringSubmatch(message)
-	if m == nil {
-		return ""
-	}
-	return fmt.Sprintf("\n  it is for the tag %s; any token may set free tags, and this one needs nothing else, "+
-		"once root has run on a host: %s"+
-		"\n  %s"+
-		"\n  (a tag that is among the datacenter's registered-tags stays reserved for administrators: remove it there)", m[1], TagAccess{}.Free(), TagAccess{}.Lost())
 }

@@ -1,11 +1,9 @@
-package proxmox
+package permission
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -22,40 +20,25 @@ type Grant struct {
 	Or         []Grant  // any of which Proxmox takes instead; they are not asked for, but a token that has one does well
 }
 
-// Permissions is what a token may do, as Proxmox says: path → privilege → whether
+// Tree is what a token may do, as Proxmox says: path → privilege → whether
 // the privilege reaches what lies below. One that does not is granted nevertheless.
-type Permissions map[string]map[string]bool
+type Tree map[string]map[string]bool
 
 // rootPaths are those that Proxmox always answers for. Of others it names only
 // those that something is granted on (PVE/RPCEnvironment.pm, get_effective_permissions).
 var rootPaths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
 
-// Permissions returns what the client's own token may do. It costs one request,
-// and one more for each of paths that Proxmox does not mention by itself and whose
-// answer is to be exact: a deeper entry that removes everything (NoAccess) is
-// not in the list.
-func (c *Client) Permissions(ctx context.Context, paths ...string) (Permissions, error) {
-	all := Permissions{}
-	if err := c.get(ctx, "/access/permissions", nil, &all); err != nil {
-		return nil, err
-	}
-	for _, p := range paths {
-		if _, known := all[p]; known || slices.Contains(rootPaths, p) {
-			continue
-		}
-		one := Permissions{}
-		if err := c.get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
-			return nil, err
-		}
-		all[p] = one[p]
-	}
-	return all, nil
+// Knows reports whether what is granted on a path can be read off p exactly: Proxmox has
+// answered for it.
+func (p Tree) Knows(where string) bool {
+	_, named := p[where]
+	return named || slices.Contains(rootPaths, where)
 }
 
 // Has reports whether a privilege is granted on a path; below asks for what lies
 // below it too. A path that Proxmox does not mention inherits what propagates from
 // the nearest one above; entries that do not propagate replace nothing below them.
-func (p Permissions) Has(where, privilege string, below bool) bool {
+func (p Tree) Has(where, privilege string, below bool) bool {
 	for at := where; ; at = path.Dir(at) {
 		privileges, known := p[at]
 		propagates, granted := privileges[privilege]
@@ -72,7 +55,7 @@ func (p Permissions) Has(where, privilege string, below bool) bool {
 
 // Missing returns what of need is not granted, nor anything that does instead, each
 // with the privileges that lack.
-func (p Permissions) Missing(need []Grant) []Grant {
+func (p Tree) Missing(need []Grant) []Grant {
 	var out []Grant
 	for _, g := range need {
 		lacks := slices.DeleteFunc(slices.Clone(g.Privileges), func(privilege string) bool {
@@ -99,12 +82,12 @@ func Paths(need []Grant) []string {
 }
 
 // UnmarshalJSON reads flags as Proxmox writes them, 0 and 1.
-func (p *Permissions) UnmarshalJSON(b []byte) error {
+func (p *Tree) UnmarshalJSON(b []byte) error {
 	var flags map[string]map[string]wire.Bool
 	if err := json.Unmarshal(b, &flags); err != nil {
 		return err
 	}
-	*p = Permissions{}
+	*p = Tree{}
 	for where, privileges := range flags {
 		(*p)[where] = map[string]bool{}
 		for name, propagates := range privileges {
