@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -76,7 +77,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {
 		var config map[string]any
-		if c.get(ctx, nodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil, &config) == nil {
+		if c.Get(ctx, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil, &config) == nil {
 			for key, value := range config {
 				if line, ok := value.(string); ok && strings.HasPrefix(key, "net") {
 					out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"))
@@ -85,7 +86,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 		}
 		return out
 	}
-	entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]pendingEntry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return nil
 	}

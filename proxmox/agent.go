@@ -14,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -39,14 +40,14 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			return unanswered(ctx, vm, begun, seen, away)
 		case wait.IsPassing(err): // the host itself does not answer: that says nothing of the guest
 			away = err
-			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, brief(err))
+			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
 			if wait.Pause(ctx, lifePause) != nil {
 				return unanswered(ctx, vm, begun, seen, away)
 			}
 			continue
-		case saidOff(words(err)) && off < maxOff:
+		case api.SaidOff(err) && off < maxOff:
 			off++
-		case !errors.Is(err, ErrAgentNotRunning):
+		case !errors.Is(err, api.ErrAgentNotRunning):
 			return fmt.Errorf("guest agent of %s: %w", vm, err)
 		default:
 			off = 0
@@ -101,7 +102,7 @@ type guest struct {
 	name string
 }
 
-func (g *guest) path(verb string) string { return vmPath(g.host, g.vmid, "agent", verb) }
+func (g *guest) path(verb string) string { return api.VMPath(g.host, g.vmid, "agent", verb) }
 
 // maxInput is how much input exec takes. What is larger, or not plain ASCII,
 // goes by way of a file in the guest.
@@ -203,11 +204,11 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 	pause, heard := firstStatus, time.Now()
 	for {
 		var result execResult
-		err := g.c.get(ctx, g.path("exec-status"), url.Values{"pid": {strconv.Itoa(pid)}}, &result)
+		err := g.c.Get(ctx, g.path("exec-status"), url.Values{"pid": {strconv.Itoa(pid)}}, &result)
 		switch {
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
-		case errors.Is(err, ErrAgentNotRunning) && time.Since(heard) < busyFor:
+		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
 			progress.Say(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
 			return execResult{}, g.lost(args, err)
@@ -225,7 +226,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 
 // lost explains why the end of a command is not known.
 func (g *guest) lost(args []string, err error) error {
-	if saidNoPID(words(err)) {
+	if api.SaidNoPID(err) {
 		return fmt.Errorf("%s in %s: its result was lost in an earlier answer, so it is not known whether it succeeded: %w", args[0], g.name, err)
 	}
 	return fmt.Errorf("%s in %s: %w", args[0], g.name, err)
@@ -233,14 +234,14 @@ func (g *guest) lost(args []string, err error) error {
 
 // start begins a command and returns its process id.
 func (g *guest) start(ctx context.Context, args []string, input *string) (int, error) {
-	p := params{"command": args}
+	p := api.Params{"command": args}
 	if input != nil {
 		p["input-data"] = *input
 	}
 	var answer struct {
 		PID *wire.Int `json:"pid"`
 	}
-	err := g.c.call(ctx, http.MethodPost, g.path("exec"), p, &answer)
+	err := g.c.Call(ctx, http.MethodPost, g.path("exec"), p, &answer)
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 	}
@@ -260,10 +261,10 @@ func (g *guest) start(ctx context.Context, args []string, input *string) (int, e
 // such program. The agent says so in quotes that are not ASCII, which makes
 // Proxmox drop the whole answer (596 Broken pipe); then the guest is asked.
 func (g *guest) missing(ctx context.Context, program string, err error) bool {
-	if saidNoProgram(words(err)) {
+	if api.SaidNoProgram(err) {
 		return true
 	}
-	if errorClass(err) != unknown || program == "sh" {
+	if api.ClassOf(err) != api.Unknown || program == "sh" {
 		return false
 	}
 	result, err := g.exec(ctx, []string{"sh", "-c", `command -v -- "$1"`, "sh", program}, nil)

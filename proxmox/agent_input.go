@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -36,7 +37,7 @@ func (g *guest) stage(ctx context.Context, args []string, input []byte) (staged 
 	for i := 0; len(input) > 0 || i == 0; i++ {
 		n := min(piece, len(input))
 		// Encoded here (encode=0): Proxmox's own encoding takes text, not bytes.
-		err := g.c.call(ctx, http.MethodPost, g.path("file-write"), params{
+		err := g.c.Call(ctx, http.MethodPost, g.path("file-write"), api.Params{
 			"file":    fmt.Sprintf("%s/%06d", folder, i),
 			"content": base64.StdEncoding.EncodeToString(input[:n]), "encode": 0,
 		}, nil)

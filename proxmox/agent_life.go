@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // A question to an agent that does not answer costs the host one of its three workers
@@ -39,7 +41,7 @@ type silence struct {
 
 // errMute is the agent of a guest that has not sent a packet since its start: it may
 // boot, or have no network.
-var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", ErrAgentNotRunning)
+var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", api.ErrAgentNotRunning)
 
 func (s silence) again() time.Time {
 	return s.asked.Add(min(max(s.asked.Sub(s.since)/4, firstAgain), lastAgain))
@@ -56,14 +58,14 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 	if mute && young {
 		return errMute
 	}
-	err := c.get(ctx, vmPath(vm.Host, vm.VMID, "agent", verb), query, out)
+	err := c.Get(ctx, api.VMPath(vm.Host, vm.VMID, "agent", verb), query, out)
 	switch {
-	case errors.Is(err, ErrAgentNotRunning):
+	case errors.Is(err, api.ErrAgentNotRunning):
 		now := time.Now()
 		if !known {
 			silent.since = now
 		}
-		silent.asked, silent.why = now, ErrAgentNotRunning
+		silent.asked, silent.why = now, api.ErrAgentNotRunning
 		if mute {
 			silent.why = errMute
 			err = fmt.Errorf("%w: %w", errMute, err)
@@ -86,7 +88,7 @@ func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool {
 // Uptime is for how long a VM has been switched on, which a restart from inside does not
 // change; 0 where that cannot be seen. Its one GET is that of ShowsLife.
 func (c *Client) Uptime(ctx context.Context, vm *VM) time.Duration {
-	all, err := look[[]resource](ctx, c, nodePath(vm.Host, "qemu"), nil)
+	all, err := api.Look[[]resource](ctx, c.Client, api.NodePath(vm.Host, "qemu"), nil)
 	if err != nil {
 		return 0
 	}
@@ -104,7 +106,7 @@ func (c *Client) mute(ctx context.Context, vm *VM) (mute, young bool) {
 	if len(vm.NICs) == 0 {
 		return false, false
 	}
-	all, err := look[[]resource](ctx, c, nodePath(vm.Host, "qemu"), nil)
+	all, err := api.Look[[]resource](ctx, c.Client, api.NodePath(vm.Host, "qemu"), nil)
 	if err != nil {
 		return false, false
 	}

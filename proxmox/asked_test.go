@@ -85,10 +85,10 @@ func TestAddressesInUse(t *testing.T) {
 	}
 	assert.Equal(t, want, got)
 	for _, off := range []string{"103", "104", "100"} {
-		assert.Zero(t, h.count("GET /nodes/pve1/qemu/"+off+"/agent/network-get-interfaces"), "VM %s has no agent that answers", off)
+		assert.Zero(t, h.Count("GET /nodes/pve1/qemu/"+off+"/agent/network-get-interfaces"), "VM %s has no agent that answers", off)
 	}
-	assert.Zero(t, h.count("GET /nodes/pve2/lxc/110/config"))
-	assert.Zero(t, h.count("GET /nodes/pve1/qemu/100/pending"), "a template has no address")
+	assert.Zero(t, h.Count("GET /nodes/pve2/lxc/110/config"))
+	assert.Zero(t, h.Count("GET /nodes/pve1/qemu/100/pending"), "a template has no address")
 	for _, path := range []string{"/nodes/pve1/network", "/cluster/resources"} {
 		c := serve(t, crowd(map[string]http.HandlerFunc{"GET " + path: raw(403, "Permission check failed", "")})).dial(t)
 		_, err := c.Addresses(t.Context(), "pve1")
@@ -439,21 +439,4 @@ func TestDeleteVolume(t *testing.T) {
 		})
 	}
 	assert.EqualError(t, serve(t, nil).dial(t).DeleteVolume(t.Context(), "pve1", "a.iso"), `volume "a.iso": write storage:path`)
-}
-
-// The certificate is shown before anything is sent.
-func TestCertificate(t *testing.T) {
-	h := serve(t, nil)
-	for _, endpoint := range []string{h.URL, h.Listener.Addr().String()} {
-		got, trusted, err := proxmox.Certificate(t.Context(), endpoint)
-		require.NoError(t, err)
-		assert.Equal(t, proxmox.Fingerprint(h.TLS.Certificates[0].Leaf), got)
-		assert.False(t, trusted, "no authority that a system trusts has signed it")
-	}
-	assert.Zero(t, h.count("GET /version"))
-	_, _, err := proxmox.Certificate(t.Context(), "http://pve1")
-	require.ErrorContains(t, err, "https only")
-	h.Close()
-	_, _, err = proxmox.Certificate(t.Context(), h.URL)
-	assert.ErrorContains(t, err, "cannot be reached")
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // AttachGPU gives a device to a VM that a [Client] has read, by its mapping, in the next
@@ -42,7 +44,7 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 			return err
 		}
 	}
-	if err := c.setDevice(ctx, now, params{device.Slot: device.line(), "balloon": 0}); err != nil {
+	if err := c.setDevice(ctx, now, api.Params{device.Slot: device.line(), "balloon": 0}); err != nil {
 		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
 	}
 	return c.renew(ctx, vm)
@@ -58,7 +60,7 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 		return err
 	}
 	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool { return g.Slot == slot }) {
-		if err := c.setDevice(ctx, now, params{"delete": slot}); err != nil {
+		if err := c.setDevice(ctx, now, api.Params{"delete": slot}); err != nil {
 			return fmt.Errorf("detach %s from %s: %w", slot, now, err)
 		}
 	}
@@ -80,9 +82,9 @@ func (v *VM) afterEarlier(ctx context.Context) (*Client, *VM, error) {
 }
 
 // setDevice changes a VM's configuration, unless somebody else has since it was read.
-func (c *Client) setDevice(ctx context.Context, vm *VM, p params) error {
+func (c *Client) setDevice(ctx context.Context, vm *VM, p api.Params) error {
 	p["digest"] = vm.Digest
-	return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "config"), p)
+	return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "config"), p)
 }
 
 // renew reads a VM again, into the caller's.

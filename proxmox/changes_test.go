@@ -4,12 +4,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -263,15 +263,12 @@ func many(n int) (out []HostPCI) {
 
 // The API imports what it has downloaded since 8.4.
 func TestCheckImport(t *testing.T) {
-	for v, ok := range map[Version]bool{
+	for v, ok := range map[api.Version]bool{
 		{Version: "9.2.11", Release: "9.2"}: true, {Version: "8.4.1", Release: "8.4"}: true, {Version: "8.3.5", Release: "8.3"}: false, {Version: "7.9", Release: "7.9"}: false,
 		{Version: "8.5"}: true, {Version: "8.2.4"}: false, {Version: "9.0~beta"}: true, {Version: "8.4-1", Release: "8.4-1"}: true, {Version: "8.3-4", Release: "8.3-4"}: false, {Version: "odd"}: true,
 	} {
-		err := (&Client{version: v}).CheckImport()
+		err := checkImport(v)
 		assert.Equal(t, ok, err == nil, "%+v: %v", v, err)
-	}
-	for v, major := range map[string]int{"9.2.11": 9, "10.1": 10, "x": 0} {
-		assert.Equal(t, major, Version{Version: v}.Major())
 	}
 }
 
@@ -336,37 +333,6 @@ func TestWithChanges(t *testing.T) {
 	assert.Equal(t, map[string]string{"name": "a", "memory": "2048", "cpu": "host"}, out.config)
 	assert.Equal(t, []any{2 * GiB, "o", "pve1", 100}, []any{out.Memory, out.Owner, out.Host, out.VMID})
 	assert.Equal(t, map[string]string{"name": "a", "memory": "1024", "cores": "2"}, v.config)
-}
-
-// Answers are asked for again when something of ours may have changed them.
-func TestWhatAChangeMakesStale(t *testing.T) {
-	kept := []string{"/cluster/resources, live", "/nodes/pve1/qemu?", "/nodes/pve1/qemu/100/pending?", "/nodes/pve1/qemu/101/pending?", "/cluster/mapping/pci?check-node=pve1",
-		"/nodes/pve1/storage/local/content?", "/nodes/pve1/status?", "/nodes?"}
-	for path, want := range map[string][]int{
-		"/nodes/pve1/qemu/100/config": {0, 1, 2}, "/nodes/pve1/qemu": {0, 1}, "/qemu": {0, 1}, "/cluster/mapping/pci/gpu": {4}, "/nodes/pve1/storage/local/upload": {5}, "/storage/": {5}, "/access/ticket": nil,
-	} {
-		var gs glances
-		for _, id := range kept {
-			gs.end(gs.of(id), 0, "answer")
-		}
-		gs.forget(path)
-		var got []int
-		for i, id := range kept {
-			if _, fresh := gs.fresh(gs.of(id)); !fresh {
-				got = append(got, i)
-			}
-		}
-		assert.Equal(t, want, got, path)
-	}
-	var n notes[string]
-	n.set(100, "a")
-	what, known := n.get(100, time.Hour)
-	assert.True(t, known && what == "a")
-	_, known = n.get(101, time.Hour)
-	assert.False(t, known)
-	n.forget(100)
-	_, known = n.get(100, time.Hour)
-	assert.False(t, known)
 }
 
 // A card's functions, and who shares its IOMMU group, of which bridges are no strangers.

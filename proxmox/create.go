@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -36,13 +37,13 @@ type CreateSpec struct {
 // that it needs, with a disk for the firmware's variables (without one they are
 // lost); a serial console, without which Ubuntu's cloud kernel panics when its
 // disk grows; the agent's channel; no balloon.
-func (s CreateSpec) params(vmid int) params {
+func (s CreateSpec) params(vmid int) api.Params {
 	uuid := newUUID()
 	cpu := s.CPUType
 	if cpu == "" {
 		cpu = "host"
 	}
-	p := params{
+	p := api.Params{
 		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": ovmf,
 		"efidisk0":    efiDisk(s.Storage, s.SecureBoot),
 		"scsihw":      "virtio-scsi-single",
@@ -109,7 +110,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 		return nil, err
 	}
 	defer release()
-	for range attempts {
+	for range vmidTries {
 		vmid := spec.VMID
 		if vmid == 0 {
 			if vmid, err = c.next(ctx, true); err != nil {
@@ -121,7 +122,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 		switch {
 		case err == nil:
 			return vm, nil
-		case !saidTaken(words(err)) || spec.VMID != 0:
+		case !api.SaidTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("create %s: %w", spec.Name, err)
 		}
 	}
@@ -133,14 +134,14 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.ours(spec.Owner) })
 	}
 	var found *VM
-	err := c.settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
-		return c.doShown(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
+	err := c.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
+		return c.DoShown(ctx, http.MethodPost, api.NodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
 	}, func() (bool, error) {
 		var err error
 		found, err = mine()
 		return found != nil, err
 	})
-	if err != nil && saidTaken(words(err)) {
+	if err != nil && api.SaidTaken(err) {
 		if found, lookErr := mine(); lookErr == nil && found != nil {
 			return found, nil
 		}
@@ -161,8 +162,8 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 		return nil
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
-	err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
-		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": wire.DiskSize(size)})
+	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		return c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -191,8 +192,8 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		err := c.settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
-			return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), params{"delete": seedSlot})
+		err := c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
 			return err == nil && seen.Seed == "", err
@@ -202,8 +203,8 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		}
 	}
 	progress.Say(ctx, "converting %s to a template", now)
-	err = c.settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
-		return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "template"), nil)
+	err = c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+		return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)
 		return err == nil && seen.Template, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -27,15 +28,15 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	progress.Say(ctx, "destroying %s", vm)
 	exit := ""
-	err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
-		exit, err = c.finish(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1})
-		if errors.Is(err, ErrNotFound) {
+	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
+		exit, err = c.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
+		if errors.Is(err, api.ErrNotFound) {
 			return nil
 		}
 		return err
 	}, func() (bool, error) {
 		_, err := c.status(ctx, vm.Host, vm.VMID)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, api.ErrNotFound) {
 			return true, nil
 		}
 		return false, err
@@ -55,7 +56,7 @@ const askTime = 10 * time.Second
 // with OK, not with warnings. Where nobody answers after an OK, that is said, and no error.
 func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
 	for _, storage := range vm.storagesInUse() {
-		c.glances.forget(nodePath(vm.Host, "storage", storage))
+		c.Forget(api.NodePath(vm.Host, "storage", storage))
 	}
 	limited, cancel := ctx, func() {}
 	if exit == "OK" {
@@ -107,8 +108,8 @@ func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk is of another VM when the VMID was given away again: a VM's
 	// configuration is there before its first disk is, so this look is late enough.
 	var same wire.Int
-	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vm.VMID)}}, &same)
-	if saidTaken(words(err)) {
+	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vm.VMID)}}, &same)
+	if api.SaidTaken(err) {
 		progress.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
 	}

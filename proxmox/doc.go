@@ -33,10 +33,10 @@
 //
 //   - A task that fails, fails under HTTP 200. Every task is waited for, all those
 //     of a node with one request; "WARNINGS: 1" is a success, anything else but OK a
-//     [TaskError] with the end of its log.
-//   - Errors are 500 with a text. [Error] carries the text, the privilege that is
-//     missing and the command that grants it; [Error.Passing] says whether
-//     to try again, [Error.Permanent] that it is of no use. Only GETs are ever sent twice; after
+//     [api.TaskError] with the end of its log.
+//   - Errors are 500 with a text. [api.Error] carries the text, the privilege that is
+//     missing and the command that grants it; [api.Error.Passing] says whether
+//     to try again, [api.Error.Permanent] that it is of no use. Only GETs are ever sent twice; after
 //     anything else whose outcome is not known, we look, and then decide.
 //   - Locks are short and fail rather than queue. Clones are made from templates
 //     only, six at a time, with one full copy per storage at a time.
@@ -49,9 +49,8 @@
 // # What it is not
 //
 // It is not a general client: there are no containers, backups, pools, users or
-// firewalls. It uses github.com/luthermonson/go-proxmox as transport of requests;
-// no type of that package appears here, and none of its waits, retries, uploads
-// or logs are used.
+// firewalls. A request for which there is no method here goes through the [api.Client]
+// that a [Client] embeds: its Get, Call and Do are the Client's too.
 //
 // Nothing here needs SSH to the host or a password. What only root@pam may do
 // (IOMMU, vfio, the token itself) is not done here.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -131,9 +132,9 @@ func (c *Client) readEach(ctx context.Context, all []resource, unread func(i int
 	group.SetLimit(looksAtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+			entries, err := api.Look[[]pendingEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 			switch {
-			case errors.Is(err, ErrNotFound):
+			case errors.Is(err, api.ErrNotFound):
 				return nil
 			case err != nil:
 				return unread(i, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -47,7 +48,7 @@ type node struct {
 }
 
 func (c *Client) nodes(ctx context.Context) ([]node, error) {
-	return look[[]node](ctx, c, "/nodes", nil)
+	return api.Look[[]node](ctx, c.Client, "/nodes", nil)
 }
 
 // HostStatus is how a host is at the moment.
@@ -76,7 +77,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 			Available *wire.Int `json:"available"` // of newer releases only
 		} `json:"memory"`
 	}
-	a, err := look[answer](ctx, c, nodePath(host, "status"), nil)
+	a, err := api.Look[answer](ctx, c.Client, api.NodePath(host, "status"), nil)
 	if err != nil {
 		return HostStatus{}, err
 	}
@@ -98,7 +99,7 @@ func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 	var now struct {
 		Time wire.Int `json:"time"`
 	}
-	if err := c.get(ctx, nodePath(host, "time"), nil, &now); err != nil {
+	if err := c.Get(ctx, api.NodePath(host, "time"), nil, &now); err != nil {
 		return time.Time{}, err
 	}
 	return time.Unix(int64(now.Time), 0), nil
@@ -111,7 +112,7 @@ func (c *Client) Quorate(ctx context.Context) (bool, error) {
 		Type    string    `json:"type"`
 		Quorate wire.Bool `json:"quorate"`
 	}
-	all, err := look[[]entry](ctx, c, "/cluster/status", nil)
+	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/status", nil)
 	if err != nil {
 		return false, err
 	}
@@ -152,7 +153,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		CIDR      string    `json:"cidr"`
 		Gateway   string    `json:"gateway"`
 	}
-	all, err := look[[]entry](ctx, c, nodePath(host, "network"), url.Values{"type": {"any_bridge"}})
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +197,8 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 // VMIDTaken asks Proxmox whether a VMID is in use, also by what the token may not see.
 func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
 	var same wire.Int
-	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
-	if saidTaken(words(err)) {
+	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
+	if api.SaidTaken(err) {
 		return true, nil
 	}
 	return false, err

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -44,9 +45,9 @@ type resource struct {
 // resources returns all VMs that the token may see, as they are now. It costs one
 // request and one for each host with VMs, shared by all who look at that time.
 func (c *Client) resources(ctx context.Context) ([]resource, error) {
-	return shared(ctx, c, "/cluster/resources, live", func() ([]resource, error) {
+	return api.Shared(ctx, c.Client, "/cluster/resources, live", func() ([]resource, error) {
 		var all []resource
-		if err := c.get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &all); err != nil {
+		if err := c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &all); err != nil {
 			return nil, err
 		}
 		hosts := map[string]map[int]resource{}
@@ -98,7 +99,7 @@ func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource
 	group.SetLimit(looksAtOnce)
 	for i, host := range names {
 		group.Go(func() error {
-			lists[i], failures[i] = look[[]resource](ctx, c, nodePath(host, "qemu"), nil)
+			lists[i], failures[i] = api.Look[[]resource](ctx, c.Client, api.NodePath(host, "qemu"), nil)
 			return nil
 		})
 	}
@@ -107,7 +108,7 @@ func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource
 		return nil, ctx.Err()
 	}
 	for i, host := range names {
-		if err := failures[i]; forbidden(err) || errors.Is(err, ErrUnauthorized) { // it has answered
+		if err := failures[i]; forbidden(err) || errors.Is(err, api.ErrUnauthorized) { // it has answered
 			return nil, err
 		}
 		if failures[i] != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -125,7 +126,7 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, api.ErrNotFound):
 			continue // destroyed since
 		case r.Name != name && forbidden(err):
 			continue // one that we may not see is not ours
@@ -153,7 +154,7 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 
 // forbidden reports whether Proxmox refused an answer for lack of a privilege.
 func forbidden(err error) bool {
-	var e *Error
+	var e *api.Error
 	return errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
@@ -184,7 +185,7 @@ func (c *Client) seen(vm *VM) *VM {
 // read returns a VM's configuration, with what is pending, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
 	var entries []pendingEntry
-	if err := c.get(ctx, vmPath(host, vmid, "pending"), nil, &entries); err != nil {
+	if err := c.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
 	return c.seen(newVM(host, vmid, entries, running)), nil
@@ -195,11 +196,14 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 	var now struct {
 		Status string `json:"status"`
 	}
-	if err := c.get(ctx, vmPath(host, vmid, "status", "current"), nil, &now); err != nil {
+	if err := c.Get(ctx, api.VMPath(host, vmid, "status", "current"), nil, &now); err != nil {
 		return false, err
 	}
 	return now.Status == "running", nil
 }
+
+// vmidTries bounds how many VMIDs are tried that somebody else takes meanwhile.
+const vmidTries = 6
 
 // vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to
 // somebody here are kept apart. Those of VMs that we destroyed are not used
@@ -229,12 +233,12 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 			return id, nil
 		}
 		var same wire.Int
-		err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(id)}}, &same)
-		var e *Error
+		err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(id)}}, &same)
+		var e *api.Error
 		switch {
 		case err == nil:
 			return id, nil
-		case !errors.As(err, &e) || e.Status != http.StatusBadRequest || !saidTaken(words(err)):
+		case !errors.As(err, &e) || e.Status != http.StatusBadRequest || !api.SaidTaken(err):
 			return 0, err
 		}
 	}
@@ -249,7 +253,7 @@ func (c *Client) firstFree(ctx context.Context) (int, error) {
 		return c.vmids.first, nil
 	}
 	var first wire.Int
-	if err := c.get(ctx, "/cluster/nextid", nil, &first); err != nil {
+	if err := c.Get(ctx, "/cluster/nextid", nil, &first); err != nil {
 		return 0, err
 	}
 	all, err := c.resources(ctx)

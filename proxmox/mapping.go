@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -148,7 +149,7 @@ func (c *Client) Mappings(ctx context.Context, host string) ([]MappingState, err
 	if host != "" {
 		query.Set("check-node", host)
 	}
-	all, err := look[[]entry](ctx, c, "/cluster/mapping/pci", query)
+	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/mapping/pci", query)
 	if err != nil {
 		return nil, err
 	}
@@ -205,20 +206,20 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 	for i, d := range m.Devices {
 		lines[i] = d.line()
 	}
-	p := params{"map": lines}
+	p := api.Params{"map": lines}
 	if m.Description != "" {
 		p["description"] = m.Description
 	}
-	err = c.settle(ctx, host, "", func() error {
+	err = c.Settle(ctx, host, "", func() error {
 		if have == nil {
 			p["id"] = m.ID
-			return c.call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
+			return c.Call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
 		}
 		delete(p, "id")
 		if m.Description == "" && have.Description != "" {
 			p["delete"] = "description"
 		}
-		return c.call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
+		return c.Call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
 	}, func() (bool, error) {
 		have, err = c.Mapping(ctx, m.ID, host)
 		return err == nil && m.Diff(have).Empty(), err
@@ -253,8 +254,8 @@ func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
 // DeleteMapping deletes a mapping. One that is not there is no error; Proxmox
 // deletes one that is in use as well.
 func (c *Client) DeleteMapping(ctx context.Context, id string) error {
-	err := c.call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
-	if errors.Is(err, ErrNotFound) {
+	err := c.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
+	if errors.Is(err, api.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // Recognise tells by what else a VM is known as owner's that carries the owner's tag and no
@@ -131,7 +133,7 @@ func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours [
 		}
 		vm, err := c.glimpse(ctx, r)
 		switch {
-		case errors.Is(err, ErrNotFound), !r.ours(owner) && forbidden(err):
+		case errors.Is(err, api.ErrNotFound), !r.ours(owner) && forbidden(err):
 			continue // destroyed since, or one that we may not see
 		case err != nil:
 			return nil, nil, err
@@ -179,7 +181,7 @@ func (c *Client) glimpse(ctx context.Context, r resource) (*VM, error) {
 	if nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
-	entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+	entries, err := api.Look[[]pendingEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 	if err != nil {
 		return nil, err
 	}

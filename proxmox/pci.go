@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/unit"
 )
@@ -83,7 +84,7 @@ func (c *Client) Devices(ctx context.Context, host string) ([]PCIDevice, error) 
 		Group           *wire.Int `json:"iommugroup"`
 	}
 	// By default the list leaves out what shares groups with cards: bridges, memory controllers.
-	all, err := look[[]entry](ctx, c, nodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
 	if err != nil {
 		return nil, err
 	}

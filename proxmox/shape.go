@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // Shape makes a VM what spec says: it clones the template when vm is nil, sets
@@ -124,7 +125,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		case err != nil:
 			return nil, err
 		case waited:
-			c.glances.forget("/qemu")
+			c.Forget("/qemu")
 		case len(foreign) > 0:
 			return nil, conflict(owner, foreign[0])
 		default:
@@ -155,11 +156,11 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 // Idle returns a VM as it is when nothing is at work on it any more, nil when it is
 // gone: a task that a killed process began goes on.
 func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
-	if err := c.quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
+	if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, api.ErrNotFound) {
 		return nil, nil
 	}
 	return now, err

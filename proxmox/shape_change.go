@@ -11,7 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -19,8 +19,8 @@ import (
 // the VM as it is then.
 func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var failure error
-	pause := firstPause
-	for range attempts {
+	var pause api.Backoff
+	for range api.Attempts {
 		all := spec.changes(vm)
 		if err := refuseReplace(vm, all); err != nil {
 			return nil, err
@@ -29,16 +29,15 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 			return vm, nil
 		}
 		failure = c.change(ctx, vm, all)
-		if failure != nil && (ctx.Err() != nil || errorClass(failure) == permanent) {
+		if failure != nil && (ctx.Err() != nil || api.ClassOf(failure) == api.Permanent) {
 			return nil, c.explain(ctx, vm, "configure", failure)
 		}
 		if failure != nil {
-			progress.Say(ctx, "%s: %s; checking, then retrying", vm, brief(failure))
-			if wait.Pause(ctx, jitter(pause)) != nil {
+			progress.Say(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
+			if pause.Pause(ctx) != nil {
 				return nil, ctx.Err()
 			}
-			pause *= 2
-			if err := c.quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
+			if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
@@ -88,7 +87,7 @@ func refuseReplace(vm *VM, all []change) error {
 
 // change sends one request for all config keys, then one for each disk to grow.
 func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
-	token, root, storages := params{}, params{}, map[string]bool{}
+	token, root, storages := api.Params{}, api.Params{}, map[string]bool{}
 	for _, ch := range all {
 		p := token
 		if rootKey(ch.key) {
@@ -105,7 +104,7 @@ func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 			}
 		}
 	}
-	if len(root) > 0 && c.cfg.Login == nil {
+	if len(root) > 0 && !c.HasLogin() {
 		return rootError(vm, root)
 	}
 	if len(token) > 0 {
@@ -123,21 +122,21 @@ func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 
 // set sends config keys: where there is nothing to make, the answer comes when it
 // is done, and else a task does it.
-func (c *Client) set(ctx context.Context, vm *VM, p params, storages map[string]bool) error {
+func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
 	progress.Say(ctx, "configuring %s", vm)
 	if vm.Digest != "" {
 		p["digest"] = vm.Digest
 	}
-	path := vmPath(vm.Host, vm.VMID, "config")
+	path := api.VMPath(vm.Host, vm.VMID, "config")
 	if !vm.Running && len(storages) == 0 {
-		return c.call(ctx, http.MethodPut, path, p, nil)
+		return c.Call(ctx, http.MethodPut, path, p, nil)
 	}
 	release, err := c.allocateAll(ctx, vm.Host, storages)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return c.do(ctx, http.MethodPost, path, p)
+	return c.Do(ctx, http.MethodPost, path, p)
 }
 
 func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
@@ -146,7 +145,7 @@ func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 			continue
 		}
 		progress.Say(ctx, "growing %s of %s to %s", ch.disk, vm, ch.size)
-		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": wire.DiskSize(ch.size)})
+		err := c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.disk, "size": wire.DiskSize(ch.size)})
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	}
 	defer release()
 	tried := false // Proxmox is asked for free VMIDs once one was taken
-	for range attempts {
+	for range vmidTries {
 		vmid := spec.VMID
 		if vmid == 0 {
 			if vmid, err = c.next(ctx, tried); err != nil {
@@ -99,7 +100,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		switch {
 		case err == nil:
 			return vm, nil
-		case !saidTaken(words(err)) || spec.VMID != 0:
+		case !api.SaidTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
 		}
 		progress.Say(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
@@ -167,7 +168,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 	if len(foreign) > 0 {
 		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
 	}
-	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
+	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, api.ErrNotFound)
 	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
@@ -178,7 +179,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 // looks for the clone under that VMID, and never tries another while that may
 // still come to life.
 func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
-	p := params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner, vmid)}
+	p := api.Params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner, vmid)}
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
 	}
@@ -187,14 +188,14 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	}
 	progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	var found *VM
-	err := c.settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
-		return c.do(ctx, http.MethodPost, vmPath(source.Host, source.VMID, "clone"), p)
+	err := c.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
+		return c.Do(ctx, http.MethodPost, api.VMPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error
 		found, err = c.halfMade(ctx, spec, vmid)
 		return found != nil, err
 	})
-	if err != nil && saidTaken(words(err)) {
+	if err != nil && api.SaidTaken(err) {
 		// An earlier request of ours may have come through after all.
 		if found, lookErr := c.halfMade(ctx, spec, vmid); lookErr == nil && found != nil {
 			return found, nil
@@ -225,7 +226,7 @@ func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, erro
 func (c *Client) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
 	vm, err := c.read(ctx, host, vmid, false)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, api.ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err

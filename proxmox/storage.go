@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 		VMID    wire.Text `json:"vmid"`
 		Parent  string    `json:"parent"`
 	}
-	all, err := look[[]entry](ctx, c, nodePath(host, "storage", storage, "content"), query)
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "storage", storage, "content"), query)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error)
 // none: there a template can go while its clones live.
 func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
 	vm, err := c.read(ctx, template.Host, template.VMID, false)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, api.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 		}
 		if !slices.ContainsFunc(all, func(v Volume) bool { return v.VMID == template.VMID }) {
 			// Its own disks are there, so who does not see them sees no others' either.
-			return nil, c.unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
+			return nil, c.Unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
 		}
 		for _, v := range all {
 			// Files are linked by path, the volume's id shows it; other storages tell the parent.
@@ -120,7 +121,7 @@ func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 		Total   wire.Int  `json:"total"`
 		Avail   wire.Int  `json:"avail"`
 	}
-	all, err := look[[]entry](ctx, c, nodePath(host, "storage"), nil)
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "storage"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -139,21 +140,21 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	if !found {
 		return fmt.Errorf("volume %q: write storage:path", id)
 	}
-	path := nodePath(host, "storage", storage, "content", id)
+	path := api.NodePath(host, "storage", storage, "content", id)
 	var answer *string
-	err := c.call(ctx, http.MethodDelete, path, nil, &answer)
-	if errors.Is(err, ErrNotFound) {
+	err := c.Call(ctx, http.MethodDelete, path, nil, &answer)
+	if errors.Is(err, api.ErrNotFound) {
 		return nil
 	}
 	if err != nil || answer == nil || *answer == "" {
 		return err
 	}
-	upid, err := parseUPID(*answer)
+	upid, err := api.ParseUPID(*answer)
 	if err != nil {
 		return err
 	}
-	defer c.glances.forget(path)
-	return c.wait(ctx, upid)
+	defer c.Forget(path)
+	return c.Wait(ctx, upid)
 }
 
 // explainStorage adds what a storage cannot do, if that is why err happened.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 			return c.read(ctx, r.Node, vmid, c.isRunning(ctx, r))
 		}
 	}
-	return nil, fmt.Errorf("proxmox: VM %d does not exist, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
+	return nil, fmt.Errorf("proxmox: VM %d does not exist, or the token may not see it (VM.Audit): %w", vmid, api.ErrNotFound)
 }
 
 // Listed returns a VM of owner's that was seen in a list as it is now; nil when it is
@@ -33,7 +34,7 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
 	vm, err := c.ByID(ctx, seen.VMID)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, api.ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -89,8 +90,8 @@ func (v *VM) CloudInitDrives() []string {
 // rebase makes bases of those disks of a template that are none yet.
 func (c *Client) rebase(ctx context.Context, vm *VM) error {
 	for _, slot := range vm.Unbased() {
-		err := c.settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
-			return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "template"), params{"disk": slot})
+		err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+			return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "template"), api.Params{"disk": slot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, vm.Host, vm.VMID, false)
 			return err == nil && !slices.Contains(seen.Unbased(), slot), err

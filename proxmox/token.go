@@ -16,7 +16,7 @@ import (
 // not in the list.
 func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.Tree, error) {
 	all := permission.Tree{}
-	if err := c.get(ctx, "/access/permissions", nil, &all); err != nil {
+	if err := c.Get(ctx, "/access/permissions", nil, &all); err != nil {
 		return nil, err
 	}
 	for _, p := range paths {
@@ -24,7 +24,7 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.T
 			continue
 		}
 		one := permission.Tree{}
-		if err := c.get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
+		if err := c.Get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
 			return nil, err
 		}
 		all[p] = one[p]
@@ -43,7 +43,7 @@ func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAcce
 		Registered []string `json:"registered-tags"`
 		Allowed    []string `json:"allowed-tags"`
 	}
-	if err := c.get(ctx, "/cluster/options", nil, &options); err != nil {
+	if err := c.Get(ctx, "/cluster/options", nil, &options); err != nil {
 		return permission.TagAccess{}, err
 	}
 	a := permission.TagAccess{Allow: options.Access.Allow, List: options.Access.List, Registered: options.Registered, Allowed: options.Allowed}
@@ -62,12 +62,12 @@ type TokenInfo struct {
 // Token returns what Proxmox knows of the token in use. A token may look at itself
 // only with User.Modify on /access/groups.
 func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
-	user, name, _ := strings.Cut(c.cfg.TokenID, "!")
+	user, name, _ := strings.Cut(c.TokenID(), "!")
 	var t struct {
 		Expire  wire.Int   `json:"expire"`
 		PrivSep *wire.Bool `json:"privsep"`
 	}
-	if err := c.get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
+	if err := c.Get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
 		return TokenInfo{}, err
 	}
 	info := TokenInfo{PrivilegeSeparate: t.PrivSep == nil || bool(*t.PrivSep)}

@@ -51,11 +51,13 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox":               {"proxmox/internal/wire", "proxmox/permission", "remote"},
-	"proxmox/permission":    {"proxmox/internal/wire"},
-	"proxmox/internal/wire": nil,
-	"k3s":                   {"remote", "internal/suggest"},
-	"nvidia":                {"remote", "internal/distro"},
+	"proxmox":                   {"proxmox/api", "proxmox/internal/wire", "proxmox/permission", "remote"},
+	"proxmox/permission":        {"proxmox/internal/wire"},
+	"proxmox/api":               {"proxmox/internal/wire", "proxmox/permission"},
+	"proxmox/internal/fakehost": {"proxmox/api"},
+	"proxmox/internal/wire":     nil,
+	"k3s":                       {"remote", "internal/suggest"},
+	"nvidia":                    {"remote", "internal/distro"},
 
 	"sim/pvesim":  {"sim/guest", "internal/iso9660", "internal/suggest", "internal/yamlbound"},
 	"sim/qemu":    {"sim/pvesim", "sim/guest"},
@@ -66,8 +68,8 @@ var allowed = map[string][]string{
 
 	"sim/peers": {"sim/guest"},
 
-	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/permission", "remote"},
-	"proxmox/host":      {"proxmox", "proxmox/permission", "remote"},
+	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/api", "proxmox/permission", "remote"},
+	"proxmox/host":      {"proxmox", "proxmox/api", "proxmox/permission", "remote"},
 
 	"spec":                         {"internal/suggest", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
@@ -91,7 +93,7 @@ var allowed = map[string][]string{
 	"internal/words":    nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/placement", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu", "proxmox/permission"},
+	"internal/session":  {"fleet", "fleet/lint", "jupyterhub", "kube/chart", "spec", "clusterfile", "cluster", "cluster/placement", "cluster/platform", "cluster/consent", "cluster/draft", "converge", "proxmox", "proxmox/preflight", "proxmox/host", "remote", "remote/ssh", "examples", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "sim/pvesim", "sim/qemu", "proxmox/permission", "proxmox/api"},
 }
 
 // owners says which packages alone may import a heavy dependency.

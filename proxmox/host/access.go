@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -34,7 +34,7 @@ type Storage struct {
 
 // AccessState is how it is.
 type AccessState struct {
-	Version  proxmox.Version
+	Version  api.Version
 	Storages []StorageState
 	Roles    map[string][]string // privileges by role
 	Users    []string

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
@@ -68,7 +68,7 @@ func holdsFiles(kind string) bool {
 }
 
 // impossible says why a storage cannot hold what is wanted.
-func (want Storage) impossible(have StorageState, v proxmox.Version) string {
+func (want Storage) impossible(have StorageState, v api.Version) string {
 	for _, kind := range want.Content {
 		switch {
 		case slices.Contains(have.Content, kind):

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/secret"
@@ -81,7 +82,7 @@ func check(t *testing.T, model pvesim.Model, w preflight.Want, arrange func(*pve
 func dial(t testing.TB, sim *pvesim.Sim) *proxmox.Client {
 	t.Helper()
 	id, token := sim.Token()
-	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
+	c, err := proxmox.Dial(t.Context(), api.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
 	require.NoError(t, err)
 	return c
 }

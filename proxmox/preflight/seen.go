@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -22,7 +23,7 @@ type fact[T any] struct {
 
 // seen is all that the checks look at.
 type seen struct {
-	version     proxmox.Version
+	version     api.Version
 	token       string
 	brief       bool // nothing is to be made: Options.Brief
 	hosts       fact[[]proxmox.Host]
@@ -223,7 +224,7 @@ func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 // place asks the caller's own rules. What Proxmox refused to tell is not an answer of theirs.
 func place(ctx context.Context, w *Want, host string) ([]error, error) {
 	err := w.Place(ctx, host)
-	var refused *proxmox.Error
+	var refused *api.Error
 	if errors.As(err, &refused) {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"crypto/tls"
@@ -153,7 +153,7 @@ func worthAnotherGet(err error) bool {
 		return false
 	}
 	if e.Status != 0 {
-		return e.class() == unknown || e.Status == 595
+		return e.class() == Unknown || e.Status == 595
 	}
 	var timeout net.Error
 	return !errors.As(err, &timeout) || !timeout.Timeout() // that was wait enough

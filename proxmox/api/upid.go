@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ type UPID struct {
 	User    string // "homelab@pve!cluster"
 }
 
-// parseUPID reads a UPID.
-func parseUPID(s string) (UPID, error) {
+// ParseUPID reads a UPID.
+func ParseUPID(s string) (UPID, error) {
 	fail := func(why string) (UPID, error) { return UPID{}, fmt.Errorf("task id %q: %s", s, why) }
 	parts := strings.Split(s, ":")
 	if len(parts) != 9 || parts[0] != "UPID" || parts[8] != "" {

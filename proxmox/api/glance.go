@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"context"
@@ -28,17 +28,17 @@ type glance struct {
 	answer     any // nil when there is none
 }
 
-// look returns the answer to GET path, shared where possible. The answer must
+// Look returns the answer to GET path, shared where possible. The answer must
 // not be changed.
-func look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
-	return shared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
-		err = c.get(ctx, path, query, &out)
+func Look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return Shared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
+		err = c.Get(ctx, path, query, &out)
 		return out, err
 	})
 }
 
-// shared is look for what takes more than one request; id begins like the first's path.
-func shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
+// Shared is look for what takes more than one request; id begins like the first's path.
+func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
 	var zero T
 	g := c.glances.of(id)
 	select {
@@ -92,7 +92,9 @@ func (gs *glances) end(g *glance, generation int, answer any) {
 	g.answer, g.answered, g.at = answer, generation, time.Now()
 }
 
-// forget makes answers stale that a request to path may have changed.
+// Forget makes answers stale that a request to path may have changed.
+func (c *Client) Forget(path string) { c.glances.forget(path) }
+
 func (gs *glances) forget(path string) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

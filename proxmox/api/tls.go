@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"go/ast"
@@ -20,7 +20,7 @@ func TestOnlyTheRequestPathOfTheLibraryIsUsed(t *testing.T) {
 	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0) //nolint:staticcheck // no types are needed
 	require.NoError(t, err)
 	used := map[string]bool{}
-	for _, file := range packages["proxmox"].Files {
+	for _, file := range packages["api"].Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok {
@@ -28,11 +28,11 @@ func TestOnlyTheRequestPathOfTheLibraryIsUsed(t *testing.T) {
 			}
 			switch x := sel.X.(type) {
 			case *ast.Ident: // the package
-				if x.Name == "api" {
+				if x.Name == "lib" {
 					used[sel.Sel.Name] = true
 				}
 			case *ast.SelectorExpr: // the client, in our field of that name
-				if x.Sel.Name == "api" {
+				if x.Sel.Name == "lib" {
 					used["Client."+sel.Sel.Name] = true
 				}
 			}

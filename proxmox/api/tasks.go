@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"context"
@@ -45,10 +45,10 @@ type watch struct {
 	users  int
 }
 
-// wait returns nil when the task ended well (OK, or with warnings), a
+// Wait returns nil when the task ended well (OK, or with warnings), a
 // [*TaskError] when it did not, and ctx's error when that ended first; the task
 // goes on then.
-func (c *Client) wait(ctx context.Context, upid UPID) error {
+func (c *Client) Wait(ctx context.Context, upid UPID) error {
 	_, err := c.exit(ctx, upid)
 	return err
 }
@@ -59,8 +59,8 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	w := n.join(upid)
 	defer n.leave(w)
 	progress.Say(ctx, "%s", upid.what())
-	var away unheard
-	defer away.over()
+	var away Unheard
+	defer away.Over()
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,13 +73,13 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 			<-n.turn
 			switch {
 			case err == nil:
-				away.over()
+				away.Over()
 				continue
-			case !wait.IsPassing(err) || away.lasts(ctx):
+			case !wait.IsPassing(err) || away.Lasts(ctx):
 				c.earlier.lose(upid.Node)
 				return "", err
 			}
-			progress.Say(ctx, "%s: %s; asking again", upid.what(), brief(err))
+			progress.Say(ctx, "%s: %s; asking again", upid.what(), Brief(err))
 			if wait.Pause(ctx, unheardPause) != nil {
 				c.earlier.lose(upid.Node)
 				return "", errors.Join(err, ctx.Err())
@@ -95,23 +95,23 @@ const (
 	unheardPause = 2 * time.Second
 )
 
-// unheard is how long a host has not answered, while what is waited for goes on without it:
+// Unheard is how long a host has not answered, while what is waited for goes on without it:
 // taskUnheard of running time at most. A laptop that slept meanwhile has missed nothing.
-type unheard struct {
+type Unheard struct {
 	late <-chan struct{}
 	end  context.CancelFunc
 }
 
-// over is an answer, or the end of the wait.
-func (s *unheard) over() {
+// Over is an answer, or the end of the wait.
+func (s *Unheard) Over() {
 	if s.end != nil {
 		s.end()
 	}
-	*s = unheard{}
+	*s = Unheard{}
 }
 
-// lasts is not an answer; it reports whether that has gone on for too long.
-func (s *unheard) lasts(ctx context.Context) bool {
+// Lasts is not an answer; it reports whether that has gone on for too long.
+func (s *Unheard) Lasts(ctx context.Context) bool {
 	if s.end == nil {
 		limited, end := wait.Within(ctx, taskUnheard, context.DeadlineExceeded)
 		s.late, s.end = limited.Done(), end
@@ -237,8 +237,8 @@ func (n *nodeTasks) look(ctx context.Context, c *Client, mine *watch) error {
 	return err
 }
 
-// listed is an entry of GET /nodes/N/tasks.
-type listed struct {
+// Task is an entry of GET /nodes/N/tasks.
+type Task struct {
 	UPID    string    `json:"upid"`
 	Type    string    `json:"type"`
 	ID      string    `json:"id"`
@@ -246,34 +246,34 @@ type listed struct {
 	EndTime *wire.Int `json:"endtime"`
 }
 
-func (l listed) running() bool {
+func (l Task) Running() bool {
 	return l.EndTime == nil && (l.Status == "" || l.Status == "RUNNING" || l.Status == "running")
 }
 
-// maxListed bounds an answer; a task that is not in it is asked for by itself.
-const maxListed = 500
+// MaxTasks bounds an answer; a task that is not in it is asked for by itself.
+const MaxTasks = 500
 
 func (n *nodeTasks) list(ctx context.Context, c *Client) error {
 	waiting, oldest := n.waiting()
 	if len(waiting) == 0 {
 		return nil
 	}
-	var all []listed
-	query := url.Values{"source": {"all"}, "limit": {strconv.Itoa(maxListed)}, "since": {strconv.FormatInt(oldest.Unix(), 10)}}
-	if err := c.get(ctx, nodePath(n.node, "tasks"), query, &all); err != nil {
+	var all []Task
+	query := url.Values{"source": {"all"}, "limit": {strconv.Itoa(MaxTasks)}, "since": {strconv.FormatInt(oldest.Unix(), 10)}}
+	if err := c.Get(ctx, NodePath(n.node, "tasks"), query, &all); err != nil {
 		return err
 	}
-	seen := make(map[string]listed, len(all))
+	seen := make(map[string]Task, len(all))
 	for _, l := range all {
 		// A task that has just ended may be in the list of active ones and in the archive.
-		if old, twice := seen[l.UPID]; !twice || old.running() {
+		if old, twice := seen[l.UPID]; !twice || old.Running() {
 			seen[l.UPID] = l
 		}
 	}
 	for _, w := range waiting {
 		l, found := seen[w.upid.String()]
 		switch {
-		case found && !l.running():
+		case found && !l.Running():
 			w.finish(l.Status, nil)
 		case found:
 			w.missed = 0
@@ -321,13 +321,13 @@ func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
 		Status string `json:"status"`
 		Exit   string `json:"exitstatus"`
 	}
-	err := c.get(ctx, nodePath(w.upid.Node, "tasks", w.upid.String(), "status"), nil, &status)
+	err := c.Get(ctx, NodePath(w.upid.Node, "tasks", w.upid.String(), "status"), nil, &status)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		var e *Error
-		if errors.As(err, &e) && e.class() == permanent {
+		if errors.As(err, &e) && e.class() == Permanent {
 			w.finish("", err)
 			return nil
 		}
@@ -346,7 +346,7 @@ func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	var lines []struct {
 		Text string `json:"t"`
 	}
-	if c.get(ctx, nodePath(upid.Node, "tasks", upid.String(), "log"), url.Values{"limit": {"0"}}, &lines) != nil {
+	if c.Get(ctx, NodePath(upid.Node, "tasks", upid.String(), "log"), url.Values{"limit": {"0"}}, &lines) != nil {
 		return nil
 	}
 	var out []string
@@ -358,15 +358,15 @@ func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	return out[max(0, len(out)-logTail):]
 }
 
-// running returns the tasks that run on a host now.
-func (c *Client) running(ctx context.Context, host string) ([]listed, error) {
-	var all []listed
-	if err := c.get(ctx, nodePath(host, "tasks"), url.Values{"source": {"active"}, "limit": {strconv.Itoa(maxListed)}}, &all); err != nil {
+// RunningTasks returns the tasks that run on a host now.
+func (c *Client) RunningTasks(ctx context.Context, host string) ([]Task, error) {
+	var all []Task
+	if err := c.Get(ctx, NodePath(host, "tasks"), url.Values{"source": {"active"}, "limit": {strconv.Itoa(MaxTasks)}}, &all); err != nil {
 		return nil, err
 	}
-	var out []listed
+	var out []Task
 	for _, l := range all {
-		if l.running() {
+		if l.Running() {
 			out = append(out, l)
 		}
 	}

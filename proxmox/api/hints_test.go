@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 // What Proxmox says, and what is said of it.
 
@@ -94,24 +94,24 @@ func TestRefusals(t *testing.T) {
 
 // Whether nothing was done, or nobody knows, decides what is done next.
 func TestStatusesAndClasses(t *testing.T) {
-	for status, want := range map[int]class{
-		0: unknown, 595: unknown, 596: unknown, 502: unknown, 503: unknown, 504: unknown, 500: permanent, 400: permanent, 401: permanent, 403: permanent, 501: permanent, 505: permanent,
+	for status, want := range map[int]Class{
+		0: Unknown, 595: Unknown, 596: Unknown, 502: Unknown, 503: Unknown, 504: Unknown, 500: Permanent, 400: Permanent, 401: Permanent, 403: Permanent, 501: Permanent, 505: Permanent,
 	} {
 		err := &Error{Status: status, Method: "POST", Path: "/x", Message: "no"}
 		assert.Equal(t, want, err.class(), "%d", status)
-		assert.Equal(t, want != permanent, err.Passing(), "%d", status)
-		assert.Equal(t, want, errorClass(fmt.Errorf("x: %w", err)))
+		assert.Equal(t, want != Permanent, err.Passing(), "%d", status)
+		assert.Equal(t, want, ClassOf(fmt.Errorf("x: %w", err)))
 	}
-	assert.Equal(t, transient, (&Error{Status: 595, Message: "Connection refused"}).class())
-	assert.Equal(t, unknown, (&Error{Status: 596, Message: "Connection refused"}).class())
-	assert.Equal(t, permanent, errorClass(errors.New("x")))
-	for exit, want := range map[string]class{
-		"unexpected status": unknown, "unable to read tail (got 0 bytes)": permanent, "unable to parse last line": unknown,
-		"failed to read last line": permanent, "can't lock file 'x' - got timeout": transient, "no": permanent,
+	assert.Equal(t, Transient, (&Error{Status: 595, Message: "Connection refused"}).class())
+	assert.Equal(t, Unknown, (&Error{Status: 596, Message: "Connection refused"}).class())
+	assert.Equal(t, Permanent, ClassOf(errors.New("x")))
+	for exit, want := range map[string]Class{
+		"unexpected status": Unknown, "unable to read tail (got 0 bytes)": Permanent, "unable to parse last line": Unknown,
+		"failed to read last line": Permanent, "can't lock file 'x' - got timeout": Transient, "no": Permanent,
 	} {
 		assert.Equal(t, want, (&TaskError{Exit: exit}).class(), exit)
 	}
-	for class, want := range map[class]string{permanent: "permanent", transient: "transient", unknown: "unknown outcome"} {
+	for class, want := range map[Class]string{Permanent: "permanent", Transient: "transient", Unknown: "unknown outcome"} {
 		assert.Equal(t, want, class.String())
 	}
 }
@@ -135,13 +135,6 @@ func TestErrorsInWords(t *testing.T) {
 	}
 	assert.EqualError(t, &TaskError{UPID: UPID{Node: "pve1", Type: "download"}, Exit: "no", Log: []string{"TASK ERROR: no", "no content", " ", "what happened "}},
 		"proxmox: task download on pve1 failed: no\n  | what happened")
-	assert.EqualError(t, &DuplicateError{Name: "wk1", Owner: "homelab-x", VMIDs: []int{100, 101}},
-		"proxmox: VMs [100 101] are all called wk1 and all marked as VMs of homelab-x: they cannot be told apart\n"+
-			"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge")
-	for lock, cure := range map[string]string{"clone": "qm unlock 100 && qm destroy 100 --purge", "create": "qm unlock 100 && qm destroy 100 --purge", "backup": "qm unlock 100"} {
-		assert.EqualError(t, &LockedError{Host: "pve1", Lock: lock, VMID: 100},
-			fmt.Sprintf("proxmox: VM 100 on pve1 is locked (%s) and no task is running on it\n  run on pve1 as root: %s", lock, cure))
-	}
 }
 
 func TestSentinels(t *testing.T) {
@@ -167,8 +160,8 @@ func TestSentinels(t *testing.T) {
 		"Agent error: PID 4 does not exist": "no pid", "PID 4 does not exist": "", "Agent error: PID 4": "",
 		"Failed to execute child process “x” (No such file or directory)": "no program", "No such file or directory": "", "Failed to execute child process “x” (Permission denied)": "",
 	} {
-		got := ""
-		for name, said := range map[string]bool{"on": saidOn(text), "off": saidOff(text), "runs": saidRuns(text), "no pid": saidNoPID(text), "no program": saidNoProgram(text)} {
+		got, err := "", &TaskError{Exit: text}
+		for name, said := range map[string]bool{"on": SaidOn(err), "off": SaidOff(err), "runs": SaidRuns(err), "no pid": SaidNoPID(err), "no program": SaidNoProgram(err)} {
 			if said {
 				got += name
 			}

@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"fmt"
@@ -45,9 +45,9 @@ func (x *expectation) cure(path string, privileges []string) string {
 		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", privileges[0])
 }
 
-// unseen is what lists of Proxmox do not say: that something is left out of them
+// Unseen is what lists of Proxmox do not say: that something is left out of them
 // because the token may not see it.
-func (c *Client) unseen(path, privilege, what string) error {
+func (c *Client) Unseen(path, privilege, what string) error {
 	return fmt.Errorf("proxmox: %s: Proxmox omits it from the list\n  %s", what,
 		lacks(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
 }

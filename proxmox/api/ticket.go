@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"context"
@@ -33,57 +33,27 @@ type session struct {
 // ticketAge is for how long a ticket is used; Proxmox takes it for two hours.
 const ticketAge = 90 * time.Minute
 
-// setAsRoot sets config keys of a VM that no token may set.
-func (c *Client) setAsRoot(ctx context.Context, vm *VM, p params) error {
-	if c.cfg.Login == nil {
-		return rootError(vm, p)
-	}
+// HasLogin reports whether the client can get a ticket.
+func (c *Client) HasLogin() bool { return c.cfg.Login != nil }
+
+// PutAsRoot sends a PUT with a ticket instead of the token. Where the password is right and
+// not enough, its error is errSecondFactor.
+func (c *Client) PutAsRoot(ctx context.Context, path string, form url.Values) error {
 	c.root.Lock()
 	defer c.root.Unlock()
 	if c.session == nil || time.Since(c.session.since) > ticketAge {
 		s, err := c.login(ctx)
-		if errors.Is(err, errSecondFactor) {
-			_, command := byHand(vm, p)
-			return fmt.Errorf("proxmox: %s %w, which is not supported\n  run on %s: %s; or leave the option out", c.cfg.Login.User, err, vm.Host, command)
-		}
 		if err != nil {
 			return err
 		}
 		c.session = s
 	}
-	form := url.Values{}
-	for k, v := range p {
-		form.Set(k, fmt.Sprint(v))
-	}
-	path := vmPath(vm.Host, vm.VMID, "config")
 	defer c.glances.forget(path)
 	return c.asRoot(ctx, http.MethodPut, path, form, c.session, nil)
 }
 
-// errSecondFactor is that a password is right and not enough.
-var errSecondFactor = errors.New("has a second factor")
-
-// rootError says what a token cannot do, and two ways to have it done.
-func rootError(vm *VM, p params) error {
-	keys, command := byHand(vm, p)
-	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, not a token\n"+
-		"  write user: root@pam below proxmox: in the file, with password: or without it to be asked; or run on %s: %s",
-		strings.Join(keys, " and "), vm, vm.Host, command)
-}
-
-// byHand is what root types to set keys of a VM, and those keys.
-func byHand(vm *VM, p params) (keys []string, command string) {
-	var options []string
-	for k, v := range p {
-		switch {
-		case rootKey(k):
-			keys, options = append(keys, k), append(options, fmt.Sprintf("--%s %v", k, v))
-		case k == "delete":
-			keys, options = append(keys, fmt.Sprint(v)), append(options, fmt.Sprintf("--delete %v", v))
-		}
-	}
-	return keys, fmt.Sprintf("qm set %d %s", vm.VMID, strings.Join(options, " "))
-}
+// ErrSecondFactor is that a password is right and not enough.
+var ErrSecondFactor = errors.New("has a second factor")
 
 // login exchanges the password for a ticket.
 func (c *Client) login(ctx context.Context) (*session, error) {
@@ -104,7 +74,7 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 	case err != nil:
 		return nil, err
 	case answer.NeedTFA != nil || strings.HasPrefix(answer.Ticket, "PVE:!tfa!"):
-		return nil, errSecondFactor
+		return nil, fmt.Errorf("proxmox: %s %w, which is not supported", user, ErrSecondFactor)
 	case answer.Ticket == "" || answer.CSRF == "":
 		return nil, fmt.Errorf("proxmox: Proxmox accepted %s but sent no ticket", user)
 	}

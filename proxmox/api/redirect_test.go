@@ -1,4 +1,4 @@
-package proxmox_test
+package api_test
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // Whoever answers with a redirect gets the token to nobody: not to another port of the
@@ -31,12 +31,12 @@ func TestRedirectsDoNotCarryTheToken(t *testing.T) {
 			h := serve(t, map[string]http.HandlerFunc{mappingPath: lead})
 			err := deleteMapping(t, h.dial(t))
 			require.ErrorContains(t, err, "it answers with a redirect to "+to)
-			var e *proxmox.Error
+			var e *api.Error
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, status, e.Status)
 			assert.False(t, e.Passing(), "another try leads there again")
 
-			_, err = proxmox.Dial(t.Context(), serve(t, map[string]http.HandlerFunc{"GET /version": lead}).config())
+			_, err = api.Dial(t.Context(), serve(t, map[string]http.HandlerFunc{"GET /version": lead}).Config())
 			require.ErrorContains(t, err, "if that is the host, write it as the endpoint")
 			assert.NotContains(t, err.Error(), tokenSecret)
 		}

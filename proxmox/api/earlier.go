@@ -1,4 +1,4 @@
-package proxmox
+package api
 
 import (
 	"context"
@@ -59,17 +59,17 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 	if e.over {
 		return e.found, nil
 	}
-	all, err := c.running(ctx, host)
+	all, err := c.RunningTasks(ctx, host)
 	if err != nil {
 		return false, err
 	}
 	for _, l := range all {
-		upid, err := parseUPID(l.UPID)
+		upid, err := ParseUPID(l.UPID)
 		if err != nil || upid.User != c.cfg.TokenID || strings.Contains(upid.Type, "proxy") { // an open console is a task too
 			continue
 		}
 		progress.Say(ctx, "an earlier run has left %s", upid.what())
-		if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
+		if err := c.Wait(ctx, upid); err != nil && ctx.Err() != nil {
 			return false, ctx.Err()
 		}
 		e.found = true
