@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // agentPatience bounds how long the agents of a host's guests are asked for their
@@ -86,12 +87,12 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 		}
 		return out
 	}
-	entries, err := api.Look[[]pendingEntry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return nil
 	}
-	vm := newVM(r.Host, r.VMID, entries, r.Running)
-	for key, line := range vm.config {
+	vm := machine.Read(r.Host, r.VMID, entries, r.Running)
+	for key, line := range vm.Config() {
 		if strings.HasPrefix(key, "ipconfig") {
 			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
 		}

@@ -47,7 +47,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			continue
 		case api.SaidOff(err) && off < maxOff:
 			off++
-		case !errors.Is(err, api.ErrAgentNotRunning):
+		case !errors.Is(err, ErrAgentNotRunning):
 			return fmt.Errorf("guest agent of %s: %w", vm, err)
 		default:
 			off = 0
@@ -208,7 +208,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 		switch {
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
-		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
+		case errors.Is(err, ErrAgentNotRunning) && time.Since(heard) < busyFor:
 			progress.Say(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
 			return execResult{}, g.lost(args, err)

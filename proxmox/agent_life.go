@@ -41,7 +41,7 @@ type silence struct {
 
 // errMute is the agent of a guest that has not sent a packet since its start: it may
 // boot, or have no network.
-var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", api.ErrAgentNotRunning)
+var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", ErrAgentNotRunning)
 
 func (s silence) again() time.Time {
 	return s.asked.Add(min(max(s.asked.Sub(s.since)/4, firstAgain), lastAgain))
@@ -60,12 +60,12 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 	}
 	err := c.Get(ctx, api.VMPath(vm.Host, vm.VMID, "agent", verb), query, out)
 	switch {
-	case errors.Is(err, api.ErrAgentNotRunning):
+	case errors.Is(err, ErrAgentNotRunning):
 		now := time.Now()
 		if !known {
 			silent.since = now
 		}
-		silent.asked, silent.why = now, api.ErrAgentNotRunning
+		silent.asked, silent.why = now, ErrAgentNotRunning
 		if mute {
 			silent.why = errMute
 			err = fmt.Errorf("%w: %w", errMute, err)

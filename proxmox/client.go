@@ -27,7 +27,7 @@ type Client struct {
 
 // Dial makes a Client and asks the host for its version, which shows at once
 // whether address, certificate and token are right.
-func Dial(ctx context.Context, cfg api.Config) (*Client, error) {
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c, err := api.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ type ConflictError struct {
 }
 
 func conflict(owner string, vm *VM) *ConflictError {
-	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.unlike(owner), Tagged: vm.tagged(owner),
-		Abandoned: vm.abandoned(owner)}
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.Unlike(owner), Tagged: vm.Tagged(owner),
+		Abandoned: vm.Abandoned(owner)}
 }
 
 // Error returns the conflict and the ways out of it.

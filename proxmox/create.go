@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // CreateSpec is a VM made from an image and not from a template: the one that
@@ -38,14 +39,14 @@ type CreateSpec struct {
 // lost); a serial console, without which Ubuntu's cloud kernel panics when its
 // disk grows; the agent's channel; no balloon.
 func (s CreateSpec) params(vmid int) api.Params {
-	uuid := newUUID()
+	uuid := machine.NewUUID()
 	cpu := s.CPUType
 	if cpu == "" {
 		cpu = "host"
 	}
 	p := api.Params{
-		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": ovmf,
-		"efidisk0":    efiDisk(s.Storage, s.SecureBoot),
+		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": machine.OVMF,
+		"efidisk0":    machine.EFILine(s.Storage, s.SecureBoot),
 		"scsihw":      "virtio-scsi-single",
 		"scsi0":       fmt.Sprintf("%s:0,import-from=%s,discard=on,iothread=1,ssd=1", s.Storage, s.Image),
 		"boot":        "order=scsi0",
@@ -57,24 +58,24 @@ func (s CreateSpec) params(vmid int) api.Params {
 		"memory":      wire.InMiB(s.Memory),
 		"balloon":     0,
 		"smbios1":     "uuid=" + uuid,
-		"tags":        strings.Join(cleanTags(append([]string{s.Owner, mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
+		"tags":        strings.Join(machine.CleanTags(append([]string{s.Owner, machine.Mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
 		"description": s.Description,
 	}
 	if s.Description == "" {
 		delete(p, "description")
 	}
 	for i, n := range s.NICs {
-		p[fmt.Sprintf("net%d", i)] = n.line(nil)
+		p[fmt.Sprintf("net%d", i)] = n.Line(nil)
 	}
 	if s.Seed != "" {
-		p[seedSlot] = seedValue(s.Seed)
+		p[machine.SeedSlot] = machine.SeedValue(s.Seed)
 	}
 	return p
 }
 
 func (s CreateSpec) check() error {
 	var errs []error
-	if !dnsName.MatchString(s.Name) {
+	if !machine.IsDNSName(s.Name) {
 		errs = append(errs, fmt.Errorf("vm name %q is not a DNS name", s.Name))
 	}
 	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "image": s.Image, "storage": s.Storage} {
@@ -131,7 +132,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 
 func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
 	mine := func() (*VM, error) {
-		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.ours(spec.Owner) })
+		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.Ours(spec.Owner) })
 	}
 	var found *VM
 	err := c.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
@@ -193,7 +194,7 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 	}
 	if now.Seed != "" {
 		err := c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
-			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
+			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": machine.SeedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
 			return err == nil && seen.Seed == "", err

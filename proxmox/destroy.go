@@ -30,13 +30,13 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	exit := ""
 	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
 		exit, err = c.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
-		if errors.Is(err, api.ErrNotFound) {
+		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		return err
 	}, func() (bool, error) {
 		_, err := c.status(ctx, vm.Host, vm.VMID)
-		if errors.Is(err, api.ErrNotFound) {
+		if errors.Is(err, ErrNotFound) {
 			return true, nil
 		}
 		return false, err
@@ -55,7 +55,7 @@ const askTime = 10 * time.Second
 // Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends
 // with OK, not with warnings. Where nobody answers after an OK, that is said, and no error.
 func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
-	for _, storage := range vm.storagesInUse() {
+	for _, storage := range vm.StoragesInUse() {
 		c.Forget(api.NodePath(vm.Host, "storage", storage))
 	}
 	limited, cancel := ctx, func() {}
@@ -84,8 +84,8 @@ func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error
 // numbered are the disks that bear a VM's number on the storages that hold something of it:
 // those that its configuration named, and others.
 func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
-	volumes := vm.volumes()
-	for _, storage := range vm.storagesInUse() {
+	volumes := vm.Volumes()
+	for _, storage := range vm.StoragesInUse() {
 		all, err := c.Volumes(ctx, vm.Host, storage, "images")
 		if err != nil {
 			return nil, nil, err

@@ -10,11 +10,18 @@
 // # Three nouns
 //
 // A [VMSpec] says what a VM should be, a [VM] is what was seen, and
-// [VMSpec.Diff] is pure and says what lies between, and what each difference
+// [machine.Spec.Diff] is pure and says what lies between, and what each difference
 // costs: a change in place, a restart, another VM. Shape does what Diff says and
 // nothing else, so it may be called again after any failure: what is there
 // already is not done twice. A new VM costs four requests that change something
 // (clone, configure, grow, start).
+//
+// # Where things are
+//
+//   - Requests, tasks, errors and what to do about them: package api.
+//   - What a VM is, should be, and how the two differ: package machine.
+//   - What the token may do, and what root grants it: package permission.
+//   - Here: what is on the hosts, who holds it, and how a VM becomes what it should be.
 //
 // # Whose VM it is
 //
@@ -33,8 +40,8 @@
 //
 //   - A task that fails, fails under HTTP 200. Every task is waited for, all those
 //     of a node with one request; "WARNINGS: 1" is a success, anything else but OK a
-//     [api.TaskError] with the end of its log.
-//   - Errors are 500 with a text. [api.Error] carries the text, the privilege that is
+//     [TaskError] with the end of its log.
+//   - Errors are 500 with a text. [Error] carries the text, the privilege that is
 //     missing and the command that grants it; [api.Error.Passing] says whether
 //     to try again, [api.Error.Permanent] that it is of no use. Only GETs are ever sent twice; after
 //     anything else whose outcome is not known, we look, and then decide.

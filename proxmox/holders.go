@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Holders are the VMs of any owner that name files and disks as their drives and mappings as their
@@ -82,15 +83,15 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
-		case holdsVolume(key):
+		case machine.HoldsVolume(key):
 			name := Volume{ID: wire.Loose(line).First("file", "")}.Name()
-			h.files[name] = append(h.files[name], vm.summary())
+			h.files[name] = append(h.files[name], vm.Summary())
 		case strings.HasPrefix(key, "hostpci"):
 			id := wire.Loose(line).Get("mapping")
-			h.mappings[id] = append(h.mappings[id], vm.summary())
+			h.mappings[id] = append(h.mappings[id], vm.Summary())
 		}
 	}
-	for key, line := range vm.config {
+	for key, line := range vm.Config() {
 		note(key, line)
 	}
 	for _, p := range vm.Pending {
@@ -132,14 +133,14 @@ func (c *Client) readEach(ctx context.Context, all []resource, unread func(i int
 	group.SetLimit(looksAtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			entries, err := api.Look[[]pendingEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
+			entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 			switch {
-			case errors.Is(err, api.ErrNotFound):
+			case errors.Is(err, ErrNotFound):
 				return nil
 			case err != nil:
 				return unread(i, err)
 			}
-			found[i] = newVM(r.Node, int(r.VMID), entries, true)
+			found[i] = machine.Read(r.Node, int(r.VMID), entries, true)
 			found[i].Running = r.Status == "running"
 			return nil
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Host is a host of the cluster as the others see it. Its figures are zero where the
@@ -186,7 +187,7 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	out := make([]Resident, len(all))
 	for i, r := range all {
 		out[i] = Resident{Container: r.Type == "lxc", Used: Size(r.Mem), Summary: Summary{
-			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: splitTags(r.Tags),
+			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: machine.SplitTags(r.Tags),
 			Cores: int(r.MaxCPU), Memory: Size(r.MaxMem), Running: !bool(r.Template) && r.Status == "running",
 		}}
 	}
@@ -202,12 +203,4 @@ func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// StartTimeout is how long Proxmox gives a VM to start: 30 s, a second per GiB above
-// 30 GiB, four times that with a passed-through device since all memory is pinned
-// first, 150 s at least with huge pages, and 5 s per interface (config_aware_timeout
-// in qemu-server). [Client.Start] waits as long.
-func StartTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	return startTimeout(memory, devices, nics, hugepages)
 }

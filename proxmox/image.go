@@ -71,7 +71,7 @@ const importContent = "import"
 // API takes the content "import" since 8.4 (pve-storage 8.3.4).
 func (c *Client) CheckImport() error { return checkImport(c.Version()) }
 
-func checkImport(v api.Version) error {
+func checkImport(v Version) error {
 	text, _, _ := strings.Cut(v.Release, "-")
 	if text == "" {
 		text = v.Version
@@ -181,7 +181,7 @@ func (i Image) explain(host, storage string, err error) error {
 	failure := fmt.Errorf("download %s to %s: %w", i.URL, storage, err)
 	byHand := fmt.Sprintf("download it on another machine (curl -L -o %s %s), then upload that file\n"+
 		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
-	var task *api.TaskError
+	var task *TaskError
 	if !errors.As(err, &task) {
 		return failure
 	}

@@ -123,10 +123,10 @@ func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 		return s, errors.Join(where, err)
 	case !there:
 		return s, lease.ErrNone
-	case l.at() == was && !errors.Is(err, api.ErrNotFound):
+	case l.at() == was && !errors.Is(err, ErrNotFound):
 		return s, err
 	}
-	if s, err = l.read(ctx); errors.Is(err, api.ErrNotFound) { // it comes, goes or moves
+	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it comes, goes or moves
 		err = wait.Passing(err)
 	}
 	return s, err
@@ -189,7 +189,7 @@ func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
 		err = l.c.Do(ctx, http.MethodDelete, api.VMPath(l.at(), l.vmid), api.Params{"purge": 1})
 	}
 	switch {
-	case errors.Is(err, api.ErrNotFound):
+	case errors.Is(err, ErrNotFound):
 		return nil
 	case api.SaidStale(err), api.SaidProtected(err):
 		return lease.ErrStale

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -118,7 +119,7 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 		return nil, err
 	}
 	for _, vm := range vms {
-		l.Claims = append(l.Claims, vm.claims(l.Mappings, devices[vm.Host])...)
+		l.Claims = append(l.Claims, claimsOf(vm, l.Mappings, devices[vm.Host])...)
 	}
 	l.fill()
 	return l, nil
@@ -148,14 +149,14 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 		return nil, err
 	}
 	for _, vm := range found {
-		vm.Name = orNone(vm.Name)
+		vm.Name = cmp.Or(vm.Name, "none")
 	}
 	slices.SortFunc(found, byPlace)
 	return found, nil
 }
 
-// claims reads what a VM's configuration passes through, now and after its next start.
-func (v *VM) claims(mappings []MappingState, devices []PCIDevice) []Claim {
+// claimsOf reads what a VM's configuration passes through, now and after its next start.
+func claimsOf(v *VM, mappings []MappingState, devices []PCIDevice) []Claim {
 	var out []Claim
 	add := func(slot, line string, leaving bool) {
 		p := wire.Loose(line)
@@ -172,7 +173,7 @@ func (v *VM) claims(mappings []MappingState, devices []PCIDevice) []Claim {
 	}
 	for i := range 16 {
 		slot := "hostpci" + strconv.Itoa(i)
-		if line := v.config[slot]; line != "" {
+		if line := v.Config()[slot]; line != "" {
 			add(slot, line, false)
 		}
 		for _, p := range v.Pending {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // resource is a VM as all hosts of a cluster know it, made of two lists.
@@ -108,7 +110,7 @@ func (c *Client) askHosts(ctx context.Context, hosts map[string]map[int]resource
 		return nil, ctx.Err()
 	}
 	for i, host := range names {
-		if err := failures[i]; forbidden(err) || errors.Is(err, api.ErrUnauthorized) { // it has answered
+		if err := failures[i]; forbidden(err) || errors.Is(err, ErrUnauthorized) { // it has answered
 			return nil, err
 		}
 		if failures[i] != nil {
@@ -145,4 +147,22 @@ func (c *Client) isRunning(ctx context.Context, r resource) bool {
 	}
 	running, err := c.status(ctx, r.Node, int(r.VMID))
 	return err == nil && running
+}
+
+// tagged, as of a [VM].
+func (r resource) tagged(owner string) bool {
+	return slices.Contains(machine.SplitTags(r.Tags), strings.ToLower(owner))
+}
+
+// ours reports whether a VM in the list is marked with its VMID as owner's. Whether its
+// UUID is the marked one only its configuration tells, and a half-made one may be ours
+// without it.
+func (r resource) ours(owner string) bool {
+	return r.tagged(owner) && slices.Contains(machine.Marks(owner, machine.SplitTags(r.Tags)), int(r.VMID))
+}
+
+// maybeOurs reports whether what the list shows leaves it open that a VM is owner's: an
+// earlier version may have made it.
+func (r resource) maybeOurs(owner string) bool {
+	return r.ours(owner) || r.tagged(owner) && len(machine.Marks(owner, machine.SplitTags(r.Tags))) == 0
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // VM returns the VM of owner's with that name, nil when there is none. A VM of that
@@ -119,14 +120,14 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 			continue
 		}
 		if err := r.certain(); err != nil && r.tagged(owner) && !r.maybeOurs(owner) {
-			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: splitTags(r.Tags)})
+			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: machine.SplitTags(r.Tags)})
 			continue
 		} else if err != nil && (r.maybeOurs(owner) || r.Name == name) {
 			return nil, nil, err
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
 		switch {
-		case errors.Is(err, api.ErrNotFound):
+		case errors.Is(err, ErrNotFound):
 			continue // destroyed since
 		case r.Name != name && forbidden(err):
 			continue // one that we may not see is not ours
@@ -136,9 +137,9 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 			continue
 		}
 		vm.Owner = owner
-		vm.Unfinished = vm.halfMade(owner)
+		vm.Unfinished = vm.HalfMade(owner)
 		switch {
-		case vm.ours(owner):
+		case vm.Ours(owner):
 			ours = append(ours, vm)
 		case c.recognised(owner, vm):
 			earlier = append(earlier, vm)
@@ -154,7 +155,7 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 
 // forbidden reports whether Proxmox refused an answer for lack of a privilege.
 func forbidden(err error) bool {
-	var e *api.Error
+	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
@@ -169,8 +170,8 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !out.is(vm) {
-		return nil, otherVM(vm)
+	if !out.SameAs(vm) {
+		return nil, machine.OtherVM(vm)
 	}
 	out.Owner = vm.Owner
 	return out, nil
@@ -178,17 +179,17 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 
 // seen says by whom a VM was read.
 func (c *Client) seen(vm *VM) *VM {
-	vm.client = c
+	vm.ReadBy(c)
 	return vm
 }
 
 // read returns a VM's configuration, with what is pending, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
-	var entries []pendingEntry
+	var entries []machine.Entry
 	if err := c.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	return c.seen(newVM(host, vmid, entries, running)), nil
+	return c.seen(machine.Read(host, vmid, entries, running)), nil
 }
 
 // status asks the host itself whether a VM runs.
@@ -234,7 +235,7 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 		}
 		var same wire.Int
 		err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(id)}}, &same)
-		var e *api.Error
+		var e *Error
 		switch {
 		case err == nil:
 			return id, nil

@@ -71,6 +71,14 @@ func (m Mapping) check() error {
 	return nil
 }
 
+// count says how many devices m has.
+func (m Mapping) count() string {
+	if len(m.Devices) == 1 {
+		return "1 device"
+	}
+	return fmt.Sprintf("%d devices", len(m.Devices))
+}
+
 // line writes a device as the map option wants it.
 func (d MappedDevice) line() string {
 	p := wire.Properties{{Key: "node", Value: d.Host}, {Key: "path", Value: d.Address.String()}, {Key: "id", Value: d.ID}}
@@ -99,7 +107,7 @@ func parseMapped(s string) (MappedDevice, error) {
 // Diff returns how have differs from m. It is pure.
 func (m Mapping) Diff(have *MappingState) drift.Diff {
 	if have == nil {
-		return drift.Missing("mapping of " + plural(len(m.Devices), "device"))
+		return drift.Missing("mapping of " + m.count())
 	}
 	var out drift.Diff
 	out = append(out, drift.Compare("description", have.Description, m.Description, drift.Update)...)
@@ -201,7 +209,7 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 	if diff := m.Diff(have); diff.Empty() {
 		return nil
 	}
-	progress.Say(ctx, "mapping %s: %s", m.ID, plural(len(m.Devices), "device"))
+	progress.Say(ctx, "mapping %s: %s", m.ID, m.count())
 	lines := make([]string, len(m.Devices)) // in the caller's order, in which they are given out
 	for i, d := range m.Devices {
 		lines[i] = d.line()
@@ -255,7 +263,7 @@ func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
 // deletes one that is in use as well.
 func (c *Client) DeleteMapping(ctx context.Context, id string) error {
 	err := c.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
-	if errors.Is(err, api.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err

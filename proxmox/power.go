@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Started reports whether Proxmox has started vm at any time since it was made, as far
@@ -22,7 +23,7 @@ import (
 // Sys.Audit on /nodes/NAME. One that was cloned is as old as what it was cloned from.
 func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 	q := url.Values{"vmid": {strconv.Itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(api.MaxTasks)}}
-	if _, made, found := strings.Cut(vm.config["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
+	if _, made, found := strings.Cut(vm.Config()["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
 		made, _, _ = strings.Cut(made, ",")
 		q.Set("since", made)
 	}
@@ -38,7 +39,7 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 // Start starts vm, if it does not run, and waits until Proxmox says that it does.
 // Proxmox is given the time that its own formula grants for the VM's shape.
 func (c *Client) Start(ctx context.Context, vm *VM) error {
-	limit := startTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.config["hugepages"] != "")
+	limit := machine.StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
 	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
@@ -77,14 +78,14 @@ func (c *Client) Stop(ctx context.Context, vm *VM) error {
 func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) error {
 	stopped := func() (bool, error) {
 		running, err := c.status(ctx, vm.Host, vm.VMID)
-		if errors.Is(err, api.ErrNotFound) {
+		if errors.Is(err, ErrNotFound) {
 			return true, nil
 		}
 		return !running, err
 	}
 	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
-		if api.SaidOff(err) || errors.Is(err, api.ErrNotFound) {
+		if api.SaidOff(err) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		return err
@@ -135,7 +136,7 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	})
 	var now *VM
 	if listed >= 0 && !waited && vm.Locked == "" {
-		if now, err = c.read(ctx, vm.Host, vm.VMID, c.isRunning(ctx, all[listed])); errors.Is(err, api.ErrNotFound) {
+		if now, err = c.read(ctx, vm.Host, vm.VMID, c.isRunning(ctx, all[listed])); errors.Is(err, ErrNotFound) {
 			return nil, nil
 		}
 	} else {
@@ -147,9 +148,9 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	case now.Name != vm.Name:
 		return nil, fmt.Errorf("proxmox: VM %d on %s is now called %s, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
 	case vm.Owner != "" && !c.owns(vm.Owner, now):
-		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.unlike(vm.Owner))
-	case !now.is(vm):
-		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
+		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.Unlike(vm.Owner))
+	case !now.SameAs(vm):
+		return nil, fmt.Errorf("not removed: %w", machine.OtherVM(vm))
 	}
 	now.Owner = vm.Owner
 	if now.Locked != "" {
@@ -173,7 +174,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, tasks, err := c.holders(ctx, vm)
 		switch {
-		case errors.Is(err, api.ErrNotFound):
+		case errors.Is(err, ErrNotFound):
 			return "", nil
 		case wait.IsPassing(err) && away.Lasts(ctx):
 			ended = fmt.Errorf("%s is locked (%s), and its current state is unknown: %w", vm, lock, err)

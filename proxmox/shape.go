@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Shape makes a VM what spec says: it clones the template when vm is nil, sets
@@ -18,17 +18,17 @@ import (
 // drain it before. A change that needs another VM is refused: [Client.Remove]
 // it first.
 func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
-	if err := spec.check(); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
-	spec.uuid = newUUID()
+	spec = spec.WithUUID()
 	vm, err := c.present(ctx, spec, vm)
 	if err != nil {
 		return err
 	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == drift.Restart, false
-	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return whileOff(ch.thing) }) {
+	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch machine.Change) bool { return ch.WhileOff() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return err
 	}
 	vm = shaped
-	if vm.Running && (restart || len(spec.waiting(vm)) > 0) {
+	if vm.Running && (restart || len(spec.Waiting(vm)) > 0) {
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	return nil
 }
 
-// EnsureVM makes a VM what spec says, and returns it: a look, [VMSpec.Diff], and where
+// EnsureVM makes a VM what spec says, and returns it: a look, [machine.Spec.Diff], and where
 // something differs, [Client.Shape] and another look.
 func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
 	vm, err := c.VM(ctx, spec.Owner, spec.Name)
@@ -92,7 +92,7 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 		}
 	}
 	vm.Owner = spec.Owner
-	vm.Unfinished = vm.halfMade(spec.Owner)
+	vm.Unfinished = vm.HalfMade(spec.Owner)
 	return vm, nil
 }
 
@@ -160,7 +160,7 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)
-	if errors.Is(err, api.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	return now, err

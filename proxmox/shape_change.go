@@ -3,7 +3,6 @@ package proxmox
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // configure posts what differs, all in one request, and grows disks. It returns
@@ -21,7 +21,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 	var failure error
 	var pause api.Backoff
 	for range api.Attempts {
-		all := spec.changes(vm)
+		all := spec.Changes(vm)
 		if err := refuseReplace(vm, all); err != nil {
 			return nil, err
 		}
@@ -41,16 +41,16 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
-			return vm.with(all), nil // a clone of just now: nobody else has seen it
+			return vm.With(all), nil // a clone of just now: nobody else has seen it
 		}
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
 			return nil, err
 		}
 		now.Owner = vm.Owner
-		now.Unfinished = now.halfMade(spec.Owner)
-		if left := spec.changes(now); failure == nil && len(left) > 0 {
-			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
+		now.Unfinished = now.HalfMade(spec.Owner)
+		if left := spec.Changes(now); failure == nil && len(left) > 0 {
+			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, machine.FieldsOf(left))
 			if sameFields(all, left) {
 				return nil, failure
 			}
@@ -63,43 +63,35 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 	return vm, nil
 }
 
-func fieldsOf(all []change) drift.Diff {
-	out := make(drift.Diff, len(all))
-	for i, ch := range all {
-		out[i] = ch.field
-	}
-	return out
-}
-
-func sameFields(a, b []change) bool {
-	return slices.EqualFunc(a, b, func(x, y change) bool { return x.field == y.field })
+func sameFields(a, b []machine.Change) bool {
+	return slices.EqualFunc(a, b, func(x, y machine.Change) bool { return x.Field == y.Field })
 }
 
 // refuseReplace returns an error when a change wants another VM.
-func refuseReplace(vm *VM, all []change) error {
+func refuseReplace(vm *VM, all []machine.Change) error {
 	for _, ch := range all {
-		if ch.field.Effect == drift.Replace {
-			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.field.Want, ch.field)
+		if ch.Field.Effect == drift.Replace {
+			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.Field.Want, ch.Field)
 		}
 	}
 	return nil
 }
 
 // change sends one request for all config keys, then one for each disk to grow.
-func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
+func (c *Client) change(ctx context.Context, vm *VM, all []machine.Change) error {
 	token, root, storages := api.Params{}, api.Params{}, map[string]bool{}
 	for _, ch := range all {
 		p := token
-		if rootKey(ch.key) {
+		if machine.RootKey(ch.Key) {
 			p = root
 		}
 		switch {
-		case ch.key == "":
-		case ch.value == "":
-			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.key, "<nil>,")
+		case ch.Key == "":
+		case ch.Value == "":
+			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.Key, "<nil>,")
 		default:
-			p[ch.key] = ch.value
-			if storage, _, ok := strings.Cut(ch.value, ":"); ok && isVolume(ch.key) && ch.field.Have == "none" && ch.key != seedSlot {
+			p[ch.Key] = ch.Value
+			if storage, _, ok := strings.Cut(ch.Value, ":"); ok && machine.IsVolume(ch.Key) && ch.Field.Have == "none" && ch.Key != machine.SeedSlot {
 				storages[storage] = true
 			}
 		}
@@ -139,44 +131,18 @@ func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[str
 	return c.Do(ctx, http.MethodPost, path, p)
 }
 
-func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
+func (c *Client) grow(ctx context.Context, vm *VM, all []machine.Change) error {
 	for _, ch := range all {
-		if ch.disk == "" {
+		if ch.Disk == "" {
 			continue
 		}
-		progress.Say(ctx, "growing %s of %s to %s", ch.disk, vm, ch.size)
-		err := c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.disk, "size": wire.DiskSize(ch.size)})
+		progress.Say(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
+		err := c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.Disk, "size": wire.DiskSize(ch.Size)})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// isVolume reports whether a config key holds a volume.
-func isVolume(key string) bool {
-	return slotted.MatchString(key) || strings.HasPrefix(key, "efidisk") || strings.HasPrefix(key, "tpmstate")
-}
-
-// with returns the VM as it is after changes to one that is off.
-func (v *VM) with(all []change) *VM {
-	entries := make([]pendingEntry, 0, len(v.config))
-	config := maps.Clone(v.config)
-	for _, ch := range all {
-		switch {
-		case ch.key == "":
-		case ch.value == "":
-			delete(config, ch.key)
-		default:
-			config[ch.key] = ch.value
-		}
-	}
-	for k, value := range config {
-		entries = append(entries, pendingEntry{Key: k, Value: (*wire.Text)(&value)})
-	}
-	out := newVM(v.Host, v.VMID, entries, false)
-	out.Owner = v.Owner
-	return out
 }
 
 // allocateAll waits for its turn on every storage, in the order of their names so

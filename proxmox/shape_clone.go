@@ -4,62 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
-
-// cloneOf is what a clone of a template looks like, as far as can be known without
-// reading it. Proxmox gives the interfaces new addresses and the disks new volumes.
-func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
-	config := maps.Clone(source.config)
-	for _, k := range []string{"template", "digest", "lock", "parent"} {
-		delete(config, k)
-	}
-	config["name"], config["description"] = s.Name, marker(s.Owner, vmid)
-	// Proxmox makes up another UUID. It is set again, so that it need not be asked for.
-	if config["smbios1"] = wire.Loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
-		delete(config, "smbios1")
-	}
-	for k, line := range config {
-		switch p := wire.Loose(line); {
-		case strings.HasPrefix(k, "unused"):
-			delete(config, k)
-		case strings.HasPrefix(k, "net"):
-			name, _ := model(p)
-			config[k] = (append(wire.Properties{{Key: "", Value: name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
-		}
-	}
-	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
-	clone := source.with(nil)
-	clone.Unfinished = true
-	return clone
-}
-
-// needsReading reports whether what is wanted of a clone takes more than is known of it
-// without reading it: where a disk is there its volume's name; where one is to be made,
-// the digest, so that a request that comes late makes no second one.
-func needsReading(wanted []change) bool {
-	return slices.ContainsFunc(wanted, func(ch change) bool { return ch.key != seedSlot && isVolume(ch.key) })
-}
-
-// refuseSource returns an error when no clone of source can become what s says.
-func (s VMSpec) refuseSource(source *VM) error {
-	for _, ch := range s.changes(s.cloneOf(source, s.VMID)) {
-		if ch.field.Effect == drift.Replace {
-			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.field)
-		}
-	}
-	return nil
-}
 
 // clone makes the VM from its template.
 func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
@@ -67,7 +19,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.refuseSource(source); err != nil {
+	if err := spec.RefuseSource(source); err != nil {
 		return nil, err
 	}
 	storage := spec.Storage
@@ -166,9 +118,9 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, because a clone of a running VM can have inconsistent disks", found[0])
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
+		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].Unlike(spec.Owner))
 	}
-	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, api.ErrNotFound)
+	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
 	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
@@ -179,7 +131,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 // looks for the clone under that VMID, and never tries another while that may
 // still come to life.
 func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
-	p := api.Params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner, vmid)}
+	p := api.Params{"newid": vmid, "name": spec.Name, "description": machine.HalfMadeNotes(spec.Owner, vmid)}
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
 	}
@@ -207,7 +159,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	if found != nil {
 		return found, nil
 	}
-	if vm := spec.cloneOf(source, vmid); !needsReading(spec.changes(vm)) {
+	if vm := spec.CloneOf(source, vmid); !machine.NeedsReading(spec.Changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)
@@ -217,7 +169,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 // soon as it is complete; nil when there is none.
 func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
 	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
-		return vm.Name == spec.Name && vm.halfMade(spec.Owner)
+		return vm.Name == spec.Name && vm.HalfMade(spec.Owner)
 	})
 }
 
@@ -226,7 +178,7 @@ func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, erro
 func (c *Client) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
 	vm, err := c.read(ctx, host, vmid, false)
 	switch {
-	case errors.Is(err, api.ErrNotFound):
+	case errors.Is(err, ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err

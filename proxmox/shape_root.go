@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // setAsRoot sets config keys of a VM that no token may set.
@@ -40,7 +41,7 @@ func byHand(vm *VM, p api.Params) (keys []string, command string) {
 	var options []string
 	for k, v := range p {
 		switch {
-		case rootKey(k):
+		case machine.RootKey(k):
 			keys, options = append(keys, k), append(options, fmt.Sprintf("--%s %v", k, v))
 		case k == "delete":
 			keys, options = append(keys, fmt.Sprint(v)), append(options, fmt.Sprintf("--delete %v", v))

@@ -71,7 +71,7 @@ func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error)
 // none: there a template can go while its clones live.
 func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
 	vm, err := c.read(ctx, template.Host, template.VMID, false)
-	if errors.Is(err, api.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 	}
 	base := fmt.Sprintf("base-%d-disk-", template.VMID)
 	var clones []int
-	for _, storage := range vm.storagesInUse() {
+	for _, storage := range vm.StoragesInUse() {
 		all, err := c.Volumes(ctx, template.Host, storage, "images")
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	path := api.NodePath(host, "storage", storage, "content", id)
 	var answer *string
 	err := c.Call(ctx, http.MethodDelete, path, nil, &answer)
-	if errors.Is(err, api.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil || answer == nil || *answer == "" {

@@ -246,6 +246,7 @@ type Task struct {
 	EndTime *wire.Int `json:"endtime"`
 }
 
+// Running reports whether the task has not ended.
 func (l Task) Running() bool {
 	return l.EndTime == nil && (l.Status == "" || l.Status == "RUNNING" || l.Status == "running")
 }

@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"crypto/rand"
@@ -20,8 +20,8 @@ import (
 // UUID and its addresses, unless they are asked to be unique (restore_update_config_line
 // in PVE/QemuServer.pm). So the mark names both, and fits none of the copies.
 
-// mark is the tag of the one machine of owner's that has this VMID and this UUID.
-func mark(owner string, vmid int, uuid string) string {
+// Mark is the tag of the one machine of owner's that has this VMID and this UUID.
+func Mark(owner string, vmid int, uuid string) string {
 	return fmt.Sprintf("%s_%d_%.8s", strings.ToLower(owner), vmid, strings.ToLower(uuid))
 }
 
@@ -37,8 +37,8 @@ func markedAs(owner, tag string) int {
 	return 0
 }
 
-// marks returns the VMIDs that the marks of owner's among tags name.
-func marks(owner string, tags []string) []int {
+// Marks returns the VMIDs that the marks of owner's among tags name.
+func Marks(owner string, tags []string) []int {
 	var out []int
 	for _, t := range tags {
 		if vmid := markedAs(owner, t); vmid != 0 {
@@ -48,13 +48,13 @@ func marks(owner string, tags []string) []int {
 	return out
 }
 
-// withoutMarks returns the tags that are no marks of owner's.
-func withoutMarks(owner string, tags []string) []string {
+// WithoutMarks returns the tags that are no marks of owner's.
+func WithoutMarks(owner string, tags []string) []string {
 	return slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return markedAs(owner, t) != 0 })
 }
 
-// newUUID makes a UUID of random digits (version 4), as Proxmox makes them.
-func newUUID() string {
+// NewUUID makes a UUID of random digits (version 4), as Proxmox makes them.
+func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // which never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -64,50 +64,52 @@ func newUUID() string {
 // uuid is the VM's SMBIOS UUID; "" where it has none, or its configuration was not read.
 func (v *VM) uuid() string { return wire.Loose(v.config["smbios1"]).Get("uuid") }
 
-// is reports whether v, as it is now, may be the machine that was seen before.
-func (v *VM) is(seen *VM) bool { return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid()) }
+// SameAs reports whether v, as it is now, may be the machine that was seen before.
+func (v *VM) SameAs(seen *VM) bool {
+	return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid())
+}
 
-// otherVM is the error where is is false.
-func otherVM(seen *VM) error {
+// OtherVM is the error where is is false.
+func OtherVM(seen *VM) error {
 	return fmt.Errorf("proxmox: VM %d on %s is no longer the machine %s: it has another UUID and is not changed",
 		seen.VMID, seen.Host, seen.Name)
 }
 
-// tagged reports whether the VM carries the tag owner, which copies of ours do as well.
-func (v *VM) tagged(owner string) bool { return slices.Contains(v.Tags, strings.ToLower(owner)) }
+// Tagged reports whether the VM carries the tag owner, which copies of ours do as well.
+func (v *VM) Tagged(owner string) bool { return slices.Contains(v.Tags, strings.ToLower(owner)) }
 
-// ours reports whether the VM belongs to owner, by its mark or that of a half-made one.
-func (v *VM) ours(owner string) bool {
-	return v.halfMade(owner) || v.uuid() != "" && v.tagged(owner) && slices.Contains(v.Tags, mark(owner, v.VMID, v.uuid()))
+// Ours reports whether the VM belongs to owner, by its mark or that of a half-made one.
+func (v *VM) Ours(owner string) bool {
+	return v.HalfMade(owner) || v.uuid() != "" && v.Tagged(owner) && slices.Contains(v.Tags, Mark(owner, v.VMID, v.uuid()))
 }
 
-// halfMade reports whether the VM is a clone of ours that was not configured yet. While it
-// is being configured, option after option is written down to be applied at once in the
+// HalfMade reports whether the VM is a clone of ours that was not configured yet. While it
+// SameAs being configured, option after option is written down to be applied at once in the
 // end (update_vm_api and vmconfig_apply_pending of qemu-server): notes may come before tags.
-func (v *VM) halfMade(owner string) bool {
-	text := marker(owner, v.VMID)
+func (v *VM) HalfMade(owner string) bool {
+	text := HalfMadeNotes(owner, v.VMID)
 	return v.Description == text || v.notes == text
 }
 
-// abandoned reports whether the VM is what an earlier version has left that was cut off
+// Abandoned reports whether the VM is what an earlier version has left that was cut off
 // between a clone and its configuration. Its notes named no VMID, so a copy of one has
 // them, too. It is one only while nothing shows that anybody has used it: it is off and has
 // no snapshot, no device, no second disk, and no tag but owner's. Whether it ever ran its
 // configuration does not show.
-func (v *VM) abandoned(owner string) bool {
+func (v *VM) Abandoned(owner string) bool {
 	alien := func(tag string) bool { return tag != strings.ToLower(owner) }
 	return v.Description == "Unfinished: this VM is being made for "+owner+"." &&
 		!v.Running && !v.Template && v.config["vmstate"] == "" && v.config["parent"] == "" &&
 		len(v.GPUs) == 0 && len(v.Disks) < 2 && len(v.Unused) == 0 && !slices.ContainsFunc(v.Tags, alien)
 }
 
-// unlike says why a VM that is not ours is not, although it may look so.
-func (v *VM) unlike(owner string) string {
-	named := marks(owner, v.Tags)
+// Unlike says why a VM that is not ours is not, although it may look so.
+func (v *VM) Unlike(owner string) string {
+	named := Marks(owner, v.Tags)
 	switch {
-	case v.abandoned(owner):
+	case v.Abandoned(owner):
 		return "was left by an earlier version that was interrupted while it created the VM"
-	case !v.tagged(owner):
+	case !v.Tagged(owner):
 		return "does not carry the tag " + owner
 	case slices.Contains(named, v.VMID):
 		return "is marked as a VM with another UUID"
@@ -117,20 +119,8 @@ func (v *VM) unlike(owner string) string {
 	return fmt.Sprintf("carries the tag %s without a mark of its own", owner)
 }
 
-// tagged, as of a [VM].
-func (r resource) tagged(owner string) bool {
-	return slices.Contains(splitTags(r.Tags), strings.ToLower(owner))
-}
-
-// ours reports whether a VM in the list is marked with its VMID as owner's. Whether its
-// UUID is the marked one only its configuration tells, and a half-made one may be ours
-// without it.
-func (r resource) ours(owner string) bool {
-	return r.tagged(owner) && slices.Contains(marks(owner, splitTags(r.Tags)), int(r.VMID))
-}
-
-// maybeOurs reports whether what the list shows leaves it open that a VM is owner's: an
-// earlier version may have made it.
-func (r resource) maybeOurs(owner string) bool {
-	return r.ours(owner) || r.tagged(owner) && len(marks(owner, splitTags(r.Tags))) == 0
+// HasMAC reports whether one of the interfaces has a MAC address, in capitals or not; none
+// has "".
+func HasMAC(nics []NIC, address string) bool {
+	return address != "" && slices.ContainsFunc(nics, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
 }

@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // diffDisks compares disks. The first is found by its slot, which is what the VM
 // boots from; the others by their serials, wherever they are plugged in: the order
 // in a file may change, and a disk must never be taken for another.
-func (s VMSpec) diffDisks(d *differ, vm *VM) {
+func (s Spec) diffDisks(d *differ, vm *VM) {
 	slots := s.slots(vm)
 	wanted := map[string]bool{}
 	for i, want := range s.Disks {
@@ -37,9 +37,9 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 		switch {
 		case want.Size == 0 || want.Size == have.Size:
 		case want.Size > have.Size:
-			d.add(change{
-				thing: theDiskGrown, disk: want.Slot, size: want.Size,
-				field: drift.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String()},
+			d.add(Change{
+				thing: theDiskGrown, Disk: want.Slot, Size: want.Size,
+				Field: drift.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String()},
 			})
 		default:
 			d.replace(theDiskShrunk, path+"/size", have.Size.String(), want.Size.String())
@@ -48,16 +48,16 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 	for _, have := range vm.Disks {
 		// One without a serial is none of ours.
 		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
-			d.add(change{
-				thing: theDiskGone, key: have.Slot,
-				field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
+			d.add(Change{
+				thing: theDiskGone, Key: have.Slot,
+				Field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
 			})
 		}
 	}
 }
 
 // slots returns where each disk of s is in vm, or will be.
-func (s VMSpec) slots(vm *VM) []string {
+func (s Spec) slots(vm *VM) []string {
 	out, taken := make([]string, len(s.Disks)), map[string]bool{}
 	for _, have := range vm.Disks {
 		taken[have.Slot] = true

@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
 )
 
-// VMSpec is a VM as it should be: a clone of a template, given its own shape.
-type VMSpec struct {
+// Spec is a VM as it should be: a clone of a template, given its own shape.
+type Spec struct {
 	Name        string // a DNS name; with Owner the VM's identity
 	Host        string // the Proxmox node that it runs on
 	VMID        int    // 0: the next free one
@@ -24,11 +24,11 @@ type VMSpec struct {
 	Full        bool   // copy the disks; else they are linked to the template's, if those are on Storage
 	Storage     string // where the disks are to be; empty: where the template's are
 	Cores       int
-	Memory      Size
+	Memory      unit.Size
 	CPUType     string // default host
 	NUMA        bool
 	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
-	Hugepages   string     // any, 2 or 1024 (MiB); [None] removes it; empty: no opinion; root@pam alone may set it
+	Hugepages   string     // any, 2 or 1024 (unit.MiB); [None] removes it; empty: no opinion; root@pam alone may set it
 	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: no opinion; root@pam alone may set it
 	TPM         bool       // has one, version 2.0; false: no opinion
 	SecureBoot  *bool      // keys of Microsoft's in the firmware; nil: no opinion
@@ -42,7 +42,7 @@ type VMSpec struct {
 	Seed        string    // volume id of the NoCloud ISO, on ide2
 	Running     bool      // false: no opinion
 
-	uuid string // for a VM of which none is known; see mark
+	uuid string // see WithUUID
 }
 
 // NIC is a network interface (virtio).
@@ -56,12 +56,12 @@ type NIC struct {
 
 // Disk is a disk of a VM.
 type Disk struct {
-	Slot     string // scsi0
-	Storage  string // where it is made; where it is found, in a VM
-	Size     Size   // 0: as it is
-	Serial   string // by which the guest finds it
-	SSD      bool   // shown as one
-	Discard  bool   // freed blocks are given back
+	Slot     string    // scsi0
+	Storage  string    // where it is made; where it is found, in a VM
+	Size     unit.Size // 0: as it is
+	Serial   string    // by which the guest finds it
+	SSD      bool      // shown as one
+	Discard  bool      // freed blocks are given back
 	IOThread bool
 	Volume   string // in a VM: the volume's id
 }
@@ -74,11 +74,11 @@ type HostPCI struct {
 	ROMBar  bool   // show the option ROM; OVMF and data centre cards do without
 }
 
-// seedSlot is where the NoCloud ISO goes; cloud images look at every drive.
-const seedSlot = "ide2"
+// SeedSlot is where the NoCloud ISO goes; cloud images look at every drive.
+const SeedSlot = "ide2"
 
-// seedValue is the config line of the seed.
-func seedValue(volume string) string { return volume + ",media=cdrom" }
+// SeedValue is the config line of the seed.
+func SeedValue(volume string) string { return volume + ",media=cdrom" }
 
 var (
 	dnsName  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
@@ -87,13 +87,19 @@ var (
 	slotted  = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
 )
 
-// check finds what Proxmox would refuse, or worse, accept.
-func (s VMSpec) check() error {
+// WithUUID returns s with a fresh UUID, which a VM gets of which none is known; see [Mark].
+func (s Spec) WithUUID() Spec {
+	s.uuid = NewUUID()
+	return s
+}
+
+// Check finds what Proxmox would refuse, or worse, accept.
+func (s Spec) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("vm "+s.Name+": "+format, args...))
 	}
-	if !dnsName.MatchString(s.Name) {
+	if !IsDNSName(s.Name) {
 		bad("%q is not a DNS name", s.Name)
 	}
 	if s.Host == "" {
@@ -129,8 +135,11 @@ func (s VMSpec) check() error {
 	return errors.Join(errs...)
 }
 
+// IsDNSName reports whether a text can be a VM's name.
+func IsDNSName(s string) bool { return dnsName.MatchString(s) }
+
 // String describes the VM in a few words: "16 cores, 128GiB, 2 GPUs".
-func (s VMSpec) String() string {
+func (s Spec) String() string {
 	parts := []string{plural(s.Cores, "core"), s.Memory.String()}
 	if len(s.Disks) > 0 && s.Disks[0].Size > 0 {
 		sizes := make([]string, len(s.Disks))
@@ -152,10 +161,11 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// tags returns all tags as Proxmox keeps them: lower case, sorted, each once.
-func (s VMSpec) tags() []string { return cleanTags(append([]string{s.Owner}, s.Tags...)) }
+// tags returns all tags of s.
+func (s Spec) tags() []string { return CleanTags(append([]string{s.Owner}, s.Tags...)) }
 
-func cleanTags(tags []string) []string {
+// CleanTags returns tags as Proxmox keeps them: lower case, sorted, each once.
+func CleanTags(tags []string) []string {
 	set := map[string]bool{}
 	for _, t := range tags {
 		if t = strings.ToLower(strings.TrimSpace(t)); t != "" {
@@ -165,27 +175,27 @@ func cleanTags(tags []string) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// splitTags reads a tag list as Proxmox does.
-func splitTags(s string) []string {
-	return cleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
+// SplitTags reads a tag list as Proxmox does.
+func SplitTags(s string) []string {
+	return CleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
 }
 
-func (s VMSpec) cpuType() string {
+func (s Spec) cpuType() string {
 	if s.CPUType == "" {
 		return "host"
 	}
 	return s.CPUType
 }
 
-// marker is the description of a VM between its clone and its configuration. It
+// HalfMadeNotes is the description of a VM between its clone and its configuration. It
 // is how a half-made VM is known as ours after a crash. A copy of one has another VMID.
-func marker(owner string, vmid int) string {
+func HalfMadeNotes(owner string, vmid int) string {
 	return fmt.Sprintf("Unfinished: this VM %d is being made for %s.", vmid, owner)
 }
 
-// line writes the config line of the interface; old is the line it replaces.
+// Line writes the config line of the interface; old is the line it replaces.
 // What we have no word for (firewall, rate, …) stays.
-func (n NIC) line(old wire.Properties) string {
+func (n NIC) Line(old wire.Properties) string {
 	mac := n.MAC
 	if mac == "" {
 		_, mac = model(old)
@@ -221,7 +231,7 @@ func model(p wire.Properties) (name, mac string) {
 	return p[0].Key, p[0].Value
 }
 
-// line writes the config line of the disk. Without an old line the disk is made.
+// Line writes the config line of the disk. Without an old line the disk is made.
 func (d Disk) line(old wire.Properties) string {
 	p := old
 	if len(p) == 0 {
@@ -234,26 +244,11 @@ func (d Disk) line(old wire.Properties) string {
 	return p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread)).String()
 }
 
-// line writes the config line of the device.
-func (h HostPCI) line() string {
+// Line writes the config line of the device.
+func (h HostPCI) Line() string {
 	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
 	if !h.ROMBar {
 		p = p.With("rombar", "0")
 	}
 	return p.String()
-}
-
-// startTimeout is how long Proxmox gives a VM to start (config_aware_timeout in
-// qemu-server): 30 s, a second per GiB above 30 GiB, four times that with a
-// passed-through device since all memory is pinned first, 150 s at least with
-// huge pages, and 5 s per interface.
-func startTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	seconds := max(30, wire.InMiB(memory)/1024)
-	if devices > 0 {
-		seconds *= 4
-	}
-	if hugepages {
-		seconds = max(seconds, 150)
-	}
-	return time.Duration(seconds+5*int64(nics)) * time.Second
 }

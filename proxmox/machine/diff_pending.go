@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"fmt"
@@ -28,61 +28,61 @@ func (v *VM) waits(key string) bool {
 	return slices.ContainsFunc(v.Pending, func(p PendingKey) bool { return key != "" && p.Key == key })
 }
 
-// waiting is what s asks for that is set, and is not in effect before the VM's next
+// Waiting is what s asks for that is set, and is not in effect before the VM's next
 // start. What waits and is not asked for is somebody else's: no reason for a restart.
-func (s VMSpec) waiting(vm *VM) []change {
+func (s Spec) Waiting(vm *VM) []Change {
 	if len(vm.Pending) == 0 || vm.config == nil { // nil where somebody has made the VM up
 		return nil
 	}
-	wrong := s.changes(vm)
-	return slices.DeleteFunc(s.changes(vm.now()), func(ch change) bool {
-		return !vm.waits(ch.key) || slices.ContainsFunc(wrong, func(w change) bool { return w.field.Path == ch.field.Path })
+	wrong := s.Changes(vm)
+	return slices.DeleteFunc(s.Changes(vm.now()), func(ch Change) bool {
+		return !vm.waits(ch.Key) || slices.ContainsFunc(wrong, func(w Change) bool { return w.Field.Path == ch.Field.Path })
 	})
 }
 
 // fields is the diff of a VM of which values wait for its next start: those are not
 // what the VM has, and it is said whose they are.
-func (s VMSpec) fields(vm *VM) drift.Diff {
-	wrong := s.changes(vm)
-	out := fieldsOf(wrong)
+func (s Spec) fields(vm *VM) drift.Diff {
+	wrong := s.Changes(vm)
+	out := FieldsOf(wrong)
 	if len(vm.Pending) == 0 || vm.config == nil {
 		return out
 	}
-	var now []change
-	if slices.ContainsFunc(wrong, func(ch change) bool { return vm.waits(ch.key) }) {
-		now = s.changes(vm.now())
+	var now []Change
+	if slices.ContainsFunc(wrong, func(ch Change) bool { return vm.waits(ch.Key) }) {
+		now = s.Changes(vm.now())
 	}
 	for i, ch := range wrong {
-		if !vm.waits(ch.key) {
+		if !vm.waits(ch.Key) {
 			continue
 		}
 		const whose = "was set by somebody else, or for an earlier file, and counts from the VM's next start"
 		f := &out[i]
-		if n := slices.IndexFunc(now, func(n change) bool { return n.field.Path == ch.field.Path }); n >= 0 {
+		if n := slices.IndexFunc(now, func(n Change) bool { return n.Field.Path == ch.Field.Path }); n >= 0 {
 			f.Note = fmt.Sprintf("%s waits: it %s", f.Have, whose)
-			f.Have = now[n].field.Have
+			f.Have = now[n].Field.Have
 		} else {
 			f.Note = fmt.Sprintf("the VM runs with %s; %s %s", f.Want, f.Have, whose)
 			f.Have += ", pending"
 		}
 	}
-	for _, ch := range s.waiting(vm) {
-		ch.field.Effect, ch.field.Note = drift.Restart, "set already; it counts from the VM's next start"
-		out = append(out, ch.field)
+	for _, ch := range s.Waiting(vm) {
+		ch.Field.Effect, ch.Field.Note = drift.Restart, "set already; it counts from the VM's next start"
+		out = append(out, ch.Field)
 	}
 	return s.besides(vm, out)
 }
 
 // besides says, where a VM is to be restarted, what else its next start brings.
-func (s VMSpec) besides(vm *VM, d drift.Diff) drift.Diff {
+func (s Spec) besides(vm *VM, d drift.Diff) drift.Diff {
 	i := slices.IndexFunc(d, func(f drift.Field) bool { return f.Effect == drift.Restart })
 	if i < 0 {
 		return d
 	}
-	managed := append(s.changes(vm), s.waiting(vm)...)
+	managed := append(s.Changes(vm), s.Waiting(vm)...)
 	var others []string
 	for _, p := range vm.Pending {
-		if !slices.ContainsFunc(managed, func(ch change) bool { return ch.key == p.Key }) {
+		if !slices.ContainsFunc(managed, func(ch Change) bool { return ch.Key == p.Key }) {
 			others = append(others, fmt.Sprintf("%s: %s → %s", p.Key, orNone(p.Have), orNone(p.Want)))
 		}
 	}

@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
 )
 
 // VM is a virtual machine as it was seen. Its shape is what it has or will have
@@ -22,7 +23,7 @@ type VM struct {
 	Locked      string // clone, create, backup, …; empty when it is not
 	Tags        []string
 	Cores       int
-	Memory      Size
+	Memory      unit.Size
 	CPUType     string
 	NUMA        bool
 	NUMANodes   map[string]NUMANode // by config key: numa0
@@ -50,8 +51,18 @@ type VM struct {
 
 	config map[string]string // every key, as it will be
 	notes  string            // the description as it is, while another is to take its place
-	client *Client           // that has read it; nil for one that nobody has
+	reader any               // what has read it; nil for one that nobody has
 }
+
+// Reader returns what has read the VM, as [VM.ReadBy] was told; nil where nobody has.
+func (v *VM) Reader() any { return v.reader }
+
+// ReadBy notes what has read the VM, for later changes of it.
+func (v *VM) ReadBy(reader any) { v.reader = reader }
+
+// Config returns every key of the configuration, as it will be; nil for a VM that was not
+// read. It must not be changed.
+func (v *VM) Config() map[string]string { return v.config }
 
 // PendingKey is a change that waits for the VM's next start.
 type PendingKey struct{ Key, Have, Want string }
@@ -70,17 +81,17 @@ func (v *VM) Identity() string {
 	return fmt.Sprintf("%d %s", v.VMID, v.uuid())
 }
 
-// pendingEntry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
+// Entry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
 // what is and what will be.
-type pendingEntry struct {
+type Entry struct {
 	Key     string     `json:"key"`
 	Value   *wire.Text `json:"value"`
 	Pending *wire.Text `json:"pending"`
 	Delete  wire.Int   `json:"delete"`
 }
 
-// newVM reads the configuration of a VM.
-func newVM(host string, vmid int, entries []pendingEntry, running bool) *VM {
+// Read reads the configuration of a VM.
+func Read(host string, vmid int, entries []Entry, running bool) *VM {
 	config := make(map[string]string, len(entries))
 	vm := &VM{Host: host, VMID: vmid, Running: running, config: config}
 	for _, e := range entries {
@@ -115,9 +126,9 @@ func (v *VM) read() {
 	v.Name = c["name"]
 	v.Template = c["template"] == "1"
 	v.Locked = c["lock"]
-	v.Tags = splitTags(c["tags"])
+	v.Tags = SplitTags(c["tags"])
 	v.Cores = wire.Number(c["cores"], 1) * wire.Number(c["sockets"], 1)
-	v.Memory = Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * MiB
+	v.Memory = unit.Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * unit.MiB
 	v.CPUType = wire.Loose(c["cpu"]).First("cputype", "")
 	v.NUMA = c["numa"] == "1"
 	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
@@ -161,53 +172,16 @@ func (v *VM) read() {
 			v.Unused = append(v.Unused, c[k])
 		}
 	}
-	if p := wire.Loose(c[seedSlot]); p.Get("media") == "cdrom" {
+	if p := wire.Loose(c[SeedSlot]); p.Get("media") == "cdrom" {
 		if volume := p.First("file", ""); volume != "none" {
 			v.Seed = volume
 		}
 	}
 }
 
-// diskSlots returns the slots that hold disks: no CD drives, not the variables
-// of the firmware or the TPM.
-func diskSlots(config map[string]string) []string {
-	var out []string
-	for k, line := range config {
-		if slotted.MatchString(k) && wire.Loose(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
-			out = append(out, k)
-		}
-	}
-	slices.SortFunc(out, compareSlots)
-	return out
-}
-
-// compareSlots orders scsi2 before scsi10.
-func compareSlots(a, b string) int {
-	split := func(s string) (string, int) {
-		name := strings.TrimRight(s, "0123456789")
-		return name, wire.Number(s[len(name):], 0)
-	}
-	an, ai := split(a)
-	bn, bi := split(b)
-	if an != bn {
-		return strings.Compare(an, bn)
-	}
-	return ai - bi
-}
-
 func seenNIC(p wire.Properties) NIC {
 	_, mac := model(p)
 	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: wire.Number(p.Get("tag"), 0), MTU: wire.Number(p.Get("mtu"), 0), Queues: wire.Number(p.Get("queues"), 0)}
-}
-
-func seenDisk(slot string, p wire.Properties) Disk {
-	volume := p.First("file", "")
-	storage, _, _ := strings.Cut(volume, ":")
-	size := wire.ParseDiskSize(p.Get("size"))
-	return Disk{
-		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
-		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
-	}
 }
 
 // nic returns the i-th interface.
@@ -221,62 +195,23 @@ func (v *VM) nic(i int) (NIC, bool) {
 	return NIC{}, false
 }
 
-// Disk returns the disk in slot.
-func (v *VM) Disk(slot string) (Disk, bool) {
-	for _, d := range v.Disks {
-		if d.Slot == slot {
-			return d, true
+// With returns the VM as it is after changes to one that is off.
+func (v *VM) With(all []Change) *VM {
+	entries := make([]Entry, 0, len(v.config))
+	config := maps.Clone(v.config)
+	for _, ch := range all {
+		switch {
+		case ch.Key == "":
+		case ch.Value == "":
+			delete(config, ch.Key)
+		default:
+			config[ch.Key] = ch.Value
 		}
 	}
-	return Disk{}, false
-}
-
-// Extra returns the disks but for the one that the VM boots from, those without a serial too,
-// which are none of ours. Of several that it may boot from the first that is there counts.
-func (v *VM) Extra() []Disk {
-	order := strings.Split(wire.Loose(v.config["boot"]).Get("order"), ";")
-	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
-	for _, slot := range order {
-		if _, found := v.Disk(slot); found {
-			return slices.DeleteFunc(slices.Clone(v.Disks), func(d Disk) bool { return d.Slot == slot && d.Serial == "" })
-		}
+	for k, value := range config {
+		entries = append(entries, Entry{Key: k, Value: (*wire.Text)(&value)})
 	}
-	return v.Disks
-}
-
-// volumes returns the ids of the disks that the configuration names, in slots or unused, as
-// it is and as it will be, sorted. ISOs are none of them; Proxmox's own disc for cloud-init is.
-func (v *VM) volumes() []string {
-	var out []string
-	note := func(key, line string) {
-		p := wire.Loose(line)
-		id := p.First("file", "")
-		disc := p.Get("media") == "cdrom" && !strings.Contains(id, "-cloudinit")
-		if holdsVolume(key) && strings.Contains(id, ":") && !disc {
-			out = append(out, id)
-		}
-	}
-	for key, line := range v.config {
-		note(key, line)
-	}
-	for _, p := range v.Pending {
-		note(p.Key, p.Have)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// holdsVolume reports whether a key of a configuration names a volume.
-func holdsVolume(key string) bool {
-	return isVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
-}
-
-// storagesInUse returns the storages that hold something of the VM, sorted.
-func (v *VM) storagesInUse() []string {
-	var out []string
-	for _, id := range v.volumes() {
-		out = append(out, Volume{ID: id}.Storage())
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	out := Read(v.Host, v.VMID, entries, false)
+	out.Owner = v.Owner
+	return out
 }

@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"fmt"
@@ -7,20 +7,21 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
 )
 
-// change is one difference and what makes it go away.
-type change struct {
-	field drift.Field
+// Change is one difference and what makes it go away.
+type Change struct {
+	Field drift.Field
 	thing string // of [Rules]
-	key   string // config key
-	value string // its new value, "" to delete it
-	disk  string // or: the disk to grow
-	size  Size
+	Key   string // config key
+	Value string // its new value, "" to delete it
+	Disk  string // or: the disk to grow
+	Size  unit.Size
 }
 
 // Diff returns how vm differs from s. It is pure: nothing is asked.
-func (s VMSpec) Diff(vm *VM) drift.Diff {
+func (s Spec) Diff(vm *VM) drift.Diff {
 	if vm == nil {
 		return drift.Missing(s.String())
 	}
@@ -37,8 +38,8 @@ func (s VMSpec) Diff(vm *VM) drift.Diff {
 	return out
 }
 
-// changes compares all but the power.
-func (s VMSpec) changes(vm *VM) []change {
+// Changes compares all but the power.
+func (s Spec) Changes(vm *VM) []Change {
 	d := &differ{vm: vm, running: vm.Running && !vm.Unfinished}
 	if vm.Template {
 		d.replace(theKind, "kind", "template", "VM")
@@ -71,35 +72,35 @@ func (s VMSpec) changes(vm *VM) []change {
 type differ struct {
 	vm      *VM
 	running bool
-	all     []change
+	all     []Change
 }
 
 // set adds a change when have and want differ. What it takes is in [Rules]; a VM
 // that is off takes everything.
 func (d *differ) set(thing, path string, have, want any, key, value string) {
 	if have != want {
-		d.add(change{thing: thing, field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, key: key, value: value})
+		d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
 	}
 }
 
-func (d *differ) add(ch change) {
-	ch.field.Effect = ruleOf(ch.thing).Effect
+func (d *differ) add(ch Change) {
+	ch.Field.Effect = ruleOf(ch.thing).Effect
 	switch ch.thing {
 	case theNIC:
-		ch.field.Effect = d.plugged("network")
+		ch.Field.Effect = d.plugged("network")
 	case theDisk, theDiskGone:
-		ch.field.Effect = d.plugged("disk")
+		ch.Field.Effect = d.plugged("disk")
 	}
-	if ch.field.Effect == drift.Restart && (!d.running || d.undoes(ch)) {
-		ch.field.Effect = drift.Update
+	if ch.Field.Effect == drift.Restart && (!d.running || d.undoes(ch)) {
+		ch.Field.Effect = drift.Update
 	}
 	d.all = append(d.all, ch)
 }
 
 // undoes reports whether a change undoes what somebody has set for the next start:
 // what is in effect is as it should be.
-func (d *differ) undoes(ch change) bool {
-	return ch.key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.key && p.Have == ch.value })
+func (d *differ) undoes(ch Change) bool {
+	return ch.Key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.Key && p.Have == ch.Value })
 }
 
 // plugged is what it takes to plug a device in or out.
@@ -111,7 +112,7 @@ func (d *differ) plugged(kind string) drift.Effect {
 }
 
 func (d *differ) replace(thing, path, have, want string) {
-	d.add(change{thing: thing, field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
+	d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
 }
 
 // orNone prints a value, so that nothing can be told from something.
@@ -124,10 +125,10 @@ func orNone(v any) string {
 
 // diffTags wants all our tags and the VM's own mark; those that somebody added stay, but
 // for a clone that has just inherited its template's.
-func (s VMSpec) diffTags(d *differ, vm *VM) {
+func (s Spec) diffTags(d *differ, vm *VM) {
 	want := s.tags()
 	if !vm.Unfinished {
-		want = append(want, withoutMarks(s.Owner, vm.Tags)...)
+		want = append(want, WithoutMarks(s.Owner, vm.Tags)...)
 	}
 	if vm.config != nil { // nil where somebody has made the VM up
 		uuid := vm.uuid()
@@ -135,18 +136,18 @@ func (s VMSpec) diffTags(d *differ, vm *VM) {
 			uuid = s.uuid
 			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.Loose(vm.config["smbios1"]).With("uuid", uuid).String())
 		}
-		want = append(want, mark(s.Owner, vm.VMID, uuid))
+		want = append(want, Mark(s.Owner, vm.VMID, uuid))
 	}
-	want = cleanTags(want)
-	d.set(theTags, "tags", strings.Join(cleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
+	want = CleanTags(want)
+	d.set(theTags, "tags", strings.Join(CleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
 }
 
-func (s VMSpec) diffNICs(d *differ, vm *VM) {
+func (s Spec) diffNICs(d *differ, vm *VM) {
 	for i, want := range s.NICs {
 		key := fmt.Sprintf("net%d", i)
 		have, found := vm.nic(i)
 		if !found {
-			d.set(theNIC, key, "", want.String(), key, want.line(nil))
+			d.set(theNIC, key, "", want.String(), key, want.Line(nil))
 			continue
 		}
 		if want.MAC == "" || s.Adopted {
@@ -158,7 +159,7 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 			thing = theNICDevice
 		}
 		if have != want {
-			d.set(thing, key, have.String(), want.String(), key, want.line(wire.Loose(vm.config[key])))
+			d.set(thing, key, have.String(), want.String(), key, want.Line(wire.Loose(vm.config[key])))
 		}
 	}
 }
@@ -180,7 +181,7 @@ func (n NIC) String() string {
 	return strings.Join(parts, " ")
 }
 
-func (s VMSpec) diffGPUs(d *differ, vm *VM) {
+func (s Spec) diffGPUs(d *differ, vm *VM) {
 	have := map[string]HostPCI{}
 	for _, g := range vm.GPUs {
 		have[g.Slot] = g
@@ -190,7 +191,7 @@ func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 		old := have[want.Slot]
 		delete(have, want.Slot)
 		if old != want {
-			d.set(theDevice, want.Slot, old.String(), want.String(), want.Slot, want.line())
+			d.set(theDevice, want.Slot, old.String(), want.String(), want.Slot, want.Line())
 		}
 	}
 	for _, old := range vm.GPUs {
@@ -221,12 +222,21 @@ func (h HostPCI) String() string {
 
 // diffSeed: a VM is what its seed made of it at first boot, so another seed
 // makes another VM. A seed that was taken out says nothing and is put back.
-func (s VMSpec) diffSeed(d *differ, vm *VM) {
+func (s Spec) diffSeed(d *differ, vm *VM) {
 	switch {
 	case s.Seed == "" || s.Seed == vm.Seed:
 	case vm.Seed == "" || vm.Unfinished:
-		d.set(theSeedDrive, "seed", vm.Seed, s.Seed, seedSlot, seedValue(s.Seed))
+		d.set(theSeedDrive, "seed", vm.Seed, s.Seed, SeedSlot, SeedValue(s.Seed))
 	default:
 		d.replace(theSeed, "seed", vm.Seed, s.Seed)
 	}
+}
+
+// FieldsOf is what changes change.
+func FieldsOf(all []Change) drift.Diff {
+	out := make(drift.Diff, len(all))
+	for i, ch := range all {
+		out[i] = ch.Field
+	}
+	return out
 }

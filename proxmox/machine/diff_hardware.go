@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"fmt"
@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
 )
 
 // diffProcessor compares cores, memory and where on the host they are.
-func (s VMSpec) diffProcessor(d *differ, vm *VM) {
+func (s Spec) diffProcessor(d *differ, vm *VM) {
 	d.set(theCores, "cores", vm.Cores, s.Cores, "cores", fmt.Sprint(s.Cores))
 	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
 		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
@@ -45,12 +46,12 @@ func (d *differ) rootOnly(thing, key, have, want string) {
 	}
 }
 
-// rootKey reports whether only root@pam with its password may set a key
+// RootKey reports whether only root@pam with its password may set a key
 // (check_vm_modify_config_perm in qemu-server knows no privilege for it).
-func rootKey(key string) bool { return key == "hugepages" || key == "affinity" }
+func RootKey(key string) bool { return key == "hugepages" || key == "affinity" }
 
 // diffFirmware looks at what a GPU and a cloud image's kernel cannot do without.
-func (s VMSpec) diffFirmware(d *differ, vm *VM) {
+func (s Spec) diffFirmware(d *differ, vm *VM) {
 	storage := s.Storage
 	if storage == "" && len(vm.Disks) > 0 {
 		storage = vm.Disks[0].Storage
@@ -60,19 +61,19 @@ func (s VMSpec) diffFirmware(d *differ, vm *VM) {
 		if !strings.Contains(vm.Machine, "q35") {
 			d.set(theMachine, "machine", vm.Machine, "q35", "machine", "q35")
 		}
-		if vm.BIOS != ovmf {
+		if vm.BIOS != OVMF {
 			have := vm.BIOS
 			if have == "" {
 				have = "seabios"
 			}
-			d.replace(theFirmware, "firmware", have, ovmf)
+			d.replace(theFirmware, "firmware", have, OVMF)
 		}
 	}
-	if vm.BIOS == ovmf {
+	if vm.BIOS == OVMF {
 		keys := s.SecureBoot != nil && *s.SecureBoot
 		switch {
 		case !vm.EFIDisk:
-			d.set(theEFIDisk, "efidisk0", "", "on "+storage, "efidisk0", efiDisk(storage, keys))
+			d.set(theEFIDisk, "efidisk0", "", "on "+storage, "efidisk0", EFILine(storage, keys))
 		case s.SecureBoot != nil && *s.SecureBoot != vm.SecureBoot:
 			d.replace(theSecureBoot, "secure boot", onOrOff(vm.SecureBoot), onOrOff(*s.SecureBoot))
 		}
@@ -85,10 +86,11 @@ func (s VMSpec) diffFirmware(d *differ, vm *VM) {
 	}
 }
 
-const ovmf = "ovmf"
+// OVMF is the firmware that a GPU wants.
+const OVMF = "ovmf"
 
-// efiDisk is the config line of a new disk for the firmware's variables.
-func efiDisk(storage string, keys bool) string {
+// EFILine is the config line of a new disk for the firmware's variables.
+func EFILine(storage string, keys bool) string {
 	return fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", storage, wire.ZeroOne(keys))
 }
 
@@ -101,10 +103,10 @@ func onOrOff(on bool) string {
 
 // NUMANode is a NUMA node of a VM.
 type NUMANode struct {
-	CPUs      string // of the VM: 0-7, or 0-3;8-11
-	Memory    Size   // all nodes together must have the VM's memory
-	HostNodes string // of the host: 0, or 0-1; empty: anywhere
-	Policy    string // bind, preferred or interleave; for HostNodes
+	CPUs      string    // of the VM: 0-7, or 0-3;8-11
+	Memory    unit.Size // all nodes together must have the VM's memory
+	HostNodes string    // of the host: 0, or 0-1; empty: anywhere
+	Policy    string    // bind, preferred or interleave; for HostNodes
 }
 
 // line writes the config line of the node, "" for none.
@@ -116,5 +118,5 @@ func (n NUMANode) line() string {
 }
 
 func seenNUMANode(p wire.Properties) NUMANode {
-	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: Size(wire.Number(p.Get("memory"), 0)) * MiB}
+	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: unit.Size(wire.Number(p.Get("memory"), 0)) * unit.MiB}
 }

@@ -1,4 +1,4 @@
-package proxmox
+package machine
 
 import (
 	"slices"
@@ -114,9 +114,9 @@ func ruleOf(thing string) Rule {
 	return Rule{Thing: thing, Effect: drift.Restart}
 }
 
-// whileOff reports whether a thing is changed while its VM is off, since Proxmox
-// would change it under the guest.
-func whileOff(thing string) bool { return thing == theNICDevice || thing == theDiskSerial }
+// WhileOff reports whether the change is made while its VM is off, since Proxmox
+// would make it under the guest.
+func (ch Change) WhileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
 
 // hotplugs reports whether a VM lets a kind of device (network, disk) be plugged in
 // while it runs (parse_hotplug_features in qemu-server).
