@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // AttachGPU gives a device to a VM that a [Client] has read, by its mapping, in the next
@@ -33,7 +34,7 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 		return err
 	case mapping == nil:
 		return fmt.Errorf("proxmox: mapping %s does not exist, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
-	case !slices.ContainsFunc(mapping.Devices, func(d MappedDevice) bool { return d.Host == now.Host }):
+	case !slices.ContainsFunc(mapping.Devices, func(d pci.MappedDevice) bool { return d.Host == now.Host }):
 		return fmt.Errorf("proxmox: mapping %s has no device on %s, where %s is", device.Mapping, now.Host, now)
 	case len(mapping.Problems) > 0:
 		return fmt.Errorf("proxmox: mapping %s does not fit the hardware of %s: %s", device.Mapping, now.Host, strings.Join(mapping.Problems, "; "))

@@ -20,8 +20,9 @@
 //
 //   - Requests, tasks, errors and what to do about them: package api.
 //   - What a VM is, should be, and how the two differ: package machine.
+//   - Which cards there are, what mappings name them, who claims them: package pci.
 //   - What the token may do, and what root grants it: package permission.
-//   - Here: what is on the hosts, who holds it, and how a VM becomes what it should be.
+//   - Here: the requests that read all that, and that make a VM what it should be.
 //
 // # Whose VM it is
 //

@@ -51,8 +51,9 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox":                   {"proxmox/api", "proxmox/internal/wire", "proxmox/machine", "proxmox/permission", "remote"},
+	"proxmox":                   {"proxmox/api", "proxmox/internal/wire", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
 	"proxmox/permission":        {"proxmox/internal/wire"},
+	"proxmox/pci":               {"proxmox/internal/wire", "proxmox/machine"},
 	"proxmox/machine":           {"proxmox/internal/wire"},
 	"proxmox/api":               {"proxmox/internal/wire", "proxmox/permission"},
 	"proxmox/internal/fakehost": {"proxmox/api"},
@@ -69,18 +70,18 @@ var allowed = map[string][]string{
 
 	"sim/peers": {"sim/guest"},
 
-	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/api", "proxmox/machine", "proxmox/permission", "remote"},
-	"proxmox/host":      {"proxmox", "proxmox/api", "proxmox/permission", "remote"},
+	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/api", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
+	"proxmox/host":      {"proxmox", "proxmox/api", "proxmox/pci", "proxmox/permission", "remote"},
 
 	"spec":                         {"internal/suggest", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
-	"cluster/placement":            {"converge", "internal/names", "proxmox", "spec"},
+	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/placement", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/machine", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster":                      {"addon", "cloudinit", "cluster/consent", "cluster/placement", "cluster/platform", "converge", "fleet", "internal/datadisk", "internal/distro", "internal/keep", "internal/names", "internal/suggest", "internal/yamlbound", "jupyterhub", "k3s", "kube", "kube/chart", "kube/chart/pins", "nvidia", "proxmox", "proxmox/host", "proxmox/machine", "proxmox/pci", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "spec"},
 	"cluster/consent":              {"converge", "kube"},
-	"cluster/draft":                {"proxmox", "spec"},
+	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
 	"targets":     {"internal/console", "internal/session", "internal/suggest"},
 	"cmd/homelab": {"internal/keep"},

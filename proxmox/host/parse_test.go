@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
@@ -75,7 +75,7 @@ func TestLoaders(t *testing.T) {
 // TestBothLoaders: an ESP that has both is told by both.
 func TestBothLoaders(t *testing.T) {
 	s := State{Kernel: "6.5.13-6-pve", Intel: true, ESPs: true, Loaders: []Loader{SystemdBoot, GRUB}, Cmdline: "initrd=\\EFI\\x root=ZFS=rpool quiet BOOT_IMAGE=/x",
-		Devices: []Device{{PCIDevice: proxmox.PCIDevice{Class: "030000", Vendor: "10de", Device: "2684"}}},
+		Devices: []Device{{Function: pci.Function{Class: "030000", Vendor: "10de", Device: "2684"}}},
 		Files:   []File{{Path: "/etc/default/grub", Text: "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n"}}}
 	c, err := Spec{GPUs: true}.boot(s)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
@@ -33,18 +34,18 @@ func TestMemoryThatIsLentOut(t *testing.T) {
 // TestWhoHasACard: a template alone never takes its cards.
 func TestWhoHasACard(t *testing.T) {
 	for name, c := range map[string]struct {
-		claim proxmox.Claim
+		claim pci.Claim
 		taken bool
 	}{
-		"stopped":                       {proxmox.Claim{}, true},
-		"ours":                          {proxmox.Claim{VMID: 104, Tags: []string{"homelab-small"}}, false},
-		"a copy of ours":                {proxmox.Claim{VMID: 900, Tags: []string{"homelab-small"}}, true},
-		"template":                      {proxmox.Claim{Template: true}, false},
-		"mediated device":               {proxmox.Claim{Shared: true, Running: true}, true},
-		"let go, but not yet restarted": {proxmox.Claim{Leaving: true, Running: true}, true},
+		"stopped":                       {pci.Claim{}, true},
+		"ours":                          {pci.Claim{VMID: 104, Tags: []string{"homelab-small"}}, false},
+		"a copy of ours":                {pci.Claim{VMID: 900, Tags: []string{"homelab-small"}}, true},
+		"template":                      {pci.Claim{Template: true}, false},
+		"mediated device":               {pci.Claim{Shared: true, Running: true}, true},
+		"let go, but not yet restarted": {pci.Claim{Leaving: true, Running: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.taken, others(proxmox.Card{Claims: []proxmox.Claim{c.claim}}, map[int]bool{104: true}) != "")
+			assert.Equal(t, c.taken, others(pci.Card{Claims: []pci.Claim{c.claim}}, map[int]bool{104: true}) != "")
 		})
 	}
 }
@@ -57,13 +58,13 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 		require.NoError(t, err)
 		return a
 	}
-	m := proxmox.MappingState{Mapping: proxmox.Mapping{ID: "gpus", Devices: []proxmox.MappedDevice{
+	m := pci.MappingState{Mapping: pci.Mapping{ID: "gpus", Devices: []pci.MappedDevice{
 		{Host: "pve1", Address: at("41:00")}, {Host: "pve2", Address: at("01:00")}}}}
-	card := func(text, device string) proxmox.GPU {
-		return proxmox.GPU{PCIDevice: proxmox.PCIDevice{Address: at(text), Vendor: "10de", Device: device}}
+	card := func(text, device string) pci.GPU {
+		return pci.GPU{Function: pci.Function{Address: at(text), Vendor: "10de", Device: device}}
 	}
-	seen := &hostSeen{cards: fact[[]proxmox.GPU]{is: []proxmox.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
-		mappings: fact[[]proxmox.MappingState]{is: []proxmox.MappingState{m}}}
+	seen := &hostSeen{cards: fact[[]pci.GPU]{is: []pci.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
+		mappings: fact[[]pci.MappingState]{is: []pci.MappingState{m}}}
 	ids, _ := candidates(&Want{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, nil, seen, "pve1")
 	if assert.Len(t, ids, 1) {
 		assert.Equal(t, "10de:20b5", ids[0].String())

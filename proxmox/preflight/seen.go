@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -34,7 +35,7 @@ type seen struct {
 	residents   fact[[]proxmox.Resident]
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of the machines that are ours
-	ledger      fact[*proxmox.Ledger]
+	ledger      fact[*pci.Ledger]
 	now         time.Time
 	on          map[string]*hostSeen
 	vms         map[string]fact[*proxmox.VM] // ours that are there, by name
@@ -49,8 +50,8 @@ type hostSeen struct {
 	storages fact[[]proxmox.Storage]
 	volumes  map[string]fact[[]proxmox.Volume] // disks, by storage
 	bridges  fact[[]proxmox.Bridge]
-	cards    fact[[]proxmox.GPU]
-	mappings fact[[]proxmox.MappingState]
+	cards    fact[[]pci.GPU]
+	mappings fact[[]pci.MappingState]
 	placed   fact[[]error] // what stands between VMs and their cards
 	probe    fact[*probe]
 }
@@ -147,7 +148,7 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		}
 	}
 	if len(carry) > 0 {
-		ask(g, &s.ledger, func() (*proxmox.Ledger, error) { return c.Ledger(ctx, carry...) })
+		ask(g, &s.ledger, func() (*pci.Ledger, error) { return c.Ledger(ctx, carry...) })
 	}
 }
 
@@ -174,11 +175,11 @@ func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Wan
 	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Bridges(ctx, host.Name) })
 	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
 	if len(w.gpus(host.Name)) > 0 {
-		ask(g, &h.cards, func() ([]proxmox.GPU, error) { return c.GPUs(ctx, host.Name) })
+		ask(g, &h.cards, func() ([]pci.GPU, error) { return c.GPUs(ctx, host.Name) })
 		if w.Place != nil {
 			ask(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
 		}
-		ask(g, &h.mappings, func() ([]proxmox.MappingState, error) { return c.Mappings(ctx, host.Name) })
+		ask(g, &h.mappings, func() ([]pci.MappingState, error) { return c.Mappings(ctx, host.Name) })
 	}
 	var mu sync.Mutex
 	for _, storage := range w.disks(host.Name) {

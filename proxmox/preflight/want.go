@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
@@ -76,7 +77,7 @@ type GPUs struct {
 }
 
 // fits reports whether a card may become one of those.
-func (g GPUs) fits(card proxmox.GPU) bool {
+func (g GPUs) fits(card pci.GPU) bool {
 	if len(g.PCI) > 0 {
 		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() })
 	}

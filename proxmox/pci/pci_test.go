@@ -1,4 +1,4 @@
-package proxmox
+package pci
 
 import (
 	"testing"
@@ -8,28 +8,29 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/unit"
 )
 
 // A card's functions, and who shares its IOMMU group, of which bridges are no strangers.
 func TestWhatIsACard(t *testing.T) {
-	device := func(at, class, vendor string, group int) PCIDevice {
-		a, err := ParsePCIAddress(at)
+	device := func(at, class, vendor string, group int) Function {
+		a, err := unit.ParsePCIAddress(at)
 		require.NoError(t, err)
-		return PCIDevice{Address: a, Class: class, Vendor: vendor, IOMMUGroup: group, Name: "N" + at}
+		return Function{Address: a, Class: class, Vendor: vendor, IOMMUGroup: group, Name: "N" + at}
 	}
-	all := []PCIDevice{
+	all := []Function{
 		device("00:01.0", "060400", "1022", 7), device("01:00.0", "030000", "10de", 7), device("01:00.1", "040300", "10de", 7), device("02:00.0", "020000", "8086", 7), device("00:02.0", "060000", "1022", 7),
 		device("03:00.0", "030200", "10de", -1), device("04:00.0", "010802", "144d", -1), device("05:00.0", "030000", "1a03", 9), device("06:00.0", "010802", "10de", 10),
 	}
-	names := func(devices []PCIDevice) (out []string) {
+	names := func(devices []Function) (out []string) {
 		for _, d := range devices {
 			out = append(out, d.Address.String())
 		}
 		return out
 	}
-	gpus := gpusAmong(all)
+	gpus := GPUs(all)
 	require.Len(t, gpus, 2)
-	first := gpusAmong([]PCIDevice{device("01:00.0", "030000", "10de", 0), device("02:00.0", "020000", "8086", 0), device("03:00.0", "020000", "8086", 1)})
+	first := GPUs([]Function{device("01:00.0", "030000", "10de", 0), device("02:00.0", "020000", "8086", 0), device("03:00.0", "020000", "8086", 1)})
 	assert.Equal(t, []string{"0000:02:00.0"}, names(first[0].Group), "group 0 is one as well")
 	assert.Equal(t, []string{"0000:01:00.1"}, names(gpus[0].Functions))
 	assert.Equal(t, []string{"0000:02:00.0"}, names(gpus[0].Group))
@@ -41,7 +42,7 @@ func TestWhatIsACard(t *testing.T) {
 	for in, want := range map[string]string{"GA100 [A100 PCIe 40GB]": "A100 PCIe 40GB", "GA100 [A100": "GA100 [A100", "GA100": "GA100"} {
 		assert.Equal(t, want, modelOf(in))
 	}
-	at := func(all []PCIAddress) (out []string) {
+	at := func(all []unit.PCIAddress) (out []string) {
 		for _, a := range all {
 			out = append(out, a.String())
 		}

@@ -1,17 +1,19 @@
-package proxmox
+package pci
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/unit"
 )
 
 // Conflict is a set of devices that more VMs may want than there are.
 type Conflict struct {
 	Host    string
-	Devices []PCIAddress // by their first functions
-	Claims  []Claim      // all that touch them, sorted by VMID and slot
+	Devices []unit.PCIAddress // by their first functions
+	Claims  []Claim           // all that touch them, sorted by VMID and slot
 	// Sure: not all of the VMs can run at one time, anyone who starts first. When it is
 	// false they can, and it depends on the order of their starts.
 	Sure bool
@@ -70,12 +72,12 @@ func (l *Ledger) Conflicts() []Conflict {
 // device, known by the first of them.
 type contest struct {
 	claims []Claim
-	units  map[PCIAddress]PCIAddress // function to device
-	wants  [][]PCIAddress            // by claim: the devices, any of which will do
+	units  map[unit.PCIAddress]unit.PCIAddress // function to device
+	wants  [][]unit.PCIAddress                 // by claim: the devices, any of which will do
 }
 
 func conflictsOf(claims []Claim) []Conflict {
-	c := &contest{claims: claims, units: map[PCIAddress]PCIAddress{}}
+	c := &contest{claims: claims, units: map[unit.PCIAddress]unit.PCIAddress{}}
 	for _, cl := range claims {
 		for _, choice := range cl.Choices {
 			for _, f := range choice {
@@ -84,11 +86,11 @@ func conflictsOf(claims []Claim) []Conflict {
 		}
 	}
 	for _, cl := range claims {
-		var want []PCIAddress
+		var want []unit.PCIAddress
 		for _, choice := range cl.Choices {
 			want = append(want, c.unit(choice[0]))
 		}
-		slices.SortFunc(want, PCIAddress.Compare)
+		slices.SortFunc(want, unit.PCIAddress.Compare)
 		c.wants = append(c.wants, slices.Compact(want))
 	}
 	var out []Conflict
@@ -101,7 +103,7 @@ func conflictsOf(claims []Claim) []Conflict {
 }
 
 // unit returns the device that a function belongs to.
-func (c *contest) unit(f PCIAddress) PCIAddress {
+func (c *contest) unit(f unit.PCIAddress) unit.PCIAddress {
 	for {
 		up, ok := c.units[f]
 		if !ok || up == f {
@@ -111,7 +113,7 @@ func (c *contest) unit(f PCIAddress) PCIAddress {
 	}
 }
 
-func (c *contest) join(a, b PCIAddress) {
+func (c *contest) join(a, b unit.PCIAddress) {
 	a, b = c.unit(a), c.unit(b)
 	if a.Compare(b) > 0 {
 		a, b = b, a
@@ -133,7 +135,7 @@ func (c *contest) parts() [][]int {
 			at := open[0]
 			part, open = append(part, at), open[1:]
 			for j := range c.claims {
-				if !seen[j] && slices.ContainsFunc(c.wants[at], func(u PCIAddress) bool { return slices.Contains(c.wants[j], u) }) {
+				if !seen[j] && slices.ContainsFunc(c.wants[at], func(u unit.PCIAddress) bool { return slices.Contains(c.wants[j], u) }) {
 					seen[j], open = true, append(open, j)
 				}
 			}
@@ -159,15 +161,15 @@ func (c *contest) judge(part []int) (Conflict, bool) {
 		out.Claims = append(out.Claims, c.claims[i])
 		out.Devices = append(out.Devices, c.wants[i]...)
 	}
-	slices.SortFunc(out.Devices, PCIAddress.Compare)
+	slices.SortFunc(out.Devices, unit.PCIAddress.Compare)
 	out.Devices = slices.Compact(out.Devices)
 	out.Sure = !c.allServed(part)
 	return out, true
 }
 
 // cover reports whether claims can take all of the devices, one each.
-func (c *contest) cover(devices []PCIAddress, claims []int) bool {
-	holder := map[int]PCIAddress{} // claim to device
+func (c *contest) cover(devices []unit.PCIAddress, claims []int) bool {
+	holder := map[int]unit.PCIAddress{} // claim to device
 	for _, d := range devices {
 		if !c.give(d, claims, holder, map[int]bool{}) {
 			return false
@@ -177,7 +179,7 @@ func (c *contest) cover(devices []PCIAddress, claims []int) bool {
 }
 
 // give finds a claim for a device; who has another one may be moved off it.
-func (c *contest) give(d PCIAddress, claims []int, holder map[int]PCIAddress, tried map[int]bool) bool {
+func (c *contest) give(d unit.PCIAddress, claims []int, holder map[int]unit.PCIAddress, tried map[int]bool) bool {
 	for _, i := range claims {
 		if tried[i] || !slices.Contains(c.wants[i], d) {
 			continue
@@ -193,9 +195,9 @@ func (c *contest) give(d PCIAddress, claims []int, holder map[int]PCIAddress, tr
 
 // allServed reports whether every claim can have a device at the same time.
 func (c *contest) allServed(part []int) bool {
-	holder := map[PCIAddress]int{}
-	var serve func(i int, tried map[PCIAddress]bool) bool
-	serve = func(i int, tried map[PCIAddress]bool) bool {
+	holder := map[unit.PCIAddress]int{}
+	var serve func(i int, tried map[unit.PCIAddress]bool) bool
+	serve = func(i int, tried map[unit.PCIAddress]bool) bool {
 		for _, d := range c.wants[i] {
 			if tried[d] {
 				continue
@@ -209,7 +211,7 @@ func (c *contest) allServed(part []int) bool {
 		return false
 	}
 	for _, i := range part {
-		if !serve(i, map[PCIAddress]bool{}) {
+		if !serve(i, map[unit.PCIAddress]bool{}) {
 			return false
 		}
 	}

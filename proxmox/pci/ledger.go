@@ -1,14 +1,14 @@
-package proxmox
+package pci
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/unit"
 )
 
 // Ledger says who has a claim on which device of some hosts: by the configuration of
@@ -23,7 +23,7 @@ type Ledger struct {
 	Claims   []Claim        // on any device, sorted by host, VMID and slot
 	Mappings []MappingState // of the whole cluster, compared with the hardware of the first host
 
-	devices map[string][]PCIDevice
+	devices map[string][]Function
 }
 
 // Card is a GPU with those who name it.
@@ -51,16 +51,16 @@ type Claim struct {
 	Shared  bool   // a mediated device, of which a card makes several
 	// Choices are what may be taken, each by its functions. Proxmox takes the first that
 	// is free when the VM starts. Empty: what it names is not on the host.
-	Choices [][]PCIAddress
+	Choices [][]unit.PCIAddress
 }
 
 // String names the VM: "VM 104 (win11)".
 func (c Claim) String() string { return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name) }
 
 // touches reports whether the claim may take something of a card.
-func (c Claim) touches(card PCIAddress) bool {
-	return slices.ContainsFunc(c.Choices, func(choice []PCIAddress) bool {
-		return slices.ContainsFunc(choice, func(a PCIAddress) bool { return a.Whole() == card.Whole() })
+func (c Claim) touches(card unit.PCIAddress) bool {
+	return slices.ContainsFunc(c.Choices, func(choice []unit.PCIAddress) bool {
+		return slices.ContainsFunc(choice, func(a unit.PCIAddress) bool { return a.Whole() == card.Whole() })
 	})
 }
 
@@ -86,77 +86,24 @@ func (c Claim) How() string {
 	return how
 }
 
-// looksAtOnce bounds how many VMs are read at a time.
-const looksAtOnce = 8
-
-// Ledger reads the claims on the devices of hosts: one request for all VMs, one for
-// the mappings, one for each host's hardware, and one for each VM there.
-func (c *Client) Ledger(ctx context.Context, hosts ...string) (*Ledger, error) {
-	return c.LedgerWithout(ctx, "", hosts...)
-}
-
-// LedgerWithout is [Client.Ledger] without the VMs of owner's, which are not read: for
-// one who knows those already.
-func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*Ledger, error) {
-	devices := map[string][]PCIDevice{}
-	l := &Ledger{devices: devices}
-	for i, host := range hosts {
-		var err error
-		if devices[host], err = c.Devices(ctx, host); err != nil {
-			return nil, err
-		}
-		for _, g := range gpusAmong(devices[host]) {
+// NewLedger enters the cards of hosts, by what each host has, and the claims of VMs. The
+// mappings are compared with the hardware of the first host.
+func NewLedger(hosts []string, devices map[string][]Function, mappings []MappingState, vms []*machine.VM) *Ledger {
+	l := &Ledger{devices: devices, Mappings: mappings}
+	for _, host := range hosts {
+		for _, g := range GPUs(devices[host]) {
 			l.Cards = append(l.Cards, Card{GPU: g, Host: host})
 		}
-		if i == 0 {
-			if l.Mappings, err = c.Mappings(ctx, host); err != nil {
-				return nil, err
-			}
-		}
-	}
-	vms, err := c.claimants(ctx, owner, hosts)
-	if err != nil {
-		return nil, err
 	}
 	for _, vm := range vms {
-		l.Claims = append(l.Claims, claimsOf(vm, l.Mappings, devices[vm.Host])...)
+		l.Claims = append(l.Claims, claimsOf(vm, mappings, devices[vm.Host])...)
 	}
 	l.fill()
-	return l, nil
-}
-
-// claimants reads every VM on the hosts that is not owner's and has a passed-through
-// device, sorted by host and VMID.
-func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]*VM, error) {
-	all, err := c.resources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(slices.Clone(all), func(r resource) bool { return r.Type != "qemu" || !slices.Contains(hosts, r.Node) })
-	known := map[int]bool{}
-	if owner != "" {
-		ours, _, err := c.tell(ctx, all, owner)
-		if err != nil {
-			return nil, err
-		}
-		for _, vm := range ours {
-			known[vm.VMID] = true
-		}
-	}
-	all = slices.DeleteFunc(all, func(r resource) bool { return known[int(r.VMID)] })
-	found, err := c.readAll(ctx, all)
-	if err != nil {
-		return nil, err
-	}
-	for _, vm := range found {
-		vm.Name = cmp.Or(vm.Name, "none")
-	}
-	slices.SortFunc(found, byPlace)
-	return found, nil
+	return l
 }
 
 // claimsOf reads what a VM's configuration passes through, now and after its next start.
-func claimsOf(v *VM, mappings []MappingState, devices []PCIDevice) []Claim {
+func claimsOf(v *machine.VM, mappings []MappingState, devices []Function) []Claim {
 	var out []Claim
 	add := func(slot, line string, leaving bool) {
 		p := wire.Loose(line)
@@ -167,7 +114,7 @@ func claimsOf(v *VM, mappings []MappingState, devices []PCIDevice) []Claim {
 		if cl.Mapping != "" {
 			cl.Choices = choices(cl.Mapping, v.Host, mappings, devices)
 		} else if choice := functionsOf(p.First("host", ""), devices); len(choice) > 0 {
-			cl.Choices = [][]PCIAddress{choice}
+			cl.Choices = [][]unit.PCIAddress{choice}
 		}
 		out = append(out, cl)
 	}
@@ -186,8 +133,8 @@ func claimsOf(v *VM, mappings []MappingState, devices []PCIDevice) []Claim {
 }
 
 // choices lists what a mapping offers on a host, in the order in which it is tried.
-func choices(id, host string, mappings []MappingState, devices []PCIDevice) [][]PCIAddress {
-	var out [][]PCIAddress
+func choices(id, host string, mappings []MappingState, devices []Function) [][]unit.PCIAddress {
+	var out [][]unit.PCIAddress
 	for _, m := range mappings {
 		if m.ID != id {
 			continue
@@ -220,10 +167,10 @@ func (m MappingState) paths(host string) []string {
 
 // functionsOf lists the functions that a path means, which may be several devices
 // with semicolons between them. What is not in the host is kept as it is written.
-func functionsOf(path string, devices []PCIDevice) []PCIAddress {
-	var out []PCIAddress
+func functionsOf(path string, devices []Function) []unit.PCIAddress {
+	var out []unit.PCIAddress
 	for text := range strings.SplitSeq(path, ";") {
-		a, err := ParsePCIAddress(text)
+		a, err := unit.ParsePCIAddress(text)
 		if err != nil {
 			continue
 		}
@@ -260,7 +207,7 @@ func (l *Ledger) fill() {
 }
 
 // Card returns the card at an address of a host, whatever its function.
-func (l *Ledger) Card(host string, at PCIAddress) (Card, bool) {
+func (l *Ledger) Card(host string, at unit.PCIAddress) (Card, bool) {
 	for _, c := range l.Cards {
 		if c.Host == host && c.Address.Whole() == at.Whole() {
 			return c, true
@@ -271,6 +218,6 @@ func (l *Ledger) Card(host string, at PCIAddress) (Card, bool) {
 
 // Offers lists what a VM on host may get through a mapping, in the order in which
 // Proxmox tries it: each by its functions, as in [Claim.Choices].
-func (l *Ledger) Offers(host, mapping string) [][]PCIAddress {
+func (l *Ledger) Offers(host, mapping string) [][]unit.PCIAddress {
 	return choices(mapping, host, l.Mappings, l.devices[host])
 }
