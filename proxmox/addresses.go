@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
@@ -56,7 +57,7 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 	group, ctx := errgroup.WithContext(ctx)
 	asking, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	group.SetLimit(looksAtOnce)
+	group.SetLimit(live.AtOnce)
 	for _, r := range residents {
 		if r.Host != host || r.Template {
 			continue

@@ -5,11 +5,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
-
-// looksAtOnce bounds how many VMs are read at a time.
-const looksAtOnce = 8
 
 // Ledger reads the claims on the devices of hosts: one request for all VMs, one for
 // the mappings, one for each host's hardware, and one for each VM there.
@@ -43,11 +41,11 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 // claimants reads every VM on the hosts that is not owner's and has a passed-through
 // device, sorted by host and VMID.
 func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]*VM, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(r resource) bool { return r.Type != "qemu" || !slices.Contains(hosts, r.Node) })
+	all = slices.DeleteFunc(slices.Clone(all), func(r live.Resource) bool { return r.Type != "qemu" || !slices.Contains(hosts, r.Node) })
 	known := map[int]bool{}
 	if owner != "" {
 		ours, _, err := c.tell(ctx, all, owner)
@@ -58,7 +56,7 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 			known[vm.VMID] = true
 		}
 	}
-	all = slices.DeleteFunc(all, func(r resource) bool { return known[int(r.VMID)] })
+	all = slices.DeleteFunc(all, func(r live.Resource) bool { return known[int(r.VMID)] })
 	found, err := c.readAll(ctx, all)
 	if err != nil {
 		return nil, err

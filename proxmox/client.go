@@ -7,15 +7,16 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/agent"
 )
 
 // Client speaks to one Proxmox host or cluster. It is safe for concurrent use,
 // and one Client should be shared: it is what keeps requests together and
 // allocations apart. It has nothing to close.
 type Client struct {
-	*api.Client                // the requests themselves
-	born        sync.Map       // by owner: func(name string) string, see Recognise
-	agents      notes[silence] // of guests whose agents did not answer
+	*api.Client               // the requests themselves
+	born        sync.Map      // by owner: func(name string) string, see Recognise
+	agents      *agent.Agents // of guests
 	vmids       vmids
 	clones      *semaphore.Weighted // clones in flight
 	destroys    *semaphore.Weighted // destroys in flight
@@ -32,5 +33,5 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Client: c, clones: semaphore.NewWeighted(maxClones), destroys: semaphore.NewWeighted(maxDestroys)}, nil
+	return &Client{Client: c, agents: agent.New(c), clones: semaphore.NewWeighted(maxClones), destroys: semaphore.NewWeighted(maxDestroys)}, nil
 }

@@ -22,6 +22,7 @@
 //   - What a VM is, should be, and how the two differ: package machine.
 //   - Which cards there are, what mappings name them, who claims them: package pci.
 //   - What the token may do, and what root grants it: package permission.
+//   - How guests are asked through their agents: internal/agent. What is on the hosts now: internal/live.
 //   - Here: the requests that read all that, and that make a VM what it should be.
 //
 // # Whose VM it is

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
@@ -27,7 +28,7 @@ type Host struct {
 // Hosts returns every host of the Proxmox cluster, sorted by name. A host that is
 // in no cluster is alone.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
-	all, err := c.nodes(ctx)
+	all, err := live.Nodes(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -37,19 +38,6 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	}
 	slices.SortFunc(out, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// node is an entry of GET /nodes.
-type node struct {
-	Node   string   `json:"node"`
-	Status string   `json:"status"` // online, offline; unknown in a host's first seconds
-	MaxCPU wire.Int `json:"maxcpu"`
-	MaxMem wire.Int `json:"maxmem"`
-	Mem    wire.Int `json:"mem"`
-}
-
-func (c *Client) nodes(ctx context.Context) ([]node, error) {
-	return api.Look[[]node](ctx, c.Client, "/nodes", nil)
 }
 
 // HostStatus is how a host is at the moment.
@@ -180,7 +168,7 @@ type Resident struct {
 // whoever, templates too, sorted by VMID. It costs one request and one for each host
 // with VMs, shared with all lookups of VMs at that time.
 func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
 const (
@@ -65,7 +66,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var vms []resource // which VMs there are, and where, is live; all else of it is not
+	var vms []live.Resource // which VMs there are, and where, is live; all else of it is not
 	if err := l.c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
 		return false, err
 	}
@@ -73,7 +74,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, wait.Passing(errors.New("the lease has no host to be created on: Proxmox lists none"))
 	}
 	host := l.choose(all)
-	if i := slices.IndexFunc(vms, func(r resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
+	if i := slices.IndexFunc(vms, func(r live.Resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
 		there, host = true, vms[i].Node
 	}
 	if slices.ContainsFunc(all, func(h Host) bool { return h.Name == host && !h.Online }) && there {

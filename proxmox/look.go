@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
@@ -54,13 +55,13 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 // Conflicts returns a [*ConflictError] for each of the names that is taken by a VM
 // that is not ours. Where none is, it costs no more than the list of all VMs.
 func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
 	ours, others := map[string]bool{}, map[string]bool{}
 	for _, r := range all {
-		if r.Type == "qemu" && r.ours(owner) {
+		if r.Type == "qemu" && r.Ours(owner) {
 			ours[r.Name] = true
 		} else {
 			others[r.Name] = true
@@ -105,7 +106,7 @@ func byPlace(a, b *VM) int {
 
 // named returns the VMs called name, ours and others'.
 func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,23 +114,23 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 }
 
 // namedIn is named, with the list of all VMs at hand.
-func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string) (ours, foreign []*VM, err error) {
+func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
 	var earlier []*VM
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && !nameless(r) && (r.unseen == nil || !r.maybeOurs(owner)) {
+		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !r.MaybeOurs(owner)) {
 			continue
 		}
-		if err := r.certain(); err != nil && r.tagged(owner) && !r.maybeOurs(owner) {
+		if err := r.Certain(); err != nil && r.Tagged(owner) && !r.MaybeOurs(owner) {
 			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: machine.SplitTags(r.Tags)})
 			continue
-		} else if err != nil && (r.maybeOurs(owner) || r.Name == name) {
+		} else if err != nil && (r.MaybeOurs(owner) || r.Name == name) {
 			return nil, nil, err
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
 		switch {
 		case errors.Is(err, ErrNotFound):
 			continue // destroyed since
-		case r.Name != name && forbidden(err):
+		case r.Name != name && api.Forbidden(err):
 			continue // one that we may not see is not ours
 		case err != nil:
 			return nil, nil, err
@@ -151,12 +152,6 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 		return earlier, foreign, nil
 	}
 	return ours, append(foreign, earlier...), nil
-}
-
-// forbidden reports whether Proxmox refused an answer for lack of a privilege.
-func forbidden(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
 // Refresh reads vm's configuration and power state again. Where another VM has its VMID
@@ -257,7 +252,7 @@ func (c *Client) firstFree(ctx context.Context) (int, error) {
 	if err := c.Get(ctx, "/cluster/nextid", nil, &first); err != nil {
 		return 0, err
 	}
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
@@ -41,7 +42,7 @@ func (c *Client) owns(owner string, vm *VM) bool {
 // with all lookups at that time, and one for each VM with the owner's tag whose mark is
 // not its own. That the UUID is the marked one is seen before anything is done to a VM.
 func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (s Stray) Untag(owner string) string {
 // Strays returns the VMs that carry the tag owner and are not the owner's, sorted by name.
 // It costs what [Client.VMs] does.
 func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -96,28 +97,28 @@ func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 
 // tell tells the VMs that are owner's from those that carry the owner's tag alone. What
 // the list leaves open is read.
-func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours []Summary, strays []Stray, err error) {
+func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
 	var earlier []Stray // what earlier versions have made
 	for _, r := range all {
-		if r.Type != "qemu" || !r.tagged(owner) && (!nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
+		if r.Type != "qemu" || !r.Tagged(owner) && (!live.Nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
 			continue
 		}
-		s := Stray{Summary: r.summary()}
-		err := r.certain()
+		s := Stray{Summary: r.Summary()}
+		err := r.Certain()
 		switch {
-		case err != nil && r.tagged(owner) && !r.maybeOurs(owner):
+		case err != nil && r.Tagged(owner) && !r.MaybeOurs(owner):
 			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).Unlike(owner)
 			strays = append(strays, s)
 			continue
-		case err != nil && r.tagged(owner):
+		case err != nil && r.Tagged(owner):
 			return nil, nil, err
-		case r.ours(owner) && !nameless(r):
+		case r.Ours(owner) && !live.Nameless(r):
 			ours = append(ours, c.withPower(ctx, s.Summary, r))
 			continue
 		}
 		vm, err := c.glimpse(ctx, r)
 		switch {
-		case errors.Is(err, ErrNotFound), !r.ours(owner) && forbidden(err):
+		case errors.Is(err, ErrNotFound), !r.Ours(owner) && api.Forbidden(err):
 			continue // destroyed since, or one that we may not see
 		case err != nil:
 			return nil, nil, err
@@ -161,8 +162,8 @@ func byName(a, b Summary) int {
 
 // glimpse reads a VM that a list has shown. One that has a name may be shared with others
 // who look at that time.
-func (c *Client) glimpse(ctx context.Context, r resource) (*VM, error) {
-	if nameless(r) {
+func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
+	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
 	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
@@ -172,15 +173,8 @@ func (c *Client) glimpse(ctx context.Context, r resource) (*VM, error) {
 	return c.seen(machine.Read(r.Node, int(r.VMID), entries, r.Status == "running")), nil
 }
 
-func (r resource) summary() Summary {
-	return Summary{
-		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
-		Tags: machine.SplitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
-	}
-}
-
 // withPower says of a VM in a list whether it runs.
-func (c *Client) withPower(ctx context.Context, s Summary, r resource) Summary {
+func (c *Client) withPower(ctx context.Context, s Summary, r live.Resource) Summary {
 	s.Running = !s.Template && c.isRunning(ctx, r)
 	return s
 }

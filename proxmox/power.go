@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
@@ -127,12 +128,12 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
-	listed := slices.IndexFunc(all, func(r resource) bool {
-		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.unseen == nil && r.Name == vm.Name && r.Lock == "" && r.Status != ""
+	listed := slices.IndexFunc(all, func(r live.Resource) bool {
+		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.Unseen == nil && r.Name == vm.Name && r.Lock == "" && r.Status != ""
 	})
 	var now *VM
 	if listed >= 0 && !waited && vm.Locked == "" {
@@ -233,4 +234,13 @@ func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) er
 		}
 	}
 	return fmt.Errorf("%s %s: %w", verb, vm, err)
+}
+
+// isRunning says whether a VM runs.
+func (c *Client) isRunning(ctx context.Context, r live.Resource) bool {
+	if r.Status == "running" || r.Status == "stopped" {
+		return r.Status == "running"
+	}
+	running, err := c.status(ctx, r.Node, int(r.VMID))
+	return err == nil && running
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
@@ -103,7 +104,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		return nil, err
 	}
 	for {
-		all, err := c.resources(ctx)
+		all, err := live.All(ctx, c.Client)
 		if err != nil {
 			return nil, err
 		}
@@ -168,9 +169,9 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 
 // waitForCreates waits for the VMs that another process, perhaps one of ours that was killed,
 // has begun to make and that have no name yet. It reports whether there were some.
-func (c *Client) waitForCreates(ctx context.Context, all []resource) (waited bool, err error) {
+func (c *Client) waitForCreates(ctx context.Context, all []live.Resource) (waited bool, err error) {
 	for _, r := range all {
-		if r.Type != "qemu" || !nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
+		if r.Type != "qemu" || !live.Nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
 			continue
 		}
 		waited = true

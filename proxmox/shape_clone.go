@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
@@ -121,7 +122,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].Unlike(spec.Owner))
 	}
 	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
-	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
+	if all, lookErr := live.All(ctx, c.Client); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
 	return err

@@ -10,12 +10,13 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
 // ByID returns the VM with that VMID, no matter who owns it. One that is not there is
 // [ErrNotFound].
 func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func rooms() []floor {
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/guest", "sim/qemu", "sim/kubesim", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
-		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/machine", "proxmox/api", "proxmox/permission", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},
+		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/machine", "proxmox/api", "proxmox/permission", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},
 		{"What is wanted", []string{"spec"}},
 		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660",

@@ -185,3 +185,9 @@ func ClassOf(err error) Class {
 }
 
 // From here on is what Proxmox says, and the only place that looks into it.
+
+// Forbidden reports whether Proxmox refused an answer because a privilege is missing.
+func Forbidden(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusForbidden
+}

@@ -1,4 +1,4 @@
-package proxmox
+package agent
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package proxmox
+package agent
 
 // Pure parts that are not exported.
 

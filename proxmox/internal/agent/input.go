@@ -1,4 +1,4 @@
-package proxmox
+package agent
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // agentInput runs a command with its input from the pieces in a folder.
 //
-//go:embed agent_input.sh
+//go:embed input.sh
 var agentInput string
 
 // piece is how much of an input one file-write takes: 61440 characters of base64.
@@ -37,7 +37,7 @@ func (g *guest) stage(ctx context.Context, args []string, input []byte) (staged 
 	for i := 0; len(input) > 0 || i == 0; i++ {
 		n := min(piece, len(input))
 		// Encoded here (encode=0): Proxmox's own encoding takes text, not bytes.
-		err := g.c.Call(ctx, http.MethodPost, g.path("file-write"), api.Params{
+		err := g.pve.Call(ctx, http.MethodPost, g.path("file-write"), api.Params{
 			"file":    fmt.Sprintf("%s/%06d", folder, i),
 			"content": base64.StdEncoding.EncodeToString(input[:n]), "encode": 0,
 		}, nil)

@@ -1,4 +1,4 @@
-package proxmox
+package agent
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // A question to an agent that does not answer costs the host one of its three workers
@@ -36,43 +38,43 @@ const (
 // silence is what is known of an agent that did not answer.
 type silence struct {
 	since, asked time.Time
-	why          error // ErrAgentNotRunning, or errMute
+	why          error // api.ErrAgentNotRunning, or errMute
 }
 
 // errMute is the agent of a guest that has not sent a packet since its start: it may
 // boot, or have no network.
-var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", ErrAgentNotRunning)
+var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", api.ErrAgentNotRunning)
 
 func (s silence) again() time.Time {
 	return s.asked.Add(min(max(s.asked.Sub(s.since)/4, firstAgain), lastAgain))
 }
 
-// askAgent puts a question to a guest's agent, where there is a chance that it answers.
-// Where there is none, its error is an ErrAgentNotRunning that says what is known.
-func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Values, out any) error {
-	silent, known := c.agents.get(vm.VMID, silenceAge)
+// ask puts a question to a guest's agent, where there is a chance that it answers.
+// Where there is none, its error is an api.ErrAgentNotRunning that says what is known.
+func (a *Agents) ask(ctx context.Context, vm *machine.VM, verb string, query url.Values, out any) error {
+	silent, known := a.silent.get(vm.VMID, silenceAge)
 	if known && time.Now().Before(silent.again()) {
 		return fmt.Errorf("%w: it was asked %s ago", silent.why, time.Since(silent.asked).Round(time.Second))
 	}
-	mute, young := c.mute(ctx, vm)
+	mute, young := a.mute(ctx, vm)
 	if mute && young {
 		return errMute
 	}
-	err := c.Get(ctx, api.VMPath(vm.Host, vm.VMID, "agent", verb), query, out)
+	err := a.pve.Get(ctx, api.VMPath(vm.Host, vm.VMID, "agent", verb), query, out)
 	switch {
-	case errors.Is(err, ErrAgentNotRunning):
+	case errors.Is(err, api.ErrAgentNotRunning):
 		now := time.Now()
 		if !known {
 			silent.since = now
 		}
-		silent.asked, silent.why = now, ErrAgentNotRunning
+		silent.asked, silent.why = now, api.ErrAgentNotRunning
 		if mute {
 			silent.why = errMute
 			err = fmt.Errorf("%w: %w", errMute, err)
 		}
-		c.agents.set(vm.VMID, silent)
+		a.silent.set(vm.VMID, silent)
 	case err == nil:
-		c.agents.forget(vm.VMID)
+		a.silent.forget(vm.VMID)
 	}
 	return err
 }
@@ -80,15 +82,15 @@ func (c *Client) askAgent(ctx context.Context, vm *VM, verb string, query url.Va
 // ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its
 // start, or runs for longer than that should take. What cannot be seen is no reason not
 // to ask it, so then it is true. One GET, which is shared, tells it of all VMs of a host.
-func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool {
-	mute, young := c.mute(ctx, vm)
+func (a *Agents) ShowsLife(ctx context.Context, vm *machine.VM) bool {
+	mute, young := a.mute(ctx, vm)
 	return !mute || !young
 }
 
 // Uptime is for how long a VM has been switched on, which a restart from inside does not
 // change; 0 where that cannot be seen. Its one GET is that of ShowsLife.
-func (c *Client) Uptime(ctx context.Context, vm *VM) time.Duration {
-	all, err := api.Look[[]resource](ctx, c.Client, api.NodePath(vm.Host, "qemu"), nil)
+func (a *Agents) Uptime(ctx context.Context, vm *machine.VM) time.Duration {
+	all, err := live.OnHost(ctx, a.pve, vm.Host)
 	if err != nil {
 		return 0
 	}
@@ -102,11 +104,11 @@ func (c *Client) Uptime(ctx context.Context, vm *VM) time.Duration {
 
 // mute reports whether a guest is seen to have sent nothing since its start, and young
 // whether that was not long ago.
-func (c *Client) mute(ctx context.Context, vm *VM) (mute, young bool) {
+func (a *Agents) mute(ctx context.Context, vm *machine.VM) (mute, young bool) {
 	if len(vm.NICs) == 0 {
 		return false, false
 	}
-	all, err := api.Look[[]resource](ctx, c.Client, api.NodePath(vm.Host, "qemu"), nil)
+	all, err := live.OnHost(ctx, a.pve, vm.Host)
 	if err != nil {
 		return false, false
 	}

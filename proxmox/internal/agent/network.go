@@ -1,15 +1,17 @@
-package proxmox
+package agent
 
 import (
 	"context"
 	"fmt"
 	"net/netip"
+
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// AgentAddresses returns the addresses of a guest, as its agent reports them, in
+// Addresses returns the addresses of a guest, as its agent reports them, in
 // the guest's order, without loopback and link-local ones. It is for guests that
 // get theirs from a DHCP server.
-func (c *Client) AgentAddresses(ctx context.Context, vm *VM) ([]netip.Addr, error) {
+func (a *Agents) Addresses(ctx context.Context, vm *machine.VM) ([]netip.Addr, error) {
 	var answer struct {
 		Result []struct {
 			Name      string `json:"name"`
@@ -18,7 +20,7 @@ func (c *Client) AgentAddresses(ctx context.Context, vm *VM) ([]netip.Addr, erro
 			} `json:"ip-addresses"`
 		} `json:"result"`
 	}
-	if err := c.askAgent(ctx, vm, "network-get-interfaces", nil, &answer); err != nil {
+	if err := a.ask(ctx, vm, "network-get-interfaces", nil, &answer); err != nil {
 		return nil, fmt.Errorf("addresses of %s: %w", vm, err)
 	}
 	var out []netip.Addr

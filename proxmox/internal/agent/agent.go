@@ -1,4 +1,4 @@
-package proxmox
+package agent
 
 import (
 	"bytes"
@@ -16,8 +16,19 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/remote"
 )
+
+// Agents asks the guest agents of VMs. It is safe for concurrent use, and one should be
+// shared: it remembers which agents did not answer.
+type Agents struct {
+	pve    *api.Client
+	silent notes[silence] // agents that did not answer
+}
+
+// New returns what asks the agents of a Proxmox cluster.
+func New(pve *api.Client) *Agents { return &Agents{pve: pve} }
 
 // lifePause is the time between two looks for a sign of life.
 const lifePause = 3 * time.Second
@@ -26,13 +37,13 @@ const lifePause = 3 * time.Second
 // waited for: a restart looks like that.
 const maxOff = 3
 
-// WaitAgent waits until the guest agent answers.
-func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
+// Wait waits until the guest agent answers.
+func (a *Agents) Wait(ctx context.Context, vm *machine.VM) error {
 	begun, off, seen := time.Now(), 0, ""
 	var away error // what the host says, while it does not answer itself
 	for {
 		var info struct{}
-		err := c.askAgent(ctx, vm, "info", nil, &info)
+		err := a.ask(ctx, vm, "info", nil, &info)
 		switch {
 		case err == nil:
 			return nil
@@ -47,7 +58,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 			continue
 		case api.SaidOff(err) && off < maxOff:
 			off++
-		case !errors.Is(err, ErrAgentNotRunning):
+		case !errors.Is(err, api.ErrAgentNotRunning):
 			return fmt.Errorf("guest agent of %s: %w", vm, err)
 		default:
 			off = 0
@@ -63,7 +74,7 @@ func (c *Client) WaitAgent(ctx context.Context, vm *VM) error {
 	}
 }
 
-func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string, away error) error {
+func unanswered(ctx context.Context, vm *machine.VM, begun time.Time, seen string, away error) error {
 	if away != nil {
 		return fmt.Errorf("the guest agent of %s has not answered in %s, and now %s does not answer either: %w: %w",
 			vm, time.Since(begun).Round(time.Second), vm.Host, context.Cause(ctx), away)
@@ -71,14 +82,14 @@ func unanswered(ctx context.Context, vm *VM, begun time.Time, seen string, away 
 	return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, context.Cause(ctx))
 }
 
-// AgentReadFile returns a file of the guest, up to 16 MiB. It is a GET: nothing
+// ReadFile returns a file of the guest, up to 16 MiB. It is a GET: nothing
 // is changed or run.
-func (c *Client) AgentReadFile(ctx context.Context, vm *VM, path string) ([]byte, error) {
+func (a *Agents) ReadFile(ctx context.Context, vm *machine.VM, path string) ([]byte, error) {
 	var answer struct {
 		Content   string    `json:"content"`
 		Truncated wire.Bool `json:"truncated"`
 	}
-	if err := c.askAgent(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
+	if err := a.ask(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
 		return nil, fmt.Errorf("read %s in %s: %w", path, vm, err)
 	}
 	if answer.Truncated {
@@ -87,16 +98,16 @@ func (c *Client) AgentReadFile(ctx context.Context, vm *VM, path string) ([]byte
 	return octets(answer.Content), nil
 }
 
-// Guest returns a Runner that runs commands in vm as root, through the guest
+// Runner returns a Runner that runs commands in vm as root, through the guest
 // agent. It needs no network in the guest and no login, but is slow: each
 // command is two requests at least, and output comes at the end, 16 MiB at most.
-func (c *Client) Guest(vm *VM) remote.Runner {
-	g := &guest{c: c, host: vm.Host, vmid: vm.VMID, name: vm.String()}
+func (a *Agents) Runner(vm *machine.VM) remote.Runner {
+	g := &guest{pve: a.pve, host: vm.Host, vmid: vm.VMID, name: vm.String()}
 	return remote.RunnerFunc(g.run)
 }
 
 type guest struct {
-	c    *Client
+	pve  *api.Client
 	host string
 	vmid int
 	name string
@@ -204,11 +215,11 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 	pause, heard := firstStatus, time.Now()
 	for {
 		var result execResult
-		err := g.c.Get(ctx, g.path("exec-status"), url.Values{"pid": {strconv.Itoa(pid)}}, &result)
+		err := g.pve.Get(ctx, g.path("exec-status"), url.Values{"pid": {strconv.Itoa(pid)}}, &result)
 		switch {
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
-		case errors.Is(err, ErrAgentNotRunning) && time.Since(heard) < busyFor:
+		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
 			progress.Say(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
 			return execResult{}, g.lost(args, err)
@@ -241,7 +252,7 @@ func (g *guest) start(ctx context.Context, args []string, input *string) (int, e
 	var answer struct {
 		PID *wire.Int `json:"pid"`
 	}
-	err := g.c.Call(ctx, http.MethodPost, g.path("exec"), p, &answer)
+	err := g.pve.Call(ctx, http.MethodPost, g.path("exec"), p, &answer)
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 	}
