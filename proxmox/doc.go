@@ -45,7 +45,7 @@
 //     [TaskError] with the end of its log.
 //   - Errors are 500 with a text. [Error] carries the text, the privilege that is
 //     missing and the command that grants it; [api.Error.Passing] says whether
-//     to try again, [api.Error.Permanent] that it is of no use. Only GETs are ever sent twice; after
+//     to try again, [api.Error.Permanent] that it does not help. Only GETs are ever sent twice; after
 //     anything else whose outcome is not known, we look, and then decide.
 //   - Locks are short and fail rather than queue. Clones are made from templates
 //     only, six at a time, with one full copy per storage at a time.

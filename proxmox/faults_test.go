@@ -185,8 +185,8 @@ func faulty(t *testing.T, sim *pvesim.Sim, f *faults.Faults) *proxmox.Client {
 	return c
 }
 
-// TestEveryRequestFails: whatever request fails, in whatever way, all is as asked or the
-// error says what came back; done again, it is as asked.
+// TestEveryRequestFails: whatever request fails, in whatever way, the work is done or the
+// error says what came back; a second attempt does it.
 func TestEveryRequestFails(t *testing.T) {
 	for name, do := range deeds(t) {
 		t.Run(name, func(t *testing.T) {

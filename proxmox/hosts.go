@@ -165,7 +165,7 @@ type Resident struct {
 }
 
 // Residents returns every VM and container that the token may see (VM.Audit), of
-// whoever, templates too, sorted by VMID. It costs one request and one for each host
+// any owner, templates too, sorted by VMID. It costs one request and one for each host
 // with VMs, shared with all lookups of VMs at that time.
 func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	all, err := live.All(ctx, c.Client)

@@ -146,8 +146,8 @@ func TestADeadHolder(t *testing.T) {
 	})
 }
 
-// TestALidThatClosesOverTheEnd: a machine falls asleep with the request on its way that takes
-// its lease away. By the time that it arrives another has the lease, and keeps it.
+// TestALidThatClosesOverTheEnd: a machine falls asleep with the request on its way that removes
+// its lease. By the time that it arrives another has the lease, and keeps it.
 func TestALidThatClosesOverTheEnd(t *testing.T) {
 	for _, asleep := range []string{http.MethodPut, http.MethodDelete} {
 		bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
@@ -185,7 +185,7 @@ func TestWhoWillNotWait(t *testing.T) {
 		require.ErrorContains(t, err, "changes cluster a100")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, of, err := lease.Acquire(t.Context(), c.Lease("b200", "pve1"), claim("eve@ci"), patient)
-		require.NoError(t, err, "another cluster is nobody's business")
+		require.NoError(t, err, "another cluster does not matter")
 		require.NoError(t, errors.Join(of.Release(t.Context()), l.Release(t.Context())))
 	})
 }

@@ -39,9 +39,9 @@ func randomACLs(r *rand.Rand, separated bool) pvesim.Model {
 	return m
 }
 
-// What a Permissions says of any path is what Proxmox says when it is asked for that
-// path: always where the path was named before; otherwise unless something takes all
-// away again (NoAccess, or a separated token and its user that meet nowhere).
+// What a permission.Tree says of any path is what Proxmox says when it is asked for that
+// path: always where the path was named before; otherwise unless something removes all
+// of it again (NoAccess, or a separated token and its user that meet nowhere).
 func TestPermissionsAreProxmoxs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 150 {

@@ -161,7 +161,7 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 }
 
 // maxUnheld is in how many looks nothing may be at work on a locked VM: a task that ends
-// takes its lock away a moment later.
+// removes its lock a moment later.
 const maxUnheld = 2
 
 // unlocked waits until nothing holds vm's lock any more and returns the VM as it

@@ -138,7 +138,7 @@ func TestChangeOfMemoryRestarts(t *testing.T) {
 	})
 }
 
-// A configuration that was set but is not in effect is seen, whoever set it.
+// A configuration that was set but is not in effect is seen, no matter who set it.
 func TestPendingIsSeen(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)

@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
-// Whoever answers with a redirect gets the token to nobody: not to another port of the
+// A server that answers with a redirect sends the token nowhere: not to another port of the
 // host, not in clear text, not with any method or status.
 func TestRedirectsDoNotCarryTheToken(t *testing.T) {
 	var reached atomic.Int32

@@ -83,7 +83,7 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 
 // asRoot sends a request with a ticket instead of the token. It is not tried
 // again: Proxmox at times drops the connection of the call after a login, and
-// whoever asked looks whether it was done.
+// the caller looks whether it was done.
 func (c *Client) asRoot(ctx context.Context, method, path string, form url.Values, who *session, out any) error {
 	if who != nil {
 		if err := c.may(ctx); err != nil {

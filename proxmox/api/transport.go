@@ -97,8 +97,8 @@ func (b answerBody) Read(p []byte) (int, error) {
 // stay out: a parameter may be long.
 func apiPath(req *http.Request) string { return strings.TrimPrefix(req.URL.Path, apiRoot) }
 
-// redirectText says where an answer leads. Proxmox's API redirects nobody, and whoever
-// followed would take the token along.
+// redirectText says where an answer leads. Proxmox's API sends no redirects, and a
+// client that followed one would send the token there.
 func redirectText(res *http.Response) string {
 	to, err := res.Location()
 	if err != nil {
@@ -169,7 +169,7 @@ func distrusted(err error) bool {
 // turns lets a host have one request at a time of those that may hold a worker of its
 // pvedaemon. There are three, for everybody who uses the host: one that asks the
 // agent of a booting guest holds its worker for 3 s, one that meets a lock for up to
-// 10 s, and once all three are held, nobody's web interface answers any more.
+// 10 s, and once all three are held, the web interface answers no user any more.
 type turns struct {
 	next http.RoundTripper
 

@@ -58,7 +58,7 @@ func TestDiff(t *testing.T) {
 		{name: "root's device stays", vm: func(v *machine.VM) { v.GPUs = append(v.GPUs, machine.HostPCI{Slot: "hostpci5"}) }},
 		{name: "stopped", vm: func(v *machine.VM) { v.Running = false }, want: "power: stopped → running", deep: drift.Create},
 		{name: "tag", spec: func(s *machine.Spec) { s.Tags = []string{"GPU", "k3s"} }, want: "tags: gpu;homelab-a100 → gpu;homelab-a100;k3s"},
-		{name: "somebody's tag stays", vm: func(v *machine.VM) { v.Tags = append(v.Tags, "backup") }},
+		{name: "a user's tag stays", vm: func(v *machine.VM) { v.Tags = append(v.Tags, "backup") }},
 		{name: "bridge", spec: func(s *machine.Spec) {
 			s.NICs = []machine.NIC{{Bridge: "vmbr1", MAC: "bc:24:11:00:00:21", Queues: 16}}
 		},

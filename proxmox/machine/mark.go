@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// A machine says itself whose it is, and which one it is: beside the owner's tag it
+// A machine says itself who owns it, and which one it is: beside the owner's tag it
 // carries a mark, the tag OWNER_VMID_UUID with the first digits of its SMBIOS UUID.
 //
 // The owner's tag alone proves nothing. Proxmox copies tags, description and every other

@@ -44,6 +44,6 @@ func TestDisksBySerial(t *testing.T) {
 
 	more := machine.Disk{Slot: "scsi2", Storage: "vmdata", Size: 5 * unit.GiB, Serial: "more"}
 	s.Disks = []machine.Disk{s.Disks[0], data, more}
-	vm.Disks = append(vm.Disks, machine.Disk{Slot: "scsi3", Storage: "vmdata", Size: unit.GiB}) // somebody's
+	vm.Disks = append(vm.Disks, machine.Disk{Slot: "scsi3", Storage: "vmdata", Size: unit.GiB}) // a user's
 	assert.Equal(t, "disk/scsi4: none → 5GiB on vmdata; disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
 }

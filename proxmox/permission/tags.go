@@ -35,7 +35,7 @@ func (a TagAccess) Mark(owner string, tags []string) (can, sure bool) {
 }
 
 // Free returns the command that lets every token set the tags of its machines. It sets the
-// whole option anew; see [TagAccess.Lost].
+// whole option again; see [TagAccess.Lost].
 func (a TagAccess) Free() string {
 	value := "user-allow=free"
 	if len(a.List) > 0 {

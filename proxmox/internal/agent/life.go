@@ -16,7 +16,7 @@ import (
 // for 3 s, and Proxmox's API does not say whether the agent has opened its port. So
 // the cheapest sign of life comes first: a guest that has not sent a packet since its
 // start has no network yet, and an agent comes up with that or later. (Firmware that
-// boots from the network sends packets too; then the agent is asked early, no more.) The host's list
+// boots from the network sends packets too; then the agent is only asked early.) The host's list
 // says so of all its VMs at once, live, in 20 ms.
 //
 // An agent that was silent all the same is asked again after a while that grows with
