@@ -23,7 +23,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/share"
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -343,7 +343,7 @@ func TestCostsWhereNobodyKnows(t *testing.T) {
 // What a VM's settings take is the table of package proxmox, by what has to be agreed to.
 func TestSettingsOfAVMInTheDocs(t *testing.T) {
 	of := map[drift.Effect][]string{}
-	for _, rule := range proxmox.Rules() {
+	for _, rule := range machine.Rules() {
 		if rule.Thing == "disk: not wanted any more" {
 			continue // it is in the other table: what is on it is missed
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -71,9 +72,9 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 }
 
 // mapping is what a node's resource mapping should be.
-func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) proxmox.Mapping {
+func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
 	cards := a.Shares[n.Name].Cards
-	m := proxmox.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
+	m := pci.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
 	if !n.GPUs.AllFunctions {
 		for i := range m.Devices {
 			m.Devices[i].Address = cards[i].Address
@@ -88,7 +89,7 @@ func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) proxmox.Mapping {
 // configuration, which names the mapping, would not show that: it is off while the
 // mapping changes. Where cards only come, the VM's own step adds the devices and
 // restarts it once for both.
-func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping proxmox.Mapping, have []string) error {
+func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, have []string) error {
 	vm, err := c.holding(ctx, n)
 	switch {
 	case err != nil:
@@ -112,7 +113,7 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping proxmox.Mappin
 
 // recard writes a mapping behind a VM that is off, or not there. Its devices go first: at no moment
 // does the VM have one without a card.
-func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping proxmox.Mapping) error {
+func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mapping) error {
 	slots := devices(vm, mapping.ID)
 	for _, slot := range slots[min(len(mapping.Devices), len(slots)):] {
 		if err := proxmox.DetachGPU(ctx, vm, slot); err != nil {
@@ -137,7 +138,7 @@ func devices(vm *proxmox.VM, mapping string) []string {
 }
 
 // grows reports whether a mapping keeps the cards that it had on a host and gets more.
-func grows(m proxmox.Mapping, host string, had []string) bool {
+func grows(m pci.Mapping, host string, had []string) bool {
 	want := map[string]bool{}
 	for _, d := range m.Devices {
 		if d.Host == host {
@@ -196,7 +197,7 @@ func functions(all bool) string {
 }
 
 // diffNamed checks mappings that are somebody else's.
-func diffNamed(n spec.Node, all []proxmox.MappingState) drift.Diff {
+func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
 	var d drift.Diff
 	for _, id := range n.GPUs.Mapping {
 		switch m := placement.Mapping(all, id); {

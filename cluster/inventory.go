@@ -9,6 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // GPUInfo is one card of one host, and who has it.
@@ -105,7 +106,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 
 // enterOwners says whose a card is: a VM's, or a node's that has no VM yet. ours are the
 // VMIDs of our machines.
-func (c *Cluster) enterOwners(info *GPUInfo, card proxmox.Card, ledger *proxmox.Ledger, ours map[int]bool) {
+func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, ours map[int]bool) {
 	for _, id := range card.Mappings {
 		m := placement.Mapping(ledger.Mappings, id)
 		node, named := strings.CutPrefix(id, names.Mapping(c.spec, ""))

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -70,32 +71,32 @@ func TestPoolsOfTheFile(t *testing.T) {
 // cluster's.
 func TestWhoseACardIs(t *testing.T) {
 	c := &Cluster{spec: &spec.Spec{Name: "lab"}}
-	mapping := func(id, description string) proxmox.MappingState {
-		return proxmox.MappingState{Mapping: proxmox.Mapping{ID: id, Description: description}}
+	mapping := func(id, description string) pci.MappingState {
+		return pci.MappingState{Mapping: pci.Mapping{ID: id, Description: description}}
 	}
-	ledger := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_wk1", names.MappingNotePrefix+"lab"), mapping("lab_wk2", names.MappingNotePrefix+"other"), mapping("their_wk1", names.MappingNotePrefix+"their"), mapping("byhand", "mine")}}
+	ledger := &pci.Ledger{Mappings: []pci.MappingState{mapping("lab_wk1", names.MappingNotePrefix+"lab"), mapping("lab_wk2", names.MappingNotePrefix+"other"), mapping("their_wk1", names.MappingNotePrefix+"their"), mapping("byhand", "mine")}}
 	one, two := []proxmox.PCIAddress{{Bus: 1}}, []proxmox.PCIAddress{{Bus: 2}}
-	claim := func(id int, slot, mapping string, running, template bool, choices ...[]proxmox.PCIAddress) proxmox.Claim {
-		return proxmox.Claim{VMID: id, Name: fmt.Sprint("vm", id), Slot: slot, Mapping: mapping, Running: running, Template: template, Choices: choices}
+	claim := func(id int, slot, mapping string, running, template bool, choices ...[]proxmox.PCIAddress) pci.Claim {
+		return pci.Claim{VMID: id, Name: fmt.Sprint("vm", id), Slot: slot, Mapping: mapping, Running: running, Template: template, Choices: choices}
 	}
 	for _, tt := range []struct {
 		name string
-		card proxmox.Card
+		card pci.Card
 		want GPUInfo
 		vms  string
 	}{
-		{"nobody's", proxmox.Card{}, GPUInfo{}, ""},
-		{"a node's without a VM", proxmox.Card{Mappings: []string{"lab_wk1"}}, GPUInfo{State: GPUOurs, Node: "wk1"}, ""},
-		{"another cluster's of our name", proxmox.Card{Mappings: []string{"lab_wk2"}}, GPUInfo{State: GPUTaken}, ""},
-		{"another cluster's", proxmox.Card{Mappings: []string{"their_wk1"}}, GPUInfo{State: GPUTaken}, ""},
-		{"a mapping by hand", proxmox.Card{Mappings: []string{"byhand"}}, GPUInfo{}, ""},
-		{"two mappings", proxmox.Card{Mappings: []string{"byhand", "lab_wk1"}}, GPUInfo{State: GPUOurs, Node: "wk1"}, ""},
-		{"a template's", proxmox.Card{Claims: []proxmox.Claim{claim(104, "hostpci0", "", true, true, one), claim(105, "hostpci0", "", false, false, one)}}, GPUInfo{State: GPUTaken}, "105 vm105, stopped"},
-		{"a VM's that runs", proxmox.Card{Claims: []proxmox.Claim{claim(104, "hostpci0", "", true, false, one)}}, GPUInfo{State: GPUTaken, Driver: vfio}, "104 vm104"},
-		{"perhaps a VM's", proxmox.Card{Claims: []proxmox.Claim{claim(104, "hostpci0", "m", true, false, one, two), claim(104, "hostpci1", "m", true, false, one, two), claim(105, "hostpci0", "m", false, false, one, two)}},
+		{"nobody's", pci.Card{}, GPUInfo{}, ""},
+		{"a node's without a VM", pci.Card{Mappings: []string{"lab_wk1"}}, GPUInfo{State: GPUOurs, Node: "wk1"}, ""},
+		{"another cluster's of our name", pci.Card{Mappings: []string{"lab_wk2"}}, GPUInfo{State: GPUTaken}, ""},
+		{"another cluster's", pci.Card{Mappings: []string{"their_wk1"}}, GPUInfo{State: GPUTaken}, ""},
+		{"a mapping by hand", pci.Card{Mappings: []string{"byhand"}}, GPUInfo{}, ""},
+		{"two mappings", pci.Card{Mappings: []string{"byhand", "lab_wk1"}}, GPUInfo{State: GPUOurs, Node: "wk1"}, ""},
+		{"a template's", pci.Card{Claims: []pci.Claim{claim(104, "hostpci0", "", true, true, one), claim(105, "hostpci0", "", false, false, one)}}, GPUInfo{State: GPUTaken}, "105 vm105, stopped"},
+		{"a VM's that runs", pci.Card{Claims: []pci.Claim{claim(104, "hostpci0", "", true, false, one)}}, GPUInfo{State: GPUTaken, Driver: vfio}, "104 vm104"},
+		{"perhaps a VM's", pci.Card{Claims: []pci.Claim{claim(104, "hostpci0", "m", true, false, one, two), claim(104, "hostpci1", "m", true, false, one, two), claim(105, "hostpci0", "m", false, false, one, two)}},
 			GPUInfo{State: GPUTaken}, "104 vm104, perhaps; 105 vm105, perhaps"},
-		{"ours", proxmox.Card{Claims: []proxmox.Claim{claim(100, "hostpci0", "lab_vm100", true, false, one, two)}}, GPUInfo{State: GPUOurs, Node: "vm100", Driver: vfio}, "100 vm100"},
-		{"ours, of a pool", proxmox.Card{Claims: []proxmox.Claim{claim(100, "hostpci0", "pool", true, false, one, two)}}, GPUInfo{State: GPUOurs, Node: "vm100"}, "100 vm100, perhaps"},
+		{"ours", pci.Card{Claims: []pci.Claim{claim(100, "hostpci0", "lab_vm100", true, false, one, two)}}, GPUInfo{State: GPUOurs, Node: "vm100", Driver: vfio}, "100 vm100"},
+		{"ours, of a pool", pci.Card{Claims: []pci.Claim{claim(100, "hostpci0", "pool", true, false, one, two)}}, GPUInfo{State: GPUOurs, Node: "vm100"}, "100 vm100, perhaps"},
 	} {
 		var info GPUInfo
 		c.enterOwners(&info, tt.card, ledger, map[int]bool{100: true})

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -31,7 +32,7 @@ func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 // recognises reports whether a stray would count as ours if the file named it.
 func (c *Cluster) recognises(s proxmox.Stray) bool {
 	address := spec.StableMAC(c.spec.Name, s.Name).String()
-	return s.Unmarked(names.Tag(c.spec)) && proxmox.HasMAC(s.NICs, address)
+	return s.Unmarked(names.Tag(c.spec)) && machine.HasMAC(s.NICs, address)
 }
 
 // checkRenamed refuses to create duplicates of machines of earlier versions that the file

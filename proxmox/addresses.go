@@ -4,11 +4,17 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // agentPatience bounds how long the agents of a host's guests are asked for their
@@ -51,7 +57,7 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 	group, ctx := errgroup.WithContext(ctx)
 	asking, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	group.SetLimit(looksAtOnce)
+	group.SetLimit(live.AtOnce)
 	for _, r := range residents {
 		if r.Host != host || r.Template {
 			continue
@@ -73,23 +79,23 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {
 		var config map[string]any
-		if c.get(ctx, nodePath(r.Host, "lxc", itoa(r.VMID), "config"), nil, &config) == nil {
+		if c.Get(ctx, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil, &config) == nil {
 			for key, value := range config {
 				if line, ok := value.(string); ok && strings.HasPrefix(key, "net") {
-					out = append(out, loose(line).Get("ip"), loose(line).Get("ip6"))
+					out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"))
 				}
 			}
 		}
 		return out
 	}
-	entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return nil
 	}
-	vm := newVM(r.Host, r.VMID, entries, r.Running)
-	for key, line := range vm.config {
+	vm := machine.Read(r.Host, r.VMID, entries, r.Running)
+	for key, line := range vm.Config() {
 		if strings.HasPrefix(key, "ipconfig") {
-			out = append(out, loose(line).Get("ip"), loose(line).Get("ip6"), loose(line).Get("gw"))
+			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
 		}
 	}
 	if !r.Running || !vm.Agent {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // entry is an object of an answer.
@@ -84,10 +85,10 @@ func TestAddressesInUse(t *testing.T) {
 	}
 	assert.Equal(t, want, got)
 	for _, off := range []string{"103", "104", "100"} {
-		assert.Zero(t, h.count("GET /nodes/pve1/qemu/"+off+"/agent/network-get-interfaces"), "VM %s has no agent that answers", off)
+		assert.Zero(t, h.Count("GET /nodes/pve1/qemu/"+off+"/agent/network-get-interfaces"), "VM %s has no agent that answers", off)
 	}
-	assert.Zero(t, h.count("GET /nodes/pve2/lxc/110/config"))
-	assert.Zero(t, h.count("GET /nodes/pve1/qemu/100/pending"), "a template has no address")
+	assert.Zero(t, h.Count("GET /nodes/pve2/lxc/110/config"))
+	assert.Zero(t, h.Count("GET /nodes/pve1/qemu/100/pending"), "a template has no address")
 	for _, path := range []string{"/nodes/pve1/network", "/cluster/resources"} {
 		c := serve(t, crowd(map[string]http.HandlerFunc{"GET " + path: raw(403, "Permission check failed", "")})).dial(t)
 		_, err := c.Addresses(t.Context(), "pve1")
@@ -224,37 +225,19 @@ func TestTagAccess(t *testing.T) {
 	c := serve(t, map[string]http.HandlerFunc{"GET /cluster/options": data(options)}).dial(t)
 	access, err := c.TagAccess(t.Context(), true)
 	require.NoError(t, err)
-	assert.Equal(t, proxmox.TagAccess{Allow: "list", List: []string{"lab", "x"}, Registered: []string{"prod"}, Allowed: []string{"lab"}}, access)
+	assert.Equal(t, permission.TagAccess{Allow: "list", List: []string{"lab", "x"}, Registered: []string{"prod"}, Allowed: []string{"lab"}}, access)
 	assert.Equal(t, "pvesh set /cluster/options --user-tag-access 'user-allow=free,user-allow-list=lab;x'", access.Free())
 	assert.Empty(t, access.Lost())
 	for audits, want := range map[bool]string{true: "free", false: ""} {
 		c := serve(t, map[string]http.HandlerFunc{"GET /cluster/options": data(entry{})}).dial(t)
 		access, err := c.TagAccess(t.Context(), audits)
 		require.NoError(t, err)
-		assert.Equal(t, proxmox.TagAccess{Allow: want}, access)
+		assert.Equal(t, permission.TagAccess{Allow: want}, access)
 		assert.Equal(t, "pvesh set /cluster/options --user-tag-access 'user-allow=free'", access.Free())
 		assert.Equal(t, !audits, access.Lost() != "")
 	}
 	_, err = serve(t, nil).dial(t).TagAccess(t.Context(), true)
 	require.Error(t, err)
-	for _, tt := range []struct {
-		name      string
-		access    proxmox.TagAccess
-		tags      []string
-		can, sure bool
-	}{
-		{"registered", proxmox.TagAccess{Allow: "free", Registered: []string{"homelab-x"}}, nil, false, true},
-		{"free", proxmox.TagAccess{Allow: "free"}, nil, true, true},
-		{"a list", proxmox.TagAccess{Allow: "list", Allowed: []string{"homelab-x"}}, nil, false, true},
-		{"ours is there and not allowed", proxmox.TagAccess{Allowed: []string{"b"}}, []string{"homelab-x", "b"}, false, true},
-		{"ours is there and allowed", proxmox.TagAccess{Allowed: []string{"homelab-x"}}, []string{"homelab-x"}, true, false},
-		{"no tags at all", proxmox.TagAccess{}, nil, true, false},
-		{"others' are allowed", proxmox.TagAccess{Allowed: []string{"b"}}, []string{"a", "b"}, true, false},
-		{"others' are not", proxmox.TagAccess{Allowed: []string{"c"}}, []string{"a", "b"}, false, false},
-	} {
-		can, sure := tt.access.Mark("Homelab-X", tt.tags)
-		assert.Equal(t, []bool{tt.can, tt.sure}, []bool{can, sure}, tt.name)
-	}
 }
 
 // A path that Proxmox does not mention by itself is asked for, once each.
@@ -275,7 +258,7 @@ func TestPermissionsOfPaths(t *testing.T) {
 	got, err := c.Permissions(t.Context(), "/", "/vms", "/vms/100", "/pool/a")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"", "/pool/a"}, asked)
-	assert.Equal(t, proxmox.Permissions{"/": {"Sys.Audit": true}, "/vms/100": {"VM.Audit": false}, "/pool/a": {"VM.Config.Disk": true}}, got)
+	assert.Equal(t, permission.Tree{"/": {"Sys.Audit": true}, "/vms/100": {"VM.Audit": false}, "/pool/a": {"VM.Config.Disk": true}}, got)
 	_, err = c.Permissions(t.Context(), "/nodes/pve9")
 	assert.Error(t, err)
 }
@@ -456,21 +439,4 @@ func TestDeleteVolume(t *testing.T) {
 		})
 	}
 	assert.EqualError(t, serve(t, nil).dial(t).DeleteVolume(t.Context(), "pve1", "a.iso"), `volume "a.iso": write storage:path`)
-}
-
-// The certificate is shown before anything is sent.
-func TestCertificate(t *testing.T) {
-	h := serve(t, nil)
-	for _, endpoint := range []string{h.URL, h.Listener.Addr().String()} {
-		got, trusted, err := proxmox.Certificate(t.Context(), endpoint)
-		require.NoError(t, err)
-		assert.Equal(t, proxmox.Fingerprint(h.TLS.Certificates[0].Leaf), got)
-		assert.False(t, trusted, "no authority that a system trusts has signed it")
-	}
-	assert.Zero(t, h.count("GET /version"))
-	_, _, err := proxmox.Certificate(t.Context(), "http://pve1")
-	require.ErrorContains(t, err, "https only")
-	h.Close()
-	_, _, err = proxmox.Certificate(t.Context(), h.URL)
-	assert.ErrorContains(t, err, "cannot be reached")
 }

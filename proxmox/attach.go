@@ -1,21 +1,25 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // AttachGPU gives a device to a VM that a [Client] has read, by its mapping, in the next
-// free slot, and reads vm again: [VM.GPUs] has the device then. It checks what Proxmox
+// free slot, and reads vm again: [machine.VM.GPUs] has the device then. It checks what Proxmox
 // checks at start only: that the mapping is there and fits the host, and that the machine
 // can have PCIe. A VM that has a device of that mapping is left alone; for a second one,
-// name a free slot in [HostPCI.Slot]. In a running VM the device waits for the next start;
-// [VM.Pending] shows it.
+// name a free slot in [machine.HostPCI.Slot]. In a running VM the device waits for the next start;
+// [machine.VM.Pending] shows it.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
-	c, now, err := vm.afterEarlier(ctx)
+	c, now, err := afterEarlier(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -30,19 +34,19 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 		return err
 	case mapping == nil:
 		return fmt.Errorf("proxmox: mapping %s does not exist, or the token may not see it (Mapping.Use on /mapping/pci/%s)", device.Mapping, device.Mapping)
-	case !slices.ContainsFunc(mapping.Devices, func(d MappedDevice) bool { return d.Host == now.Host }):
+	case !slices.ContainsFunc(mapping.Devices, func(d pci.MappedDevice) bool { return d.Host == now.Host }):
 		return fmt.Errorf("proxmox: mapping %s has no device on %s, where %s is", device.Mapping, now.Host, now)
 	case len(mapping.Problems) > 0:
 		return fmt.Errorf("proxmox: mapping %s does not fit the hardware of %s: %s", device.Mapping, now.Host, strings.Join(mapping.Problems, "; "))
 	case device.PCIe && !strings.Contains(now.Machine, "q35"):
-		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, orNone(now.Machine))
+		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, cmp.Or(now.Machine, "none"))
 	}
 	if device.Slot == "" {
 		if device.Slot, err = freeSlot(now); err != nil {
 			return err
 		}
 	}
-	if err := c.setDevice(ctx, now, params{device.Slot: device.line(), "balloon": 0}); err != nil {
+	if err := c.setDevice(ctx, now, api.Params{device.Slot: device.Line(), "balloon": 0}); err != nil {
 		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
 	}
 	return c.renew(ctx, vm)
@@ -50,15 +54,15 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 
 // DetachGPU takes the device in a slot, such as hostpci1, from a VM that a [Client] has
 // read, and reads vm again. One whose slot is free already is left alone. In a running VM
-// the device stays until the next start; [VM.Pending] shows it. A device without a mapping
+// the device stays until the next start; [machine.VM.Pending] shows it. A device without a mapping
 // was put there by root, who alone can take it out: Proxmox refuses it.
 func DetachGPU(ctx context.Context, vm *VM, slot string) error {
-	c, now, err := vm.afterEarlier(ctx)
+	c, now, err := afterEarlier(ctx, vm)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool { return g.Slot == slot }) {
-		if err := c.setDevice(ctx, now, params{"delete": slot}); err != nil {
+		if err := c.setDevice(ctx, now, api.Params{"delete": slot}); err != nil {
 			return fmt.Errorf("detach %s from %s: %w", slot, now, err)
 		}
 	}
@@ -68,21 +72,22 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 // afterEarlier reads a VM when nothing of ours is at work on its host that nobody watches:
 // a change whose answer was lost is made by a task, and what is read before its end is not
 // what is changed after it.
-func (v *VM) afterEarlier(ctx context.Context) (*Client, *VM, error) {
-	if v == nil || v.client == nil {
+func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
+	if v == nil || v.Reader() == nil {
 		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.ByID or Client.VM returns", v)
 	}
-	if _, err := v.client.AwaitEarlier(ctx, v.Host); err != nil {
+	c := v.Reader().(*Client)
+	if _, err := c.AwaitEarlier(ctx, v.Host); err != nil {
 		return nil, nil, err
 	}
-	now, err := v.client.Refresh(ctx, v)
-	return v.client, now, err
+	now, err := c.Refresh(ctx, v)
+	return c, now, err
 }
 
 // setDevice changes a VM's configuration, unless somebody else has since it was read.
-func (c *Client) setDevice(ctx context.Context, vm *VM, p params) error {
+func (c *Client) setDevice(ctx context.Context, vm *VM, p api.Params) error {
 	p["digest"] = vm.Digest
-	return c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "config"), p)
+	return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "config"), p)
 }
 
 // renew reads a VM again, into the caller's.
@@ -98,7 +103,7 @@ func (c *Client) renew(ctx context.Context, vm *VM) error {
 func freeSlot(vm *VM) (string, error) {
 	for i := range 16 {
 		slot := fmt.Sprintf("hostpci%d", i)
-		if _, taken := vm.config[slot]; !taken {
+		if _, taken := vm.Config()[slot]; !taken {
 			return slot, nil
 		}
 	}

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // CreateSpec is a VM made from an image and not from a template: the one that
@@ -34,15 +38,15 @@ type CreateSpec struct {
 // that it needs, with a disk for the firmware's variables (without one they are
 // lost); a serial console, without which Ubuntu's cloud kernel panics when its
 // disk grows; the agent's channel; no balloon.
-func (s CreateSpec) params(vmid int) params {
-	uuid := newUUID()
+func (s CreateSpec) params(vmid int) api.Params {
+	uuid := machine.NewUUID()
 	cpu := s.CPUType
 	if cpu == "" {
 		cpu = "host"
 	}
-	p := params{
-		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": ovmf,
-		"efidisk0":    efiDisk(s.Storage, s.SecureBoot),
+	p := api.Params{
+		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": machine.OVMF,
+		"efidisk0":    machine.EFILine(s.Storage, s.SecureBoot),
 		"scsihw":      "virtio-scsi-single",
 		"scsi0":       fmt.Sprintf("%s:0,import-from=%s,discard=on,iothread=1,ssd=1", s.Storage, s.Image),
 		"boot":        "order=scsi0",
@@ -51,27 +55,27 @@ func (s CreateSpec) params(vmid int) params {
 		"agent":       "enabled=1",
 		"cpu":         cpu,
 		"cores":       s.Cores,
-		"memory":      inMiB(s.Memory),
+		"memory":      wire.InMiB(s.Memory),
 		"balloon":     0,
 		"smbios1":     "uuid=" + uuid,
-		"tags":        strings.Join(cleanTags(append([]string{s.Owner, mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
+		"tags":        strings.Join(machine.CleanTags(append([]string{s.Owner, machine.Mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
 		"description": s.Description,
 	}
 	if s.Description == "" {
 		delete(p, "description")
 	}
 	for i, n := range s.NICs {
-		p[fmt.Sprintf("net%d", i)] = n.line(nil)
+		p[fmt.Sprintf("net%d", i)] = n.Line(nil)
 	}
 	if s.Seed != "" {
-		p[seedSlot] = seedValue(s.Seed)
+		p[machine.SeedSlot] = machine.SeedValue(s.Seed)
 	}
 	return p
 }
 
 func (s CreateSpec) check() error {
 	var errs []error
-	if !dnsName.MatchString(s.Name) {
+	if !machine.IsDNSName(s.Name) {
 		errs = append(errs, fmt.Errorf("vm name %q is not a DNS name", s.Name))
 	}
 	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "image": s.Image, "storage": s.Storage} {
@@ -107,7 +111,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 		return nil, err
 	}
 	defer release()
-	for range attempts {
+	for range vmidTries {
 		vmid := spec.VMID
 		if vmid == 0 {
 			if vmid, err = c.next(ctx, true); err != nil {
@@ -119,7 +123,7 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 		switch {
 		case err == nil:
 			return vm, nil
-		case !saidTaken(words(err)) || spec.VMID != 0:
+		case !api.SaidTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("create %s: %w", spec.Name, err)
 		}
 	}
@@ -128,17 +132,17 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 
 func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
 	mine := func() (*VM, error) {
-		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.ours(spec.Owner) })
+		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.Ours(spec.Owner) })
 	}
 	var found *VM
-	err := c.settle(ctx, spec.Host, itoa(vmid), func() error {
-		return c.doShown(ctx, http.MethodPost, nodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
+	err := c.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
+		return c.DoShown(ctx, http.MethodPost, api.NodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
 	}, func() (bool, error) {
 		var err error
 		found, err = mine()
 		return found != nil, err
 	})
-	if err != nil && saidTaken(words(err)) {
+	if err != nil && api.SaidTaken(err) {
 		if found, lookErr := mine(); lookErr == nil && found != nil {
 			return found, nil
 		}
@@ -159,8 +163,8 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 		return nil
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
-		return c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": slot, "size": diskSize(size)})
+	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		return c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -189,8 +193,8 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		err := c.settle(ctx, now.Host, itoa(now.VMID), func() error {
-			return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "config"), params{"delete": seedSlot})
+		err := c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": machine.SeedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
 			return err == nil && seen.Seed == "", err
@@ -200,8 +204,8 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		}
 	}
 	progress.Say(ctx, "converting %s to a template", now)
-	err = c.settle(ctx, now.Host, itoa(now.VMID), func() error {
-		return c.do(ctx, http.MethodPost, vmPath(now.Host, now.VMID, "template"), nil)
+	err = c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+		return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)
 		return err == nil && seen.Template, err

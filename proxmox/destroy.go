@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // destroy destroys a VM that is off, with the disks that its configuration names. Proxmox
@@ -25,8 +28,8 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	progress.Say(ctx, "destroying %s", vm)
 	exit := ""
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() (err error) {
-		exit, err = c.finish(ctx, http.MethodDelete, vmPath(vm.Host, vm.VMID), params{"purge": 1})
+	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
+		exit, err = c.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
@@ -52,8 +55,8 @@ const askTime = 10 * time.Second
 // Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends
 // with OK, not with warnings. Where nobody answers after an OK, that is said, and no error.
 func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
-	for _, storage := range vm.storagesInUse() {
-		c.glances.forget(nodePath(vm.Host, "storage", storage))
+	for _, storage := range vm.StoragesInUse() {
+		c.Forget(api.NodePath(vm.Host, "storage", storage))
 	}
 	limited, cancel := ctx, func() {}
 	if exit == "OK" {
@@ -81,8 +84,8 @@ func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error
 // numbered are the disks that bear a VM's number on the storages that hold something of it:
 // those that its configuration named, and others.
 func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
-	volumes := vm.volumes()
-	for _, storage := range vm.storagesInUse() {
+	volumes := vm.Volumes()
+	for _, storage := range vm.StoragesInUse() {
 		all, err := c.Volumes(ctx, vm.Host, storage, "images")
 		if err != nil {
 			return nil, nil, err
@@ -104,9 +107,9 @@ func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, 
 func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk is of another VM when the VMID was given away again: a VM's
 	// configuration is there before its first disk is, so this look is late enough.
-	var same flexInt
-	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vm.VMID)}}, &same)
-	if saidTaken(words(err)) {
+	var same wire.Int
+	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vm.VMID)}}, &same)
+	if api.SaidTaken(err) {
 		progress.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
 	}

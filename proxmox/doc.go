@@ -10,11 +10,20 @@
 // # Three nouns
 //
 // A [VMSpec] says what a VM should be, a [VM] is what was seen, and
-// [VMSpec.Diff] is pure and says what lies between, and what each difference
+// [machine.Spec.Diff] is pure and says what lies between, and what each difference
 // costs: a change in place, a restart, another VM. Shape does what Diff says and
 // nothing else, so it may be called again after any failure: what is there
 // already is not done twice. A new VM costs four requests that change something
 // (clone, configure, grow, start).
+//
+// # Where things are
+//
+//   - Requests, tasks, errors and what to do about them: package api.
+//   - What a VM is, should be, and how the two differ: package machine.
+//   - Which cards there are, what mappings name them, who claims them: package pci.
+//   - What the token may do, and what root grants it: package permission.
+//   - How guests are asked through their agents: internal/agent. What is on the hosts now: internal/live.
+//   - Here: the requests that read all that, and that make a VM what it should be.
 //
 // # Whose VM it is
 //
@@ -35,8 +44,8 @@
 //     of a node with one request; "WARNINGS: 1" is a success, anything else but OK a
 //     [TaskError] with the end of its log.
 //   - Errors are 500 with a text. [Error] carries the text, the privilege that is
-//     missing and the command that grants it; [Error.Passing] says whether
-//     to try again, [Error.Permanent] that it is of no use. Only GETs are ever sent twice; after
+//     missing and the command that grants it; [api.Error.Passing] says whether
+//     to try again, [api.Error.Permanent] that it does not help. Only GETs are ever sent twice; after
 //     anything else whose outcome is not known, we look, and then decide.
 //   - Locks are short and fail rather than queue. Clones are made from templates
 //     only, six at a time, with one full copy per storage at a time.
@@ -49,9 +58,8 @@
 // # What it is not
 //
 // It is not a general client: there are no containers, backups, pools, users or
-// firewalls. It uses github.com/luthermonson/go-proxmox as transport of requests;
-// no type of that package appears here, and none of its waits, retries, uploads
-// or logs are used.
+// firewalls. A request for which there is no method here goes through the [api.Client]
+// that a [Client] embeds: its Get, Call and Do are the Client's too.
 //
 // Nothing here needs SSH to the host or a password. What only root@pam may do
 // (IOMMU, vfio, the token itself) is not done here.

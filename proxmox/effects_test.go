@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -61,7 +61,7 @@ func samples() map[string]effectSample {
 // effect at once is written, and what wants a restart is pending.
 func TestRulesAreProxmoxs(t *testing.T) {
 	all := samples()
-	for _, rule := range proxmox.Rules() {
+	for _, rule := range machine.Rules() {
 		sample, found := all[rule.Thing]
 		delete(all, rule.Thing)
 		if !found {
@@ -156,38 +156,4 @@ func (root rootTicket) ask(t *testing.T, sim *pvesim.Sim, method, path string, f
 	body, err = io.ReadAll(res.Body)
 	require.NoError(t, err)
 	return res.StatusCode, body
-}
-
-// The page for users has the same table.
-func TestRulesAreInTheDocs(t *testing.T) {
-	page, err := os.ReadFile("../docs/nodes.md")
-	require.NoError(t, err)
-	var b strings.Builder
-	b.WriteString("| what differs | Proxmox's key | takes | why |\n|---|---|---|---|\n")
-	for _, r := range proxmox.Rules() {
-		takes := map[drift.Effect]string{drift.Update: "nothing: live", drift.Restart: "a restart", drift.Replace: "a replacement"}[r.Effect]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Thing, r.Key, takes, r.Why)
-	}
-	assert.True(t, strings.Contains(string(page), b.String()), "docs/nodes.md wants this table:\n%s", b.String())
-}
-
-// A disk is found by its serial, wherever it is: another order in the file, or one
-// disk less, must not make one out to be another.
-func TestDisksBySerial(t *testing.T) {
-	s, vm := worker(), seen()
-	data := proxmox.Disk{Slot: "scsi2", Storage: "vmdata", Size: 100 * proxmox.GiB, Serial: "data"}
-	vm.Disks = append(vm.Disks, data)
-	data.Slot = "scsi1"
-	scratch := s.Disks[1]
-	scratch.Slot = "scsi2"
-	s.Disks = []proxmox.Disk{s.Disks[0], data, scratch}
-	assert.Empty(t, s.Diff(vm), "in another order")
-
-	s.Disks = []proxmox.Disk{s.Disks[0], data}
-	assert.Equal(t, "disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
-
-	more := proxmox.Disk{Slot: "scsi2", Storage: "vmdata", Size: 5 * proxmox.GiB, Serial: "more"}
-	s.Disks = []proxmox.Disk{s.Disks[0], data, more}
-	vm.Disks = append(vm.Disks, proxmox.Disk{Slot: "scsi3", Storage: "vmdata", Size: proxmox.GiB}) // somebody's
-	assert.Equal(t, "disk/scsi4: none → 5GiB on vmdata; disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
 }

@@ -8,6 +8,11 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Holders are the VMs of any owner that name files and disks as their drives and mappings as their
@@ -30,11 +35,11 @@ type Unread struct {
 // next start, but for those of owner's; of all where owner is empty. A VM that only carries
 // the owner's tag is none of its own. Snapshots are not looked into.
 func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(r resource) bool { return r.Type != "qemu" })
+	all = slices.DeleteFunc(slices.Clone(all), func(r live.Resource) bool { return r.Type != "qemu" })
 	ours := map[int]bool{}
 	if owner != "" {
 		vms, err := c.VMs(ctx, owner)
@@ -46,10 +51,10 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 		}
 	}
 	h := &Holders{files: map[string][]Summary{}, mappings: map[string][]Summary{}}
-	var answer []resource
+	var answer []live.Resource
 	for _, r := range all {
-		if r.unseen != nil {
-			h.Silent = append(h.Silent, Unread{r.summary(), fmt.Errorf("%s does not answer: %w", r.Node, r.unseen)})
+		if r.Unseen != nil {
+			h.Silent = append(h.Silent, Unread{r.Summary(), fmt.Errorf("%s does not answer: %w", r.Node, r.Unseen)})
 		} else {
 			answer = append(answer, r)
 		}
@@ -64,7 +69,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	}
 	for i, err := range failed {
 		if err != nil {
-			h.Silent = append(h.Silent, Unread{answer[i].summary(), err})
+			h.Silent = append(h.Silent, Unread{answer[i].Summary(), err})
 		}
 	}
 	for _, vm := range vms {
@@ -79,15 +84,15 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
-		case holdsVolume(key):
-			name := Volume{ID: loose(line).First("file", "")}.Name()
-			h.files[name] = append(h.files[name], vm.summary())
+		case machine.HoldsVolume(key):
+			name := Volume{ID: wire.Loose(line).First("file", "")}.Name()
+			h.files[name] = append(h.files[name], vm.Summary())
 		case strings.HasPrefix(key, "hostpci"):
-			id := loose(line).Get("mapping")
-			h.mappings[id] = append(h.mappings[id], vm.summary())
+			id := wire.Loose(line).Get("mapping")
+			h.mappings[id] = append(h.mappings[id], vm.Summary())
 		}
 	}
-	for key, line := range vm.config {
+	for key, line := range vm.Config() {
 		note(key, line)
 	}
 	for _, p := range vm.Pending {
@@ -116,27 +121,27 @@ func (h *Holders) Mapping(id string) (by Summary, held bool) {
 }
 
 // readAll is readEach where every VM has to be read.
-func (c *Client) readAll(ctx context.Context, all []resource) ([]*VM, error) {
+func (c *Client) readAll(ctx context.Context, all []live.Resource) ([]*VM, error) {
 	return c.readEach(ctx, all, func(_ int, err error) error { return err })
 }
 
 // readEach reads VMs that a list has shown, a few at a time, as running ones, which alone
 // have something pending. It leaves out what was destroyed since, and those whose failure,
 // which unread is told, unread does not return.
-func (c *Client) readEach(ctx context.Context, all []resource, unread func(i int, err error) error) ([]*VM, error) {
+func (c *Client) readEach(ctx context.Context, all []live.Resource, unread func(i int, err error) error) ([]*VM, error) {
 	found := make([]*VM, len(all))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(looksAtOnce)
+	group.SetLimit(live.AtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+			entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 			switch {
 			case errors.Is(err, ErrNotFound):
 				return nil
 			case err != nil:
 				return unread(i, err)
 			}
-			found[i] = newVM(r.Node, int(r.VMID), entries, true)
+			found[i] = machine.Read(r.Node, int(r.VMID), entries, true)
 			found[i].Running = r.Status == "running"
 			return nil
 		})

@@ -5,8 +5,14 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Host is a host of the cluster as the others see it. Its figures are zero where the
@@ -22,7 +28,7 @@ type Host struct {
 // Hosts returns every host of the Proxmox cluster, sorted by name. A host that is
 // in no cluster is alone.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
-	all, err := c.nodes(ctx)
+	all, err := live.Nodes(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +38,6 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	}
 	slices.SortFunc(out, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// node is an entry of GET /nodes.
-type node struct {
-	Node   string  `json:"node"`
-	Status string  `json:"status"` // online, offline; unknown in a host's first seconds
-	MaxCPU flexInt `json:"maxcpu"`
-	MaxMem flexInt `json:"maxmem"`
-	Mem    flexInt `json:"mem"`
-}
-
-func (c *Client) nodes(ctx context.Context) ([]node, error) {
-	return look[[]node](ctx, c, "/nodes", nil)
 }
 
 // HostStatus is how a host is at the moment.
@@ -65,15 +58,15 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 			Release string `json:"release"`
 		} `json:"current-kernel"`
 		CPU struct {
-			CPUs flexInt `json:"cpus"`
+			CPUs wire.Int `json:"cpus"`
 		} `json:"cpuinfo"`
 		Memory struct {
-			Total     flexInt  `json:"total"`
-			Free      flexInt  `json:"free"`
-			Available *flexInt `json:"available"` // of newer releases only
+			Total     wire.Int  `json:"total"`
+			Free      wire.Int  `json:"free"`
+			Available *wire.Int `json:"available"` // of newer releases only
 		} `json:"memory"`
 	}
-	a, err := look[answer](ctx, c, nodePath(host, "status"), nil)
+	a, err := api.Look[answer](ctx, c.Client, api.NodePath(host, "status"), nil)
 	if err != nil {
 		return HostStatus{}, err
 	}
@@ -93,9 +86,9 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 // Clock asks a host what time it is (Sys.Audit on /nodes/NAME), to the second.
 func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 	var now struct {
-		Time flexInt `json:"time"`
+		Time wire.Int `json:"time"`
 	}
-	if err := c.get(ctx, nodePath(host, "time"), nil, &now); err != nil {
+	if err := c.Get(ctx, api.NodePath(host, "time"), nil, &now); err != nil {
 		return time.Time{}, err
 	}
 	return time.Unix(int64(now.Time), 0), nil
@@ -105,10 +98,10 @@ func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 // Proxmox changes nothing. A host that is in no cluster always is (Sys.Audit on /).
 func (c *Client) Quorate(ctx context.Context) (bool, error) {
 	type entry struct {
-		Type    string   `json:"type"`
-		Quorate flexBool `json:"quorate"`
+		Type    string    `json:"type"`
+		Quorate wire.Bool `json:"quorate"`
 	}
-	all, err := look[[]entry](ctx, c, "/cluster/status", nil)
+	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/status", nil)
 	if err != nil {
 		return false, err
 	}
@@ -138,18 +131,18 @@ type Bridge struct {
 // on /sdn/zones/localnetwork/NAME), sorted by name.
 func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	type entry struct {
-		Iface     string   `json:"iface"`
-		Type      string   `json:"type"`
-		Active    flexBool `json:"active"`
-		VLANAware flexBool `json:"bridge_vlan_aware"`
-		VIDs      flexText `json:"bridge_vids"`
-		Ports     string   `json:"bridge_ports"`
-		OVSPorts  string   `json:"ovs_ports"`
-		MTU       flexInt  `json:"mtu"`
-		CIDR      string   `json:"cidr"`
-		Gateway   string   `json:"gateway"`
+		Iface     string    `json:"iface"`
+		Type      string    `json:"type"`
+		Active    wire.Bool `json:"active"`
+		VLANAware wire.Bool `json:"bridge_vlan_aware"`
+		VIDs      wire.Text `json:"bridge_vids"`
+		Ports     string    `json:"bridge_ports"`
+		OVSPorts  string    `json:"ovs_ports"`
+		MTU       wire.Int  `json:"mtu"`
+		CIDR      string    `json:"cidr"`
+		Gateway   string    `json:"gateway"`
 	}
-	all, err := look[[]entry](ctx, c, nodePath(host, "network"), url.Values{"type": {"any_bridge"}})
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
 		return nil, err
 	}
@@ -164,30 +157,6 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	return out, nil
 }
 
-// TokenInfo is what Proxmox knows of a token beside its secret.
-type TokenInfo struct {
-	Expires           time.Time // zero: never
-	PrivilegeSeparate bool      // it has only what both it and its user are granted
-}
-
-// Token returns what Proxmox knows of the token in use. A token may look at itself
-// only with User.Modify on /access/groups.
-func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
-	user, name, _ := strings.Cut(c.cfg.TokenID, "!")
-	var t struct {
-		Expire  flexInt   `json:"expire"`
-		PrivSep *flexBool `json:"privsep"`
-	}
-	if err := c.get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
-		return TokenInfo{}, err
-	}
-	info := TokenInfo{PrivilegeSeparate: t.PrivSep == nil || bool(*t.PrivSep)}
-	if t.Expire > 0 {
-		info.Expires = time.Unix(int64(t.Expire), 0)
-	}
-	return info, nil
-}
-
 // Resident is a VM or container that somebody has on a host.
 type Resident struct {
 	Summary
@@ -196,17 +165,17 @@ type Resident struct {
 }
 
 // Residents returns every VM and container that the token may see (VM.Audit), of
-// whoever, templates too, sorted by VMID. It costs one request and one for each host
+// any owner, templates too, sorted by VMID. It costs one request and one for each host
 // with VMs, shared with all lookups of VMs at that time.
 func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Resident, len(all))
 	for i, r := range all {
 		out[i] = Resident{Container: r.Type == "lxc", Used: Size(r.Mem), Summary: Summary{
-			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: splitTags(r.Tags),
+			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: machine.SplitTags(r.Tags),
 			Cores: int(r.MaxCPU), Memory: Size(r.MaxMem), Running: !bool(r.Template) && r.Status == "running",
 		}}
 	}
@@ -216,18 +185,10 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 
 // VMIDTaken asks Proxmox whether a VMID is in use, also by what the token may not see.
 func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
-	var same flexInt
-	err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(vmid)}}, &same)
-	if saidTaken(words(err)) {
+	var same wire.Int
+	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
+	if api.SaidTaken(err) {
 		return true, nil
 	}
 	return false, err
-}
-
-// StartTimeout is how long Proxmox gives a VM to start: 30 s, a second per GiB above
-// 30 GiB, four times that with a passed-through device since all memory is pinned
-// first, 150 s at least with huge pages, and 5 s per interface (config_aware_timeout
-// in qemu-server). [Client.Start] waits as long.
-func StartTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	return startTimeout(memory, devices, nics, hugepages)
 }

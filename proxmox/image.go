@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Image is a disk image on the web.
@@ -70,15 +69,16 @@ const importContent = "import"
 
 // CheckImport says whether this Proxmox VE can make VMs from downloaded images: the
 // API takes the content "import" since 8.4 (pve-storage 8.3.4).
-func (c *Client) CheckImport() error {
-	v := c.version
+func (c *Client) CheckImport() error { return checkImport(c.Version()) }
+
+func checkImport(v Version) error {
 	text, _, _ := strings.Cut(v.Release, "-")
 	if text == "" {
 		text = v.Version
 	}
 	major, rest, _ := strings.Cut(text, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	if number(major, 9) > 8 || number(major, 9) == 8 && number(minor, 4) >= 4 {
+	if wire.Number(major, 9) > 8 || wire.Number(major, 9) == 8 && wire.Number(minor, 4) >= 4 {
 		return nil
 	}
 	return fmt.Errorf("proxmox VE %s cannot import an image that it has downloaded; 8.4 and later can\n"+
@@ -131,18 +131,18 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 // nothing, but compares its sum (PVE::Tools::download_file_from_url); until a
 // download is complete and checked, it has another name, under which it is not an image.
 func (c *Client) download(ctx context.Context, host, storage string, image Image, there bool) error {
-	path := nodePath(host, "storage", storage, "download-url")
+	path := api.NodePath(host, "storage", storage, "download-url")
 	algorithm, sum := "sha256", image.SHA256
 	if image.SHA512 != "" {
 		algorithm, sum = "sha512", image.SHA512
 	}
 	present := func() (bool, error) {
-		c.glances.forget(path)
+		c.Forget(path)
 		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
 		return id != "" && !there, err
 	}
-	return c.settle(ctx, host, image.FileName, func() error {
-		return c.doShown(ctx, http.MethodPost, path, params{
+	return c.Settle(ctx, host, image.FileName, func() error {
+		return c.DoShown(ctx, http.MethodPost, path, api.Params{
 			"content": importContent, "url": image.URL, "filename": image.FileName,
 			"checksum": strings.ToLower(sum), "checksum-algorithm": algorithm,
 		}, "downloading "+image.name())
@@ -174,58 +174,6 @@ func (c *Client) sharedBy(ctx context.Context, host, storage string) ([]string, 
 		}
 	}
 	return others, err
-}
-
-// doShown is do for a task whose log tells how far it is: that is said under the name
-// what.
-func (c *Client) doShown(ctx context.Context, method, path string, p params, what string) error {
-	upid, err := c.begin(ctx, method, path, p)
-	if err != nil {
-		return err
-	}
-	defer c.glances.forget(path)
-	done := make(chan error, 1)
-	go func() { done <- c.wait(ctx, upid) }()
-	begun, tick := time.Now(), time.NewTimer(shownEvery)
-	defer tick.Stop()
-	for read := 0; ; {
-		select {
-		case err := <-done:
-			return err
-		case <-tick.C:
-			tick.Reset(max(shownEvery, time.Since(begun)/10))
-			var share string
-			if share, read = c.share(ctx, upid, read); share != "" {
-				progress.Say(ctx, "%s: %s", what, share)
-			}
-		}
-	}
-}
-
-// shownEvery is how often the log of a task is read at first; of a long one, less often.
-const shownEvery = 3 * time.Second
-
-// share reads what is new in a task's log after so many lines, and returns the last
-// share of the work that it tells, as in "34 %".
-func (c *Client) share(ctx context.Context, upid UPID, after int) (share string, read int) {
-	var lines []struct {
-		N    int    `json:"n"`
-		Text string `json:"t"`
-	}
-	query := url.Values{"start": {strconv.Itoa(after)}, "limit": {"500"}}
-	if c.get(ctx, nodePath(upid.Node, "tasks", upid.String(), "log"), query, &lines) != nil {
-		return "", after // it is for the eye only
-	}
-	for _, l := range lines {
-		if l.Text == "no content" {
-			continue
-		}
-		after = max(after, l.N)
-		if s := saidShare(l.Text); s != "" {
-			share = s
-		}
-	}
-	return share, after
 }
 
 // explain says what a failed download means and what to do.

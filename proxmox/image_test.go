@@ -91,7 +91,7 @@ func TestImageThatIsUnderWay(t *testing.T) {
 	})
 }
 
-// Its worker is killed in the middle: nothing of it is there, and it is fetched anew.
+// Its worker is killed in the middle: nothing of it is there, and it is fetched again.
 func TestImageThatIsHalfThere(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		fault := sim.Fail(pvesim.Rule{Path: ".*/download-url", TaskError: pvesim.Killed})

@@ -20,7 +20,6 @@ const (
 )
 
 var (
-	shareText = regexp.MustCompile(`\b(\d{1,3})(?:\.\d+)?%`)
 	// Proxmox tells the last line that wget said, or its exit status where that was
 	// empty (run_command in PVE::Tools): 4 network, 5 certificate, 8 an error response.
 	untrustedText   = regexp.MustCompile(`(?i)--no-check-certificate|cannot verify|exit code 5\b`)
@@ -45,17 +44,4 @@ func saidDownload(exit string) downloadFailure {
 		return downloadUnreachable
 	}
 	return downloadOther
-}
-
-// saidDots reports whether a line of a task's log is only how far the task was.
-func saidDots(line string) bool { return strings.Contains(line, " ........ ") }
-
-// saidShare returns how much of its work a line of a task's log says is done, as in
-// "34 %": wget's dots and qemu-img's "transferred … of … (34.29%)".
-func saidShare(line string) string {
-	all := shareText.FindAllStringSubmatch(line, -1)
-	if len(all) == 0 {
-		return ""
-	}
-	return all[len(all)-1][1] + " %"
 }

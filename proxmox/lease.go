@@ -14,6 +14,8 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
 const (
@@ -64,15 +66,15 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var vms []resource // which VMs there are, and where, is live; all else of it is not
-	if err := l.c.get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
+	var vms []live.Resource // which VMs there are, and where, is live; all else of it is not
+	if err := l.c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
 		return false, err
 	}
 	if len(all) == 0 {
 		return false, wait.Passing(errors.New("the lease has no host to be created on: Proxmox lists none"))
 	}
 	host := l.choose(all)
-	if i := slices.IndexFunc(vms, func(r resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
+	if i := slices.IndexFunc(vms, func(r live.Resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
 		there, host = true, vms[i].Node
 	}
 	if slices.ContainsFunc(all, func(h Host) bool { return h.Name == host && !h.Online }) && there {
@@ -138,7 +140,7 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 		Description string `json:"description"`
 		Lock        string `json:"lock"`
 	}
-	if err := l.c.get(ctx, vmPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
+	if err := l.c.Get(ctx, api.VMPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
 		return lease.Seen{}, err
 	}
 	half := config.Name == "" && config.Lock == "create"
@@ -154,10 +156,10 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 
 // Create makes the VM.
 func (l *leaseVM) Create(ctx context.Context, text string) error {
-	err := l.c.do(context.WithValue(ctx, unguarded{}, true), http.MethodPost, nodePath(l.at(), "qemu"), params{
+	err := l.c.Do(api.Unguarded(ctx), http.MethodPost, api.NodePath(l.at(), "qemu"), api.Params{
 		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0, "protection": 1,
 	})
-	if saidTaken(words(err)) {
+	if api.SaidTaken(err) {
 		return lease.ErrThere
 	}
 	return err
@@ -165,13 +167,13 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 
 // Replace writes the VM's notes.
 func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) error {
-	err := l.c.call(context.WithValue(ctx, unguarded{}, true), http.MethodPut, vmPath(l.at(), l.vmid, "config"),
-		params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
-	switch said := words(err); {
-	case saidLock(said) == "create": // the digest is looked at first, so it is what was seen
+	err := l.c.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.at(), l.vmid, "config"),
+		api.Params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
+	switch {
+	case api.SaidLock(err) == "create": // the digest is looked at first, so it is what was seen
 		return wait.Permanent(fmt.Errorf("VM %d on %s, the lease of this cluster, was never completely created: on the host run qm unlock %d && qm destroy %d",
 			l.vmid, l.at(), l.vmid, l.vmid))
-	case strings.Contains(said, "checksum mismatch"), saidLock(said) != "":
+	case api.SaidStale(err), api.SaidLock(err) != "":
 		return lease.ErrStale
 	}
 	return err
@@ -182,17 +184,17 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 // PVE/API2/Qemu.pm looks at that under the configuration's lock): a lease that somebody holds
 // is, and protection is taken off over the configuration that was read.
 func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
-	ctx = context.WithValue(ctx, unguarded{}, true)
-	err := l.c.call(ctx, http.MethodPut, vmPath(l.at(), l.vmid, "config"), params{"protection": 0, "digest": over.Version}, nil)
+	ctx = api.Unguarded(ctx)
+	err := l.c.Call(ctx, http.MethodPut, api.VMPath(l.at(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
 	if err == nil {
-		err = l.c.do(ctx, http.MethodDelete, vmPath(l.at(), l.vmid), params{"purge": 1})
+		err = l.c.Do(ctx, http.MethodDelete, api.VMPath(l.at(), l.vmid), api.Params{"purge": 1})
 	}
-	switch said := words(err); {
+	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil
-	case strings.Contains(said, "checksum mismatch"), saidProtected(said):
+	case api.SaidStale(err), api.SaidProtected(err):
 		return lease.ErrStale
-	case saidLock(said) != "":
+	case api.SaidLock(err) != "":
 		return wait.Passing(err) // a backup, a migration or another run ends
 	}
 	return err

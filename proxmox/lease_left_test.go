@@ -50,7 +50,7 @@ func TestALeaseThatNamesNobody(t *testing.T) {
 				assert.InDelta(t, 90, time.Since(begin).Seconds(), 20)
 				if left.err != "" {
 					require.ErrorContains(t, err, strings.Split(fmt.Sprintf(left.err, left.ID), "%!")[0])
-					require.NotErrorAs(t, err, new(*lease.HeldError), "it is nobody's")
+					require.NotErrorAs(t, err, new(*lease.HeldError), "no run holds it")
 					return
 				}
 				require.NoError(t, err)

@@ -70,14 +70,14 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// machine is one that a run runs on: it can be cut off, as by a closed lid.
-type machine struct {
+// laptop is what a run runs on: it can be cut off, as by a closed lid.
+type laptop struct {
 	next   http.RoundTripper
 	off    atomic.Bool
 	sleeps atomic.Pointer[string] // with the next request of this method on its way, for five minutes
 }
 
-func (m *machine) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *laptop) RoundTrip(r *http.Request) (*http.Response, error) {
 	if m.off.Load() {
 		return nil, errors.New("this machine sleeps")
 	}
@@ -89,8 +89,8 @@ func (m *machine) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // on is a client of its own on a machine of its own.
-func on(t testing.TB, sim *pvesim.Sim) (*machine, *proxmox.Client) {
-	m := &machine{}
+func on(t testing.TB, sim *pvesim.Sim) (*laptop, *proxmox.Client) {
+	m := &laptop{}
 	id, value := sim.Token()
 	c, err := proxmox.Dial(t.Context(), proxmox.Config{
 		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client(),
@@ -146,8 +146,8 @@ func TestADeadHolder(t *testing.T) {
 	})
 }
 
-// TestALidThatClosesOverTheEnd: a machine falls asleep with the request on its way that takes
-// its lease away. By the time that it arrives another has the lease, and keeps it.
+// TestALidThatClosesOverTheEnd: a machine falls asleep with the request on its way that removes
+// its lease. By the time that it arrives another has the lease, and keeps it.
 func TestALidThatClosesOverTheEnd(t *testing.T) {
 	for _, asleep := range []string{http.MethodPut, http.MethodDelete} {
 		bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
@@ -185,7 +185,7 @@ func TestWhoWillNotWait(t *testing.T) {
 		require.ErrorContains(t, err, "changes cluster a100")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, of, err := lease.Acquire(t.Context(), c.Lease("b200", "pve1"), claim("eve@ci"), patient)
-		require.NoError(t, err, "another cluster is nobody's business")
+		require.NoError(t, err, "another cluster does not matter")
 		require.NoError(t, errors.Join(of.Release(t.Context()), l.Release(t.Context())))
 	})
 }

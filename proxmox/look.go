@@ -7,8 +7,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // VM returns the VM of owner's with that name, nil when there is none. A VM of that
@@ -49,13 +55,13 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 // Conflicts returns a [*ConflictError] for each of the names that is taken by a VM
 // that is not ours. Where none is, it costs no more than the list of all VMs.
 func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
 	ours, others := map[string]bool{}, map[string]bool{}
 	for _, r := range all {
-		if r.Type == "qemu" && r.ours(owner) {
+		if r.Type == "qemu" && r.Ours(owner) {
 			ours[r.Name] = true
 		} else {
 			others[r.Name] = true
@@ -100,7 +106,7 @@ func byPlace(a, b *VM) int {
 
 // named returns the VMs called name, ours and others'.
 func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,23 +114,23 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 }
 
 // namedIn is named, with the list of all VMs at hand.
-func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string) (ours, foreign []*VM, err error) {
+func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
 	var earlier []*VM
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && !nameless(r) && (r.unseen == nil || !r.maybeOurs(owner)) {
+		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !r.MaybeOurs(owner)) {
 			continue
 		}
-		if err := r.certain(); err != nil && r.tagged(owner) && !r.maybeOurs(owner) {
-			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: splitTags(r.Tags)})
+		if err := r.Certain(); err != nil && r.Tagged(owner) && !r.MaybeOurs(owner) {
+			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: machine.SplitTags(r.Tags)})
 			continue
-		} else if err != nil && (r.maybeOurs(owner) || r.Name == name) {
+		} else if err != nil && (r.MaybeOurs(owner) || r.Name == name) {
 			return nil, nil, err
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
 		switch {
 		case errors.Is(err, ErrNotFound):
 			continue // destroyed since
-		case r.Name != name && forbidden(err):
+		case r.Name != name && api.Forbidden(err):
 			continue // one that we may not see is not ours
 		case err != nil:
 			return nil, nil, err
@@ -132,9 +138,9 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 			continue
 		}
 		vm.Owner = owner
-		vm.Unfinished = vm.halfMade(owner)
+		vm.Unfinished = vm.HalfMade(owner)
 		switch {
-		case vm.ours(owner):
+		case vm.Ours(owner):
 			ours = append(ours, vm)
 		case c.recognised(owner, vm):
 			earlier = append(earlier, vm)
@@ -148,12 +154,6 @@ func (c *Client) namedIn(ctx context.Context, all []resource, owner, name string
 	return ours, append(foreign, earlier...), nil
 }
 
-// forbidden reports whether Proxmox refused an answer for lack of a privilege.
-func forbidden(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusForbidden
-}
-
 // Refresh reads vm's configuration and power state again. Where another VM has its VMID
 // by now, one with another UUID, that is an error.
 func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
@@ -165,8 +165,8 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !out.is(vm) {
-		return nil, otherVM(vm)
+	if !out.SameAs(vm) {
+		return nil, machine.OtherVM(vm)
 	}
 	out.Owner = vm.Owner
 	return out, nil
@@ -174,17 +174,17 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 
 // seen says by whom a VM was read.
 func (c *Client) seen(vm *VM) *VM {
-	vm.client = c
+	vm.ReadBy(c)
 	return vm
 }
 
 // read returns a VM's configuration, with what is pending, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
-	var entries []pendingEntry
-	if err := c.get(ctx, vmPath(host, vmid, "pending"), nil, &entries); err != nil {
+	var entries []machine.Entry
+	if err := c.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	return c.seen(newVM(host, vmid, entries, running)), nil
+	return c.seen(machine.Read(host, vmid, entries, running)), nil
 }
 
 // status asks the host itself whether a VM runs.
@@ -192,11 +192,14 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 	var now struct {
 		Status string `json:"status"`
 	}
-	if err := c.get(ctx, vmPath(host, vmid, "status", "current"), nil, &now); err != nil {
+	if err := c.Get(ctx, api.VMPath(host, vmid, "status", "current"), nil, &now); err != nil {
 		return false, err
 	}
 	return now.Status == "running", nil
 }
+
+// vmidTries bounds how many VMIDs are tried that somebody else takes meanwhile.
+const vmidTries = 6
 
 // vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to
 // somebody here are kept apart. Those of VMs that we destroyed are not used
@@ -225,13 +228,13 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 		if !ask {
 			return id, nil
 		}
-		var same flexInt
-		err := c.get(ctx, "/cluster/nextid", url.Values{"vmid": {itoa(id)}}, &same)
+		var same wire.Int
+		err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(id)}}, &same)
 		var e *Error
 		switch {
 		case err == nil:
 			return id, nil
-		case !errors.As(err, &e) || e.Status != http.StatusBadRequest || !saidTaken(words(err)):
+		case !errors.As(err, &e) || e.Status != http.StatusBadRequest || !api.SaidTaken(err):
 			return 0, err
 		}
 	}
@@ -245,11 +248,11 @@ func (c *Client) firstFree(ctx context.Context) (int, error) {
 	if c.vmids.first > 0 {
 		return c.vmids.first, nil
 	}
-	var first flexInt
-	if err := c.get(ctx, "/cluster/nextid", nil, &first); err != nil {
+	var first wire.Int
+	if err := c.Get(ctx, "/cluster/nextid", nil, &first); err != nil {
 		return 0, err
 	}
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return 0, err
 	}

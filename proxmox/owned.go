@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Recognise tells by what else a VM is known as owner's that carries the owner's tag and no
@@ -21,33 +25,16 @@ func (c *Client) Recognise(owner string, address func(name string) string) {
 // recognised reports whether an earlier version has made a VM for owner.
 func (c *Client) recognised(owner string, vm *VM) bool {
 	known, found := c.born.Load(strings.ToLower(owner))
-	if !found || !vm.tagged(owner) || len(marks(owner, vm.Tags)) > 0 {
+	if !found || !vm.Tagged(owner) || len(machine.Marks(owner, vm.Tags)) > 0 {
 		return false
 	}
 	address := known.(func(string) string)(vm.Name)
-	return HasMAC(vm.NICs, address)
-}
-
-// HasMAC reports whether one of the interfaces has a MAC address, in capitals or not; none
-// has "".
-func HasMAC(nics []NIC, address string) bool {
-	return address != "" && slices.ContainsFunc(nics, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
+	return machine.HasMAC(vm.NICs, address)
 }
 
 // owns reports whether a VM whose configuration was read is owner's.
-func (c *Client) owns(owner string, vm *VM) bool { return vm.ours(owner) || c.recognised(owner, vm) }
-
-// Summary is a VM in a list.
-type Summary struct {
-	Name     string
-	VMID     int
-	Host     string
-	Template bool
-	Running  bool
-	Locked   string
-	Tags     []string
-	Cores    int
-	Memory   Size
+func (c *Client) owns(owner string, vm *VM) bool {
+	return vm.Ours(owner) || c.recognised(owner, vm)
 }
 
 // VMs returns every VM and template of owner's, sorted by name: marked with its VMID, or
@@ -55,7 +42,7 @@ type Summary struct {
 // with all lookups at that time, and one for each VM with the owner's tag whose mark is
 // not its own. That the UUID is the marked one is seen before anything is done to a VM.
 func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +63,7 @@ type Stray struct {
 
 // Unmarked reports whether a stray has no mark of owner's at all: then it is not a copy of a
 // machine that has one.
-func (s Stray) Unmarked(owner string) bool { return len(marks(owner, s.Tags)) == 0 }
+func (s Stray) Unmarked(owner string) bool { return len(machine.Marks(owner, s.Tags)) == 0 }
 
 // Clear says how a stray goes away that an earlier version has left half-made; it is empty
 // for any other.
@@ -90,7 +77,7 @@ func (s Stray) Clear() string {
 // Untag returns the command that takes an owner's tag and marks off a stray, for root on
 // its host: then it is not spoken of any more.
 func (s Stray) Untag(owner string) string {
-	rest := slices.DeleteFunc(withoutMarks(owner, s.Tags), func(t string) bool { return t == strings.ToLower(owner) })
+	rest := slices.DeleteFunc(machine.WithoutMarks(owner, s.Tags), func(t string) bool { return t == strings.ToLower(owner) })
 	if len(rest) == 0 {
 		return fmt.Sprintf("qm set %d --delete tags", s.VMID)
 	}
@@ -100,7 +87,7 @@ func (s Stray) Untag(owner string) string {
 // Strays returns the VMs that carry the tag owner and are not the owner's, sorted by name.
 // It costs what [Client.VMs] does.
 func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -110,41 +97,41 @@ func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 
 // tell tells the VMs that are owner's from those that carry the owner's tag alone. What
 // the list leaves open is read.
-func (c *Client) tell(ctx context.Context, all []resource, owner string) (ours []Summary, strays []Stray, err error) {
+func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
 	var earlier []Stray // what earlier versions have made
 	for _, r := range all {
-		if r.Type != "qemu" || !r.tagged(owner) && (!nameless(r) || len(splitTags(r.Tags)) > 0) {
+		if r.Type != "qemu" || !r.Tagged(owner) && (!live.Nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
 			continue
 		}
-		s := Stray{Summary: r.summary()}
-		err := r.certain()
+		s := Stray{Summary: r.Summary()}
+		err := r.Certain()
 		switch {
-		case err != nil && r.tagged(owner) && !r.maybeOurs(owner):
-			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).unlike(owner)
+		case err != nil && r.Tagged(owner) && !r.MaybeOurs(owner):
+			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).Unlike(owner)
 			strays = append(strays, s)
 			continue
-		case err != nil && r.tagged(owner):
+		case err != nil && r.Tagged(owner):
 			return nil, nil, err
-		case r.ours(owner) && !nameless(r):
+		case r.Ours(owner) && !live.Nameless(r):
 			ours = append(ours, c.withPower(ctx, s.Summary, r))
 			continue
 		}
 		vm, err := c.glimpse(ctx, r)
 		switch {
-		case errors.Is(err, ErrNotFound), !r.ours(owner) && forbidden(err):
+		case errors.Is(err, ErrNotFound), !r.Ours(owner) && api.Forbidden(err):
 			continue // destroyed since, or one that we may not see
 		case err != nil:
 			return nil, nil, err
 		}
-		s.Summary = c.withPower(ctx, vm.summary(), r)
+		s.Summary = c.withPower(ctx, vm.Summary(), r)
 		vm.Running = s.Running
-		s.Why, s.GPUs, s.NICs, s.abandoned = vm.unlike(owner), vm.GPUs, vm.NICs, vm.abandoned(owner)
+		s.Why, s.GPUs, s.NICs, s.abandoned = vm.Unlike(owner), vm.GPUs, vm.NICs, vm.Abandoned(owner)
 		switch {
-		case vm.ours(owner):
+		case vm.Ours(owner):
 			ours = append(ours, s.Summary)
 		case c.recognised(owner, vm):
 			earlier = append(earlier, s)
-		case vm.tagged(owner):
+		case vm.Tagged(owner):
 			strays = append(strays, s)
 		}
 	}
@@ -175,32 +162,19 @@ func byName(a, b Summary) int {
 
 // glimpse reads a VM that a list has shown. One that has a name may be shared with others
 // who look at that time.
-func (c *Client) glimpse(ctx context.Context, r resource) (*VM, error) {
-	if nameless(r) {
+func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
+	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
-	entries, err := look[[]pendingEntry](ctx, c, vmPath(r.Node, int(r.VMID), "pending"), nil)
+	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.seen(newVM(r.Node, int(r.VMID), entries, r.Status == "running")), nil
-}
-
-func (r resource) summary() Summary {
-	return Summary{
-		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
-		Tags: splitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
-	}
-}
-
-func (v *VM) summary() Summary {
-	return Summary{
-		Name: v.Name, VMID: v.VMID, Host: v.Host, Template: v.Template, Locked: v.Locked, Tags: v.Tags, Cores: v.Cores, Memory: v.Memory,
-	}
+	return c.seen(machine.Read(r.Node, int(r.VMID), entries, r.Status == "running")), nil
 }
 
 // withPower says of a VM in a list whether it runs.
-func (c *Client) withPower(ctx context.Context, s Summary, r resource) Summary {
+func (c *Client) withPower(ctx context.Context, s Summary, r live.Resource) Summary {
 	s.Running = !s.Template && c.isRunning(ctx, r)
 	return s
 }

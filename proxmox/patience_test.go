@@ -44,7 +44,7 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 					downloads++
 				}
 			}
-			assert.Equal(t, 1, downloads, "it is not begun again")
+			assert.Equal(t, 1, downloads, "it is not started again")
 		})
 	})
 	t.Run("lock", func(t *testing.T) {

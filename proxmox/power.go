@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,106 +14,37 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
-
-// attempts bounds how often work that meets a transient failure is begun again,
-// and firstPause is the wait before the second time; the waits double.
-const (
-	attempts   = 6
-	firstPause = 500 * time.Millisecond
-)
-
-// settle does work until it is done. After a failure that is transient, or whose
-// outcome is unknown, it waits for what may still be under way on id (a VMID, the
-// name of a download), looks whether the work is done after all, and only then
-// begins it again. A look that fails in such a way is repeated like the work.
-func (c *Client) settle(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
-	finished := func() (bool, error) {
-		if err := c.quiet(ctx, host, id); err != nil {
-			return false, err
-		}
-		return done()
-	}
-	failed, pause := work(), firstPause
-	err := failed
-	for try := 1; err != nil && ctx.Err() == nil && errorClass(err) != permanent && try < attempts; try++ {
-		progress.Say(ctx, "%s; checking, then retrying", brief(err))
-		if wait.Pause(ctx, jitter(pause)) != nil {
-			return ctx.Err()
-		}
-		pause *= 2
-		switch ok, unseen := finished(); {
-		case ok:
-			return nil
-		case unseen != nil:
-			err = errors.Join(unseen, failed)
-		default:
-			failed = work()
-			err = failed
-		}
-	}
-	return err
-}
-
-// jitter returns between half of d and one and a half of it.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
-
-// brief is Proxmox's words in an error, or its first line.
-func brief(err error) string {
-	if w := strings.TrimSpace(words(err)); w != "" {
-		return w
-	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
-}
-
-// quiet waits for every task that runs on id, however it ends.
-func (c *Client) quiet(ctx context.Context, host, id string) error {
-	if id == "" {
-		return nil
-	}
-	all, err := c.running(ctx, host)
-	if err != nil {
-		return err
-	}
-	for _, l := range all {
-		upid, err := parseUPID(l.UPID)
-		if err != nil || l.ID != id || strings.Contains(l.Type, "proxy") { // an open console is a task too
-			continue
-		}
-		if err := c.wait(ctx, upid); err != nil && ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
 
 // Started reports whether Proxmox has started vm at any time since it was made, as far
 // as its list of tasks goes back: a token sees its own, and those of others with
 // Sys.Audit on /nodes/NAME. One that was cloned is as old as what it was cloned from.
 func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
-	q := url.Values{"vmid": {itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(maxListed)}}
-	if _, made, found := strings.Cut(vm.config["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
+	q := url.Values{"vmid": {strconv.Itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(api.MaxTasks)}}
+	if _, made, found := strings.Cut(vm.Config()["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
 		made, _, _ = strings.Cut(made, ",")
 		q.Set("since", made)
 	}
-	var all []listed
-	if err := c.get(ctx, nodePath(vm.Host, "tasks"), q, &all); err != nil {
+	var all []api.Task
+	if err := c.Get(ctx, api.NodePath(vm.Host, "tasks"), q, &all); err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(all, func(l listed) bool {
-		return l.running() || l.Status == "OK" || strings.HasPrefix(l.Status, "WARNINGS:")
+	return slices.ContainsFunc(all, func(l api.Task) bool {
+		return l.Running() || l.Status == "OK" || strings.HasPrefix(l.Status, "WARNINGS:")
 	}), nil
 }
 
 // Start starts vm, if it does not run, and waits until Proxmox says that it does.
 // Proxmox is given the time that its own formula grants for the VM's shape.
 func (c *Client) Start(ctx context.Context, vm *VM) error {
-	limit := startTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.config["hugepages"] != "")
+	limit := machine.StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
-		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", "start"), params{"timeout": int(limit.Seconds())})
-		if saidOn(words(err)) {
+	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
+		if api.SaidOn(err) {
 			return nil
 		}
 		return err
@@ -133,20 +63,20 @@ const shutdownTime = 3 * time.Minute
 // three minutes. A VM that does not run is left alone.
 func (c *Client) Shutdown(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "shutting down %s", vm)
-	return c.down(ctx, vm, "shutdown", params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
+	return c.down(ctx, vm, "shutdown", api.Params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
 }
 
 // Stop switches vm off at once.
 func (c *Client) Stop(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "stopping %s", vm)
-	p := params{}
-	if c.version.Major() >= 9 { // since 8.2, in truth
+	p := api.Params{}
+	if c.Version().Major() >= 9 { // since 8.2, in truth
 		p["overrule-shutdown"] = 1
 	}
 	return c.down(ctx, vm, "stop", p)
 }
 
-func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error {
+func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) error {
 	stopped := func() (bool, error) {
 		running, err := c.status(ctx, vm.Host, vm.VMID)
 		if errors.Is(err, ErrNotFound) {
@@ -154,9 +84,9 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p params) error 
 		}
 		return !running, err
 	}
-	err := c.settle(ctx, vm.Host, itoa(vm.VMID), func() error {
-		err := c.do(ctx, http.MethodPost, vmPath(vm.Host, vm.VMID, "status", verb), p)
-		if saidOff(words(err)) || errors.Is(err, ErrNotFound) {
+	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
+		if api.SaidOff(err) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		return err
@@ -182,7 +112,7 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 		}
 	}
 	err = c.destroy(ctx, now)
-	if saidRuns(words(err)) { // somebody has started it since
+	if api.SaidRuns(err) { // somebody has started it since
 		if err := c.Stop(ctx, now); err != nil {
 			return err
 		}
@@ -198,12 +128,12 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.resources(ctx)
+	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
-	listed := slices.IndexFunc(all, func(r resource) bool {
-		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.unseen == nil && r.Name == vm.Name && r.Lock == "" && r.Status != ""
+	listed := slices.IndexFunc(all, func(r live.Resource) bool {
+		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.Unseen == nil && r.Name == vm.Name && r.Lock == "" && r.Status != ""
 	})
 	var now *VM
 	if listed >= 0 && !waited && vm.Locked == "" {
@@ -219,9 +149,9 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	case now.Name != vm.Name:
 		return nil, fmt.Errorf("proxmox: VM %d on %s is now called %s, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
 	case vm.Owner != "" && !c.owns(vm.Owner, now):
-		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.unlike(vm.Owner))
-	case !now.is(vm):
-		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
+		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.Unlike(vm.Owner))
+	case !now.SameAs(vm):
+		return nil, fmt.Errorf("not removed: %w", machine.OtherVM(vm))
 	}
 	now.Owner = vm.Owner
 	if now.Locked != "" {
@@ -231,29 +161,29 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 }
 
 // maxUnheld is in how many looks nothing may be at work on a locked VM: a task that ends
-// takes its lock away a moment later.
+// removes its lock a moment later.
 const maxUnheld = 2
 
 // unlocked waits until nothing holds vm's lock any more and returns the VM as it
 // is then; nil when it is gone.
 func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
-	var away unheard
-	defer away.over()
+	var away api.Unheard
+	defer away.Over()
 	lock, unheld := vm.Locked, 0
 	var ended error // not for the loop to judge
-	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.cfg.Poll, Strict: true}
+	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.Poll(), Strict: true}
 	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, tasks, err := c.holders(ctx, vm)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return "", nil
-		case wait.IsPassing(err) && away.lasts(ctx):
+		case wait.IsPassing(err) && away.Lasts(ctx):
 			ended = fmt.Errorf("%s is locked (%s), and its current state is unknown: %w", vm, lock, err)
 			return "", nil
 		case err != nil:
 			return "", err
 		}
-		away.over()
+		away.Over()
 		if lock = seen.Locked; lock == "" {
 			now, seen.Owner = seen, vm.Owner
 			return "", nil
@@ -268,8 +198,8 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		unheld = 0
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
 		progress.Say(ctx, "waiting for %s: %s", vm, said)
-		if upid, err := parseUPID(tasks[0].UPID); err == nil {
-			_ = c.wait(ctx, upid) // the next look says what came of it
+		if upid, err := api.ParseUPID(tasks[0].UPID); err == nil {
+			_ = c.Wait(ctx, upid) // the next look says what came of it
 		}
 		return said, nil
 	})
@@ -277,25 +207,25 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 }
 
 // holders returns a VM as it is, and the running tasks that may be what locks it.
-func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []listed, error) {
-	tasks, err := c.running(ctx, vm.Host)
+func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []api.Task, error) {
+	tasks, err := c.RunningTasks(ctx, vm.Host)
 	if err != nil {
 		return nil, nil, err
 	}
 	now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
-	return now, slices.DeleteFunc(tasks, func(l listed) bool { return !holds(l, vm) }), err
+	return now, slices.DeleteFunc(tasks, func(l api.Task) bool { return !holds(l, vm) }), err
 }
 
 // holds reports whether a running task may be what locks vm. A clone's task is
 // named after the VM that is copied.
-func holds(l listed, vm *VM) bool {
-	return l.ID == itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
+func holds(l api.Task, vm *VM) bool {
+	return l.ID == strconv.Itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
 }
 
 // explain adds to an error which VM it happened to, and makes a lock that nobody
 // holds plain.
 func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) error {
-	if ctx.Err() == nil && saidLock(words(err)) != "" {
+	if ctx.Err() == nil && api.SaidLock(err) != "" {
 		var dead *LockedError
 		if _, locked := c.unlocked(ctx, vm); errors.As(locked, &dead) {
 			err = locked
@@ -304,4 +234,13 @@ func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) er
 		}
 	}
 	return fmt.Errorf("%s %s: %w", verb, vm, err)
+}
+
+// isRunning says whether a VM runs.
+func (c *Client) isRunning(ctx context.Context, r live.Resource) bool {
+	if r.Status == "running" || r.Status == "stopped" {
+		return r.Status == "running"
+	}
+	running, err := c.status(ctx, r.Node, int(r.VMID))
+	return err == nil && running
 }

@@ -28,7 +28,7 @@ func TestShapeRefusesBeforeItClones(t *testing.T) {
 }
 
 // A host that does not answer hides which of its VMs are which: who has none of ours
-// is nobody's concern, and of one that has some nothing is guessed.
+// does not matter, and of one that has some nothing is guessed.
 func TestAHostThatDoesNotAnswer(t *testing.T) {
 	copied := marked(300)["tags"] // of which one can say without asking that it is not ours
 	for _, tags := range []string{"somebody", owner, copied, marked(301)["tags"]} {

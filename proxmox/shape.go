@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Shape makes a VM what spec says: it clones the template when vm is nil, sets
@@ -16,17 +19,17 @@ import (
 // drain it before. A change that needs another VM is refused: [Client.Remove]
 // it first.
 func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
-	if err := spec.check(); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
-	spec.uuid = newUUID()
+	spec = spec.WithUUID()
 	vm, err := c.present(ctx, spec, vm)
 	if err != nil {
 		return err
 	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == drift.Restart, false
-	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return whileOff(ch.thing) }) {
+	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch machine.Change) bool { return ch.WhileOff() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
@@ -40,7 +43,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return err
 	}
 	vm = shaped
-	if vm.Running && (restart || len(spec.waiting(vm)) > 0) {
+	if vm.Running && (restart || len(spec.Waiting(vm)) > 0) {
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
 		}
@@ -52,7 +55,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	return nil
 }
 
-// EnsureVM makes a VM what spec says, and returns it: a look, [VMSpec.Diff], and where
+// EnsureVM makes a VM what spec says, and returns it: a look, [machine.Spec.Diff], and where
 // something differs, [Client.Shape] and another look.
 func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
 	vm, err := c.VM(ctx, spec.Owner, spec.Name)
@@ -90,7 +93,7 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 		}
 	}
 	vm.Owner = spec.Owner
-	vm.Unfinished = vm.halfMade(spec.Owner)
+	vm.Unfinished = vm.HalfMade(spec.Owner)
 	return vm, nil
 }
 
@@ -101,7 +104,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		return nil, err
 	}
 	for {
-		all, err := c.resources(ctx)
+		all, err := live.All(ctx, c.Client)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +126,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		case err != nil:
 			return nil, err
 		case waited:
-			c.glances.forget("/qemu")
+			c.Forget("/qemu")
 		case len(foreign) > 0:
 			return nil, conflict(owner, foreign[0])
 		default:
@@ -154,7 +157,7 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 // Idle returns a VM as it is when nothing is at work on it any more, nil when it is
 // gone: a task that a killed process began goes on.
 func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
-	if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
+	if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)
@@ -166,9 +169,9 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 
 // waitForCreates waits for the VMs that another process, perhaps one of ours that was killed,
 // has begun to make and that have no name yet. It reports whether there were some.
-func (c *Client) waitForCreates(ctx context.Context, all []resource) (waited bool, err error) {
+func (c *Client) waitForCreates(ctx context.Context, all []live.Resource) (waited bool, err error) {
 	for _, r := range all {
-		if r.Type != "qemu" || !nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
+		if r.Type != "qemu" || !live.Nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
 			continue
 		}
 		waited = true

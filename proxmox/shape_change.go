@@ -3,23 +3,25 @@ package proxmox
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // configure posts what differs, all in one request, and grows disks. It returns
 // the VM as it is then.
 func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var failure error
-	pause := firstPause
-	for range attempts {
-		all := spec.changes(vm)
+	var pause api.Backoff
+	for range api.Attempts {
+		all := spec.Changes(vm)
 		if err := refuseReplace(vm, all); err != nil {
 			return nil, err
 		}
@@ -27,29 +29,28 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 			return vm, nil
 		}
 		failure = c.change(ctx, vm, all)
-		if failure != nil && (ctx.Err() != nil || errorClass(failure) == permanent) {
+		if failure != nil && (ctx.Err() != nil || api.ClassOf(failure) == api.Permanent) {
 			return nil, c.explain(ctx, vm, "configure", failure)
 		}
 		if failure != nil {
-			progress.Say(ctx, "%s: %s; checking, then retrying", vm, brief(failure))
-			if wait.Pause(ctx, jitter(pause)) != nil {
+			progress.Say(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
+			if pause.Pause(ctx) != nil {
 				return nil, ctx.Err()
 			}
-			pause *= 2
-			if err := c.quiet(ctx, vm.Host, itoa(vm.VMID)); err != nil {
+			if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
-			return vm.with(all), nil // a clone of just now: nobody else has seen it
+			return vm.With(all), nil // a clone of just now: nobody else has seen it
 		}
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
 			return nil, err
 		}
 		now.Owner = vm.Owner
-		now.Unfinished = now.halfMade(spec.Owner)
-		if left := spec.changes(now); failure == nil && len(left) > 0 {
-			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
+		now.Unfinished = now.HalfMade(spec.Owner)
+		if left := spec.Changes(now); failure == nil && len(left) > 0 {
+			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, machine.FieldsOf(left))
 			if sameFields(all, left) {
 				return nil, failure
 			}
@@ -62,48 +63,40 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 	return vm, nil
 }
 
-func fieldsOf(all []change) drift.Diff {
-	out := make(drift.Diff, len(all))
-	for i, ch := range all {
-		out[i] = ch.field
-	}
-	return out
-}
-
-func sameFields(a, b []change) bool {
-	return slices.EqualFunc(a, b, func(x, y change) bool { return x.field == y.field })
+func sameFields(a, b []machine.Change) bool {
+	return slices.EqualFunc(a, b, func(x, y machine.Change) bool { return x.Field == y.Field })
 }
 
 // refuseReplace returns an error when a change wants another VM.
-func refuseReplace(vm *VM, all []change) error {
+func refuseReplace(vm *VM, all []machine.Change) error {
 	for _, ch := range all {
-		if ch.field.Effect == drift.Replace {
-			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.field.Want, ch.field)
+		if ch.Field.Effect == drift.Replace {
+			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.Field.Want, ch.Field)
 		}
 	}
 	return nil
 }
 
 // change sends one request for all config keys, then one for each disk to grow.
-func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
-	token, root, storages := params{}, params{}, map[string]bool{}
+func (c *Client) change(ctx context.Context, vm *VM, all []machine.Change) error {
+	token, root, storages := api.Params{}, api.Params{}, map[string]bool{}
 	for _, ch := range all {
 		p := token
-		if rootKey(ch.key) {
+		if machine.RootKey(ch.Key) {
 			p = root
 		}
 		switch {
-		case ch.key == "":
-		case ch.value == "":
-			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.key, "<nil>,")
+		case ch.Key == "":
+		case ch.Value == "":
+			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.Key, "<nil>,")
 		default:
-			p[ch.key] = ch.value
-			if storage, _, ok := strings.Cut(ch.value, ":"); ok && isVolume(ch.key) && ch.field.Have == "none" && ch.key != seedSlot {
+			p[ch.Key] = ch.Value
+			if storage, _, ok := strings.Cut(ch.Value, ":"); ok && machine.IsVolume(ch.Key) && ch.Field.Have == "none" && ch.Key != machine.SeedSlot {
 				storages[storage] = true
 			}
 		}
 	}
-	if len(root) > 0 && c.cfg.Login == nil {
+	if len(root) > 0 && !c.HasLogin() {
 		return rootError(vm, root)
 	}
 	if len(token) > 0 {
@@ -121,61 +114,35 @@ func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 
 // set sends config keys: where there is nothing to make, the answer comes when it
 // is done, and else a task does it.
-func (c *Client) set(ctx context.Context, vm *VM, p params, storages map[string]bool) error {
+func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
 	progress.Say(ctx, "configuring %s", vm)
 	if vm.Digest != "" {
 		p["digest"] = vm.Digest
 	}
-	path := vmPath(vm.Host, vm.VMID, "config")
+	path := api.VMPath(vm.Host, vm.VMID, "config")
 	if !vm.Running && len(storages) == 0 {
-		return c.call(ctx, http.MethodPut, path, p, nil)
+		return c.Call(ctx, http.MethodPut, path, p, nil)
 	}
 	release, err := c.allocateAll(ctx, vm.Host, storages)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return c.do(ctx, http.MethodPost, path, p)
+	return c.Do(ctx, http.MethodPost, path, p)
 }
 
-func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
+func (c *Client) grow(ctx context.Context, vm *VM, all []machine.Change) error {
 	for _, ch := range all {
-		if ch.disk == "" {
+		if ch.Disk == "" {
 			continue
 		}
-		progress.Say(ctx, "growing %s of %s to %s", ch.disk, vm, ch.size)
-		err := c.do(ctx, http.MethodPut, vmPath(vm.Host, vm.VMID, "resize"), params{"disk": ch.disk, "size": diskSize(ch.size)})
+		progress.Say(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
+		err := c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.Disk, "size": wire.DiskSize(ch.Size)})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// isVolume reports whether a config key holds a volume.
-func isVolume(key string) bool {
-	return slotted.MatchString(key) || strings.HasPrefix(key, "efidisk") || strings.HasPrefix(key, "tpmstate")
-}
-
-// with returns the VM as it is after changes to one that is off.
-func (v *VM) with(all []change) *VM {
-	entries := make([]pendingEntry, 0, len(v.config))
-	config := maps.Clone(v.config)
-	for _, ch := range all {
-		switch {
-		case ch.key == "":
-		case ch.value == "":
-			delete(config, ch.key)
-		default:
-			config[ch.key] = ch.value
-		}
-	}
-	for k, value := range config {
-		entries = append(entries, pendingEntry{Key: k, Value: (*flexText)(&value)})
-	}
-	out := newVM(v.Host, v.VMID, entries, false)
-	out.Owner = v.Owner
-	return out
 }
 
 // allocateAll waits for its turn on every storage, in the order of their names so

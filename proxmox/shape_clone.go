@@ -4,59 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
+	"strconv"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
-
-// cloneOf is what a clone of a template looks like, as far as can be known without
-// reading it. Proxmox gives the interfaces new addresses and the disks new volumes.
-func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
-	config := maps.Clone(source.config)
-	for _, k := range []string{"template", "digest", "lock", "parent"} {
-		delete(config, k)
-	}
-	config["name"], config["description"] = s.Name, marker(s.Owner, vmid)
-	// Proxmox makes up another UUID. It is set again, so that it need not be asked for.
-	if config["smbios1"] = loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
-		delete(config, "smbios1")
-	}
-	for k, line := range config {
-		switch p := loose(line); {
-		case strings.HasPrefix(k, "unused"):
-			delete(config, k)
-		case strings.HasPrefix(k, "net"):
-			name, _ := model(p)
-			config[k] = (append(properties{{"", name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
-		}
-	}
-	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
-	clone := source.with(nil)
-	clone.Unfinished = true
-	return clone
-}
-
-// needsReading reports whether what is wanted of a clone takes more than is known of it
-// without reading it: where a disk is there its volume's name; where one is to be made,
-// the digest, so that a request that comes late makes no second one.
-func needsReading(wanted []change) bool {
-	return slices.ContainsFunc(wanted, func(ch change) bool { return ch.key != seedSlot && isVolume(ch.key) })
-}
-
-// refuseSource returns an error when no clone of source can become what s says.
-func (s VMSpec) refuseSource(source *VM) error {
-	for _, ch := range s.changes(s.cloneOf(source, s.VMID)) {
-		if ch.field.Effect == drift.Replace {
-			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.field)
-		}
-	}
-	return nil
-}
 
 // clone makes the VM from its template.
 func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
@@ -64,7 +20,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.refuseSource(source); err != nil {
+	if err := spec.RefuseSource(source); err != nil {
 		return nil, err
 	}
 	storage := spec.Storage
@@ -85,7 +41,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	}
 	defer release()
 	tried := false // Proxmox is asked for free VMIDs once one was taken
-	for range attempts {
+	for range vmidTries {
 		vmid := spec.VMID
 		if vmid == 0 {
 			if vmid, err = c.next(ctx, tried); err != nil {
@@ -97,7 +53,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		switch {
 		case err == nil:
 			return vm, nil
-		case !saidTaken(words(err)) || spec.VMID != 0:
+		case !api.SaidTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
 		}
 		progress.Say(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
@@ -163,10 +119,10 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, because a clone of a running VM can have inconsistent disks", found[0])
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
+		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].Unlike(spec.Owner))
 	}
 	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
-	if all, lookErr := c.resources(ctx); lookErr == nil && len(all) == 0 {
+	if all, lookErr := live.All(ctx, c.Client); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
 	return err
@@ -176,7 +132,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 // looks for the clone under that VMID, and never tries another while that may
 // still come to life.
 func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
-	p := params{"newid": vmid, "name": spec.Name, "description": marker(spec.Owner, vmid)}
+	p := api.Params{"newid": vmid, "name": spec.Name, "description": machine.HalfMadeNotes(spec.Owner, vmid)}
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
 	}
@@ -185,14 +141,14 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	}
 	progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	var found *VM
-	err := c.settle(ctx, source.Host, itoa(vmid), func() error {
-		return c.do(ctx, http.MethodPost, vmPath(source.Host, source.VMID, "clone"), p)
+	err := c.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
+		return c.Do(ctx, http.MethodPost, api.VMPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error
 		found, err = c.halfMade(ctx, spec, vmid)
 		return found != nil, err
 	})
-	if err != nil && saidTaken(words(err)) {
+	if err != nil && api.SaidTaken(err) {
 		// An earlier request of ours may have come through after all.
 		if found, lookErr := c.halfMade(ctx, spec, vmid); lookErr == nil && found != nil {
 			return found, nil
@@ -204,7 +160,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	if found != nil {
 		return found, nil
 	}
-	if vm := spec.cloneOf(source, vmid); !needsReading(spec.changes(vm)) {
+	if vm := spec.CloneOf(source, vmid); !machine.NeedsReading(spec.Changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)
@@ -214,7 +170,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 // soon as it is complete; nil when there is none.
 func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
 	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
-		return vm.Name == spec.Name && vm.halfMade(spec.Owner)
+		return vm.Name == spec.Name && vm.HalfMade(spec.Owner)
 	})
 }
 

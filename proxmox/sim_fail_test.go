@@ -281,7 +281,7 @@ func TestProgressSaysWhatIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What somebody has set for a VM's next start is taken back while it runs.
+// What somebody has set for a VM's next start is undone while it runs.
 func TestPendingThatIsNotWanted(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)

@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -137,7 +138,7 @@ func TestChangeOfMemoryRestarts(t *testing.T) {
 	})
 }
 
-// A configuration that was set but is not in effect is seen, whoever set it.
+// A configuration that was set but is not in effect is seen, no matter who set it.
 func TestPendingIsSeen(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		template(t, c)
@@ -304,7 +305,7 @@ func TestStaleMappingIsRewritten(t *testing.T) {
 		require.NoError(t, err)
 		good := proxmox.MapGPUs("gpu0", "", "pve1", gpus[0])
 		stale := good
-		stale.Devices = []proxmox.MappedDevice{good.Devices[0]}
+		stale.Devices = []pci.MappedDevice{good.Devices[0]}
 		stale.Devices[0].Subsystem, stale.Devices[0].IOMMUGroup = "", 99
 		require.ErrorContains(t, c.EnsureMapping(t.Context(), stale), "does not fit the hardware of pve1")
 		require.NoError(t, c.EnsureMapping(t.Context(), good))

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Volume is a file or disk on a storage.
@@ -38,20 +41,20 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 		query.Set("content", content)
 	}
 	type entry struct {
-		VolID   string   `json:"volid"`
-		Content string   `json:"content"`
-		Format  string   `json:"format"`
-		Size    flexInt  `json:"size"`
-		VMID    flexText `json:"vmid"`
-		Parent  string   `json:"parent"`
+		VolID   string    `json:"volid"`
+		Content string    `json:"content"`
+		Format  string    `json:"format"`
+		Size    wire.Int  `json:"size"`
+		VMID    wire.Text `json:"vmid"`
+		Parent  string    `json:"parent"`
 	}
-	all, err := look[[]entry](ctx, c, nodePath(host, "storage", storage, "content"), query)
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "storage", storage, "content"), query)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Volume, len(all))
 	for i, e := range all {
-		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: number(string(e.VMID), 0), Parent: e.Parent}
+		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: wire.Number(string(e.VMID), 0), Parent: e.Parent}
 	}
 	slices.SortFunc(out, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
@@ -76,14 +79,14 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 	}
 	base := fmt.Sprintf("base-%d-disk-", template.VMID)
 	var clones []int
-	for _, storage := range vm.storagesInUse() {
+	for _, storage := range vm.StoragesInUse() {
 		all, err := c.Volumes(ctx, template.Host, storage, "images")
 		if err != nil {
 			return nil, err
 		}
 		if !slices.ContainsFunc(all, func(v Volume) bool { return v.VMID == template.VMID }) {
 			// Its own disks are there, so who does not see them sees no others' either.
-			return nil, c.unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
+			return nil, c.Unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
 		}
 		for _, v := range all {
 			// Files are linked by path, the volume's id shows it; other storages tell the parent.
@@ -110,15 +113,15 @@ type Storage struct {
 // Storages returns the storages of a host that the token may see (Datastore.Audit).
 func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 	type entry struct {
-		Storage string   `json:"storage"`
-		Type    string   `json:"type"`
-		Content string   `json:"content"`
-		Shared  flexBool `json:"shared"`
-		Active  flexBool `json:"active"`
-		Total   flexInt  `json:"total"`
-		Avail   flexInt  `json:"avail"`
+		Storage string    `json:"storage"`
+		Type    string    `json:"type"`
+		Content string    `json:"content"`
+		Shared  wire.Bool `json:"shared"`
+		Active  wire.Bool `json:"active"`
+		Total   wire.Int  `json:"total"`
+		Avail   wire.Int  `json:"avail"`
 	}
-	all, err := look[[]entry](ctx, c, nodePath(host, "storage"), nil)
+	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "storage"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -137,21 +140,21 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	if !found {
 		return fmt.Errorf("volume %q: write storage:path", id)
 	}
-	path := nodePath(host, "storage", storage, "content", id)
+	path := api.NodePath(host, "storage", storage, "content", id)
 	var answer *string
-	err := c.call(ctx, http.MethodDelete, path, nil, &answer)
+	err := c.Call(ctx, http.MethodDelete, path, nil, &answer)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil || answer == nil || *answer == "" {
 		return err
 	}
-	upid, err := parseUPID(*answer)
+	upid, err := api.ParseUPID(*answer)
 	if err != nil {
 		return err
 	}
-	defer c.glances.forget(path)
-	return c.wait(ctx, upid)
+	defer c.Forget(path)
+	return c.Wait(ctx, upid)
 }
 
 // explainStorage adds what a storage cannot do, if that is why err happened.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // cloneText is the description of a clone that was begun.
@@ -179,7 +180,7 @@ func TestAVMWithoutANameYet(t *testing.T) {
 // What is left of a mapping's words goes as well.
 func TestAMappingLosesItsDescription(t *testing.T) {
 	const line = "node=pve1,path=0000:41:00,id=10de:20f1"
-	device := proxmox.MappedDevice{Host: "pve1", Address: must(proxmox.ParsePCIAddress("41:00")), ID: "10de:20f1", IOMMUGroup: -1}
+	device := pci.MappedDevice{Host: "pve1", Address: must(proxmox.ParsePCIAddress("41:00")), ID: "10de:20f1", IOMMUGroup: -1}
 	for have, want := range map[string]string{
 		"d": `PUT /cluster/mapping/pci/gpu {"delete":"description","map":["` + line + `"]}`,
 		"":  `PUT /cluster/mapping/pci/gpu {"map":["` + line + `"]}`,
@@ -188,7 +189,7 @@ func TestAMappingLosesItsDescription(t *testing.T) {
 			"GET /cluster/mapping/pci":     {data([]any{entry{"id": "gpu", "description": have, "map": []string{line + ",subsystem-id=1:2"}}}), data([]any{entry{"id": "gpu", "map": []string{line}}})},
 			"PUT /cluster/mapping/pci/gpu": {data(nil)},
 		}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-			require.NoError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Devices: []proxmox.MappedDevice{device}}))
+			require.NoError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Devices: []pci.MappedDevice{device}}))
 			assert.Equal(t, []string{want}, w.changes())
 		})
 	}

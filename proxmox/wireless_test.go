@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -547,7 +548,7 @@ func TestWhoHasAName(t *testing.T) {
 
 // A mapping is made, seen, and fits; else it is said which of these is not so.
 func TestAMappingThatIsMade(t *testing.T) {
-	device := proxmox.MappedDevice{Host: "pve1", Address: must(proxmox.ParsePCIAddress("41:00")), ID: "10de:20f1", IOMMUGroup: 25}
+	device := pci.MappedDevice{Host: "pve1", Address: must(proxmox.ParsePCIAddress("41:00")), ID: "10de:20f1", IOMMUGroup: 25}
 	other := device
 	other.Host = "pve2"
 	const line = "node=pve1,path=0000:41:00,id=10de:20f1,iommugroup=25"
@@ -561,7 +562,7 @@ func TestAMappingThatIsMade(t *testing.T) {
 	none := data([]any{})
 	for name, tt := range map[string]struct {
 		looks   []http.HandlerFunc
-		devices []proxmox.MappedDevice
+		devices []pci.MappedDevice
 		want    string
 		did     []string
 	}{
@@ -569,14 +570,14 @@ func TestAMappingThatIsMade(t *testing.T) {
 		"made":         {[]http.HandlerFunc{none, state()}, nil, "", []string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `"]}`}},
 		"not seen":     {[]http.HandlerFunc{none}, nil, "mapping gpu was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/pci/gpu", []string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `"]}`}},
 		"does not fit": {[]http.HandlerFunc{state("old"), state("a", "b")}, nil, "mapping gpu does not fit the hardware of pve1: a; b", []string{`PUT /cluster/mapping/pci/gpu {"description":"d","map":["` + line + `"]}`}},
-		"two hosts": {[]http.HandlerFunc{none, state(), state("far")}, []proxmox.MappedDevice{device, device, other}, "mapping gpu does not fit the hardware of pve2: far",
+		"two hosts": {[]http.HandlerFunc{none, state(), state("far")}, []pci.MappedDevice{device, device, other}, "mapping gpu does not fit the hardware of pve2: far",
 			[]string{`POST /cluster/mapping/pci {"description":"d","id":"gpu","map":["` + line + `","` + line + `","` + strings.Replace(line, "pve1", "pve2", 1) + `"]}`}},
 		"hidden": {[]http.HandlerFunc{says(403, "hidden")}, nil, "hidden", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers := map[string][]http.HandlerFunc{"GET /cluster/mapping/pci": tt.looks, "POST /cluster/mapping/pci": {data(nil)}, "PUT /cluster/mapping/pci/gpu": {data(nil)}}
 			off(t, answers, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				m := proxmox.Mapping{ID: "gpu", Description: "d", Devices: []proxmox.MappedDevice{device}}
+				m := proxmox.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}
 				if tt.devices != nil {
 					m.Devices = tt.devices
 				}
@@ -889,7 +890,7 @@ func TestDevicesOfAHost(t *testing.T) {
 	}}).dial(t)
 	all, err := c.Devices(t.Context(), "pve1")
 	require.NoError(t, err)
-	assert.Equal(t, []proxmox.PCIDevice{
+	assert.Equal(t, []pci.Function{
 		{Address: must(proxmox.ParsePCIAddress("01:00.0")), Class: "020000", Vendor: "8086", Device: "1", IOMMUGroup: -1},
 		{Address: must(proxmox.ParsePCIAddress("01:00.1")), IOMMUGroup: -1},
 		{Address: must(proxmox.ParsePCIAddress("41:00.0")), Class: "030200", Vendor: "10de", Device: "20b2", Subsystem: "10de:1463", IOMMUGroup: 0, VendorName: "N", Name: "A"},

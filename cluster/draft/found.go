@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // Found is what there is.
@@ -106,7 +107,7 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 	var no *proxmox.Error
 	switch {
 	case errors.As(err, &no) && no.IsPermission(): // a cluster without GPUs does without
-		h.Blind, ledger = true, &proxmox.Ledger{}
+		h.Blind, ledger = true, &pci.Ledger{}
 	case err != nil:
 		return err
 	}
@@ -126,7 +127,7 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 const madeFor = "made by homelab for cluster "
 
 // taken says who has a card, or why nobody can have it.
-func taken(card proxmox.Card, ledger *proxmox.Ledger) string {
+func taken(card pci.Card, ledger *pci.Ledger) string {
 	for _, cl := range card.Claims {
 		if !cl.Template {
 			return fmt.Sprintf("%s has it, %s", cl, cl.How())

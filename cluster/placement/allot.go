@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -15,21 +16,21 @@ import (
 // for all nodes of the host at once and in the order of the file, so that nodes that
 // look at the same time, or in another run, come to the same.
 type Allotment struct {
-	Mappings []proxmox.MappingState
+	Mappings []pci.MappingState
 	Shares   map[string]Share  // by node
 	current  map[string]string // card to the node of ours that has it now, by its mapping
 }
 
 // Share is one node's part.
 type Share struct {
-	Cards []proxmox.GPU // none where the file names mappings
-	Why   string        // which they are, and why those
-	Err   error         // why the node cannot have what it asks for
+	Cards []pci.GPU // none where the file names mappings
+	Why   string    // which they are, and why those
+	Err   error     // why the node cannot have what it asks for
 }
 
 // Allot gives the cards of a host to the nodes on it that ask for some. ledger has every claim
 // but those of our own VMs.
-func Allot(s *spec.Spec, host string, ledger *proxmox.Ledger) *Allotment {
+func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	b := &book{
 		spec: s, host: host, ledger: ledger, nodes: map[string]spec.Node{},
 		strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}, current: map[string]string{},
@@ -66,7 +67,7 @@ func Allot(s *spec.Spec, host string, ledger *proxmox.Ledger) *Allotment {
 type book struct {
 	spec      *spec.Spec
 	host      string
-	ledger    *proxmox.Ledger
+	ledger    *pci.Ledger
 	nodes     map[string]spec.Node                // ours on this host, that ask for cards
 	strangers map[proxmox.PCIAddress]foreignClaim // who else has a claim, by whole card
 	promised  map[proxmox.PCIAddress]string       // to which of our nodes, by whole card
@@ -98,13 +99,13 @@ func (b *book) enterForeign() {
 
 // copied reports whether a claim is that of a copy of one of our machines, by the mapping
 // of that machine. The card stays the machine's; the copy is named as a stray.
-func (b *book) copied(cl proxmox.Claim) bool {
+func (b *book) copied(cl pci.Claim) bool {
 	m := Mapping(b.ledger.Mappings, cl.Mapping)
 	return m != nil && m.Description == names.MappingNote(b.spec) && slices.Contains(cl.Tags, names.Tag(b.spec))
 }
 
 // adopted returns the node whose machine a VM of somebody else is to become.
-func (b *book) adopted(cl proxmox.Claim) string {
+func (b *book) adopted(cl pci.Claim) string {
 	if n, ours := b.nodes[cl.Name]; ours && n.Adopt && cl.Host == b.host {
 		return n.Name
 	}
@@ -153,7 +154,7 @@ func (b *book) enterKept(nodes []spec.Node) {
 
 // kept returns the cards that a node's mapping has already, and whether they are what
 // the node asks for.
-func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
+func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
 	if len(n.GPUs.Mapping) > 0 {
 		return nil, true
 	}
@@ -181,7 +182,7 @@ func (b *book) kept(n spec.Node) (cards []proxmox.GPU, enough bool) {
 }
 
 // share gives one node its cards.
-func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) Share {
+func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 	if m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
 		return Share{Err: converge.Permanent(fmt.Errorf("homelab did not create the resource mapping %s (its description is %q)\n"+
 			"  name it under gpus.mapping of %s to use it unchanged, or remove it", m.ID, m.Description, n.Name))}
@@ -200,7 +201,7 @@ func (b *book) share(n spec.Node, kept []proxmox.GPU, enough bool) Share {
 }
 
 // promisedTwice returns an error when somebody else has a claim on one of the cards.
-func (b *book) promisedTwice(n spec.Node, cards []proxmox.GPU) error {
+func (b *book) promisedTwice(n spec.Node, cards []pci.GPU) error {
 	for _, g := range cards {
 		if other, ok := b.strangers[g.Address.Whole()]; ok {
 			return converge.Permanent(fmt.Errorf("GPU %s on %s is claimed twice: by %s, and by %s\n  %s",
@@ -213,14 +214,14 @@ func (b *book) promisedTwice(n spec.Node, cards []proxmox.GPU) error {
 // drawn checks a node that draws from mappings of somebody else's: all who draw from
 // them, and from the same cards otherwise, must be able to run at the same time.
 func (b *book) drawn(n spec.Node) error {
-	all := &proxmox.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl proxmox.Claim) bool { return b.adopted(cl) != "" })}
+	all := &pci.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl pci.Claim) bool { return b.adopted(cl) != "" })}
 	for _, name := range b.spec.Nodes {
 		if node, ours := b.nodes[name.Name]; ours {
 			all.Claims = append(all.Claims, b.claims(node)...)
 		}
 	}
 	for _, conflict := range all.Conflicts() {
-		if slices.ContainsFunc(conflict.Claims, func(cl proxmox.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
+		if slices.ContainsFunc(conflict.Claims, func(cl pci.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
 			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or remove it from one of them", n.Name, ConflictText(conflict)))
 		}
 	}
@@ -228,21 +229,21 @@ func (b *book) drawn(n spec.Node) error {
 }
 
 // claims are those that a node makes by what the file names for it.
-func (b *book) claims(n spec.Node) []proxmox.Claim {
-	var out []proxmox.Claim
+func (b *book) claims(n spec.Node) []pci.Claim {
+	var out []pci.Claim
 	for i, id := range n.GPUs.Mapping {
-		out = append(out, proxmox.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Mapping: id, Choices: b.ledger.Offers(b.host, id)})
+		out = append(out, pci.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Mapping: id, Choices: b.ledger.Offers(b.host, id)})
 	}
 	for i, a := range n.GPUs.PCI {
 		if card, ok := b.ledger.Card(b.host, a); ok {
-			out = append(out, proxmox.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Choices: [][]proxmox.PCIAddress{{card.Address}}})
+			out = append(out, pci.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Choices: [][]proxmox.PCIAddress{{card.Address}}})
 		}
 	}
 	return out
 }
 
 // ConflictText names our own nodes by their names, since they may have no VM yet.
-func ConflictText(c proxmox.Conflict) string {
+func ConflictText(c pci.Conflict) string {
 	var cards, who []string
 	for _, a := range c.Devices {
 		cards = append(cards, a.Whole().String())
@@ -288,7 +289,7 @@ func (a *Allotment) Shrinks(node string) bool {
 }
 
 // Mapping returns the mapping with an ID, or nil.
-func Mapping(all []proxmox.MappingState, id string) *proxmox.MappingState {
+func Mapping(all []pci.MappingState, id string) *pci.MappingState {
 	for i := range all {
 		if all[i].ID == id {
 			return &all[i]
@@ -298,7 +299,7 @@ func Mapping(all []proxmox.MappingState, id string) *proxmox.MappingState {
 }
 
 // Addresses lists the cards that a mapping has on a host, sorted.
-func Addresses(m *proxmox.MappingState, host string) []string {
+func Addresses(m *pci.MappingState, host string) []string {
 	var out []string
 	for _, d := range m.Devices {
 		if d.Host == host {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -14,13 +15,13 @@ import (
 // as long as they are enough.
 func TestCardsThatANodeKeeps(t *testing.T) {
 	row := rowOf(4)
-	buses := func(gpus []proxmox.GPU) (out []int) {
+	buses := func(gpus []pci.GPU) (out []int) {
 		for _, g := range gpus {
 			out = append(out, int(g.Address.Bus))
 		}
 		return out
 	}
-	kept := []proxmox.GPU{row[0].GPU, row[1].GPU, row[3].GPU}
+	kept := []pci.GPU{row[0].GPU, row[1].GPU, row[3].GPU}
 	for _, tt := range []struct {
 		count   int
 		claimed []int // cards of others
@@ -28,7 +29,7 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 	}{
 		{2, nil, []int{1, 2}}, {1, nil, []int{1}}, {3, nil, []int{1, 2, 4}}, {1, []int{0}, []int{2}}, {1, []int{0, 1}, []int{1, 2, 4}}, {2, []int{0}, []int{1, 2, 4}}, {1, []int{2}, []int{1}},
 	} {
-		b := &book{ledger: &proxmox.Ledger{Cards: row}, strangers: map[proxmox.PCIAddress]foreignClaim{}}
+		b := &book{ledger: &pci.Ledger{Cards: row}, strangers: map[proxmox.PCIAddress]foreignClaim{}}
 		for _, i := range tt.claimed {
 			b.strangers[row[i].Address.Whole()] = foreignClaim{who: "VM 100"}
 		}
@@ -38,26 +39,26 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 
 // A card that another cluster's mapping names is that cluster's.
 func TestCardsOfOtherClusters(t *testing.T) {
-	mapping := func(id, description string) proxmox.MappingState {
-		return proxmox.MappingState{Mapping: proxmox.Mapping{ID: id, Description: description}}
+	mapping := func(id, description string) pci.MappingState {
+		return pci.MappingState{Mapping: pci.Mapping{ID: id, Description: description}}
 	}
-	l := &proxmox.Ledger{Mappings: []proxmox.MappingState{mapping("lab_a", names.MappingNotePrefix+"lab"), mapping("other_a", names.MappingNotePrefix+"other"), mapping("hand", "mine")}}
+	l := &pci.Ledger{Mappings: []pci.MappingState{mapping("lab_a", names.MappingNotePrefix+"lab"), mapping("other_a", names.MappingNotePrefix+"other"), mapping("hand", "mine")}}
 	for id, want := range map[string]bool{"lab_a": false, "other_a": true, "hand": false} {
-		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, proxmox.Card{Mappings: []string{id}}, l), id)
-		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, proxmox.Card{Mappings: []string{"hand", id}}, l), id)
+		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{Mappings: []string{id}}, l), id)
+		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{Mappings: []string{"hand", id}}, l), id)
 	}
-	assert.False(t, keptForAnother(&spec.Spec{Name: "lab"}, proxmox.Card{}, l))
+	assert.False(t, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{}, l))
 }
 
 // A VM of somebody else becomes a node's machine where the file adopts it, on its host.
 func TestWhoseMachineAVMBecomes(t *testing.T) {
 	b := &book{host: "pve1", spec: &spec.Spec{Name: "lab"}, nodes: map[string]spec.Node{"wk1": {Name: "wk1", Adopt: true}, "wk2": {Name: "wk2"}}}
-	for want, cl := range map[string]proxmox.Claim{
+	for want, cl := range map[string]pci.Claim{
 		"wk1": {Name: "wk1", Host: "pve1"},
 		"":    {Name: "wk1", Host: "pve2"},
 	} {
 		assert.Equal(t, want, b.adopted(cl))
 	}
-	assert.Empty(t, b.adopted(proxmox.Claim{Name: "wk2", Host: "pve1"}), "not adopted")
-	assert.Empty(t, b.adopted(proxmox.Claim{Name: "web", Host: "pve1"}), "not of the file")
+	assert.Empty(t, b.adopted(pci.Claim{Name: "wk2", Host: "pve1"}), "not adopted")
+	assert.Empty(t, b.adopted(pci.Claim{Name: "web", Host: "pve1"}), "not of the file")
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 // Candidate reports whether a card may become one of the node's.
-func Candidate(n spec.Node, g proxmox.GPU) bool {
+func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
 		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() })
 	}
@@ -21,7 +21,7 @@ func Candidate(n spec.Node, g proxmox.GPU) bool {
 // choose gives a node cards: those that it has already and those that the file names, or
 // free ones that sit next to each other. A card that is requested
 // by address and not available is an error; requested by number, another one is taken.
-func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
+func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 	var free []seat
 	var why []string
 	for i, card := range b.ledger.Cards {
@@ -33,7 +33,7 @@ func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
 			if len(n.GPUs.PCI) > 0 {
-				return nil, b.promisedTwice(n, []proxmox.GPU{card.GPU})
+				return nil, b.promisedTwice(n, []pci.GPU{card.GPU})
 			}
 		case ours != "" && ours != n.Name:
 			why = append(why, fmt.Sprintf("%s belongs to node %s", card.Address, ours))
@@ -41,7 +41,7 @@ func (b *book) choose(n spec.Node, kept []proxmox.GPU) ([]proxmox.GPU, error) {
 			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
 		default:
 			free = append(free, seat{GPU: card.GPU, index: i,
-				mine: slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address })})
+				mine: slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })})
 		}
 	}
 	// What another node is to give back it still has: it is taken where nothing else is left.
@@ -85,16 +85,16 @@ func withArticle(name string) string {
 
 // seat is a free card, and its place in the row of all cards of its host.
 type seat struct {
-	proxmox.GPU
+	pci.GPU
 	index int
 	mine  bool
 }
 
 // fewer are those of its cards that a node keeps which has more than it asks for.
-func (b *book) fewer(n spec.Node, kept []proxmox.GPU) []proxmox.GPU {
+func (b *book) fewer(n spec.Node, kept []pci.GPU) []pci.GPU {
 	var seats []seat
 	for i, card := range b.ledger.Cards {
-		if slices.ContainsFunc(kept, func(g proxmox.GPU) bool { return g.Address == card.Address }) && b.strangers[card.Address.Whole()].who == "" && card.Problem() == "" {
+		if slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address }) && b.strangers[card.Address.Whole()].who == "" && card.Problem() == "" {
 			seats = append(seats, seat{GPU: card.GPU, index: i, mine: true})
 		}
 	}
@@ -106,7 +106,7 @@ func (b *book) fewer(n spec.Node, kept []proxmox.GPU) []proxmox.GPU {
 
 // pick gives a node count of the free cards: what it has already stays, and what it needs
 // beyond that comes beside it where that is free.
-func pick(free []seat, count, all int) []proxmox.GPU {
+func pick(free []seat, count, all int) []pci.GPU {
 	mine := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return !s.mine })
 	switch {
 	case len(mine) == 0:
@@ -116,7 +116,7 @@ func pick(free []seat, count, all int) []proxmox.GPU {
 	default:
 		mine = beside(mine, free, count, all)
 	}
-	out := make([]proxmox.GPU, len(mine))
+	out := make([]pci.GPU, len(mine))
 	for i, s := range mine {
 		out[i] = s.GPU
 	}
@@ -186,7 +186,7 @@ func together(free []seat, count, all int) []seat {
 
 // tell names the cards that a node has or gets, and why:
 // "0000:01:00, 0000:25:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own".
-func (b *book) tell(n spec.Node, cards []proxmox.GPU) string {
+func (b *book) tell(n spec.Node, cards []pci.GPU) string {
 	var at, models, groups []string
 	for _, g := range cards {
 		at = append(at, g.Address.Whole().String())
@@ -208,12 +208,12 @@ func (b *book) tell(n spec.Node, cards []proxmox.GPU) string {
 	return fmt.Sprintf("%s: %s", strings.Join(at, ", "), strings.Join(append(models, reasons...), ", "))
 }
 
-func (b *book) reason(n spec.Node, cards []proxmox.GPU) string {
+func (b *book) reason(n spec.Node, cards []pci.GPU) string {
 	if len(n.GPUs.PCI) > 0 {
 		return "named in the file"
 	}
-	index := func(g proxmox.GPU) int {
-		return slices.IndexFunc(b.ledger.Cards, func(c proxmox.Card) bool { return c.Address == g.Address })
+	index := func(g pci.GPU) int {
+		return slices.IndexFunc(b.ledger.Cards, func(c pci.Card) bool { return c.Address == g.Address })
 	}
 	between := 0
 	for i := 1; i < len(cards); i++ {

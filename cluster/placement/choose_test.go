@@ -10,18 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 // rowOf is a row of cards, by their places on the bus.
-func rowOf(n int, models ...string) []proxmox.Card {
-	out := make([]proxmox.Card, n)
+func rowOf(n int, models ...string) []pci.Card {
+	out := make([]pci.Card, n)
 	for i := range out {
 		model := "GA100 [A100]"
 		if i < len(models) {
 			model = models[i]
 		}
-		out[i] = proxmox.Card{GPU: proxmox.GPU{PCIDevice: proxmox.PCIDevice{Address: proxmox.PCIAddress{Bus: uint8(i + 1)}, Name: model, IOMMUGroup: i}, Model: model}, Host: "pve1"}
+		out[i] = pci.Card{GPU: pci.GPU{Function: pci.Function{Address: proxmox.PCIAddress{Bus: uint8(i + 1)}, Name: model, IOMMUGroup: i}, Model: model}, Host: "pve1"}
 	}
 	return out
 }
@@ -62,7 +63,7 @@ func TestCardsThatSitTogether(t *testing.T) {
 		for count := 1; count <= len(seats); count++ {
 			got := pick(seats, count, len(free))
 			require.Len(t, got, count)
-			kept := slices.DeleteFunc(slices.Clone(got), func(g proxmox.GPU) bool { return free[g.Address.Bus-1] != 'm' })
+			kept := slices.DeleteFunc(slices.Clone(got), func(g pci.GPU) bool { return free[g.Address.Bus-1] != 'm' })
 			require.Len(t, kept, min(count, strings.Count(free, "m")), "%d of %s: what it has it keeps", count, free)
 			for i, g := range got {
 				assert.NotEqual(t, byte('.'), free[g.Address.Bus-1])
@@ -75,8 +76,8 @@ func TestCardsThatSitTogether(t *testing.T) {
 // Who asks for cards that cannot be had is told whose they are.
 func TestCardsThatCannotBeHad(t *testing.T) {
 	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
-	b := func(cards []proxmox.Card) *book {
-		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &proxmox.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}}
+	b := func(cards []pci.Card) *book {
+		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &pci.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}}
 	}
 	n := spec.Node{Name: "wk1", Host: "pve1", GPUs: spec.GPURequest{Count: 2}}
 	taken := b(rowOf(4, "AD102 [RTX 4090]"))
@@ -97,7 +98,7 @@ func TestCardsThatCannotBeHad(t *testing.T) {
 	n.GPUs = spec.GPURequest{Count: 1}
 	_, err = b(alone).choose(n, nil)
 	require.ErrorContains(t, err, "0000:01:00.0 no IOMMU group")
-	got, err := b(rowOf(3)).choose(n, []proxmox.GPU{rowOf(3)[2].GPU})
+	got, err := b(rowOf(3)).choose(n, []pci.GPU{rowOf(3)[2].GPU})
 	require.NoError(t, err)
 	assert.Equal(t, uint8(3), got[0].Address.Bus, "it keeps what it has")
 }
@@ -111,17 +112,17 @@ func TestWhyTheseCards(t *testing.T) {
 		"0000:01:00, 0000:03:00: A, B, the closest free ones, with 1 other between them, IOMMU groups 0, 2 of their own":                               {0, 2},
 		"0000:01:00, 0000:03:00, 0000:05:00: A, B, GA100 [A100], the closest free ones, with 2 others between them, IOMMU groups 0, 2, 4 of their own": {0, 2, 4},
 	} {
-		b := &book{spec: &spec.Spec{}, ledger: &proxmox.Ledger{Cards: all}}
-		var its []proxmox.GPU
+		b := &book{spec: &spec.Spec{}, ledger: &pci.Ledger{Cards: all}}
+		var its []pci.GPU
 		for _, i := range cards {
 			its = append(its, all[i].GPU)
 		}
 		assert.Equal(t, want, b.tell(n, its))
 	}
-	b := &book{spec: &spec.Spec{Placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &proxmox.Ledger{Cards: all[:1]}}
-	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []proxmox.GPU{all[0].GPU}))
+	b := &book{spec: &spec.Spec{Placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &pci.Ledger{Cards: all[:1]}}
+	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []pci.GPU{all[0].GPU}))
 	n.GPUs.PCI = []spec.PCIAddress{{Bus: 1}}
-	assert.Contains(t, b.tell(n, []proxmox.GPU{all[0].GPU}), "named in the file")
+	assert.Contains(t, b.tell(n, []pci.GPU{all[0].GPU}), "named in the file")
 	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80"} {
 		assert.Equal(t, want, withArticle(name))
 	}

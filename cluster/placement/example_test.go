@@ -5,15 +5,16 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
 // Two nodes ask for two GPUs each, on a host with four cards.
 func ExampleAllot() {
-	ledger := &proxmox.Ledger{}
+	ledger := &pci.Ledger{}
 	for bus := range uint8(4) {
-		device := proxmox.PCIDevice{Address: proxmox.PCIAddress{Bus: bus + 1}, Name: "GA100 [A100]", IOMMUGroup: 20 + int(bus)}
-		ledger.Cards = append(ledger.Cards, proxmox.Card{Host: "pve1", GPU: proxmox.GPU{PCIDevice: device, Model: "A100"}})
+		device := pci.Function{Address: proxmox.PCIAddress{Bus: bus + 1}, Name: "GA100 [A100]", IOMMUGroup: 20 + int(bus)}
+		ledger.Cards = append(ledger.Cards, pci.Card{Host: "pve1", GPU: pci.GPU{Function: device, Model: "A100"}})
 	}
 	want := &spec.Spec{Name: "lab", Nodes: []spec.Node{
 		{Name: "wk1", Host: "pve1", GPUs: spec.GPURequest{Count: 2}},

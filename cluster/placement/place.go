@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -44,7 +45,7 @@ func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec
 	out := *want
 	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}
 	out.Proxmox.Hosts = slices.Clone(want.Proxmox.Hosts)
-	p := &placing{spec: &out, cards: map[string][]proxmox.GPU{}}
+	p := &placing{spec: &out, cards: map[string][]pci.GPU{}}
 	if err := p.look(ctx, pve); err != nil {
 		return nil, fmt.Errorf("choosing hosts: %w", err)
 	}
@@ -67,7 +68,7 @@ func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec
 type placing struct {
 	spec  *spec.Spec
 	rooms []*room
-	cards map[string][]proxmox.GPU // free ones, by host
+	cards map[string][]pci.GPU // free ones, by host
 }
 
 // room is what a host can still take.
@@ -114,7 +115,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 			}
 		}
 		for _, card := range ledger.Cards {
-			others := slices.ContainsFunc(card.Claims, func(cl proxmox.Claim) bool { return !cl.Template })
+			others := slices.ContainsFunc(card.Claims, func(cl pci.Claim) bool { return !cl.Template })
 			if !gone[card.Address] && !others && card.Problem() == "" && !keptForAnother(p.spec, card, ledger) {
 				p.cards[r.host] = append(p.cards[r.host], card.GPU)
 			}
@@ -130,7 +131,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 
 // keptForAnother reports whether another cluster has a mapping of the card, or a node
 // of this one that does not choose its host.
-func keptForAnother(s *spec.Spec, card proxmox.Card, l *proxmox.Ledger) bool {
+func keptForAnother(s *spec.Spec, card pci.Card, l *pci.Ledger) bool {
 	return slices.ContainsFunc(card.Mappings, func(id string) bool {
 		name, made := strings.CutPrefix(Mapping(l.Mappings, id).Description, names.MappingNotePrefix)
 		return made && name != s.Name
@@ -186,7 +187,7 @@ func nodeNames(hosts []proxmox.Host) string {
 }
 
 // mapped gives nodes the host on which a mapping of ours has cards for them.
-func (p *placing) mapped(l *proxmox.Ledger) {
+func (p *placing) mapped(l *pci.Ledger) {
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
 		m := Mapping(l.Mappings, names.Mapping(p.spec, n.Name))
@@ -238,8 +239,8 @@ func (p *placing) choose(n *spec.Node) error {
 	n.Host = r.host
 	r.take(*n)
 	taken := p.matching(r.host, *n)[:n.GPUs.Count]
-	p.cards[r.host] = slices.DeleteFunc(p.cards[r.host], func(g proxmox.GPU) bool {
-		return slices.ContainsFunc(taken, func(t proxmox.GPU) bool { return t.Address == g.Address })
+	p.cards[r.host] = slices.DeleteFunc(p.cards[r.host], func(g pci.GPU) bool {
+		return slices.ContainsFunc(taken, func(t pci.GPU) bool { return t.Address == g.Address })
 	})
 	return nil
 }
@@ -270,11 +271,11 @@ func (p *placing) lacks(r *room, n spec.Node) string {
 }
 
 // matching are the free cards of a host that would do for a node.
-func (p *placing) matching(host string, n spec.Node) []proxmox.GPU {
+func (p *placing) matching(host string, n spec.Node) []pci.GPU {
 	if n.GPUs.Count == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g proxmox.GPU) bool { return !Candidate(n, g) })
+	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g pci.GPU) bool { return !Candidate(n, g) })
 }
 
 func wants(n spec.Node) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -17,8 +18,8 @@ func TestRoomOnAHost(t *testing.T) {
 	roomy := func() *room {
 		return &room{host: "pve1", up: true, cpus: 4, memory: 8 * proxmox.GiB, storages: []string{"a", "b"}}
 	}
-	cards := []proxmox.GPU{rowOf(2)[0].GPU, rowOf(2)[1].GPU}
-	p := &placing{spec: &spec.Spec{}, cards: map[string][]proxmox.GPU{"pve1": cards}}
+	cards := []pci.GPU{rowOf(2)[0].GPU, rowOf(2)[1].GPU}
+	p := &placing{spec: &spec.Spec{}, cards: map[string][]pci.GPU{"pve1": cards}}
 	assert.Empty(t, p.lacks(roomy(), n))
 	for want, change := range map[string]func(r *room, n *spec.Node){
 		"is down":                 func(r *room, _ *spec.Node) { r.up = false },
@@ -40,20 +41,20 @@ func TestRoomOnAHost(t *testing.T) {
 
 // A node that wants GPUs goes where a mapping of ours has cards for it.
 func TestMappingsThatAreThereChooseTheHost(t *testing.T) {
-	for want, change := range map[string]func(n *spec.Node, m *proxmox.MappingState){
-		"pve2":             func(*spec.Node, *proxmox.MappingState) {},
-		spec.AnyHost:       func(n *spec.Node, _ *proxmox.MappingState) { n.GPUs.Count = 0 },
-		spec.AnyHost + "+": func(_ *spec.Node, m *proxmox.MappingState) { m.Description = "somebody's" },
-		spec.AnyHost + "-": func(_ *spec.Node, m *proxmox.MappingState) { m.Devices = nil },
-		spec.AnyHost + "=": func(_ *spec.Node, m *proxmox.MappingState) { m.ID = "lab_other" },
-		spec.AnyHost + "*": func(_ *spec.Node, m *proxmox.MappingState) { m.Devices[0].Host = "pve3" },
-		"pve1":             func(n *spec.Node, _ *proxmox.MappingState) { n.Host = "pve1" },
+	for want, change := range map[string]func(n *spec.Node, m *pci.MappingState){
+		"pve2":             func(*spec.Node, *pci.MappingState) {},
+		spec.AnyHost:       func(n *spec.Node, _ *pci.MappingState) { n.GPUs.Count = 0 },
+		spec.AnyHost + "+": func(_ *spec.Node, m *pci.MappingState) { m.Description = "somebody's" },
+		spec.AnyHost + "-": func(_ *spec.Node, m *pci.MappingState) { m.Devices = nil },
+		spec.AnyHost + "=": func(_ *spec.Node, m *pci.MappingState) { m.ID = "lab_other" },
+		spec.AnyHost + "*": func(_ *spec.Node, m *pci.MappingState) { m.Devices[0].Host = "pve3" },
+		"pve1":             func(n *spec.Node, _ *pci.MappingState) { n.Host = "pve1" },
 	} {
 		s := &spec.Spec{Name: "lab", Nodes: []spec.Node{{Name: "other", Host: "pve1"}, {Name: "wk1", Host: spec.AnyHost, GPUs: spec.GPURequest{Count: 1}}}}
-		m := proxmox.MappingState{Mapping: proxmox.Mapping{ID: "lab_wk1", Description: names.MappingNote(s), Devices: []proxmox.MappedDevice{{Host: "pve2"}}}}
+		m := pci.MappingState{Mapping: pci.Mapping{ID: "lab_wk1", Description: names.MappingNote(s), Devices: []pci.MappedDevice{{Host: "pve2"}}}}
 		change(&s.Nodes[1], &m)
 		p := &placing{spec: s, rooms: []*room{{host: "pve1"}, {host: "pve2"}}}
-		p.mapped(&proxmox.Ledger{Mappings: []proxmox.MappingState{m}})
+		p.mapped(&pci.Ledger{Mappings: []pci.MappingState{m}})
 		assert.Equal(t, strings.TrimRight(want, "+-=*"), s.Nodes[1].Host, want)
 		assert.Equal(t, "pve1", s.Nodes[0].Host)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // Sources: the permission checks of qemu-server (PVE/API2/Qemu.pm, Agent.pm),
 // pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).
-func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
+func Grants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 	if len(Hosts(s)) == 0 {
 		return nil // every machine is somebody else's
 	}
@@ -32,10 +33,10 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 // without it Proxmox leaves out how large the hosts are, their clocks and kernels,
 // which cluster:init needs for its proposals and host:check for its judgement.
 // cluster:up does without.
-func LookGrants(s *spec.Spec) []proxmox.Grant {
-	var all []proxmox.Grant
+func LookGrants(s *spec.Spec) []permission.Grant {
+	var all []permission.Grant
 	for _, host := range Hosts(s) {
-		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
+		all = append(all, permission.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
 			Why: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
 	}
 	return all
@@ -65,10 +66,10 @@ func Hosts(s *spec.Spec) []string {
 // machineGrants are those for VMs. They are for /vms as a whole: a machine has no
 // path before it has a VMID, and Proxmox forgets what was granted on the path of a
 // VM when the VM is destroyed.
-func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
-	var all []proxmox.Grant
+func machineGrants(s *spec.Spec, v proxmox.Version) []permission.Grant {
+	var all []permission.Grant
 	on := func(why string, privileges ...string) {
-		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
+		all = append(all, permission.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
 	}
 	on("see the machines and their settings; without it Proxmox answers with empty lists", "VM.Audit")
 	on("create and destroy machines, and turn one into the template", "VM.Allocate")
@@ -86,8 +87,8 @@ func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 }
 
 // storageGrants are those for every storage that the file names.
-func storageGrants(s *spec.Spec) []proxmox.Grant {
-	var all []proxmox.Grant
+func storageGrants(s *spec.Spec) []permission.Grant {
+	var all []permission.Grant
 	holds := map[string]map[string]bool{} // by storage: content, and whether templates have their disks there
 	for _, host := range Hosts(s) {
 		for _, u := range Uses(s, host) {
@@ -103,7 +104,7 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 	for _, storage := range slices.Sorted(maps.Keys(holds)) {
 		h := holds[storage]
 		on := func(why string, privileges ...string) {
-			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
+			all = append(all, permission.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
 		}
 		if h["images"] {
 			on("create disks of machines and templates, and grow them", "Datastore.AllocateSpace")
@@ -133,7 +134,7 @@ func filesOn(holds map[string]bool) string {
 }
 
 // bridgeGrants are those for every bridge that a machine is plugged into.
-func bridgeGrants(s *spec.Spec) []proxmox.Grant {
+func bridgeGrants(s *spec.Spec) []permission.Grant {
 	var bridges []string
 	if s.Image.Template == "" {
 		bridges = append(bridges, s.Network.Bridge)
@@ -144,21 +145,21 @@ func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 		}
 	}
 	slices.Sort(bridges)
-	var all []proxmox.Grant
+	var all []permission.Grant
 	for _, bridge := range slices.Compact(bridges) {
 		// A bridge of the host belongs to the zone localnetwork; a VLAN on it is a path below.
-		all = append(all, proxmox.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true, Why: "plug machines into it, with or without a VLAN"})
+		all = append(all, permission.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true, Why: "plug machines into it, with or without a VLAN"})
 	}
 	return all
 }
 
 // hostGrants are those for hosts themselves, and for what belongs to all of them.
-func hostGrants(s *spec.Spec) []proxmox.Grant {
-	var all []proxmox.Grant
+func hostGrants(s *spec.Spec) []permission.Grant {
+	var all []permission.Grant
 	if s.Image.Template == "" {
 		for _, host := range Hosts(s) {
-			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
-				Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
+			all = append(all, permission.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
+				Or: []permission.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}
 	}
 	switch {
@@ -167,10 +168,10 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 		if wantsGPUs(s) {
 			why += "; it is also enough to read which PCI devices the hosts have"
 		}
-		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
+		all = append(all, permission.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
 	case wantsGPUs(s):
-		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
-			Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
+		all = append(all, permission.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
+			Or: []permission.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
 	}
 	return all
 }
@@ -181,8 +182,8 @@ func wantsGPUs(s *spec.Spec) bool {
 
 // mappingGrants are those for resource mappings: the only way in which a token may
 // give a machine a GPU.
-func mappingGrants(s *spec.Spec) []proxmox.Grant {
-	var all []proxmox.Grant
+func mappingGrants(s *spec.Spec) []permission.Grant {
+	var all []permission.Grant
 	var named []string
 	made := false
 	for _, n := range s.Nodes {
@@ -193,12 +194,12 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 		made = made || len(n.GPUs.Mapping) == 0
 	}
 	if made {
-		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
+		all = append(all, permission.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
 			Why: "create a mapping for the cards of each node, and give machines the cards in it"})
 	}
 	slices.Sort(named)
 	for _, id := range slices.Compact(named) {
-		all = append(all, proxmox.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"}, Why: fmt.Sprintf("give machines the cards in the mapping %s", id)})
+		all = append(all, permission.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"}, Why: fmt.Sprintf("give machines the cards in the mapping %s", id)})
 	}
 	return all
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
@@ -32,7 +33,7 @@ type Prep struct {
 	// once, and its error is that of the step. Nil: no token is made.
 	KeepToken func(secret.Value) error
 	// Grants is what the token is to be allowed beside what the file needs.
-	Grants []proxmox.Grant
+	Grants []permission.Grant
 	// NewToken recreates an existing token.
 	NewToken bool
 	// Framebuffer takes the console off the card that a host booted on.
@@ -194,7 +195,7 @@ func (p *Prep) access(ctx context.Context) (host.Access, host.AccessState, error
 	return p.forVersion(a, s), s, nil
 }
 
-func (p *Prep) grants(v proxmox.Version) []proxmox.Grant {
+func (p *Prep) grants(v proxmox.Version) []permission.Grant {
 	return append(Grants(p.Spec, v), p.Grants...)
 }
 

@@ -51,9 +51,17 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox": {"remote"},
-	"k3s":     {"remote", "internal/suggest"},
-	"nvidia":  {"remote", "internal/distro"},
+	"proxmox":                   {"proxmox/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
+	"proxmox/permission":        {"proxmox/internal/wire"},
+	"proxmox/internal/live":     {"proxmox/api", "proxmox/internal/wire", "proxmox/machine"},
+	"proxmox/internal/agent":    {"proxmox/api", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/machine", "remote"},
+	"proxmox/pci":               {"proxmox/internal/wire", "proxmox/machine"},
+	"proxmox/machine":           {"proxmox/internal/wire"},
+	"proxmox/api":               {"proxmox/internal/wire", "proxmox/permission"},
+	"proxmox/internal/fakehost": {"proxmox/api"},
+	"proxmox/internal/wire":     nil,
+	"k3s":                       {"remote", "internal/suggest"},
+	"nvidia":                    {"remote", "internal/distro"},
 
 	"sim/pvesim": played("access answer clusterwide config consoles fault firewall guests hostshell hypervisor model nodes pci release request running schema sdn storages world", "sim/guest"),
 	"sim/qemu":   {"sim/pvesim", "sim/guest"},
@@ -112,17 +120,17 @@ var allowed = map[string][]string{
 
 	"sim/peers": {"sim/guest"},
 
-	"proxmox/preflight": {"proxmox", "remote", "nvidia"},
-	"proxmox/host":      {"proxmox", "remote"},
+	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/api", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
+	"proxmox/host":      {"proxmox", "proxmox/api", "proxmox/pci", "proxmox/permission", "remote"},
 
 	"spec":                         {"internal/suggest", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
-	"cluster/placement":            {"converge", "internal/names", "proxmox", "spec"},
+	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/preflight", "remote", "remote/ssh", "spec"},
-	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "remote", "spec"},
+	"cluster":                      {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/thorns":      {"kube", "sim/guest", "sim/kubesim"},
 	"cluster/internal/templates":   {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "remote", "spec"},
 	"cluster/internal/run":         {"converge", "proxmox", "spec"},
@@ -133,7 +141,7 @@ var allowed = map[string][]string{
 	"cluster/internal/firstboot":   {"addon", "cloudinit", "cluster/internal/run", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/yamlbound", "proxmox", "remote/ssh", "spec"},
 	"cluster/internal/artifacts":   {"converge", "k3s", "remote", "spec"},
 	"cluster/consent":              {"converge", "kube"},
-	"cluster/draft":                {"proxmox", "spec"},
+	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
 	"targets":     {"internal/console", "internal/session", "internal/suggest"},
 	"cmd/homelab": {"internal/keep"},
@@ -147,7 +155,7 @@ var allowed = map[string][]string{
 	"internal/words":    nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
 }
 
 // played are rooms of the played Proxmox VE, and further packages.

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -34,7 +34,7 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	}
 	name := s.Spec.Proxmox.Host
 	f.Host = ""
-	s.prepGrants = []proxmox.Grant{
+	s.prepGrants = []permission.Grant{
 		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see the number of CPUs and the memory"},
 		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Why: "let cluster:init see the storages"},
 		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Why: "let cluster:init see the bridges"},

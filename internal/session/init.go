@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -161,7 +162,7 @@ func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags,
 	if o.Fingerprint != "" || o.Insecure {
 		return o.Fingerprint, nil
 	}
-	shown, trusted, err := proxmox.Certificate(ctx, endpoint)
+	shown, trusted, err := api.Certificate(ctx, endpoint)
 	if err != nil || trusted {
 		return "", err
 	}

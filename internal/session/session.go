@@ -26,6 +26,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
@@ -64,7 +65,7 @@ type Session struct {
 	// wrap wraps every request to Proxmox; may be nil.
 	wrap func(http.RoundTripper) http.RoundTripper
 	// What host:prep adds if there is no file yet.
-	prepGrants []proxmox.Grant
+	prepGrants []permission.Grant
 	prepNext   string
 }
 

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -17,11 +18,11 @@ var observeAccessScript string
 
 // Access is what should be so in a Proxmox VE cluster, whatever the host.
 type Access struct {
-	Owner    string          // as in [Spec]
-	Prefix   string          // of the roles' names
-	TokenID  string          // user@realm!name
-	Grants   []proxmox.Grant // what the token must be allowed to do
-	Storages []Storage       // what storages must hold
+	Owner    string             // as in [Spec]
+	Prefix   string             // of the roles' names
+	TokenID  string             // user@realm!name
+	Grants   []permission.Grant // what the token must be allowed to do
+	Storages []Storage          // what storages must hold
 }
 
 // Storage is what a storage must hold.
@@ -33,7 +34,7 @@ type Storage struct {
 
 // AccessState is how it is.
 type AccessState struct {
-	Version  proxmox.Version
+	Version  api.Version
 	Storages []StorageState
 	Roles    map[string][]string // privileges by role
 	Users    []string
@@ -190,7 +191,7 @@ func (s *AccessState) readStorages(text []byte) error {
 }
 
 // covers reports whether another owner's rights on a path are those of a role.
-func covers(rights map[string]bool, r proxmox.Role) bool {
+func covers(rights map[string]bool, r permission.Role) bool {
 	return !slices.ContainsFunc(r.Privileges, func(p string) bool {
 		propagates, granted := rights[p]
 		return !granted || r.Propagate && !propagates
@@ -199,8 +200,8 @@ func covers(rights map[string]bool, r proxmox.Role) bool {
 
 // lacking are the roles that the token has to be given: those of which it may not
 // all already, however it came to that.
-func (a Access) lacking(s AccessState) []proxmox.Role {
-	return slices.DeleteFunc(proxmox.Roles(a.Prefix, a.Grants), func(r proxmox.Role) bool {
+func (a Access) lacking(s AccessState) []permission.Role {
+	return slices.DeleteFunc(permission.Roles(a.Prefix, a.Grants), func(r permission.Role) bool {
 		return s.Token != nil && covers(s.May[r.Path], r)
 	})
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Changes returns what has to be done, but for the token itself, which [Access.MakeToken]
@@ -67,7 +68,7 @@ func holdsFiles(kind string) bool {
 }
 
 // impossible says why a storage cannot hold what is wanted.
-func (want Storage) impossible(have StorageState, v proxmox.Version) string {
+func (want Storage) impossible(have StorageState, v api.Version) string {
 	for _, kind := range want.Content {
 		switch {
 		case slices.Contains(have.Content, kind):
@@ -111,7 +112,7 @@ func (a Access) Notes(s AccessState) []Note {
 	return out
 }
 
-func missing(rights map[string]bool, r proxmox.Role) []string {
+func missing(rights map[string]bool, r permission.Role) []string {
 	return slices.DeleteFunc(slices.Clone(r.Privileges), func(p string) bool { _, ok := rights[p]; return ok })
 }
 

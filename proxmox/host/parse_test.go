@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // FuzzState: whatever a host prints, or breaks off, is an error or a State that the
@@ -49,7 +50,7 @@ func FuzzAccess(f *testing.F) {
 		"\n@@ users\n[{\"userid\":\"a@pve\"}]\n\n@@ acl\n[{\"path\":\"/\",\"ugid\":\"a@pve\",\"roleid\":\"x\",\"propagate\":1}]\n\n@@ tokens\n[{\"tokenid\":\"t\",\"privsep\":\"0\"}]\n" +
 		"\n@@ may /vms\n{\"/vms\":{\"VM.Audit\":1}}\n\n@@ end\n"))
 	f.Fuzz(func(_ *testing.T, out []byte) {
-		a := Access{Prefix: "p", TokenID: "a@pve!t", Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Audit"}}}, Storages: []Storage{{"local", []string{"iso"}, []string{"x"}}}}
+		a := Access{Prefix: "p", TokenID: "a@pve!t", Grants: []permission.Grant{{Path: "/vms", Privileges: []string{"VM.Audit"}}}, Storages: []Storage{{"local", []string{"iso"}, []string{"x"}}}}
 		if s, err := a.parseAccess(out); err == nil {
 			_, _ = a.Changes(s), a.Notes(s)
 		}
@@ -74,7 +75,7 @@ func TestLoaders(t *testing.T) {
 // TestBothLoaders: an ESP that has both is told by both.
 func TestBothLoaders(t *testing.T) {
 	s := State{Kernel: "6.5.13-6-pve", Intel: true, ESPs: true, Loaders: []Loader{SystemdBoot, GRUB}, Cmdline: "initrd=\\EFI\\x root=ZFS=rpool quiet BOOT_IMAGE=/x",
-		Devices: []Device{{PCIDevice: proxmox.PCIDevice{Class: "030000", Vendor: "10de", Device: "2684"}}},
+		Devices: []Device{{Function: pci.Function{Class: "030000", Vendor: "10de", Device: "2684"}}},
 		Files:   []File{{Path: "/etc/default/grub", Text: "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n"}}}
 	c, err := Spec{GPUs: true}.boot(s)
 	require.NoError(t, err)

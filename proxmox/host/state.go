@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -48,7 +49,7 @@ type State struct {
 
 // Device is one PCI function of the host.
 type Device struct {
-	proxmox.PCIDevice
+	pci.Function
 	Driver   string // that holds it on the host; empty: none
 	NUMANode int    // -1: the host has one only, or does not say
 	BootVGA  bool   // the firmware showed its screen there, and the console is there
@@ -158,7 +159,7 @@ func parseFile(name, text string) (File, bool) {
 // parseDevices reads lines of
 // "0000:01:00.0 0x030000 0x10de 0x2684 1 -1 group=13 driver=nouveau": the fifth is
 // boot_vga, the sixth the NUMA node.
-func parseDevices(pci, names string) []Device {
+func parseDevices(functions, names string) []Device {
 	called := map[string]string{}
 	for _, line := range lines(names) {
 		if address, name, ok := strings.Cut(line, " "); ok {
@@ -166,7 +167,7 @@ func parseDevices(pci, names string) []Device {
 		}
 	}
 	var out []Device
-	for _, line := range lines(pci) {
+	for _, line := range lines(functions) {
 		f := strings.Fields(line)
 		if len(f) != 8 {
 			continue
@@ -177,8 +178,8 @@ func parseDevices(pci, names string) []Device {
 		}
 		hex := func(s string) string { return strings.TrimPrefix(s, "0x") }
 		d := Device{
-			PCIDevice: proxmox.PCIDevice{Address: address, Class: hex(f[1]), Vendor: hex(f[2]), Device: hex(f[3]), IOMMUGroup: -1},
-			BootVGA:   f[4] == "1", Driver: strings.TrimPrefix(f[7], "driver="), NUMANode: -1,
+			Function: pci.Function{Address: address, Class: hex(f[1]), Vendor: hex(f[2]), Device: hex(f[3]), IOMMUGroup: -1},
+			BootVGA:  f[4] == "1", Driver: strings.TrimPrefix(f[7], "driver="), NUMANode: -1,
 		}
 		if n, err := strconv.Atoi(strings.TrimPrefix(f[6], "group=")); err == nil {
 			d.IOMMUGroup = n

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // checkGrants compares what the token may do with what is needed, and looks for what
@@ -20,7 +21,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 	} else {
 		lacks, unclear := s.lacking(w)
 		out = append(out, unclear...)
-		for _, r := range proxmox.Roles(w.Role, lacks) {
+		for _, r := range permission.Roles(w.Role, lacks) {
 			out = append(out, wrong(r.Path, grantCure(w, r, s.token, s.hasMore(w, r.Path)), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
 		}
 	}
@@ -88,7 +89,7 @@ const localZone = "/sdn/zones/localnetwork/"
 // lacking are the grants that the token does not have. A bridge that turns out to be a VNet
 // is in another zone, of which Proxmox does not say here which: SDN.Use on any that may
 // be it will do (pve-network, PVE/Network/SDN.pm, get_local_vnets).
-func (s *seen) lacking(w *Want) (lacks []proxmox.Grant, unclear []Finding) {
+func (s *seen) lacking(w *Want) (lacks []permission.Grant, unclear []Finding) {
 	for _, g := range s.permissions.is.Missing(w.Grants) {
 		name, bridge := strings.CutPrefix(g.Path, localZone)
 		switch {
@@ -150,13 +151,13 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 
 // grantCure makes the role of a path whole, whatever is there: what is granted on a
 // path is instead of what is inherited from above, and not beside it.
-func grantCure(w *Want, r proxmox.Role, token string, inherits bool) string {
+func grantCure(w *Want, r permission.Role, token string, inherits bool) string {
 	careful := ""
 	if user, _, _ := strings.Cut(token, "!"); user != "root@pam" && inherits {
 		careful = fmt.Sprintf("; it replaces what %s and its token inherit on %s from above, so not for a user who does other work there", user, r.Path)
 	}
 	return "as root, on any host (go tool mage host:role prints all that is needed)" + careful + ": `" +
-		strings.Join(proxmox.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
+		strings.Join(permission.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
 }
 
 // hasMore reports whether the token has more on a path than any of the grants: an entry

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // load is what a host is to carry in memory.
@@ -189,7 +190,7 @@ func checkStart(w *Want, s *seen) []Finding {
 		case need <= seen.status.is.Available:
 			return nil
 		}
-		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
+		limit := machine.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
 		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s is free on %s now; Proxmox gives %s %s to start",
 			several(names), need.About(), seen.status.is.Available.About(), l.total.About(), h.Name, longest.Name, limit)}
 	})

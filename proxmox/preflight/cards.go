@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // eachWithGPUs looks at the hosts that are to give GPUs.
@@ -23,7 +24,7 @@ func eachWithGPUs(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Find
 
 // named lists the cards that are asked for by their address, or by a mapping that is
 // there already, and by whom.
-func named(vms []VM, mappings []proxmox.MappingState, host string) map[proxmox.PCIAddress]string {
+func named(vms []VM, mappings []pci.MappingState, host string) map[proxmox.PCIAddress]string {
 	out := map[proxmox.PCIAddress]string{}
 	for _, vm := range vms {
 		for _, a := range vm.GPUs.PCI {
@@ -55,7 +56,7 @@ func checkIOMMU(w *Want, s *seen) []Finding {
 // those that are asked for.
 func passable(w *Want, h Host, seen *hostSeen) []Finding {
 	cards := seen.cards.is
-	if len(cards) > 0 && !slices.ContainsFunc(cards, func(g proxmox.GPU) bool { return g.IOMMUGroup >= 0 }) {
+	if len(cards) > 0 && !slices.ContainsFunc(cards, func(g pci.GPU) bool { return g.IOMMUGroup >= 0 }) {
 		return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; go tool mage host:prep does the rest (docs/real-host.md)",
 			"the IOMMU of %s is off: no card has a group (%s)", h.Name, addresses(cards))}
 	}
@@ -72,7 +73,7 @@ func passable(w *Want, h Host, seen *hostSeen) []Finding {
 	return out
 }
 
-func addresses(cards []proxmox.GPU) string {
+func addresses(cards []pci.GPU) string {
 	out := make([]string, len(cards))
 	for i, g := range cards {
 		out[i] = g.Address.Whole().String()
@@ -104,11 +105,11 @@ func checkMappings(w *Want, s *seen) []Finding {
 	})
 }
 
-func devicesOn(m proxmox.MappingState, host string) bool {
-	return slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Host == host })
+func devicesOn(m pci.MappingState, host string) bool {
+	return slices.ContainsFunc(m.Devices, func(d pci.MappedDevice) bool { return d.Host == host })
 }
 
-func namedMapping(host string, vm VM, id string, all []proxmox.MappingState) []Finding {
+func namedMapping(host string, vm VM, id string, all []pci.MappingState) []Finding {
 	var names []string
 	for _, m := range all {
 		names = append(names, m.ID)
@@ -145,7 +146,7 @@ func checkCards(w *Want, s *seen) []Finding {
 		return enough(w, s.ledger.is, s.marked.is, h.Name)
 	})
 	for _, c := range s.ledger.is.Conflicts() {
-		theirs := keep(c.Claims, func(cl proxmox.Claim) bool { return !s.marked.is[cl.VMID] })
+		theirs := keep(c.Claims, func(cl pci.Claim) bool { return !s.marked.is[cl.VMID] })
 		if len(theirs) == len(c.Claims) || len(theirs) == 0 && w.Place != nil {
 			continue // somebody else's, who may want it so; or the caller deals his own cards out
 		}
@@ -160,9 +161,9 @@ func checkCards(w *Want, s *seen) []Finding {
 
 // copied reports whether all claims are those of copies of our machines, by mappings that
 // are ours: they are no reason to stop.
-func copied(w *Want, ledger *proxmox.Ledger, claims []proxmox.Claim) bool {
-	return len(claims) > 0 && !slices.ContainsFunc(claims, func(cl proxmox.Claim) bool {
-		return !slices.Contains(cl.Tags, w.Owner) || !slices.ContainsFunc(ledger.Mappings, func(m proxmox.MappingState) bool {
+func copied(w *Want, ledger *pci.Ledger, claims []pci.Claim) bool {
+	return len(claims) > 0 && !slices.ContainsFunc(claims, func(cl pci.Claim) bool {
+		return !slices.Contains(cl.Tags, w.Owner) || !slices.ContainsFunc(ledger.Mappings, func(m pci.MappingState) bool {
 			return m.ID == cl.Mapping && w.Mappings != nil && w.Mappings(m.ID, m.Description)
 		})
 	})
@@ -183,7 +184,7 @@ func placed(h Host, seen *hostSeen) []Finding {
 
 // enough deals the cards of a host out to those who ask: first those who name theirs,
 // then those who want a model, then the others.
-func enough(w *Want, ledger *proxmox.Ledger, ours map[int]bool, host string) []Finding {
+func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Finding {
 	vms := keep(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 })
 	slices.SortStableFunc(vms, func(a, b VM) int { return cmp.Compare(picky(b.GPUs), picky(a.GPUs)) })
 	gone := map[proxmox.PCIAddress]string{}
@@ -227,7 +228,7 @@ func picky(g GPUs) int {
 
 // others says who beside us has a claim on a card, "" when nobody has. What a VM holds
 // until its next start, or as a mediated device, is not free either.
-func others(c proxmox.Card, ours map[int]bool) string {
+func others(c pci.Card, ours map[int]bool) string {
 	for _, cl := range c.Claims {
 		if !ours[cl.VMID] && !cl.Template {
 			return fmt.Sprintf("%s %s", cl, cl.How())
@@ -317,12 +318,12 @@ func checkDriver(w *Want, s *seen) []Finding {
 
 // candidates are the ids of the cards of a host that machines may get. What somebody
 // else has needs no driver of ours.
-func candidates(w *Want, ledger *proxmox.Ledger, ours map[int]bool, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []proxmox.GPU) {
+func candidates(w *Want, ledger *pci.Ledger, ours map[int]bool, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []pci.GPU) {
 	vms := w.gpus(host)
 	for _, g := range seen.cards.is {
-		mapped := slices.ContainsFunc(seen.mappings.is, func(m proxmox.MappingState) bool {
+		mapped := slices.ContainsFunc(seen.mappings.is, func(m pci.MappingState) bool {
 			return slices.ContainsFunc(vms, func(vm VM) bool { return slices.Contains(vm.GPUs.Mappings, m.ID) }) &&
-				slices.ContainsFunc(m.Devices, func(d proxmox.MappedDevice) bool { return d.Host == host && d.Address.Contains(g.Address) })
+				slices.ContainsFunc(m.Devices, func(d pci.MappedDevice) bool { return d.Host == host && d.Address.Contains(g.Address) })
 		})
 		wanted := slices.ContainsFunc(vms, func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 && vm.GPUs.fits(g) })
 		if !mapped && ledger != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // checkHosts looks whether every host is there and may change something: without a
@@ -55,7 +56,7 @@ func checkVersion(w *Want, s *seen) []Finding {
 	}
 	for _, h := range w.Hosts {
 		status := s.on[h.Name].status
-		if there := (proxmox.Version{Version: status.is.Version}); status.err == nil && there.Major() != 0 && there.Major() != v.Major() {
+		if there := (api.Version{Version: status.is.Version}); status.err == nil && there.Major() != 0 && there.Major() != v.Major() {
 			out = append(out, odd(h.Name, "upgrade all hosts; until then the token's role needs VM.Monitor or VM.GuestAgent.Unrestricted, depending on the version",
 				"%s has Proxmox VE %s, and the host that answers has %s: their privileges differ", h.Name, there.Version, v.Version))
 		}

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // TestMemoryThatIsLentOut has containers, whose limits are no promises, and VMs whose
@@ -32,18 +34,18 @@ func TestMemoryThatIsLentOut(t *testing.T) {
 // TestWhoHasACard: a template alone never takes its cards.
 func TestWhoHasACard(t *testing.T) {
 	for name, c := range map[string]struct {
-		claim proxmox.Claim
+		claim pci.Claim
 		taken bool
 	}{
-		"stopped":                       {proxmox.Claim{}, true},
-		"ours":                          {proxmox.Claim{VMID: 104, Tags: []string{"homelab-small"}}, false},
-		"a copy of ours":                {proxmox.Claim{VMID: 900, Tags: []string{"homelab-small"}}, true},
-		"template":                      {proxmox.Claim{Template: true}, false},
-		"mediated device":               {proxmox.Claim{Shared: true, Running: true}, true},
-		"let go, but not yet restarted": {proxmox.Claim{Leaving: true, Running: true}, true},
+		"stopped":                       {pci.Claim{}, true},
+		"ours":                          {pci.Claim{VMID: 104, Tags: []string{"homelab-small"}}, false},
+		"a copy of ours":                {pci.Claim{VMID: 900, Tags: []string{"homelab-small"}}, true},
+		"template":                      {pci.Claim{Template: true}, false},
+		"mediated device":               {pci.Claim{Shared: true, Running: true}, true},
+		"let go, but not yet restarted": {pci.Claim{Leaving: true, Running: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.taken, others(proxmox.Card{Claims: []proxmox.Claim{c.claim}}, map[int]bool{104: true}) != "")
+			assert.Equal(t, c.taken, others(pci.Card{Claims: []pci.Claim{c.claim}}, map[int]bool{104: true}) != "")
 		})
 	}
 }
@@ -56,13 +58,13 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 		require.NoError(t, err)
 		return a
 	}
-	m := proxmox.MappingState{Mapping: proxmox.Mapping{ID: "gpus", Devices: []proxmox.MappedDevice{
+	m := pci.MappingState{Mapping: pci.Mapping{ID: "gpus", Devices: []pci.MappedDevice{
 		{Host: "pve1", Address: at("41:00")}, {Host: "pve2", Address: at("01:00")}}}}
-	card := func(text, device string) proxmox.GPU {
-		return proxmox.GPU{PCIDevice: proxmox.PCIDevice{Address: at(text), Vendor: "10de", Device: device}}
+	card := func(text, device string) pci.GPU {
+		return pci.GPU{Function: pci.Function{Address: at(text), Vendor: "10de", Device: device}}
 	}
-	seen := &hostSeen{cards: fact[[]proxmox.GPU]{is: []proxmox.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
-		mappings: fact[[]proxmox.MappingState]{is: []proxmox.MappingState{m}}}
+	seen := &hostSeen{cards: fact[[]pci.GPU]{is: []pci.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
+		mappings: fact[[]pci.MappingState]{is: []pci.MappingState{m}}}
 	ids, _ := candidates(&Want{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, nil, seen, "pve1")
 	if assert.Len(t, ids, 1) {
 		assert.Equal(t, "10de:20b5", ids[0].String())
@@ -71,20 +73,20 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 
 // TestAVNetIsInAZoneOfItsOwn: what the file can only call a bridge of the host.
 func TestAVNetIsInAZoneOfItsOwn(t *testing.T) {
-	w := &Want{Grants: []proxmox.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
+	w := &Want{Grants: []permission.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
 	for name, c := range map[string]struct {
 		kind string
-		have proxmox.Permissions
+		have permission.Tree
 		want []Verdict
 	}{
-		"bridge":              {"bridge", proxmox.Permissions{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
-		"vnet":                {"vnet", proxmox.Permissions{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
-		"its zone":            {"vnet", proxmox.Permissions{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
-		"its zone, no deeper": {"vnet", proxmox.Permissions{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
-		"another vnet":        {"vnet", proxmox.Permissions{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
+		"bridge":              {"bridge", permission.Tree{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
+		"vnet":                {"vnet", permission.Tree{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
+		"its zone":            {"vnet", permission.Tree{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
+		"its zone, no deeper": {"vnet", permission.Tree{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
+		"another vnet":        {"vnet", permission.Tree{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &seen{token: "a@pve!b", permissions: fact[proxmox.Permissions]{is: c.have}, on: map[string]*hostSeen{
+			s := &seen{token: "a@pve!b", permissions: fact[permission.Tree]{is: c.have}, on: map[string]*hostSeen{
 				"pve1": {bridges: fact[[]proxmox.Bridge]{is: []proxmox.Bridge{{Name: "blue", Type: c.kind, Active: true}}}}}}
 			var got []Verdict
 			for _, f := range checkGrants(w, s) {

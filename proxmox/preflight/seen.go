@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -21,18 +24,18 @@ type fact[T any] struct {
 
 // seen is all that the checks look at.
 type seen struct {
-	version     proxmox.Version
+	version     api.Version
 	token       string
 	brief       bool // nothing is to be made: Options.Brief
 	hosts       fact[[]proxmox.Host]
 	quorate     fact[bool]
-	permissions fact[proxmox.Permissions]
+	permissions fact[permission.Tree]
 	info        fact[proxmox.TokenInfo]
-	tags        fact[proxmox.TagAccess]
+	tags        fact[permission.TagAccess]
 	residents   fact[[]proxmox.Resident]
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of the machines that are ours
-	ledger      fact[*proxmox.Ledger]
+	ledger      fact[*pci.Ledger]
 	now         time.Time
 	on          map[string]*hostSeen
 	vms         map[string]fact[*proxmox.VM] // ours that are there, by name
@@ -47,8 +50,8 @@ type hostSeen struct {
 	storages fact[[]proxmox.Storage]
 	volumes  map[string]fact[[]proxmox.Volume] // disks, by storage
 	bridges  fact[[]proxmox.Bridge]
-	cards    fact[[]proxmox.GPU]
-	mappings fact[[]proxmox.MappingState]
+	cards    fact[[]pci.GPU]
+	mappings fact[[]pci.MappingState]
 	placed   fact[[]error] // what stands between VMs and their cards
 	probe    fact[*probe]
 }
@@ -132,11 +135,11 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		return marked, err
 	})
 	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
-	exactly := proxmox.Paths(w.Grants)
+	exactly := permission.Paths(w.Grants)
 	if !o.Exact {
 		exactly = keep(exactly, w.inherits)
 	}
-	ask(g, &s.permissions, func() (proxmox.Permissions, error) { return c.Permissions(ctx, exactly...) })
+	ask(g, &s.permissions, func() (permission.Tree, error) { return c.Permissions(ctx, exactly...) })
 	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
 	var carry []string // hosts that can be asked and are to give GPUs
 	for _, h := range w.Hosts {
@@ -145,14 +148,14 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		}
 	}
 	if len(carry) > 0 {
-		ask(g, &s.ledger, func() (*proxmox.Ledger, error) { return c.Ledger(ctx, carry...) })
+		ask(g, &s.ledger, func() (*pci.Ledger, error) { return c.Ledger(ctx, carry...) })
 	}
 }
 
 // inherits reports whether a path may have what another of the grants gives above it,
 // which one request for all paths cannot tell from having nothing.
 func (w *Want) inherits(path string) bool {
-	return slices.ContainsFunc(w.Grants, func(g proxmox.Grant) bool {
+	return slices.ContainsFunc(w.Grants, func(g permission.Grant) bool {
 		return g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
 	})
 }
@@ -172,11 +175,11 @@ func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Wan
 	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Bridges(ctx, host.Name) })
 	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
 	if len(w.gpus(host.Name)) > 0 {
-		ask(g, &h.cards, func() ([]proxmox.GPU, error) { return c.GPUs(ctx, host.Name) })
+		ask(g, &h.cards, func() ([]pci.GPU, error) { return c.GPUs(ctx, host.Name) })
 		if w.Place != nil {
 			ask(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
 		}
-		ask(g, &h.mappings, func() ([]proxmox.MappingState, error) { return c.Mappings(ctx, host.Name) })
+		ask(g, &h.mappings, func() ([]pci.MappingState, error) { return c.Mappings(ctx, host.Name) })
 	}
 	var mu sync.Mutex
 	for _, storage := range w.disks(host.Name) {
@@ -222,7 +225,7 @@ func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 // place asks the caller's own rules. What Proxmox refused to tell is not an answer of theirs.
 func place(ctx context.Context, w *Want, host string) ([]error, error) {
 	err := w.Place(ctx, host)
-	var refused *proxmox.Error
+	var refused *api.Error
 	if errors.As(err, &refused) {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Want is what hosts are to carry.
@@ -14,9 +16,9 @@ type Want struct {
 	Owner    string                            // tag of the VMs that are ours
 	Hosts    []Host                            // that are used
 	VMs      []VM                              // that are to be there
-	Grants   []proxmox.Grant                   // what the token must be allowed
-	Looks    []proxmox.Grant                   // what it is allowed beside that, to look; the roles have it too
-	Role     string                            // what the names of the roles begin with that grant it; see proxmox.Roles
+	Grants   []permission.Grant                // what the token must be allowed
+	Looks    []permission.Grant                // what it is allowed beside that, to look; the roles have it too
+	Role     string                            // what the names of the roles begin with that grant it; see permission.Roles
 	Mappings func(id, description string) bool // which resource mappings are ours; nil: none
 
 	// Place says why the VMs of a host cannot have their GPUs, for one who has rules of
@@ -75,7 +77,7 @@ type GPUs struct {
 }
 
 // fits reports whether a card may become one of those.
-func (g GPUs) fits(card proxmox.GPU) bool {
+func (g GPUs) fits(card pci.GPU) bool {
 	if len(g.PCI) > 0 {
 		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() })
 	}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cps-gpu/homelab/proxmox/permission"
+)
+
+// expected is what the client's token is meant to be allowed to do.
+type expected struct {
+	prefix, token string
+	need          []permission.Grant
+}
+
+// expectation is what [Client.Expect] was told last.
+type expectation struct{ atomic.Pointer[expected] }
+
+// Expect tells the client what its token is meant to be allowed to do, by roles named
+// as [permission.Roles] does with prefix. It changes nothing but words: a refused request then
+// says which commands grant what it lacked, ready to be pasted.
+func (c *Client) Expect(prefix string, need []permission.Grant) {
+	c.expects.Store(&expected{prefix: prefix, token: c.cfg.TokenID, need: need})
+}
+
+// cure returns the commands that grant one of the privileges on a path or, where it
+// was not expected that they are needed, how to find the role that lacks them.
+func (x *expectation) cure(path string, privileges []string) string {
+	if e := x.Load(); e != nil {
+		i := slices.IndexFunc(e.need, func(g permission.Grant) bool {
+			reaches := g.Path == path || g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
+			return reaches && slices.ContainsFunc(privileges, func(p string) bool { return slices.Contains(g.Privileges, p) })
+		})
+		if i >= 0 {
+			return "run on a host as root:\n    " + strings.Join(permission.GrantCommands(e.prefix, e.token, e.need, e.need[i].Path), "\n    ")
+		}
+	}
+	if len(privileges) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("add it to its role on that path: pveum role modify ROLE --append 1 --privs %s"+
+		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", privileges[0])
+}
+
+// Unseen is what lists of Proxmox do not say: that something is left out of them
+// because the token may not see it.
+func (c *Client) Unseen(path, privilege, what string) error {
+	return fmt.Errorf("proxmox: %s: Proxmox omits it from the list\n  %s", what,
+		lacks(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
+}
+
+// refused returns what a refused request lacked. Proxmox names it, but for a few
+// requests whose refusals are bare: of those it is known what they want
+// (qemu-server, PVE/API2/Qemu.pm; pve-storage, PVE/API2/Storage/Status.pm).
+func (e *Error) refused() (path string, privileges []string, anyOf, named bool) {
+	if path, privileges, ok := denied(e.Message); ok && len(privileges) > 0 {
+		return path, privileges, strings.Contains(e.Message, "|"), true
+	}
+	if e.Status != http.StatusForbidden || e.Method != http.MethodPost {
+		return "", nil, false, false
+	}
+	part := strings.Split(strings.TrimPrefix(e.Path, "/"), "/") // nodes, pve1, storage, local, upload
+	if len(part) < 3 || part[0] != "nodes" {
+		return "", nil, false, false
+	}
+	switch last := part[len(part)-1]; {
+	case part[2] == "qemu" && (last == "qemu" || last == "clone"):
+		return "/vms", []string{"VM.Allocate"}, false, false
+	case last == "upload" && len(part) == 5:
+		return "/storage/" + part[3], []string{"Datastore.AllocateTemplate"}, false, false
+	case last == "download-url":
+		return "/nodes/" + part[1], []string{"Sys.AccessNetwork"}, false, false
+	}
+	return "", nil, false, false
+}
+
+// lacks says what a token lacks, and how it is granted.
+func lacks(token, path string, privileges []string, anyOf bool, cure string) string {
+	which := strings.Join(privileges, " and ")
+	if anyOf {
+		which = "one of " + strings.Join(privileges, ", ")
+	}
+	return fmt.Sprintf("the token %s lacks %s on %s; %s", token, which, path, cure)
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lib "github.com/luthermonson/go-proxmox"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Config says where Proxmox is and who we are.
+type Config struct {
+	Endpoint    string        // any spelling: pve1, pve1:8006, https://pve1:8006/api2/json
+	TokenID     string        // user@realm!name
+	TokenSecret secret.Value  //
+	CAFile      string        // PEM of the authority to trust, in place of the system's
+	Fingerprint string        // SHA-256 of the host's certificate, in place of any authority
+	Insecure    bool          // do not check the certificate
+	HTTPClient  *http.Client  // nil: our own; the TLS fields above are for our own alone
+	UserAgent   string        // default "homelab"
+	Login       *Login        // for what no token may set; nil: such an option is refused
+	Poll        time.Duration // longest time between two looks at running tasks, default 1 s
+	// Wrap goes around every request as it is sent, repeated ones too; may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
+}
+
+// Client sends requests to one Proxmox host or cluster. It is safe for concurrent use, and one
+// should be shared: it is what keeps requests together. It has nothing to close.
+type Client struct {
+	lib     *lib.Client
+	http    *http.Client
+	base    string // https://host:8006/api2/json
+	cfg     Config
+	expects *expectation // what the token is meant to be allowed to do
+	version Version
+	glances glances
+	tasks   tasks
+	earlier earlier
+	guard   atomic.Pointer[func(context.Context) error]
+	root    sync.Mutex // guards session
+	session *session   // of Config.Login; nil before it was needed
+}
+
+// Dial makes a Client and asks the host for its version, which shows at once
+// whether address, certificate and token are right.
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	host, err := parseEndpoint(cfg.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkToken(cfg); err != nil {
+		return nil, err
+	}
+	if cfg.Poll <= 0 {
+		cfg.Poll = time.Second
+	}
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "homelab"
+	}
+	own := http.Client{}
+	if cfg.HTTPClient != nil {
+		own = *cfg.HTTPClient
+	} else if own.Transport, err = ownTransport(cfg, host); err != nil {
+		return nil, err
+	}
+	if own.Transport == nil {
+		own.Transport = http.DefaultTransport
+	}
+	if cfg.Wrap != nil {
+		own.Transport = cfg.Wrap(own.Transport)
+	}
+	expects := &expectation{}
+	own.Transport = retryGets{&turns{next: statusErrors{own.Transport, cfg.TokenID, expects}}}
+	base := "https://" + host + apiRoot
+	c := &Client{
+		http: &own, base: base, cfg: cfg, expects: expects,
+		lib: lib.NewClient(base, lib.WithHTTPClient(&own), lib.WithUserAgent(cfg.UserAgent),
+			lib.WithAPIToken(cfg.TokenID, cfg.TokenSecret.Reveal())),
+	}
+	if err := c.Get(ctx, "/version", nil, &c.version); err != nil {
+		return nil, explainDial(err, host)
+	}
+	if c.version.Version == "" {
+		return nil, fmt.Errorf("proxmox: %s answers, but not as Proxmox VE does: is this its API?", host)
+	}
+	return c, nil
+}
+
+// Version is what GET /version says.
+type Version struct {
+	Version string `json:"version"` // 9.2.11
+	Release string `json:"release"` // 9.2
+}
+
+// Major returns the major version, 0 when it cannot be read.
+func (v Version) Major() int {
+	var n int
+	_, _ = fmt.Sscanf(v.Version, "%d.", &n)
+	return n
+}
+
+// Before reports whether v is older than a release such as 8.4; one that cannot be read is not.
+func (v Version) Before(major, minor int) bool {
+	var a, b int
+	n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b)
+	return n == 2 && (a < major || a == major && b < minor)
+}
+
+// Version returns what the host said when we dialled.
+func (c *Client) Version() Version { return c.version }
+
+// Poll is the longest time between two looks at what is waited for.
+func (c *Client) Poll() time.Duration { return c.cfg.Poll }
+
+// TokenID returns the id of the token in use.
+func (c *Client) TokenID() string { return c.cfg.TokenID }
+
+// Endpoint returns host and port.
+func (c *Client) Endpoint() string {
+	return strings.TrimSuffix(strings.TrimPrefix(c.base, "https://"), apiRoot)
+}
+
+func dialer() *net.Dialer { return &net.Dialer{Timeout: 10 * time.Second} }
+
+// parseEndpoint accepts any spelling of the API's address and returns host:port.
+func parseEndpoint(s string) (string, error) {
+	text := strings.TrimSpace(s)
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return "", fmt.Errorf("proxmox endpoint %q is not an address: write host, host:8006 or https://host:8006", s)
+	}
+	if u.Scheme != "https" {
+		return "", fmt.Errorf("proxmox endpoint %q: Proxmox speaks https only", s)
+	}
+	if u.User != nil {
+		return "", errors.New("proxmox endpoint: a user or password does not belong into the address: use an API token")
+	}
+	switch strings.TrimRight(u.Path, "/") {
+	case "", "/api2", apiRoot, "/api2/extjs":
+	default:
+		return "", fmt.Errorf("proxmox endpoint %q: the path %s is not Proxmox's API", s, u.Path)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "8006"
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// checkToken finds what can be wrong with a token before it is sent: a wrong one
+// costs three seconds at the server.
+func checkToken(cfg Config) error {
+	user, name, found := strings.Cut(cfg.TokenID, "!")
+	if !found || name == "" || !strings.Contains(user, "@") {
+		return fmt.Errorf("proxmox token id %q: write user@realm!name, as in homelab@pve!cluster", cfg.TokenID)
+	}
+	if cfg.TokenSecret.IsZero() {
+		return fmt.Errorf("proxmox: the secret of the token %s is empty", cfg.TokenID)
+	}
+	if strings.ContainsAny(cfg.TokenID+cfg.TokenSecret.Reveal(), " \t\r\n") {
+		return fmt.Errorf("proxmox: the token %s or its secret has blanks or line ends in it", cfg.TokenID)
+	}
+	return nil
+}
+
+// explainDial says what a failed first request means.
+func explainDial(err error, host string) error {
+	if t := explainTLS(err, host); t != nil {
+		return t
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Status == 0 {
+		return fmt.Errorf("proxmox: %s cannot be reached: %w\n  is the address right, the host up, and port 8006 open from here?", host, err)
+	}
+	return err
+}

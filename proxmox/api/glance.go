@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// glanceAge is for how long an answer to a shared question may be used again, while
+// nothing of ours changes it.
+const glanceAge = 3 * time.Second
+
+// glances are GETs that many ask at once: all VMs, the content of a storage, the
+// hardware of a host. One request answers everybody who asked before it was
+// sent, and those who ask shortly after, until something of ours changed it.
+type glances struct {
+	mu   sync.Mutex
+	byID map[string]*glance
+}
+
+type glance struct {
+	turn       chan struct{} // holds one token while a request is under way
+	generation int           // counts what made older answers stale
+	answered   int           // generation at which the answer was asked for
+	at         time.Time
+	answer     any // nil when there is none
+}
+
+// Look returns the answer to GET path, shared where possible. The answer must
+// not be changed.
+func Look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return Shared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
+		err = c.Get(ctx, path, query, &out)
+		return out, err
+	})
+}
+
+// Shared is look for what takes more than one request; id begins like the first's path.
+func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
+	var zero T
+	g := c.glances.of(id)
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+	if answer, ok := c.glances.fresh(g); ok {
+		return answer.(T), nil
+	}
+	generation := c.glances.begin(g)
+	out, err := ask()
+	if err != nil {
+		return zero, err
+	}
+	c.glances.end(g, generation, out)
+	return out, nil
+}
+
+func (gs *glances) of(id string) *glance {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.byID == nil {
+		gs.byID = map[string]*glance{}
+	}
+	g := gs.byID[id]
+	if g == nil {
+		g = &glance{turn: make(chan struct{}, 1)}
+		gs.byID[id] = g
+	}
+	return g
+}
+
+func (gs *glances) fresh(g *glance) (any, bool) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	ok := g.answer != nil && g.answered == g.generation && time.Since(g.at) < glanceAge
+	return g.answer, ok
+}
+
+func (gs *glances) begin(g *glance) int {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return g.generation
+}
+
+func (gs *glances) end(g *glance, generation int, answer any) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	g.answer, g.answered, g.at = answer, generation, time.Now()
+}
+
+// Forget makes answers stale that a request to path may have changed.
+func (c *Client) Forget(path string) { c.glances.forget(path) }
+
+func (gs *glances) forget(path string) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	vm := strings.Contains(path, "/qemu")
+	for id, g := range gs.byID {
+		switch {
+		case vm && strings.HasPrefix(id, "/cluster/resources"),
+			vm && strings.HasSuffix(id, "/qemu?"), // the list of a host
+			vm && strings.Contains(id, "/qemu/") && sameVM(path, id),
+			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),
+			strings.Contains(path, "/storage/") && strings.Contains(id, "/storage/"):
+			g.generation++
+		}
+	}
+}
+
+// sameVM reports whether two paths /nodes/N/qemu/ID/… are about one VM.
+func sameVM(a, b string) bool {
+	vm := func(s string) string {
+		parts := strings.SplitN(s, "/", 6)
+		return strings.Join(parts[:min(5, len(parts))], "/")
+	}
+	return vm(a) == vm(b)
+}

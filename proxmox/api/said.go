@@ -1,0 +1,108 @@
+package api
+
+import (
+	"errors"
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+var (
+	permissionText = regexp.MustCompile(`Permission check failed(?: \((/[^,()]*), ([A-Za-z.|, ]+?)(?: for [^()]*)?\))?`)
+	poolGoneText   = regexp.MustCompile(`pool '[^']*' does not exist`)
+	rootOnlyText   = regexp.MustCompile(`[Oo]nly root can (?:set|pass)|user != root@pam`)
+	lockedText     = regexp.MustCompile(`VM is locked \(([a-z-]+)\)`)
+	takenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
+	onText         = regexp.MustCompile(`VM \d+ (?:is )?already running`)
+	offText        = regexp.MustCompile(`VM \d+ (?:is )?not running`)
+	transientText  = regexp.MustCompile(`lock file .* - got timeout|got lock request timeout|got no worker upid|detected modified configuration|checksum mismatch \(file change by other user\?\)`)
+	gpuBusyText    = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
+)
+
+// textClass sorts a message or exit status. Transient is what goes away by itself:
+// a lock held by somebody else, a worker that died before its work began, a file
+// that was changed between read and write. A timeout alone is not: that of the
+// kvm command comes again.
+func textClass(text string) Class {
+	if transientText.MatchString(text) {
+		return Transient
+	}
+	return Permanent
+}
+
+// saidSentinel reports whether text is how Proxmox says target.
+func saidSentinel(text string, target error) bool {
+	switch target {
+	case ErrAgentNotRunning:
+		return strings.Contains(text, "QEMU guest agent is not running")
+	case fs.ErrNotExist: // of a file in a guest
+		return strings.Contains(text, "No such file or directory")
+	case ErrNotFound:
+		return strings.Contains(text, "does not exist") && !strings.Contains(text, "pool '") ||
+			strings.Contains(text, "unable to find configuration file for VM") ||
+			strings.Contains(text, "no such task") || strings.Contains(text, "not defined")
+	}
+	return false
+}
+
+// SaidProtected reports whether err says that a VM must not be destroyed.
+func SaidProtected(err error) bool { return strings.Contains(words(err), "protection mode enabled") }
+
+// SaidTaken reports whether err is a VMID that somebody else has.
+func SaidTaken(err error) bool { return takenText.MatchString(words(err)) }
+
+// SaidLock returns the lock that err complains of, "" when none.
+func SaidLock(err error) string {
+	if m := lockedText.FindStringSubmatch(words(err)); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// SaidOn reports whether err says that a VM that was to be started runs.
+func SaidOn(err error) bool { return onText.MatchString(words(err)) }
+
+// SaidOff reports whether err says that a VM is off: "VM 100 is not running".
+func SaidOff(err error) bool { return offText.MatchString(words(err)) }
+
+// SaidRuns reports whether err says that a VM that was to be destroyed runs.
+func SaidRuns(err error) bool { return strings.Contains(words(err), "is running - destroy failed") }
+
+// SaidNoPID reports whether the agent knows no such process: its result was read.
+func SaidNoPID(err error) bool {
+	return strings.Contains(words(err), "Agent error: PID") && strings.Contains(words(err), "does not exist")
+}
+
+// SaidNoProgram reports whether the agent could not find the program to run.
+func SaidNoProgram(err error) bool {
+	return strings.Contains(words(err), "Failed to execute child process") && strings.Contains(words(err), "No such file")
+}
+
+// words returns what Proxmox said in err, "" when it said nothing.
+func words(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		out := e.Message
+		for _, v := range e.Errors {
+			out += "\n" + v
+		}
+		return out
+	}
+	var t *TaskError
+	if errors.As(err, &t) {
+		return t.Exit
+	}
+	return ""
+}
+
+// denied reads "Permission check failed (/vms/100, VM.Audit|VM.Config.Disk)".
+func denied(text string) (path string, privileges []string, ok bool) {
+	m := permissionText.FindStringSubmatch(text)
+	if m == nil {
+		return "", nil, false
+	}
+	return m[1], strings.FieldsFunc(m[2], func(r rune) bool { return r == '|' || r == ',' || r == ' ' }), true
+}
+
+// SaidStale reports whether err says that a configuration is no longer the one that was read.
+func SaidStale(err error) bool { return strings.Contains(words(err), "checksum mismatch") }

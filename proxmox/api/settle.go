@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+)
+
+// Attempts bounds how often work that meets a transient failure is begun again,
+// and firstPause is the wait before the second time; the waits double.
+const (
+	Attempts   = 6
+	firstPause = 500 * time.Millisecond
+)
+
+// Settle does work until it is done. After a failure that is transient, or whose
+// outcome is unknown, it waits for what may still be under way on id (a VMID, the
+// name of a download), looks whether the work is done after all, and only then
+// begins it again. A look that fails in such a way is repeated like the work.
+func (c *Client) Settle(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
+	finished := func() (bool, error) {
+		if err := c.Quiet(ctx, host, id); err != nil {
+			return false, err
+		}
+		return done()
+	}
+	failed := work()
+	err := failed
+	var pause Backoff
+	for try := 1; err != nil && ctx.Err() == nil && ClassOf(err) != Permanent && try < Attempts; try++ {
+		progress.Say(ctx, "%s; checking, then retrying", Brief(err))
+		if pause.Pause(ctx) != nil {
+			return ctx.Err()
+		}
+		switch ok, unseen := finished(); {
+		case ok:
+			return nil
+		case unseen != nil:
+			err = errors.Join(unseen, failed)
+		default:
+			failed = work()
+			err = failed
+		}
+	}
+	return err
+}
+
+// Backoff is the waits between attempts: firstPause or so, then twice as long each time.
+type Backoff struct{ last time.Duration }
+
+// Pause waits, until ctx ends.
+func (b *Backoff) Pause(ctx context.Context) error {
+	b.last = max(firstPause, 2*b.last)
+	return wait.Pause(ctx, jitter(b.last))
+}
+
+// jitter returns between half of d and one and a half of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// Brief is Proxmox's words in an error, or its first line.
+func Brief(err error) string {
+	if w := strings.TrimSpace(words(err)); w != "" {
+		return w
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// Quiet waits for every task that runs on id, however it ends.
+func (c *Client) Quiet(ctx context.Context, host, id string) error {
+	if id == "" {
+		return nil
+	}
+	all, err := c.RunningTasks(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		upid, err := ParseUPID(l.UPID)
+		if err != nil || l.ID != id || strings.Contains(l.Type, "proxy") { // an open console is a task too
+			continue
+		}
+		if err := c.Wait(ctx, upid); err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+)
+
+// tasks watches running tasks, all those of a node with one request: GET
+// /nodes/N/tasks is answered by pveproxy itself, over a connection that stays
+// open, while each .../status costs a handshake and a way to pvedaemon.
+//
+// There is no goroutine behind it. Anyone who waits takes the turn to look on
+// behalf of all, and leaves it to another when its own task is done or its
+// context ends.
+type tasks struct {
+	mu    sync.Mutex
+	nodes map[string]*nodeTasks
+}
+
+type nodeTasks struct {
+	node   string
+	turn   chan struct{} // holds one token while somebody looks
+	kick   chan struct{} // a new task came: look sooner
+	mu     sync.Mutex
+	looked time.Time
+	byID   map[string]*watch
+}
+
+type watch struct {
+	upid   UPID
+	since  time.Time // when we began to wait
+	missed int       // how often the list did not have it
+	done   chan struct{}
+	exit   string
+	err    error
+	users  int
+}
+
+// Wait returns nil when the task ended well (OK, or with warnings), a
+// [*TaskError] when it did not, and ctx's error when that ended first; the task
+// goes on then.
+func (c *Client) Wait(ctx context.Context, upid UPID) error {
+	_, err := c.exit(ctx, upid)
+	return err
+}
+
+// exit is wait, and returns the exit status: "OK", or "WARNINGS: 2".
+func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
+	n := c.tasks.of(upid.Node)
+	w := n.join(upid)
+	defer n.leave(w)
+	progress.Say(ctx, "%s", upid.what())
+	var away Unheard
+	defer away.Over()
+	for {
+		select {
+		case <-ctx.Done():
+			c.earlier.lose(upid.Node)
+			return "", ctx.Err()
+		case <-w.done:
+			return w.exit, c.ended(ctx, w)
+		case n.turn <- struct{}{}:
+			err := n.look(ctx, c, w)
+			<-n.turn
+			switch {
+			case err == nil:
+				away.Over()
+				continue
+			case !wait.IsPassing(err) || away.Lasts(ctx):
+				c.earlier.lose(upid.Node)
+				return "", err
+			}
+			progress.Say(ctx, "%s: %s; asking again", upid.what(), Brief(err))
+			if wait.Pause(ctx, unheardPause) != nil {
+				c.earlier.lose(upid.Node)
+				return "", errors.Join(err, ctx.Err())
+			}
+		}
+	}
+}
+
+// taskUnheard is how long a host may fail to tell how a task is, since its first failure
+// and with pauses of unheardPause between the questions: the task goes on without it.
+const (
+	taskUnheard  = 2 * time.Minute
+	unheardPause = 2 * time.Second
+)
+
+// Unheard is how long a host has not answered, while what is waited for goes on without it:
+// taskUnheard of running time at most. A laptop that slept meanwhile has missed nothing.
+type Unheard struct {
+	late <-chan struct{}
+	end  context.CancelFunc
+}
+
+// Over is an answer, or the end of the wait.
+func (s *Unheard) Over() {
+	if s.end != nil {
+		s.end()
+	}
+	*s = Unheard{}
+}
+
+// Lasts is not an answer; it reports whether that has gone on for too long.
+func (s *Unheard) Lasts(ctx context.Context) bool {
+	if s.end == nil {
+		limited, end := wait.Within(ctx, taskUnheard, context.DeadlineExceeded)
+		s.late, s.end = limited.Done(), end
+	}
+	select {
+	case <-s.late:
+		return true
+	default:
+		return false
+	}
+}
+
+// ended turns an exit status into an error.
+func (c *Client) ended(ctx context.Context, w *watch) error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.exit == "OK":
+		return nil
+	case strings.HasPrefix(w.exit, "WARNINGS:"):
+		progress.Say(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
+		return nil
+	}
+	failed := &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}
+	if path, privileges, ok := denied(failed.Exit); ok && len(privileges) > 0 {
+		failed.Cure = c.expects.cure(path, privileges)
+	}
+	return failed
+}
+
+func (t *tasks) of(node string) *nodeTasks {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.nodes == nil {
+		t.nodes = map[string]*nodeTasks{}
+	}
+	n := t.nodes[node]
+	if n == nil {
+		n = &nodeTasks{node: node, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), byID: map[string]*watch{}}
+		t.nodes[node] = n
+	}
+	return n
+}
+
+func (n *nodeTasks) join(upid UPID) *watch {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id := upid.String()
+	w := n.byID[id]
+	if w == nil {
+		w = &watch{upid: upid, since: time.Now(), done: make(chan struct{})}
+		n.byID[id] = w
+	}
+	w.users++
+	select {
+	case n.kick <- struct{}{}:
+	default:
+	}
+	return w
+}
+
+func (n *nodeTasks) leave(w *watch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w.users--; w.users == 0 {
+		delete(n.byID, w.upid.String())
+	}
+}
+
+// firstLook is after which time a fresh task is looked at; short ones (a config
+// change, a linked clone on LVM) take little more.
+const firstLook = 200 * time.Millisecond
+
+// due is when the next look is worth its while: a quarter of the youngest task's
+// age after the last look, but not before firstLook, nor after most. The more tasks
+// there are the longer a look waits, since each shows the ends of several.
+func (n *nodeTasks) due(most time.Duration) time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	least := firstLook
+	if len(n.byID) > 1 {
+		least = 2 * firstLook * time.Duration(len(n.byID))
+	}
+	pause, oldest := most, time.Time{}
+	for _, w := range n.byID {
+		pause = min(pause, max(time.Since(w.since)/4, least))
+		if oldest.IsZero() || w.since.Before(oldest) {
+			oldest = w.since
+		}
+	}
+	if n.looked.After(oldest) {
+		oldest = n.looked
+	}
+	return oldest.Add(pause)
+}
+
+// look waits until a look is due, and looks. It returns early when mine is done.
+func (n *nodeTasks) look(ctx context.Context, c *Client, mine *watch) error {
+	for {
+		pause := time.Until(n.due(c.cfg.Poll))
+		if pause <= 0 {
+			break
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-mine.done:
+			timer.Stop()
+			return nil
+		case <-n.kick:
+			timer.Stop()
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+	err := n.list(ctx, c)
+	n.mu.Lock()
+	n.looked = time.Now()
+	n.mu.Unlock()
+	return err
+}
+
+// Task is an entry of GET /nodes/N/tasks.
+type Task struct {
+	UPID    string    `json:"upid"`
+	Type    string    `json:"type"`
+	ID      string    `json:"id"`
+	Status  string    `json:"status"`
+	EndTime *wire.Int `json:"endtime"`
+}
+
+// Running reports whether the task has not ended.
+func (l Task) Running() bool {
+	return l.EndTime == nil && (l.Status == "" || l.Status == "RUNNING" || l.Status == "running")
+}
+
+// MaxTasks bounds an answer; a task that is not in it is asked for by itself.
+const MaxTasks = 500
+
+func (n *nodeTasks) list(ctx context.Context, c *Client) error {
+	waiting, oldest := n.waiting()
+	if len(waiting) == 0 {
+		return nil
+	}
+	var all []Task
+	query := url.Values{"source": {"all"}, "limit": {strconv.Itoa(MaxTasks)}, "since": {strconv.FormatInt(oldest.Unix(), 10)}}
+	if err := c.Get(ctx, NodePath(n.node, "tasks"), query, &all); err != nil {
+		return err
+	}
+	seen := make(map[string]Task, len(all))
+	for _, l := range all {
+		// A task that has just ended may be in the list of active ones and in the archive.
+		if old, twice := seen[l.UPID]; !twice || old.Running() {
+			seen[l.UPID] = l
+		}
+	}
+	for _, w := range waiting {
+		l, found := seen[w.upid.String()]
+		switch {
+		case found && !l.Running():
+			w.finish(l.Status, nil)
+		case found:
+			w.missed = 0
+		default:
+			if w.missed++; w.missed > 1 {
+				if err := c.lookAtOne(ctx, w); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (n *nodeTasks) waiting() (all []*watch, oldest time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.byID {
+		select {
+		case <-w.done:
+			continue
+		default:
+		}
+		all = append(all, w)
+		if oldest.IsZero() || w.upid.Started.Before(oldest) {
+			oldest = w.upid.Started
+		}
+	}
+	return all, oldest
+}
+
+// finish is called by anyone who holds the turn, so once.
+func (w *watch) finish(exit string, err error) {
+	select {
+	case <-w.done:
+	default:
+		w.exit, w.err = exit, err
+		close(w.done)
+	}
+}
+
+// lookAtOne asks for one task by itself.
+func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
+	var status struct {
+		Status string `json:"status"`
+		Exit   string `json:"exitstatus"`
+	}
+	err := c.Get(ctx, NodePath(w.upid.Node, "tasks", w.upid.String(), "status"), nil, &status)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		var e *Error
+		if errors.As(err, &e) && e.class() == Permanent {
+			w.finish("", err)
+			return nil
+		}
+		return err
+	case status.Status == "stopped":
+		w.finish(status.Exit, nil)
+	}
+	return nil
+}
+
+// logTail is how many lines of a failed task's log an error shows.
+const logTail = 10
+
+// taskLog returns the end of a task's log; nil when it is not available.
+func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
+	var lines []struct {
+		Text string `json:"t"`
+	}
+	if c.Get(ctx, NodePath(upid.Node, "tasks", upid.String(), "log"), url.Values{"limit": {"0"}}, &lines) != nil {
+		return nil
+	}
+	var out []string
+	for _, l := range lines {
+		if !saidDots(l.Text) {
+			out = append(out, l.Text)
+		}
+	}
+	return out[max(0, len(out)-logTail):]
+}
+
+// RunningTasks returns the tasks that run on a host now.
+func (c *Client) RunningTasks(ctx context.Context, host string) ([]Task, error) {
+	var all []Task
+	if err := c.Get(ctx, NodePath(host, "tasks"), url.Values{"source": {"active"}, "limit": {strconv.Itoa(MaxTasks)}}, &all); err != nil {
+		return nil, err
+	}
+	var out []Task
+	for _, l := range all {
+		if l.Running() {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}

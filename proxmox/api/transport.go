@@ -1,0 +1,217 @@
+package api
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+)
+
+// apiRoot is where the API begins below the host.
+const apiRoot = "/api2/json"
+
+// maxAnswer is the most that is read of an answer, in bytes. A host with a thousand VMs
+// sends some 500 KiB at once.
+const maxAnswer = 32 << 20
+
+// statusErrors turns every answer of status 300 and above into an [*Error] with
+// Proxmox's words. go-proxmox hands errors of its transport through, while it
+// takes 404, 502, 595 and 596 for success and drops the words of 403 and 500.
+type statusErrors struct {
+	next    http.RoundTripper
+	token   string
+	expects *expectation
+}
+
+func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(req)
+	if err != nil {
+		if ctxErr := req.Context().Err(); ctxErr != nil {
+			return nil, ctxErr
+		}
+		return nil, &Error{Method: req.Method, Path: apiPath(req), Message: networkText(err), Token: t.token, Cause: err}
+	}
+	if res.StatusCode < http.StatusMultipleChoices {
+		res.Body = limit.Body(res.Body, res.ContentLength, maxAnswer)
+		res.Body = answerBody{res.Body, &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token}}
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode < http.StatusBadRequest {
+		return nil, &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token, Message: redirectText(res)}
+	}
+	e := &Error{Status: res.StatusCode, Method: req.Method, Path: apiPath(req), Token: t.token}
+	var body struct {
+		Message string                     `json:"message"`
+		Errors  map[string]json.RawMessage `json:"errors"`
+	}
+	// Before pve-http-server 5.2.0, and always for 401 and 59x, the words are in
+	// the status line alone.
+	raw, readErr := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if readErr != nil && req.Context().Err() != nil {
+		return nil, req.Context().Err()
+	}
+	if json.Unmarshal(raw, &body) == nil {
+		e.Message = strings.TrimSpace(body.Message)
+		for k, v := range body.Errors {
+			if e.Errors == nil {
+				e.Errors = map[string]string{}
+			}
+			e.Errors[k] = wire.Unquote(v)
+		}
+	}
+	if e.Message == "" {
+		_, reason, _ := strings.Cut(res.Status, " ")
+		e.Message = strings.TrimSpace(reason)
+	}
+	path, privileges, _, _ := e.refused()
+	e.Cure = t.expects.cure(path, privileges)
+	return nil, e
+}
+
+// answerBody is the body of a success, which may be too large for one.
+type answerBody struct {
+	io.ReadCloser
+	fail *Error
+}
+
+func (b answerBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if large, ok := errors.AsType[*limit.Error](err); ok {
+		b.fail.Message, b.fail.Cause = large.Error()+": is this Proxmox VE's API?", large
+		return n, b.fail
+	}
+	return n, err
+}
+
+// apiPath is the request's path as Proxmox's documentation writes it. Queries
+// stay out: a parameter may be long.
+func apiPath(req *http.Request) string { return strings.TrimPrefix(req.URL.Path, apiRoot) }
+
+// redirectText says where an answer leads. Proxmox's API sends no redirects, and a
+// client that followed one would send the token there.
+func redirectText(res *http.Response) string {
+	to, err := res.Location()
+	if err != nil {
+		return "it answers with a redirect, which Proxmox VE does not: is this its API?"
+	}
+	return "it answers with a redirect to " + to.Scheme + "://" + to.Host + ", which is not followed because it would receive the token; if that is the host, write it as the endpoint"
+}
+
+// networkText says in short what kept an answer from coming.
+func networkText(err error) string {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed before an answer arrived"
+	case errors.As(err, &op):
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// retryGets tries a GET again when no answer came or Proxmox's proxy could not
+// reach the daemon. Nothing but a GET is ever sent twice: a lost answer to a
+// POST says nothing about the work.
+type retryGets struct {
+	next http.RoundTripper
+}
+
+// getTries bounds how often a GET is sent; the waits between grow from firstGetWait.
+const (
+	getTries     = 4
+	firstGetWait = 250 * time.Millisecond
+)
+
+func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
+	pause := firstGetWait
+	for try := 1; ; try++ {
+		res, err := t.next.RoundTrip(req)
+		if err == nil || req.Method != http.MethodGet || try == getTries || !worthAnotherGet(err) {
+			return res, err
+		}
+		if wait.Pause(req.Context(), pause) != nil {
+			return nil, req.Context().Err()
+		}
+		pause *= 2
+	}
+}
+
+// worthAnotherGet reports whether the failure is one that passes.
+func worthAnotherGet(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || !e.Passing() {
+		return false
+	}
+	if e.Status != 0 {
+		return e.class() == Unknown || e.Status == 595
+	}
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout() // that was wait enough
+}
+
+// distrusted reports whether a host has no address, or is not the one that was meant.
+func distrusted(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var dns *net.DNSError
+	return errors.As(err, &cert) || errors.As(err, &dns) || isFingerprint(err)
+}
+
+// turns lets a host have one request at a time of those that may hold a worker of its
+// pvedaemon. There are three, for everybody who uses the host: one that asks the
+// agent of a booting guest holds its worker for 3 s, one that meets a lock for up to
+// 10 s, and once all three are held, the web interface answers no user any more.
+type turns struct {
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	hosts map[string]chan struct{} // holds one token while a request is under way
+}
+
+func (t *turns) RoundTrip(req *http.Request) (*http.Response, error) {
+	host, blocks := mayBlock(req.Method, apiPath(req))
+	if !blocks {
+		return t.next.RoundTrip(req)
+	}
+	turn := t.of(host)
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	return t.next.RoundTrip(req)
+}
+
+func (t *turns) of(host string) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hosts == nil {
+		t.hosts = map[string]chan struct{}{}
+	}
+	if t.hosts[host] == nil {
+		t.hosts[host] = make(chan struct{}, 1)
+	}
+	return t.hosts[host]
+}
+
+// mayBlock reports whether a request waits for a guest or a lock on a host: all that
+// ask a guest's agent, and all that change something there. An upload goes through
+// pveproxy, and takes as long as the file is large.
+func mayBlock(method, path string) (host string, blocks bool) {
+	below, onHost := strings.CutPrefix(path, "/nodes/")
+	if !onHost || strings.HasSuffix(path, "/upload") {
+		return "", false
+	}
+	host, rest, _ := strings.Cut(below, "/")
+	return host, method != http.MethodGet || strings.Contains(rest, "/agent/")
+}

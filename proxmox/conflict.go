@@ -1,0 +1,68 @@
+package proxmox
+
+import (
+	"fmt"
+)
+
+// ConflictError is a VM that has the name of one of ours and is not ours, also where it
+// carries our tag. It is somebody else's and is never touched.
+type ConflictError struct {
+	Name, Owner, Host string
+	VMID              int
+	Why               string // it is not ours: "does not carry the tag homelab-a100"
+	Tagged            bool   // it carries our tag all the same: a copy perhaps, or an earlier version's
+	Abandoned         bool   // an earlier version has left it half-made
+}
+
+func conflict(owner string, vm *VM) *ConflictError {
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.Unlike(owner), Tagged: vm.Tagged(owner),
+		Abandoned: vm.Abandoned(owner)}
+}
+
+// Error returns the conflict and the ways out of it.
+func (e *ConflictError) Error() string {
+	if e.Abandoned {
+		return fmt.Sprintf("VM %d on %s is called %s and %s: it is not changed\n  %s",
+			e.VMID, e.Host, e.Name, e.Why, clearing(e.Host, e.VMID))
+	}
+	return fmt.Sprintf("VM %d on %s is called %s, but %s: the cluster does not own it, so it is not changed\n"+
+		"  rename one of the two, or remove the other VM; to adopt it instead, write adopt: true for %s in the file",
+		e.VMID, e.Host, e.Name, e.Why, e.Name)
+}
+
+// clearing says how a half-made VM of an earlier version goes away.
+func clearing(host string, vmid int) string {
+	return fmt.Sprintf("it holds data only if it was started since: look at its task history in the web "+
+		"interface, or as root on %s: pvesh get /nodes/%s/tasks --vmid %d\n"+
+		"  if it was not, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up recreates it", host, host, vmid, host, vmid)
+}
+
+// DuplicateError is more than one VM of ours with one name.
+type DuplicateError struct {
+	Name, Owner string
+	VMIDs       []int
+}
+
+// Error returns the doubles.
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("proxmox: VMs %v are all called %s and all marked as VMs of %s: they cannot be told apart\n"+
+		"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge",
+		e.VMIDs, e.Name, e.Owner)
+}
+
+// LockedError is a VM that is locked while nothing is at work on it: what held
+// the lock died. A token may not unlock it.
+type LockedError struct {
+	Host, Lock string
+	VMID       int
+}
+
+// Error returns the lock and how to get rid of it.
+func (e *LockedError) Error() string {
+	cure := fmt.Sprintf("qm unlock %d", e.VMID)
+	if e.Lock == "clone" || e.Lock == "create" {
+		cure += fmt.Sprintf(" && qm destroy %d --purge", e.VMID)
+	}
+	return fmt.Sprintf("proxmox: VM %d on %s is locked (%s) and no task is running on it\n  run on %s as root: %s",
+		e.VMID, e.Host, e.Lock, e.Host, cure)
+}

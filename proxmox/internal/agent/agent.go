@@ -1,0 +1,332 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Agents asks the guest agents of VMs. It is safe for concurrent use, and one should be
+// shared: it remembers which agents did not answer.
+type Agents struct {
+	pve    *api.Client
+	silent notes[silence] // agents that did not answer
+}
+
+// New returns what asks the agents of a Proxmox cluster.
+func New(pve *api.Client) *Agents { return &Agents{pve: pve} }
+
+// lifePause is the time between two looks for a sign of life.
+const lifePause = 3 * time.Second
+
+// maxOff is how many times in a row a VM may be seen off while its agent is
+// waited for: a restart looks like that.
+const maxOff = 3
+
+// Wait waits until the guest agent answers.
+func (a *Agents) Wait(ctx context.Context, vm *machine.VM) error {
+	begun, off, seen := time.Now(), 0, ""
+	var away error // what the host says, while it does not answer itself
+	for {
+		var info struct{}
+		err := a.ask(ctx, vm, "info", nil, &info)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return unanswered(ctx, vm, begun, seen, away)
+		case wait.IsPassing(err): // the host itself does not answer: that says nothing of the guest
+			away = err
+			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
+			if wait.Pause(ctx, lifePause) != nil {
+				return unanswered(ctx, vm, begun, seen, away)
+			}
+			continue
+		case api.SaidOff(err) && off < maxOff:
+			off++
+		case !errors.Is(err, api.ErrAgentNotRunning):
+			return fmt.Errorf("guest agent of %s: %w", vm, err)
+		default:
+			off = 0
+		}
+		away = nil
+		if seen = "the guest's network is up, and it still boots or installs: "; errors.Is(err, errMute) {
+			seen = "the guest has not sent anything over its network yet: "
+		}
+		progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
+		if wait.Pause(ctx, lifePause) != nil {
+			return unanswered(ctx, vm, begun, seen, nil)
+		}
+	}
+}
+
+func unanswered(ctx context.Context, vm *machine.VM, begun time.Time, seen string, away error) error {
+	if away != nil {
+		return fmt.Errorf("the guest agent of %s has not answered in %s, and now %s does not answer either: %w: %w",
+			vm, time.Since(begun).Round(time.Second), vm.Host, context.Cause(ctx), away)
+	}
+	return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, context.Cause(ctx))
+}
+
+// ReadFile returns a file of the guest, up to 16 MiB. It is a GET: nothing
+// is changed or run.
+func (a *Agents) ReadFile(ctx context.Context, vm *machine.VM, path string) ([]byte, error) {
+	var answer struct {
+		Content   string    `json:"content"`
+		Truncated wire.Bool `json:"truncated"`
+	}
+	if err := a.ask(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
+		return nil, fmt.Errorf("read %s in %s: %w", path, vm, err)
+	}
+	if answer.Truncated {
+		return nil, fmt.Errorf("read %s in %s: larger than the guest agent returns (16 MiB)", path, vm)
+	}
+	return octets(answer.Content), nil
+}
+
+// Runner returns a Runner that runs commands in vm as root, through the guest
+// agent. It needs no network in the guest and no login, but is slow: each
+// command is two requests at least, and output comes at the end, 16 MiB at most.
+func (a *Agents) Runner(vm *machine.VM) remote.Runner {
+	g := &guest{pve: a.pve, host: vm.Host, vmid: vm.VMID, name: vm.String()}
+	return remote.RunnerFunc(g.run)
+}
+
+type guest struct {
+	pve  *api.Client
+	host string
+	vmid int
+	name string
+}
+
+func (g *guest) path(verb string) string { return api.VMPath(g.host, g.vmid, "agent", verb) }
+
+// maxInput is how much input exec takes. What is larger, or not plain ASCII,
+// goes by way of a file in the guest.
+const maxInput = 64 << 10
+
+func (g *guest) run(ctx context.Context, cmd remote.Cmd) error {
+	if len(cmd.Args) == 0 {
+		return errors.New("guest agent: no command")
+	}
+	input, err := slurp(ctx, cmd.Stdin)
+	if err != nil {
+		return err
+	}
+	args := cmd.Args
+	var direct *string
+	switch {
+	case cmd.Stdin == nil:
+	case len(input) <= maxInput && isASCII(input):
+		text := string(input)
+		direct = &text
+	default:
+		var done func()
+		if args, done, err = g.stage(ctx, args, input); err != nil {
+			return err
+		}
+		defer done()
+	}
+	result, err := g.exec(ctx, args, direct)
+	if err != nil {
+		return err
+	}
+	return g.deliver(cmd, result)
+}
+
+// slurp reads a command's input, and gives up when ctx ends: the reader may not.
+func slurp(ctx context.Context, r interface{ Read([]byte) (int, error) }) ([]byte, error) {
+	if r == nil {
+		return nil, nil
+	}
+	type read struct {
+		data []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		var b bytes.Buffer
+		_, err := b.ReadFrom(r)
+		done <- read{b.Bytes(), err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case got := <-done:
+		if got.err != nil {
+			return nil, fmt.Errorf("input of the command: %w", got.err)
+		}
+		return got.data, nil
+	}
+}
+
+func isASCII(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// execResult is the answer of exec-status.
+type execResult struct {
+	Exited       wire.Bool `json:"exited"`
+	Code         wire.Int  `json:"exitcode"`
+	Signal       wire.Int  `json:"signal"`
+	Out          string    `json:"out-data"`
+	Err          string    `json:"err-data"`
+	OutTruncated wire.Bool `json:"out-truncated"`
+	ErrTruncated wire.Bool `json:"err-truncated"`
+}
+
+// firstStatus and lastStatus bound the time between two looks at a command.
+const (
+	firstStatus = 50 * time.Millisecond
+	lastStatus  = time.Second
+)
+
+// busyFor is for how long an agent that has begun a command may fail to answer before
+// the command's end is given up. Proxmox pings it before each question, for 3 s, which
+// is not long for a guest that is busy; a question that was not asked costs nothing.
+const busyFor = time.Minute
+
+// exec runs a command and waits for its end. When ctx ends the command goes on:
+// the agent has no way to stop it.
+func (g *guest) exec(ctx context.Context, args []string, input *string) (execResult, error) {
+	pid, err := g.start(ctx, args, input)
+	if err != nil {
+		return execResult{}, err
+	}
+	pause, heard := firstStatus, time.Now()
+	for {
+		var result execResult
+		err := g.pve.Get(ctx, g.path("exec-status"), url.Values{"pid": {strconv.Itoa(pid)}}, &result)
+		switch {
+		case ctx.Err() != nil:
+			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
+		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
+			progress.Say(ctx, "the agent of %s does not answer; asking again", g.name)
+		case err != nil:
+			return execResult{}, g.lost(args, err)
+		case bool(result.Exited):
+			return result, nil
+		default:
+			heard = time.Now()
+		}
+		if wait.Pause(ctx, pause) != nil {
+			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
+		}
+		pause = min(pause*3/2, lastStatus)
+	}
+}
+
+// lost explains why the end of a command is not known.
+func (g *guest) lost(args []string, err error) error {
+	if api.SaidNoPID(err) {
+		return fmt.Errorf("%s in %s: its result was lost in an earlier answer, so it is not known whether it succeeded: %w", args[0], g.name, err)
+	}
+	return fmt.Errorf("%s in %s: %w", args[0], g.name, err)
+}
+
+// start begins a command and returns its process id.
+func (g *guest) start(ctx context.Context, args []string, input *string) (int, error) {
+	p := api.Params{"command": args}
+	if input != nil {
+		p["input-data"] = *input
+	}
+	var answer struct {
+		PID *wire.Int `json:"pid"`
+	}
+	err := g.pve.Call(ctx, http.MethodPost, g.path("exec"), p, &answer)
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
+	}
+	if err != nil && g.missing(ctx, args[0], err) {
+		return 0, &remote.ExitError{Args: args, Code: 127, Stderr: args[0] + ": not found"}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s in %s: %w", args[0], g.name, err)
+	}
+	if answer.PID == nil {
+		return 0, fmt.Errorf("%s in %s: the guest agent's answer names no process", args[0], g.name)
+	}
+	return int(*answer.PID), nil
+}
+
+// missing reports whether a command could not be begun because the guest has no
+// such program. The agent says so in quotes that are not ASCII, which makes
+// Proxmox drop the whole answer (596 Broken pipe); then the guest is asked.
+func (g *guest) missing(ctx context.Context, program string, err error) bool {
+	if api.SaidNoProgram(err) {
+		return true
+	}
+	if api.ClassOf(err) != api.Unknown || program == "sh" {
+		return false
+	}
+	result, err := g.exec(ctx, []string{"sh", "-c", `command -v -- "$1"`, "sh", program}, nil)
+	return err == nil && result.Code != 0
+}
+
+// deliver writes the output and turns the exit status into an error. A Windows
+// exception code aside, signal is the number of a signal.
+func (g *guest) deliver(cmd remote.Cmd, result execResult) error {
+	out, errs := octets(result.Out), octets(result.Err)
+	if cmd.Stdout != nil {
+		if _, err := cmd.Stdout.Write(out); err != nil {
+			return err
+		}
+	}
+	if cmd.Stderr != nil {
+		if _, err := cmd.Stderr.Write(errs); err != nil {
+			return err
+		}
+	}
+	if result.Code != 0 || result.Signal != 0 {
+		exit := &remote.ExitError{Args: cmd.Args, Code: int(result.Code), Stderr: string(errs[max(0, len(errs)-remote.TailSize):])}
+		if result.Signal != 0 {
+			exit.Code, exit.Signal = 128+int(result.Signal), signalName(int(result.Signal))
+		}
+		return exit
+	}
+	if result.OutTruncated || result.ErrTruncated {
+		return fmt.Errorf("%s in %s: its output is larger than the guest agent returns (16 MiB) and was cut off", cmd.Args[0], g.name)
+	}
+	return nil
+}
+
+// octets returns the bytes that Proxmox decoded from the agent's base64 and then
+// wrote as JSON text, one character for each byte (its strings know no encoding).
+// Text with characters beyond a byte was not made that way and is taken as it is.
+func octets(s string) []byte {
+	out := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r > 0xff {
+			return []byte(s)
+		}
+		out = append(out, byte(r))
+	}
+	return out
+}
+
+func signalName(n int) string {
+	names := map[int]string{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV", 13: "PIPE", 14: "ALRM", 15: "TERM"}
+	if name, ok := names[n]; ok {
+		return name
+	}
+	return strings.TrimSpace(strconv.Itoa(n))
+}

@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/cps-gpu/homelab/proxmox/machine"
+)
+
+// Addresses returns the addresses of a guest, as its agent reports them, in
+// the guest's order, without loopback and link-local ones. It is for guests that
+// get theirs from a DHCP server.
+func (a *Agents) Addresses(ctx context.Context, vm *machine.VM) ([]netip.Addr, error) {
+	var answer struct {
+		Result []struct {
+			Name      string `json:"name"`
+			Addresses []struct {
+				Address string `json:"ip-address"`
+			} `json:"ip-addresses"`
+		} `json:"result"`
+	}
+	if err := a.ask(ctx, vm, "network-get-interfaces", nil, &answer); err != nil {
+		return nil, fmt.Errorf("addresses of %s: %w", vm, err)
+	}
+	var out []netip.Addr
+	for _, nic := range answer.Result {
+		for _, a := range nic.Addresses {
+			addr, err := netip.ParseAddr(a.Address)
+			if err == nil && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() {
+				out = append(out, addr)
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,191 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// Resource is a VM as all hosts of a cluster know it, made of two lists.
+//
+// GET /cluster/resources?type=vm knows at once what is there, with its tags, lock and
+// pool. Its name and status, its figures and whether it is a template are what the
+// host's pvestatd told in its last round, up to 11 s ago, and pmxcfs keeps that for five
+// minutes, also of a VM that is gone: a VMID that is used again has the new tags and
+// the old name until the next round. (rrd_dump and extract_vm_stats in PVE/API2Tools.pm.)
+//
+// GET /nodes/HOST/qemu reads the configurations, so those are taken from there.
+type Resource struct {
+	Type     string    `json:"type"`
+	VMID     wire.Int  `json:"vmid"`
+	Name     string    `json:"name"`
+	Node     string    `json:"node"`
+	Status   string    `json:"status"`
+	Tags     string    `json:"tags"`
+	Lock     string    `json:"lock"`
+	Template wire.Bool `json:"template"`
+	MaxMem   wire.Int  `json:"maxmem"`
+	Mem      wire.Int  `json:"mem"`
+	MaxCPU   wire.Int  `json:"maxcpu"`
+	CPUs     wire.Int  `json:"cpus"`   // what a host's own list calls MaxCPU
+	Uptime   wire.Int  `json:"uptime"` // seconds
+	NetOut   wire.Int  `json:"netout"` // bytes that the guest has sent since its start
+
+	Unseen error // why its host could not be asked: what is told may be old
+}
+
+// All returns all VMs that the token may see, as they are now. It costs one
+// request and one for each host with VMs, shared by all who look at that time.
+func All(ctx context.Context, c *api.Client) ([]Resource, error) {
+	return api.Shared(ctx, c, "/cluster/resources, live", func() ([]Resource, error) {
+		var all []Resource
+		if err := c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &all); err != nil {
+			return nil, err
+		}
+		hosts := map[string]map[int]Resource{}
+		for _, r := range all {
+			if r.Type == "qemu" {
+				hosts[r.Node] = nil
+			}
+		}
+		unseen, err := askHosts(ctx, c, hosts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			r := &all[i]
+			if r.Type != "qemu" {
+				continue
+			}
+			if r.Unseen = unseen[r.Node]; r.Unseen == nil {
+				now := hosts[r.Node][int(r.VMID)] // nothing when it was made, or destroyed, between the two looks
+				r.Name, r.Status, r.Template, r.MaxMem, r.Mem, r.MaxCPU = now.Name, now.Status, now.Template, now.MaxMem, now.Mem, now.CPUs
+			}
+		}
+		return all, nil
+	})
+}
+
+// OnHost returns the VMs of a host as it knows them itself, with its own figures of them: one
+// request, shared by all who look at that time.
+func OnHost(ctx context.Context, c *api.Client, host string) ([]Resource, error) {
+	return api.Look[[]Resource](ctx, c, api.NodePath(host, "qemu"), nil)
+}
+
+// askHosts fills in the VMs of each host, by VMID, and returns why some could not be asked.
+func askHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resource) (unseen map[string]error, err error) {
+	unseen = map[string]error{}
+	if len(hosts) > 1 { // asking one that is off takes until the network gives up
+		all, err := Nodes(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range all {
+			if n.Status == "offline" {
+				unseen[n.Node] = errors.New("it is offline")
+			}
+		}
+	}
+	var names []string
+	for host := range hosts {
+		if unseen[host] == nil {
+			names = append(names, host)
+		}
+	}
+	lists, failures := make([][]Resource, len(names)), make([]error, len(names))
+	var group errgroup.Group
+	group.SetLimit(AtOnce)
+	for i, host := range names {
+		group.Go(func() error {
+			lists[i], failures[i] = OnHost(ctx, c, host)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for i, host := range names {
+		if err := failures[i]; api.Forbidden(err) || errors.Is(err, api.ErrUnauthorized) { // it has answered
+			return nil, err
+		}
+		if failures[i] != nil {
+			unseen[host] = failures[i]
+			continue
+		}
+		hosts[host] = make(map[int]Resource, len(lists[i]))
+		for _, r := range lists[i] {
+			hosts[host][int(r.VMID)] = r
+		}
+	}
+	return unseen, nil
+}
+
+// Certain returns an error when the VM's host could not be asked what it is.
+func (r Resource) Certain() error {
+	if r.Unseen == nil {
+		return nil
+	}
+	return fmt.Errorf("proxmox: VM %d cannot be identified: its host %s does not answer: %w", r.VMID, r.Node, r.Unseen)
+}
+
+// Nameless reports whether r is so new that it has no name. A clone gets its name with
+// its first disk; until then Proxmox makes one up.
+func Nameless(r Resource) bool {
+	made, up := strings.CutPrefix(r.Name, "VM ")
+	return r.Name == "" || up && made == strconv.Itoa(int(r.VMID))
+}
+
+// Tagged reports whether the VM carries the tag owner.
+func (r Resource) Tagged(owner string) bool {
+	return slices.Contains(machine.SplitTags(r.Tags), strings.ToLower(owner))
+}
+
+// Ours reports whether a VM in the list is marked with its VMID as owner's. Whether its
+// UUID is the marked one only its configuration tells, and a half-made one may be ours
+// without it.
+func (r Resource) Ours(owner string) bool {
+	return r.Tagged(owner) && slices.Contains(machine.Marks(owner, machine.SplitTags(r.Tags)), int(r.VMID))
+}
+
+// MaybeOurs reports whether what the list shows leaves it open that a VM is owner's: an
+// earlier version may have made it.
+func (r Resource) MaybeOurs(owner string) bool {
+	return r.Ours(owner) || r.Tagged(owner) && len(machine.Marks(owner, machine.SplitTags(r.Tags))) == 0
+}
+
+// node is an entry of GET /nodes.
+type node struct {
+	Node   string   `json:"node"`
+	Status string   `json:"status"` // online, offline; unknown in a host's first seconds
+	MaxCPU wire.Int `json:"maxcpu"`
+	MaxMem wire.Int `json:"maxmem"`
+	Mem    wire.Int `json:"mem"`
+}
+
+// Nodes returns all hosts.
+func Nodes(ctx context.Context, c *api.Client) ([]node, error) {
+	return api.Look[[]node](ctx, c, "/nodes", nil)
+}
+
+// AtOnce bounds how many VMs are read at a time.
+const AtOnce = 8
+
+// Summary is the VM in a list, but for its power.
+func (r Resource) Summary() machine.Summary {
+	return machine.Summary{
+		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
+		Tags: machine.SplitTags(r.Tags), Cores: int(r.MaxCPU), Memory: unit.Size(r.MaxMem),
+	}
+}

@@ -1,0 +1,110 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Property is one key=value of a property string. Key is empty for the value
+// that stands alone, as the volume does in "local-lvm:vm-100-disk-0,size=32G".
+type Property struct{ Key, Value string }
+
+// Properties is a property string, the way Proxmox writes a device in one line.
+// The order is kept.
+type Properties []Property
+
+// ParseProperties reads a property string. Proxmox allows one part without a
+// key; which option it stands for depends on the device.
+func ParseProperties(s string) (Properties, error) {
+	var out Properties
+	if s == "" {
+		return nil, nil
+	}
+	bare := false
+	for part := range strings.SplitSeq(s, ",") {
+		key, value, found := strings.Cut(part, "=")
+		if !found {
+			key, value = "", part
+			if bare {
+				return nil, fmt.Errorf("property string %q: more than one value without a key", s)
+			}
+			bare = true
+		} else if key == "" {
+			return nil, fmt.Errorf("property string %q: a part begins with =", s)
+		}
+		if part == "" {
+			return nil, fmt.Errorf("property string %q: an empty part", s)
+		}
+		out = append(out, Property{key, value})
+	}
+	return out, nil
+}
+
+// String writes the property string.
+func (p Properties) String() string {
+	parts := make([]string, len(p))
+	for i, kv := range p {
+		if kv.Key == "" {
+			parts[i] = kv.Value
+		} else {
+			parts[i] = kv.Key + "=" + kv.Value
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Get returns the value of key, "" when it is not there.
+func (p Properties) Get(key string) string {
+	for _, kv := range p {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return ""
+}
+
+// First returns the value of the first of keys that is there; "" as a key is
+// the part without one.
+func (p Properties) First(keys ...string) string {
+	for _, k := range keys {
+		if v := p.Get(k); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// With returns p with key set to value, in its old place or at the end; an empty
+// value takes the key out.
+func (p Properties) With(key, value string) Properties {
+	out := make(Properties, 0, len(p)+1)
+	done := value == ""
+	for _, kv := range p {
+		if kv.Key != key {
+			out = append(out, kv)
+		} else if !done {
+			out = append(out, Property{key, value})
+			done = true
+		}
+	}
+	if !done {
+		out = append(out, Property{key, value})
+	}
+	return out
+}
+
+// Bool reads a switch as Proxmox does: 1, on, yes, true.
+func (p Properties) Bool(key string) bool {
+	switch strings.ToLower(p.Get(key)) {
+	case "1", "on", "yes", "true":
+		return true
+	}
+	return false
+}
+
+// Loose reads a property string that Proxmox has accepted; one that we cannot
+// read has no properties.
+func Loose(s string) Properties {
+	p, _ := ParseProperties(s)
+	return p
+}

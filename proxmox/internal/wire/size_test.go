@@ -1,0 +1,20 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+func TestSizesOfDisks(t *testing.T) {
+	for size, want := range map[unit.Size]string{unit.TiB: "1T 1024", 3 * unit.GiB: "3G 3", 512 * unit.MiB: "512M 0.5", 528 * unit.KiB: "528K 0.000503540039", 1000: "1000 ", 0: "0 0"} {
+		disk, gib, _ := strings.Cut(want, " ")
+		assert.Equal(t, disk, wire.DiskSize(size))
+		assert.True(t, strings.HasPrefix(wire.InGiB(size), gib), wire.InGiB(size))
+	}
+	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{wire.InMiB(unit.Size(0)), wire.InMiB(unit.Size(1)), wire.InMiB(unit.MiB), wire.InMiB(unit.MiB + 1)})
+}

@@ -1,0 +1,242 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// Change is one difference and what makes it go away.
+type Change struct {
+	Field drift.Field
+	thing string // of [Rules]
+	Key   string // config key
+	Value string // its new value, "" to delete it
+	Disk  string // or: the disk to grow
+	Size  unit.Size
+}
+
+// Diff returns how vm differs from s. It is pure: nothing is asked.
+func (s Spec) Diff(vm *VM) drift.Diff {
+	if vm == nil {
+		return drift.Missing(s.String())
+	}
+	if vm.Unfinished || vm.Locked == "clone" {
+		return drift.Diff{{Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Want: s.String(), Effect: drift.Create}}
+	}
+	out := s.fields(vm)
+	if vm.Locked != "" && !out.Empty() {
+		out[0].Note = strings.TrimSpace(out[0].Note + " the VM is locked: " + vm.Locked)
+	}
+	if s.Running && !vm.Running {
+		out = append(out, drift.Field{Path: "power", Have: "stopped", Want: "running", Effect: drift.Create})
+	}
+	return out
+}
+
+// Changes compares all but the power.
+func (s Spec) Changes(vm *VM) []Change {
+	d := &differ{vm: vm, running: vm.Running && !vm.Unfinished}
+	if vm.Template {
+		d.replace(theKind, "kind", "template", "VM")
+	}
+	if vm.Host != s.Host {
+		d.replace(theHost, "host", vm.Host, s.Host)
+	}
+	if s.VMID != 0 && s.VMID != vm.VMID {
+		d.replace(theVMID, "vmid", fmt.Sprint(vm.VMID), fmt.Sprint(s.VMID))
+	}
+	s.diffProcessor(d, vm)
+	d.set(theBalloon, "balloon", vm.Balloon, false, "balloon", "0")
+	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
+	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", wire.ZeroOne(s.OnBoot))
+	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
+	if s.Adopted && s.Description == "" {
+		s.Description = vm.Description
+	}
+	d.set(theDescription, "description", vm.Description, strings.TrimSpace(s.Description), "description", s.Description)
+	s.diffTags(d, vm)
+	s.diffFirmware(d, vm)
+	s.diffNICs(d, vm)
+	s.diffDisks(d, vm)
+	s.diffGPUs(d, vm)
+	s.diffSeed(d, vm)
+	return d.all
+}
+
+// differ collects changes.
+type differ struct {
+	vm      *VM
+	running bool
+	all     []Change
+}
+
+// set adds a change when have and want differ. What it takes is in [Rules]; a VM
+// that is off takes everything.
+func (d *differ) set(thing, path string, have, want any, key, value string) {
+	if have != want {
+		d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
+	}
+}
+
+func (d *differ) add(ch Change) {
+	ch.Field.Effect = ruleOf(ch.thing).Effect
+	switch ch.thing {
+	case theNIC:
+		ch.Field.Effect = d.plugged("network")
+	case theDisk, theDiskGone:
+		ch.Field.Effect = d.plugged("disk")
+	}
+	if ch.Field.Effect == drift.Restart && (!d.running || d.undoes(ch)) {
+		ch.Field.Effect = drift.Update
+	}
+	d.all = append(d.all, ch)
+}
+
+// undoes reports whether a change undoes what somebody has set for the next start:
+// what is in effect is as it should be.
+func (d *differ) undoes(ch Change) bool {
+	return ch.Key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.Key && p.Have == ch.Value })
+}
+
+// plugged is what it takes to plug a device in or out.
+func (d *differ) plugged(kind string) drift.Effect {
+	if d.vm.hotplugs(kind) {
+		return drift.Update
+	}
+	return drift.Restart
+}
+
+func (d *differ) replace(thing, path, have, want string) {
+	d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
+}
+
+// orNone prints a value, so that nothing can be told from something.
+func orNone(v any) string {
+	if s := fmt.Sprint(v); s != "" {
+		return s
+	}
+	return "none"
+}
+
+// diffTags wants all our tags and the VM's own mark; those that somebody added stay, but
+// for a clone that has just inherited its template's.
+func (s Spec) diffTags(d *differ, vm *VM) {
+	want := s.tags()
+	if !vm.Unfinished {
+		want = append(want, WithoutMarks(s.Owner, vm.Tags)...)
+	}
+	if vm.config != nil { // nil where somebody has made the VM up
+		uuid := vm.uuid()
+		if uuid == "" {
+			uuid = s.uuid
+			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.Loose(vm.config["smbios1"]).With("uuid", uuid).String())
+		}
+		want = append(want, Mark(s.Owner, vm.VMID, uuid))
+	}
+	want = CleanTags(want)
+	d.set(theTags, "tags", strings.Join(CleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
+}
+
+func (s Spec) diffNICs(d *differ, vm *VM) {
+	for i, want := range s.NICs {
+		key := fmt.Sprintf("net%d", i)
+		have, found := vm.nic(i)
+		if !found {
+			d.set(theNIC, key, "", want.String(), key, want.Line(nil))
+			continue
+		}
+		if want.MAC == "" || s.Adopted {
+			want.MAC = have.MAC
+		}
+		have.MAC, want.MAC = strings.ToUpper(have.MAC), strings.ToUpper(want.MAC)
+		thing := theBridge
+		if have.MAC != want.MAC || have.MTU != want.MTU || have.Queues != want.Queues {
+			thing = theNICDevice
+		}
+		if have != want {
+			d.set(thing, key, have.String(), want.String(), key, want.Line(wire.Loose(vm.config[key])))
+		}
+	}
+}
+
+// String writes the interface in a few words.
+func (n NIC) String() string {
+	parts := []string{n.Bridge}
+	if n.MAC != "" {
+		parts = append(parts, n.MAC)
+	}
+	for _, p := range []struct {
+		name string
+		n    int
+	}{{"vlan", n.VLAN}, {"mtu", n.MTU}, {"queues", n.Queues}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", p.name, p.n))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func (s Spec) diffGPUs(d *differ, vm *VM) {
+	have := map[string]HostPCI{}
+	for _, g := range vm.GPUs {
+		have[g.Slot] = g
+	}
+	for i, want := range s.GPUs {
+		want.Slot = fmt.Sprintf("hostpci%d", i)
+		old := have[want.Slot]
+		delete(have, want.Slot)
+		if old != want {
+			d.set(theDevice, want.Slot, old.String(), want.String(), want.Slot, want.Line())
+		}
+	}
+	for _, old := range vm.GPUs {
+		// A device without a mapping was put there by root, who alone can take it out.
+		if _, extra := have[old.Slot]; extra && old.Mapping != "" {
+			d.set(theDevice, old.Slot, old.String(), "", old.Slot, "")
+		}
+	}
+}
+
+// String writes the device in a few words.
+func (h HostPCI) String() string {
+	if h.Mapping == "" {
+		if h.Slot == "" {
+			return ""
+		}
+		return "a device without a mapping"
+	}
+	out := h.Mapping
+	if h.PCIe {
+		out += " pcie"
+	}
+	if h.ROMBar {
+		out += " rombar"
+	}
+	return out
+}
+
+// diffSeed: a VM is what its seed made of it at first boot, so another seed
+// makes another VM. A seed that was taken out says nothing and is put back.
+func (s Spec) diffSeed(d *differ, vm *VM) {
+	switch {
+	case s.Seed == "" || s.Seed == vm.Seed:
+	case vm.Seed == "" || vm.Unfinished:
+		d.set(theSeedDrive, "seed", vm.Seed, s.Seed, SeedSlot, SeedValue(s.Seed))
+	default:
+		d.replace(theSeed, "seed", vm.Seed, s.Seed)
+	}
+}
+
+// FieldsOf is what changes change.
+func FieldsOf(all []Change) drift.Diff {
+	out := make(drift.Diff, len(all))
+	for i, ch := range all {
+		out[i] = ch.Field
+	}
+	return out
+}

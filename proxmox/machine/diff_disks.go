@@ -1,0 +1,107 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+)
+
+// diffDisks compares disks. The first is found by its slot, which is what the VM
+// boots from; the others by their serials, wherever they are plugged in: the order
+// in a file may change, and a disk must never be taken for another.
+func (s Spec) diffDisks(d *differ, vm *VM) {
+	slots := s.slots(vm)
+	wanted := map[string]bool{}
+	for i, want := range s.Disks {
+		if i == 0 && s.Adopted {
+			continue // it boots from what it boots from
+		}
+		want.Slot = slots[i]
+		wanted[want.Slot] = true
+		path := "disk/" + want.Slot
+		have, found := vm.Disk(want.Slot)
+		if !found {
+			d.set(theDisk, path, "", fmt.Sprintf("%s on %s", want.Size, want.Storage), want.Slot, want.line(nil))
+			continue
+		}
+		// Disks are not moved: where one lies is decided when it is made.
+		if have.options() != want.options() {
+			thing := theDiskOptions
+			if have.Serial != want.Serial {
+				thing = theDiskSerial
+			}
+			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(wire.Loose(vm.config[want.Slot])))
+		}
+		switch {
+		case want.Size == 0 || want.Size == have.Size:
+		case want.Size > have.Size:
+			d.add(Change{
+				thing: theDiskGrown, Disk: want.Slot, Size: want.Size,
+				Field: drift.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String()},
+			})
+		default:
+			d.replace(theDiskShrunk, path+"/size", have.Size.String(), want.Size.String())
+		}
+	}
+	for _, have := range vm.Disks {
+		// One without a serial is none of ours.
+		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
+			d.add(Change{
+				thing: theDiskGone, Key: have.Slot,
+				Field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
+			})
+		}
+	}
+}
+
+// slots returns where each disk of s is in vm, or will be.
+func (s Spec) slots(vm *VM) []string {
+	out, taken := make([]string, len(s.Disks)), map[string]bool{}
+	for _, have := range vm.Disks {
+		taken[have.Slot] = true
+	}
+	for slot := range vm.config { // CD drives are in slots as well
+		taken[slot] = true
+	}
+	for i, want := range s.Disks {
+		if i == 0 || want.Serial == "" {
+			out[i] = want.Slot
+			taken[want.Slot] = true
+			continue
+		}
+		for _, have := range vm.Disks {
+			if have.Serial == want.Serial {
+				out[i] = have.Slot
+			}
+		}
+	}
+	for i, want := range s.Disks {
+		if out[i] != "" {
+			continue
+		}
+		out[i] = want.Slot
+		for n := 1; taken[out[i]]; n++ {
+			out[i] = fmt.Sprintf("scsi%d", n)
+		}
+		taken[out[i]] = true
+	}
+	return out
+}
+
+func (d Disk) options() string {
+	var parts []string
+	if d.Serial != "" {
+		parts = append(parts, "serial "+d.Serial)
+	}
+	for _, o := range []struct {
+		name string
+		on   bool
+	}{{"ssd", d.SSD}, {"discard", d.Discard}, {"iothread", d.IOThread}} {
+		if o.on {
+			parts = append(parts, o.name)
+		}
+	}
+	return strings.Join(parts, " ")
+}

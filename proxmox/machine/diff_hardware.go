@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// diffProcessor compares cores, memory and where on the host they are.
+func (s Spec) diffProcessor(d *differ, vm *VM) {
+	d.set(theCores, "cores", vm.Cores, s.Cores, "cores", fmt.Sprint(s.Cores))
+	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
+		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
+	}
+	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(wire.InMiB(s.Memory)))
+	d.set(theCPU, "cpu", orNone(vm.CPUType), s.cpuType(), "cpu", s.cpuType())
+	d.set(theNUMA, "numa", vm.NUMA, s.NUMA, "numa", wire.ZeroOne(s.NUMA))
+	for i, want := range s.NUMANodes {
+		key := fmt.Sprintf("numa%d", i)
+		d.set(theNUMANodes, key, vm.NUMANodes[key].line(), want.line(), key, want.line())
+	}
+	for _, key := range slices.Sorted(maps.Keys(vm.NUMANodes)) {
+		if wire.Number(strings.TrimPrefix(key, "numa"), 0) >= len(s.NUMANodes) {
+			d.set(theNUMANodes, key, vm.NUMANodes[key].line(), "", key, "")
+		}
+	}
+	d.rootOnly(theHugepages, "hugepages", vm.Hugepages, s.Hugepages)
+	d.rootOnly(theAffinity, "affinity", vm.Affinity, s.Affinity)
+}
+
+// None removes an option that only root@pam may set; such an option that a spec
+// does not speak of stays, since a token could not remove it.
+const None = "none"
+
+func (d *differ) rootOnly(thing, key, have, want string) {
+	switch want {
+	case "":
+	case None:
+		d.set(thing, key, have, "", key, "")
+	default:
+		d.set(thing, key, have, want, key, want)
+	}
+}
+
+// RootKey reports whether only root@pam with its password may set a key
+// (check_vm_modify_config_perm in qemu-server knows no privilege for it).
+func RootKey(key string) bool { return key == "hugepages" || key == "affinity" }
+
+// diffFirmware looks at what a GPU and a cloud image's kernel cannot do without.
+func (s Spec) diffFirmware(d *differ, vm *VM) {
+	storage := s.Storage
+	if storage == "" && len(vm.Disks) > 0 {
+		storage = vm.Disks[0].Storage
+	}
+	if slices.ContainsFunc(s.GPUs, func(g HostPCI) bool { return g.PCIe }) {
+		// The window for a large BAR is that of OVMF on q35.
+		if !strings.Contains(vm.Machine, "q35") {
+			d.set(theMachine, "machine", vm.Machine, "q35", "machine", "q35")
+		}
+		if vm.BIOS != OVMF {
+			have := vm.BIOS
+			if have == "" {
+				have = "seabios"
+			}
+			d.replace(theFirmware, "firmware", have, OVMF)
+		}
+	}
+	if vm.BIOS == OVMF {
+		keys := s.SecureBoot != nil && *s.SecureBoot
+		switch {
+		case !vm.EFIDisk:
+			d.set(theEFIDisk, "efidisk0", "", "on "+storage, "efidisk0", EFILine(storage, keys))
+		case s.SecureBoot != nil && *s.SecureBoot != vm.SecureBoot:
+			d.replace(theSecureBoot, "secure boot", onOrOff(vm.SecureBoot), onOrOff(*s.SecureBoot))
+		}
+	}
+	if s.TPM && !vm.TPM {
+		d.set(theTPM, "tpmstate0", "", "v2.0 on "+storage, "tpmstate0", storage+":1,version=v2.0")
+	}
+	if !vm.SerialConsole {
+		d.set(theSerial, "serial0", "", "socket", "serial0", "socket")
+	}
+}
+
+// OVMF is the firmware that a GPU wants.
+const OVMF = "ovmf"
+
+// EFILine is the config line of a new disk for the firmware's variables.
+func EFILine(storage string, keys bool) string {
+	return fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", storage, wire.ZeroOne(keys))
+}
+
+func onOrOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// NUMANode is a NUMA node of a VM.
+type NUMANode struct {
+	CPUs      string    // of the VM: 0-7, or 0-3;8-11
+	Memory    unit.Size // all nodes together must have the VM's memory
+	HostNodes string    // of the host: 0, or 0-1; empty: anywhere
+	Policy    string    // bind, preferred or interleave; for HostNodes
+}
+
+// line writes the config line of the node, "" for none.
+func (n NUMANode) line() string {
+	if n == (NUMANode{}) {
+		return ""
+	}
+	return wire.Properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory", wire.Positive(int(wire.InMiB(n.Memory)))).With("policy", n.Policy).String()
+}
+
+func seenNUMANode(p wire.Properties) NUMANode {
+	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: unit.Size(wire.Number(p.Get("memory"), 0)) * unit.MiB}
+}

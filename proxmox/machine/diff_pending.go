@@ -1,0 +1,93 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// now returns a running VM as it is in effect, without what waits for its next start.
+func (v *VM) now() *VM {
+	out := &VM{Host: v.Host, VMID: v.VMID, Owner: v.Owner, Running: v.Running, Unfinished: v.Unfinished, config: maps.Clone(v.config)}
+	for _, p := range v.Pending {
+		if p.Have == "" {
+			delete(out.config, p.Key)
+		} else {
+			out.config[p.Key] = p.Have
+		}
+	}
+	out.read()
+	return out
+}
+
+// waits reports whether a value of a key waits for the VM's next start.
+func (v *VM) waits(key string) bool {
+	return slices.ContainsFunc(v.Pending, func(p PendingKey) bool { return key != "" && p.Key == key })
+}
+
+// Waiting is what s asks for that is set, and is not in effect before the VM's next
+// start. What waits and is not asked for is somebody else's: no reason for a restart.
+func (s Spec) Waiting(vm *VM) []Change {
+	if len(vm.Pending) == 0 || vm.config == nil { // nil where somebody has made the VM up
+		return nil
+	}
+	wrong := s.Changes(vm)
+	return slices.DeleteFunc(s.Changes(vm.now()), func(ch Change) bool {
+		return !vm.waits(ch.Key) || slices.ContainsFunc(wrong, func(w Change) bool { return w.Field.Path == ch.Field.Path })
+	})
+}
+
+// fields is the diff of a VM of which values wait for its next start: those are not
+// what the VM has, and it is said whose they are.
+func (s Spec) fields(vm *VM) drift.Diff {
+	wrong := s.Changes(vm)
+	out := FieldsOf(wrong)
+	if len(vm.Pending) == 0 || vm.config == nil {
+		return out
+	}
+	var now []Change
+	if slices.ContainsFunc(wrong, func(ch Change) bool { return vm.waits(ch.Key) }) {
+		now = s.Changes(vm.now())
+	}
+	for i, ch := range wrong {
+		if !vm.waits(ch.Key) {
+			continue
+		}
+		const whose = "was set by somebody else, or for an earlier file, and counts from the VM's next start"
+		f := &out[i]
+		if n := slices.IndexFunc(now, func(n Change) bool { return n.Field.Path == ch.Field.Path }); n >= 0 {
+			f.Note = fmt.Sprintf("%s waits: it %s", f.Have, whose)
+			f.Have = now[n].Field.Have
+		} else {
+			f.Note = fmt.Sprintf("the VM runs with %s; %s %s", f.Want, f.Have, whose)
+			f.Have += ", pending"
+		}
+	}
+	for _, ch := range s.Waiting(vm) {
+		ch.Field.Effect, ch.Field.Note = drift.Restart, "set already; it counts from the VM's next start"
+		out = append(out, ch.Field)
+	}
+	return s.besides(vm, out)
+}
+
+// besides says, where a VM is to be restarted, what else its next start brings.
+func (s Spec) besides(vm *VM, d drift.Diff) drift.Diff {
+	i := slices.IndexFunc(d, func(f drift.Field) bool { return f.Effect == drift.Restart })
+	if i < 0 {
+		return d
+	}
+	managed := append(s.Changes(vm), s.Waiting(vm)...)
+	var others []string
+	for _, p := range vm.Pending {
+		if !slices.ContainsFunc(managed, func(ch Change) bool { return ch.Key == p.Key }) {
+			others = append(others, fmt.Sprintf("%s: %s → %s", p.Key, orNone(p.Have), orNone(p.Want)))
+		}
+	}
+	if len(others) > 0 {
+		d[i].Note = strings.TrimPrefix(d[i].Note+"; the restart also brings what somebody else has set: "+strings.Join(others, ", "), "; ")
+	}
+	return d
+}

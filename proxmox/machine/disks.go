@@ -1,0 +1,149 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+)
+
+// Unbased returns the disks of a template that are not what clones can hang on.
+// Proxmox marks a VM as a template first and makes bases of its disks then, one by
+// one (template_create in qemu-server): a host that dies in between leaves a template
+// that looks whole.
+func (v *VM) Unbased() []string {
+	if !v.Template {
+		return nil
+	}
+	volumes := map[string]string{}
+	for _, d := range v.Disks {
+		volumes[d.Slot] = d.Volume
+	}
+	if line, ok := v.config["efidisk0"]; ok {
+		volumes["efidisk0"] = wire.Loose(line).First("file", "")
+	}
+	var out []string
+	for slot, volume := range volumes {
+		if !strings.HasPrefix(volume[strings.LastIndexAny(volume, ":/")+1:], "base-") {
+			out = append(out, slot)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// CloudInitDrives returns the slots of a VM, beside the one of our own seed, in which
+// drives are that Proxmox fills for cloud-init. Of two seeds a guest reads either.
+func (v *VM) CloudInitDrives() []string {
+	var out []string
+	for k, line := range v.config {
+		if slotted.MatchString(k) && k != SeedSlot && strings.Contains(line, "cloudinit") {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// diskSlots returns the slots that hold disks: no CD drives, not the variables
+// of the firmware or the TPM.
+func diskSlots(config map[string]string) []string {
+	var out []string
+	for k, line := range config {
+		if slotted.MatchString(k) && wire.Loose(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, compareSlots)
+	return out
+}
+
+// compareSlots orders scsi2 before scsi10.
+func compareSlots(a, b string) int {
+	split := func(s string) (string, int) {
+		name := strings.TrimRight(s, "0123456789")
+		return name, wire.Number(s[len(name):], 0)
+	}
+	an, ai := split(a)
+	bn, bi := split(b)
+	if an != bn {
+		return strings.Compare(an, bn)
+	}
+	return ai - bi
+}
+
+func seenDisk(slot string, p wire.Properties) Disk {
+	volume := p.First("file", "")
+	storage, _, _ := strings.Cut(volume, ":")
+	size := wire.ParseDiskSize(p.Get("size"))
+	return Disk{
+		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
+		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
+	}
+}
+
+// Disk returns the disk in slot.
+func (v *VM) Disk(slot string) (Disk, bool) {
+	for _, d := range v.Disks {
+		if d.Slot == slot {
+			return d, true
+		}
+	}
+	return Disk{}, false
+}
+
+// Extra returns the disks but for the one that the VM boots from, those without a serial too,
+// which are none of ours. Of several that it may boot from the first that is there counts.
+func (v *VM) Extra() []Disk {
+	order := strings.Split(wire.Loose(v.config["boot"]).Get("order"), ";")
+	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
+	for _, slot := range order {
+		if _, found := v.Disk(slot); found {
+			return slices.DeleteFunc(slices.Clone(v.Disks), func(d Disk) bool { return d.Slot == slot && d.Serial == "" })
+		}
+	}
+	return v.Disks
+}
+
+// Volumes returns the ids of the disks that the configuration names, in slots or unused, as
+// it is and as it will be, sorted. ISOs are none of them; Proxmox's own disc for cloud-init is.
+func (v *VM) Volumes() []string {
+	var out []string
+	note := func(key, line string) {
+		p := wire.Loose(line)
+		id := p.First("file", "")
+		disc := p.Get("media") == "cdrom" && !strings.Contains(id, "-cloudinit")
+		if HoldsVolume(key) && strings.Contains(id, ":") && !disc {
+			out = append(out, id)
+		}
+	}
+	for key, line := range v.config {
+		note(key, line)
+	}
+	for _, p := range v.Pending {
+		note(p.Key, p.Have)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// HoldsVolume reports whether a key of a configuration names a volume.
+func HoldsVolume(key string) bool {
+	return IsVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
+}
+
+// StoragesInUse returns the storages that hold something of the VM, sorted.
+func (v *VM) StoragesInUse() []string {
+	var out []string
+	for _, id := range v.Volumes() {
+		storage, _, _ := strings.Cut(id, ":")
+		out = append(out, storage)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// IsVolume reports whether a config key holds a volume.
+func IsVolume(key string) bool {
+	return slotted.MatchString(key) || strings.HasPrefix(key, "efidisk") || strings.HasPrefix(key, "tpmstate")
+}

@@ -1,0 +1,132 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// Rule says what it takes to change one thing of a VM that runs. On one that is
+// off all that is not a replacement is an update.
+type Rule struct {
+	Thing  string       // what differs: "memory", "interface: bridge, VLAN"
+	Key    string       // where Proxmox keeps it: memory, netN
+	Effect drift.Effect // Update: while it runs; Restart: stopped and started; Replace: another VM in its place
+	Why    string       // what Proxmox does, or why we do not do it
+}
+
+// The things that a VM may differ in; the rows of [Rules].
+const (
+	theTags        = "tags"
+	theDescription = "description"
+	theOnBoot      = "start with the host"
+	theStartup     = "boot order"
+	theCores       = "cores"
+	theSockets     = "sockets"
+	theMemory      = "memory"
+	theCPU         = "CPU type"
+	theNUMA        = "NUMA"
+	theNUMANodes   = "NUMA nodes"
+	theHugepages   = "huge pages"
+	theAffinity    = "affinity"
+	theBalloon     = "balloon"
+	theAgent       = "guest agent's channel"
+	theMachine     = "machine type"
+	theSerial      = "serial console"
+	theTPM         = "TPM"
+	theFirmware    = "firmware"
+	theEFIDisk     = "firmware's variables"
+	theSecureBoot  = "secure boot"
+	theNIC         = "interface: a new one"
+	theBridge      = "interface: bridge, VLAN"
+	theNICDevice   = "interface: MAC, MTU, queues"
+	theDisk        = "disk: a new one"
+	theDiskGrown   = "disk: larger"
+	theDiskOptions = "disk: ssd, discard, iothread"
+	theDiskSerial  = "disk: serial"
+	theDiskGone    = "disk: not wanted any more"
+	theDiskShrunk  = "disk: smaller"
+	theDevice      = "passed-through device"
+	theSeedDrive   = "seed: taken out"
+	theSeed        = "seed: another one"
+	theHost        = "host"
+	theVMID        = "VMID"
+	theKind        = "kind"
+	theUUID        = "UUID"
+)
+
+// Rules returns the whole table, in the order of docs/nodes.md. Proxmox's part is
+// vmconfig_hotplug_pending of qemu-server 9.2.6 (src/PVE/QemuServer.pm): what that
+// function has no case for waits, pending, until the VM is started the next time.
+func Rules() []Rule {
+	const (
+		fast    = "written at once ($fast_plug_option)"
+		waits   = "pending until the next start"
+		unplugs = "Proxmox would pull the interface out of the running guest (vmconfig_update_net): done while the VM is off"
+	)
+	return []Rule{
+		{theTags, "tags", drift.Update, fast},
+		{theDescription, "description", drift.Update, fast},
+		{theOnBoot, "onboot", drift.Update, fast},
+		{theStartup, "startup", drift.Update, fast + "; wants Sys.Modify on /"},
+		{theNIC, "netN", drift.Update, "plugged in, unless the VM's hotplug option lacks network"},
+		{theBridge, "netN", drift.Update, "the tap is plugged into the other bridge (vmconfig_update_net)"},
+		{theDisk, "scsiN", drift.Update, "plugged in, unless the VM's hotplug option lacks disk"},
+		{theDiskGrown, "scsiN", drift.Update, "PUT …/resize grows the disk of a running VM"},
+		{theDiskGone, "scsiN", drift.Update, "detached and kept as unusedN (vmconfig_delete_or_detach_drive)"},
+		{theCores, "cores", drift.Restart, waits},
+		{theSockets, "sockets", drift.Restart, waits},
+		{theMemory, "memory", drift.Restart, waits + ", unless its hotplug option has memory"},
+		{theCPU, "cpu", drift.Restart, waits},
+		{theNUMA, "numa", drift.Restart, waits},
+		{theNUMANodes, "numaN", drift.Restart, waits},
+		{theHugepages, "hugepages", drift.Restart, waits + "; root@pam with its password alone"},
+		{theAffinity, "affinity", drift.Restart, waits + "; root@pam with its password alone"},
+		{theBalloon, "balloon", drift.Restart, waits + ": the device is there from the start, or not at all"},
+		{theAgent, "agent", drift.Restart, waits + " (vmconfig_update_agent)"},
+		{theMachine, "machine", drift.Restart, waits},
+		{theSerial, "serial0", drift.Restart, waits},
+		{theTPM, "tpmstate0", drift.Restart, waits},
+		{theEFIDisk, "efidisk0", drift.Restart, waits},
+		{theNICDevice, "netN", drift.Restart, unplugs},
+		{theDiskOptions, "scsiN", drift.Restart, waits + " (vmconfig_update_disk)"},
+		{theDiskSerial, "scsiN", drift.Restart, "Proxmox writes it at once, and the guest goes on seeing the old one: done while the VM is off"},
+		{theDevice, "hostpciN", drift.Restart, waits},
+		{theUUID, "smbios1", drift.Restart, waits + "; only a VM without one is given one"},
+		{theSeedDrive, "ide2", drift.Restart, "IDE has no hotplug: pending until the next start"},
+		{theSeed, "ide2", drift.Replace, "the seed is read at the first boot alone"},
+		{theFirmware, "bios", drift.Replace, "a disk that boots by one does not boot by the other"},
+		{theSecureBoot, "efidisk0", drift.Replace, "the keys are in the firmware's variables, which are made with the VM"},
+		{theDiskShrunk, "scsiN", drift.Replace, "Proxmox does not shrink disks"},
+		{theHost, "", drift.Replace, "a VM with passed-through devices cannot be moved while it lives"},
+		{theVMID, "", drift.Replace, "Proxmox does not renumber VMs"},
+		{theKind, "template", drift.Replace, "a template cannot become a VM again"},
+	}
+}
+
+// ruleOf returns the rule for a thing. Whatever is not in the table waits for a restart.
+func ruleOf(thing string) Rule {
+	all := Rules()
+	if i := slices.IndexFunc(all, func(r Rule) bool { return r.Thing == thing }); i >= 0 {
+		return all[i]
+	}
+	return Rule{Thing: thing, Effect: drift.Restart}
+}
+
+// WhileOff reports whether the change is made while its VM is off, since Proxmox
+// would make it under the guest.
+func (ch Change) WhileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
+
+// hotplugs reports whether a VM lets a kind of device (network, disk) be plugged in
+// while it runs (parse_hotplug_features in qemu-server).
+func (v *VM) hotplugs(kind string) bool {
+	switch features := v.config["hotplug"]; features {
+	case "", "1": // network, disk and usb
+		return kind == "network" || kind == "disk"
+	case "0":
+		return false
+	default:
+		return slices.Contains(strings.FieldsFunc(features, func(r rune) bool { return strings.ContainsRune(",; ", r) }), kind)
+	}
+}

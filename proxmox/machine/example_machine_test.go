@@ -1,0 +1,22 @@
+package machine_test
+
+import (
+	"fmt"
+
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// What differs is computed, not asked for: a plan is Diff and nothing else.
+func ExampleSpec_Diff() {
+	spec := machine.Spec{Name: "wk1", Host: "pve1", Owner: "homelab", Cores: 8, Memory: 32 * unit.GiB}
+	fmt.Println(spec.Diff(nil))
+	seen := &machine.VM{
+		Name: "wk1", Host: "pve1", VMID: 101, Running: true, Agent: true, SerialConsole: true, CPUType: "host",
+		Cores: 8, Memory: 16 * unit.GiB, Tags: []string{"homelab"},
+	}
+	fmt.Println(spec.Diff(seen))
+	// Output:
+	// 8 cores, 32GiB
+	// memory: 16GiB → 32GiB (needs a restart)
+}

@@ -1,0 +1,254 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// Spec is a VM as it should be: a clone of a template, given its own shape.
+type Spec struct {
+	Name        string // a DNS name; with Owner the VM's identity
+	Host        string // the Proxmox node that it runs on
+	VMID        int    // 0: the next free one
+	Owner       string // the tag of all that is ours, e.g. homelab-a100; the VM's own mark is set beside it
+	Tags        []string
+	Template    string // name of the template, which carries Owner too
+	TemplateID  int    // its VMID, instead of Template: an existing one, of any owner
+	Full        bool   // copy the disks; else they are linked to the template's, if those are on Storage
+	Storage     string // where the disks are to be; empty: where the template's are
+	Cores       int
+	Memory      unit.Size
+	CPUType     string // default host
+	NUMA        bool
+	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
+	Hugepages   string     // any, 2 or 1024 (unit.MiB); [None] removes it; empty: no opinion; root@pam alone may set it
+	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: no opinion; root@pam alone may set it
+	TPM         bool       // has one, version 2.0; false: no opinion
+	SecureBoot  *bool      // keys of Microsoft's in the firmware; nil: no opinion
+	OnBoot      bool       // start with the host
+	Startup     string     // order=1,up=30; wants Sys.Modify on /
+	Description string
+	NICs        []NIC
+	Disks       []Disk    // the first is the template's disk, grown; the others are made
+	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …
+	Adopted     bool      // was not made by us: its OS disk, its interfaces' addresses and its further disks are left as they are
+	Seed        string    // volume id of the NoCloud ISO, on ide2
+	Running     bool      // false: no opinion
+
+	uuid string // see WithUUID
+}
+
+// NIC is a network interface (virtio).
+type NIC struct {
+	Bridge string
+	MAC    string // empty: Proxmox makes one up, once
+	VLAN   int    // 0: untagged
+	MTU    int    // 0: 1500; 1: that of the bridge
+	Queues int    // 0: one
+}
+
+// Disk is a disk of a VM.
+type Disk struct {
+	Slot     string    // scsi0
+	Storage  string    // where it is made; where it is found, in a VM
+	Size     unit.Size // 0: as it is
+	Serial   string    // by which the guest finds it
+	SSD      bool      // shown as one
+	Discard  bool      // freed blocks are given back
+	IOThread bool
+	Volume   string // in a VM: the volume's id
+}
+
+// HostPCI is a passed-through device.
+type HostPCI struct {
+	Slot    string // hostpci0; may be empty in a spec
+	Mapping string // id of the resource mapping
+	PCIe    bool   // wants q35
+	ROMBar  bool   // show the option ROM; OVMF and data centre cards do without
+}
+
+// SeedSlot is where the NoCloud ISO goes; cloud images look at every drive.
+const SeedSlot = "ide2"
+
+// SeedValue is the config line of the seed.
+func SeedValue(volume string) string { return volume + ",media=cdrom" }
+
+var (
+	dnsName  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
+	tagName  = regexp.MustCompile(`^[a-z0-9_][a-z0-9_+.-]*$`)
+	numaNode = regexp.MustCompile(`^numa[0-9]+$`)
+	slotted  = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
+)
+
+// WithUUID returns s with a fresh UUID, which a VM gets of which none is known; see [Mark].
+func (s Spec) WithUUID() Spec {
+	s.uuid = NewUUID()
+	return s
+}
+
+// Check finds what Proxmox would refuse, or worse, accept.
+func (s Spec) Check() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("vm "+s.Name+": "+format, args...))
+	}
+	if !IsDNSName(s.Name) {
+		bad("%q is not a DNS name", s.Name)
+	}
+	if s.Host == "" {
+		bad("no host")
+	}
+	for _, t := range append([]string{s.Owner}, s.Tags...) {
+		if !tagName.MatchString(t) {
+			bad("tag %q: write lower-case letters, digits and _+.-", t)
+		}
+	}
+	if s.VMID != 0 && (s.VMID < 100 || s.VMID > 999999999) {
+		bad("vmid %d is not between 100 and 999999999", s.VMID)
+	}
+	if s.Full && s.Storage == "" {
+		bad("a full clone needs a storage")
+	}
+	if len(s.Description) > 8192 {
+		bad("the description has more than 8192 characters")
+	}
+	for _, d := range s.Disks {
+		if !slotted.MatchString(d.Slot) {
+			bad("disk %q: write scsi0, scsi1, …", d.Slot)
+		}
+	}
+	for i, g := range s.GPUs {
+		if g.Mapping == "" {
+			bad("hostpci%d has no mapping: only root@pam itself may pass a device through without one", i)
+		}
+	}
+	if len(s.GPUs) > 16 {
+		bad("%d passed-through devices; Proxmox takes 16", len(s.GPUs))
+	}
+	return errors.Join(errs...)
+}
+
+// IsDNSName reports whether a text can be a VM's name.
+func IsDNSName(s string) bool { return dnsName.MatchString(s) }
+
+// String describes the VM in a few words: "16 cores, 128GiB, 2 GPUs".
+func (s Spec) String() string {
+	parts := []string{plural(s.Cores, "core"), s.Memory.String()}
+	if len(s.Disks) > 0 && s.Disks[0].Size > 0 {
+		sizes := make([]string, len(s.Disks))
+		for i, d := range s.Disks {
+			sizes[i] = d.Size.String()
+		}
+		parts = append(parts, "disk "+strings.Join(sizes, " + "))
+	}
+	if n := len(s.GPUs); n > 0 {
+		parts = append(parts, plural(n, "GPU"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// tags returns all tags of s.
+func (s Spec) tags() []string { return CleanTags(append([]string{s.Owner}, s.Tags...)) }
+
+// CleanTags returns tags as Proxmox keeps them: lower case, sorted, each once.
+func CleanTags(tags []string) []string {
+	set := map[string]bool{}
+	for _, t := range tags {
+		if t = strings.ToLower(strings.TrimSpace(t)); t != "" {
+			set[t] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// SplitTags reads a tag list as Proxmox does.
+func SplitTags(s string) []string {
+	return CleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
+}
+
+func (s Spec) cpuType() string {
+	if s.CPUType == "" {
+		return "host"
+	}
+	return s.CPUType
+}
+
+// HalfMadeNotes is the description of a VM between its clone and its configuration. It
+// is how a half-made VM is known as ours after a crash. A copy of one has another VMID.
+func HalfMadeNotes(owner string, vmid int) string {
+	return fmt.Sprintf("Unfinished: this VM %d is being made for %s.", vmid, owner)
+}
+
+// Line writes the config line of the interface; old is the line it replaces.
+// What we have no word for (firewall, rate, …) stays.
+func (n NIC) Line(old wire.Properties) string {
+	mac := n.MAC
+	if mac == "" {
+		_, mac = model(old)
+	}
+	p := wire.Properties{{Key: "virtio", Value: mac}}
+	if mac == "" {
+		p = wire.Properties{{Key: "", Value: "virtio"}}
+	}
+	p = p.With("bridge", n.Bridge).With("tag", wire.Positive(n.VLAN)).With("mtu", wire.Positive(n.MTU)).With("queues", wire.Positive(n.Queues))
+	for _, kv := range old {
+		switch kv.Key {
+		case "bridge", "tag", "mtu", "queues", "":
+		default:
+			if name, _ := model(old); kv.Key != name {
+				p = append(p, kv)
+			}
+		}
+	}
+	return p.String()
+}
+
+// model returns an interface's model and address.
+func model(p wire.Properties) (name, mac string) {
+	if len(p) == 0 {
+		return "", ""
+	}
+	if p[0].Key == "" {
+		return p[0].Value, p.Get("macaddr")
+	}
+	if p[0].Key == "model" {
+		return p[0].Value, p.Get("macaddr")
+	}
+	return p[0].Key, p[0].Value
+}
+
+// Line writes the config line of the disk. Without an old line the disk is made.
+func (d Disk) line(old wire.Properties) string {
+	p := old
+	if len(p) == 0 {
+		p = wire.Properties{{Key: "", Value: d.Storage + ":" + wire.InGiB(d.Size)}}
+	}
+	discard := ""
+	if d.Discard {
+		discard = "on"
+	}
+	return p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread)).String()
+}
+
+// Line writes the config line of the device.
+func (h HostPCI) Line() string {
+	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
+	if !h.ROMBar {
+		p = p.With("rombar", "0")
+	}
+	return p.String()
+}

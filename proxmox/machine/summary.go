@@ -1,0 +1,23 @@
+package machine
+
+import "github.com/cps-gpu/homelab/unit"
+
+// Summary is a VM in a list.
+type Summary struct {
+	Name     string
+	VMID     int
+	Host     string
+	Template bool
+	Running  bool
+	Locked   string
+	Tags     []string
+	Cores    int
+	Memory   unit.Size
+}
+
+// Summary is the VM as a list shows it, but for its power.
+func (v *VM) Summary() Summary {
+	return Summary{
+		Name: v.Name, VMID: v.VMID, Host: v.Host, Template: v.Template, Locked: v.Locked, Tags: v.Tags, Cores: v.Cores, Memory: v.Memory,
+	}
+}

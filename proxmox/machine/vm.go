@@ -1,0 +1,217 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// VM is a virtual machine as it was seen. Its shape is what it has or will have
+// at its next start; [VM.Pending] is what is not in effect before that.
+type VM struct {
+	Name        string
+	VMID        int
+	Host        string
+	Owner       string // the tag it was found by
+	Template    bool
+	Running     bool
+	Unfinished  bool   // cloned by us, not configured yet
+	Locked      string // clone, create, backup, …; empty when it is not
+	Tags        []string
+	Cores       int
+	Memory      unit.Size
+	CPUType     string
+	NUMA        bool
+	NUMANodes   map[string]NUMANode // by config key: numa0
+	Hugepages   string
+	Affinity    string
+	OnBoot      bool
+	Startup     string
+	Description string
+	Machine     string // q35
+	BIOS        string // ovmf
+	EFIDisk     bool   // the firmware's variables are kept
+	SecureBoot  bool   // with Microsoft's keys in them
+	TPM         bool
+	// SerialConsole is what Ubuntu's cloud kernel panics without when its disk grows.
+	SerialConsole bool
+	Agent         bool // the guest agent's channel is there
+	Balloon       bool // memory may be reclaimed; not with a passed-through device
+	NICs          []NIC
+	Disks         []Disk
+	GPUs          []HostPCI
+	Seed          string   // volume id of the ISO on ide2
+	Unused        []string // volumes that were taken out of their slots and kept
+	Digest        string
+	Pending       []PendingKey // set, but in effect after the next start only; empty when stopped
+
+	config map[string]string // every key, as it will be
+	notes  string            // the description as it is, while another is to take its place
+	reader any               // what has read it; nil for one that nobody has
+}
+
+// Reader returns what has read the VM, as [VM.ReadBy] was told; nil where nobody has.
+func (v *VM) Reader() any { return v.reader }
+
+// ReadBy notes what has read the VM, for later changes of it.
+func (v *VM) ReadBy(reader any) { v.reader = reader }
+
+// Config returns every key of the configuration, as it will be; nil for a VM that was not
+// read. It must not be changed.
+func (v *VM) Config() map[string]string { return v.config }
+
+// PendingKey is a change that waits for the VM's next start.
+type PendingKey struct{ Key, Have, Want string }
+
+// String names the VM: "wk-gpu1 (VM 104 on pve1)".
+func (v *VM) String() string {
+	if v == nil {
+		return "no VM"
+	}
+	return fmt.Sprintf("%s (VM %d on %s)", v.Name, v.VMID, v.Host)
+}
+
+// Identity tells a VM from another that has its name or its VMID: Proxmox gives each a
+// UUID when it is made or cloned.
+func (v *VM) Identity() string {
+	return fmt.Sprintf("%d %s", v.VMID, v.uuid())
+}
+
+// Entry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
+// what is and what will be.
+type Entry struct {
+	Key     string     `json:"key"`
+	Value   *wire.Text `json:"value"`
+	Pending *wire.Text `json:"pending"`
+	Delete  wire.Int   `json:"delete"`
+}
+
+// Read reads the configuration of a VM.
+func Read(host string, vmid int, entries []Entry, running bool) *VM {
+	config := make(map[string]string, len(entries))
+	vm := &VM{Host: host, VMID: vmid, Running: running, config: config}
+	for _, e := range entries {
+		have, want := "", ""
+		if e.Value != nil {
+			have = string(*e.Value)
+			want = have
+		}
+		if e.Pending != nil {
+			want = string(*e.Pending)
+		} else if e.Delete != 0 {
+			want = ""
+		}
+		if want != "" || e.Value != nil && e.Delete == 0 {
+			config[e.Key] = want
+		}
+		if e.Key == "description" {
+			vm.notes = strings.TrimSpace(have)
+		}
+		if running && have != want {
+			vm.Pending = append(vm.Pending, PendingKey{e.Key, have, want})
+		}
+	}
+	slices.SortFunc(vm.Pending, func(a, b PendingKey) int { return strings.Compare(a.Key, b.Key) })
+	vm.read()
+	return vm
+}
+
+// read fills the fields from the configuration.
+func (v *VM) read() {
+	c := v.config
+	v.Name = c["name"]
+	v.Template = c["template"] == "1"
+	v.Locked = c["lock"]
+	v.Tags = SplitTags(c["tags"])
+	v.Cores = wire.Number(c["cores"], 1) * wire.Number(c["sockets"], 1)
+	v.Memory = unit.Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * unit.MiB
+	v.CPUType = wire.Loose(c["cpu"]).First("cputype", "")
+	v.NUMA = c["numa"] == "1"
+	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
+	for k, line := range c {
+		if numaNode.MatchString(k) {
+			if v.NUMANodes == nil {
+				v.NUMANodes = map[string]NUMANode{}
+			}
+			v.NUMANodes[k] = seenNUMANode(wire.Loose(line))
+		}
+	}
+	v.OnBoot = c["onboot"] == "1"
+	v.Startup = c["startup"]
+	v.Description = strings.TrimSpace(c["description"])
+	v.Machine = wire.Loose(c["machine"]).First("type", "")
+	v.BIOS = c["bios"]
+	efi := wire.Loose(c["efidisk0"])
+	v.EFIDisk, v.SecureBoot = len(efi) > 0, efi.Bool("pre-enrolled-keys")
+	v.TPM, v.SerialConsole = c["tpmstate0"] != "", c["serial0"] != ""
+	agent := wire.Loose(c["agent"])
+	v.Agent = agent.First("", "enabled") == "1"
+	v.Balloon = c["balloon"] != "0"
+	v.Digest = c["digest"]
+	for i := range 32 {
+		if line, ok := c[fmt.Sprintf("net%d", i)]; ok {
+			v.NICs = append(v.NICs, seenNIC(wire.Loose(line)))
+		}
+	}
+	for _, slot := range diskSlots(c) {
+		v.Disks = append(v.Disks, seenDisk(slot, wire.Loose(c[slot])))
+	}
+	for i := range 16 {
+		slot := fmt.Sprintf("hostpci%d", i)
+		if line, ok := c[slot]; ok {
+			p := wire.Loose(line)
+			v.GPUs = append(v.GPUs, HostPCI{Slot: slot, Mapping: p.Get("mapping"), PCIe: p.Bool("pcie"), ROMBar: p.Get("rombar") == "" || p.Bool("rombar")})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(c)) {
+		if strings.HasPrefix(k, "unused") {
+			v.Unused = append(v.Unused, c[k])
+		}
+	}
+	if p := wire.Loose(c[SeedSlot]); p.Get("media") == "cdrom" {
+		if volume := p.First("file", ""); volume != "none" {
+			v.Seed = volume
+		}
+	}
+}
+
+func seenNIC(p wire.Properties) NIC {
+	_, mac := model(p)
+	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: wire.Number(p.Get("tag"), 0), MTU: wire.Number(p.Get("mtu"), 0), Queues: wire.Number(p.Get("queues"), 0)}
+}
+
+// nic returns the i-th interface.
+func (v *VM) nic(i int) (NIC, bool) {
+	if line, ok := v.config[fmt.Sprintf("net%d", i)]; ok {
+		return seenNIC(wire.Loose(line)), true
+	}
+	if v.config == nil && i < len(v.NICs) {
+		return v.NICs[i], true
+	}
+	return NIC{}, false
+}
+
+// With returns the VM as it is after changes to one that is off.
+func (v *VM) With(all []Change) *VM {
+	entries := make([]Entry, 0, len(v.config))
+	config := maps.Clone(v.config)
+	for _, ch := range all {
+		switch {
+		case ch.Key == "":
+		case ch.Value == "":
+			delete(config, ch.Key)
+		default:
+			config[ch.Key] = ch.Value
+		}
+	}
+	for k, value := range config {
+		entries = append(entries, Entry{Key: k, Value: (*wire.Text)(&value)})
+	}
+	out := Read(v.Host, v.VMID, entries, false)
+	out.Owner = v.Owner
+	return out
+}

@@ -1,0 +1,141 @@
+package proxmox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+)
+
+// Mappings returns the PCI mappings that the token may see, sorted by id. With a
+// host, Proxmox compares them with that host's hardware and says what does not
+// fit.
+func (c *Client) Mappings(ctx context.Context, host string) ([]pci.MappingState, error) {
+	type entry struct {
+		ID          string   `json:"id"`
+		Description string   `json:"description"`
+		Map         []string `json:"map"`
+		Digest      string   `json:"digest"`
+		Checks      []struct {
+			Message  string `json:"message"`
+			Severity string `json:"severity"`
+		} `json:"checks"`
+	}
+	query := url.Values{}
+	if host != "" {
+		query.Set("check-node", host)
+	}
+	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/mapping/pci", query)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]pci.MappingState, 0, len(all))
+	for _, e := range all {
+		s := pci.MappingState{Mapping: Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest}
+		for _, line := range e.Map {
+			s.Add(line)
+		}
+		for _, check := range e.Checks {
+			s.Problems = append(s.Problems, strings.TrimSpace(check.Message))
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b pci.MappingState) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// Mapping returns one mapping, compared with host's hardware when host is not
+// empty; nil when there is none.
+func (c *Client) Mapping(ctx context.Context, id, host string) (*pci.MappingState, error) {
+	all, err := c.Mappings(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if m.ID == id {
+			return &m, nil
+		}
+	}
+	return nil, nil
+}
+
+// EnsureMapping creates the mapping, or rewrites it when it differs or no longer
+// fits the hardware, and asks Proxmox whether it fits then.
+func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	host := m.Devices[0].Host
+	have, err := c.Mapping(ctx, m.ID, host)
+	if err != nil {
+		return err
+	}
+	if diff := m.Diff(have); diff.Empty() {
+		return nil
+	}
+	progress.Say(ctx, "mapping %s: %s", m.ID, m.Count())
+	lines := make([]string, len(m.Devices)) // in the caller's order, in which they are given out
+	for i, d := range m.Devices {
+		lines[i] = d.Line()
+	}
+	p := api.Params{"map": lines}
+	if m.Description != "" {
+		p["description"] = m.Description
+	}
+	err = c.Settle(ctx, host, "", func() error {
+		if have == nil {
+			p["id"] = m.ID
+			return c.Call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
+		}
+		delete(p, "id")
+		if m.Description == "" && have.Description != "" {
+			p["delete"] = "description"
+		}
+		return c.Call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
+	}, func() (bool, error) {
+		have, err = c.Mapping(ctx, m.ID, host)
+		return err == nil && m.Diff(have).Empty(), err
+	})
+	if err != nil {
+		return fmt.Errorf("mapping %s: %w", m.ID, err)
+	}
+	return c.checkMapping(ctx, m)
+}
+
+// checkMapping asks Proxmox whether the mapping fits each host's hardware.
+func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
+	hosts := map[string]bool{}
+	for _, d := range m.Devices {
+		if hosts[d.Host] {
+			continue
+		}
+		hosts[d.Host] = true
+		now, err := c.Mapping(ctx, m.ID, d.Host)
+		switch {
+		case err != nil:
+			return err
+		case now == nil:
+			return fmt.Errorf("mapping %s was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/pci/%s", m.ID, m.ID)
+		case len(now.Problems) > 0:
+			return fmt.Errorf("mapping %s does not fit the hardware of %s: %s", m.ID, d.Host, strings.Join(now.Problems, "; "))
+		}
+	}
+	return nil
+}
+
+// DeleteMapping deletes a mapping. One that is not there is no error; Proxmox
+// deletes one that is in use as well.
+func (c *Client) DeleteMapping(ctx context.Context, id string) error {
+	err := c.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}

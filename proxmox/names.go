@@ -1,0 +1,65 @@
+package proxmox
+
+import (
+	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// Names of the packages below this one that its users write.
+type (
+	Config    = api.Config
+	Login     = api.Login
+	Version   = api.Version
+	Error     = api.Error
+	TaskError = api.TaskError
+	TLSError  = api.TLSError
+
+	VMSpec   = machine.Spec
+	VM       = machine.VM
+	NIC      = machine.NIC
+	Disk     = machine.Disk
+	HostPCI  = machine.HostPCI
+	NUMANode = machine.NUMANode
+	Summary  = machine.Summary
+
+	GPU     = pci.GPU
+	Mapping = pci.Mapping
+)
+
+// Errors that callers may ask for with [errors.Is].
+var (
+	// ErrNotFound says that the VM, volume or mapping is not there.
+	ErrNotFound = api.ErrNotFound
+	// ErrAgentNotRunning says that the guest agent does not answer (yet).
+	ErrAgentNotRunning = api.ErrAgentNotRunning
+	// ErrUnauthorized says that the token is not accepted.
+	ErrUnauthorized = api.ErrUnauthorized
+)
+
+// None removes an option of a [VMSpec] that only root@pam may set.
+const None = machine.None
+
+// Size is a number of bytes that prints as people write it: 16GiB.
+type Size = unit.Size
+
+// The units of Size. Proxmox counts in powers of 1024 everywhere.
+const (
+	KiB = unit.KiB
+	MiB = unit.MiB
+	GiB = unit.GiB
+	TiB = unit.TiB
+)
+
+// PCIAddress is the place of a device in a host. Function is -1 for the whole
+// device, all its functions.
+type PCIAddress = unit.PCIAddress
+
+// ParsePCIAddress is [unit.ParsePCIAddress].
+func ParsePCIAddress(s string) (PCIAddress, error) { return unit.ParsePCIAddress(s) }
+
+// MapGPUs is [pci.MapGPUs]: the mapping of whole cards of one host.
+func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
+	return pci.MapGPUs(id, description, host, gpus...)
+}

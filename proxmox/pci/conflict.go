@@ -1,0 +1,219 @@
+package pci
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// Conflict is a set of devices that more VMs may want than there are.
+type Conflict struct {
+	Host    string
+	Devices []unit.PCIAddress // by their first functions
+	Claims  []Claim           // all that touch them, sorted by VMID and slot
+	// Sure: not all of the VMs can run at one time, anyone who starts first. When it is
+	// false they can, and it depends on the order of their starts.
+	Sure bool
+}
+
+// String says it in one sentence.
+func (c Conflict) String() string {
+	var who []string
+	for _, cl := range c.Claims {
+		who = append(who, fmt.Sprintf("%s %s", cl, cl.How()))
+	}
+	at := make([]string, len(c.Devices))
+	for i, a := range c.Devices {
+		at[i] = a.Whole().String()
+	}
+	what := "is assigned to"
+	if len(at) > 1 {
+		what = "are assigned to"
+	}
+	if !c.Sure {
+		what = "can only go to the first to start of"
+	}
+	return fmt.Sprintf("%s on %s %s %s", strings.Join(at, ", "), c.Host, what, strings.Join(who, "; "))
+}
+
+// Alive reports whether the conflict will be met without anybody starting a VM by
+// hand: at least two of its claims are of VMs that run or start with the host.
+func (c Conflict) Alive() bool {
+	n := 0
+	for _, cl := range c.Claims {
+		if cl.Running || cl.OnBoot {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// Conflicts finds the devices that are promised more than once: by the same address
+// twice, or by a pool that has fewer devices than VMs that draw from it. Templates
+// and mediated devices do not count, nor does what a VM holds until its next start.
+func (l *Ledger) Conflicts() []Conflict {
+	byHost := map[string][]Claim{}
+	for _, cl := range l.Claims {
+		if !cl.Template && !cl.Shared && !cl.Leaving && len(cl.Choices) > 0 {
+			byHost[cl.Host] = append(byHost[cl.Host], cl)
+		}
+	}
+	var out []Conflict
+	for _, host := range slices.Sorted(maps.Keys(byHost)) {
+		out = append(out, conflictsOf(byHost[host])...)
+	}
+	return out
+}
+
+// contest is claims against devices. Functions that are taken together are one
+// device, known by the first of them.
+type contest struct {
+	claims []Claim
+	units  map[unit.PCIAddress]unit.PCIAddress // function to device
+	wants  [][]unit.PCIAddress                 // by claim: the devices, any of which will do
+}
+
+func conflictsOf(claims []Claim) []Conflict {
+	c := &contest{claims: claims, units: map[unit.PCIAddress]unit.PCIAddress{}}
+	for _, cl := range claims {
+		for _, choice := range cl.Choices {
+			for _, f := range choice {
+				c.join(choice[0], f)
+			}
+		}
+	}
+	for _, cl := range claims {
+		var want []unit.PCIAddress
+		for _, choice := range cl.Choices {
+			want = append(want, c.unit(choice[0]))
+		}
+		slices.SortFunc(want, unit.PCIAddress.Compare)
+		c.wants = append(c.wants, slices.Compact(want))
+	}
+	var out []Conflict
+	for _, part := range c.parts() {
+		if conflict, ok := c.judge(part); ok {
+			out = append(out, conflict)
+		}
+	}
+	return out
+}
+
+// unit returns the device that a function belongs to.
+func (c *contest) unit(f unit.PCIAddress) unit.PCIAddress {
+	for {
+		up, ok := c.units[f]
+		if !ok || up == f {
+			return f
+		}
+		f = up
+	}
+}
+
+func (c *contest) join(a, b unit.PCIAddress) {
+	a, b = c.unit(a), c.unit(b)
+	if a.Compare(b) > 0 {
+		a, b = b, a
+	}
+	c.units[b], c.units[a] = a, a
+}
+
+// parts splits the claims, by index, into sets that have no device in common.
+func (c *contest) parts() [][]int {
+	var out [][]int
+	seen := make([]bool, len(c.claims))
+	for i := range c.claims {
+		if seen[i] {
+			continue
+		}
+		part, open := []int{}, []int{i}
+		seen[i] = true
+		for len(open) > 0 {
+			at := open[0]
+			part, open = append(part, at), open[1:]
+			for j := range c.claims {
+				if !seen[j] && slices.ContainsFunc(c.wants[at], func(u unit.PCIAddress) bool { return slices.Contains(c.wants[j], u) }) {
+					seen[j], open = true, append(open, j)
+				}
+			}
+		}
+		slices.Sort(part)
+		out = append(out, part)
+	}
+	return out
+}
+
+// judge finds whether somebody of a part may go without: that is so when the others
+// can take every device that would do for him.
+func (c *contest) judge(part []int) (Conflict, bool) {
+	starves := slices.ContainsFunc(part, func(i int) bool {
+		others := slices.DeleteFunc(slices.Clone(part), func(j int) bool { return j == i })
+		return c.cover(c.wants[i], others)
+	})
+	if !starves {
+		return Conflict{}, false
+	}
+	out := Conflict{Host: c.claims[part[0]].Host}
+	for _, i := range part {
+		out.Claims = append(out.Claims, c.claims[i])
+		out.Devices = append(out.Devices, c.wants[i]...)
+	}
+	slices.SortFunc(out.Devices, unit.PCIAddress.Compare)
+	out.Devices = slices.Compact(out.Devices)
+	out.Sure = !c.allServed(part)
+	return out, true
+}
+
+// cover reports whether claims can take all of the devices, one each.
+func (c *contest) cover(devices []unit.PCIAddress, claims []int) bool {
+	holder := map[int]unit.PCIAddress{} // claim to device
+	for _, d := range devices {
+		if !c.give(d, claims, holder, map[int]bool{}) {
+			return false
+		}
+	}
+	return true
+}
+
+// give finds a claim for a device; who has another one may be moved off it.
+func (c *contest) give(d unit.PCIAddress, claims []int, holder map[int]unit.PCIAddress, tried map[int]bool) bool {
+	for _, i := range claims {
+		if tried[i] || !slices.Contains(c.wants[i], d) {
+			continue
+		}
+		tried[i] = true
+		if has, busy := holder[i]; !busy || c.give(has, claims, holder, tried) {
+			holder[i] = d
+			return true
+		}
+	}
+	return false
+}
+
+// allServed reports whether every claim can have a device at the same time.
+func (c *contest) allServed(part []int) bool {
+	holder := map[unit.PCIAddress]int{}
+	var serve func(i int, tried map[unit.PCIAddress]bool) bool
+	serve = func(i int, tried map[unit.PCIAddress]bool) bool {
+		for _, d := range c.wants[i] {
+			if tried[d] {
+				continue
+			}
+			tried[d] = true
+			if has, busy := holder[d]; !busy || serve(has, tried) {
+				holder[d] = i
+				return true
+			}
+		}
+		return false
+	}
+	for _, i := range part {
+		if !serve(i, map[unit.PCIAddress]bool{}) {
+			return false
+		}
+	}
+	return true
+}

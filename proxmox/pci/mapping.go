@@ -1,0 +1,143 @@
+package pci
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// Mapping is a resource mapping: a name for PCI devices that a token may give to
+// VMs, where only root@pam itself may name the devices directly. Several devices
+// of one host are alternatives, of which a VM gets the first free one.
+type Mapping struct {
+	ID          string
+	Description string
+	Devices     []MappedDevice
+}
+
+// MappedDevice is a device of a mapping, with what the host reports of it: a VM
+// does not start when the two differ.
+type MappedDevice struct {
+	Host       string
+	Address    unit.PCIAddress // mostly without a function: the whole card
+	ID         string          // 10de:20b2
+	Subsystem  string          // 10de:1463
+	IOMMUGroup int             // -1: none
+}
+
+// mapped returns the whole card as an entry of a mapping.
+func (g GPU) mapped(host string) MappedDevice {
+	return MappedDevice{Host: host, Address: g.Address.Whole(), ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup}
+}
+
+// MapGPUs returns the mapping of whole cards of one host.
+func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
+	m := Mapping{ID: id, Description: description}
+	for _, g := range gpus {
+		m.Devices = append(m.Devices, g.mapped(host))
+	}
+	return m
+}
+
+// MappingState is a mapping as it was seen.
+type MappingState struct {
+	Mapping
+	Problems []string // what does not fit the hardware of the host that was checked
+	Digest   string
+
+	unread []string // entries that we cannot read
+}
+
+var mappingID = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*[a-zA-Z0-9_]$`)
+
+func (m Mapping) Check() error {
+	if !mappingID.MatchString(m.ID) {
+		return fmt.Errorf("mapping id %q: write a letter, then letters, digits, - and _", m.ID)
+	}
+	if len(m.Devices) == 0 {
+		return fmt.Errorf("mapping %s has no devices", m.ID)
+	}
+	return nil
+}
+
+// Count says how many devices m has.
+func (m Mapping) Count() string {
+	if len(m.Devices) == 1 {
+		return "1 device"
+	}
+	return fmt.Sprintf("%d devices", len(m.Devices))
+}
+
+// Line writes a device as the map option wants it.
+func (d MappedDevice) Line() string {
+	p := wire.Properties{{Key: "node", Value: d.Host}, {Key: "path", Value: d.Address.String()}, {Key: "id", Value: d.ID}}
+	if d.IOMMUGroup >= 0 {
+		p = append(p, wire.Property{Key: "iommugroup", Value: strconv.Itoa(d.IOMMUGroup)})
+	}
+	return p.With("subsystem-id", d.Subsystem).String()
+}
+
+// Add reads an entry of the map option.
+func (m *MappingState) Add(line string) {
+	if d, err := parseMapped(line); err == nil {
+		m.Devices = append(m.Devices, d)
+	} else {
+		m.unread = append(m.unread, line)
+	}
+}
+
+// parseMapped reads an entry of the map option.
+func parseMapped(s string) (MappedDevice, error) {
+	p, err := wire.ParseProperties(s)
+	if err != nil {
+		return MappedDevice{}, err
+	}
+	address, err := unit.ParsePCIAddress(p.Get("path"))
+	if err != nil {
+		return MappedDevice{}, err
+	}
+	return MappedDevice{
+		Host: p.Get("node"), Address: address, ID: p.Get("id"), Subsystem: p.Get("subsystem-id"),
+		IOMMUGroup: wire.Number(p.Get("iommugroup"), -1),
+	}, nil
+}
+
+// Diff returns how have differs from m. It is pure.
+func (m Mapping) Diff(have *MappingState) drift.Diff {
+	if have == nil {
+		return drift.Missing("mapping of " + m.Count())
+	}
+	var out drift.Diff
+	out = append(out, drift.Compare("description", have.Description, m.Description, drift.Update)...)
+	want, got := deviceLines(m.Devices), append(deviceLines(have.Devices), have.unread...)
+	for _, w := range want {
+		if !slices.Contains(got, w) {
+			out = append(out, drift.Field{Path: "device", Want: w, Effect: drift.Update})
+		}
+	}
+	for _, g := range got {
+		if !slices.Contains(want, g) {
+			out = append(out, drift.Field{Path: "device", Have: g, Effect: drift.Update})
+		}
+	}
+	if len(out) == 0 {
+		for _, p := range have.Problems {
+			out = append(out, drift.Field{Path: "hardware", Have: p, Want: "a mapping that fits", Effect: drift.Update})
+		}
+	}
+	return out
+}
+
+func deviceLines(all []MappedDevice) []string {
+	out := make([]string, len(all))
+	for i, d := range all {
+		out[i] = d.Line()
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,90 @@
+package pci
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/unit"
+)
+
+// A card's functions, and who shares its IOMMU group, of which bridges are no strangers.
+func TestWhatIsACard(t *testing.T) {
+	device := func(at, class, vendor string, group int) Function {
+		a, err := unit.ParsePCIAddress(at)
+		require.NoError(t, err)
+		return Function{Address: a, Class: class, Vendor: vendor, IOMMUGroup: group, Name: "N" + at}
+	}
+	all := []Function{
+		device("00:01.0", "060400", "1022", 7), device("01:00.0", "030000", "10de", 7), device("01:00.1", "040300", "10de", 7), device("02:00.0", "020000", "8086", 7), device("00:02.0", "060000", "1022", 7),
+		device("03:00.0", "030200", "10de", -1), device("04:00.0", "010802", "144d", -1), device("05:00.0", "030000", "1a03", 9), device("06:00.0", "010802", "10de", 10),
+	}
+	names := func(devices []Function) (out []string) {
+		for _, d := range devices {
+			out = append(out, d.Address.String())
+		}
+		return out
+	}
+	gpus := GPUs(all)
+	require.Len(t, gpus, 2)
+	first := GPUs([]Function{device("01:00.0", "030000", "10de", 0), device("02:00.0", "020000", "8086", 0), device("03:00.0", "020000", "8086", 1)})
+	assert.Equal(t, []string{"0000:02:00.0"}, names(first[0].Group), "group 0 is one as well")
+	assert.Equal(t, []string{"0000:01:00.1"}, names(gpus[0].Functions))
+	assert.Equal(t, []string{"0000:02:00.0"}, names(gpus[0].Group))
+	assert.Equal(t, "shares IOMMU group 7 with 0000:02:00.0 N02:00.0: use another slot, or firmware with ACS", gpus[0].Problem())
+	assert.Empty(t, gpus[1].Functions)
+	assert.Empty(t, gpus[1].Group)
+	assert.Contains(t, gpus[1].Problem(), "no IOMMU group")
+	assert.Empty(t, GPU{}.Problem())
+	for in, want := range map[string]string{"GA100 [A100 PCIe 40GB]": "A100 PCIe 40GB", "GA100 [A100": "GA100 [A100", "GA100": "GA100"} {
+		assert.Equal(t, want, modelOf(in))
+	}
+	at := func(all []unit.PCIAddress) (out []string) {
+		for _, a := range all {
+			out = append(out, a.String())
+		}
+		return out
+	}
+	for path, want := range map[string][]string{
+		"01:00": {"0000:01:00.0", "0000:01:00.1"}, "01:00.1": {"0000:01:00.1"}, "odd;02:00.0": {"0000:02:00.0"}, "09:00;05:00": {"0000:09:00", "0000:05:00.0"}, "": nil,
+	} {
+		assert.Equal(t, want, at(functionsOf(path, all)), path)
+	}
+}
+
+func TestHowAClaimIsMade(t *testing.T) {
+	for want, c := range map[string]Claim{
+		"by address as hostpci0, stopped":                       {},
+		"by address as hostpci0, running":                       {Running: true, OnBoot: true},
+		"by address as hostpci0, until its next start":          {Running: true, Leaving: true},
+		"by address as hostpci0, stopped, starts with the host": {OnBoot: true},
+		"by mapping gpus as hostpci0, a template":               {Mapping: "gpus", Template: true, OnBoot: true},
+	} {
+		c.Slot = "hostpci0"
+		assert.Equal(t, want, c.How())
+	}
+}
+
+// A VM claims what it has now and what it has after its next start.
+func TestWhatAVMClaims(t *testing.T) {
+	text := func(s string) *wire.Text { return (*wire.Text)(&s) }
+	v := machine.Read("pve1", 100, []machine.Entry{
+		{Key: "name", Value: text("a")}, {Key: "hostpci0", Value: text("01:00"), Pending: text("02:00")}, {Key: "hostpci1", Pending: text("mapping=m")}, {Key: "hostpci15", Value: text("host=03:00,mdev=x"), Delete: 1},
+		{Key: "memory", Value: text("1"), Pending: text("2")}, {Key: "hostpci7", Value: text("host=odd")},
+	}, true)
+	for _, c := range claimsOf(v, nil, nil) {
+		assert.Equal(t, c.Slot != "hostpci7" && c.Slot != "hostpci1", len(c.Choices) == 1, c.Slot)
+	}
+	var got []string
+	for _, c := range claimsOf(v, nil, nil) {
+		shared := ""
+		if c.Shared {
+			shared = ", shared"
+		}
+		got = append(got, c.How()+shared)
+	}
+	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
+}

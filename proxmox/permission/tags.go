@@ -1,0 +1,55 @@
+package permission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// TagAccess is which tags the token may set, and take off, as long as it has no Sys.Modify
+// on / (get_allowed_tags and assert_tag_permissions in PVE/GuestHelpers.pm).
+type TagAccess struct {
+	// Allow is user-allow of the datacenter's option user-tag-access: free, existing, list
+	// or none; "" where the token may not see it. The same goes for List and Registered.
+	Allow      string
+	List       []string // user-allow-list of that option
+	Registered []string // for administrators alone, whatever Allow is
+	Allowed    []string // what the token may set that is on List, or on a VM that it sees
+}
+
+// Mark reports whether the machines of owner's can be marked: each needs a tag of its own,
+// which no list can have. sure is false where that is guessed from tags, those of the VMs
+// that the token sees.
+func (a TagAccess) Mark(owner string, tags []string) (can, sure bool) {
+	owner = strings.ToLower(owner)
+	may := func(tag string) bool { return slices.Contains(a.Allowed, tag) }
+	switch {
+	case slices.Contains(a.Registered, owner):
+		return false, true
+	case a.Allow != "":
+		return a.Allow == "free", true
+	case slices.Contains(tags, owner) && !may(owner):
+		return false, true
+	}
+	return len(tags) == 0 || slices.ContainsFunc(tags, may), false
+}
+
+// Free returns the command that lets every token set the tags of its machines. It sets the
+// whole option again; see [TagAccess.Lost].
+func (a TagAccess) Free() string {
+	value := "user-allow=free"
+	if len(a.List) > 0 {
+		value += ",user-allow-list=" + strings.Join(a.List, ";")
+	}
+	return fmt.Sprintf("pvesh set /cluster/options --user-tag-access '%s'", value)
+}
+
+// Lost says what the command of Free would lose that the token may not see, "" where it
+// sees it.
+func (a TagAccess) Lost() string {
+	if a.Allow != "" {
+		return ""
+	}
+	return "first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list, " +
+		"append ,user-allow-list=A;B to user-allow=free, or the list is lost"
+}

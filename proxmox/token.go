@@ -1,0 +1,78 @@
+package proxmox
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/permission"
+)
+
+// Permissions returns what the client's own token may do. It costs one request,
+// and one more for each of paths that Proxmox does not mention by itself and whose
+// answer is to be exact: a deeper entry that removes everything (NoAccess) is
+// not in the list.
+func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.Tree, error) {
+	all := permission.Tree{}
+	if err := c.Get(ctx, "/access/permissions", nil, &all); err != nil {
+		return nil, err
+	}
+	for _, p := range paths {
+		if all.Knows(p) {
+			continue
+		}
+		one := permission.Tree{}
+		if err := c.Get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
+			return nil, err
+		}
+		all[p] = one[p]
+	}
+	return all, nil
+}
+
+// TagAccess asks which tags the token may set. audits says that it has Sys.Audit on /,
+// without which Proxmox does not tell of the datacenter's options.
+func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAccess, error) {
+	var options struct {
+		Access struct {
+			Allow string   `json:"user-allow"`
+			List  []string `json:"user-allow-list"`
+		} `json:"user-tag-access"`
+		Registered []string `json:"registered-tags"`
+		Allowed    []string `json:"allowed-tags"`
+	}
+	if err := c.Get(ctx, "/cluster/options", nil, &options); err != nil {
+		return permission.TagAccess{}, err
+	}
+	a := permission.TagAccess{Allow: options.Access.Allow, List: options.Access.List, Registered: options.Registered, Allowed: options.Allowed}
+	if a.Allow == "" && audits {
+		a.Allow = "free"
+	}
+	return a, nil
+}
+
+// TokenInfo is what Proxmox knows of a token beside its secret.
+type TokenInfo struct {
+	Expires           time.Time // zero: never
+	PrivilegeSeparate bool      // it has only what both it and its user are granted
+}
+
+// Token returns what Proxmox knows of the token in use. A token may look at itself
+// only with User.Modify on /access/groups.
+func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
+	user, name, _ := strings.Cut(c.TokenID(), "!")
+	var t struct {
+		Expire  wire.Int   `json:"expire"`
+		PrivSep *wire.Bool `json:"privsep"`
+	}
+	if err := c.Get(ctx, "/access/users/"+url.PathEscape(user)+"/token/"+url.PathEscape(name), nil, &t); err != nil {
+		return TokenInfo{}, err
+	}
+	info := TokenInfo{PrivilegeSeparate: t.PrivSep == nil || bool(*t.PrivSep)}
+	if t.Expire > 0 {
+		info.Expires = time.Unix(int64(t.Expire), 0)
+	}
+	return info, nil
+}
