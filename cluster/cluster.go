@@ -57,8 +57,8 @@ var ErrNoProxmox = errors.New("the file has no proxmox section, because every ma
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
 type Cluster struct {
-	spec *spec.Spec
-	Backend
+	spec    *spec.Spec
+	Backend // what New was given: a later change has no effect
 
 	nodes     *nodes.Nodes
 	seeds     *firstboot.Maker

@@ -75,7 +75,9 @@ func costsSaid(t *testing.T) (out []string) {
 	require.NoError(t, err)
 	rooms, err := filepath.Glob("internal/*/*.go")
 	require.NoError(t, err)
-	files = append(files, rooms...)
+	hosts, err := filepath.Glob("prepare/*.go")
+	require.NoError(t, err)
+	files = slices.Concat(files, rooms, hosts)
 	name := regexp.MustCompile(`^(costs(Of\w+)?|\w+Costs)$`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {

@@ -255,16 +255,15 @@ func TestAMachineThatFallsSilent(t *testing.T) {
 		require.NoError(t, err)
 		spec := parse(t, duo+"ssh: {publicKeys: ['"+public+"']}\n")
 		for after := 0; after < 4096; after += 256 {
-			c := w.cluster(t, spec)
-			dial := c.Dial
-			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
+			w.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := w.sim.Network().Dial(ctx, network, addr)
 				if err != nil || addr != "10.0.0.21:22" {
 					return conn, err
 				}
 				ours, theirs := net.Pipe()
 				return &hushed{conn, after, ours, theirs}, nil
 			}
+			c := w.cluster(t, spec)
 			begun := time.Now()
 			plan, err := c.Up().Plan(t.Context())
 			require.NoError(t, err)
@@ -371,17 +370,16 @@ func TestASlowLoginIsNoneThatWorks(t *testing.T) {
 		w.up(t, spec)
 		w.keys = named(t)
 		require.Zero(t, w.guests()["wk1"].Run(t.Context(), "root", "systemctl stop qemu-guest-agent", io.Discard))
-		c := w.cluster(t, spec)
-		defer c.Close()
-		dial := c.Dial
-		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
+		w.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := w.sim.Network().Dial(ctx, network, addr)
 			if err != nil || addr != "10.0.0.11:22" {
 				return conn, err
 			}
 			ours, theirs := net.Pipe()
 			return &hushed{conn, 0, ours, theirs}, nil
 		}
+		c := w.cluster(t, spec)
+		defer c.Close()
 		before := w.now()
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "login: these machines of the cluster accept no key of this run")

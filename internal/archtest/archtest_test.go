@@ -100,7 +100,7 @@ var allowed = map[string][]string{
 	"sim/pvesim/internal/request":     played("answer"),
 	"sim/pvesim/internal/schema":      played("answer request"),
 	"sim/pvesim/internal/networkfile": played("answer schema"),
-	"sim/pvesim/internal/model":       played("schema", "internal/suggest", "internal/yamlbound"),
+	"sim/pvesim/model":                played("schema", "internal/suggest", "internal/yamlbound"),
 	"sim/pvesim/internal/fault":       {"internal/suggest", "sim/guest"},
 	"sim/pvesim/internal/hypervisor":  {"sim/guest"},
 	"sim/pvesim/internal/world":       played("answer fault hypervisor model networkfile request schema", "sim/guest"),
@@ -162,6 +162,10 @@ var allowed = map[string][]string{
 func played(rooms string, others ...string) []string {
 	var names []string
 	for room := range strings.FieldsSeq(rooms) {
+		if room == "model" { // which users of the library write
+			names = append(names, "sim/pvesim/model")
+			continue
+		}
 		names = append(names, "sim/pvesim/internal/"+room)
 	}
 	return append(names, others...)

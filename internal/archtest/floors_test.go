@@ -29,7 +29,7 @@ func rooms() []floor {
 			"sim/pvesim/internal/clusterwide", "sim/pvesim/internal/consoles", "sim/pvesim/internal/hostshell", "sim/pvesim/internal/guests", "sim/pvesim/internal/running",
 			"sim/pvesim/internal/config", "sim/pvesim/internal/pci", "sim/pvesim/internal/storages", "sim/pvesim/internal/sdn", "sim/pvesim/internal/firewall",
 			"sim/pvesim/internal/nodes", "sim/pvesim/internal/access", "sim/pvesim/internal/release", "sim/pvesim/internal/world", "sim/pvesim/internal/hypervisor",
-			"sim/pvesim/internal/fault", "sim/pvesim/internal/model", "sim/pvesim/internal/networkfile", "sim/pvesim/internal/schema", "sim/pvesim/internal/request",
+			"sim/pvesim/internal/fault", "sim/pvesim/model", "sim/pvesim/internal/networkfile", "sim/pvesim/internal/schema", "sim/pvesim/internal/request",
 			"sim/pvesim/internal/answer",
 		}},
 		{"Played machines", []string{"sim/guest", "sim/kubesim",

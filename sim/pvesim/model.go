@@ -1,6 +1,6 @@
 package pvesim
 
-import "github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+import "github.com/cps-gpu/homelab/sim/pvesim/model"
 
 // A model is data, with these types.
 type (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 

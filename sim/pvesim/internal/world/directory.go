@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // directory is what user.cfg and domains.cfg say of people beside their rights.

@@ -3,7 +3,7 @@ package world
 import (
 	"strings"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Identity is who asks: a user or a token. Only literal root@pam is root.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // How long Proxmox waits for its locks (PVE/AbstractConfig.pm, PVE/Tools.pm,

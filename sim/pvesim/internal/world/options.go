@@ -7,7 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Options say how a Sim behaves. The zero Options are those of real life.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Storage is a storage with what is on it.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/model"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Volume is an image, an ISO or another file.
