@@ -27,6 +27,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
+var update = flag.Bool("update", false, "rewrite golden files")
+
 // fatal are requests after which something of somebody's is away, or gone.
 var fatal = regexp.MustCompile(`^POST /nodes/[^/]+/qemu/(\d+)/status/(?:stop|shutdown|reboot|reset|suspend)$|^DELETE /nodes/[^/]+/qemu/(\d+)$`)
 
@@ -365,7 +367,7 @@ func docTable(t testing.TB, name, want string) {
 	before, rest, ok := strings.Cut(string(b), begin)
 	have, after, also := strings.Cut(rest, end)
 	require.True(t, ok && also, "%s has no %q", path, begin)
-	if flag.Lookup("update").Value.String() == "true" {
+	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o644))
 		return
 	}

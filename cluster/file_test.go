@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +9,6 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-var rewrite = flag.Bool("update", false, "rewrite golden files")
-
 // fileOf is what a file says.
 func fileOf(t *testing.T, text string) *spec.Spec {
 	t.Helper()
@@ -19,12 +16,3 @@ func fileOf(t *testing.T, text string) *spec.Spec {
 	require.NoError(t, err)
 	return s
 }
-
-// smallFile is a server and a worker in the lab.
-const smallFile = `name: lab
-proxmox: {endpoint: lab}
-network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
-pools:
-  cp: {role: server, count: 1, addresses: [10.0.0.11]}
-  wk: {count: 1, addresses: [10.0.0.21]}
-`

@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -195,7 +194,7 @@ func TestPermissionsPage(t *testing.T) {
 	require.True(t, found)
 	have, after, found := strings.Cut(rest, "\n\n")
 	require.True(t, found)
-	if flag.Lookup("update").Value.String() == "true" {
+	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(before+mark+table.String()+"\n"+after), 0o644))
 		return
 	}

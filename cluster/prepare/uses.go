@@ -9,7 +9,7 @@ import (
 // Use is what a storage of a host is for.
 type Use struct{ Storage, Content, Why string }
 
-// uses lists what the file wants of a host's storages.
+// Uses lists what the file wants of a host's storages.
 func Uses(s *spec.Spec, host string) []Use {
 	uses := []Use{
 		{s.Image.SeedStorage, ISOContent, "first-boot ISOs"},

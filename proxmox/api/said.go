@@ -32,12 +32,12 @@ func textClass(text string) Class {
 
 // saidSentinel reports whether text is how Proxmox says target.
 func saidSentinel(text string, target error) bool {
-	switch target {
-	case ErrAgentNotRunning:
+	switch {
+	case errors.Is(target, ErrAgentNotRunning):
 		return strings.Contains(text, "QEMU guest agent is not running")
-	case fs.ErrNotExist: // of a file in a guest
+	case errors.Is(target, fs.ErrNotExist): // of a file in a guest
 		return strings.Contains(text, "No such file or directory")
-	case ErrNotFound:
+	case errors.Is(target, ErrNotFound):
 		return strings.Contains(text, "does not exist") && !strings.Contains(text, "pool '") ||
 			strings.Contains(text, "unable to find configuration file for VM") ||
 			strings.Contains(text, "no such task") || strings.Contains(text, "not defined")

@@ -16,10 +16,10 @@ func (m *Machine) Listen(port uint16) Handler {
 		return nil
 	}
 	var serve Handler
-	switch {
-	case port == sshd.Port:
+	switch port {
+	case sshd.Port:
 		serve = sshd.Listen(s)
-	case port == k3s.APIPort:
+	case k3s.APIPort:
 		serve = k3s.Listen(s)
 	}
 	if serve == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// registries are the image registries of the file with their passwords and
+// Registries are the image registries of the file with their passwords and
 // certificates, read when they are first needed.
 func Registries(s *spec.Spec) ([]k3s.Registry, error) {
 	var out []k3s.Registry

@@ -43,5 +43,5 @@ func APTSecurity(s *spec.Spec) string {
 	return Distro(s).Security
 }
 
-// distro is the distribution of the machines that we make.
+// Distro is the distribution of the machines that we make.
 func Distro(s *spec.Spec) distro.Distro { return distro.Named(s.Image.Distribution) }

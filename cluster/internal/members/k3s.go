@@ -25,7 +25,7 @@ import (
 // apiPort is where K3s' servers, and the VIP in front of them, serve Kubernetes.
 const apiPort = "6443"
 
-// url is how members and users of the cluster reach its API.
+// APIURL is how members and users of the cluster reach its API.
 func APIURL(s *spec.Spec) string {
 	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
 }

@@ -24,7 +24,7 @@ type diskSeen struct {
 	small   bool   // its file system is smaller than the disk
 }
 
-// mounted are the disks that the guest is to mount.
+// MountedDisks are the disks that the guest is to mount.
 func MountedDisks(n spec.Node) []spec.Disk {
 	return slices.DeleteFunc(slices.Clone(n.Disks), func(d spec.Disk) bool { return d.Mount == "" })
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// What values of a rule are held against, each with the text of what is wrong
-// (PVE/Firewall.pm). Texts end with a line feed, as Perl's do.
+// FirewallFormats check the values of a rule; each returns the text of what is wrong
+// (PVE/Firewall.pm), "" for a valid one. Texts end with a line feed, as Perl's do.
 var FirewallFormats = map[string]func(v string) string{
 	"pve-fw-addr-spec":        func(v string) string { _, text := AddressList(v); return text },
 	"pve-fw-dport-spec":       func(v string) string { return PortList(v, true) },

@@ -18,7 +18,7 @@ func matching(pattern string) func(string) bool {
 	return regexp.MustCompile("^(?:" + pattern + ")$").MatchString
 }
 
-// Names and texts are those of PVE/JSONSchema.pm and its kin. A format that is
+// Formats are checks of values by name. Names and texts are those of PVE/JSONSchema.pm and its kin. A format that is
 // not here accepts everything.
 var Formats = map[string]format{
 	"pve-vmid":     {matching(`[1-9][0-9]{2,8}`), "VM ID"},
