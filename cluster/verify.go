@@ -174,7 +174,7 @@ func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, erro
 	return s, converge.Permanent(s.verdict(n))
 }
 
-// takesPods is an error for a node that is drained: a Job would wait there for ever.
+// takesPods is an error for a node that is drained: a Job would wait there forever.
 func takesPods(ctx context.Context, client *kube.Client, name string) error {
 	node, err := client.Node(ctx, name)
 	if err != nil || !node.Cordoned {

@@ -66,7 +66,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var vms []live.Resource // which VMs there are, and where, is live; all else of it is not
+	var vms []live.Resource // which VMs exist, and where, is live; the rest of it is not
 	if err := l.c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
 		return false, err
 	}

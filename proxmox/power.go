@@ -199,7 +199,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
 		progress.Say(ctx, "waiting for %s: %s", vm, said)
 		if upid, err := api.ParseUPID(tasks[0].UPID); err == nil {
-			_ = c.Wait(ctx, upid) // the next look says what came of it
+			_ = c.Wait(ctx, upid) // the next look shows the result
 		}
 		return said, nil
 	})

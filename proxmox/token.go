@@ -33,7 +33,7 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.T
 }
 
 // TagAccess asks which tags the token may set. audits says that it has Sys.Audit on /,
-// without which Proxmox does not tell of the datacenter's options.
+// without which Proxmox does not show the datacenter's options.
 func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAccess, error) {
 	var options struct {
 		Access struct {

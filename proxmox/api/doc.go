@@ -1,4 +1,4 @@
-// Package api sends requests to Proxmox VE and says what came of them: TLS, token and ticket,
+// Package api sends requests to Proxmox VE and returns their results: TLS, token and ticket,
 // repeated requests, tasks, errors and what to do about them. It knows paths and parameters,
 // and nothing of what VMs are: that is package proxmox, whose Client has a [Client] of this package.
 //

@@ -60,7 +60,7 @@ type ACL struct {
 	Propagate bool
 }
 
-// TokenState is an API token as it is. Its secret is shown once, by whoever made it.
+// TokenState is an API token as it is. Its secret is shown once, when it is made.
 type TokenState struct{ PrivSep bool }
 
 func (a Access) user() string { user, _, _ := strings.Cut(a.TokenID, "!"); return user }

@@ -27,7 +27,7 @@ func (spec Spec) options(s State) options {
 	default:
 		o.why = append(o.why, "The IOMMU itself is on by default on AMD, so it needs no option.")
 	}
-	// Whoever chose another mode has a reason.
+	// A user who chose another mode has a reason.
 	if !running.hasKey("iommu") || running.has("iommu=off") || running.has("iommu=pt") {
 		o.want = append(o.want, "iommu=pt")
 		o.why = append(o.why, "iommu=pt lets the host's own devices skip the translation that only VMs need.")

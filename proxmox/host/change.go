@@ -24,7 +24,7 @@ type Change struct {
 	Why      []string     `json:"why"`                // sentences; as many as Commands where each has its own
 	Files    []FileChange `json:"files,omitempty"`    // written first
 	Commands [][]string   `json:"commands,omitempty"` // run then, in this order
-	Undo     []string     `json:"undo,omitempty"`     // how to take it back: words, or several commands
+	Undo     []string     `json:"undo,omitempty"`     // how to undo it: words, or several commands
 	// Stamp is left in /var/lib/homelab/host when all that was done: a file can be
 	// right while what is made of it is not yet. Empty: none is needed.
 	Stamp string `json:"stamp,omitempty"`
@@ -42,7 +42,7 @@ const (
 	Grants    = "grants"
 )
 
-// FileChange is what becomes of one file.
+// FileChange is the new state of one file.
 type FileChange struct {
 	Path   string `json:"path"`
 	Before string `json:"before,omitempty"`

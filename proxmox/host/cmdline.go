@@ -79,7 +79,7 @@ func (o options) byHand(c cmdline) string {
 }
 
 // edit returns the text of a command line with what is missing at its end and
-// without what must not be there. All else stays as it was written.
+// without what must not be there. Everything else stays as written.
 func (o options) edit(text string) string {
 	c := parseCmdline(text)
 	for _, bad := range o.unwanted(c) {

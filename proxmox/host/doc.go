@@ -3,7 +3,7 @@
 //
 // [Observe] looks at a host through any [remote.Runner] that is root there, and
 // changes nothing. [Spec.Changes] is pure: it says which files would get which
-// content, which commands would run, why, and how to take it back. [Apply] does
+// content, which commands would run, why, and how to undo it. [Apply] does
 // exactly what such a [Change] says, and refuses when a file is no longer what was
 // looked at. So what a person has read in the plan is what happens, and once it has
 // happened [Spec.Changes] is empty.
@@ -17,7 +17,7 @@
 //   - the modules of vfio are loaded at boot. vfio_virqfd, which Linux has not had since
 //     6.2, is taken out of lists where old instructions put it.
 //   - vfio-pci takes every function of the cards before the host's own drivers do.
-//     They are not blacklisted: whoever keeps another card keeps its driver.
+//     They are not blacklisted: another card keeps its driver.
 //
 // [Spec.Reboot] says what of that waits for a reboot, [Reboot] does one and waits for
 // the host, and [Spec.Notes] what no file can fix: an IOMMU that is off in the

@@ -52,9 +52,8 @@ func (spec Spec) pending(s State, id string) bool {
 	return f.Text != "" && !f.Changed.Before(s.Booted)
 }
 
-// Reboot starts the host again and returns when it is back: a boot ID is another
-// one then. ctx bounds the waiting. r must connect anew by itself, as package
-// remote/ssh does.
+// Reboot restarts the host and returns when it is back, with another boot ID. ctx bounds
+// the wait. r must reconnect by itself, as package remote/ssh does.
 func Reboot(ctx context.Context, r remote.Runner) error {
 	const bootID = "/proc/sys/kernel/random/boot_id"
 	before, err := remote.ReadFile(ctx, r, bootID)

@@ -11,13 +11,13 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Ledger says who has a claim on which device of some hosts: by the configuration of
+// Ledger says who claims which device of some hosts: by the configuration of
 // every VM there, running or not, and by every resource mapping. Proxmox itself keeps
-// no such book: a configuration that promises one card to two VMs is accepted, and the
+// no such record: it accepts a configuration that assigns one card to two VMs, and the
 // second of them does not start.
 //
-// VMs and mappings that the token may not see (VM.Audit, Mapping.Audit) are missing
-// without a word: Proxmox leaves them out of its lists.
+// VMs and mappings that the token may not see (VM.Audit, Mapping.Audit) are missing:
+// Proxmox leaves them out of its lists.
 type Ledger struct {
 	Cards    []Card         // every NVIDIA card, sorted by host and address
 	Claims   []Claim        // on any device, sorted by host, VMID and slot

@@ -66,7 +66,7 @@ func checkTags(w *Want, s *seen) []Finding {
 	if slices.Contains(s.tags.is.Registered, w.Owner) {
 		return []Finding{say(s.token, "take it out of the registered tags (Datacenter, Options)", "the tag %s, which machines of ours carry, is among the datacenter's registered-tags, and the token %s has no Sys.Modify on /", w.Owner, s.token)}
 	}
-	cure := "let whoever may configure a machine set its tags, as root on any host: `" + s.tags.is.Free() + "`"
+	cure := "let anyone who may configure a machine set its tags, as root on any host: `" + s.tags.is.Free() + "`"
 	if lost := s.tags.is.Lost(); lost != "" {
 		cure = lost + "; " + cure
 	}
@@ -257,7 +257,7 @@ func checkVMIDs(w *Want, s *seen) []Finding {
 }
 
 // checkStubs looks for what a create leaves whose worker was killed: a VM without a
-// name, locked for ever. A token cannot unlock it (qemu-server, PVE/API2/Qemu.pm, skiplock),
+// name, locked forever. A token cannot unlock it (qemu-server, PVE/API2/Qemu.pm, skiplock),
 // and its VMID and disks stay taken.
 func checkStubs(w *Want, s *seen) []Finding {
 	if s.residents.err != nil {

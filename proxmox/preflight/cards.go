@@ -350,7 +350,7 @@ func candidates(w *Want, ledger *pci.Ledger, ours map[int]bool, seen *hostSeen, 
 const prebuiltFor = "noble"
 
 // checkPrebuilt looks whether the driver's modules are there for the kernel of the
-// machines: a driver in a container needs an image per kernel, and waits for ever in
+// machines: a driver in a container needs an image per kernel, and waits forever in
 // ImagePullBackOff where there is none (NVIDIA's GPU operator, precompiled drivers).
 func checkPrebuilt(w *Want, _ *seen) []Finding {
 	if w.Release == "" || w.Release == prebuiltFor {

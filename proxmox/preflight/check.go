@@ -13,7 +13,7 @@ type Options struct {
 	// SSH returns a shell of root on a host; nil: what only that can tell is skipped.
 	SSH func(ctx context.Context, host string) (remote.Runner, error)
 	// Exact asks for the permissions on every path of the grants, one request each, where
-	// one request for all does not tell of entries that remove everything (NoAccess).
+	// one request for all does not show entries that remove everything (NoAccess).
 	// A path below another of the grants, which it would inherit, is always asked for.
 	Exact bool
 	// Brief looks only at what matters while nothing is to be made: names and storages.

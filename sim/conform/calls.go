@@ -2,8 +2,11 @@ package conform
 
 import (
 	_ "embed"
+	"errors"
 	"go/ast"
 	"go/token"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +21,21 @@ var recordedCalls string
 // wild is a piece of a path that is not known before the program runs.
 const wild = "*"
 
-// callSites finds the calls of Proxmox's API in a package, as METHOD and path with
-// * for what is not known before.
-func callSites(dir string) ([]string, error) {
-	files, err := parseDir(dir)
+// callSites finds the calls of Proxmox's API in a package and those below it, as METHOD and
+// path with * for what is not known before.
+func callSites(root string) ([]string, error) {
+	var files []*ast.File
+	err := filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if some, err := parseDir(dir); err == nil {
+			files = append(files, some...)
+		} else if !errors.Is(err, fs.ErrNotExist) { // a folder without Go files
+			return err
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +65,11 @@ type callPackage struct {
 // pathArgument says where the functions that make calls have method and path.
 func pathArgument(name string) (method, path int) {
 	switch name {
-	case "get":
+	case "Get":
 		return -1, 1
-	case "look":
+	case "Look":
 		return -1, 2
-	case "call", "do", "doShown", "finish", "launch", "asRoot", "NewRequestWithContext":
+	case "Call", "Do", "DoExit", "DoShown", "launch", "asRoot", "NewRequestWithContext":
 		return 1, 2
 	}
 	return 0, 0
@@ -143,9 +157,9 @@ func (p *callPackage) evalCall(e *ast.CallExpr, fn *ast.FuncDecl, depth int) str
 	}
 	name := called(e.Fun)
 	switch name {
-	case "nodePath":
+	case "NodePath":
 		return "/nodes/" + wild + parts(1)
-	case "vmPath":
+	case "VMPath":
 		return "/nodes/" + wild + "/qemu/" + wild + parts(2)
 	}
 	// A function that does nothing but return a path made of its parameters.

@@ -23,14 +23,14 @@ func TestWhatIsMissingIsFound(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "proxmox", "calls.go"), []byte(`package proxmox
 
 func (c *Client) calls(ctx context.Context, host string, vmid int) {
-	_ = c.do(ctx, http.MethodPost, vmPath(host, vmid, "mtunnel"), nil)
-	path := nodePath(host, "no", "such")
-	_ = c.get(ctx, path, nil, nil)
-	_ = c.get(ctx, g.path("info"), nil, nil)
-	_ = c.call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(host), nil, nil)
+	_ = c.Do(ctx, http.MethodPost, api.VMPath(host, vmid, "mtunnel"), nil)
+	path := api.NodePath(host, "no", "such")
+	_ = c.Get(ctx, path, nil, nil)
+	_ = c.Get(ctx, g.path("info"), nil, nil)
+	_ = c.Call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(host), nil, nil)
 }
 
-func (g *guest) path(verb string) string { return vmPath(g.host, g.vmid, "agent", verb) }
+func (g *guest) path(verb string) string { return api.VMPath(g.host, g.vmid, "agent", verb) }
 `), 0o600))
 	r, err := Coverage(root)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@
 // There are no processes: a signal ends nothing, and ps lists units. A pipe
 // between two programs is one of the operating system, so that a program which
 // waits for time inside a pipeline refuses to under synctest, rather than stop
-// the clock for ever. Device contents, partitions, quotas and free space are not
+// the clock forever. Device contents, partitions, quotas and free space are not
 // there, and the journal of one boot ends with it. K3s' supervisor port serves
 // the API only, not /ping and /cacerts; a server that has lost its quorum refuses
 // connections but does not exit; snapshots cannot be restored. After a power cut,

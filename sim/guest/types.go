@@ -62,7 +62,7 @@ type StatusError = internet.StatusError
 func DefaultInternet() Internet { return internet.Default() }
 
 // SHA256 returns the checksum of a file of the simulated internet, in hexadecimal:
-// of Ubuntu's disk image that of the one it stands for, of all else the true one.
+// for Ubuntu's disk image, that of the real one; for everything else, its own.
 func SHA256(content []byte) string { return internet.SHA256(content) }
 
 // SHA512 is the same, for Debian's disk image.
@@ -118,7 +118,7 @@ type HostConfig = machine.HostConfig
 // HostDevice is a PCI function of a host.
 type HostDevice = machine.HostDevice
 
-// HostBoot is what came of a boot.
+// HostBoot is the result of a boot.
 type HostBoot = machine.HostBoot
 
 // HostProgram is a program that somebody else adds, such as pveum. It returns its

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // TestEveryPrivilegeIsMissed removes one privilege at a time and does what it was

@@ -12,7 +12,7 @@ import (
 )
 
 // Method is one method of the API that the simulator serves, as its own schema
-// says it, for who wants to hold that against Proxmox's.
+// has it, for comparison with Proxmox's.
 type Method struct {
 	Name        string                     // GET /nodes/{node}/qemu/{vmid}/config
 	Parameters  map[string]json.RawMessage // what each may be; name[n] is one for all n

@@ -157,7 +157,7 @@ func (m *Maker) recreateSeed(ctx context.Context, n spec.Node, born string) (fun
 // seedAs is today's seed of a machine that has that instance-id.
 func (m *Maker) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
 	machine := cloudMachine(m.spec, n, m.AuthorizedKeys())
-	machine.InstanceID, machine.AgentFirst = id, true // it tells what became of the rest
+	machine.InstanceID, machine.AgentFirst = id, true // it reports the state of the rest
 	doc, err := renderer(n)(machine)
 	return doc.ISO, err
 }

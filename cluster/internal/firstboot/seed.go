@@ -145,7 +145,7 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 			switch {
 			case s.there:
 				return nil
-			case s.lives: // what becomes of the VM can be looked at, and is for its own step to say
+			case s.lives: // the VM can be looked at; its own step handles it
 				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
 			}
 			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: m.spec.Placed[n.Name]}}

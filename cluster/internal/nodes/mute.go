@@ -44,8 +44,8 @@ func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (insi
 	return still, nil
 }
 
-// firstBoot asks a machine's guest agent what came of its first boot, and runs nothing there.
-// Neither is said where that cannot be seen.
+// firstBoot asks a machine's guest agent for the result of its first boot, and runs nothing
+// there. failed is nil and done false if the result is unknown.
 func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
 		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, path) })

@@ -77,8 +77,8 @@ func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
 	return ts.Clear(ctx, all)
 }
 
-// sealed reports whether a VM of which a template is made has only to become one:
-// its seed is taken out when all else is done.
+// sealed reports whether baking is done and the VM has only to become a template: its seed
+// is removed last.
 func (ts *Templates) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
 
 // bakeSealed returns the machine that was filled and sealed, and is off. found is what
@@ -312,7 +312,7 @@ func bakedK3s(s *spec.Spec) string {
 }
 
 // sealMark is there from the beginning of the sealing until the machine is off: the
-// status of its first boot is gone then, as is all else that fill would ask for.
+// status of its first boot is gone by then, like everything else that fill asks for.
 const sealMark = "/run/homelab-sealing"
 
 // exists reports whether a machine has a file.

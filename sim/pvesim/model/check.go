@@ -56,18 +56,18 @@ func (r *modelReader) says(path string, wrong bool, format string, args ...any) 
 }
 
 func (r *modelReader) checkHost(at string, h Host) {
-	r.says(at+".name", !nodeName.MatchString(h.Name), "%q is no name for a host: letters, digits and hyphens", h.Name)
+	r.says(at+".name", !nodeName.MatchString(h.Name), "%q is not a name for a host: letters, digits and hyphens", h.Name)
 	r.says(at+".cpus", h.CPUs < 0, "cpus: %d", h.CPUs)
 	r.says(at+".numaNodes", h.NUMANodes < 0, "numaNodes: %d", h.NUMANodes)
 	seen := map[string]bool{}
 	for i, d := range h.PCI {
 		at := fmt.Sprintf("%s.pci[%d]", at, i)
-		r.says(at+".address", !pciAddress.MatchString(d.Address), "%q is no PCI address: write 0000:41:00.0, in lower case", d.Address)
+		r.says(at+".address", !pciAddress.MatchString(d.Address), "%q is not a PCI address: write 0000:41:00.0, in lower case", d.Address)
 		r.says(at+".address", seen[d.Address], "a second device at %s", d.Address)
 		seen[d.Address] = true
-		r.says(at+".id", !pciIDs.MatchString(d.ID), "%q is no device ID: write vendor:device, as in 10de:20f1", d.ID)
-		r.says(at+".subsystem", d.Subsystem != "" && !pciIDs.MatchString(d.Subsystem), "%q is no subsystem ID: write vendor:device, as in 10de:145f", d.Subsystem)
-		r.says(at+".class", !pciClass.MatchString(d.Class), "%q is no PCI class: write six digits, as in 030200", d.Class)
+		r.says(at+".id", !pciIDs.MatchString(d.ID), "%q is not a device ID: write vendor:device, as in 10de:20f1", d.ID)
+		r.says(at+".subsystem", d.Subsystem != "" && !pciIDs.MatchString(d.Subsystem), "%q is not a subsystem ID: write vendor:device, as in 10de:145f", d.Subsystem)
+		r.says(at+".class", !pciClass.MatchString(d.Class), "%q is not a PCI class: write six digits, as in 030200", d.Class)
 		r.says(at+".numaNode", d.NUMANode < 0 || d.NUMANode >= max(1, h.NUMANodes), "NUMA node %d of %d", d.NUMANode, max(1, h.NUMANodes))
 	}
 	names := map[string]bool{}
@@ -78,7 +78,7 @@ func (r *modelReader) checkHost(at string, h Host) {
 		names[st.Name] = true
 		r.says(at+".type", st.Type == "", "a storage needs a type: dir, zfspool, lvmthin, nfs")
 		for j, f := range st.Files {
-			r.says(fmt.Sprintf("%s.files[%d].name", at, j), !volumeName.MatchString(f.Name), "%q is no file of a storage: write its content type first, as in iso/debian.iso", f.Name)
+			r.says(fmt.Sprintf("%s.files[%d].name", at, j), !volumeName.MatchString(f.Name), "%q is not a file of a storage: write its content type first, as in iso/debian.iso", f.Name)
 		}
 	}
 	for i, list := range [][]string{h.VLANAware, h.NoPorts} {
@@ -96,7 +96,7 @@ func (r *modelReader) checkVMs(m Model, hosts map[string]Host) {
 	ids, keys := map[int]bool{}, schema.Load().Methods["PUT /nodes/{node}/qemu/{vmid}/config"].Parameters
 	for i, v := range m.VMs {
 		at := fmt.Sprintf(".vms[%d]", i)
-		r.says(at+".id", v.ID < minVMID || v.ID > 999999999, "%d is no VMID: they go from 100 to 999999999", v.ID)
+		r.says(at+".id", v.ID < minVMID || v.ID > 999999999, "%d is not a VMID: they go from 100 to 999999999", v.ID)
 		r.says(at+".id", ids[v.ID], "a second VM %d", v.ID)
 		ids[v.ID] = true
 		_, there := hosts[v.Node]
@@ -105,7 +105,7 @@ func (r *modelReader) checkVMs(m Model, hosts map[string]Host) {
 		r.says(at+".running", v.Running && v.Config["template"] == "1", "a template does not run")
 		for k, value := range v.Config {
 			p := keys[k]
-			r.says(at+".config."+k, p == nil && k != "template" && k != "meta" && k != "parent" && k != "lock", "%s is no option of a VM", k)
+			r.says(at+".config."+k, p == nil && k != "template" && k != "meta" && k != "parent" && k != "lock", "%s is not an option of a VM", k)
 			if p != nil {
 				text := oneLine(schema.CheckScalar(k, p, value))
 				r.says(at+".config."+k, text != "", "%s: %s", k, text)
@@ -139,17 +139,17 @@ func oneLine(text string) string {
 // Proxmox keeps rights of users that are gone, too.
 func (r *modelReader) checkAccess(m Model) {
 	for i, u := range m.Users {
-		r.says(fmt.Sprintf(".users[%d].id", i), !userID.MatchString(u.ID), "%q is no user: write name@realm", u.ID)
+		r.says(fmt.Sprintf(".users[%d].id", i), !userID.MatchString(u.ID), "%q is not a user: write name@realm", u.ID)
 	}
 	for i, t := range m.Tokens {
-		r.says(fmt.Sprintf(".tokens[%d].id", i), !tokenID.MatchString(t.ID), "%q is no token: write name@realm!token, whose last part has two letters or more", t.ID)
+		r.says(fmt.Sprintf(".tokens[%d].id", i), !tokenID.MatchString(t.ID), "%q is not a token: write name@realm!token, whose last part has two letters or more", t.ID)
 	}
 	for i, p := range m.Pools {
 		r.says(fmt.Sprintf(".pools[%d].id", i), p.ID == "", "a pool needs an id")
 	}
 	for i, a := range m.ACLs {
 		at := fmt.Sprintf(".acls[%d]", i)
-		r.says(at+".path", !strings.HasPrefix(a.Path, "/"), "%q is no path: it begins with /", a.Path)
+		r.says(at+".path", !strings.HasPrefix(a.Path, "/"), "%q is not a path: it begins with /", a.Path)
 		known := userID.MatchString(a.Who) || tokenID.MatchString(a.Who) || strings.HasPrefix(a.Who, "@")
 		r.says(at+".who", !known, "%q is nobody: write name@realm, name@realm!token, or @group", a.Who)
 		r.says(at+".role", a.Role == "", "an ACL needs a role")

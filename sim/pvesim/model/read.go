@@ -71,7 +71,7 @@ type modelReader struct {
 	file    string
 	places  map[string]modelPlace // by path: .hosts[0].pci[1].address
 	anchors map[string]ast.Node
-	nodes   int // visited: aliases of aliases must not go on for ever
+	nodes   int // visited: aliases of aliases must not go on forever
 	wrong   ModelErrors
 }
 

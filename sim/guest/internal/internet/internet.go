@@ -91,7 +91,7 @@ const (
 )
 
 // SHA256 returns the checksum of a file of the simulated internet, in hexadecimal:
-// of Ubuntu's disk image that of the one it stands for, of all else the true one.
+// for Ubuntu's disk image, that of the real one; for everything else, its own.
 func SHA256(content []byte) string {
 	if string(content) == Noble {
 		return nobleSHA256

@@ -54,7 +54,7 @@ type HostDevice struct {
 	Driver  string // that takes it when nothing keeps it; empty: none
 }
 
-// HostBoot is what came of a boot.
+// HostBoot is the result of a boot.
 type HostBoot struct {
 	IOMMU   bool
 	Drivers map[string]string // by address; only those that have one

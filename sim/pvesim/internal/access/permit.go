@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
-// Permit holds a request against what the schema says about who may make it.
+// Permit checks a request against the schema's rules on who may make it.
 func Permit(s *world.State, c *world.Call) error {
 	perms := c.Spec.Permissions
 	if (c.Who.Token() || c.WithToken) && c.Spec.NoToken {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Sizes of the small disks, on file storages and on others.

@@ -143,7 +143,7 @@ func Owns(v *world.VM, st *world.Storage, name string) bool {
 	return m != nil && m[1] == strconv.Itoa(v.ID)
 }
 
-// letGo is what becomes of the volume that a drive had: that of cloud-init is
+// letGo handles the volume that a drive had: that of cloud-init is
 // erased, a disc stays where it is, and a disk of the VM's own is kept as unusedN.
 func letGo(w world.Worker, v *world.VM, d map[string]string) {
 	st, name := w.State.Hosts[v.Node].Volume(d["file"])

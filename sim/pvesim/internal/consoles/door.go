@@ -56,7 +56,7 @@ func Enter(s *world.State, w http.ResponseWriter, r *http.Request) {
 		return // it has told the client
 	}
 	defer func() { _ = conn.Close() }()
-	conn.SetCloseHandler(func(int, string) error { return nil }) // pveproxy hangs up without a word
+	conn.SetCloseHandler(func(int, string) error { return nil }) // pveproxy hangs up silently
 	d := openDoor(s, schema.Atoi(r.URL.Query().Get("port")), r.URL.Query().Get("vncticket"))
 	if d == nil {
 		return // pveproxy cannot connect to the port

@@ -44,7 +44,7 @@ func ParseRule(line string) (Rule, error) {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete:
 		r.Method = m
 	default:
-		return Rule{}, fmt.Errorf("fault: %q is no method: write GET, POST, PUT, DELETE, mutating or *", m)
+		return Rule{}, fmt.Errorf("fault: %q is not a method: write GET, POST, PUT, DELETE, mutating or *", m)
 	}
 	if r.Path, err = rulePath(words[1].value); err != nil {
 		return Rule{}, err
@@ -122,13 +122,13 @@ func rulePath(text string) (string, error) {
 		return expr, nil
 	}
 	if text != "*" && text != "**" && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "**/") {
-		return "", fmt.Errorf("fault: %q is no path: it begins with / as in /nodes/*/qemu/*/clone, or is ** for any", text)
+		return "", fmt.Errorf("fault: %q is not a path: it begins with / as in /nodes/*/qemu/*/clone, or is ** for any", text)
 	}
 	if text == "*" || text == "**" {
 		return "", nil
 	}
 	if !utf8.ValidString(text) {
-		return "", fmt.Errorf("fault: %q is no path: it is not UTF-8", text)
+		return "", fmt.Errorf("fault: %q is not a path: it is not UTF-8", text)
 	}
 	return strings.NewReplacer(`\*\*`, `.*`, `\*`, `[^/]+`).Replace(regexp.QuoteMeta(text)), nil
 }

@@ -35,8 +35,8 @@ func TestARuleThatSaysNothingIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                `fault "": write a method, a path and what happens`,
 		"POST /x":                         "write a method, a path and what happens",
-		"PATCH /x drop":                   `"PATCH" is no method`,
-		"POST x drop":                     `"x" is no path`,
+		"PATCH /x drop":                   `"PATCH" is not a method`,
+		"POST x drop":                     `"x" is not a path`,
 		"POST ~( drop":                    "missing closing )",
 		"POST /x times=2":                 "what is to happen?",
 		"POST /x drop 500":                "only one of drop, a status and data",

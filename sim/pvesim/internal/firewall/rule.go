@@ -14,7 +14,7 @@ import (
 // ruleProblem is something that is wrong with a rule.
 type ruleProblem struct{ param, text string }
 
-// ruleCheck holds a rule against what a firewall knows (PVE/Firewall.pm, verify_rule).
+// ruleCheck checks a rule against what a firewall knows (PVE/Firewall.pm, verify_rule).
 type ruleCheck struct {
 	rule     map[string]string
 	of       string          // cluster, host, vm or group: whose rule it is
@@ -215,7 +215,7 @@ func versionOf(cidr string) int {
 	return 4
 }
 
-// macro holds a rule against those that its macro stands for (apply_macro).
+// macro checks a rule against those that its macro stands for (apply_macro).
 func (k *ruleCheck) macro() {
 	m := schema.FirewallFacts().Macros[k.rule["macro"]]
 	if k.version != 0 && m.IPVersion != 0 && k.version != m.IPVersion {

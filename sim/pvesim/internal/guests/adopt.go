@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Adopt puts a VM of the model into place, with its volumes.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Populate puts what the model has beside its hosts into place. A model that

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Endpoints answer for PCI functions and for their mappings.
@@ -108,7 +108,7 @@ func mappingChecks(s *world.State, m *world.Mapping, node string) []Check {
 	return out
 }
 
-// assertValid holds an entry against the hardware of its node
+// assertValid checks an entry against the hardware of its node
 // (PVE/Mapping/PCI.pm): same properties, and the same letters in them.
 func assertValid(s *world.State, m *world.Mapping, e map[string]string) error {
 	h := s.Hosts[e["node"]]

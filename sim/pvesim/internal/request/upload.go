@@ -84,5 +84,5 @@ func readFile(from io.Reader, most int64) ([]byte, error) {
 
 var unusual = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
 
-// NormalName is what becomes of a file's name.
+// NormalName is a file's name as Proxmox stores it.
 func NormalName(s string) string { return unusual.ReplaceAllString(s, "_") }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 func startVM(c *world.Call) (any, error) {

@@ -7,11 +7,11 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 func runStateHandlers() map[string]world.Handler {

@@ -98,7 +98,7 @@ func FormatProps(keys map[string]*Property, in map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// CheckProps holds a property string against its format; the empty text is good.
+// CheckProps checks a property string against its format; the empty text is valid.
 func CheckProps(path, format string, keys map[string]*Property, s string) string {
 	in, err := ParseProps(keys, s)
 	if err != nil {

@@ -166,7 +166,7 @@ func (p *Property) Of(kind string) *Property {
 
 func (p *Property) optional() bool { return len(p.Optional) > 0 && string(p.Optional) != "0" }
 
-// Check holds parameters against what a method takes and returns what is wrong,
+// Check compares parameters with what a method takes and returns what is wrong,
 // by parameter, in Proxmox's words.
 func (m *Method) Check(in request.Params) map[string]string {
 	errs := map[string]string{}

@@ -29,7 +29,7 @@ func addressOf(e map[string]any, key string) netip.Addr {
 	return address
 }
 
-// checkFabrics holds all fabrics against each other and their nodes against them, in the
+// checkFabrics checks all fabrics against each other and their nodes against them, in the
 // order in which Proxmox does (proxmox-ve-config, src/sdn/fabric/mod.rs).
 func checkFabrics(fabrics, nodes world.SDNSections) error {
 	names := slices.Sorted(maps.Keys(fabrics))

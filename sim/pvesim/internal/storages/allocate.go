@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // CopyData is the time that copying so much takes. Little of a thin disk is full.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 func listStorages(c *world.Call) (any, error) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/networkfile"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // Host is a node at run time.

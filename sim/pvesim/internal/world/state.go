@@ -12,8 +12,8 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // State is all that there is of a simulated cluster: its hosts, their machines and

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/sim/pvesim/model"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // FreeID is the first VMID that nobody has.
