@@ -19,11 +19,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// waitReleased waits, where a node is to have cards that others only give back, until those
-// have done it, each in a turn of its own: nobody then has to go down along with another.
-// It returns who is to have what after that.
+// waitReleased waits until other nodes have released cards that they no longer need and this
+// node gets. Each releases its cards in a turn of its own, so two nodes do not go down
+// together. It returns the allotment after that.
 func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
-	waits := func(ctx context.Context) (others []string, err error) { // nobody: an exchange, or they have done it
+	waits := func(ctx context.Context) (others []string, err error) { // none: this is an exchange, or the cards are released
 		together, err := c.exchanges(ctx, n, a)
 		if together {
 			return nil, err
@@ -55,9 +55,9 @@ func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Al
 	return a, err
 }
 
-// exchanges reports whether a node and those that have its cards go down together: where one
-// of them is to get others in turn, and where the node is not well itself, for nobody goes
-// down alone while it is not.
+// exchanges reports whether a node and the nodes that have its cards go down together. They do
+// if one of them gets other cards in return, or if the node itself is unhealthy: no other node
+// goes down alone while it is.
 func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *placement.Allotment) (bool, error) {
 	others := a.Holders(n.Name)
 	if len(others) == 0 || slices.ContainsFunc(others, func(other string) bool { return !a.Shrinks(other) }) {
@@ -67,7 +67,7 @@ func (c *Cluster) exchanges(ctx context.Context, n spec.Node, a *placement.Allot
 	return ill != "", err
 }
 
-// cardsFree refuses to recreate a node while others still have its cards: only cluster:up
+// cardsFree refuses to recreate a node while other nodes still have its cards: only cluster:up
 // moves cards.
 func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 	if n.GPUs.Count == 0 {
@@ -83,18 +83,17 @@ func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 	return nil
 }
 
-// exchange gives cards to nodes that have to come from each other. A running VM holds
-// its cards until it is off, so all of them go down before the first mapping changes,
-// and come up when all have changed: between the two nobody can start on a card that
-// somebody else still holds. Cut short, it leaves nodes that are off and mappings
-// that do not fit yet, which the next run finds.
+// exchange moves cards between nodes that hold each other's. A running VM holds its cards
+// until it is off, so all nodes go down before the first mapping changes, and come up after
+// the last one has. In between, no VM can start with a card that another still holds. If it is
+// interrupted, nodes stay off and mappings are incomplete; the next run finds both.
 func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) error {
 	done, err := c.members.TurnOf(ctx, n, c.awayFromExchange)
 	if err != nil {
 		return err
 	}
 	defer done()
-	// Another step that waited before may have done it already.
+	// Another step that waited before this one may have done it already.
 	a, nodes, err := c.partners(ctx, n)
 	if err != nil {
 		return err
@@ -135,7 +134,7 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 	})
 }
 
-// partners are the nodes that go down together for a node's cards, that node first.
+// partners are the nodes that go down together for a node's cards, starting with that node.
 func (c *Cluster) partners(ctx context.Context, n spec.Node) (*placement.Allotment, []spec.Node, error) {
 	a, err := c.allot(ctx, n.Host)
 	if err != nil {
@@ -149,7 +148,7 @@ func (c *Cluster) partners(ctx context.Context, n spec.Node) (*placement.Allotme
 	return a, nodes, nil
 }
 
-// awayFromExchange counts what othersAway does, for nodes that go down together.
+// awayFromExchange is othersAway for nodes that go down together.
 func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, error) {
 	_, nodes, err := c.partners(ctx, n)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, er
 		if err != nil {
 			return "", err
 		}
-		if vm == nil || !vm.Running { // nothing is interrupted
+		if vm == nil || !vm.Running { // this interrupts nothing
 			continue
 		}
 		if others, err := c.members.ServersAway(ctx, node); others != "" || err != nil {
@@ -178,8 +177,8 @@ func (c *Cluster) awayFromExchange(ctx context.Context, n spec.Node) (string, er
 	return c.members.Away(ctx, c.members.Missing, names...)
 }
 
-// downTogether drains nodes and takes those down that hold cards, does something, and
-// brings them up again. It is for one whose turn it is.
+// downTogether drains nodes, switches those off that hold cards, calls do, and starts them
+// again. The caller must have the turn.
 func (c *Cluster) downTogether(ctx context.Context, nodes []spec.Node, do func(context.Context) error) (err error) {
 	var down []*proxmox.VM
 	var back []func(context.Context) error

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// leftoversStep clears what earlier files asked for: parts of the platform, seeds,
-// mappings, templates. It looks once more before it does: between the look that was shown
-// and the answer to a question may be hours.
+// leftoversStep removes what only earlier files needed: parts of the platform, seeds,
+// mappings, templates. It checks again before it removes anything: hours may pass between the
+// plan and the answer to a question.
 func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 	return &converge.Resource[unneeded]{
 		ID:      "leftovers",
@@ -30,7 +30,7 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 				return err
 			}
 			u, err := seen.still(now)
-			errs := []error{err} // one part that must stay does not keep the others
+			errs := []error{err} // one part that must stay does not stop the removal of others
 			for _, p := range u.parts {
 				errs = append(errs, c.parts.RetirePart(ctx, p))
 			}
@@ -54,11 +54,11 @@ func diffRests(all []templates.Rest) drift.Diff {
 type keep struct {
 	files, mappings map[string]bool
 	templates       map[string]bool // by name
-	stay            map[string]bool // machines that keep data, by name: their seeds are theirs
-	nothing         bool            // all is to go, clones and all
+	stay            map[string]bool // machines that keep data, by name: they keep their seeds
+	nothing         bool            // everything is removed, including clones
 }
 
-// wanted is what the file as it is now needs.
+// wanted is what the current file needs.
 func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 	k := keep{
 		files:    map[string]bool{names.Image(c.spec): true},
@@ -90,7 +90,7 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 }
 
 // rests finds what the cluster owns and no longer needs. A template with linked clones stays:
-// Proxmox could not remove it, and it is not in the way.
+// Proxmox could not remove it, and it does no harm.
 func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]templates.Rest, error) {
 	if c.Proxmox == nil {
 		return nil, nil
@@ -130,8 +130,8 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	return out, c.templates.KeepUsed(ctx, out, names.Tag(c.spec))
 }
 
-// hungOn reports whether the disks of VMs hang on a template's. Where all is to go, those
-// of others alone count, who have cloned it: theirs would go with it, or Proxmox refuses.
+// hungOn reports whether VMs have disks that are linked clones of a template. If everything is
+// removed, only VMs of other owners count: their disks would be lost, or Proxmox refuses.
 func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
 	if !nothing {
 		return c.Proxmox.HasClones(ctx, &template)
@@ -202,7 +202,7 @@ func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]
 // inDrive reports whether an outdated seed is in the drive of a machine of the file, which
 // still needs it: Proxmox does not start a VM with a missing ISO in its drive.
 func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
-	parts := strings.Split(v.Name(), "_") // as ownsFile has seen
+	parts := strings.Split(v.Name(), "_") // ownsFile has checked the format
 	if k.nothing || !c.spec.HasMachine(parts[2]) {
 		return false, nil
 	}

@@ -18,12 +18,12 @@ import (
 type unneeded struct {
 	rests []templates.Rest
 	parts []parts.Record
-	given []parts.Record // of parts that Fleet deploys now
+	given []parts.Record // parts that Fleet deploys now
 
-	held map[string]parts.InUse // why parts stay, by name
+	held map[string]parts.InUse // why parts stay, by part name
 }
 
-// leftOver looks for it.
+// leftOver finds the leftovers of earlier files.
 func (c *Cluster) leftOver(ctx context.Context) (u unneeded, err error) {
 	if u.rests, err = c.rests(ctx, c.wanted); err != nil {
 		return u, err
@@ -58,9 +58,8 @@ func (u unneeded) diff() drift.Diff {
 	return append(d, diffRests(u.rests)...)
 }
 
-// still is what of u may go, by what there is now: what was unneeded and is, and is what it
-// was. A part that was not to go when it was shown does not go now either, since nobody was
-// asked about it.
+// still is the part of u that may be removed now: what was unneeded, still is, and has not
+// changed. A part that was kept when it was shown stays, since nobody agreed to its removal.
 func (u unneeded) still(now unneeded) (out unneeded, err error) {
 	var errs []error
 	same := func(seen, there []parts.Record) (out []parts.Record) {
@@ -69,7 +68,7 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 			switch why, held := u.held[p.Part]; {
 			case held:
 				errs = append(errs, converge.Permanent(why))
-			case i < 0: // it was removed, or is wanted again
+			case i < 0: // it was removed, or the file needs it again
 			case !reflect.DeepEqual(p, there[i]):
 				errs = append(errs, converge.Permanent(fmt.Errorf("part %s changed after it was shown: run it again", p.Part)))
 			default:
@@ -97,7 +96,7 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 	return out, errors.Join(errs...)
 }
 
-// both are those of seen that are there.
+// both are the elements of seen that are also in there.
 func both[T any](seen, there []T, id func(T) string) []T {
 	return slices.DeleteFunc(slices.Clone(seen), func(x T) bool {
 		return !slices.ContainsFunc(there, func(y T) bool { return id(x) == id(y) })

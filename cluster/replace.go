@@ -18,16 +18,15 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// NodeReplace recreates a node's machine: it drains the node, deletes it from
-// Kubernetes and so from etcd, destroys its VM with its disks, clones it from
-// the template and lets it join again. On an external machine it removes only K3s with its
-// data, and installs it again. It can be interrupted anywhere and repeated, or left
-// to Up, which makes what is missing; but Up refuses a server that etcd has let go and
-// whose disk is still there. The machine is off before its Node goes, so that the one
-// which made the cluster does not begin another, unless the other servers are too few
-// to agree without it.
+// NodeReplace recreates a node's machine: it drains the node, deletes it from Kubernetes and
+// thereby from etcd, destroys its VM with its disks, clones the VM from the template and lets
+// it join again. On an external machine it removes only K3s with its data, and installs it
+// again. You can interrupt it anywhere and repeat it, or run Up, which makes what is missing.
+// But Up refuses a server that etcd has removed and whose disk still exists. The machine is
+// switched off before its Node is deleted, so that the server which created the cluster does
+// not create another one. The exception is a server that the others need for their quorum.
 //
-// Without force it refuses to destroy data, and a server that the others need.
+// Without force it refuses to destroy data, or a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
 }
@@ -83,7 +82,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	return g, nil
 }
 
-// mayDestroy refuses what would lose something, unless that is what is wanted.
+// mayDestroy refuses to destroy anything of value unless force is set.
 func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
 	if force {
 		return nil
@@ -123,8 +122,8 @@ func (c *Cluster) checkNameFree(ctx context.Context, n spec.Node) error {
 	return nil
 }
 
-// dataOf lists what a machine has that is not made again: disks that the file calls
-// data or does not name at all, and volumes that were detached and kept.
+// dataOf lists the data of a machine that nothing recreates: disks that the file marks as
+// data or does not name, and volumes that were detached and kept.
 func dataOf(n spec.Node, vm *proxmox.VM) []string {
 	var out []string
 	for _, have := range vm.Extra() {
@@ -139,8 +138,8 @@ func dataOf(n spec.Node, vm *proxmox.VM) []string {
 	return out
 }
 
-// retireStep takes a node out of Kubernetes: drained, then deleted. K3s takes the
-// member out of etcd and forgets the node's password with that.
+// retireStep drains a node and deletes it from Kubernetes. K3s then removes the etcd member
+// and forgets the node's password.
 func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
 	look := func(ctx context.Context) (*kube.Node, error) {
 		have, err := c.members.ObserveNode(ctx, n.Name)
@@ -153,7 +152,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 	return &converge.Resource[*kube.Node]{
 		ID: "retire/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {
-			if retired { // a machine that is still there may register again
+			if retired { // a machine that still exists may register again
 				return nil, nil
 			}
 			return look(ctx)
@@ -173,7 +172,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 				retired = true
 				return nil
 			}
-			if vm != nil && vm.Running { // where no machine is nothing ends that is evicted
+			if vm != nil && vm.Running { // without a machine, an evicted pod never ends
 				if _, err := c.members.Drain(ctx, n.Name); err != nil {
 					return err
 				}
@@ -192,16 +191,16 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 	}
 }
 
-// canLose reports whether the other servers have a quorum while one is off and etcd still
+// canLose reports whether the other servers have a quorum while this one is off and etcd still
 // counts it. If not, etcd must remove the member while it runs.
 func (c *Cluster) canLose(ctx context.Context, n spec.Node) bool {
 	nodes, err := c.kubeNodes(ctx)
 	return err == nil && quorumWithout(n.Name, nodes, false) == nil
 }
 
-// switchOff keeps a machine from being left running without its Node, should this be
-// cut short: an agent would not register again, and a server that etcd has let go
-// while it ran begins a cluster of its own at its next start if it was the first.
+// switchOff switches a machine off, so that an interrupted run does not leave it running
+// without its Node. A running agent would not register again. A server that etcd has removed
+// while it ran creates a cluster of its own at its next start, if it was the first server.
 func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
 	now, err := c.Proxmox.Idle(ctx, vm)
 	if err != nil || now == nil || !now.Running {
@@ -214,8 +213,8 @@ func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) er
 	return c.members.APIBack(ctx, members.APITime)
 }
 
-// destroyOldStep destroys the machine that existed when the command started, not one that
-// has replaced it since.
+// destroyOldStep destroys the machine that existed when the command started, not a machine
+// that has replaced it since.
 func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "destroy/" + n.Name,

@@ -12,17 +12,17 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// HasDriver reports whether a node's driver is ours to look after.
+// HasDriver reports whether this cluster manages a node's driver.
 func (ms *Members) HasDriver(n spec.Node) bool {
 	return n.GPUs.Count > 0 && templates.InstallsDriver(ms.Spec) && ms.Spec.NVIDIA.Stack != spec.StackNone
 }
 
-// HasPlugin reports whether GPUs are made allocatable by us.
+// HasPlugin reports whether this cluster makes GPUs allocatable.
 func (ms *Members) HasPlugin() bool {
 	return len(ms.Spec.GPUNodes()) > 0 && ms.Spec.NVIDIA.Stack == spec.StackDevicePlugin
 }
 
-// AllocatableStep waits until Kubernetes can give away all of a node's GPUs.
+// AllocatableStep waits until Kubernetes can allocate all of a node's GPUs.
 func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[int64] {
 	want := ms.allocatable(n)
 	return &converge.Resource[int64]{
@@ -48,7 +48,7 @@ func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[int64] {
 	}
 }
 
-// allocatable is how many GPUs a node should offer: its cards, times how many pods
+// allocatable is how many GPUs a node offers: its cards, times the number of pods that
 // share one.
 func (ms *Members) allocatable(n spec.Node) int64 {
 	count := int64(n.GPUs.Count)

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// costsOfK3s is what another version of K3s costs. Other settings cost nothing: only K3s
+// costsOfK3s is the cost of another version of K3s. Other settings cost nothing: only K3s
 // restarts, one node after the other, and pods keep running.
 func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
@@ -27,7 +27,7 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drif
 	}
 }
 
-// costsOfMarks is what new taints cost: those with NoExecute end what does not tolerate them.
+// costsOfMarks is the cost of new taints: a NoExecute taint evicts pods that do not tolerate it.
 func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have *kube.Node, _ drift.Diff) []converge.Cost {
 		var out []converge.Cost

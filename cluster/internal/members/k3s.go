@@ -22,7 +22,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// apiPort is where K3s' servers, and the VIP in front of them, serve Kubernetes.
+// apiPort is the port where the K3s servers, and the VIP in front of them, serve Kubernetes.
 const apiPort = "6443"
 
 // APIURL is how members and users of the cluster reach its API.
@@ -30,10 +30,10 @@ func APIURL(s *spec.Spec) string {
 	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
 }
 
-// k3sNode is what servers and agents have in common. Labels and taints are in it so
-// that a node has them from the moment it registers: one that gets them later is
-// Ready for a while without, and pods land there that should not. From then on
-// nodeStep keeps them as the file says.
+// k3sNode is the part that servers and agents have in common. It includes labels and taints,
+// so that a node has them when it registers. A node that gets them later is Ready without
+// them for a while, and pods land there that must not. After that, nodeStep keeps them as in
+// the file.
 func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) {
 	node := k3s.Node{Name: n.Name, Labels: nodeLabels(s, n), Extra: extra}
 	for _, t := range n.Taints {
@@ -49,8 +49,8 @@ func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) 
 	return node, nil
 }
 
-// k3sServer is a server as it should be. The first makes the cluster unless it
-// joins one that is there; the others always join.
+// k3sServer is the wanted state of a server. The first server creates the cluster unless it
+// joins an existing one; the others always join.
 func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 	extra := map[string]any{}
 	for _, more := range []map[string]any{s.K3s.AgentConfig, s.K3s.ServerConfig} {
@@ -92,7 +92,7 @@ func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
 	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: APIURL(s)}, err
 }
 
-// K3sStep brings K3s up on a node.
+// K3sStep installs and starts K3s on a node.
 func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 	step := &converge.Resource[k3s.State]{
 		ID:      "k3s/" + n.Name,
@@ -123,11 +123,11 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 	return step
 }
 
-// joinTime is how long a node may take to join: etcd takes one member at a time,
-// and images may have to be unpacked.
+// joinTime is how long a node may take to join: etcd adds one member at a time, and the node
+// may have to unpack images.
 const joinTime = 10 * time.Minute
 
-// observeK3s looks, and gives up on what waiting does not change.
+// observeK3s reads the state of K3s, and returns a permanent error if waiting does not help.
 func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
 	if _, err := artifacts.Registries(ms.Spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
@@ -148,8 +148,8 @@ func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, erro
 	return have, nil
 }
 
-// joins reports whether a server belongs to a cluster that another one made. The
-// first one of the file makes it, unless it is seen to have joined.
+// joins reports whether a server joins a cluster that another server created. The first
+// server of the file creates it, unless its configuration shows that it has joined one.
 func (ms *Members) joins(n spec.Node, have k3s.State) bool {
 	_, joined := have.Config["server"]
 	return joined || n.Name != ms.Spec.Servers()[0].Name
@@ -164,10 +164,10 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	token, err := ask()
 	switch {
 	case err == nil && have.Config == nil:
-		joins = true // the cluster is there already, without this machine
+		joins = true // the cluster already exists without this machine
 	case joins && err != nil:
 		return err
-	case errors.Is(err, ErrNoServer): // it makes the cluster, or has it
+	case errors.Is(err, ErrNoServer): // this server creates the cluster, or did so earlier
 	case err != nil:
 		return err
 	}
@@ -175,7 +175,7 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	if err != nil {
 		return err
 	}
-	if joins { // the one that has made the cluster needs no word to come in
+	if joins { // the server that created the cluster needs no token to join
 		srv.Token = token
 	}
 	if err := ms.markK3s(ctx, n, have); err != nil {
@@ -206,8 +206,8 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	})
 }
 
-// configured brings K3s to other settings, by do: in its turn if it runs and has to restart
-// for them.
+// configured applies other settings to K3s by calling do. If K3s runs and must restart for
+// them, the node first waits for its turn.
 func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
 	if have.Running() && d.Effect() == drift.Restart {
 		return ms.restartK3s(ctx, n, do)
@@ -215,9 +215,9 @@ func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, 
 	return do(ctx)
 }
 
-// clusterOfOthers is token for a server that would make the cluster. It waits until
-// every other server was asked: one that is only away for now may have the cluster,
-// and a second one with the same address must not come to be.
+// clusterOfOthers is token for a server that would create the cluster. It waits until every
+// other server was asked: a server that is only down for a while may have the cluster, and
+// there must not be a second one with the same address.
 func (ms *Members) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
 	var unformed error
 	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: nodes.BootTime}
@@ -269,12 +269,12 @@ func (ms *Members) bringAgent(ctx context.Context, n spec.Node, have k3s.State) 
 	})
 }
 
-// stale reports whether K3s runs, in another version than it should.
+// stale reports whether K3s runs in another version than wanted.
 func stale(have k3s.State, want string) bool {
 	return have.Role != k3s.RoleNone && have.Version != "" && have.Version != want
 }
 
-// ensureK3s puts the binary in place where the template did not bring it.
+// ensureK3s installs the binary if the template does not contain it.
 func (ms *Members) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) error {
 	if have.Version == ms.Spec.K3s.Version {
 		return nil
@@ -282,15 +282,15 @@ func (ms *Members) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) e
 	return artifacts.Install(ctx, ms.Spec, ms.Nodes.Root(n.Name))
 }
 
-// ErrNoServer says that no server of the cluster is up.
+// ErrNoServer means that no server of the cluster is up.
 var ErrNoServer = errors.New("no server of the cluster runs K3s")
 
-// ErrUnformed says that every server was asked, and that none has a cluster. A
-// server that could not be asked may have one.
+// ErrUnformed means that every server was asked and none has a cluster. A server that could
+// not be asked may have one.
 var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
 
-// token reads what nodes join with from the first server that has it. It is never
-// made up: a cluster that is there has one, see failure K5.
+// token reads the join token from the first server that has it. It never generates one: an
+// existing cluster has its own, see failure K5.
 func (ms *Members) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
 	var errs []error
 	why := ErrUnformed
@@ -310,7 +310,7 @@ func (ms *Members) token(ctx context.Context, but string, read tokenReader) (sec
 	return secret.Value{}, fmt.Errorf("%w: %w", why, errors.Join(errs...))
 }
 
-// labels are those that the file says, and those that others look for.
+// nodeLabels are the labels from the file, and those that other components look for.
 func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	out := map[string]string{}
 	for k, v := range n.Labels {

@@ -21,12 +21,11 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// api is the connection to Kubernetes. It is made from the kubeconfig of a living
-// server, never from the file that we leave for kubectl: that may be of another
-// cluster.
+// api is the connection to Kubernetes. It uses the kubeconfig of a running server, never the
+// file that Up writes for kubectl, which may belong to another cluster.
 type api struct {
 	mu     sync.Mutex
-	config string // what client was made of
+	config string // the kubeconfig that client was made from
 	client *kube.Client
 }
 
@@ -73,7 +72,7 @@ func (ms *Members) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	return config, nil
 }
 
-// Use makes client, which was made of that kubeconfig, the way to the API. Without one the
+// Use sets the client for the API, which was made from that kubeconfig. If client is nil, the
 // next caller of Kube asks the servers.
 func (ms *Members) Use(client *kube.Client, kubeconfig string) {
 	ms.api.mu.Lock()
@@ -84,10 +83,10 @@ func (ms *Members) Use(client *kube.Client, kubeconfig string) {
 // tokenReader reads a secret from a server.
 type tokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
 
-// errAbsent is a server whose machine was not there when this run began.
+// errAbsent means that the machine of a server did not exist when this run started.
 var errAbsent = errors.New("its machine was made just now")
 
-// askTime bounds how long one server is asked for what another may have too.
+// askTime limits how long to ask one server for something that another may have too.
 const askTime = 20 * time.Second
 
 func (ms *Members) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
@@ -102,11 +101,11 @@ func (ms *Members) tokenOf(ctx context.Context, server string, read tokenReader)
 	return read(ctx, ms.Nodes.Root(server))
 }
 
-// CanKeep sees, before anything is changed, that the kubeconfig may be put where it will be.
+// CanKeep checks, before anything changes, that the kubeconfig can be written to its path.
 func (ms *Members) CanKeep(context.Context) error { return whole.Check(ms.Kubeconfig, 0o600) }
 
-// KubeconfigStep leaves a kubeconfig for kubectl, mode 0600, and sees that the API's
-// administrator can be asked for one.
+// KubeconfigStep writes a kubeconfig for kubectl, mode 0600, and checks that a server has the
+// administrator's kubeconfig.
 func (ms *Members) KubeconfigStep() *converge.Resource[[]byte] {
 	path, kept := ms.Kubeconfig, false
 	var want []byte
@@ -143,7 +142,7 @@ func (ms *Members) KubeconfigStep() *converge.Resource[[]byte] {
 			return nil
 		},
 		Apply: func(context.Context, []byte) error {
-			kept = true // what is learnt from now on is for the next
+			kept = true // the next run writes what this run learns from now on
 			return errors.Join(whole.Whole(path, want, 0o600), ms.Hosts.Flush())
 		},
 	}

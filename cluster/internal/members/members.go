@@ -8,25 +8,25 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Config is what is known of the members.
+// Config is what Members need.
 type Config struct {
 	Spec       *spec.Spec
 	Nodes      *nodes.Nodes
-	VMs        bool            // some are VMs of ours, which up can give a login
+	VMs        bool            // some are VMs that this cluster made, which up can give a login
 	Hosts      *ssh.KnownHosts // written with the kubeconfig
-	Kubeconfig string          // where the administrator's is kept, for kubectl
-	ProxyURL   string          // goes into it; may be empty
+	Kubeconfig string          // where the administrator's kubeconfig is stored, for kubectl
+	ProxyURL   string          // goes into the kubeconfig; may be empty
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }
 
-// Members are the machines of a cluster as its K3s has them. They are safe for concurrent
+// Members are the machines of a cluster as members of its K3s. They are safe for concurrent
 // use.
 type Members struct {
 	Config
 	api api
 
-	// restarting is held by the one node that is being taken down and up again.
+	// restarting is held by the one node that goes down and comes up again.
 	restarting chan struct{}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// NodeStep keeps a node Ready, with the labels and taints of the file, and removes
-// those that the file no longer has.
+// NodeStep keeps a node Ready with the labels and taints of the file, and removes those that
+// are no longer in the file.
 func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 	marks := ms.Marks(n)
 	return &converge.Resource[*kube.Node]{
@@ -51,7 +51,7 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 	}
 }
 
-// ReadyTime is how long a node may take from having joined to being Ready.
+// ReadyTime is how long a node may take to become Ready after it has joined.
 const ReadyTime = 5 * time.Minute
 
 func (ms *Members) ObserveNode(ctx context.Context, name string) (*kube.Node, error) {
@@ -85,8 +85,8 @@ func (ms *Members) SettleNode(ctx context.Context, name string, marks kube.Marks
 	return client.Uncordon(ctx, name)
 }
 
-// Drain empties a node and returns what it was before, nil if the cluster does not
-// have it.
+// Drain drains a node and returns its state before that, nil if the cluster does not have
+// the node.
 func (ms *Members) Drain(ctx context.Context, node string) (*kube.Node, error) {
 	was, err := ms.ObserveNode(ctx, node)
 	if err != nil || was == nil {
@@ -108,9 +108,8 @@ func (ms *Members) DeleteNode(ctx context.Context, node string) error {
 	return client.DeleteNode(ctx, node)
 }
 
-// waitRegistered waits until a kubelet has introduced itself. It does so when it starts
-// and never again, so K3s is started again where its Node does not come: somebody may
-// have deleted it.
+// waitRegistered waits until a kubelet has registered. A kubelet registers only when it
+// starts, so if its Node does not appear, K3s is restarted: someone may have deleted the Node.
 func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	unit := k3s.RoleServer.Unit()
 	if n.Role == spec.Agent {
@@ -135,10 +134,10 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// registerTime is how long a kubelet may take to register after its start.
+// registerTime is how long a kubelet may take to register after it starts.
 const registerTime = time.Minute
 
-// registered waits until a cluster has a node.
+// registered waits until the cluster has a node.
 func (ms *Members) registered(ctx context.Context, n spec.Node, r wait.Rule) error {
 	r.What = "waiting for " + n.Name + " to register"
 	return run.Until(ctx, ms.Spec, r, func(ctx context.Context) (string, error) {

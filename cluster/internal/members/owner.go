@@ -17,16 +17,16 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// OthersK3sError is K3s on an external machine that is of another cluster, as far as can
-// be seen: it is left alone.
+// OthersK3sError means that K3s on an external machine seems to belong to another cluster.
+// It is left alone.
 type OthersK3sError struct {
 	Node    string
 	Role    k3s.Role
-	Of      string // the cluster that its mark names; empty where it has none
+	Of      string // the cluster in its mark; empty if it has no mark
 	Cluster string // of the file
 }
 
-// Error returns whose K3s it is, and what to do about it.
+// Error returns who owns this K3s, and what to do about it.
 func (e *OthersK3sError) Error() string {
 	if e.Of != "" && e.Of != e.Cluster {
 		return fmt.Sprintf("K3s on the external machine %s belongs to another cluster, %s (%s): remove it there (node:remove -node=%s with the file of %s), or remove %s from the file",
@@ -40,13 +40,14 @@ func (e *OthersK3sError) Error() string {
 		"or remove %s from the file; if it belongs to %s, run there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, e.Cluster, k3s.ClusterFile)
 }
 
-// Owns returns nil if the K3s on a machine belongs to this cluster or to none: an external
-// machine may have been a member of another before it came into the file, and may be one
-// still. Names and addresses alone prove nothing, they are alike in many houses. What does:
-// the mark that Up leaves, with the address or the authority of our API; and, for what an
-// earlier version has set up, the node's name with one of these two. Without a mark an
-// address counts where it is that of a machine that we made, and a server that has joined
-// nothing, which is its own authority, where the kubeconfig of this cluster trusts it.
+// Owns returns nil if the K3s on a machine belongs to this cluster or to none. An external
+// machine may have been a member of another cluster before it was added to the file, and may
+// still be one. Names and addresses alone prove nothing, since many sites use the same ones.
+// Proof is the mark that Up writes, together with the address or the authority of this
+// cluster's API. If an earlier version set K3s up, the node's name with one of these two is
+// proof as well. Without a mark, an address counts only if it is that of a machine that this
+// cluster made. A server that has not joined another is its own authority. Without a mark, it
+// counts only if this cluster's kubeconfig trusts that authority.
 func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error {
 	if !n.External || have.Cluster == "" && have.Role == k3s.RoleNone && have.Config == nil && have.Authority == "" {
 		return nil
@@ -59,8 +60,8 @@ func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error 
 	server, joined := have.Config["server"]
 	switch {
 	case joined && server == APIURL(ms.Spec) && (marked || have.Authority == "" || !ms.Spec.Servers()[0].External):
-		return nil // without a mark an address says only what it is the address of
-	case marked && (!joined || have.Authority == ""): // it makes our cluster, or was never in any
+		return nil // without a mark, the address must be that of a machine of this cluster
+	case marked && (!joined || have.Authority == ""): // it creates this cluster, or was never in one
 		return nil
 	}
 	ours, err := ms.authorities(ctx, n)
@@ -70,9 +71,9 @@ func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error 
 	return others
 }
 
-// authorities are the certificate authorities that are known to be of this cluster, but for
-// what one machine says of itself: that of the kubeconfig here, and those of servers that
-// are ours.
+// authorities are the certificate authorities that are known to belong to this cluster: that
+// of the local kubeconfig, and those of its servers. It leaves out what the machine but says
+// about itself.
 func (ms *Members) authorities(ctx context.Context, but spec.Node) (map[string]bool, error) {
 	ours := map[string]bool{}
 	b, err := os.ReadFile(ms.Kubeconfig)
@@ -100,8 +101,8 @@ func (ms *Members) authorities(ctx context.Context, but spec.Node) (map[string]b
 	return ours, nil
 }
 
-// OwnServer is an error for an external server whose K3s is not of this cluster: what it
-// says of its cluster is not to be acted upon.
+// OwnServer returns an error if the K3s of an external server does not belong to this
+// cluster: nothing that this server says about its cluster may be used.
 func (ms *Members) OwnServer(ctx context.Context, name string) error {
 	n, _ := ms.Spec.Node(name)
 	met := nodes.SeenOf(ctx, name)
@@ -118,7 +119,7 @@ func (ms *Members) OwnServer(ctx context.Context, name string) error {
 	return err
 }
 
-// markK3s notes on an external machine, before anything else comes there, whose K3s it is.
+// markK3s records the owner of K3s on an external machine, before anything else is installed.
 func (ms *Members) markK3s(ctx context.Context, n spec.Node, have k3s.State) error {
 	if !n.External || have.Cluster == ms.Spec.Name {
 		return nil
@@ -129,7 +130,7 @@ func (ms *Members) markK3s(ctx context.Context, n spec.Node, have k3s.State) err
 	return nil
 }
 
-// diffMark is the mark that K3s of an earlier version lacks.
+// diffMark is the mark that K3s of an earlier version does not have.
 func (ms *Members) diffMark(n spec.Node, have k3s.State) drift.Diff {
 	if !n.External || have.Role == k3s.RoleNone || have.Cluster == ms.Spec.Name {
 		return nil
@@ -137,7 +138,7 @@ func (ms *Members) diffMark(n spec.Node, have k3s.State) drift.Diff {
 	return drift.Diff{{Path: "mark", Have: "none", Want: ms.Spec.Name, Effect: drift.Update}}
 }
 
-// Foreign returns a permanent error for K3s that another cluster owns.
+// Foreign makes the error for K3s of another cluster permanent.
 func Foreign(err error) error {
 	var others *OthersK3sError
 	if errors.As(err, &others) {

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// PluginStep keeps the device plugin as the file asks. Comparing is the API
-// server's business: it is asked what applying would change, and changes nothing.
+// PluginStep keeps the device plugin as in the file. The API server does the comparison: a
+// dry run returns what applying would change.
 func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "device-plugin",
@@ -47,9 +47,9 @@ func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 	}
 }
 
-// plugins are the objects of one device plugin for each way in which the nodes
-// share their GPUs: a plugin reads one configuration. Nodes are told apart by
-// [sharingLabel].
+// pluginObjects are the objects of the device plugins. There is one plugin for each way in
+// which nodes share their GPUs, since a plugin reads one configuration. [sharingLabel] selects
+// the nodes of each.
 func pluginObjects(s *spec.Spec) ([]runtime.Object, error) {
 	all := []spec.Sharing{s.NVIDIA.Sharing}
 	names := []string{sharingName(s, s.NVIDIA.Sharing)}
@@ -65,19 +65,19 @@ func pluginObjects(s *spec.Spec) ([]runtime.Object, error) {
 			return nil, err
 		}
 		if i > 0 {
-			objects = objects[1:] // the namespace, which is there already
+			objects = objects[1:] // the namespace, which exists already
 		}
 		out = append(out, objects...)
 	}
 	return out, nil
 }
 
-// sharingLabel says which device plugin a node's GPUs are offered by: the
-// cluster's, or that of nodes which share theirs in another way.
+// sharingLabel says which device plugin offers a node's GPUs: the cluster's, or that of nodes
+// which share their GPUs in another way.
 const sharingLabel = "homelab.cps-gpu.github.com/gpu-sharing"
 
-// asCluster is the value of sharingLabel on nodes that say nothing of their own. It
-// does not name the way, so that a change of it changes one plugin and no labels.
+// asCluster is the value of sharingLabel on nodes without a setting of their own. It does not
+// name the way of sharing, so that changing it changes one plugin and no labels.
 const asCluster = "cluster"
 
 func sharingName(s *spec.Spec, of spec.Sharing) string {
@@ -90,7 +90,7 @@ func sharingName(s *spec.Spec, of spec.Sharing) string {
 	return of.Strategy
 }
 
-// pluginOptions is how GPUs are to be offered on some nodes.
+// pluginOptions is how some nodes offer their GPUs.
 func pluginOptions(s *spec.Spec, sharing spec.Sharing, name string) nvidia.PluginOptions {
 	o := nvidia.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}}
 	if name != asCluster {
@@ -105,8 +105,8 @@ func pluginOptions(s *spec.Spec, sharing spec.Sharing, name string) nvidia.Plugi
 	return o
 }
 
-// GPUTaints are those of all nodes with GPUs. They are declared once, in the file;
-// whatever is deployed there tolerates them (failure N5).
+// GPUTaints are the taints of all nodes with GPUs. The file declares them once, and everything
+// that is deployed there tolerates them (failure N5).
 func GPUTaints(s *spec.Spec) []corev1.Taint {
 	seen := map[string]bool{}
 	var out []corev1.Taint

@@ -15,23 +15,23 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// forgetTime is how long a Node of a machine that is gone may seem Ready, and etcd
-// may take to forget its member.
+// forgetTime limits how long the Node of a machine that is gone may still look Ready, and how
+// long etcd may take to remove its member.
 const forgetTime = 2 * time.Minute
 
-// forgetOld deletes the Node that an earlier machine of this name has left in the
-// cluster, when it was destroyed and nobody told Kubernetes. K3s would refuse the new
-// one, since the name's password and the member of etcd are the old one's; both go
-// with the Node. One that is Ready belongs to somebody, and is kept.
+// forgetOld deletes the Node of an earlier machine of this name that was destroyed without
+// telling Kubernetes. K3s would refuse the new machine, since the password of the name and the
+// etcd member belong to the old one; both are deleted with the Node. A Node that is Ready is
+// in use, and is kept.
 func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) error {
 	if have.Applied != "" || have.Running() {
-		return nil // this machine may be the Node's
+		return nil // the Node may be that of this machine
 	}
 	client, err := ms.Kube(ctx)
 	if err != nil {
 		return err
 	}
-	var over error // where time does not help
+	var over error // set if waiting does not help
 	deleted := false
 	rule := wait.Rule{
 		What: "looking for the Node of an earlier " + n.Name, Limit: forgetTime,
@@ -42,7 +42,7 @@ func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) e
 		switch over = nil; {
 		case errors.Is(err, kube.ErrNotFound):
 			return "", nil
-		case err != nil: // the old machine may have had the API's address, and another server takes it over
+		case err != nil: // the API's address may be moving from the old machine to another server
 			return "", err
 		case deleted:
 			over = fmt.Errorf("the Node of the earlier machine %s was deleted, but still exists: check its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)

@@ -11,12 +11,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// rollTime is how long one server may take to be drained, upgraded and back.
+// rollTime is how long it may take to drain and upgrade one server until it is back.
 const rollTime = 10 * time.Minute
 
-// serversFirst waits until every server runs the file's version: a
-// kubelet must not be newer than any API server that it speaks to (Kubernetes'
-// version skew policy).
+// serversFirst waits until every server runs the version of the file: a kubelet must not be
+// newer than any API server that it talks to (Kubernetes' version skew policy).
 func (ms *Members) serversFirst(ctx context.Context) error {
 	servers := ms.Spec.Servers()
 	rule := wait.Rule{
@@ -42,9 +41,9 @@ func (ms *Members) serversFirst(ctx context.Context) error {
 	})
 }
 
-// APIBack waits until the API answers again: if the server with its address was down,
-// another one takes the address over first. The API reports ready when its etcd member
-// is.
+// APIBack waits until the API answers again. If the server that had the API's address was
+// down, another server takes the address over first. The API reports ready when its etcd
+// member is ready.
 func (ms *Members) APIBack(ctx context.Context, limit time.Duration) error {
 	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {

@@ -22,7 +22,7 @@ func (ms *Members) TakeDown(ctx context.Context, n spec.Node, do func(context.Co
 	return ms.inTurn(ctx, n, ms.othersAway, do)
 }
 
-// Cycle is takeDown for somebody who has named the node: other agents may be away.
+// Cycle is TakeDown for a node that the user has named: other agents may be down.
 func (ms *Members) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	return ms.inTurn(ctx, n, ms.ServersAway, do)
 }
@@ -47,9 +47,9 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, away awayCheck, do f
 	return ms.WaitRecovered(ctx, n, was)
 }
 
-// restartK3s restarts K3s with other settings, through do. The node keeps its pods, and they
-// keep running. But only the restart shows settings with which a kubelet does not start,
-// so the nodes take turns here too.
+// restartK3s restarts K3s with other settings, by calling do. The node keeps its pods, and they
+// keep running. But only the restart shows whether a kubelet starts with these settings, so
+// nodes take turns here too.
 func (ms *Members) restartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
 	done, err := ms.TurnOf(ctx, n, ms.othersAway)
 	if err != nil {
@@ -58,7 +58,7 @@ func (ms *Members) restartK3s(ctx context.Context, n spec.Node, do func(context.
 	defer done()
 	was, err := ms.ObserveNode(ctx, n.Name)
 	switch {
-	case err != nil && ms.onlyServer(n) && ctx.Err() == nil: // other settings may be what its API needs
+	case err != nil && ms.onlyServer(n) && ctx.Err() == nil: // the API may need other settings
 		was = nil
 	case err != nil:
 		return err
@@ -71,8 +71,8 @@ func (ms *Members) restartK3s(ctx context.Context, n spec.Node, do func(context.
 }
 
 // waitReported waits until K3s is up after a restart and its kubelet has reported that the
-// node is Ready. Kubernetes believes the last report for forty seconds, so only a report
-// after the restart counts.
+// node is Ready. Kubernetes trusts the last report for 40 seconds, so only a report after the
+// restart counts.
 func (ms *Members) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
 	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
@@ -107,7 +107,7 @@ func (ms *Members) WaitRecovered(ctx context.Context, n spec.Node, was *kube.Nod
 	return ms.APIBack(ctx, APITime)
 }
 
-// DrainNode drains a node, and returns its earlier state: nil if it has not joined.
+// DrainNode drains a node and returns its earlier state: nil if it has not joined.
 func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, error) {
 	was, err := ms.ObserveNode(ctx, n.Name)
 	switch {
@@ -123,14 +123,13 @@ func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, erro
 	return ms.Drain(ctx, n.Name)
 }
 
-// waitBack waits until a node that was taken down is Ready again with the GPUs that it
-// had, and lets pods back. For forty seconds after the last word of its kubelet
-// Kubernetes calls a node Ready that is not there, so what counts is the word of
-// another boot or version.
+// waitBack waits until a node that went down is Ready again with the GPUs that it had, and
+// then uncordons it. Kubernetes shows a node as Ready for 40 seconds after the last report of
+// its kubelet, so only a report of another boot or version counts.
 func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
 	n, _ := ms.Spec.Node(was.Name)
 	gpus := int64(0)
-	if ms.HasPlugin() { // of what it had, that which the file lets it keep
+	if ms.HasPlugin() { // only as many of its earlier GPUs as the file lets it keep
 		gpus = min(was.Count(string(nvidia.Resource)), ms.allocatable(n))
 	}
 	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ReadyTime, Late: n.Name + " has not recovered"}

@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// TurnOf is turn for a node that stays up while others are away. Those may need a turn to
-// come back, so it waits for them outside of its own.
+// TurnOf is turn for a node that stays up while others are down. Those may need a turn to
+// come back, so it waits for them before it takes its own.
 func (ms *Members) TurnOf(ctx context.Context, n spec.Node, away awayCheck) (done func(), err error) {
 	for {
 		if done, err = ms.turn(ctx, n.Name); err != nil {
@@ -38,8 +38,8 @@ func (ms *Members) TurnOf(ctx context.Context, n spec.Node, away awayCheck) (don
 	}
 }
 
-// turn waits until no other node is down on purpose, and keeps others up until done is
-// called. After a node that did not recover, no other node goes down.
+// turn waits until no other node is down on purpose, and keeps other nodes up until done is
+// called. After a node did not recover, no other node goes down.
 func (ms *Members) turn(ctx context.Context, who string) (done func(), err error) {
 	progress.Say(ctx, "waiting for another node to come back")
 	select {
@@ -55,8 +55,8 @@ func (ms *Members) turn(ctx context.Context, who string) (done func(), err error
 	return done, nil
 }
 
-// NoteUnhealthy records nodes that failed while they were taken down or brought back, and
-// forgets a node that is healthy after another try. The caller must have the turn.
+// NoteUnhealthy records nodes that failed while they went down or came back, and removes the
+// record of a node that is healthy after a retry. The caller must have the turn.
 func (ms *Members) NoteUnhealthy(ctx context.Context, err error, nodes ...string) {
 	u := run.Of[Unhealthy](ctx)
 	u.mu.Lock()
@@ -74,14 +74,14 @@ func (ms *Members) NoteUnhealthy(ctx context.Context, err error, nodes ...string
 	}
 }
 
-// Unhealthy are nodes that did not come back from being taken down in this run.
+// Unhealthy are nodes that went down in this run and did not come back.
 type Unhealthy struct {
 	mu    sync.Mutex
 	nodes map[string]bool
 }
 
-// Refuses returns an error if another node did not recover. Such a node itself may try
-// again.
+// Refuses returns an error if another node did not recover. A node that did not recover may
+// retry.
 func (u *Unhealthy) Refuses(nodes ...string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,8 +103,8 @@ func (ms *Members) onlyServer(n spec.Node) bool {
 type awayCheck = func(ctx context.Context, n spec.Node) (others string, err error)
 
 // othersAway names, for a healthy agent, every other node of the file that is not Ready or
-// is cordoned: a change that breaks nodes must break only one, however often it is
-// tried.
+// is cordoned: a change that breaks nodes must break only one, no matter how often it is
+// retried.
 func (ms *Members) othersAway(ctx context.Context, n spec.Node) (string, error) {
 	if n.Role != spec.Agent {
 		return ms.ServersAway(ctx, n)
@@ -112,14 +112,14 @@ func (ms *Members) othersAway(ctx context.Context, n spec.Node) (string, error) 
 	return ms.Away(ctx, ms.Missing, n.Name)
 }
 
-// Missing reports whether a node of the file is not Ready or cordoned.
+// Missing reports whether a node of the file is not Ready, or is cordoned.
 func (ms *Members) Missing(n kube.Node) bool {
 	_, ours := ms.Spec.Node(n.Name)
 	return ours && (!n.Ready || n.Cordoned)
 }
 
-// ServersAway counts, for a server, the others that the cluster has and that are not
-// Ready: etcd bears that one is away, not two.
+// ServersAway names, for a server, the other servers of the cluster that are not Ready: etcd
+// keeps its quorum with one member down, but not with two.
 func (ms *Members) ServersAway(ctx context.Context, n spec.Node) (string, error) {
 	if n.Role != spec.Server || ms.onlyServer(n) {
 		return "", nil
@@ -129,8 +129,9 @@ func (ms *Members) ServersAway(ctx context.Context, n spec.Node) (string, error)
 	})
 }
 
-// Away lists the nodes that are, but for those that are to go. Where all of those are away
-// themselves, or nobody knows them, it is none: it makes it no worse.
+// Away lists the nodes for which is returns true, except those in going. It lists none if is
+// is true for every node in going, or if the cluster knows none of them: taking them down then
+// makes nothing worse.
 func (ms *Members) Away(ctx context.Context, is func(kube.Node) bool, going ...string) (string, error) {
 	client, err := ms.Kube(ctx)
 	if errors.Is(err, ErrUnformed) {

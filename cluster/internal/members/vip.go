@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// VIPStep waits until the virtual address answers: nobody joins before.
+// VIPStep waits until the virtual address answers: no node joins before that.
 func (ms *Members) VIPStep() *converge.Resource[string] {
 	addr := net.JoinHostPort(ms.Spec.APIAddress().String(), apiPort)
 	return &converge.Resource[string]{
@@ -27,14 +27,14 @@ func (ms *Members) VIPStep() *converge.Resource[string] {
 	}
 }
 
-// APITime is how long the virtual address may have no holder.
+// APITime is how long the virtual address may be without a holder.
 const APITime = 3 * time.Minute
 
-// apiKnock is how long the API may take to accept a connection. On a slow host its
-// address changes hands now and then, and a look begins just then.
+// apiKnock is how long the API may take to accept a connection. On a slow host its address
+// moves now and then, perhaps just when a check starts.
 const apiKnock = 5 * time.Second
 
-// dialAPI says why the API cannot be reached, "" when it can.
+// dialAPI returns why the API is unreachable, "" if it is reachable.
 func (ms *Members) dialAPI(ctx context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, run.Limit(ms.Spec, apiKnock))
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// away is how long a planned restart of a node takes: drained, off, on, Ready again with
-// its GPUs. Without work on it two minutes; pods get up to five to end, and a host with
-// much memory pins it for the guest page by page.
+// away is how long a planned restart of a node takes: drain, power off, power on, Ready again
+// with its GPUs. It takes two minutes if the node has no work. Pods get up to five minutes to
+// end, and a host with much memory pins it for the guest page by page.
 const away = "2 to 10 min"
 
 // costTime limits the wait for the list of running work: a plan can be shown without it.
@@ -58,7 +58,7 @@ func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 	return seen.work, err
 }
 
-// Users names whose work ends if a node goes down, or says why that is not known.
+// Users names the users whose work ends if a node goes down, or says why they are unknown.
 func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []string) []string {
 	w, err := ms.Work(ctx)
 	switch {
@@ -76,7 +76,7 @@ func (ms *Members) Stops(ctx context.Context, why string, names ...string) []con
 	for _, name := range names {
 		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
 		of := func(w *consent.Work) []string { return w.On(name) }
-		if ms.Nodes.FileServer(name) { // it is not drained: mounts are hard
+		if ms.Nodes.FileServer(name) { // mounts are hard, so it is not drained
 			of = func(w *consent.Work) []string { return w.Notebooks("") }
 			cost.Why += "; clients of its volumes wait until it is back"
 		}
