@@ -15,22 +15,22 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// diskSeen is a data disk as the guest has it.
+// diskSeen is the state of a data disk in the guest.
 type diskSeen struct {
 	present bool
 	fs      string // empty: blank
-	at      string // what is mounted where it should be: empty, "here" (this disk), or another device
-	kept    bool   // it is mounted at the next boot as well
+	at      string // what is mounted at its path: empty, "here" (this disk), or another device
+	kept    bool   // it is mounted at the next boot too
 	small   bool   // its file system is smaller than the disk
 }
 
-// MountedDisks are the disks that the guest is to mount.
+// MountedDisks are the disks that the guest mounts.
 func MountedDisks(n spec.Node) []spec.Disk {
 	return slices.DeleteFunc(slices.Clone(n.Disks), func(d spec.Disk) bool { return d.Mount == "" })
 }
 
-// DisksStep formats what is blank, mounts it for good, and grows file systems with
-// their disks: also of a node that is long since there.
+// DisksStep formats blank disks, mounts them permanently, and grows file systems with their
+// disks, also on a node that has existed for long.
 func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskSeen] {
 	return &converge.Resource[map[string]diskSeen]{
 		ID:      "disks/" + n.Name,
@@ -55,7 +55,7 @@ func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskSeen] 
 	}
 }
 
-// diskTime is how long a disk that was plugged in may take to show itself.
+// diskTime is how long a hot-plugged disk may take to appear.
 const diskTime = BootTime / 10
 
 func (ns *Nodes) disksRun(ctx context.Context, n spec.Node, verb string, args []string, out *bytes.Buffer) error {
@@ -81,7 +81,7 @@ func (ns *Nodes) lookAtDisks(ctx context.Context, n spec.Node) (map[string]diskS
 	return parseDisks(out.String())
 }
 
-// parseDisks reads what disks.sh look prints.
+// parseDisks reads the output of disks.sh look.
 func parseDisks(text string) (map[string]diskSeen, error) {
 	all := map[string]diskSeen{}
 	for line := range strings.Lines(text) {
@@ -126,7 +126,7 @@ func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 	return out
 }
 
-// Detached is the wanted state in a VM's diff for a disk that the file no longer has.
+// Detached is the wanted state in a VM's diff for a disk that is no longer in the file.
 const Detached = "detached"
 
 // UnmountRemoved unmounts the disks that a VM is about to lose. A disk in use stays.

@@ -18,18 +18,18 @@ import (
 //go:embed export.sh
 var exportScript string
 
-// exportOptions are those of every export. The driver is root and makes folders for the
-// pods' users, hence no_root_squash. Without its data disk (mp) nothing is exported, so
-// that nobody writes to the system's. Source: exports(5), nfs-utils 2.6.
+// exportOptions are the options of every export. The driver runs as root and creates folders
+// for the pods' users, hence no_root_squash. Without its data disk (mp) nothing is exported,
+// so that no client writes to the system disk. Source: exports(5), nfs-utils 2.6.
 const exportOptions = "rw,sync,no_subtree_check,no_root_squash,mp=" + spec.ExportRoot
 
-// exports are the folders that the NFS server exports, and to whom.
+// exports are the folders that the NFS server exports, with their clients.
 type exports struct {
 	paths []string
 	allow []string
 }
 
-// exports are the volumes' folder, and those of shares that are not in it.
+// exportsOf returns the volumes' folder, and the folders of shares that are not inside it.
 func exportsOf(n *spec.NFS) exports {
 	e := exports{paths: []string{n.Export}}
 	for _, s := range n.Shares {
@@ -43,7 +43,7 @@ func exportsOf(n *spec.NFS) exports {
 	return e
 }
 
-// pairs are the lines of the kernel's table: folder and network.
+// pairs are the lines of the kernel's export table: folder and network.
 func (e exports) pairs() []string {
 	var out []string
 	for _, path := range e.paths {
@@ -54,7 +54,7 @@ func (e exports) pairs() []string {
 	return out
 }
 
-// file is what the server reads at each start.
+// file is the exports file, which the server reads at each start.
 func (e exports) file() string {
 	var b strings.Builder
 	for _, pair := range e.pairs() {
@@ -65,12 +65,12 @@ func (e exports) file() string {
 
 // exportsSeen is what an NFS server exports.
 type exportsSeen struct {
-	service string // active, or what systemd says else
-	file    string // ours
+	service string // active, or another state that systemd reports
+	file    string // the exports file that homelab wrote
 	table   []string
 }
 
-// ExportStep keeps what the NFS server exports.
+// ExportStep keeps the exports of the NFS server as in the file.
 func (ns *Nodes) ExportStep(n spec.Node) *converge.Resource[exportsSeen] {
 	want := exportsOf(ns.Spec.Platform.Storage.NFS)
 	return &converge.Resource[exportsSeen]{
@@ -95,7 +95,7 @@ func (ns *Nodes) ExportStep(n spec.Node) *converge.Resource[exportsSeen] {
 
 func exportArgs(verb string) []string { return []string{"sh", "-c", exportScript, "export.sh", verb} }
 
-// parseExports reads what export.sh look prints.
+// parseExports reads the output of export.sh look.
 func parseExports(text string) (exportsSeen, error) {
 	service, rest, ok := strings.Cut(text, "\n@@ file\n")
 	file, table, also := strings.Cut(rest, "@@ table\n")
@@ -105,8 +105,8 @@ func parseExports(text string) (exportsSeen, error) {
 	return exportsSeen{service: service, file: file, table: parseTable(table)}, nil
 }
 
-// parseTable reads what exportfs -v prints: a folder, and on its line or the next, since
-// long names have one to themselves, each network with its options.
+// parseTable reads the output of exportfs -v: a folder, followed by each network with its
+// options. A long folder name has a line of its own; the network is then on the next line.
 func parseTable(text string) []string {
 	var out []string
 	path := ""
@@ -144,7 +144,7 @@ func (e exports) diff(have exportsSeen) drift.Diff {
 	return d
 }
 
-// costs are the networks that lose access to a folder: clients there lose it at once, and
+// costs are the networks that lose access to a folder. Clients there lose it at once, and
 // programs that read or write it hang or fail.
 func (e exports) costs(server string) func(context.Context, exportsSeen, drift.Diff) []converge.Cost {
 	return func(_ context.Context, have exportsSeen, _ drift.Diff) []converge.Cost {
@@ -167,7 +167,7 @@ func (e exports) costs(server string) func(context.Context, exportsSeen, drift.D
 	}
 }
 
-// serves reports whether a folder is exported to all of a network.
+// serves reports whether a folder is exported to an entire network.
 func (e exports) serves(path, client string) bool {
 	network, err := netip.ParsePrefix(client)
 	if err != nil || !slices.ContainsFunc(e.paths, func(p string) bool { return spec.Within(path, p) }) {
@@ -179,7 +179,7 @@ func (e exports) serves(path, client string) bool {
 	})
 }
 
-// brief is an exports file in one line.
+// brief returns an exports file in one line.
 func brief(file string) string {
 	var out []string
 	for line := range strings.Lines(file) {

@@ -17,11 +17,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// errNoHostKey is an external machine whose host key nobody has told us.
+// errNoHostKey means that the host key of an external machine is not known.
 var errNoHostKey = errors.New("its host key is not known")
 
-// keysOfOthers returns the host keys of a machine that somebody else made, as far as its
-// user has met it.
+// keysOfOthers returns the host keys of an external machine, if its user has connected to it
+// before.
 func (ns *Nodes) keysOfOthers(n spec.Node, addr string) ([]ssh.PublicKey, error) {
 	if ns.KnownHosts != nil {
 		if keys, err := ns.KnownHosts.Lookup(addr); err != nil || len(keys) > 0 {
@@ -31,8 +31,8 @@ func (ns *Nodes) keysOfOthers(n spec.Node, addr string) ([]ssh.PublicKey, error)
 	return nil, ns.noHostKey(n, addr)
 }
 
-// noHostKey says how to make an external machine's host key known: it is not ours,
-// so no API can be asked for it, and the first answer is not believed.
+// noHostKey says how to add an external machine's host key. No API can supply the key, since
+// this cluster did not make the machine, and the key in its first answer is not trusted.
 func (ns *Nodes) noHostKey(n spec.Node, addr string) error {
 	name := "[" + strings.Replace(addr, ":", "]:", 1)
 	if host, ok := strings.CutSuffix(addr, ":22"); ok {
@@ -46,7 +46,7 @@ func (ns *Nodes) noHostKey(n spec.Node, addr string) error {
 		"or put a line with %q and the contents of its %s into %s", n.Name, errNoHostKey, name, hostKeyFile, known)
 }
 
-// ExternalStep sees that a machine that we do not make can be worked on.
+// ExternalStep checks that this run can work on an external machine.
 func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
 	return &converge.Resource[string]{
 		ID:      "login/" + n.Name,
@@ -62,7 +62,7 @@ func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
 	}
 }
 
-// ExternalTime is how long an external machine may be away: a restart.
+// ExternalTime is how long an external machine may be unreachable: the time of a restart.
 const ExternalTime = 2 * time.Minute
 
 func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem string, err error) {
@@ -86,8 +86,8 @@ func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem strin
 	return printable.FirstLine(err.Error()), nil
 }
 
-// keyHint says how a key that was made for this cluster gets to a machine that somebody
-// else made; nothing where the file names the user's own keys.
+// keyHint says how to add the key that was made for this cluster to an external machine. It
+// is empty if the file names the user's own keys.
 func (ns *Nodes) keyHint(n spec.Node) string {
 	if ns.Spec.Access.PrivateKey != "" || ns.Spec.Access.Agent || len(ns.signers()) == 0 {
 		return ""

@@ -27,16 +27,16 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// hostKeyFile is where a guest keeps the public half of its host key.
+// hostKeyFile is the path of the public host key in a guest.
 const hostKeyFile = "/etc/ssh/ssh_host_ed25519_key.pub"
 
-// guest is a node seen from inside.
+// guest is the way into a node.
 type guest struct {
 	node spec.Node
 	addr string // host:port of its SSH server
-	user string // who logs in there
+	user string // the user to log in as
 	ssh  *ssh.Client
-	root remote.Runner // the same, as root
+	root remote.Runner // the same connection, as root
 }
 
 func (ns *Nodes) newGuest(n spec.Node) *guest {
@@ -73,16 +73,16 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 
 func (g *guest) close() { _ = g.ssh.Close() }
 
-// knockTime is how long a machine of ours may take to accept its first connection in
-// a run: time for two packets. One that boots takes none, and a look is not to wait
+// knockTime is how long a machine of this cluster may take to accept its first connection in
+// a run: enough for two packets. A machine that boots accepts none, and a check must not wait
 // for it.
 const knockTime = 1500 * time.Millisecond
 
-// errNoAnswer means that a machine does not even refuse a connection.
+// errNoAnswer means that a machine neither accepts nor refuses a connection.
 var errNoAnswer = fmt.Errorf("no answer within %s", knockTime)
 
-// knock connects to a guest. Whether its SSH server is there is the cheapest sign of
-// life that there is: it costs the Proxmox host nothing.
+// knock connects to a guest. Whether its SSH server accepts a connection is the cheapest sign
+// of life: it costs the Proxmox host nothing.
 func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
 	if SeenOf(ctx, g.node.Name).answered.Load() || g.node.External || ns.Via != "" {
 		return ns.DialTo(ctx, network, addr)
@@ -94,14 +94,14 @@ func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net
 	case err == nil:
 		SeenOf(ctx, g.node.Name).answered.Store(true)
 	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
-		// No timeout of the caller's. The socket's comes with limited's, or a hair before.
+		// The caller's deadline has not passed. The socket may report limited's slightly early.
 		err = errNoAnswer
 	}
 	return conn, err
 }
 
-// leased returns the address that a node has from a DHCP server: its guest agent
-// knows it.
+// leased returns the address that a node has from a DHCP server. Its guest agent reports the
+// address.
 func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
 	if err != nil {
@@ -122,12 +122,12 @@ func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet", n.Name)
 }
 
-// Root returns the runner that is root on a node.
+// Root returns a runner that runs commands as root on a node.
 func (ns *Nodes) Root(node string) remote.Runner { return ns.guests[node].root }
 
-// hostKeys returns the host keys of a node. They are read through the guest agent,
-// over the authenticated API, and kept in known_hosts, which is a cache and nothing
-// more: it is forgotten when the VM is made, and when a key does not fit.
+// hostKeys returns the host keys of a node. It reads them through the guest agent, over the
+// authenticated API, and caches them in known_hosts. A cached key is removed when the VM is
+// made, and when it does not match.
 func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.PublicKey, error) {
 	keys, err := ns.Hosts.Lookup(addr)
 	if err != nil || len(keys) > 0 {
@@ -154,14 +154,14 @@ func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.
 	return []ssh.PublicKey{key}, ns.Hosts.Store(addr, key)
 }
 
-// inside is what a guest says of itself.
+// inside is what a guest reports about itself.
 type inside struct {
 	status  cloudinit.Status
-	problem string // why it could not be asked yet
-	doing   string // what its first boot does, while that goes on
+	problem string // why the guest cannot be asked yet
+	doing   string // what its first boot does, until it ends
 }
 
-// GuestStep waits until a node can be logged in to and its first boot is over.
+// GuestStep waits until its first boot is over and this run can log in to a node.
 func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
 	return &converge.Resource[inside]{
 		ID:      "guest/" + n.Name,
@@ -182,12 +182,12 @@ func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
 	}
 }
 
-// BootTime is how long a machine may take from power-on to the end of its first
-// boot. Servers with much memory pass it through to the guest page by page first.
+// BootTime is how long a machine may take from power-on to the end of its first boot. A
+// host with much memory first pins it for the guest page by page.
 const BootTime = 10 * time.Minute
 
-// lookInside asks a guest for its state. An unreachable guest is an answer; a wrong
-// host key, a refused login or a failed first boot are permanent errors.
+// lookInside reads the state of a guest. An unreachable guest is a valid state; a wrong host
+// key, a refused login or a failed first boot are permanent errors.
 func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	g := ns.guests[n.Name]
 	if !SeenOf(ctx, n.Name).looked.Swap(true) && ns.inFirstBoot(ctx, n) {
@@ -244,7 +244,7 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	return inside{status: status, doing: bootDoes(ctx, g.root, status)}, nil
 }
 
-// WaitBooted waits until a node can be logged in to again.
+// WaitBooted waits until this run can log in to a node again.
 func (ns *Nodes) WaitBooted(ctx context.Context, n spec.Node) error {
 	rule := wait.Rule{What: "waiting for " + n.Name + " to boot", Limit: BootTime, Late: n.Name + " did not come back", Strict: true}
 	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
@@ -256,7 +256,7 @@ func (ns *Nodes) WaitBooted(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// ofThisMachine reports whether a file of ours is what an error is about, such as
+// ofThisMachine reports whether an error is about a file on the local machine, such as
 // known_hosts on a full disk.
 func ofThisMachine(err error) bool {
 	var path *fs.PathError
@@ -264,24 +264,24 @@ func ofThisMachine(err error) bool {
 	return errors.As(err, &path) || errors.As(err, &link)
 }
 
-// inFirstBoot reports whether a machine of ours is in its first boot and cannot be reached
-// yet. A first look sees that in what it has asked Proxmox already, where a knock takes
-// its time; a repeated check knocks, which costs the host nothing.
+// inFirstBoot reports whether a machine of this cluster is in its first boot and cannot be
+// reached yet. The first check sees that in data that Proxmox has already returned, which is
+// faster than a knock. Repeated checks knock, which costs the host nothing.
 func (ns *Nodes) inFirstBoot(ctx context.Context, n spec.Node) bool {
 	if n.External || ns.Proxmox == nil {
 		return false
 	}
 	if keys, err := ns.Hosts.Lookup(ns.guests[n.Name].addr); err != nil || len(keys) > 0 {
-		return false // it has been met, so its first boot is over
+		return false // an earlier run has connected to it, so its first boot is over
 	}
 	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
 	return err == nil && vm != nil && vm.Running && !ns.Proxmox.ShowsLife(ctx, vm)
 }
 
-// bootOutput is where cloud-init keeps what its commands said.
+// bootOutput is the file where cloud-init stores the output of its commands.
 const bootOutput = "/var/log/cloud-init-output.log"
 
-// BootCause is commandsSaid of a machine that we can log in to.
+// BootCause returns the output of a first boot's failed commands, read through root.
 func BootCause(ctx context.Context, root remote.Runner) string {
 	out, err := remote.Output(ctx, root, "tail", "-n", strconv.Itoa(causeLines), bootOutput)
 	if err != nil {
@@ -293,30 +293,30 @@ func BootCause(ctx context.Context, root remote.Runner) string {
 // maxShown limits how much of a line is shown, in bytes.
 const maxShown = 160
 
-// bootDoes is what a first boot that goes on has said last, or the stage that it is in.
+// bootDoes returns the last line of output of a running first boot, or the stage that it is in.
 func bootDoes(ctx context.Context, root remote.Runner, status cloudinit.Status) string {
 	out, err := remote.Output(ctx, root, "tail", "-n", "1", bootOutput)
 	said := strings.TrimSpace(string(out))
 	if err == nil && said != "" {
 		return strings.ToValidUTF8(said[:min(len(said), maxShown)], "")
 	}
-	if strings.HasPrefix(status.Detail, "DataSource") { // which is not what it does
+	if strings.HasPrefix(status.Detail, "DataSource") { // this does not say what the boot does
 		return ""
 	}
 	return status.Detail
 }
 
-// loginGrace is how long a login may be refused before that is an error.
+// loginGrace is how long the guest may refuse a login before that is an error.
 const loginGrace = time.Minute
 
-// refusedFor says since when the login was refused, and begins to count.
+// refusedFor returns how long the guest has refused the login, counted from the first call.
 func (m *Seen) refusedFor() time.Duration {
 	now := time.Now().UnixNano()
 	m.refused.CompareAndSwap(0, now)
 	return time.Duration(now - m.refused.Load())
 }
 
-// CloudInitStatus reads the status, whose exit code repeats what it says.
+// CloudInitStatus reads the status. It ignores the exit code, which only repeats the status.
 func CloudInitStatus(ctx context.Context, r remote.Runner) ([]byte, error) {
 	out, err := remote.Output(ctx, r, "cloud-init", "status", "--format", "json")
 	var exit *remote.ExitError
@@ -326,7 +326,7 @@ func CloudInitStatus(ctx context.Context, r remote.Runner) ([]byte, error) {
 	return out, err
 }
 
-// agentHint says whether the guest at least lives, for an error about its login.
+// agentHint says, for an error about a login, whether at least the guest agent answers.
 func (ns *Nodes) agentHint(ctx context.Context, n spec.Node) string {
 	if n.External {
 		return ""
@@ -338,7 +338,7 @@ func (ns *Nodes) agentHint(ctx context.Context, n spec.Node) string {
 	return fmt.Sprintf("; the VM is %d on %s: it may not have read its seed, check its console", vm.VMID, vm.Host)
 }
 
-// notYet names the stage that a guest which cannot be logged in to is in.
+// notYet names the boot stage of a guest that does not accept a login yet.
 func notYet(err error) string {
 	if errors.Is(err, proxmox.ErrAgentNotRunning) {
 		return "booting, the guest agent does not answer yet"

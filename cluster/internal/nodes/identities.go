@@ -18,7 +18,7 @@ import (
 // machineIDFile identifies a machine to systemd, and to DHCP clients through it.
 const machineIDFile = "/etc/machine-id"
 
-// identities finds machines with the same identity: their template was not sealed.
+// identities finds machines with the same identity, which come from an unsealed template.
 type identities struct {
 	mu    sync.Mutex
 	nodes map[string]identity // by node name

@@ -38,15 +38,15 @@ func (ns *Nodes) signers() []ssh.Signer {
 //go:embed login.sh
 var loginScript string
 
-// locked is a machine of ours whose authorized_keys should be another.
+// locked is a machine of this cluster whose authorized_keys must change.
 type locked struct {
 	node spec.Node
 	over remote.Runner // as root
-	open bool          // it lets us in, and lacks keys of the file
-	keys []string      // what its authorized_keys should be
-	gone int           // how many keys of the token before go
-	why  error         // why nothing can be done about it
-	asks bool          // somebody has to agree to our keys there
+	open bool          // it accepts our login, but lacks keys of the file
+	keys []string      // the wanted authorized_keys
+	gone int           // how many keys of the token's earlier secret are removed
+	why  error         // why the keys cannot be added
+	asks bool          // adding our keys needs consent
 }
 
 func (m locked) field() drift.Field {
@@ -60,11 +60,11 @@ func (m locked) field() drift.Field {
 	return f
 }
 
-// logins are the nodes that the login step will let us into, and those that it cannot.
+// logins are the nodes whose login the login step fixes, and those where it cannot.
 type logins struct {
 	mu      sync.Mutex
 	planted map[string]bool
-	shut    map[string]error // why
+	shut    map[string]error // the reason
 }
 
 func (l *logins) set(all, shut []locked) {
@@ -79,7 +79,7 @@ func (l *logins) set(all, shut []locked) {
 	}
 }
 
-// closed returns why a node lets nobody in that this run has a key for, or nil.
+// closed returns why a node accepts no key of this run, or nil.
 func (l *logins) closed(node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,10 +93,10 @@ func (l *logins) awaits(node string) bool {
 	return l.planted[node]
 }
 
-// LoginStep sees that this run can log in to the machines that are there, before anything
-// changes: one that was made with other keys, by a colleague or before the token had this
-// secret, gets ours through its guest agent, and so does one get keys that the file names
-// since. It looks at no other, so it costs nothing in everyday life.
+// LoginStep ensures, before anything changes, that this run can log in to the existing
+// machines. A machine that a colleague made, or that was made with another secret of the
+// token, gets our keys through its guest agent. So does a machine that lacks keys which were
+// added to the file later. Other machines are not touched, so the step usually costs nothing.
 func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 	return &converge.Resource[[]locked]{
 		ID: "login",
@@ -110,7 +110,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 			if len(shut) > 0 && len(all) == 0 && !others {
 				return nil, converge.Permanent(ns.noLoginError(shut...))
 			}
-			for _, m := range shut { // which is for its own step to say, and keeps no other from what it needs
+			for _, m := range shut { // its own step reports it; other machines go on
 				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 			}
 			ns.logins.set(all, shut)
@@ -137,11 +137,11 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 	}
 }
 
-// whyAsk is why a login is asked about.
+// whyAsk is the reason why adding keys needs consent.
 const whyAsk = "no server of the cluster knows a key of this run: the cluster was created from another folder, with another token or by another person"
 
-// costsOfLogin is our keys in machines that may be somebody else's. Who has a file with the
-// name of their cluster in it, and a token for their hosts, would be let in unasked.
+// costsOfLogin asks before our keys go into machines that may belong to someone else. Otherwise
+// anyone with a token for the hosts and the cluster's name in a file would get in.
 func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge.Cost) {
 	for _, m := range all {
 		if m.asks {
@@ -151,11 +151,11 @@ func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge
 	return out
 }
 
-// locked looks for machines that we cannot log in to, and what could be done about it;
-// others says that there are machines beside them, which let us in, or boot and may. One that
-// takes a connection and says nothing is none of either. Where all servers that answer let us
-// in, we are root on the cluster's nodes anyway, by way of Kubernetes, and a machine that knows
-// an earlier key of this token's knows us; nobody gets into another before somebody has agreed.
+// locked finds the machines that we cannot log in to, and what to do about each. others
+// reports whether there are also machines that let us in, or boot and may do so. A machine that
+// accepts a connection and says nothing is neither. If all servers that answer let us in, no
+// consent is needed: through Kubernetes we are root on the nodes anyway. The same holds for a
+// machine that has an earlier key of this token. Every other machine needs consent.
 func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err error) {
 	all, err := ns.Proxmox.VMs(ctx, names.Tag(ns.Spec))
 	if err != nil {
@@ -164,7 +164,7 @@ func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err err
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var errs []error
-	known, refusing := false, false // to a server
+	known, refusing := false, false // by a server
 	for _, n := range ns.Spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 		if n.External || !runs {
@@ -177,7 +177,7 @@ func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err err
 			errs = append(errs, err)
 			knows := is == open || m != nil && (m.open || m.gone > 0)
 			known = known || n.Role == spec.Server && knows
-			refusing = refusing || n.Role == spec.Server && m != nil && !knows // beside one that this run's file added
+			refusing = refusing || n.Role == spec.Server && m != nil && !knows // beside a server that this run's file added
 			if m != nil {
 				out = append(out, *m)
 			} else if is != silent {
@@ -197,7 +197,7 @@ func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err err
 // start at the end of a boot.
 const agentGrace = 15 * time.Second
 
-// askKeys reads which keys may log in to a machine, and says which should.
+// askKeys reads which keys may log in to a machine, and returns which keys must.
 func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
 	m := &locked{node: n, over: ns.Proxmox.Guest(vm)}
 	deadline := time.Now().Add(agentGrace)
@@ -216,7 +216,7 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 		}
 	}
 	if errors.Is(m.why, errFirstBoot) {
-		return nil, nil // the login is still to be made
+		return nil, nil // the first boot has not created the login yet
 	}
 	if m.why != nil {
 		return m, nil
@@ -229,11 +229,11 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 	return m, nil
 }
 
-// errFirstBoot is a machine whose first boot is not over.
+// errFirstBoot means that a machine's first boot is not over.
 var errFirstBoot = errors.New("its first boot is not over")
 
-// keysInside reads which keys may log in as user, through the agent and without running
-// anything in the guest.
+// keysInside reads which keys may log in as user. It reads them through the agent and runs
+// nothing in the guest.
 func (ns *Nodes) keysInside(ctx context.Context, vm *proxmox.VM, user string) ([]string, error) {
 	read := func(path string) (string, bool, error) {
 		b, err := ns.Proxmox.AgentReadFile(ctx, vm, path)
@@ -272,13 +272,13 @@ func keyLines(text string) (lines []string) {
 	return lines
 }
 
-// outdated reports whether a line of authorized_keys is the key that the token gave when it
-// had another secret.
+// outdated reports whether a line of authorized_keys is the key of an earlier secret of the
+// token.
 func (ns *Nodes) outdated(line string) bool {
 	return ns.TokenKey != nil && strings.HasSuffix(line, " "+firstboot.TokenNote(ns.Spec)) && firstboot.KeyBlob(line) != firstboot.KeyBlob(ssh.AuthorizedKey(ns.TokenKey.PublicKey()))
 }
 
-// with is a list of keys and those of more that it lacks.
+// with appends to have the keys of more that it lacks.
 func with(have, more []string) []string {
 	out := slices.Clone(have)
 	for _, k := range firstboot.Distinct(more) {
@@ -290,7 +290,7 @@ func with(have, more []string) []string {
 	return out
 }
 
-// authorized runs the script about authorized_keys in a machine, and returns its lines.
+// authorized runs the authorized_keys script in a machine and returns its output lines.
 func (ns *Nodes) authorized(ctx context.Context, m *locked, do, input string) (lines []string, err error) {
 	var out strings.Builder
 	cmd := remote.Cmd{Args: []string{"sh", "-c", loginScript, "sh", ns.guests[m.node.Name].user, do}, Stdout: &out}
@@ -314,7 +314,7 @@ func (ns *Nodes) noLoginError(shut ...locked) error {
 		"run this in the folder with .homelab/" + ns.Spec.Name + "/id_ed25519, or start qemu-guest-agent on their consoles", errs: errs}
 }
 
-// lockedOut keeps the causes of what it says.
+// lockedOut is an error that also keeps its causes.
 type lockedOut struct {
 	text string
 	errs []error

@@ -17,17 +17,17 @@ import (
 type door int
 
 const (
-	unseen door = iota // it cannot be reached, boots, or does not let us in
-	open               // it lets us in, or surely does
+	unseen door = iota // it is unreachable, boots, or refuses us
+	open               // it lets us in, or certainly would
 	silent             // it took too long to answer
 )
 
-// showTime bounds how long a machine may take to show which keys it has: one that takes a
-// connection and says nothing is for its own step to wait for.
+// showTime limits how long a machine may take to show which keys it has. If it accepts a
+// connection and says nothing, its own step waits for it.
 const showTime = 8 * time.Second
 
-// tryLogin returns nil for a machine that knows our keys, or cannot be reached: whether
-// that passes is for its own step to say.
+// tryLogin returns nil for a machine that knows our keys, or that is unreachable: its own step
+// reports whether that passes.
 func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door, err error) {
 	sd, err := ns.Seeds.Seed(n)
 	if err != nil {
@@ -38,7 +38,7 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 			return nil, open, err
 		}
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name) // nil unless it is ours
+	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name) // nil unless it is a machine of this cluster
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
 		return nil, unseen, err
 	}
@@ -64,8 +64,8 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 	return nil, unseen, nil
 }
 
-// shown returns the keys that a machine lists after a login. Another run may have recreated
-// it since its host key was stored here.
+// shown returns the authorized keys of a machine, read over SSH. Another run may have recreated
+// the machine since its host key was stored here.
 func (ns *Nodes) shown(ctx context.Context, m *locked) ([]string, error) {
 	have, err := ns.authorized(ctx, m, "show", "")
 	var wrong *ssh.HostKeyError
@@ -78,8 +78,8 @@ func (ns *Nodes) shown(ctx context.Context, m *locked) ([]string, error) {
 	return ns.authorized(ctx, m, "show", "")
 }
 
-// seedHasOurKeys reports whether a machine's only seed is the one with our keys. If there
-// is another, the machine was recreated since, and only the machine knows which it booted with.
+// seedHasOurKeys reports whether a machine's only seed is the one with our keys. If there is
+// another seed, the machine was recreated, and only it knows which seed it booted with.
 func (ns *Nodes) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
 	volumes, err := ns.Proxmox.Volumes(ctx, n.Host, ns.Spec.Image.SeedStorage, "")
 	ours, others := false, false
@@ -90,10 +90,10 @@ func (ns *Nodes) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (
 	return ours && !others, err
 }
 
-// listens reports whether a machine's SSH server is there: then it is not that it boots.
+// listens reports whether a machine's SSH server runs. If it does, the machine is not booting.
 func (ns *Nodes) listens(ctx context.Context, n spec.Node) bool {
 	if n.DHCP() {
-		return false // its address is the agent's to tell
+		return false // only the agent knows its address
 	}
 	ctx, cancel := context.WithTimeout(ctx, knockTime)
 	defer cancel()

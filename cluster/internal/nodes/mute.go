@@ -18,13 +18,13 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// slowBoot is for how long a machine of ours runs before its agent is asked why nobody can
-// log in: most have booted by then, and those that have not are not to be disturbed.
+// slowBoot is how long a machine of this cluster runs before its agent is asked why the login
+// fails. Most machines have booted by then; the others must not be disturbed earlier.
 const slowBoot = time.Minute
 
-// withoutLogin is what a machine that nobody can log in to is found to be, where its guest
-// agent answers: its first boot goes on, is over, or has failed, which is the error. why is
-// what kept us out.
+// withoutLogin returns the state of a machine that accepts no login, as its guest agent
+// reports it: its first boot goes on, is over, or has failed, which is an error. why is the
+// error of the login.
 func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
 	still := inside{problem: notYet(why)}
 	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) {
@@ -45,7 +45,7 @@ func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (insi
 }
 
 // firstBoot asks a machine's guest agent for the result of its first boot, and runs nothing
-// there. failed is nil and done false if the result is unknown.
+// there. If the result is unknown, failed is nil and done is false.
 func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
 		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, path) })
@@ -65,8 +65,8 @@ func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (fa
 	return nil, true
 }
 
-// commandOutput is the output of a first boot's failed commands, as a further line of an
-// error: cloud-init itself names only the failed module.
+// commandOutput is the output of a first boot's failed commands, as an extra line of an error:
+// cloud-init itself names only the failed module.
 func commandOutput(output string) string {
 	lines := slices.Collect(strings.Lines(output))
 	if said := remote.Telling(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
@@ -75,5 +75,5 @@ func commandOutput(output string) string {
 	return ""
 }
 
-// causeLines is how much of what a boot's commands said is looked at.
+// causeLines is how many lines of a boot's output are searched for the cause.
 const causeLines = 200

@@ -10,20 +10,20 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Config is what the machines are reached with.
+// Config is what Nodes need to reach the machines.
 type Config struct {
 	Spec     *spec.Spec
 	Proxmox  *proxmox.Client // nil where every machine is external
 	Seeds    *firstboot.Maker
 	Signers  []ssh.Signer // keys to log in with
-	TokenKey ssh.Signer   // a further one, of the API token; may be nil
-	Agent    string       // socket of an SSH agent with further keys, or empty
+	TokenKey ssh.Signer   // an additional key, of the API token; may be nil
+	Agent    string       // socket of an SSH agent with more keys, or empty
 	// Dial reaches the machines; nil dials directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	Via  string // what messages call that way
-	// Hosts are the host keys of our machines: a cache.
+	Via  string // what messages call this way
+	// Hosts are the host keys of the machines that this cluster made: a cache.
 	Hosts *ssh.KnownHosts
-	// KnownHosts are those of machines that are not ours; only read, and may be nil.
+	// KnownHosts are the host keys of external machines. It is only read, and may be nil.
 	KnownHosts *ssh.KnownHosts
 }
 
@@ -34,7 +34,7 @@ type Nodes struct {
 	logins logins
 }
 
-// New makes Nodes. It connects to none of them.
+// New makes Nodes. It does not connect to any of them.
 func New(c Config) *Nodes {
 	ns := &Nodes{Config: c, guests: map[string]*guest{}}
 	for _, n := range c.Spec.Machines() {
@@ -50,11 +50,11 @@ func (ns *Nodes) Close() {
 	}
 }
 
-// FileServer reports whether a machine is the NFS server that we make.
+// FileServer reports whether a machine is the NFS server that this cluster makes.
 func (ns *Nodes) FileServer(name string) bool {
 	g := ns.guests[name]
 	return g != nil && g.node.Role == spec.FileServer
 }
 
-// ForgetKey forgets the host key of a machine of ours, which is to be recreated.
+// ForgetKey forgets the host key of a machine that is about to be recreated.
 func (ns *Nodes) ForgetKey(name string) error { return ns.Hosts.Store(ns.guests[name].addr) }

@@ -13,17 +13,17 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// cryptHash is what crypt(5) makes: $method$parameters$salt$hash.
+// cryptHash matches the output of crypt(5): $method$parameters$salt$hash.
 var cryptHash = regexp.MustCompile(`^\$[0-9a-z]+\$[A-Za-z0-9./=,$]+$`)
 
-// HasPassword reports whether the admin user of a node has a console password that
-// is ours to keep. Machines that we do not make keep theirs.
+// HasPassword reports whether the cluster manages the console password of a node's admin user.
+// It does not on external machines.
 func HasPassword(s *spec.Spec, n spec.Node) bool {
 	return !s.Access.PasswordHash.IsZero() && !n.External
 }
 
-// PasswordStep keeps the console password of the admin user. Its hash is not in
-// the seed: anybody who may read the storage could try passwords on it.
+// PasswordStep sets the console password of the admin user. Its hash is not in the seed:
+// anyone who may read the storage could try passwords against it.
 func (ns *Nodes) PasswordStep(n spec.Node) *converge.Resource[bool] {
 	user := ns.Spec.Access.User
 	return &converge.Resource[bool]{

@@ -10,23 +10,23 @@ import (
 
 // Seen is what a run has observed of a machine.
 type Seen struct {
-	// Absent is set once the machine was seen not to be there: what others ask of it
-	// in this run, it cannot know.
+	// Absent is set once this run has seen that the machine does not exist: other steps of this
+	// run need not ask it for anything.
 	Absent atomic.Bool
-	// Made is set once this run has made the machine, or is about to. One that is there and
-	// was made by another run, while this one waited for its turn, can be asked.
+	// Made is set once this run has made the machine, or is about to. It is not set for a machine
+	// that another run made while this one waited for its turn: that machine can be asked.
 	Made atomic.Bool
-	// Started is set once this run told K3s there to start: from then on what its
-	// journal says is about that start.
+	// Started is set once this run started K3s on the machine: what its journal says from then on
+	// is about that start.
 	Started atomic.Bool
 	// answered is set once its SSH server accepted a connection.
 	answered atomic.Bool
-	// Owned is set once K3s of an external server was seen to be of this cluster.
+	// Owned is set once the K3s of an external server was seen to belong to this cluster.
 	Owned atomic.Bool
 	// looked is set once this run has looked inside.
 	looked atomic.Bool
-	// refused is when the login was first refused, as Unix nanoseconds: cloud-init
-	// makes the login after the SSH server is up.
+	// refused is when the login was first refused, in Unix nanoseconds: cloud-init creates the
+	// login after the SSH server is up.
 	refused atomic.Int64
 }
 
