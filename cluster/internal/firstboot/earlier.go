@@ -20,13 +20,14 @@ import (
 )
 
 // earlierSeeds is about machines of earlier versions: the names of their seeds are digests
-// over keys that are no longer known, so the machines themselves are asked. By seed name.
+// that include keys which are no longer known, so the machines are asked. It is keyed by seed
+// name.
 type earlierSeeds struct {
 	mu    sync.Mutex
 	other map[string]bool // the seed differs from the file in more than the keys
 }
 
-// same is also true if the machine could not be asked: that is not a reason to recreate it.
+// same is also true if the machine could not be asked: that is no reason to recreate it.
 func (b *earlierSeeds) same(file string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,8 +54,8 @@ func (b *earlierSeeds) learn(file string, other bool) {
 // first boot (cloudinit/helpers.py, userdata_raw).
 const UserDataFile = "/var/lib/cloud/instance/user-data.txt"
 
-// instanceFile is where cloud-init keeps the instance-id of that seed. With another one it
-// runs the first boot again, with new host keys (cloudinit/stages.py).
+// instanceFile is where cloud-init keeps the instance-id of that seed. If the id changes,
+// cloud-init runs the first boot again, with new host keys (cloudinit/stages.py).
 const instanceFile = "/var/lib/cloud/data/instance-id"
 
 // Recognise asks a machine of an earlier version for the keys of its seed: with these
@@ -70,7 +71,7 @@ func (m *Maker) Recognise(ctx context.Context, n spec.Node, vm *proxmox.VM) erro
 	}
 	keys, known, err := m.told(ctx, vm)
 	if err != nil {
-		return ctx.Err() // it is asked another time
+		return ctx.Err() // a later run asks it again
 	}
 	if !known {
 		m.earlier.learn(born, true)
@@ -112,13 +113,13 @@ func userDataKeys(text []byte) (keys []string, known bool) {
 	return told.Users[0].Keys, true
 }
 
-// Earlier is what the first versions would have made of a node, which had those keys.
+// Earlier is the seed that the first versions made for a node with those keys.
 func (m *Maker) Earlier(n spec.Node, keys []string) (cloudinit.NoCloud, error) {
 	return renderer(n)(cloudMachine(m.spec, n, keys))
 }
 
-// recreateSeed recreates the lost ISO of a machine's first boot, with the same instance-id:
-// with another one cloud-init would run the first boot again at the next start.
+// recreateSeed recreates the lost ISO of a machine's first boot with the same instance-id. If
+// the id changed, cloud-init would run the first boot again at the next start.
 func (m *Maker) recreateSeed(ctx context.Context, n spec.Node, born string) (func() ([]byte, error), error) {
 	if content, keys := seedParts(born); keys != "" {
 		return m.seedAs(n, n.Name+"-"+content)
@@ -132,7 +133,7 @@ func (m *Maker) recreateSeed(ctx context.Context, n spec.Node, born string) (fun
 	if known {
 		sets = append(sets, keys)
 	}
-	for _, keys := range sets { // the same name is the same content
+	for _, keys := range sets { // the same name means the same content
 		doc, err := m.Earlier(n, keys)
 		if err != nil {
 			return nil, err
@@ -141,7 +142,7 @@ func (m *Maker) recreateSeed(ctx context.Context, n spec.Node, born string) (fun
 			return doc.ISO, err
 		}
 	}
-	if n.Role == spec.FileServer && why == nil { // which may have been born as another file had it
+	if n.Role == spec.FileServer && why == nil { // another version of the file may have created it
 		id, err := run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return m.proxmox.AgentReadFile(ctx, vm, instanceFile) })
 		if id := strings.TrimSpace(string(id)); err == nil && id != "" {
 			return m.seedAs(n, id)
@@ -154,10 +155,10 @@ func (m *Maker) recreateSeed(ctx context.Context, n spec.Node, born string) (fun
 	return nil, m.lostSeedError(n, vm, born, why)
 }
 
-// seedAs is today's seed of a machine that has that instance-id.
+// seedAs is the current seed of a machine with that instance-id.
 func (m *Maker) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
 	machine := cloudMachine(m.spec, n, m.AuthorizedKeys())
-	machine.InstanceID, machine.AgentFirst = id, true // it reports the state of the rest
+	machine.InstanceID, machine.AgentFirst = id, true // the agent reports how the rest of the first boot goes
 	doc, err := renderer(n)(machine)
 	return doc.ISO, err
 }

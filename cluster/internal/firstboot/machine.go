@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// machine is a node as cloud-init should make it. Nothing secret is in it, and no data
-// disk: those come and go while the machine lives, see disksStep.
+// cloudMachine is a node as cloud-init creates it. It contains no secret and no data disk:
+// data disks come and go while the machine lives, see disksStep.
 func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	m := cloudinit.Machine{
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
@@ -21,7 +21,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		Packages:      ownPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTSecurity: APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
-	if n.DHCP() { // which also says the gateway
+	if n.DHCP() { // DHCP also supplies the gateway
 		m.Gateway = netip.Addr{}
 	}
 	if n.Role == spec.FileServer {
@@ -35,7 +35,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	return m
 }
 
-// APTSecurity is where security updates come from while a mirror has the archive.
+// APTSecurity is the source of security updates if a mirror has the archive.
 func APTSecurity(s *spec.Spec) string {
 	if s.Guest.APTMirror == "" {
 		return ""
@@ -43,5 +43,5 @@ func APTSecurity(s *spec.Spec) string {
 	return Distro(s).Security
 }
 
-// Distro is the distribution of the machines that we make.
+// Distro is the distribution of the machines that this cluster makes.
 func Distro(s *spec.Spec) distro.Distro { return distro.Named(s.Image.Distribution) }

@@ -12,17 +12,17 @@ import (
 type Maker struct {
 	spec     *spec.Spec
 	proxmox  *proxmox.Client // nil where every machine is external
-	signers  []ssh.Signer    // keys to log in with; a machine knows them from its first boot on
-	tokenKey ssh.Signer      // a further one, of the API token; may be nil
+	signers  []ssh.Signer    // keys to log in with, which a machine has from its first boot on
+	tokenKey ssh.Signer      // an additional key, of the API token; may be nil
 
 	seeds   map[string]func() (Seed, error) // by machine name
 	earlier earlierSeeds
 	had     seedsHad
 }
 
-// New makes a Maker. signers and tokenKey, which may be nil, are keys that a machine
-// knows from its first boot on, beside those of the file. client is nil where every machine
-// is external.
+// New makes a Maker. signers and tokenKey, which may be nil, are keys that a machine has from
+// its first boot on, in addition to those of the file. client is nil if every machine is
+// external.
 func New(want *spec.Spec, client *proxmox.Client, signers []ssh.Signer, tokenKey ssh.Signer) *Maker {
 	m := &Maker{spec: want, proxmox: client, signers: signers, tokenKey: tokenKey, seeds: map[string]func() (Seed, error){}}
 	for _, n := range want.Machines() {

@@ -7,8 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Of reports whether a file on a storage is a seed of one of these machines. Proxmox
-// starts none whose drive holds an ISO that is gone.
+// Of reports whether a file on a storage is a seed of one of these machines. Proxmox does not
+// start a machine with a missing ISO in its drive.
 func Of(s *spec.Spec, machines map[string]bool, file string) bool {
 	parts := strings.Split(file, "_")
 	return names.OwnsFile(s, file) && machines[parts[2]]

@@ -7,19 +7,19 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// BakedPackages are what K3s and its storage want of a machine, and what the file
-// names for every node: then no first boot needs a mirror.
+// BakedPackages are the packages that K3s and its storage need on a machine, and those that
+// the file names for every node. With them in the template, no first boot needs a mirror.
 func BakedPackages(s *spec.Spec) []string {
 	packages := slices.Concat(basePackages(), Distro(s).Packages, hostNeeds(s).Packages, s.Guest.Packages)
 	slices.Sort(packages)
 	return slices.Compact(packages)
 }
 
-// basePackages are what K3s and its storage want of a machine, beside the agent.
+// basePackages are what K3s and its storage need on a machine, in addition to the agent.
 func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
 
-// ownPackages are installed at a node's first boot if the template is the user's own:
-// the agent, through which its host key is read, and what a baked one has already.
+// ownPackages are installed at a node's first boot if the template is the user's own: the
+// agent, which reports the host key, and the packages that a baked template already has.
 func ownPackages(s *spec.Spec) []string {
 	if s.Image.Template == "" {
 		return s.Guest.Packages

@@ -16,20 +16,20 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Seed is the first-boot configuration of a node, as an image with its name. The image has
-// the authorized keys, but they do not identify the machine: loginStep can change them
-// later, so another key is not a reason to recreate it.
+// Seed is the first-boot configuration of a node, as an image with its name. The image contains
+// the authorized keys, but they do not identify the machine: loginStep can change them later,
+// so another key is no reason to recreate it.
 type Seed struct {
 	File    string   // its name on the storage
-	earlier []string // what earlier versions called it, whose names were of the keys as well
+	earlier []string // its names in earlier versions, which also depended on the keys
 	iso     func() ([]byte, error)
 }
 
-// anyKey stands for the keys where a seed gets its name.
+// anyKey stands for the keys when a seed gets its name.
 const anyKey = "ssh-ed25519 (any)"
 
-// Seed renders a node's first boot, once: the file does not change under us, and
-// many steps ask for the seed's name.
+// Seed renders a node's first boot once: the file does not change during a run, and many steps
+// ask for the seed's name.
 func (m *Maker) Seed(n spec.Node) (Seed, error) { return m.seeds[n.Name]() }
 
 func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
@@ -37,7 +37,7 @@ func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
 	if err != nil {
 		return Seed{}, err
 	}
-	iso, err := m.seedAs(n, n.Name+"-"+digest[:12]) // not of the keys: cloud-init would take their change for another machine
+	iso, err := m.seedAs(n, n.Name+"-"+digest[:12]) // independent of the keys: with another id cloud-init would see another machine
 	if err != nil {
 		return Seed{}, err
 	}
@@ -62,9 +62,9 @@ func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 	return cloudinit.RenderServer
 }
 
-// seedDigest is that of a node's first boot with those keys, which was all of its seed's
-// name once. That the agent comes first ([cloudinit.Machine.AgentFirst], see seedAs) is not
-// in it: machines from before are no others for that.
+// seedDigest is the digest of a node's first boot with those keys. In earlier versions it was
+// the whole name of the seed. It does not cover that the agent comes first
+// ([cloudinit.Machine.AgentFirst], see seedAs), so that earlier machines do not differ by that.
 func seedDigest(s *spec.Spec, n spec.Node, keys []string) (string, error) {
 	doc, err := renderer(n)(cloudMachine(s, n, keys))
 	if err != nil {
@@ -73,7 +73,7 @@ func seedDigest(s *spec.Spec, n spec.Node, keys []string) (string, error) {
 	return doc.Digest()
 }
 
-// keysDigest is the same for the same keys in any order, whatever they are called.
+// keysDigest is the same for the same keys in any order and with any comments.
 func keysDigest(keys []string) string {
 	var parts [][]byte
 	for _, k := range keys {
@@ -83,7 +83,7 @@ func keysDigest(keys []string) string {
 	return cloudinit.Digest(parts...)
 }
 
-// KeyBlob is the key itself in a line of authorized_keys that begins with its type.
+// KeyBlob returns the key itself from a line of authorized_keys that begins with its type.
 func KeyBlob(line string) string {
 	if f := strings.Fields(line); len(f) > 1 {
 		return f[1]
@@ -103,8 +103,8 @@ func (m *Maker) AuthorizedKeys() []string {
 	return Distinct(keys)
 }
 
-// earlierKeys are those that earlier versions gave a machine, which knew of no TokenKey
-// and of one key of ours at most.
+// earlierKeys are the keys that earlier versions gave a machine. Those versions had no TokenKey,
+// and used at most one of our keys.
 func (m *Maker) earlierKeys() (sets [][]string) {
 	own := m.spec.Access.PublicKeys
 	if len(own) > 0 {
@@ -127,15 +127,15 @@ func Distinct(keys []string) (out []string) {
 	return out
 }
 
-// seeded is what there is of a node's first boot.
+// seeded is the state of a node's first-boot configuration.
 type seeded struct {
-	file  string // the ISO that should be there
-	there bool   // it is, or a machine that needs none
-	lives bool   // its VM, which was made by another
+	file  string // the wanted ISO
+	there bool   // the ISO exists, or the machine needs none
+	lives bool   // its VM exists, and was made with another ISO
 }
 
-// Step uploads the first-boot configuration of a node. An existing machine keeps its
-// own; with fresh the machine is about to be created, whatever exists now.
+// Step uploads the first-boot configuration of a node. An existing machine keeps its own. With
+// fresh, the machine is about to be created, no matter what exists now.
 func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 	storage := m.spec.Image.SeedStorage
 	return &converge.Resource[seeded]{
@@ -145,7 +145,7 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 			switch {
 			case s.there:
 				return nil
-			case s.lives: // the VM can be looked at; its own step handles it
+			case s.lives: // the VM exists; its own step handles it
 				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
 			}
 			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: m.spec.Placed[n.Name]}}
@@ -200,7 +200,7 @@ func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, fresh bool) (seede
 	return seeded{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.File}, nil
 }
 
-// Boot is the name of the seed of a machine's first boot, "" where there was none yet.
+// Boot is the name of the seed of a machine's first boot, "" if there was none yet.
 func Boot(vm *proxmox.VM) string {
 	if vm == nil || vm.Unfinished || vm.Seed == "" {
 		return ""
@@ -208,8 +208,8 @@ func Boot(vm *proxmox.VM) string {
 	return proxmox.Volume{ID: vm.Seed}.Name()
 }
 
-// KeepBoot leaves a machine with the seed of its first boot if only the authorized keys
-// differ. A file server always keeps its own: nothing recreates it.
+// KeepBoot leaves a machine the seed of its first boot if only the authorized keys differ. A
+// file server always keeps its own: nothing recreates it.
 func (m *Maker) KeepBoot(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
 	born := Boot(vm)
 	if born == "" || n.Adopt {
@@ -221,7 +221,7 @@ func (m *Maker) KeepBoot(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxm
 	return spec
 }
 
-// sameExceptKeys reports whether a machine's first-boot seed matches the file, except perhaps
+// sameExceptKeys reports whether a machine's first-boot seed matches the file, perhaps except
 // for the keys.
 func (m *Maker) sameExceptKeys(n spec.Node, sd Seed, born string) bool {
 	content, keys := seedParts(born)
@@ -235,12 +235,13 @@ func (m *Maker) sameExceptKeys(n spec.Node, sd Seed, born string) bool {
 	return m.earlier.same(born)
 }
 
-// seedParts takes the end of a seed's name apart; those of earlier versions have no keys.
+// seedParts splits the end of a seed's name; names of earlier versions have no keys part.
 func seedParts(file string) (content, keys string) {
 	content, keys, _ = strings.Cut(strings.TrimSuffix(file[strings.LastIndexByte(file, '_')+1:], ".iso"), "-")
 	return content, keys
 }
 
-// TokenNote stands behind a token's key in authorized_keys. The key of the token's secret
-// before, which has the same, goes when the new one comes.
+// TokenNote is the comment of a token's key in authorized_keys. It stays the same when the
+// token gets another secret, so the key of the earlier secret is removed when the new one is
+// added.
 func TokenNote(s *spec.Spec) string { return "homelab-token:" + cmp.Or(s.Proxmox.TokenID, s.Name) }

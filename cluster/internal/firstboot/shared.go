@@ -11,8 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// seedsHad are the seeds that machines of ours have had in their drives, as far as this run
-// has seen them.
+// seedsHad are the seeds that this run has seen in the drives of this cluster's machines.
 type seedsHad struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -37,17 +36,17 @@ func (h *seedsHad) has(name string) bool {
 }
 
 // DestroyVM destroys a machine or template of the cluster. From then on its seed counts as
-// ours.
+// the cluster's own.
 func (m *Maker) DestroyVM(ctx context.Context, vm *proxmox.VM) error {
 	m.had.note(vm)
 	return m.proxmox.Remove(ctx, vm)
 }
 
-// KeepForeign takes the seeds out of what lies about that may be another Proxmox's. Two that
-// share a storage and have a cluster of one name each, as a test and its production made from
-// one file have, call their seeds alike, and neither sees the other's VMs. On such a storage
-// ours are those that a machine of ours has or had in its drive, and those that the file as
-// it is now makes.
+// KeepForeign removes from volumes the seeds that another Proxmox may own. If two Proxmox share
+// a storage and each has a cluster of the same name, such as a test and its production, their
+// seeds have the same names, and neither sees the other's VMs. On such a storage, a seed belongs
+// to this cluster if one of its machines has or had it in its drive, or if the current file
+// makes it.
 func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
 	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == prepare.ISOContent }) {
 		return volumes, nil
@@ -80,8 +79,8 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 	return out, nil
 }
 
-// provenSeeds looks which seeds the machines of ours have in their drives, and returns those
-// that the file makes.
+// provenSeeds notes which seeds the machines of this cluster have in their drives, and returns
+// the seeds that the file makes.
 func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
 	vms, err := m.proxmox.VMs(ctx, names.Tag(m.spec))
 	if err != nil {

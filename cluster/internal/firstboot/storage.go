@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// hostNeeds are what storage wants of every node beside Kubernetes. NFS' client and
-// the iSCSI initiator, whose socket starts its daemon, are in every template.
+// hostNeeds is what storage needs on every node, in addition to Kubernetes. Every template has
+// the NFS client and the iSCSI initiator, whose socket starts its daemon.
 func hostNeeds(s *spec.Spec) addon.Host {
 	all := addon.Host{Files: map[string]string{}}
 	add := func(h addon.Host) {
@@ -28,11 +28,11 @@ func hostNeeds(s *spec.Spec) addon.Host {
 	return all
 }
 
-// modulesFile is read by systemd at each boot. A kernel that has one of the modules
-// built in, or not at all, boots all the same.
+// modulesFile is read by systemd at each boot. The boot succeeds even if one of the modules is
+// built into the kernel, or does not exist.
 const modulesFile = "/etc/modules-load.d/homelab-storage.conf"
 
-// storageFiles are files that storage wants on every node, from its first boot on.
+// storageFiles are files that storage needs on every node, from its first boot on.
 func storageFiles(s *spec.Spec) []cloudinit.File {
 	needs := hostNeeds(s)
 	var out []cloudinit.File

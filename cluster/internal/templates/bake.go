@@ -24,15 +24,15 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// The machine in which a template is baked; clones get a name and a shape of their own.
+// The machine in which a template is baked. Clones get a name and a size of their own.
 const (
-	bakeCores  = 4 // at most, as all that is done there is to unpack packages
+	bakeCores  = 4 // at most: this machine only unpacks packages
 	bakeMemory = 4 * spec.GiB
 )
 
-// bakeShape is the size of the machine on a host: no larger than the largest node
-// there, for Proxmox starts no VM with more cores than its host has, and what the
-// nodes ask for was looked at before.
+// bakeShape is the size of the bake machine on a host. It is no larger than the largest node
+// there: Proxmox does not start a VM with more cores than its host has, and the nodes' sizes
+// have been checked before.
 func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 	for _, n := range s.Machines() {
 		if !n.External && n.Host == host {
@@ -42,8 +42,8 @@ func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 	return min(cores, bakeCores), min(memory, bakeMemory)
 }
 
-// bake makes a template, or goes on with one that is half-made: each stage looks
-// first. Nothing is a template before it was sealed.
+// bake makes a template, or continues a half-made one: each stage checks first what exists.
+// A VM becomes a template only after it is sealed.
 func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
 	if vm != nil {
 		if vm, err = ts.Proxmox.Idle(ctx, vm); err != nil {
@@ -62,8 +62,8 @@ func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err 
 	return ts.dropSeed(ctx, t.host, seed)
 }
 
-// dropSeed deletes the seed of a bake that is over. Another ISO that somebody has put into
-// the drive stays, and so does one that another's VM has in its own.
+// dropSeed deletes the seed of a finished bake. It keeps another ISO that a user has put into
+// the drive, and an ISO that another owner's VM has in its drive.
 func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
 	seed := proxmox.Volume{ID: id, Content: prepare.ISOContent}
 	if !names.OwnsBake(ts.Spec, seed.Name()) {
@@ -77,12 +77,12 @@ func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
 	return ts.Clear(ctx, all)
 }
 
-// sealed reports whether baking is done and the VM has only to become a template: its seed
-// is removed last.
+// sealed reports whether baking is done and the VM only has to become a template: its seed is
+// removed last.
 func (ts *Templates) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
 
-// bakeSealed returns the machine that was filled and sealed, and is off. found is what
-// an earlier run left of it, or nil.
+// bakeSealed returns the machine after it was filled, sealed and switched off. found is what an
+// earlier run left of it, or nil.
 func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.VM) (*proxmox.VM, error) {
 	interrupted := false
 	if found != nil && !found.Running {
@@ -112,8 +112,8 @@ func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.
 	return vm, ts.Proxmox.Shutdown(ctx, vm)
 }
 
-// bakeFilled returns the machine with all that belongs into it. When it runs and does
-// not come further it is returned with the error.
+// bakeFilled returns the machine with everything that belongs in it. If the machine runs but
+// gets stuck, bakeFilled returns it with the error.
 func (ts *Templates) bakeFilled(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
 	vm, err := ts.bakeVM(ctx, t, vm)
 	if err != nil {
@@ -128,10 +128,9 @@ func (ts *Templates) bakeFilled(ctx context.Context, t template, vm *proxmox.VM)
 	return vm, nil
 }
 
-// bakeAnew makes the machine once more. One that was switched off half-way through its
-// first boot, as a power cut leaves it, may never come further: packages are half
-// installed, and cloud-init does nothing twice. Should the new one fail as well, the
-// error says why the first did.
+// bakeAnew recreates the machine. A machine that lost power during its first boot may never
+// finish it: packages are half installed, and cloud-init does nothing twice. If the new machine
+// fails too, the error says why the first one failed.
 func (ts *Templates) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
 	progress.Say(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
@@ -146,7 +145,7 @@ func (ts *Templates) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, w
 	return anew, nil
 }
 
-// bakeVM returns the machine to bake in, which keeps the seed that it has.
+// bakeVM returns the machine to bake in. An existing machine keeps its seed.
 func (ts *Templates) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*proxmox.VM, error) {
 	node, err := ts.bakeNode(ctx, t.host)
 	if err != nil {
@@ -161,7 +160,7 @@ func (ts *Templates) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*p
 		return nil, err
 	}
 	s := ts.Spec
-	// Hosts may share the storage, and each deletes its own.
+	// Hosts may share the storage, and each deletes its own seed.
 	file := names.Seed(s, names.Bake, cloudinit.Digest([]byte(t.host), []byte(digest)))
 	if vm != nil && vm.Seed != "" {
 		file = proxmox.Volume{ID: vm.Seed}.Name()
@@ -186,9 +185,9 @@ func (ts *Templates) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*p
 	return ts.createBakeVM(ctx, t, node, s.Image.SeedStorage+":iso/"+file)
 }
 
-// bakeNode is the node in whose place the machine is while a template is baked: the
-// first of the host that is not there yet. Its address cannot be in use, since it is
-// cloned from this very template, and its network is one that reaches what nodes need.
+// bakeNode is the node whose network settings the bake machine uses: the first node of the host
+// that does not exist yet. Its address is free, since the node is cloned from this template, and
+// its network reaches what nodes need.
 func (ts *Templates) bakeNode(ctx context.Context, host string) (spec.Node, error) {
 	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
 	if err != nil {
@@ -211,8 +210,8 @@ func (ts *Templates) bakeNode(ctx context.Context, host string) (spec.Node, erro
 	return spec.Node{}, fmt.Errorf("no node of the file is on %s", host)
 }
 
-// bakeSeed is what the machine is told: as little as possible, for it is reached
-// through the guest agent.
+// bakeSeed is the first-boot configuration of the bake machine. It is minimal, since everything
+// else goes through the guest agent.
 func (ts *Templates) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error) {
 	s := ts.Spec
 	b := cloudinit.Bake{
@@ -273,7 +272,7 @@ func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error
 	return err
 }
 
-// waitBakeAgent waits for the agent, which is the first package of all.
+// waitBakeAgent waits for the agent, which is the first package to be installed.
 func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
 	limited, cancel := wait.Within(ctx, run.Limit(ts.Spec, nodes.BootTime), context.DeadlineExceeded)
 	defer cancel()
@@ -287,7 +286,7 @@ func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
 	return err
 }
 
-// bakeHint says what a machine needs before its agent can answer at all.
+// bakeHint says what a machine needs before its agent can answer.
 func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 	bridge, address := "its bridge", "an address from a DHCP server there"
 	if len(vm.NICs) > 0 {
@@ -302,8 +301,8 @@ func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
 }
 
-// bakedK3s is the version of K3s in the template. Without internet there is none:
-// the files go to each node over SSH, which the guest agent is too narrow for.
+// bakedK3s is the version of K3s in the template. It is empty without internet: the files then
+// go to each node over SSH, because the guest agent is too slow for them.
 func bakedK3s(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
@@ -311,8 +310,8 @@ func bakedK3s(s *spec.Spec) string {
 	return s.K3s.Version
 }
 
-// sealMark is there from the beginning of the sealing until the machine is off: the
-// status of its first boot is gone by then, like everything else that fill asks for.
+// sealMark exists from the start of the sealing until the machine is off. By then the status of
+// the first boot is gone, like everything else that fill checks.
 const sealMark = "/run/homelab-sealing"
 
 // exists reports whether a machine has a file.
@@ -325,7 +324,7 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 	return err == nil, err
 }
 
-// waitFirstBoot waits until cloud-init is done with a machine.
+// waitFirstBoot waits until cloud-init has finished on a machine.
 func (ts *Templates) waitFirstBoot(ctx context.Context, r remote.Runner) error {
 	rule := wait.Rule{What: "first boot", Limit: nodes.BootTime, Late: "its first boot was not over", Strict: true}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Contents is what is in a template, as its description says, for people and for
+// Contents is what a template contains, as its description says, for people and for
 // template:list.
 type Contents struct {
 	Image    string   `json:"image,omitempty"` // the file's name
 	SHA256   string   `json:"sha256,omitempty"`
 	SHA512   string   `json:"sha512,omitempty"`
-	Packages []string `json:"packages,omitempty"` // beside the image's own
+	Packages []string `json:"packages,omitempty"` // in addition to the image's own
 	Driver   string   `json:"driver,omitempty"`   // e.g. 580-server-open
 	Toolkit  string   `json:"toolkit,omitempty"`
 	K3s      string   `json:"k3s,omitempty"`
@@ -41,7 +41,7 @@ func (c Contents) describe(cluster string) string {
 	return b.String()
 }
 
-// readContents reads what describe wrote. What is not there stays empty.
+// readContents reads what describe wrote. Missing fields stay empty.
 func readContents(description string) Contents {
 	said := map[string]string{}
 	for text := range strings.Lines(description) {
@@ -74,5 +74,5 @@ func (c Contents) String() string {
 	return out
 }
 
-// today is the day as descriptions write it.
+// today is the current day in the format of descriptions.
 func today() string { return time.Now().UTC().Format(time.DateOnly) }

@@ -18,7 +18,7 @@ func SecureBootOn(machine string) string {
 		"write nvidia: {driver: {mode: prebuilt}} if its system is Ubuntu, or disable Secure Boot in its firmware and give it an EFI disk without keys", machine)
 }
 
-// installed names the series that is on a machine, so that it stays.
+// installed names the driver series that a machine has, so that it stays.
 func installed(s nvidia.DriverState) string {
 	branch, _, _ := strings.Cut(s.Loaded, ".")
 	n, err := strconv.Atoi(branch)
@@ -32,9 +32,9 @@ func installed(s nvidia.DriverState) string {
 	return d.String()
 }
 
-// Driver chooses the driver for the cards that a host's nodes may get, and is
-// the zero Driver where they get none or it is none of our business. A series that
-// is installed stays, unless the file names another.
+// Driver chooses the driver for the cards that a host's nodes may get. It is the zero Driver if
+// they get no cards, or if homelab does not install the driver. An installed series stays, unless
+// the file names another.
 func (ts *Templates) Driver(ctx context.Context, host string, seen nvidia.DriverState) (nvidia.Recipe, error) {
 	s := ts.Spec
 	if !InstallsDriver(s) {
@@ -63,7 +63,7 @@ func (ts *Templates) Driver(ctx context.Context, host string, seen nvidia.Driver
 		return nvidia.Recipe{}, nil
 	}
 	policy := DriverPolicy(s, installed(seen))
-	if d, known := distro.ByID(seen.System); known { // which a node that was taken over may have another of
+	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
 		policy.System = d.Name
 	}
 	recipe := nvidia.Recipe{System: policy.System, Build: policy.Build}
@@ -71,8 +71,8 @@ func (ts *Templates) Driver(ctx context.Context, host string, seen nvidia.Driver
 	if recipe.Driver = driver; err == nil {
 		return recipe, nil
 	}
-	// No driver is for all of them. Those that somebody else has, or that nobody gets,
-	// need none.
+	// No driver supports all of them. Cards of other owners, and cards that no node gets, need no
+	// driver.
 	ids, failed := ts.allotted(ctx, host)
 	if failed != nil || len(ids) == 0 {
 		return nvidia.Recipe{}, converge.Permanent(err)
@@ -100,7 +100,7 @@ func (ts *Templates) allotted(ctx context.Context, host string) ([]nvidia.PCIID,
 	return ids, nil
 }
 
-// DriverPolicy is what the file says of the driver.
+// DriverPolicy is what the file says about the driver.
 func DriverPolicy(s *spec.Spec, installed string) nvidia.Policy {
 	p := nvidia.Policy{Installed: installed, System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == spec.DriverDKMS}
 	if s.NVIDIA.Branch != "auto" {
@@ -112,7 +112,7 @@ func DriverPolicy(s *spec.Spec, installed string) nvidia.Policy {
 	return p
 }
 
-// InstallsDriver reports whether we put the driver onto nodes.
+// InstallsDriver reports whether homelab installs the driver on nodes.
 func InstallsDriver(s *spec.Spec) bool {
 	return s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// CheckSources says, before anything changes, whether there is something on every host
-// that machines can be cloned from, or be made.
+// CheckSources returns an error, before anything changes, if a host has no template to clone
+// machines from and cannot make one.
 func (ts *Templates) CheckSources(ctx context.Context) error {
 	hosts := ts.Hosts()
 	if ts.Spec.Image.Template == "" && len(hosts) > 0 {
@@ -33,8 +33,8 @@ func (ts *Templates) CheckSources(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// existingStep finds the template that image.template names. There is nothing to make:
-// what it lacks is installed in each clone.
+// existingStep finds the template that image.template names. It makes nothing: each clone
+// installs what the template lacks.
 func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + host,
@@ -50,8 +50,8 @@ func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 	}
 }
 
-// existing returns the template of image.template that a host's nodes are cloned from:
-// the host's own, or one of another host whose disks are on storages that both share.
+// existing returns the template of image.template from which a host's nodes are cloned: the
+// host's own, or one of another host whose disks are on storages that both share.
 func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, error) {
 	ref := ts.Spec.Image.Template
 	all, err := ts.Proxmox.Residents(ctx)
@@ -96,7 +96,7 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 	return nil, problem
 }
 
-// usable returns a template if nodes of the host can be made from it.
+// usable returns a template if nodes of the host can be cloned from it.
 func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
 	vm, err := ts.Proxmox.ByID(ctx, vmid)
 	if err != nil {
@@ -111,9 +111,9 @@ func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmo
 	return vm, nil
 }
 
-// whyUnfit says what is wrong with a template, with the commands that fix it. Settings that
-// a clone can get on its own are not a reason: the agent's channel, the serial console,
-// q35, the disk of the firmware's variables.
+// whyUnfit says what is wrong with a template, with the commands that fix it. Settings that a
+// clone can get on its own are not a reason: the agent's channel, the serial console, q35, the
+// disk for the firmware's variables.
 func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -151,8 +151,8 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 	return out
 }
 
-// unshared returns the first storage of a template's disks that a host does not share,
-// "" when it shares all.
+// unshared returns the first storage of a template's disks that a host does not share, "" if it
+// shares all of them.
 func (ts *Templates) unshared(ctx context.Context, host string, vm *proxmox.VM) (string, error) {
 	storages, err := ts.Proxmox.Storages(ctx, host)
 	if err != nil {
@@ -166,7 +166,7 @@ func (ts *Templates) unshared(ctx context.Context, host string, vm *proxmox.VM) 
 	return "", nil
 }
 
-// templatesThere lists what one could have meant.
+// templatesThere lists the templates that the user may have meant.
 func templatesThere(all []proxmox.Resident) string {
 	templates := slices.DeleteFunc(slices.Clone(all), func(r proxmox.Resident) bool { return !r.Template || r.Container })
 	if len(templates) == 0 {

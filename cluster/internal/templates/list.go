@@ -10,11 +10,11 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// States of a templateInfo.
+// States of an [Info].
 const (
 	Current = "current"   // what the file asks for
 	Old     = "old"       // of an earlier file or version
-	Half    = "half-made" // a run that was cut short left it; the next one goes on
+	Half    = "half-made" // an interrupted run left it; the next run continues
 	Theirs  = "theirs"    // image.template names it
 )
 
@@ -26,20 +26,20 @@ type Info struct {
 	State string       `json:"state"`
 	Size  proxmox.Size `json:"size"` // of its disks, in bytes
 	Holds Contents     `json:"holds"`
-	Nodes []string     `json:"nodes"` // VMs whose disks hang on it
+	Nodes []string     `json:"nodes"` // VMs whose disks are linked clones of it
 }
 
-// Key is what tells this template from others.
+// Key identifies this template among others.
 func (t Info) Key() Key { return Key{t.Host, t.Name} }
 
-// What returns what is in the template in a few words.
+// What returns what the template contains, in a few words.
 func (t Info) What() string { return t.Holds.String() }
 
 // Made returns the day on which baking started, "" if unknown.
 func (t Info) Made() string { return t.Holds.Made }
 
-// List lists the templates that were baked for this cluster, on every host, also
-// one that the file no longer names, and the one that image.template names.
+// List lists the templates that were baked for this cluster, on every host, even one that is
+// no longer in the file, and the template that image.template names.
 func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 	all, err := ts.Proxmox.Residents(ctx)
 	if err != nil {
@@ -92,10 +92,10 @@ func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 	return out, nil
 }
 
-// Key is what a baked template is known by.
+// Key identifies a baked template.
 type Key struct{ host, name string }
 
-// Wanted are those that nodes of the file are, or would be, cloned from.
+// wantedTemplates are the templates that nodes of the file are, or would be, cloned from.
 type wantedTemplates struct {
 	Ours   map[Key]bool
 	theirs map[int]bool // by VMID
@@ -112,7 +112,7 @@ func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
 				out.theirs[vm.VMID] = true
 			case errors.As(err, &below) && !errors.Is(err, proxmox.ErrNotFound), ctx.Err() != nil:
 				return out, err
-			} // what is wrong with it is said elsewhere
+			} // another step reports what is wrong with it
 			continue
 		}
 		t, err := ts.Template(ctx, host)
@@ -124,12 +124,12 @@ func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
 	return out, nil
 }
 
-// clonesOf names the VMs whose disks hang on a template's.
+// clonesOf names the VMs whose disks are linked clones of a template.
 func (ts *Templates) clonesOf(ctx context.Context, template proxmox.Summary, all []proxmox.Resident) ([]string, error) {
 	ids, err := ts.Proxmox.LinkedClones(ctx, &template)
 	names := []string{}
 	for _, id := range ids {
-		name := fmt.Sprintf("VM %d", id) // one that the token may not see
+		name := fmt.Sprintf("VM %d", id) // a VM that the token may not see
 		if i := slices.IndexFunc(all, func(r proxmox.Resident) bool { return r.VMID == id }); i >= 0 {
 			name = all[i].Name
 		}

@@ -43,16 +43,16 @@ func (ts *Templates) Clear(ctx context.Context, all []Rest) error {
 	return nil
 }
 
-// IsTemplate reports whether a VM of ours is, or is becoming, a template.
+// IsTemplate reports whether a VM of this cluster is, or is becoming, a template.
 func (ts *Templates) IsTemplate(vm proxmox.Summary) bool { return vm.Template || ts.Baked(vm) }
 
-// Baked reports whether a template was made by us. One that image.template names
-// carries our tag as well, and is its owner's to remove.
+// Baked reports whether this cluster baked a template. A template that image.template names has
+// the cluster's tag too, but only its owner removes it.
 func (ts *Templates) Baked(vm proxmox.Summary) bool {
 	return strings.HasPrefix(vm.Name, ts.Spec.Name+names.TemplateInfix)
 }
 
-// Remove destroys a machine or template of ours.
+// Remove destroys a machine or template of this cluster.
 func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
 	vm, err := ts.Proxmox.Listed(ctx, names.Tag(ts.Spec), seen)
 	if err != nil || vm == nil {
@@ -61,7 +61,7 @@ func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
 	return ts.Seeds.DestroyVM(ctx, vm)
 }
 
-// Ours are the VMIDs of the machines and templates of this cluster.
+// Ours are the VMIDs of this cluster's machines and templates.
 func (ts *Templates) Ours(ctx context.Context) (map[int]bool, error) {
 	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
 	out := make(map[int]bool, len(vms))

@@ -21,11 +21,11 @@ import (
 //go:embed seal.sh
 var sealScript string
 
-// Template is what a host's template should be.
+// template is the wanted template of a host.
 type template struct {
 	host, Name string
 	holds      Contents
-	driver     nvidia.Recipe // zero: none is baked
+	driver     nvidia.Recipe // zero if none is baked
 }
 
 // Hosts are the hosts that need a template, sorted.
@@ -40,8 +40,8 @@ func (ts *Templates) Hosts() []string {
 	return slices.Compact(hosts)
 }
 
-// Template describes a host's template. Its name carries the digest of all that
-// goes into it, so a changed input is another template.
+// Template describes a host's template. Its name contains the digest of everything that goes
+// into it, so a changed input makes another template.
 func (ts *Templates) Template(ctx context.Context, host string) (template, error) {
 	driver, err := ts.Driver(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).ID})
 	if err != nil {
@@ -50,9 +50,9 @@ func (ts *Templates) Template(ctx context.Context, host string) (template, error
 	return describeTemplate(ts.Spec, host, driver)
 }
 
-// describeTemplate is the pure part of template. The name does not cover what
-// the clones do not get: the sources of image and packages, the storage of the
-// Template, and its address.
+// describeTemplate is the pure part of Template. The name does not cover what clones do not
+// get: the sources of the image and the packages, and the storage and the address of the
+// template.
 func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
 	t := template{host: host, driver: driver, holds: Contents{
 		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: firstboot.BakedPackages(s), K3s: bakedK3s(s),
@@ -69,11 +69,11 @@ func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template
 		return t, err
 	}
 	image := s.Image.SHA256 + s.Image.SHA512
-	if image == "" { // the lab's, by its address
+	if image == "" { // the lab's image, identified by its address
 		image = s.Image.URL
 	}
 	release := ""
-	if t.holds.K3s != "" { // whose sums come with the release
+	if t.holds.K3s != "" { // the release has its checksums
 		r := k3s.Release{Version: t.holds.K3s}
 		release = r.URL(r.Images())
 	}
@@ -82,21 +82,21 @@ func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template
 	return t, nil
 }
 
-// templateSeen is a host's template, nil when it is not there, and whether a machine
-// is to be cloned from it.
+// templateSeen is a host's template, nil if it does not exist, and whether a machine must be
+// cloned from it.
 type templateSeen struct {
 	vm      *proxmox.Summary
 	wanted  bool
-	unbased []string // disks that are not yet what clones hang on
-	hasSeed bool     // it is half-made, and has its seed still
-	// stale are half-made ones of an earlier file, in the way of one to be made: they
-	// run, with the same address.
+	unbased []string // disks that are not base images for clones yet
+	hasSeed bool     // it is half-made and still has its seed
+	// stale are half-made templates of an earlier file. They block a new bake: they run with
+	// the same address.
 	stale []proxmox.Summary
 }
 
-// Step bakes a host's template, or finds it. While every machine of the host
-// is there nobody asks for one: another K3s or driver in the file, or one GPU node
-// less, is no reason to bake.
+// Step bakes a host's template, or finds it. While every machine of the host exists, no
+// template is needed: another K3s or driver in the file, or one GPU node less, is no reason to
+// bake.
 func (ts *Templates) Step(host string) converge.Step {
 	if ts.Spec.Image.Template != "" {
 		return ts.existingStep(host)
@@ -169,12 +169,12 @@ func (ts *Templates) Step(host string) converge.Step {
 	}
 }
 
-// staleBakes are the VMs of a host in which templates of another name are being made.
+// staleBakes are the VMs of a host in which templates of another name are half-made.
 func (ts *Templates) staleBakes(host string, vms []proxmox.Summary) []proxmox.Summary {
 	return slices.DeleteFunc(slices.Clone(vms), func(vm proxmox.Summary) bool { return vm.Host != host || vm.Template || !ts.Baked(vm) })
 }
 
-// Cloned adds to a node's spec which template it is cloned from, if it is not there.
+// Cloned adds to the spec of a node without a VM the template that it is cloned from.
 func (ts *Templates) Cloned(ctx context.Context, n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if ts.Spec.Image.Template == "" {
 		t, err := ts.Template(ctx, n.Host)
@@ -192,7 +192,7 @@ func (ts *Templates) Cloned(ctx context.Context, n spec.Node, spec proxmox.VMSpe
 	return spec, nil
 }
 
-// missing returns the first node of a host that has no machine yet.
+// missingNode returns the first node of a host that has no machine yet.
 func missingNode(s *spec.Spec, host string, there map[string]bool) (spec.Node, bool) {
 	all := s.Machines()
 	i := slices.IndexFunc(all, func(n spec.Node) bool { return !n.External && n.Host == host && !there[n.Name] })

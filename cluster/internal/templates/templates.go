@@ -15,6 +15,6 @@ type Templates struct {
 	Spec    *spec.Spec
 	Proxmox *proxmox.Client // nil where every machine is external
 	Seeds   *firstboot.Maker
-	// Allot says which cards of a host its nodes get.
+	// Allot returns which cards of a host its nodes get.
 	Allot func(ctx context.Context, host string) (*placement.Allotment, error)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// KeepUsed takes out of what lies about the ISOs that a VM has in its drive and the mappings
-// that one takes its device by, since Proxmox starts no VM whose ISO or mapping is gone.
-// Somebody may have made it of a machine of ours and taken our tag off it since. VMs of
-// owner's do not count: theirs go with them. What a VM has that cannot be read, as on a
-// silent host, nobody knows, so what it may have stays.
+// KeepUsed removes from all the ISOs that a VM has in its drive and the mappings that give a VM
+// its device, since Proxmox does not start a VM whose ISO or mapping is gone. Such a VM may be a
+// copy of a machine of this cluster from which a user has removed the tag. VMs of owner do not
+// count: they are removed together with the files. If a VM's configuration is unreadable, as on
+// a silent host, everything that the VM may use stays.
 func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) error {
 	if !slices.ContainsFunc(all, func(r Rest) bool { return len(r.Volumes)+len(r.Mappings) > 0 }) {
 		return nil
@@ -42,8 +42,7 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 	return nil
 }
 
-// stays reports, and says, whether something is kept for a VM that has it, or for one of
-// those that may.
+// stays reports, and says, whether something is kept because a VM uses it or may use it.
 func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
@@ -61,10 +60,10 @@ func Words(vm proxmox.Summary) string {
 	return fmt.Sprintf("VM %d (%s) on %s", vm.VMID, vm.Name, vm.Host)
 }
 
-// reach tells which of the silent VMs may have a volume of a host in their drives: those
-// of that host, and where the storage is shared, all.
+// reach returns which of the silent VMs may have a volume of a host in their drives: those of
+// that host, or all of them if the storage is shared.
 func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.Unread) (func(proxmox.Volume) []proxmox.Unread, error) {
-	apart := map[string]bool{} // each host has its own of that name
+	apart := map[string]bool{} // storages of which each host has its own
 	if len(r.Volumes) > 0 && len(silent) > 0 {
 		storages, err := ts.Proxmox.Storages(ctx, r.Host)
 		if err != nil {
