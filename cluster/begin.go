@@ -8,8 +8,8 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// beginStep is what has to hold before anything changes: hostStep, or, where nothing is
-// made on a Proxmox host, that the files are there which nodes get.
+// beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is
+// made on a Proxmox host, a check that the files for the nodes exist.
 func (c *Cluster) beginStep() converge.Step {
 	if c.Proxmox != nil {
 		return c.hostStep()

@@ -24,24 +24,24 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Backend is how a cluster's world is reached.
+// Backend is how to reach everything that a cluster consists of.
 type Backend struct {
-	Proxmox *proxmox.Client // nil where every machine is external
+	Proxmox *proxmox.Client // nil if every machine is external
 	Signers []ssh.Signer    // keys to log in to the guests with
 	// TokenKey is the LoginKey of the API token, which is offered after Signers; may be nil.
 	TokenKey ssh.Signer
 	Agent    string // socket of an SSH agent with further keys, or empty
-	// Dial reaches the guests and the Kubernetes API; nil dials directly. A jump
-	// host is its ssh.Client's Dial.
+	// Dial reaches the guests and the Kubernetes API; nil dials directly. For a jump host, use the
+	// Dial of its ssh.Client.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	Via  string // what messages call that way, e.g. "jump host bastion"
+	Via  string // what messages call this way, e.g. "jump host bastion"
 	// ProxyURL goes into the kubeconfig that is written for kubectl; may be empty.
 	ProxyURL string
-	// KnownHosts has host keys of machines that are not ours, beside those in Dir, e.g.
-	// the user's own ~/.ssh/known_hosts. It is only read. May be nil.
+	// KnownHosts contains host keys of external machines, in addition to those in Dir, e.g. the
+	// user's own ~/.ssh/known_hosts. It is only read. May be nil.
 	KnownHosts *ssh.KnownHosts
-	// Dir holds the files of this cluster on this machine: kubeconfig and
-	// known_hosts. Both can be lost: they are made again from the world.
+	// Dir holds the files of this cluster on this machine: kubeconfig and known_hosts. Both can be
+	// lost, since homelab recreates them from the running machines.
 	Dir string
 	// Charts finds charts; the file's own settings are merged into it.
 	Charts chart.Source
@@ -51,8 +51,8 @@ type Backend struct {
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }
 
-// ErrNoProxmox is the answer to a question about hosts where there are none: every
-// machine of the cluster is external.
+// ErrNoProxmox answers a question about hosts if there are none because every machine of the
+// cluster is external.
 var ErrNoProxmox = errors.New("the file has no proxmox section, because every machine is external")
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
@@ -67,11 +67,11 @@ type Cluster struct {
 	warnings  warnings
 	members   *members.Members
 
-	parts *parts.Steps // of the platform
+	parts *parts.Steps // the steps of the platform
 }
 
-// New binds spec to b. It touches nothing, and neither does a Plan: what is to be kept in
-// b.Dir is written by Runs, and by Keep.
+// New binds spec to b. It changes nothing, and neither does a Plan: only Runs and Keep write to
+// b.Dir.
 func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
@@ -93,7 +93,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial,
 	})
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
-	c.hosts.Hold() // a look writes nothing
+	c.hosts.Hold() // a plan writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
 		b.Proxmox.Expect(prepare.RolePrefix(want), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want)))
@@ -101,14 +101,14 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	return c, nil
 }
 
-// Spec returns what the cluster should be.
+// Spec returns the wanted state of the cluster.
 func (c *Cluster) Spec() *spec.Spec { return c.spec }
 
-// KubeconfigPath is where Up leaves the administrator's kubeconfig.
+// KubeconfigPath is where Up writes the administrator's kubeconfig.
 func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Keep writes what was learnt of the machines' host keys to known_hosts in Dir. Up does so
-// by itself at its end; after other Runs it saves asking again.
+// Keep writes the machines' host keys that were learned to known_hosts in Dir. Up does so at
+// its end. After other Runs, Keep saves asking again.
 func (c *Cluster) Keep() error { return c.hosts.Flush() }
 
 // Close ends the connections to the guests.
@@ -116,5 +116,5 @@ func (c *Cluster) Close() {
 	c.nodes.Close()
 }
 
-// Kube returns the way to the cluster's API.
+// Kube returns the client for the cluster's API.
 func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.members.Kube(ctx) }

@@ -22,7 +22,7 @@ import (
 // What each step interrupts or destroys; docs/consent.md has the table. A step that drains,
 // stops or deletes something declares it here, and does it only with consent.
 
-// summary names what of a diff calls for a restart.
+// summary names the fields of a diff that require a restart.
 func summary(d drift.Diff) string {
 	var paths []string
 	for _, f := range d {
@@ -33,11 +33,10 @@ func summary(d drift.Diff) string {
 	return "other " + strings.Join(paths, ", ")
 }
 
-// costsOfVM is what a change of a VM that runs costs: its restart, or a disk that is pulled
-// out.
+// costsOfVM is the cost of changing a running VM: its restart, or the removal of a disk.
 func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, d drift.Diff) []converge.Cost {
-		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // it is not there, or what is asked is refused
+		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // there is no VM, or the change is refused
 			return nil
 		}
 		var out []converge.Cost
@@ -57,14 +56,14 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 	}
 }
 
-// costsOfCards is what other cards cost: a restart of the node, and of those that have
-// them now.
+// costsOfCards is the cost of moving cards: a restart of the node, and of the nodes that have
+// the cards now.
 func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, a *placement.Allotment, _ drift.Diff) []converge.Cost {
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
 		}
-		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or it cannot be told
+		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or this is unknown
 			return c.members.Stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.Holders(n.Name)...)...)...)
 		}
 		var have []string
@@ -72,13 +71,13 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 			have = placement.Addresses(m, n.Host)
 		}
 		if grows(c.mapping(n, a), n.Host, have) {
-			return nil // where cards only come, the VM's own step restarts it
+			return nil // if the node only gets more cards, the VM's own step restarts it
 		}
 		return c.members.Stops(ctx, "other cards", c.running(ctx, n.Name)...)
 	}
 }
 
-// running are the nodes among names with a running machine that has cards, or may have.
+// running are the nodes among names whose machine runs and has cards, or may have them.
 func (c *Cluster) running(ctx context.Context, names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		n, _ := c.spec.Node(name)
@@ -87,7 +86,7 @@ func (c *Cluster) running(ctx context.Context, names ...string) []string {
 	})
 }
 
-// costsOfDriver is what another driver costs a joined node: a restart loads it.
+// costsOfDriver is the cost of another driver on a joined node: a restart loads it.
 func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
 		if !s.mayLoad() {
@@ -97,13 +96,13 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 			return nil
 		}
 		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
-			return nil // it is still to join, and nobody misses it
+			return nil // it has not joined yet, so the restart interrupts nothing
 		}
 		return c.members.Stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)
 	}
 }
 
-// costsOfRemoval is what is lost with machines that are no longer in the file.
+// costsOfRemoval is the data that is lost with machines that are no longer in the file.
 func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
@@ -116,7 +115,7 @@ func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ 
 	return out
 }
 
-// destroys is the cost of destroying a machine with its disks. err is why it could not be read.
+// destroys is the cost of destroying a machine with its disks. err is why it was unreadable.
 func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
 	if name == "" && vm != nil {
 		name = fmt.Sprintf("vm%d", vm.VMID)
@@ -141,7 +140,7 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 	return cost
 }
 
-// diskWords names a disk of a machine, for the question whether it may be destroyed.
+// diskWords names a disk of a machine, for the question whether to destroy it.
 func diskWords(d proxmox.Disk) string {
 	if d.Serial == "" {
 		return fmt.Sprintf("disk %s (%s), which the file does not name", d.Slot, d.Size)

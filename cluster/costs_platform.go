@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// What changes of the platform cost, and those that only verbs make. Releases that
-// change are rolled over by Kubernetes, and cost nothing that is not here.
+// The costs of changes to the platform, and of changes that only verbs make. Kubernetes rolls
+// out changed releases, which costs nothing beyond what is listed here.
 
 // costsOfLeftovers are the parts that the file no longer names. ISOs, mappings and
 // templates of earlier files hold no data.
@@ -29,7 +29,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 			continue
 		}
 		client, err := c.members.Kube(ctx)
-		if errors.Is(err, members.ErrUnformed) { // nor can it be removed
+		if errors.Is(err, members.ErrUnformed) { // without a cluster, nothing can be removed either
 			continue
 		}
 		if err != nil {
@@ -43,7 +43,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 	return out
 }
 
-// costsOfRests are the templates that go with a cluster: the next one bakes its own.
+// costsOfRests are the templates that are removed with a cluster: the next one bakes its own.
 func costsOfRests(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
@@ -54,7 +54,7 @@ func costsOfRests(_ context.Context, all []templates.Rest, _ drift.Diff) []conve
 	return out
 }
 
-// costsOfFiles are files that nobody needs, for who has asked for nothing else.
+// costsOfFiles are files that nothing needs, for a user who has asked only for their removal.
 func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
@@ -65,14 +65,14 @@ func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []conve
 	return out
 }
 
-// costsOfMachine is what goes with one machine.
+// costsOfMachine is what is lost with one machine.
 func (c *Cluster) costsOfMachine(name, why string) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
 		return []converge.Cost{c.destroys(ctx, name, why, vm, nil)}
 	}
 }
 
-// costsOfTemplate is what goes with a template that nothing hangs on.
+// costsOfTemplate is what is lost with a template without linked clones.
 func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
 	return []converge.Cost{{Machine: vm.Name, Kind: converge.Destroys, Why: "a template that no VM uses"}}
 }
@@ -88,7 +88,7 @@ func (c *Cluster) uninstallCost(ctx context.Context, n spec.Node) converge.Cost 
 	return c.destroys(ctx, n.Name, "K3s is removed with its data; the machine itself stays", nil, nil)
 }
 
-// costsOfDrain is the work that ends when a node is emptied.
+// costsOfDrain is the work that ends when a node is drained.
 func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have drained, _ drift.Diff) []converge.Cost {
 		if have.pods == 0 {
@@ -96,7 +96,7 @@ func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift
 		}
 		users := c.members.Users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
 		if len(users) == 0 {
-			return nil // what is there is made again elsewhere
+			return nil // the pods there are recreated elsewhere
 		}
 		return []converge.Cost{{
 			Machine: "work on " + n.Name, Kind: converge.Stops, Why: "drained: no pods are scheduled until it is uncordoned", Users: users,
@@ -104,8 +104,8 @@ func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift
 	}
 }
 
-// costsOfRetiring is what a node's going out of Kubernetes costs. What its machine holds is
-// said where that is destroyed.
+// costsOfRetiring is the cost of deleting a node from Kubernetes. The step that destroys its
+// machine lists the data on it.
 func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ *kube.Node, _ drift.Diff) []converge.Cost {
 		switch {
@@ -118,7 +118,7 @@ func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Cont
 	}
 }
 
-// costsOfCycle is what it costs to switch a node off and on.
+// costsOfCycle is the cost of switching a node off and on.
 func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
 		return c.members.Stops(ctx, "drained, stopped and started", n.Name)

@@ -12,9 +12,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// NodeCycle drains a node, switches its VM off and on, and lets pods back when it is
-// Ready with all its GPUs. A guest that only reboots never resets a passed-through
-// card; one whose VM stops does.
+// NodeCycle drains a node, switches its VM off and on, and uncordons it when it is Ready with
+// all its GPUs. A reboot inside the guest never resets a passed-through card; stopping the VM
+// does.
 func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
 }
@@ -41,8 +41,8 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 	return g, nil
 }
 
-// cycleStep is done once it has been done: nothing in the world tells a VM that was
-// switched off and on from one that was not.
+// cycleStep is done once its Apply has run: nothing distinguishes a VM that was switched off
+// and on from one that was not.
 func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool] {
 	done := false
 	return &converge.Resource[bool]{
@@ -69,9 +69,9 @@ func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool
 	}
 }
 
-// shutDown shuts a machine down that was seen earlier, once nothing else is at work on
-// it, and returns it as it is then. Draining takes a while, and by now its VMID may be
-// another machine's, which is left alone.
+// shutDown shuts down a machine that was seen earlier, once no other task works on it, and
+// returns its new state. Draining takes a while, and the VMID may belong to another machine by
+// now, which is left alone.
 func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
 	now, err := c.Proxmox.Idle(ctx, vm)
 	if err != nil {

@@ -19,10 +19,11 @@ import (
 )
 
 // Down removes everything that Up created, and nothing else: VMs with the cluster's tag and a
-// mark of their own (VMs with only the tag stay; [Cluster.Strays] lists them), then templates, ISOs, the image and mappings, then the files of the cluster on
-// this machine. It looks first, so that every machine it will destroy has a step
-// of its own that can be shown and asked about. Machines that hold data (see Keeps) stay,
-// with what they need, but for those that also names.
+// mark of their own (VMs with only the tag stay; [Cluster.Strays] lists them), then templates,
+// ISOs, the image and mappings, then the files of the cluster on this machine. It first lists
+// all machines, so that every machine to be destroyed has a step of its own that can be shown
+// and confirmed. Machines that hold data (see Keeps) stay, with what they need, unless also
+// names them.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.downGraph(ctx, also...) })
 }
@@ -90,8 +91,8 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Re
 	}
 }
 
-// filesStep removes what Up left on this machine. The login key stays: it is the
-// user's, and a next cluster will use it; so do host keys of external machines.
+// filesStep removes the files that Up wrote on this machine. The login key stays: it belongs to
+// the user, and the next cluster uses it. The host keys of external machines stay too.
 func (c *Cluster) filesStep() *converge.Resource[[]string] {
 	return &converge.Resource[[]string]{
 		ID: "files",

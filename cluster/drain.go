@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// NodeDrain empties a node: no new pods come, and those that are there are evicted,
-// as their disruption budgets allow. Pods of DaemonSets stay.
+// NodeDrain drains a node: it gets no new pods, and its pods are evicted as their disruption
+// budgets allow. Pods of DaemonSets stay.
 func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
 	n, err := c.named(name)
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
 	return g, nil
 }
 
-// drained is a node, nil when the cluster does not have it, and what keeps it busy.
+// drained is a node, nil if the cluster does not have it, and the pods that are still on it.
 type drained struct {
 	node *kube.Node
 	pods int

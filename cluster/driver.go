@@ -14,15 +14,15 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// driverSeen is a node's driver, and the one that it should have.
+// driverSeen is a node's driver, and the driver that it should have.
 type driverSeen struct {
 	nvidia.DriverState
 	want nvidia.Recipe
 }
 
-// driverStep proves that the driver has brought up all of a node's GPUs, and that
-// the container toolkit is there, before K3s starts and looks for it. What the
-// template did not bring is installed.
+// driverStep checks that the driver has brought up all of a node's GPUs, and that the container
+// toolkit is installed, before K3s starts and looks for it. It installs what the template does
+// not contain.
 func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 	if n.External {
 		return c.externalDriverStep(n)
@@ -63,8 +63,8 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 	}
 }
 
-// mayBuild refuses modules that would be built on a node whose firmware loads none: those
-// of VMs and templates that somebody else has made, for of ours the file is refused.
+// mayBuild refuses to build modules on a node whose firmware does not load them. That concerns
+// VMs and templates that another owner has made; for machines of ours, the file is refused.
 func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe) error {
 	if !want.Build {
 		return nil
@@ -76,7 +76,7 @@ func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe)
 	return converge.Permanent(errors.New(templates.SecureBootOn(vm.String())))
 }
 
-// How long a driver may take to bring up its GPUs after boot, and how often it is looked at.
+// The time that a driver may take to bring up its GPUs after boot, and the time between checks.
 const (
 	driverTime = 90 * time.Second
 	driverPoll = 3 * time.Second

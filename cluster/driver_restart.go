@@ -23,36 +23,37 @@ func (s driverSeen) remaining() drift.Diff {
 	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
 }
 
-// failed reports whether the driver was tried and did not load. One that is loaded has its
-// words in the kernel's log, too, and they are not about another that is installed.
+// failed reports whether the driver was tried and did not load. If a driver is loaded, the
+// messages in the kernel's log are from that one, not from another that is installed.
 func (s driverSeen) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
 
-// mayLoad reports whether a node may have to restart for its driver: the plan then shows the
-// cost, and otherwise loadDriver restarts nothing.
+// mayLoad reports whether a node may have to restart for its driver. Then the plan shows the
+// cost; otherwise loadDriver restarts nothing.
 func (s driverSeen) mayLoad() bool {
 	if s.remaining().Empty() {
-		return !s.failed() && s.want.Diff(s.DriverState).Effect() == drift.Restart // else a start does not help
+		return !s.failed() && s.want.Diff(s.DriverState).Effect() == drift.Restart // otherwise a restart does not help
 	}
 	return true
 }
 
-// loadDriver restarts a node whose driver is installed and not loaded, because it came
-// just now, with its kernel, or before the run that brought it ended. A driver that was
-// tried and has failed, as the kernel's log says, is not helped by that.
+// loadDriver restarts a node whose driver is installed but not loaded. That is the case if the
+// driver was just installed, together with its kernel, or if an earlier run ended after
+// installing it. A restart does not help if the kernel's log shows that the driver failed to
+// load.
 func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen) error {
 	now, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return err
 	}
 	remaining := before.remaining()
-	// Another mode's modules may be of the version that is loaded: whether they load is
-	// seen at a start only.
+	// Modules of another mode may have the version that is loaded. Only a restart shows whether
+	// they load.
 	switched := slices.ContainsFunc(remaining, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
 	if !before.mayLoad() || !switched && before.want.Diff(now).Effect() != drift.Restart {
 		return nil
 	}
 	progress.Say(ctx, "restarting %s to load the driver", n.Name)
-	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // else it was made just now, and nobody misses it yet
+	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // otherwise the machine is new, and the restart interrupts nothing
 		if was, err := c.members.ObserveNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, members.ErrUnformed) {
 			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 				if err := c.restart(ctx, n); err != nil {
@@ -83,9 +84,9 @@ func (c *Cluster) restart(ctx context.Context, n spec.Node) error {
 	return c.Proxmox.Start(ctx, vm)
 }
 
-// waitDriver waits until a node that was started has all of its cards up, and nothing is
-// wrong with its driver for which it would have to start again. It is for one whose turn it
-// is: of a driver that loads nowhere, or a card that does not come up, one node is to fall ill.
+// waitDriver waits until a restarted node has all of its cards up, and its driver needs no
+// further restart. The caller must have the turn: if a driver does not load anywhere, or a card
+// does not come up, only one node fails.
 func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) drift.Diff) error {
 	if err := c.nodes.WaitBooted(ctx, n); err != nil {
 		return err
@@ -103,9 +104,9 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 	})
 }
 
-// moreCards gives a VM more cards by do, and waits until its driver has brought them up,
-// where it has one that works. On a machine that nobody can log in to now there is nothing
-// to wait for that could be seen: its own steps say so.
+// moreCards gives a VM more cards by calling do, and waits until its driver has brought them up,
+// if it has a working driver. If nobody can log in to the machine now, moreCards does not wait,
+// because it cannot see the cards: the machine's own steps report that.
 func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) error {
 	before, unseen := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {

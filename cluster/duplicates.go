@@ -9,8 +9,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// countNamed counts the VMs with the name of vm. Templates on other hosts do not count,
-// because every host has its own.
+// countNamed counts the VMs with the name of vm. Templates on other hosts do not count, since
+// every host has its own.
 func countNamed(all []proxmox.Summary, vm proxmox.Summary) int {
 	n := 0
 	for _, other := range all {
@@ -21,8 +21,8 @@ func countNamed(all []proxmox.Summary, vm proxmox.Summary) int {
 	return n
 }
 
-// checkDuplicates returns an error if VMs of the cluster have the same name: two runs at
-// once, or a killed and restarted older version, created them twice. A copy by another
+// checkDuplicates returns an error if VMs of the cluster have the same name. Two runs at once,
+// or an older version that was killed and restarted, created them twice. A copy by another
 // owner does not count.
 func checkDuplicates(all []proxmox.Summary) error {
 	var names []string

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// externalDriverStep waits for a driver that is its owner's to install.
+// externalDriverStep waits for a driver that the owner of the machine must install.
 func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen] {
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
@@ -38,7 +38,7 @@ func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen]
 	}
 }
 
-// releaseStep takes K3s off a machine that is not ours to destroy.
+// releaseStep removes K3s from an external machine, which it does not destroy.
 func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 	return &converge.Resource[k3s.State]{
 		ID: "k3s/" + n.Name,
@@ -66,6 +66,6 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 	}
 }
 
-// OthersK3sError is K3s on an external machine that is of another cluster, as far as can
-// be seen: it is left alone.
+// OthersK3sError means that K3s on an external machine seems to belong to another cluster.
+// It is left alone.
 type OthersK3sError = members.OthersK3sError

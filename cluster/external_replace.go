@@ -10,10 +10,10 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// NodeRemove takes an external machine out of the cluster: drained, K3s removed with its
-// data, deleted from Kubernetes. The machine itself goes on. The file still names it, so
-// [Cluster.Up] would let it in again until it is taken out there. Machines that we made
-// are removed by taking them out of the file.
+// NodeRemove takes an external machine out of the cluster: it drains the node, removes K3s with
+// its data and deletes the node from Kubernetes. The machine itself keeps running. The file
+// still names it, so [Cluster.Up] lets it join again until it is removed from the file. To
+// remove a machine that homelab made, remove it from the file.
 //
 // Without force it refuses a server that the others need.
 func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -32,11 +32,11 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 		return nil, err
 	}
 	g := run.Graph(c.spec)
-	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, of a machine that never joined
+	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, on a machine that never joined
 	return g, nil
 }
 
-// externalReplace lets an external machine join again, for example after a new installation.
+// externalReplace lets an external machine join again, for example after a reinstallation.
 func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
@@ -50,14 +50,14 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 	return g, nil
 }
 
-// leave adds the step that removes an external machine from the cluster.
+// leave adds the steps that remove an external machine from the cluster.
 func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 	begin := g.Add(c.beginStep())
 	reached := g.Add(c.nodes.ExternalStep(n), begin)
 	return g.Add(c.retireStep(n, nil), reached)
 }
 
-// joinAgain adds the steps by which a ready machine joins.
+// joinAgain adds the steps with which a ready machine joins.
 func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref) {
 	g.Before = c.members.CanKeep
 	joined := g.Add(c.members.K3sStep(n), ready)
@@ -68,8 +68,8 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref)
 	}
 }
 
-// uninstall drains an external machine, removes K3s and deletes its Node, in this
-// order: a kubelet that still runs would register again.
+// uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
+// kubelet that still runs would register again.
 func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 	if err := c.members.Owns(ctx, n, have); err != nil {
 		return members.Foreign(err)
 	}
-	if have.Role != k3s.RoleNone { // else nothing runs there that could be evicted
+	if have.Role != k3s.RoleNone { // otherwise nothing runs there that can be evicted
 		if _, err := c.members.Drain(ctx, n.Name); err != nil {
 			return err
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// The NFS server that we make is a machine as a node's, and no node: it is made from
-// the same template and never hears of K3s. What is on its data disk is the users', and
-// outlives the cluster: nothing but its name, said for that, destroys it.
+// The NFS server that homelab makes is a machine like a node's, but not a node: it is cloned from
+// the same template and never runs K3s. The data on its data disk belongs to the users and
+// outlives the cluster. Only a command that names the machine for this purpose destroys it.
 
-// Keeps are the machines with data that Down leaves alone unless it is given their names.
+// Keeps are the machines with data that Down leaves alone unless it gets their names.
 func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {
 		return nil, nil
@@ -25,14 +25,14 @@ func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
 	return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool { return !c.keeps(vm) }), err
 }
 
-// keeps reports whether a machine of ours holds data that nobody asked to destroy.
+// keeps reports whether a machine of this cluster holds data that nobody asked to destroy.
 func (c *Cluster) keeps(vm proxmox.Summary) bool {
 	own := slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Role == spec.FileServer && n.Name == vm.Name })
 	return !vm.Template && (own || slices.Contains(vm.Tags, spec.KeepsData))
 }
 
-// kept sorts what Down shall do with the machines that keep data: also names those that
-// go with the rest.
+// kept sorts what Down does with the machines that keep data: also names those that are
+// destroyed with the rest.
 func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, error) {
 	all, err := c.Keeps(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, err
 	return stay, nil
 }
 
-// orphans looks at machines with data that the file no longer names. They stay; where
-// the file wants another in their place, that is an error, for it would begin empty.
+// orphans finds machines with data that are no longer in the file. They stay. If the file wants
+// another machine instead of one, that is an error, because the new one would start empty.
 func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err error) {
 	all, err := c.Keeps(ctx)
 	if err != nil {

@@ -9,23 +9,24 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 )
 
-// FleetPush puts a tree into the repository of the file, as one commit. It asks before
-// Fleet deletes something, as [Cluster.Up] does, and with overwrite also replaces files that
-// others have changed. What was pushed is known when the graph has run: no commit is none.
+// FleetPush pushes a tree into the repository of the file, as one commit. It asks before Fleet
+// deletes something, as [Cluster.Up] does. With overwrite it also replaces files that others
+// have changed. After the graph has run, Pushed describes the push; without a commit, nothing
+// was pushed.
 func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
 	g, done := run.Graph(c.spec), &fleet.Pushed{}
 	g.Add(parts.PushTree(remote, tree, overwrite, done))
 	return g, done
 }
 
-// FleetTree is the folder in Git, as it should be.
+// FleetTree is the wanted content of the folder in Git.
 func (c *Cluster) FleetTree(ctx context.Context) (fleet.Tree, error) { return c.parts.FleetTree(ctx) }
 
-// FleetRemote is the Git repository that the file names, and the way in.
+// FleetRemote is the Git repository that the file names, and the credentials for it.
 func (c *Cluster) FleetRemote() (fleet.Remote, error) { return c.parts.FleetRemote() }
 
-// FleetState looks at what Fleet has made of the repository. With a commit it is not
-// content with an earlier one.
+// FleetState reads what Fleet has made of the repository. If commit is not empty, an earlier
+// commit does not count.
 func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, error) {
 	client, err := c.members.Kube(ctx)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// gpusStep finds or makes the resource mapping of a node's cards. A mapping that is
-// there and still fits is kept, whatever we would choose today. A card that somebody
-// else may want as well is an error of the look, so a plan says it.
+// gpusStep finds or makes the resource mapping of a node's cards. It keeps an existing mapping
+// that still fits, no matter what it would choose today. A card that another owner may want too
+// is an error of Observe, so a plan reports it.
 func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
 	return &converge.Resource[*placement.Allotment]{
 		ID: "gpus/" + n.Name,
@@ -51,8 +51,8 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 	}
 }
 
-// checkCards returns everything that stands between the nodes and their cards, before
-// anything is made: what is promised twice, and what is not there.
+// checkCards returns every problem with the nodes' cards, before anything is made: cards that
+// are promised twice, and cards that do not exist.
 func (c *Cluster) checkCards(ctx context.Context, host string) error {
 	if !slices.ContainsFunc(c.spec.GPUNodes(), func(n spec.Node) bool { return n.Host == host }) {
 		return nil
@@ -63,7 +63,7 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 	}
 	var errs []error
 	for _, n := range c.spec.GPUNodes() {
-		// What concerns a node that has its cards is told by its own step, and keeps no other waiting.
+		// The step of a node that has its cards reports its problems; they block no other node.
 		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
 			errs = append(errs, a.Shares[n.Name].Err)
 		}
@@ -71,7 +71,7 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 	return errors.Join(errs...)
 }
 
-// mapping is what a node's resource mapping should be.
+// mapping is the wanted resource mapping of a node.
 func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
 	cards := a.Shares[n.Name].Cards
 	m := pci.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
@@ -83,12 +83,11 @@ func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
 	return m
 }
 
-// remap writes a node's mapping, and takes devices out of its VM that the mapping has no
-// card for any more: a VM with more of them than cards does not start. A VM that runs
-// with the cards of the old mapping keeps them until it starts again, and its
-// configuration, which names the mapping, would not show that: it is off while the
-// mapping changes. Where cards only come, the VM's own step adds the devices and
-// restarts it once for both.
+// remap writes a node's mapping, and removes devices from its VM for which the mapping no longer
+// has a card: a VM with more devices than cards does not start. A VM that runs with the cards of
+// the old mapping keeps them until it restarts. Its configuration names only the mapping, and
+// would not show that, so the VM is off while the mapping changes. If the node only gets more
+// cards, the VM's own step adds the devices and restarts it once for both.
 func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, have []string) error {
 	vm, err := c.holding(ctx, n)
 	switch {
@@ -111,8 +110,8 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, h
 	})
 }
 
-// recard writes a mapping behind a VM that is off, or not there. Its devices go first: at no moment
-// does the VM have one without a card.
+// recard writes the mapping of a VM that is off or does not exist. It removes the VM's devices
+// first, so that the VM never has a device without a card.
 func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mapping) error {
 	slots := devices(vm, mapping.ID)
 	for _, slot := range slots[min(len(mapping.Devices), len(slots)):] {
@@ -123,7 +122,7 @@ func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mappin
 	return c.Proxmox.EnsureMapping(ctx, mapping)
 }
 
-// devices are the slots of a VM that name a mapping.
+// devices are the slots of a VM that use a mapping.
 func devices(vm *proxmox.VM, mapping string) []string {
 	if vm == nil {
 		return nil
@@ -148,7 +147,7 @@ func grows(m pci.Mapping, host string, had []string) bool {
 	return len(had) > 0 && len(want) > len(had) && !slices.ContainsFunc(had, func(card string) bool { return !want[card] })
 }
 
-// holding returns a node's VM when it has the cards of its mapping, running or not.
+// holding returns a node's VM if it has the cards of its mapping, running or not.
 func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || len(devices(vm, names.Mapping(c.spec, n.Name))) == 0 {
@@ -157,7 +156,7 @@ func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error)
 	return vm, nil
 }
 
-// diffMapping is how a node's mapping differs from what the node is to have.
+// diffMapping is the difference between a node's mapping and the wanted one.
 func (c *Cluster) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
 	if len(n.GPUs.Mapping) > 0 {
 		return diffNamed(n, a.Mappings)
@@ -196,7 +195,7 @@ func functions(all bool) string {
 	return "the GPUs alone"
 }
 
-// diffNamed checks mappings that are somebody else's.
+// diffNamed checks mappings that belong to another owner.
 func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
 	var d drift.Diff
 	for _, id := range n.GPUs.Mapping {
@@ -210,9 +209,9 @@ func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
 	return d
 }
 
-// allot looks at a host's cards, at everybody who has a claim on them, and gives each
-// of our nodes there its own. Our own VMs are not read: their mappings say what they
-// have, and may be about to change.
+// allot finds a host's cards and everyone who claims them, and assigns each of this cluster's
+// nodes there its cards. It does not read this cluster's VMs: their mappings say what they have,
+// and may be about to change.
 func (c *Cluster) allot(ctx context.Context, host string) (*placement.Allotment, error) {
 	ledger, err := c.Proxmox.LedgerWithout(ctx, names.Tag(c.spec), host)
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
-// hostStep asks whether the hosts can carry what the file says, before anything
-// changes. While every machine is there and runs, it looks only at what may still be
-// asked for: names and storages.
+// hostStep checks, before anything changes, whether the hosts can carry what the file asks for.
+// If every machine exists and runs, it checks only what may still be needed: names and storages.
 func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
@@ -59,9 +58,9 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 	}
 }
 
-// refusal is why nothing may be changed: what is wrong, and names and storages that
-// could not be seen, but for a host that is not there, which is among what is wrong.
-// What else could not be seen is found out on the way.
+// refusal is the reason why nothing may change: errors, and names and storages that could not be
+// read. It leaves out those of a host that is down, since that host is already an error.
+// Everything else that could not be read is checked by later steps.
 func refusal(r *preflight.Report) error {
 	errs := []error{r.Err()}
 	away := map[string]bool{}
@@ -88,8 +87,8 @@ func (d *warnings) keep(all []preflight.Finding) {
 	d.all = all
 }
 
-// Doubts returns what the last look of [Cluster.Up] at the hosts found that may work, or
-// work for now.
+// Doubts returns what the last check of the hosts by [Cluster.Up] found that may fail, or that
+// works only for now.
 func (c *Cluster) Doubts() []preflight.Finding {
 	c.warnings.mu.Lock()
 	defer c.warnings.mu.Unlock()

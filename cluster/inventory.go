@@ -12,20 +12,20 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// GPUInfo is one card of one host, and who has it.
+// GPUInfo is one card of one host, and its owner.
 type GPUInfo struct {
 	Host       string     `json:"host"`
 	Address    string     `json:"address"`
 	Model      string     `json:"model"`
 	ID         string     `json:"id"`
 	Functions  int        `json:"functions"`  // the GPU itself, audio, USB
-	IOMMUGroup int        `json:"iommuGroup"` // -1: none
-	NUMANode   *int       `json:"numaNode"`   // nil: not known; Proxmox's API does not tell
-	Driver     string     `json:"driver"`     // on the host; empty: not known, or none
+	IOMMUGroup int        `json:"iommuGroup"` // -1 if none
+	NUMANode   *int       `json:"numaNode"`   // nil if unknown; Proxmox's API does not report it
+	Driver     string     `json:"driver"`     // on the host; empty if unknown or none
 	Mappings   []string   `json:"mappings"`
-	VMs        []string   `json:"vms"`    // that have a claim on it, running or not
+	VMs        []string   `json:"vms"`    // VMs that claim it, running or not
 	Owners     []GPUOwner `json:"owners"` // the same, in full
-	Node       string     `json:"node"`   // the node of this cluster that has it, or for which it is kept
+	Node       string     `json:"node"`   // the node of this cluster that has it, or for which it is reserved
 	State      string     `json:"state"`  // one of the GPU states
 	Problem    string     `json:"problem,omitempty"`
 }
@@ -33,29 +33,29 @@ type GPUInfo struct {
 // States of a card.
 const (
 	GPUOurs     = "ours"     // a node of this cluster has it
-	GPUTaken    = "taken"    // somebody else has a claim on it
-	GPUFree     = "free"     // nobody has, and it can be passed through
-	GPUUnusable = "unusable" // nobody has, and it cannot be passed through as it is
+	GPUTaken    = "taken"    // another owner claims it
+	GPUFree     = "free"     // it has no owner and can be passed through
+	GPUUnusable = "unusable" // it has no owner and cannot be passed through as it is
 	GPUConflict = "conflict" // promised more than once
 )
 
-// GPUOwner is a VM with a claim on a card.
+// GPUOwner is a VM that claims a card.
 type GPUOwner struct {
 	VMID    int    `json:"vmid"`
 	Name    string `json:"name"`
 	Slot    string `json:"slot"`              // hostpci0
-	Mapping string `json:"mapping,omitempty"` // through which; empty: by address
+	Mapping string `json:"mapping,omitempty"` // the mapping through which it claims it; empty if by address
 	Pooled  bool   `json:"pooled,omitempty"`  // it may get another card instead
 	Running bool   `json:"running"`
 	OnBoot  bool   `json:"onboot"`
 	Ours    bool   `json:"ours"`
 }
 
-// vfio is the driver that holds what a running VM has.
+// vfio is the driver that holds the cards of a running VM.
 const vfio = "vfio-pci"
 
-// GPUs lists every NVIDIA card of every host of the Proxmox cluster that is up, ours
-// or not.
+// GPUs lists every NVIDIA card of every running host of the Proxmox cluster, no matter who owns
+// it.
 func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 	if c.Proxmox == nil {
 		return nil, ErrNoProxmox
@@ -104,8 +104,8 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 	return out, nil
 }
 
-// enterOwners says whose a card is: a VM's, or a node's that has no VM yet. ours are the
-// VMIDs of our machines.
+// enterOwners records the owner of a card: a VM, or a node that has no VM yet. ours are the
+// VMIDs of this cluster's machines.
 func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, ours map[int]bool) {
 	for _, id := range card.Mappings {
 		m := placement.Mapping(ledger.Mappings, id)
@@ -128,7 +128,7 @@ func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, 
 			Ours: ours[cl.VMID],
 		}
 		if owner.Ours && owner.Pooled && cl.Mapping == names.Mapping(c.spec, cl.Name) {
-			owner.Pooled = false // all of the mapping is the node's
+			owner.Pooled = false // the whole mapping belongs to the node
 		}
 		if owner.Running && !owner.Pooled {
 			info.Driver = vfio
@@ -138,7 +138,7 @@ func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, 
 			info.State, info.Node = GPUOurs, cl.Name
 		}
 		if i := slices.IndexFunc(info.Owners, func(o GPUOwner) bool { return o.VMID == owner.VMID }); i >= 0 {
-			continue // by two slots, of which each may get each card of the mapping
+			continue // the VM claims it by two slots, each of which may get any card of the mapping
 		}
 		info.Owners = append(info.Owners, owner)
 		info.VMs = append(info.VMs, cl.Name)
@@ -157,7 +157,7 @@ func (o GPUOwner) String() string {
 	return s
 }
 
-// WriteKubeconfig fetches the kubeconfig and leaves it at KubeconfigPath.
+// WriteKubeconfig fetches the kubeconfig and writes it to KubeconfigPath.
 func (c *Cluster) WriteKubeconfig(ctx context.Context) error {
 	step := c.members.KubeconfigStep()
 	diff, act, err := step.Check(ctx)

@@ -5,9 +5,9 @@ import (
 	"github.com/cps-gpu/homelab/converge/lease"
 )
 
-// Lease is where runs that change this cluster meet, from whatever machine: a VM without
-// disks in Proxmox, or, for a cluster of external machines alone, a file on the first
-// server of the file, /var/lib/homelab-NAME.lease.
+// Lease coordinates runs that change this cluster, no matter on which machine they run. It is a
+// VM without disks in Proxmox or, if all machines are external, a file on the first server of
+// the file, /var/lib/homelab-NAME.lease.
 func (c *Cluster) Lease() lease.Store {
 	if c.Proxmox == nil {
 		first := c.spec.Servers()[0].Name

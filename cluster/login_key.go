@@ -14,11 +14,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// LoginKey is the key to log in to the machines of a cluster with that the secret of its
-// API token gives: the same on every machine that has the token, and nothing to keep.
-// A token's owner is root in the guests anyway, through their agents. It is
-// HKDF-SHA256 of the secret (RFC 5869), for this purpose and this cluster alone, so it
-// tells nothing about the secret.
+// LoginKey is the key to log in to the machines of a cluster, derived from the secret of its API
+// token. It is the same on every machine that has the token, and need not be stored. The owner
+// of a token is root in the guests anyway, through their agents. The key is HKDF-SHA256 of the
+// secret (RFC 5869), for this purpose and this cluster alone, so it reveals nothing about the
+// secret.
 func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
 	if token.IsZero() {
 		return nil, errors.New("login key: the API token has no secret")
@@ -30,6 +30,6 @@ func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
 	return ssh.SeedSigner(seed)
 }
 
-// K3sURL is where the checksums of the file's release of K3s are, "" where its files come
-// from a folder.
+// K3sURL is the URL of the checksums of the file's release of K3s, "" if its files come from a
+// folder.
 func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }

@@ -9,7 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// vm is a node as Proxmox should have it.
+// vm is the wanted state of a node's VM in Proxmox.
 func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
 	spec := proxmox.VMSpec{
@@ -37,8 +37,8 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	return spec
 }
 
-// mappingOf names the mapping of a node's i-th GPU: one that exists already, where
-// the file says so, or the node's own, which holds all its cards.
+// mappingOf names the mapping of a node's i-th GPU: an existing one if the file names it,
+// otherwise the node's own, which holds all its cards.
 func (c *Cluster) mappingOf(n spec.Node, i int) string {
 	if len(n.GPUs.Mapping) > 0 {
 		return n.GPUs.Mapping[i]

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// RefusedError is a request that was refused, because it would lose data or could not
-// work. Nothing was changed.
+// RefusedError is a request that was refused because it would lose data or could not work.
+// Nothing was changed.
 type RefusedError struct {
 	Node   string
 	Reason string
@@ -24,13 +24,13 @@ type RefusedError struct {
 // Error returns what is refused and why.
 func (e *RefusedError) Error() string { return e.Node + ": " + e.Reason }
 
-// UnknownNodeError is a node that the file does not have.
+// UnknownNodeError means that the file does not have this node.
 type UnknownNodeError struct {
 	Name  string
 	Known []string
 }
 
-// Error returns the name and what may have been meant.
+// Error returns the name, and the names that the user may have meant.
 func (e *UnknownNodeError) Error() string {
 	if e.Name == "" {
 		return "which node? write -node=NAME; the file has " + strings.Join(e.Known, ", ")
@@ -53,7 +53,7 @@ func (c *Cluster) named(name string) (spec.Node, error) {
 	return n, nil
 }
 
-// machineOf returns a node whose machine is ours, for a verb that needs one.
+// machineOf returns a node whose machine homelab made, for a verb that needs one.
 func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
 	n, err := c.named(name)
 	if err == nil && n.External {
@@ -65,7 +65,7 @@ func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
 // mayStop refuses to stop a server that the others need for a quorum.
 func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 	if n.Role != spec.Server || len(c.spec.Servers()) == 1 {
-		return nil // a lone server's API is away for a while, and comes back with it
+		return nil // the API of a lone server is down for a while, and comes back with it
 	}
 	nodes, err := c.kubeNodes(ctx)
 	if errors.Is(err, members.ErrNoServer) {
@@ -77,13 +77,13 @@ func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
 	return quorumWithout(n.Name, nodes, false)
 }
 
-// moveTime is how long the API's address may take from a server that is gone to
-// another: kube-vip's lease, and what dialled it meanwhile.
+// moveTime is how long the API's address may take to move from a server that is gone to another:
+// kube-vip's lease, and the time until open connections notice.
 const moveTime = time.Minute
 
-// kubeNodes returns Kubernetes' nodes. Where the API does not answer, perhaps because an
-// earlier run was cut off after it had switched off the server that had its address,
-// it waits for another server to take that over.
+// kubeNodes returns Kubernetes' nodes. If the API does not answer, it waits for another server to
+// take over the API's address. An earlier run may have been interrupted after it had switched
+// off the server that had the address.
 func (c *Cluster) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) {
 	look := func() error {
 		client, err := c.members.Kube(ctx)
@@ -102,8 +102,8 @@ func (c *Cluster) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) 
 	return nodes, err
 }
 
-// quorumWithout refuses to stop or remove a server if the others have no quorum without
-// it: etcd needs more than half of its members.
+// quorumWithout refuses to stop or remove a server if the others have no quorum without it: etcd
+// needs more than half of its members.
 func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 	var members, ready int
 	var away []string
@@ -122,7 +122,7 @@ func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 	}
 	have := slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == name && n.Role == string(spec.Server) })
 	left := members
-	if have && forever { // first the member goes, then the machine
+	if have && forever { // the etcd member is removed first, then the machine
 		left--
 	}
 	if !have || ready > left/2 {

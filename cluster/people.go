@@ -12,14 +12,14 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Entrance is where people reach a part of the platform.
+// Entrance is the address where users reach a part of the platform.
 type Entrance struct {
 	Part  string `json:"part"`
 	Title string `json:"title"`
 	URL   string `json:"url"`
 }
 
-// Entrances are those that the file gives a name.
+// Entrances are the addresses that the file gives a name.
 func (c *Cluster) Entrances() []Entrance {
 	p := &c.spec.Platform
 	scheme := "http://"
@@ -39,13 +39,13 @@ func (c *Cluster) Entrances() []Entrance {
 	return out
 }
 
-// Password is a secret that was generated, and that a person wants to read once.
+// Password is a generated secret that a user wants to read once.
 type Password struct {
 	Title                string
 	Namespace, Name, Key string // of the Secret
 }
 
-// Passwords are those that the parts of the file generate for people.
+// Passwords are the passwords that the parts of the file generate for users.
 func (c *Cluster) Passwords() []Password {
 	p := &c.spec.Platform
 	var out []Password
@@ -63,7 +63,7 @@ func (c *Cluster) Passwords() []Password {
 	return out
 }
 
-// ReadPassword reads one from the cluster.
+// ReadPassword reads a password from the cluster.
 func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, error) {
 	client, err := c.members.Kube(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Cluster) Hub() (jupyterhub.Hub, bool) {
 	return platform.Hub(c.spec), true
 }
 
-// Part is a part of the platform, for people.
+// Part describes a part of the platform, for users.
 type Part struct {
 	Name      string `json:"name"`
 	Via       string `json:"via"`
@@ -97,7 +97,7 @@ type Part struct {
 	Classes []string `json:"classes,omitempty"` // of storage
 }
 
-// Parts are those that the file asks for, in the order in which they come.
+// Parts are the parts that the file asks for, in the order of their installation.
 func (c *Cluster) Parts() []Part {
 	var out []Part
 	for _, p := range c.parts.Pieces() {

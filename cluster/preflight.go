@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// HostCheck looks whether the hosts can carry what the file says. It changes nothing.
-// ssh returns a shell of root on a host, for what only that can tell; it may be nil.
-// hosts are those to look at; none means all that carry a machine of ours.
+// HostCheck checks whether the hosts can carry what the file asks for. It changes nothing. ssh
+// returns a root shell on a host, for what only that can tell; it may be nil. hosts are the
+// hosts to check; without any, HostCheck checks all that carry a machine of this cluster.
 func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, host string) (remote.Runner, error), hosts ...string) (*preflight.Report, error) {
 	if c.Proxmox == nil {
 		return nil, ErrNoProxmox
@@ -23,7 +23,7 @@ func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, h
 	return preflight.Check(ctx, c.Proxmox, c.want(hosts...), preflight.Options{SSH: ssh, Exact: true})
 }
 
-// want is what the file asks of the hosts; of all of them where none is named.
+// want is what the file needs from the hosts; from all of them if none is named.
 func (c *Cluster) want(hosts ...string) preflight.Want {
 	s := c.spec
 	if len(hosts) == 0 {
@@ -32,7 +32,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	w := preflight.Want{
 		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s), Addresses: map[netip.Addr]string{},
 		Place:    c.checkCards,
-		Ticket:   s.Proxmox.User == "root@pam", // its password is asked for where no reference is
+		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
 	if templates.InstallsDriver(s) {
@@ -49,7 +49,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		}
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Machines() {
-			if !n.External && !n.Adopt && n.Host == host { // what is taken over is there already
+			if !n.External && !n.Adopt && n.Host == host { // an adopted VM exists already
 				w.VMs = append(w.VMs, c.wantVM(n))
 			}
 		}
@@ -65,7 +65,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	return w
 }
 
-// wantVM is what a node asks of its host.
+// wantVM is what a node needs from its host.
 func (c *Cluster) wantVM(n spec.Node) preflight.VM {
 	spec := c.vm(n, "", "")
 	vm := preflight.VM{
@@ -82,9 +82,8 @@ func (c *Cluster) wantVM(n spec.Node) preflight.VM {
 	return vm
 }
 
-// settled reports whether every machine of the file is there, runs, and has the size
-// that it should: then nothing of the hosts is asked for that they do not carry already.
-// Machines that are there twice are an error.
+// settled reports whether every machine of the file exists, runs, and has the wanted size: the
+// file then needs nothing more from the hosts. Duplicate machines are an error.
 func (c *Cluster) settled(ctx context.Context) (bool, error) {
 	all, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // TemplateInfo is one template of the cluster.
 type TemplateInfo = templates.Info
 
-// Templates lists the templates that were baked for this cluster, on every host, also
-// one that the file no longer names, and the one that image.template names.
+// Templates lists the templates that were baked for this cluster, on every host, even one that is
+// no longer in the file, and the template that image.template names.
 func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
 	if c.Proxmox == nil {
 		return nil, ErrNoProxmox
@@ -25,9 +25,9 @@ func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
 	return c.templates.List(ctx)
 }
 
-// Prune removes the cluster's templates that the file does not ask for any more and no
-// VM hangs on, and ISOs and images that nothing needs, on every host, also on one that
-// the file no longer names. It looks first, so that each can be shown and asked about.
+// Prune removes the cluster's templates that the file no longer needs and that have no linked
+// clones, and ISOs and images that nothing needs. It covers every host, even one that is no
+// longer in the file. It lists them first, so that each can be shown and confirmed.
 func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
 	return run.Asked(ctx, c.spec, c.pruneGraph)
 }
@@ -62,12 +62,12 @@ func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	return graph, nil
 }
 
-// unbakeStep removes one template. What has come to hang on it since stays, and so
-// does the template: Proxmox refuses.
+// unbakeStep removes one template. If a VM has become a linked clone of it since, both stay:
+// Proxmox refuses.
 func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + t.Host + "/" + t.Name,
-		Observe: func(ctx context.Context) (*proxmox.VM, error) { // templates of one name may be on several hosts
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { // several hosts may have templates of one name
 			return c.Proxmox.Listed(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
@@ -81,8 +81,8 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 	}
 }
 
-// unneeded finds on every host ISOs and images of the cluster that no node, bake or
-// pending template needs.
+// unneeded finds, on every host, ISOs and images of the cluster that no node, bake or pending
+// template needs.
 func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Rest, error) {
 	kept := map[string]bool{}
 	for _, host := range c.templates.Hosts() {
@@ -95,7 +95,7 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templat
 		}
 	}
 	var out []templates.Rest
-	seen := map[string]bool{} // of shared storages
+	seen := map[string]bool{} // files of shared storages
 	for _, h := range hosts {
 		if !h.Online {
 			continue
@@ -110,11 +110,11 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templat
 			out = append(out, templates.Rest{Host: h.Name, Volumes: volumes})
 		}
 	}
-	return out, c.templates.KeepUsed(ctx, out, "") // what a VM of ours has in its drive it needs
+	return out, c.templates.KeepUsed(ctx, out, "") // a VM of this cluster needs what is in its drive
 }
 
-// unneededOn is unneeded for one host; needed says which files of a storage, shared by
-// hosts or not, must stay.
+// unneededOn is unneeded for one host. needed says which files of a storage, shared by hosts or
+// not, must stay.
 func (c *Cluster) unneededOn(ctx context.Context, host string, seen map[string]bool, needed func(file string, shared bool) bool) ([]proxmox.Volume, error) {
 	storages, err := c.Proxmox.Storages(ctx, host)
 	if err != nil {

@@ -76,17 +76,17 @@ func (c *Cluster) checkServerLeft(ctx context.Context, gone []proxmox.Summary) e
 		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(names, ", "))
 }
 
-// serverAmong reports whether a server of the file is there: among the VMs, or external.
+// serverAmong reports whether a server of the file exists: among the VMs, or as an external one.
 func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
 	return slices.ContainsFunc(s.Servers(), func(n spec.Node) bool {
 		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
 	})
 }
 
-// retire takes one machine out of the cluster and off its host.
+// retire removes one machine from the cluster and from its host.
 func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 	switch _, err := c.members.Drain(ctx, vm.Name); {
-	case errors.Is(err, members.ErrUnformed): // there is no cluster that knows it
+	case errors.Is(err, members.ErrUnformed): // no cluster knows it
 	case errors.Is(err, members.ErrNoServer):
 		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
 	case err != nil:

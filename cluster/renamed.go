@@ -14,14 +14,14 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Machines of earlier versions have no marks, and are known by the file's names alone. So a
-// file in which a machine was renamed before its first up with this version does not know
-// it any more, and what guards data and the cluster itself looks at machines that are known.
+// Machines of earlier versions have no marks; only the names in the file identify them. If the
+// file renames a machine before the first up with this version, the file no longer identifies
+// it. The checks that protect data and the cluster itself see only identified machines.
 
-// unknown are machines without a mark that an earlier version has made for this cluster
-// under names that the file does not have, as far as anything tells: the tag of those that
-// keep data, or the address that the names of cluster and machine give. A backup of one,
-// restored to look at it, cannot be told from it.
+// unknown are machines without a mark that an earlier version seems to have made for this cluster
+// under names that are not in the file. The evidence is the tag of machines that keep data, or
+// the MAC address that follows from the names of cluster and machine. A backup that was restored
+// for inspection looks the same.
 func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 	all, err := c.Proxmox.Strays(ctx, names.Tag(c.spec))
 	return slices.DeleteFunc(all, func(s proxmox.Stray) bool {
@@ -29,14 +29,14 @@ func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 	}), err
 }
 
-// recognises reports whether a stray would count as ours if the file named it.
+// recognises reports whether a stray would count as the cluster's own if the file named it.
 func (c *Cluster) recognises(s proxmox.Stray) bool {
 	address := spec.StableMAC(c.spec.Name, s.Name).String()
 	return s.Unmarked(names.Tag(c.spec)) && machine.HasMAC(s.NICs, address)
 }
 
-// checkRenamed refuses to create duplicates of machines of earlier versions that the file
-// does not name: an empty second NFS server, or a second cluster.
+// checkRenamed refuses to create duplicates of an earlier version's machines that the file does
+// not name: an empty second NFS server, or a second cluster.
 func (c *Cluster) checkRenamed(ctx context.Context) error {
 	all, err := c.unknown(ctx)
 	if err != nil || len(all) == 0 {

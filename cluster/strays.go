@@ -34,8 +34,8 @@ func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	return out, nil
 }
 
-// strayFinding describes a stray and what to do about it. there: a machine of ours has
-// its name.
+// strayFinding describes a stray and what to do about it. there means that a machine of this
+// cluster has its name.
 func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	name := s.Name
 	if name == "" {

@@ -10,27 +10,27 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Up is the whole flow, from a bare host to GPUs that can be scheduled. It can be
-// read aloud: every node is a chain of its own, and each step begins as soon as
-// what it needs is there.
+// Up is the whole flow, from a bare host to GPUs that can be scheduled. Read it from top to
+// bottom: every node is a chain of its own, and each step starts as soon as its dependencies
+// are done.
 func (c *Cluster) Up() *converge.Graph {
 	up := run.Graph(c.spec)
 	up.Before = c.members.CanKeep
 
-	// The host must be able to carry what is asked, before anything changes.
-	// So must the charts be there, and take the values that we have for them.
+	// Before anything changes, the hosts must be able to carry what the file asks for. All charts
+	// must be available and accept our values.
 	begin := []*converge.Ref{up.Add(c.beginStep()), c.parts.AddCheck(up)}
-	if c.Proxmox != nil { // and we must be let in where machines are there already
+	if c.Proxmox != nil { // and existing machines must let us log in
 		begin = append(begin, up.Add(c.nodes.LoginStep(), begin[0]))
 	}
 
-	// Machines that the file no longer names give their GPUs back first.
+	// Machines that are no longer in the file release their GPUs first.
 	var removed *converge.Ref
 	if c.Proxmox != nil {
 		removed = up.Add(c.removedStep(), begin...)
 	}
 
-	// One template for each host: booted once, filled, sealed. Clones boot ready.
+	// Each host has one template: booted once, filled, sealed. Clones boot ready to use.
 	templates := parts.Refs{}
 	for _, h := range c.templates.Hosts() {
 		templates[h] = up.Add(c.templates.Step(h), begin...)
@@ -39,12 +39,12 @@ func (c *Cluster) Up() *converge.Graph {
 	booted := c.boot(up, begin, removed, templates)
 	joined, api := c.join(up, c.drivers(up, booted))
 
-	// From here on we speak to Kubernetes.
+	// From here on the steps use the Kubernetes API.
 	kubeconfig := up.Add(c.members.KubeconfigStep(), api)
 	ground := c.schedule(up, joined, c.network(up, kubeconfig))
 	ground.Files = c.fileServer(up, booted)
 
-	// The parts that people use: storage, certificates, monitoring, the hub.
+	// The parts that users work with: storage, certificates, monitoring, the hub.
 	parts := c.parts.Add(up, ground)
 
 	// Leftovers of earlier files.
@@ -56,9 +56,9 @@ func (c *Cluster) Up() *converge.Graph {
 	return up
 }
 
-// boot makes every machine by itself: seed, GPUs, VM, first boot. The servers' machines
-// are made first, since everybody waits for them, and the hosts' storages make one
-// disk at a time.
+// boot makes every machine independently: seed, GPUs, VM, first boot. It makes the servers'
+// machines first, since all others wait for them, and the hosts' storages create one disk at a
+// time.
 func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates parts.Refs) parts.Refs {
 	booted := parts.Refs{}
 	var servers []*converge.Ref
@@ -68,7 +68,7 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 			continue
 		}
 		needs := []*converge.Ref{removed}
-		if !n.Adopt { // it has booted long since
+		if !n.Adopt { // an adopted VM has finished its first boot
 			needs = append(needs, templates[n.Host], up.Add(c.seeds.Step(n, false), begin...))
 		}
 		if n.GPUs.Count > 0 {
@@ -85,15 +85,15 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 		if nodes.HasPassword(c.spec, n) {
 			up.Add(c.nodes.PasswordStep(n), booted[n.Name])
 		}
-		if len(nodes.MountedDisks(n)) > 0 { // before pods can ask for what is on them
+		if len(nodes.MountedDisks(n)) > 0 { // before pods can use the data on them
 			booted[n.Name] = up.Add(c.nodes.DisksStep(n), booted[n.Name])
 		}
 	}
 	return booted
 }
 
-// fileServer has the NFS server that we make export its disk. Nobody but what is on NFS
-// waits for it.
+// fileServer makes the NFS server of this cluster export its disk. Only parts that use NFS wait
+// for it.
 func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []*converge.Ref) {
 	for _, n := range c.spec.Machines() {
 		if n.Role == spec.FileServer {
@@ -103,8 +103,8 @@ func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []
 	return exported
 }
 
-// drivers sees that those of nodes with GPUs work before K3s starts there: it looks
-// for their runtime only then.
+// drivers checks that the drivers of nodes with GPUs work before K3s starts there: K3s looks for
+// their runtime only at its start.
 func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 	ready := maps.Clone(booted)
 	for _, n := range c.spec.Nodes {
@@ -115,15 +115,15 @@ func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 	return ready
 }
 
-// join makes the cluster and lets every node into it; api is the address that the
-// cluster will always have.
+// join creates the cluster and lets every node join it. api is the permanent address of the
+// cluster.
 func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
 	servers := c.spec.Servers()
 	first := up.Add(c.members.K3sStep(servers[0]), ready[servers[0].Name])
 	api = up.Add(c.members.VIPStep(), first)
 	joined = parts.Refs{servers[0].Name: first}
 
-	// Further servers join one after the other, as etcd takes members.
+	// Other servers join one after the other, since etcd adds one member at a time.
 	previous := first
 	for _, n := range servers[1:] {
 		previous = up.Add(c.members.K3sStep(n), ready[n.Name], api, previous)
@@ -137,8 +137,7 @@ func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs,
 	return joined, api
 }
 
-// network installs the pods' network where it is not K3s' own: no node is ready
-// before it runs.
+// network installs the pods' network if it is not K3s' own: no node is ready before it runs.
 func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converge.Ref {
 	for _, p := range c.parts.Pieces() {
 		if p.Network {
@@ -148,7 +147,7 @@ func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converg
 	return kubeconfig
 }
 
-// schedule gives the nodes their labels and taints, and their GPUs to Kubernetes.
+// schedule sets the nodes' labels and taints, and makes their GPUs available to Kubernetes.
 func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref) parts.Ground {
 	on, nodes := parts.Ground{API: api}, parts.Refs{}
 	for _, n := range c.spec.Nodes {

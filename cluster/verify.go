@@ -20,26 +20,26 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// GPUResult is how one GPU of one node did.
+// GPUResult is the result for one GPU of one node.
 type GPUResult struct {
 	Node string `json:"node"`
 	nvidia.VerifyResult
-	// Note says what the result does not prove: where GPUs are shared, a pod gets
-	// one share, and the node's other GPUs are not asked.
+	// Note says what the result does not prove: if GPUs are shared, a pod gets one share, and the
+	// node's other GPUs are not tested.
 	Note string `json:"note,omitempty"`
 }
 
-// Verification is a proof, under way or done, that every GPU computes.
+// Verification is a running or finished proof that every GPU computes.
 type Verification struct {
 	cluster *Cluster
-	run     string // tells the Jobs of this run from earlier ones
+	run     string // distinguishes the Jobs of this run from earlier ones
 
 	mu      sync.Mutex
 	results map[string][]nvidia.VerifyResult
 }
 
-// GPUVerify prepares a Job for each node with GPUs, which computes on every one of
-// them. Run the graph, then read the Results.
+// GPUVerify prepares a Job for each node with GPUs, which computes on every one of them. Run the
+// graph, then read the Results.
 func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
 	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}}
 	g := run.Graph(c.spec)
@@ -49,10 +49,10 @@ func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
 	return g, v
 }
 
-// runID is short, fit for a name, and different each time.
+// runID returns a short id that is valid in a name and different each time.
 func runID() string { return time.Now().UTC().Format("150405") + lower(secret.Random(3).Reveal()) }
 
-// lower keeps of s what a Kubernetes name may hold.
+// lower returns s in lower case, with only letters and digits, for a Kubernetes name.
 func lower(s string) string {
 	var out []rune
 	for _, r := range s {
@@ -66,7 +66,7 @@ func lower(s string) string {
 	return string(out)
 }
 
-// verified is where a node's Job stands.
+// verified is the state of a node's Job.
 type verified struct {
 	kube.Job
 	results []nvidia.VerifyResult
@@ -100,9 +100,8 @@ func (v *Verification) step(n spec.Node) *converge.Resource[verified] {
 	}
 }
 
-// verifies is how many GPUs a node's Job asks for: all of them, at once. Where they
-// are shared it is one share, since the device plugin refuses to give a pod two,
-// which may be of one GPU.
+// verifies is how many GPUs a node's Job requests: all of them at once. If they are shared, it
+// requests one share: the device plugin refuses to give a pod two, which may be of one GPU.
 func verifies(n spec.Node) int {
 	if n.GPUs.Sharing.Shared() {
 		return 1
@@ -117,7 +116,7 @@ func asks(n spec.Node) string {
 	return fmt.Sprintf("%d GPUs", n.GPUs.Count)
 }
 
-// note is what the result of a node's Job does not prove.
+// note says what the result of a node's Job does not prove.
 func note(n spec.Node) string {
 	s := n.GPUs.Sharing
 	if !s.Shared() {
@@ -130,15 +129,14 @@ func note(n spec.Node) string {
 	return text
 }
 
-// verifyTime is how long a node may take: the first time, gigabytes of image are
-// pulled.
+// verifyTime is how long a node may take. The first time, it pulls gigabytes of images.
 const verifyTime = 12 * time.Minute
 
 func (v *Verification) objects(n spec.Node) []runtime.Object {
 	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)})
 }
 
-// observe reads a node's Job. A failed job is a permanent error.
+// observe reads a node's Job. A failed Job is a permanent error.
 func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, error) {
 	client, err := v.cluster.members.Kube(ctx)
 	if err != nil {
@@ -167,14 +165,14 @@ func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, erro
 		results, problem := nvidia.ParseVerify(t.Message)
 		s.results, s.problem = append(s.results, results...), errors.Join(s.problem, problem)
 	}
-	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time was over before it began
+	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time limit passed before it started
 		s.Reason = v.busy(ctx, client, n, job.Reason)
 	}
 	v.keep(n.Name, s.results)
 	return s, converge.Permanent(s.verdict(n))
 }
 
-// takesPods is an error for a node that is drained: a Job would wait there forever.
+// takesPods returns an error if a node is drained: a Job would wait there forever.
 func takesPods(ctx context.Context, client *kube.Client, name string) error {
 	node, err := client.Node(ctx, name)
 	if err != nil || !node.Cordoned {
@@ -183,7 +181,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 	return converge.Permanent(fmt.Errorf("%s is drained and gets no pods\n  run go tool mage node:uncordon -node=%s, then verify again", name, name))
 }
 
-// verdict is what is wrong with a Job that has ended, nil when all is well.
+// verdict is the problem of a Job that has ended, nil if it succeeded.
 func (s verified) verdict(n spec.Node) error {
 	var errs []error
 	for _, r := range s.results {
@@ -203,8 +201,8 @@ func (s verified) verdict(n spec.Node) error {
 	return errors.Join(errs...)
 }
 
-// busy adds to why a Job does not start who holds the GPUs that it waits for, itself
-// not counted.
+// busy adds to the reason why a Job does not start which pods hold the GPUs that it waits for,
+// except its own.
 func (v *Verification) busy(ctx context.Context, client *kube.Client, n spec.Node, reason string) string {
 	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
 	if err != nil {
@@ -225,7 +223,7 @@ func (v *Verification) keep(node string, results []nvidia.VerifyResult) {
 	v.results[node] = results
 }
 
-// Results are those of all GPUs that have been heard of, in the order of the file.
+// Results are the results of all GPUs that have reported, in the order of the file.
 func (v *Verification) Results() []GPUResult {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -238,8 +236,8 @@ func (v *Verification) Results() []GPUResult {
 	return out
 }
 
-// Clean removes the Jobs of this run. Those that nobody cleaned go by themselves
-// after an hour.
+// Clean removes the Jobs of this run. Kubernetes deletes the Jobs of other runs after an
+// hour.
 func (v *Verification) Clean(ctx context.Context) error {
 	client, err := v.cluster.members.Kube(ctx)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// vmStep makes a node's VM and keeps it in shape.
+// vmStep makes a node's VM and keeps it up to date.
 func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
-	// What a VM was cloned from does not show in it, so a look needs no template.
+	// A VM does not show which template it was cloned from, so a check needs no template.
 	want := func(template string) (proxmox.VMSpec, error) {
 		sd, err := c.seeds.Seed(n)
 		return c.vm(n, template, sd.File), err
@@ -38,7 +38,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				return c.adoptable(ctx, n, want)
 			}
 			nodes.SeenOf(ctx, n.Name).Absent.Store(true)
-			// A copy that has its name is not for us to take, and none is made beside it.
+			// We must not take over a copy that has this name, and create no VM beside it.
 			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
@@ -67,16 +67,16 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	}
 }
 
-// shape brings a VM to its spec. One that must stop for that is drained first, and
-// only one at a time is down.
+// shape applies a spec to a VM. If the VM must stop for that, it is drained first, and only one
+// VM is down at a time.
 func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) error {
 	switch diff := to.Diff(vm); {
 	case vm == nil:
-		// Whatever was known of a machine of this name is of another one.
+		// Everything known about a machine of this name is about an earlier machine.
 		if err := c.nodes.ForgetKey(n.Name); err != nil {
 			return err
 		}
-		if err := c.hosts.Flush(); err != nil { // not even a run that dies may leave that
+		if err := c.hosts.Flush(); err != nil { // even a run that is killed must not leave the old keys
 			return err
 		}
 	case diff.Effect() == drift.Replace && n.Role == spec.FileServer:
@@ -104,7 +104,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 	return c.Proxmox.Shape(ctx, to, vm)
 }
 
-// replaced keeps of a diff what calls for a replacement.
+// replaced returns the fields of a diff that require a replacement.
 func replaced(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(slices.Clone(d), func(f drift.Field) bool { return f.Effect != drift.Replace })
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// adoptable returns the VM of a node that somebody else has made, for its differences
-// to be shown and closed: the first of them are our tag and its mark. One that is not a fit is
-// refused with all the reasons, and not touched.
+// adoptable returns a node's VM that another owner has made, so that the differences can be shown
+// and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused
+// with all the reasons, and not changed.
 func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) 
 	return vm, nil
 }
 
-// unfit says why a VM cannot become a node as it is.
+// unfit says why a VM cannot become a node without changes.
 func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
 	var reasons []string
 	for _, f := range to.Diff(vm) {
@@ -79,7 +79,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 	return nil
 }
 
-// osID reads ID= of os-release(5).
+// osID reads ID= from os-release(5).
 func osID(text string) string {
 	lines := strings.Split(text, "\n")
 	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "ID=") })
