@@ -43,13 +43,13 @@ func Registries(s *spec.Spec) ([]k3s.Registry, error) {
 // folder is where a node gets the files of k3s.airgap, until they are installed.
 const folder = "/var/lib/rancher/homelab.airgap"
 
-// needed names the files of the folder k3s.airgap that a release needs.
+// needed names the files of the folder k3s.airgap that a release requires.
 func needed(r k3s.Release) []string {
 	return []string{"sha256sum-amd64.txt", "k3s", r.Images()}
 }
 
-// SumsURL is where the checksums of the file's release of K3s are, "" where its files come
-// from a folder.
+// SumsURL is the URL of the checksums of the file's release of K3s, "" if its files come from a
+// folder.
 func SumsURL(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
@@ -57,7 +57,7 @@ func SumsURL(s *spec.Spec) string {
 	return k3s.Release{Version: s.K3s.Version}.URL(needed(k3s.Release{})[0])
 }
 
-// Check says which files the folder k3s.airgap lacks.
+// Check returns an error that lists the files that the folder k3s.airgap lacks.
 func Check(s *spec.Spec) error {
 	if s.K3s.AirgapDir == "" {
 		return nil
@@ -75,8 +75,8 @@ func Check(s *spec.Spec) error {
 	return converge.Permanent(errors.Join(errs...))
 }
 
-// checkArtifact says what is wrong with a file of the folder k3s.airgap. What it is a link
-// to must be in the folder, too: it is copied to the nodes.
+// checkArtifact says what is wrong with a file of the folder k3s.airgap. If the file is a link,
+// its target must be in the folder too, since it is copied to the nodes.
 func checkArtifact(root *os.Root, name, url string) error {
 	info, err := root.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +94,8 @@ func checkArtifact(root *os.Root, name, url string) error {
 	return nil
 }
 
-// Release is K3s as a node gets it: from the internet, or from the files that
-// stage has put there.
+// Release is K3s as a node gets it: from the internet, or from the files that Staged has copied
+// there.
 func Release(s *spec.Spec) k3s.Release {
 	r := k3s.Release{Version: s.K3s.Version}
 	if s.K3s.AirgapDir != "" {
@@ -104,7 +104,7 @@ func Release(s *spec.Spec) k3s.Release {
 	return r
 }
 
-// Outward is a runner whose commands find the proxy for https, where the file has one.
+// Outward is a runner whose commands use the proxy for https if the file names one.
 func Outward(s *spec.Spec, r remote.Runner) remote.Runner {
 	proxy := s.Guest.HTTPSProxy
 	if proxy == "" {
@@ -116,7 +116,7 @@ func Outward(s *spec.Spec, r remote.Runner) remote.Runner {
 	})
 }
 
-// Install puts K3s on a node, in the version of the file.
+// Install installs K3s on a node, in the version of the file.
 func Install(ctx context.Context, s *spec.Spec, root remote.Runner) error {
 	return Staged(ctx, s, root, func(ctx context.Context) error {
 		_, err := k3s.Install(ctx, Outward(s, root), Release(s))
@@ -124,8 +124,8 @@ func Install(ctx context.Context, s *spec.Spec, root remote.Runner) error {
 	})
 }
 
-// Staged copies the files of k3s.airgap to a node, if the file has that key, and
-// deletes them when do has used them.
+// Staged copies the files of k3s.airgap to a node, if the file has that key, and deletes them
+// after do has used them.
 func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, do func(context.Context) error) error {
 	dir := s.K3s.AirgapDir
 	if dir == "" {

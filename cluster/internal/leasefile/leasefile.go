@@ -17,11 +17,11 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Folder is on every Linux, and outlives a reboot.
+// Folder exists on every Linux, and survives a reboot.
 const Folder = "/var/lib"
 
-// File is a lease in a file of another machine. Its writers take turns by flock(1) of
-// the file's folder, which the kernel ends with the process, so nothing is left behind.
+// File is a lease in a file of another machine. Its writers take turns with a flock(1) on the
+// file's folder. The kernel releases the lock with the process, so nothing is left behind.
 type File struct {
 	Root    remote.Runner
 	Machine string
@@ -31,7 +31,7 @@ type File struct {
 //go:embed lease.sh
 var script string
 
-// What a change ends with.
+// The exit codes of a change.
 const (
 	alreadyThere = 17
 	stale        = 18

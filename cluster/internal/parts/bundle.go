@@ -13,10 +13,10 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// bundleTime is how long Fleet may take for a part: it reads, installs, pulls images.
+// bundleTime is how long Fleet may take for a part: it reads, installs and pulls images.
 const bundleTime = 15 * time.Minute
 
-// bundleStep waits until Fleet has deployed a part, as the last commit has it.
+// bundleStep waits until Fleet has deployed a part as it is in the last commit.
 func (s *Steps) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "fleet/" + p.Name,
@@ -37,10 +37,10 @@ func (s *Steps) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 	}
 }
 
-// stateAge is how old a look at all bundles may be that several steps share.
+// stateAge is how old the state of all bundles may be when several steps share it.
 const stateAge = time.Second
 
-// fleetState looks at all bundles, once for all steps that wait for theirs.
+// fleetState reads the state of all bundles, once for all steps that wait for their bundles.
 func (s *Steps) fleetState(ctx context.Context) (state *fleet.State, pending bool, err error) {
 	client, err := s.Kube(ctx)
 	if err != nil {
@@ -63,11 +63,11 @@ func (s *Steps) fleetState(ctx context.Context) (state *fleet.State, pending boo
 	return state, false, nil
 }
 
-// movedTime is how often the branch is looked at again while Fleet is at another commit.
+// movedTime is how often the branch is checked again while Fleet is at another commit.
 const movedTime = 30 * time.Second
 
-// follow waits for the branch as it is now: others push to it too, and Fleet may never
-// be at our commit, but at a later one that has our folder as it should be.
+// follow waits for the current commit of the branch. Others push to it too, so Fleet may skip our
+// commit and deploy a later one that contains our folder unchanged.
 func (s *Steps) follow(ctx context.Context) error {
 	tree, err := s.FleetTree(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *Steps) follow(ctx context.Context) error {
 	return err
 }
 
-// stillInFleet returns an error for a part that Up must apply directly while Fleet still
-// deploys it: Fleet deletes it together with its bundle.
+// stillInFleet returns an error if Fleet still deploys a part that Up must apply directly: Fleet
+// deletes the part together with its bundle.
 func (s *Steps) stillInFleet(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	if f := s.Spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
 		return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// charts returns the client that installs releases: one for each connection, so that
-// what it has read once it reads once for all steps.
+// charts returns the client that installs releases. There is one for each connection, so that
+// it reads everything only once for all steps.
 func (s *Steps) charts(ctx context.Context) (*kube.Client, *chart.Client, error) {
 	client, err := s.Kube(ctx)
 	if err != nil {
@@ -35,8 +35,7 @@ func (s *Steps) charts(ctx context.Context) (*kube.Client, *chart.Client, error)
 	return client, s.client, nil
 }
 
-// chartSource is where charts come from: what the session says counts more than what
-// the file says.
+// chartSource is the source of charts. The settings of the session override those of the file.
 func (s *Steps) chartSource() chart.Source {
 	src := s.Charts
 	if src.Folder == "" {
@@ -47,7 +46,7 @@ func (s *Steps) chartSource() chart.Source {
 	return src
 }
 
-// chartSeen is a release, the objects that go before it, and what was asked of both.
+// chartSeen is a release, the objects before it, and the values and settings for both.
 type chartSeen struct {
 	part    platform.Piece
 	around  drift.Diff
@@ -59,10 +58,10 @@ func (s chartSeen) diff() drift.Diff {
 	return withoutRecord(slices.Concat(s.around, markUserValues(s.part.Release.Diff(s.release), s.theirs)))
 }
 
-// releaseTime is how long a release may take when it does not say.
+// releaseTime is how long a release may take if it sets no limit of its own.
 const releaseTime = 10 * time.Minute
 
-// chartStep keeps a part's release, with the namespace and the objects before it.
+// chartStep keeps a part's release, its namespace and the objects before it up to date.
 func (s *Steps) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
 	settle := p.Release.Timeout
 	if settle == 0 {
@@ -127,14 +126,13 @@ func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
 	return s.closeRecord(ctx, client, p)
 }
 
-// around are the objects of a part that are there before its release: its namespace
-// first.
+// around are the objects of a part that are applied before its release, the namespace first.
 func (s *Steps) around(p platform.Piece) []runtime.Object {
 	return append(s.namespaceOf(p), p.Before...)
 }
 
-// namespaceOf is the namespace of a part's release. It may be that of several parts,
-// of which each has a word in its labels.
+// namespaceOf is the namespace of a part's release. If several parts share the namespace, each
+// adds its labels.
 func (s *Steps) namespaceOf(p platform.Piece) []runtime.Object {
 	if p.Release == nil {
 		return nil
@@ -158,7 +156,7 @@ func (s *Steps) namespaceOf(p platform.Piece) []runtime.Object {
 	}
 }
 
-// digests are those of the file, by charts' names.
+// chartDigests are the digests that the file sets, by chart name.
 func chartDigests(c spec.Charts) map[string]string {
 	out := map[string]string{}
 	for part, digest := range c.Digests {

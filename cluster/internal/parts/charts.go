@@ -14,15 +14,14 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// Pieces are the parts of the platform; none where they could not be made, which
-// chartsStep says.
+// Pieces are the parts of the platform. It returns none if they could not be made; chartsStep
+// reports the error.
 func (s *Steps) Pieces() []platform.Piece {
 	pieces, _ := s.Make()
 	return pieces
 }
 
-// AddCheck adds the step that everything which changes the world waits for, where
-// there is a platform.
+// AddCheck adds the step that every change waits for, if there is a platform.
 func (s *Steps) AddCheck(up *converge.Graph) *converge.Ref {
 	if pieces, err := s.Make(); err == nil && len(pieces) == 0 {
 		return nil
@@ -30,9 +29,9 @@ func (s *Steps) AddCheck(up *converge.Graph) *converge.Ref {
 	return up.Add(s.chartsStep())
 }
 
-// chartsStep looks whether every chart is there, is for this Kubernetes, and takes
-// the values that we have for it, before anything changes: what is wrong with them
-// is wrong from the beginning.
+// chartsStep checks, before anything changes, whether every chart is available, supports this
+// version of Kubernetes, and accepts our values. Errors in a chart or its values exist from the
+// start, so the check can find them this early.
 func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
 		ID: "charts",
@@ -55,9 +54,9 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 					return nil
 				})
 			}
-			_ = g.Wait() // what is wrong is in errs
+			_ = g.Wait() // errs has all errors
 			err = errors.Join(errs...)
-			if !wait.IsPassing(err) { // a repository may be away for a while
+			if !wait.IsPassing(err) { // a repository may be down for a while
 				err = converge.Permanent(err)
 			}
 			return struct{}{}, err
@@ -66,7 +65,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 	}
 }
 
-// apis are kinds that parts bring and that templates of others ask for.
+// apis are the kinds that parts add and that templates of other parts ask for.
 func apis(pieces []platform.Piece) []string {
 	var out []string
 	for _, p := range pieces {

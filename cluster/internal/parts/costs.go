@@ -37,8 +37,8 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) 
 	return out
 }
 
-// costsOfClaims are the claims among what a part had from an earlier file. The data of a
-// volume that is kept without its claim is not lost.
+// costsOfClaims are the claims among the objects that a part had in an earlier file. If a volume
+// is kept without its claim, its data is not lost.
 func (s *Steps) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {

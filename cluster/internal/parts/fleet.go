@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// fleetSteps brings the parts that Fleet deploys: their Secrets, which never go to
-// Git; one push of all the rest; and then, for each, waiting until Fleet is done.
+// fleetSteps adds the steps for the parts that Fleet deploys: their Secrets, which are never
+// pushed to Git; one push of everything else; and, for each part, a wait until Fleet is done.
 func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Ground, ready Refs) {
 	var through []platform.Piece
 	for _, p := range pieces {
@@ -32,7 +32,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Groun
 	}
 	running := up.Add(s.fleetStep(), on.under(pieces[i], ready)...)
 
-	// Fleet begins as soon as it reads the push: what it cannot bring is there by then.
+	// Fleet starts when it reads the push. What Fleet cannot deploy itself must exist by then.
 	before := []*converge.Ref{running}
 	for _, p := range through {
 		needs := on.under(p, ready)
@@ -41,7 +41,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Groun
 		}
 		before = append(before, needs...)
 	}
-	push := running // folders that are somebody else's need no push of ours
+	push := running // folders of another owner need no push by this cluster
 	if len(through) > 0 {
 		push = up.Add(s.pushStep(), before...)
 	}
@@ -59,8 +59,8 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Groun
 	ready[platform.GitOps] = source
 }
 
-// fleetTime is how long Fleet may take to come up: Rancher brings it some minutes
-// after it is ready itself.
+// fleetTime is how long Fleet may take to start: Rancher installs it some minutes after Rancher
+// itself is ready.
 const fleetTime = 15 * time.Minute
 
 // fleetStep waits until Fleet can deploy something.
@@ -115,7 +115,7 @@ func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
 	return out, nil
 }
 
-// oneFleet refuses to install what would make two Fleets.
+// oneFleet refuses to install a part that would add a second Fleet.
 func (s *Steps) oneFleet(ctx context.Context, p platform.Piece) error {
 	if p.Name != "fleet" && p.Name != "rancher" {
 		return nil

@@ -7,13 +7,13 @@ import (
 
 // Ground are the dependencies of the platform.
 type Ground struct {
-	API   *converge.Ref   // Kubernetes can be spoken to, and its pods have a network
-	Nodes []*converge.Ref // every node takes the pods that it should
-	Gpus  []*converge.Ref // every GPU can be asked for
-	Files []*converge.Ref // the NFS server that we make exports its disk
+	API   *converge.Ref   // the Kubernetes API answers, and pods have a network
+	Nodes []*converge.Ref // every node accepts the pods that it should
+	Gpus  []*converge.Ref // every GPU can be requested
+	Files []*converge.Ref // the NFS server of this cluster exports its disk
 }
 
-// under are the steps that a part begins after.
+// under are the steps that a part waits for.
 func (g Ground) under(p platform.Piece, ready Refs) []*converge.Ref {
 	needs := []*converge.Ref{g.API}
 	if p.Gpus {
@@ -28,22 +28,22 @@ func (g Ground) under(p platform.Piece, ready Refs) []*converge.Ref {
 	return needs
 }
 
-// Add brings up what runs on Kubernetes for the people who use it, each part as
-// soon as what it needs is there. It returns the steps after which nothing is missing.
+// Add installs what runs on Kubernetes for its users, each part as soon as its dependencies are
+// ready. It returns the last steps.
 func (s *Steps) Add(up *converge.Graph, on Ground) []*converge.Ref {
 	pieces := s.Pieces()
 	ready := Refs{}
 
-	// The parts that we apply ourselves, and the dependencies of Fleet.
+	// The parts that homelab applies itself, and the dependencies of Fleet.
 	before, after := platform.Split(pieces)
 	for _, p := range before {
 		ready[p.Name] = s.AddPart(up, p, on, ready)
 	}
 
-	// What Fleet deploys: one push brings all of it.
+	// The parts that Fleet deploys: one push contains all of them.
 	s.fleetSteps(up, pieces, on, ready)
 
-	// What waits for something that Fleet deploys.
+	// The parts that depend on something that Fleet deploys.
 	for _, p := range after {
 		ready[p.Name] = s.AddPart(up, p, on, ready)
 	}
@@ -54,24 +54,23 @@ func (s *Steps) Add(up *converge.Graph, on Ground) []*converge.Ref {
 	return all
 }
 
-// AddPart are the steps of a part that we apply ourselves. It is there after the
-// last of them.
+// AddPart adds the steps of a part that homelab applies itself, and returns the last of them.
 func (s *Steps) AddPart(up *converge.Graph, p platform.Piece, on Ground, ready Refs) (last *converge.Ref) {
 	needs := on.under(p, ready)
 	then := func(step converge.Step, more ...*converge.Ref) {
 		last = up.Add(step, append(needs, more...)...)
 		needs = []*converge.Ref{last}
 	}
-	if len(p.Secrets) > 0 { // what its chart knows by name
+	if len(p.Secrets) > 0 { // Secrets that its chart refers to by name
 		then(s.secretsStep(p))
 	}
 	if p.Release != nil {
 		then(s.chartStep(p))
 	}
-	if p.ObjectsApart() { // kinds that its chart has brought
+	if p.ObjectsApart() { // objects of kinds that its chart has added
 		then(s.objectsStep(p))
 	}
-	for _, class := range p.Classes { // storage is there when it was written and read
+	for _, class := range p.Classes { // a storage class is ready after a volume was written and read
 		then(s.storageStep(p, class), on.Nodes...)
 	}
 	return last

@@ -16,13 +16,13 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// objectsSeen is what a part has beside its release.
+// objectsSeen is the state of a part's objects beside its release.
 type objectsSeen struct {
 	part platform.Piece
 	diff drift.Diff
 }
 
-// objectsStep keeps the objects beside a release, until they say that they work.
+// objectsStep keeps the objects beside a release up to date, and waits until they are healthy.
 func (s *Steps) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] {
 	return &converge.Resource[objectsSeen]{
 		ID:      "objects/" + p.Name,
@@ -75,14 +75,13 @@ func (s *Steps) lookAtObjects(ctx context.Context, p platform.Piece) (seen objec
 	return seen, nil
 }
 
-// webhookTime is how long objects are tried again after their release is ready: its
-// webhooks answer a little later than its pods are ready, and their certificates are
-// made and injected after that.
+// webhookTime is how long objects are retried after their release is ready: its webhooks answer a
+// little later than its pods are ready, and after that their certificates are still to be issued
+// and injected.
 const webhookTime = 2 * time.Minute
 
-// applyPatiently applies objects, and waits for admission webhooks that are not ready.
-// It recreates storage classes that cannot be changed, which does not affect their
-// volumes.
+// applyPatiently applies objects, and waits for admission webhooks that are not ready. It
+// recreates storage classes that cannot be changed, which does not affect their volumes.
 func (s *Steps) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
 	var refused error
 	err := run.Until(ctx, s.Spec, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
@@ -103,8 +102,8 @@ func (s *Steps) applyPatiently(ctx context.Context, client *kube.Client, objects
 	return err
 }
 
-// applyClasses recreates storage classes, and applies the rest again. why is the
-// error that led here.
+// applyClasses recreates storage classes and applies the other objects again. why is the error
+// that made it necessary.
 func applyClasses(ctx context.Context, client *kube.Client, objects []runtime.Object, why error) error {
 	var rest []runtime.Object
 	for _, o := range objects {

@@ -16,18 +16,18 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// pushed is what the repository was last seen to be.
+// pushed is the last known state of the repository.
 type pushed struct {
 	mu      sync.Mutex
 	commit  string // of the branch
-	pending bool   // it is not yet what the file says
+	pending bool   // the branch differs from the file
 
-	state *fleet.State // of all bundles, as at a time
+	state *fleet.State // of all bundles, at some time
 	at    time.Time
-	asked time.Time // when the branch was last looked at while Fleet was elsewhere
+	asked time.Time // when the branch was last checked while Fleet was at another commit
 }
 
-// FleetTree is the folder in Git, as it should be.
+// FleetTree is the wanted content of the folder in Git.
 func (s *Steps) FleetTree(ctx context.Context) (fleet.Tree, error) {
 	parts, err := s.FleetParts(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Steps) FleetTree(ctx context.Context) (fleet.Tree, error) {
 	return tree, converge.Permanent(err)
 }
 
-// pushStep keeps the folder in Git as the file says.
+// pushStep keeps the folder in Git as in the file.
 func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 	return &converge.Resource[*fleet.Repo]{
 		ID: "push/fleet",
@@ -61,7 +61,7 @@ func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 		},
 		Diff: func(r *fleet.Repo) drift.Diff {
 			d := slices.Clone(r.Diff())
-			for i := range d { // what depends on it can be looked at all the same
+			for i := range d { // dependent steps can be checked all the same
 				if d[i].Effect == drift.Create && r.Commit != "" {
 					d[i].Effect = drift.Update
 				}
@@ -86,7 +86,7 @@ func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 	}
 }
 
-// lasting marks permanent errors of Git.
+// lasting makes the permanent errors of Git permanent.
 func lasting(err error) error {
 	var foreign *fleet.ForeignError
 	if errors.As(err, &foreign) {
@@ -100,7 +100,7 @@ func lasting(err error) error {
 	return err
 }
 
-// FleetRemote is the Git repository that the file names, and the way in.
+// FleetRemote is the Git repository that the file names, and the credentials for it.
 func (s *Steps) FleetRemote() (fleet.Remote, error) {
 	f := s.Spec.Platform.Fleet
 	if f == nil || f.Repo == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 )
 
-// PushTree is the step that puts a tree into a repository, as one commit; what was pushed
-// goes to done. With overwrite it also replaces files that others have changed.
+// PushTree is the step that pushes a tree into a repository as one commit, and describes the
+// push in done. With overwrite it also replaces files that others have changed.
 func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.Pushed) converge.Step {
 	return &converge.Resource[*fleet.Repo]{
 		ID: "push/fleet",
@@ -22,7 +22,7 @@ func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.
 		},
 		Diff: func(r *fleet.Repo) drift.Diff {
 			d := slices.Clone(r.Diff())
-			for i := range d { // also what somebody has changed that ours does not have any more
+			for i := range d { // includes files that others changed and that the tree no longer has
 				if _, wanted := tree[d[i].Path]; overwrite && !wanted {
 					d[i].Effect = drift.Remove
 				}

@@ -21,9 +21,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Record is what the cluster stores about a part that we installed: enough to
-// remove exactly that part when the file no longer names it. It is a
-// ConfigMap for each part, written before the first of its objects is.
+// Record is what the cluster stores about a part that homelab installed: enough to remove
+// exactly that part when it is no longer in the file. Each part has a ConfigMap, which is
+// written before the part's first object.
 type Record struct {
 	Part      string     `json:"part"`
 	Needs     []string   `json:"needs,omitempty"` // to remove parts in the right order
@@ -42,7 +42,7 @@ const (
 	recordLabel  = "homelab.cps-gpu.github.com/part"
 )
 
-// Record is what is to be remembered of a part.
+// recordOf returns the record of a part.
 func recordOf(p platform.Piece) Record {
 	r := Record{Part: p.Name, Needs: p.Needs, Keep: p.Keep, Classes: p.Classes, Before: refsOf(p.Before), After: refsOf(p.After)}
 	if p.Release != nil {
@@ -51,7 +51,7 @@ func recordOf(p platform.Piece) Record {
 	for _, s := range p.Secrets {
 		r.Secrets = append(r.Secrets, s.Ref())
 	}
-	if p.Via == spec.ViaFleet { // what is in Git goes with it
+	if p.Via == spec.ViaFleet { // what is in Git is removed with the bundle
 		r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
 	}
 	return r
@@ -62,7 +62,7 @@ func refsOf(objects []runtime.Object) []kube.Ref {
 	for _, o := range objects {
 		u, err := kube.Plain(o)
 		if err != nil {
-			continue // applying it says so
+			continue // applying it returns the error
 		}
 		out = append(out, kube.Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()})
 	}
@@ -72,7 +72,7 @@ func refsOf(objects []runtime.Object) []kube.Ref {
 func (r Record) Object() *corev1.ConfigMap {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // strings and booleans
+		panic(err) // impossible: it contains only strings and booleans
 	}
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -82,7 +82,7 @@ func (r Record) Object() *corev1.ConfigMap {
 	}
 }
 
-// recorded reads what the cluster remembers of a part; nil: nothing.
+// recorded reads the cluster's record of a part, nil if it has none.
 func (s *Steps) recorded(ctx context.Context, client *kube.Client, part string) (*Record, error) {
 	cm := Record{Part: part}.Object()
 	if err := client.Get(ctx, cm); errors.Is(err, kube.ErrNotFound) {
@@ -102,8 +102,8 @@ func parseRecord(name, text string) (*Record, error) {
 	return r, nil
 }
 
-// enter records a part in the cluster, with everything that an earlier file had for it, before
-// it creates anything.
+// enter records a part in the cluster before it creates anything, with everything that the part
+// had in an earlier file.
 func (s *Steps) enter(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
@@ -129,7 +129,7 @@ func union(a, b []kube.Ref) []kube.Ref {
 	return out
 }
 
-// outdated are objects of a part that an earlier file had and this one does not have, in
+// outdated are the objects of a part that were in an earlier file and are not in this one, in
 // the order in which they can be deleted.
 func outdated(have *Record, want Record) []kube.Ref {
 	if have == nil {
@@ -148,8 +148,8 @@ func outdated(have *Record, want Record) []kube.Ref {
 	return out
 }
 
-// recordDiff says what is left of an earlier file in a part, and whether the cluster
-// remembers the part.
+// recordDiff lists what an earlier file left in a part, and reports whether the cluster has a
+// record of the part.
 func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p platform.Piece) (drift.Diff, error) {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p platform.
 	return d, nil
 }
 
-// recordPath is the path of a difference in nothing but what the cluster remembers.
+// recordPath is the path of a difference that is only in the record.
 const recordPath = "record"
 
 // withoutRecord removes the record from a diff that has other fields.
@@ -177,8 +177,8 @@ func withoutRecord(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(d, func(f drift.Field) bool { return f.Path == recordPath })
 }
 
-// closeRecord deletes objects that only an earlier file had for a part, and records the
-// part as it is now.
+// closeRecord deletes objects that a part had only in an earlier file, and records the current
+// state of the part.
 func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p platform.Piece) error {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
@@ -224,12 +224,13 @@ func (s *Steps) supersede(ctx context.Context, p platform.Piece) error {
 	return nil
 }
 
-// Retired are the parts that the cluster has of us and the file no longer names,
-// those first that need others; given are those that we applied once and Fleet deploys now.
+// Retired are the parts that homelab installed and that are no longer in the file, in the order
+// of removal: parts that need others come first. given are the parts that homelab once applied
+// and Fleet deploys now.
 func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
 	pieces, err := s.Make()
 	if err != nil {
-		return nil, nil, err // what is asked for is not known
+		return nil, nil, err // the parts that the file asks for are unknown
 	}
 	client, err := s.Kube(ctx)
 	if err != nil {
@@ -265,7 +266,7 @@ func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
 	return gone, given, nil
 }
 
-// HandOver forgets what of a part is Fleet's now.
+// HandOver removes from the record of a part what Fleet owns now.
 func (s *Steps) HandOver(ctx context.Context, r Record) error {
 	client, err := s.Kube(ctx)
 	if err != nil {
@@ -291,9 +292,8 @@ func (r Record) Diff() drift.Diff {
 	return drift.Diff{{Path: "part/" + r.Part, Have: what, Effect: drift.Remove, Note: note}}
 }
 
-// RetirePart takes a part out of the cluster. What holds data stays: volumes that
-// are in use keep their provisioner, and a part that is to outlive its absence keeps
-// its Secrets and definitions.
+// RetirePart removes a part from the cluster. It keeps what data depends on: volumes in use keep
+// their provisioner, and a part that outlives its removal keeps its Secrets and definitions.
 func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	client, charts, err := s.charts(ctx)
 	if err != nil {
@@ -306,7 +306,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	remove := func(refs []kube.Ref) error {
 		for _, ref := range slices.Backward(refs) {
 			if ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition" || r.Keep && ref.Kind == "PersistentVolumeClaim" {
-				continue // with all that is in them
+				continue // it stays, with everything in it
 			}
 			if err := client.Delete(ctx, objectOf(ref)); err != nil {
 				return err
@@ -346,7 +346,7 @@ func Unused(ctx context.Context, client *kube.Client, r Record) error {
 	return r.heldBy(volumes)
 }
 
-// heldBy is an error where claims are bound to volumes of a part's classes.
+// heldBy returns an error if claims are bound to volumes of a part's classes.
 func (r Record) heldBy(volumes []unstructured.Unstructured) error {
 	var claims []string
 	for _, v := range volumes {

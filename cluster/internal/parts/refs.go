@@ -4,5 +4,5 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// Refs are steps by the name of the node, or host, that they are about.
+// Refs are steps by the name of their node or host.
 type Refs map[string]*converge.Ref

@@ -22,8 +22,8 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// secretsStep keeps the Secrets of a part, in the cluster and nowhere else. What was
-// generated once stays as it is.
+// secretsStep keeps the Secrets of a part, in the cluster and nowhere else. Generated values
+// never change.
 func (s *Steps) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "secrets/" + p.Name,
@@ -69,7 +69,7 @@ func (s *Steps) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
 	}
 }
 
-// renew restarts what has read a Secret that is another now.
+// renew restarts the workloads that have read a Secret which has changed.
 func renew(ctx context.Context, client *kube.Client, changes []kube.Change) error {
 	other := map[string][]string{} // by namespace
 	for _, ch := range changes {
@@ -89,7 +89,7 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 	return nil
 }
 
-// rightValues leaves out Secrets of which only the owner differs: hooks of charts
+// rightValues removes Secrets from a diff of which only the owner differs: hooks of charts
 // recreate some with the same contents (Rancher's bootstrap-secret), which is allowed.
 func rightValues(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(d, func(f drift.Field) bool {
@@ -97,8 +97,8 @@ func rightValues(d drift.Diff) drift.Diff {
 	})
 }
 
-// secretObjects are Secrets as they should be: what is given, and what is there of
-// what was generated. What is not there yet is made, or only said to be missing.
+// secretObjects are the wanted Secrets: given values, and existing values of what was generated.
+// With generate it makes missing values; otherwise it only lists them in missing.
 func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret, generate bool) (objects []runtime.Object, missing drift.Diff, err error) {
 	for _, s := range all {
 		live := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
@@ -124,7 +124,7 @@ func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret,
 				if want.Data[key], err = random(s.Generate[key]); err != nil {
 					return nil, nil, err
 				}
-			case there: // else the whole Secret is missing
+			case there: // otherwise the whole Secret is missing
 				missing = append(missing, drift.Field{Path: fmt.Sprintf("secret/%s/%s/data.%s", s.Namespace, s.Name, key), Want: "generated", Effect: drift.Update})
 			}
 		}
@@ -133,7 +133,7 @@ func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret,
 	return objects, missing, nil
 }
 
-// random returns n random bytes, written as hexadecimal digits.
+// random returns n random bytes as hexadecimal digits.
 func random(n int) ([]byte, error) {
 	b := make([]byte, n)
 	if _, err := rand.Read(b); err != nil {

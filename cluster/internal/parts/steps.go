@@ -18,7 +18,7 @@ type Config struct {
 	Make   func() ([]platform.Piece, error) // the parts that the file asks for, in order
 	Charts chart.Source                     // the file's own settings are merged into it
 	Kube   func(context.Context) (*kube.Client, error)
-	// Work is the running work, for what a step costs; nil if there is no cluster yet.
+	// Work is the running work, for the cost of a step; nil if there is no cluster yet.
 	Work    func(context.Context) (*consent.Work, error)
 	GitDial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches fleet.repo; nil dials directly
 }
@@ -29,7 +29,7 @@ type Steps struct {
 	pushed pushed
 
 	mu       sync.Mutex
-	client   *chart.Client // of clientOf
+	client   *chart.Client // the client for clientOf
 	clientOf *kube.Client
 }
 

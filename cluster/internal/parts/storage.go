@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// storageStep proves a storage class, once for as long as it stays what it is: a
-// volume is made, written, read, where it can be on another node, and removed.
+// storageStep proves a storage class once, until the class changes: it creates a volume, writes
+// it, reads it, on another node if the class allows that, and deletes it.
 func (s *Steps) storageStep(p platform.Piece, class string) *converge.Resource[addon.ProbeState] {
 	var nodes []string
 	for _, n := range s.Spec.Nodes {

@@ -8,11 +8,11 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// agentTime bounds how long a look waits for a guest's agent: others of the host may
-// be asked before it.
+// agentTime limits how long a check waits for a guest's agent, since the agents of other guests
+// on the host may be asked first.
 const agentTime = 5 * time.Second
 
-// InAgentTime asks a guest agent, and takes none that is slow for one that does not run.
+// InAgentTime asks a guest agent, and treats a slow agent as one that does not run.
 func InAgentTime[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, agentTime)
 	defer cancel()

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// memoryKey is the memory that a context carries.
+// memoryKey is the context key of the memory.
 type memoryKey struct{}
 
 // memory holds one value of each type.
 type memory struct{ values sync.Map }
 
-// Begin is a context for one Plan or Run, which remembers nothing yet: the world may have
+// Begin returns a context for one Plan or Run. It remembers nothing yet, since everything may have
 // changed since the last one.
 func Begin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, memoryKey{}, &memory{})
 }
 
-// Of returns the T that this Plan or Run remembers, at first a zero one. All callers with
-// the same run get the same T, so it guards itself. A context without a run remembers nothing.
+// Of returns the T that this Plan or Run remembers, which starts as the zero value. All callers in
+// one run get the same T, so T guards itself. A context without a run remembers nothing.
 func Of[T any](ctx context.Context) *T {
 	m, ok := ctx.Value(memoryKey{}).(*memory)
 	if !ok {

@@ -18,17 +18,17 @@ import (
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
 
-// Refusal is what a request is refused with.
+// Refusal is the message of a refused request.
 const Refusal = "a thorn in its way"
 
-// Way is a way to Kubernetes on which the request of one number is refused.
+// Way is a transport to Kubernetes that refuses the request of one number.
 type Way struct {
 	Next http.RoundTripper
 	mu   sync.Mutex
 	On   bool
-	At   int // from 1; 0: none
+	At   int // from 1; 0 for none
 	Seen []string
-	// Prick is the refusal, nil for that of Kubernetes.
+	// Prick returns the refusal, nil for that of Kubernetes.
 	Prick func(*http.Request) *http.Response
 }
 
@@ -52,8 +52,8 @@ func (w *Way) RoundTrip(r *http.Request) (*http.Response, error) {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
 }
 
-// Kubernetes is an API of the simulator at 10.0.0.10, and a client that goes that way to
-// it. Both end with the test.
+// Kubernetes returns a simulated API at 10.0.0.10, and a client that reaches it through the Way.
+// Both end with the test.
 func Kubernetes(t *testing.T) (*kube.Client, *kubesim.Cluster, *Way) {
 	t.Helper()
 	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, 1)
@@ -67,7 +67,7 @@ func Kubernetes(t *testing.T) (*kube.Client, *kubesim.Cluster, *Way) {
 	return client, sim, way
 }
 
-// FleetKinds are the definitions of the kinds that Fleet's chart brings, as YAML.
+// FleetKinds are the definitions of the kinds that Fleet's chart adds, as YAML.
 func FleetKinds() string {
 	var out strings.Builder
 	for _, kind := range []string{"GitRepo", "Bundle", "BundleDeployment", "Cluster"} {
@@ -79,5 +79,5 @@ func FleetKinds() string {
 	return out.String()
 }
 
-// Second is the error of a call that returns something else as well.
+// Second returns the error of a call that also returns another value.
 func Second[T any](_ T, err error) error { return err }
