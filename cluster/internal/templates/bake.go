@@ -302,7 +302,7 @@ func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 }
 
 // bakedK3s is the version of K3s in the template. It is empty without internet: the files then
-// go to each node over SSH, because the guest agent is too slow for them.
+// go to each node over SSH, because they are too large for the guest agent.
 func bakedK3s(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
