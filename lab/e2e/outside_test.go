@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -54,9 +55,7 @@ func newOutsider(t *testing.T) *outsider {
 	_, file, _, ok := runtime.Caller(0)
 	require.True(t, ok)
 	root := filepath.Join(filepath.Dir(file), "..", "..")
-	// One version for each clone: Go compiles again what has another one.
-	of := sha256.Sum256([]byte(root))
-	o.version = fmt.Sprintf("v0.0.0-20260101000000-%x", of[:6])
+	o.version = versionOf(t, root)
 	proxy := filepath.Join(o.dir, "proxy")
 	for name, dir := range map[string]string{"github.com/cps-gpu/homelab": root, "github.com/cps-gpu/homelab/lab": filepath.Join(root, "lab")} {
 		forget(t, modules, name, o.version) // of a run that was killed
@@ -66,6 +65,23 @@ func newOutsider(t *testing.T) *outsider {
 	o.env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOSUMDB=off", "GOPRIVATE=", "GOTOOLCHAIN=local",
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(modules, "cache", "download"))
 	return o
+}
+
+// versionOf is a version for a clone and its sources. Go keeps an index of each version's
+// files, so other sources need another version; the same ones are not compiled again.
+func versionOf(t *testing.T, root string) string {
+	t.Helper()
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, root)
+	require.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		_, _ = fmt.Fprintf(sum, "%s %d\n%s", path, len(text), text)
+		return err
+	}))
+	return fmt.Sprintf("v0.0.0-20260101000000-%x", sum.Sum(nil)[:6])
 }
 
 // in runs a command in a folder, and returns what it said.
