@@ -10,9 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
-// Permissions returns what the client's own token may do. It makes one request, and one more for
-// each of paths: Proxmox does not list every path, and its list leaves out a deeper entry that
-// removes everything (NoAccess).
+// Permissions returns what the client's own token may do. It makes one request, and one more
+// for each of paths that is missing from Proxmox's answer: that list leaves out a deeper entry
+// that removes everything (NoAccess).
 func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.Tree, error) {
 	all := permission.Tree{}
 	if err := c.Get(ctx, "/access/permissions", nil, &all); err != nil {
