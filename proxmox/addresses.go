@@ -17,14 +17,13 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// agentPatience bounds how long the agents of a host's guests are asked for their
-// addresses: one at a time, and Proxmox gives each that does not run three seconds.
+// agentPatience bounds the time for asking all guest agents of a host for their addresses. They are
+// asked one at a time, and Proxmox waits three seconds for each agent that does not run.
 const agentPatience = 30 * time.Second
 
-// Addresses returns the IP addresses that are known to be in use on a host, each with
-// who has it: the host's bridges, containers, VMs by their cloud-init configuration,
-// and running VMs by their guest agents. Others there may be plenty: anyone who is not on
-// this host, and every guest without an agent.
+// Addresses returns the IP addresses that are known to be in use on a host, each with its owner:
+// the host's bridges, containers, VMs by their cloud-init configuration, and running VMs by their
+// guest agents. It cannot see machines outside this host, or guests without an agent.
 func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
 	bridges, err := c.Bridges(ctx, host)
 	if err != nil {
@@ -73,8 +72,8 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 	return out, group.Wait()
 }
 
-// addressesOf reads what one guest has. What cannot be read is not known, and no
-// reason to know nothing of the others.
+// addressesOf reads the addresses of one guest. Addresses that cannot be read are left out, so that
+// one guest does not hide the others.
 func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {

@@ -12,11 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// AttachGPU gives a device to a VM that a [Client] has read, by its mapping, in the next
-// free slot, and reads vm again: [machine.VM.GPUs] has the device then. It checks what Proxmox
-// checks at start only: that the mapping is there and fits the host, and that the machine
-// can have PCIe. A VM that has a device of that mapping is left alone; for a second one,
-// name a free slot in [machine.HostPCI.Slot]. In a running VM the device waits for the next start;
+// AttachGPU adds a device to a VM that a [Client] has read, by its mapping, in the next free slot.
+// It reads vm again, so that [machine.VM.GPUs] includes the device. It checks what Proxmox checks
+// only at start: that the mapping exists and fits the host, and that the machine type has PCIe. A
+// VM that has a device of that mapping is unchanged; to add a second one, name a free slot in
+// [machine.HostPCI.Slot]. In a running VM the device is pending until the next start;
 // [machine.VM.Pending] shows it.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	c, now, err := afterEarlier(ctx, vm)
@@ -52,10 +52,10 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	return c.renew(ctx, vm)
 }
 
-// DetachGPU takes the device in a slot, such as hostpci1, from a VM that a [Client] has
-// read, and reads vm again. One whose slot is free already is left alone. In a running VM
-// the device stays until the next start; [machine.VM.Pending] shows it. A device without a mapping
-// was put there by root, who alone can take it out: Proxmox refuses it.
+// DetachGPU removes the device in a slot, such as hostpci1, from a VM that a [Client] has read, and
+// reads vm again. A VM whose slot is already free is unchanged. In a running VM the device stays
+// until the next start; [machine.VM.Pending] shows it. Only root can add or remove a device without
+// a mapping: Proxmox refuses to remove it with a token.
 func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 	c, now, err := afterEarlier(ctx, vm)
 	if err != nil {
@@ -69,9 +69,9 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 	return c.renew(ctx, vm)
 }
 
-// afterEarlier reads a VM when nothing of ours is at work on its host that nobody watches:
-// a change whose answer was lost is made by a task, and what is read before its end is not
-// what is changed after it.
+// afterEarlier reads a VM once no unwatched task of ours is running on its host. A change whose
+// answer was lost still runs as a task, and a configuration that is read before the task ends is
+// stale afterwards.
 func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
 	if v == nil || v.Reader() == nil {
 		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.ByID or Client.VM returns", v)
@@ -84,13 +84,13 @@ func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
 	return c, now, err
 }
 
-// setDevice changes a VM's configuration, unless somebody else has since it was read.
+// setDevice changes a VM's configuration, unless it has changed since it was read.
 func (c *Client) setDevice(ctx context.Context, vm *VM, p api.Params) error {
 	p["digest"] = vm.Digest
 	return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "config"), p)
 }
 
-// renew reads a VM again, into the caller's.
+// renew reads a VM again, into the caller's variable.
 func (c *Client) renew(ctx context.Context, vm *VM) error {
 	now, err := c.Refresh(ctx, vm)
 	if err != nil {

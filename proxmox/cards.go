@@ -25,7 +25,8 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 		DeviceName      string    `json:"device_name"`
 		Group           *wire.Int `json:"iommugroup"`
 	}
-	// By default the list leaves out what shares groups with cards: bridges, memory controllers.
+	// By default the list leaves out devices that share groups with cards: bridges, memory
+	// controllers.
 	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 	for _, e := range all {
 		address, err := ParsePCIAddress(e.ID)
 		if err != nil {
-			continue // not a PCI address: nothing that can be passed through
+			continue // not a PCI address, so it cannot be passed through
 		}
 		d := pci.Function{
 			Address: address, Class: bare(e.Class), Vendor: bare(e.Vendor), Device: bare(e.Device),
@@ -52,7 +53,7 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 	return out, nil
 }
 
-// bare takes the 0x off an id.
+// bare removes the 0x prefix from an id.
 func bare(s string) string { return strings.TrimPrefix(strings.ToLower(s), "0x") }
 
 // GPUs returns the NVIDIA cards of a host, sorted by address.
@@ -61,8 +62,8 @@ func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
 	return pci.GPUs(all), err
 }
 
-// GPU returns the NVIDIA card of a host at an address, such as 41:00, which may be that of
-// any of its functions.
+// GPU returns the NVIDIA card of a host at an address, such as 41:00. The address may be that of
+// any of the card's functions.
 func (c *Client) GPU(ctx context.Context, host, address string) (GPU, error) {
 	at, err := ParsePCIAddress(address)
 	if err != nil {

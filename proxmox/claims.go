@@ -9,14 +9,14 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// Ledger reads the claims on the devices of hosts: one request for all VMs, one for
-// the mappings, one for each host's hardware, and one for each VM there.
+// Ledger reads the claims on the devices of hosts. It makes one request for all VMs, one for the
+// mappings, one for each host's hardware, and one for each VM there.
 func (c *Client) Ledger(ctx context.Context, hosts ...string) (*pci.Ledger, error) {
 	return c.LedgerWithout(ctx, "", hosts...)
 }
 
-// LedgerWithout is [Client.Ledger] without the VMs of owner's, which are not read: for
-// one who knows those already.
+// LedgerWithout is [Client.Ledger] without owner's VMs, which it does not read. It is for callers
+// that already know them.
 func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*pci.Ledger, error) {
 	devices := map[string][]pci.Function{}
 	var mappings []pci.MappingState
@@ -38,7 +38,7 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 	return pci.NewLedger(hosts, devices, mappings, vms), nil
 }
 
-// claimants reads every VM on the hosts that is not owner's and has a passed-through
+// claimants reads every VM on the hosts that does not belong to owner and has a passed-through
 // device, sorted by host and VMID.
 func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]*VM, error) {
 	all, err := live.All(ctx, c.Client)

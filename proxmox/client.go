@@ -10,9 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/agent"
 )
 
-// Client speaks to one Proxmox host or cluster. It is safe for concurrent use,
-// and one Client should be shared: it is what keeps requests together and
-// allocations apart. It has nothing to close.
+// Client talks to one Proxmox host or cluster. It is safe for concurrent use. Share one Client,
+// because it combines requests and serializes allocations. It needs no Close.
 type Client struct {
 	*api.Client               // the requests themselves
 	born        sync.Map      // by owner: func(name string) string, see Recognise
@@ -26,8 +25,8 @@ type Client struct {
 	templates map[string]template
 }
 
-// Dial makes a Client and asks the host for its version, which shows at once
-// whether address, certificate and token are right.
+// Dial makes a Client and asks the host for its version, so a wrong address, certificate or token
+// shows at once.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c, err := api.Dial(ctx, cfg)
 	if err != nil {

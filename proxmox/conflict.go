@@ -4,14 +4,14 @@ import (
 	"fmt"
 )
 
-// ConflictError is a VM that has the name of one of ours and is not ours, also where it
-// carries our tag. It is somebody else's and is never touched.
+// ConflictError reports a VM that has the name of one of ours but is not ours, even if it carries
+// our tag. It belongs to another owner and is never touched.
 type ConflictError struct {
 	Name, Owner, Host string
 	VMID              int
-	Why               string // it is not ours: "does not carry the tag homelab-a100"
-	Tagged            bool   // it carries our tag all the same: a copy perhaps, or an earlier version's
-	Abandoned         bool   // an earlier version has left it half-made
+	Why               string // why it is not ours: "does not carry the tag homelab-a100"
+	Tagged            bool   // it carries our tag nevertheless: perhaps a copy, or made by an earlier version
+	Abandoned         bool   // an earlier version left it half-made
 }
 
 func conflict(owner string, vm *VM) *ConflictError {
@@ -19,7 +19,7 @@ func conflict(owner string, vm *VM) *ConflictError {
 		Abandoned: vm.Abandoned(owner)}
 }
 
-// Error returns the conflict and the ways out of it.
+// Error describes the conflict and the ways to resolve it.
 func (e *ConflictError) Error() string {
 	if e.Abandoned {
 		return fmt.Sprintf("VM %d on %s is called %s and %s: it is not changed\n  %s",
@@ -30,34 +30,34 @@ func (e *ConflictError) Error() string {
 		e.VMID, e.Host, e.Name, e.Why, e.Name)
 }
 
-// clearing says how a half-made VM of an earlier version goes away.
+// clearing says how to remove a half-made VM of an earlier version.
 func clearing(host string, vmid int) string {
 	return fmt.Sprintf("it holds data only if it was started since: look at its task history in the web "+
 		"interface, or as root on %s: pvesh get /nodes/%s/tasks --vmid %d\n"+
 		"  if it was not, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up recreates it", host, host, vmid, host, vmid)
 }
 
-// DuplicateError is more than one VM of ours with one name.
+// DuplicateError reports more than one VM of ours with the same name.
 type DuplicateError struct {
 	Name, Owner string
 	VMIDs       []int
 }
 
-// Error returns the doubles.
+// Error lists the duplicates.
 func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("proxmox: VMs %v are all called %s and all marked as VMs of %s: they cannot be told apart\n"+
 		"  look at what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge",
 		e.VMIDs, e.Name, e.Owner)
 }
 
-// LockedError is a VM that is locked while nothing is at work on it: what held
-// the lock died. A token may not unlock it.
+// LockedError reports a VM that is locked although no task works on it: the process that held the
+// lock died. A token may not unlock it.
 type LockedError struct {
 	Host, Lock string
 	VMID       int
 }
 
-// Error returns the lock and how to get rid of it.
+// Error describes the lock and how to remove it.
 func (e *LockedError) Error() string {
 	cure := fmt.Sprintf("qm unlock %d", e.VMID)
 	if e.Lock == "clone" || e.Lock == "create" {

@@ -14,8 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// CreateSpec is a VM made from an image and not from a template: the one that
-// becomes the template.
+// CreateSpec describes a VM that is made from an image, not from a template. The VM becomes the
+// template.
 type CreateSpec struct {
 	Name        string
 	Host        string
@@ -23,21 +23,21 @@ type CreateSpec struct {
 	Owner       string
 	Tags        []string
 	Image       string // volume id of the image to import
-	Storage     string // of the disks
-	DiskSize    Size   // the OS disk is grown to this
+	Storage     string // for the disks
+	DiskSize    Size   // the OS disk grows to this size
 	Cores       int
 	Memory      Size
 	CPUType     string // default host
-	SecureBoot  bool   // enrol Microsoft's keys in the firmware's variables: only signed kernels and modules load then
+	SecureBoot  bool   // enrol Microsoft's keys in the firmware's variables, so that only signed kernels and modules load
 	NICs        []NIC
 	Seed        string // volume id of the NoCloud ISO
 	Description string
 }
 
-// params writes the whole VM: q35 and OVMF, which give a GPU's memory the room
-// that it needs, with a disk for the firmware's variables (without one they are
-// lost); a serial console, without which Ubuntu's cloud kernel panics when its
-// disk grows; the agent's channel; no balloon.
+// params returns the configuration of the whole VM. It has q35 and OVMF, which leave enough address
+// space for a GPU's memory, and a disk for the firmware's variables, which are lost without one. It
+// has a serial console, because Ubuntu's cloud kernel panics without one when its disk grows, and
+// the agent's channel. It has no balloon.
 func (s CreateSpec) params(vmid int) api.Params {
 	uuid := machine.NewUUID()
 	cpu := s.CPUType
@@ -86,8 +86,8 @@ func (s CreateSpec) check() error {
 	return errors.Join(errs...)
 }
 
-// CreateVM makes the VM, stopped, with its disk grown, unless it is there. It
-// goes on where an earlier run ended.
+// CreateVM makes the VM, stopped, with its disk grown, unless it exists. It continues where an
+// earlier run ended.
 func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 	return c.read(ctx, spec.Host, vmid, false)
 }
 
-// growTo grows a disk to size, unless it has it.
+// growTo grows a disk to size, unless it is that large already.
 func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) error {
 	disk, found := vm.Disk(slot)
 	if !found {
@@ -179,9 +179,9 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 	return nil
 }
 
-// Convert makes a stopped VM a template, without its seed: a clone must not boot
-// with somebody else's. A VM that is one already is left alone, but for disks that are
-// no bases yet.
+// Convert turns a stopped VM into a template and removes its seed, because a clone must not boot
+// with another VM's seed. In a VM that is a template already it converts only disks that are not
+// base disks yet.
 func (c *Client) Convert(ctx context.Context, vm *VM) error {
 	now, err := c.Refresh(ctx, vm)
 	switch {

@@ -16,10 +16,10 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// destroy destroys a VM that is off, with the disks that its configuration names. Proxmox
-// would take every disk that bears its number along (destroy-unreferenced-disks), on every
-// storage, and asks nobody: not the VM that such a disk hangs on, nor another Proxmox that
-// has the storage too and a VM of the same number.
+// destroy destroys a VM that is off, with the disks that its configuration names. It does not use
+// destroy-unreferenced-disks: with that option Proxmox removes every disk with the VM's number, on
+// every storage. Proxmox does not check whether such a disk is attached to another VM, or belongs
+// to a VM with the same number of another Proxmox that shares the storage.
 func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	if err := c.destroys.Acquire(ctx, 1); err != nil {
 		return err
@@ -47,13 +47,14 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	return c.removeLeftDisks(ctx, vm, exit)
 }
 
-// askTime bounds a look at storages after a task that ended well.
+// askTime bounds a check of storages after a task that ended well.
 const askTime = 10 * time.Second
 
-// removeLeftDisks removes the disks of a VM's configuration that its destroy could not, and names
-// others that bear its number: another VM may have them, or a task left them that was killed.
-// Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends
-// with OK, not with warnings. Where nobody answers after an OK, that is said, and no error.
+// removeLeftDisks removes disks of a VM's configuration that its destroy could not remove. It only
+// reports other disks with the VM's number: another VM may own them, or a killed task left them.
+// Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends with
+// OK, not with warnings. If the storages do not answer after an OK, it reports that without an
+// error.
 func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
 	for _, storage := range vm.StoragesInUse() {
 		c.Forget(api.NodePath(vm.Host, "storage", storage))
@@ -81,8 +82,8 @@ func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error
 	return c.removeLeft(ctx, vm, left)
 }
 
-// numbered are the disks that bear a VM's number on the storages that hold something of it:
-// those that its configuration named, and others.
+// numbered returns the disks that carry a VM's number on the storages that the VM used: those that
+// its configuration named, and others.
 func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
 	volumes := vm.Volumes()
 	for _, storage := range vm.StoragesInUse() {
@@ -103,10 +104,10 @@ func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, 
 	return named, others, nil
 }
 
-// removeLeft removes disks of a VM that is destroyed, unless they are another's by now.
+// removeLeft removes disks of a destroyed VM, unless they belong to another VM by now.
 func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
-	// A disk is of another VM when the VMID was given away again: a VM's
-	// configuration is there before its first disk is, so this look is late enough.
+	// A disk belongs to another VM if the VMID was reused. Proxmox writes a VM's configuration
+	// before it makes the first disk, so checking for a configuration now is late enough.
 	var same wire.Int
 	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vm.VMID)}}, &same)
 	if api.SaidTaken(err) {

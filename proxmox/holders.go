@@ -15,14 +15,14 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// Holders are the VMs of any owner that name files and disks as their drives and mappings as their
-// devices: Proxmox starts none of which such a thing is gone.
+// Holders lists the VMs of any owner that use files and disks as drives, or mappings as devices.
+// Proxmox does not start a VM if one of these is gone.
 type Holders struct {
-	// Silent are those whose configuration cannot be read, since their hosts do not
-	// answer or something else fails: they may name anything.
+	// Silent lists VMs whose configuration cannot be read, because a host does not answer or for
+	// another reason. They may use anything.
 	Silent []Unread
 
-	files, mappings map[string][]Summary // those that name it
+	files, mappings map[string][]Summary // the VMs that use it
 }
 
 // Unread is a VM whose configuration could not be read.
@@ -31,9 +31,9 @@ type Unread struct {
 	Err error // why
 }
 
-// Holders reads the configuration of every VM that the token may see, now and after its
-// next start, but for those of owner's; of all where owner is empty. A VM that only carries
-// the owner's tag is none of its own. Snapshots are not looked into.
+// Holders reads the configuration of every VM that the token may see, current and pending, except
+// owner's VMs. An empty owner excludes none. A VM that only carries the owner's tag does not count
+// as the owner's. Snapshots are not read.
 func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	return h, nil
 }
 
-// enter notes what a VM names.
+// enter records what a VM uses.
 func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
@@ -100,10 +100,10 @@ func (h *Holders) enter(vm *VM) {
 	}
 }
 
-// File returns a VM that has a volume of that name in a drive, or unused.
+// File returns a VM that has a volume of that name as a drive or as an unused disk.
 func (h *Holders) File(name string) (by Summary, held bool) { return h.fileBut(name, 0) }
 
-// fileBut is File for VMs other than the one with a VMID.
+// fileBut is File without the VM that has the given VMID.
 func (h *Holders) fileBut(name string, vmid int) (by Summary, held bool) {
 	i := slices.IndexFunc(h.files[name], func(s Summary) bool { return s.VMID != vmid })
 	if i < 0 {
@@ -120,14 +120,14 @@ func (h *Holders) Mapping(id string) (by Summary, held bool) {
 	return h.mappings[id][0], true
 }
 
-// readAll is readEach where every VM has to be read.
+// readAll is readEach for callers that need every VM.
 func (c *Client) readAll(ctx context.Context, all []live.Resource) ([]*VM, error) {
 	return c.readEach(ctx, all, func(_ int, err error) error { return err })
 }
 
-// readEach reads VMs that a list has shown, a few at a time, as running ones, which alone
-// have something pending. It leaves out what was destroyed since, and those whose failure,
-// which unread is told, unread does not return.
+// readEach reads VMs from a list, a few at a time. It reads them as running VMs, because only those
+// have pending changes. It leaves out VMs that were destroyed meanwhile. It passes each failure to
+// unread, and leaves out the VM unless unread returns an error.
 func (c *Client) readEach(ctx context.Context, all []live.Resource, unread func(i int, err error) error) ([]*VM, error) {
 	found := make([]*VM, len(all))
 	group, ctx := errgroup.WithContext(ctx)

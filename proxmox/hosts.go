@@ -15,18 +15,18 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// Host is a host of the cluster as the others see it. Its figures are zero where the
-// token lacks Sys.Audit on /nodes/NAME, and while it is offline.
+// Host is a host of the cluster as the other hosts see it. Its figures are zero while it is
+// offline, or if the token lacks Sys.Audit on /nodes/NAME.
 type Host struct {
 	Name       string
 	Online     bool
-	CPUs       int  // logical ones
-	Memory     Size // all of it
-	MemoryUsed Size // with ZFS's cache
+	CPUs       int  // logical CPUs
+	Memory     Size // total
+	MemoryUsed Size // including ZFS's cache
 }
 
-// Hosts returns every host of the Proxmox cluster, sorted by name. A host that is
-// in no cluster is alone.
+// Hosts returns every host of the Proxmox cluster, sorted by name. For a host outside a cluster it
+// returns that host alone.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	all, err := live.Nodes(ctx, c.Client)
 	if err != nil {
@@ -40,16 +40,16 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	return out, nil
 }
 
-// HostStatus is how a host is at the moment.
+// HostStatus is the current status of a host.
 type HostStatus struct {
 	Version   string // of its pve-manager: 9.2.11
-	Kernel    string // that it runs: 6.17.4-1-pve
-	CPUs      int    // logical ones
+	Kernel    string // running: 6.17.4-1-pve
+	CPUs      int    // logical CPUs
 	Memory    Size
-	Available Size // what is available without swapping; ZFS's cache counts as taken
+	Available Size // available without swapping; ZFS's cache counts as used
 }
 
-// HostStatus asks a host how it is (Sys.Audit on /nodes/NAME).
+// HostStatus returns a host's status (Sys.Audit on /nodes/NAME).
 func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error) {
 	type answer struct {
 		PVEVersion string `json:"pveversion"`
@@ -63,7 +63,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 		Memory struct {
 			Total     wire.Int  `json:"total"`
 			Free      wire.Int  `json:"free"`
-			Available *wire.Int `json:"available"` // of newer releases only
+			Available *wire.Int `json:"available"` // newer releases only
 		} `json:"memory"`
 	}
 	a, err := api.Look[answer](ctx, c.Client, api.NodePath(host, "status"), nil)
@@ -83,7 +83,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 	return s, nil
 }
 
-// Clock asks a host what time it is (Sys.Audit on /nodes/NAME), to the second.
+// Clock returns a host's time, to the second (Sys.Audit on /nodes/NAME).
 func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 	var now struct {
 		Time wire.Int `json:"time"`
@@ -94,8 +94,8 @@ func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 	return time.Unix(int64(now.Time), 0), nil
 }
 
-// Quorate reports whether a majority of the cluster's hosts is there: without one,
-// Proxmox changes nothing. A host that is in no cluster always is (Sys.Audit on /).
+// Quorate reports whether a majority of the cluster's hosts is online. Without a majority, Proxmox
+// changes nothing. A host outside a cluster is always quorate (Sys.Audit on /).
 func (c *Client) Quorate(ctx context.Context) (bool, error) {
 	type entry struct {
 		Type    string    `json:"type"`
@@ -113,18 +113,18 @@ func (c *Client) Quorate(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Bridge is a network that VMs of a host can be plugged into: a Linux bridge, an
-// Open vSwitch one, or a vnet of Proxmox's SDN.
+// Bridge is a network of a host that VMs can join: a Linux bridge, an Open vSwitch bridge, or a
+// vnet of Proxmox's SDN.
 type Bridge struct {
 	Name      string
 	Type      string // bridge, OVSBridge or vnet
 	Active    bool
 	VLANAware bool
-	VIDs      string   // the VLANs that a VLAN-aware bridge lets through, as in "2-4094"; empty: not said
-	Ports     []string // of the host that are in it
-	MTU       int      // 0: not set, which is 1500
+	VIDs      string   // the VLANs that a VLAN-aware bridge carries, as in "2-4094"; empty: unknown
+	Ports     []string // the host's ports in the bridge
+	MTU       int      // 0: not set, so 1500
 	CIDR      string   // the host's own address in it, with its prefix length; may be empty
-	Gateway   string   // the host's way out, when it is there; may be empty
+	Gateway   string   // the host's gateway, if it is on this bridge; may be empty
 }
 
 // Bridges returns the bridges of a host that the token may see (SDN.Audit or SDN.Use
@@ -157,16 +157,16 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	return out, nil
 }
 
-// Resident is a VM or container that somebody has on a host.
+// Resident is a VM or container of any owner on a host.
 type Resident struct {
 	Summary
 	Container bool
-	Used      Size // of its memory; zero while it is off
+	Used      Size // its memory in use; zero while it is off
 }
 
-// Residents returns every VM and container that the token may see (VM.Audit), of
-// any owner, templates too, sorted by VMID. It costs one request and one for each host
-// with VMs, shared with all lookups of VMs at that time.
+// Residents returns every VM and container that the token may see (VM.Audit), of any owner,
+// including templates, sorted by VMID. It makes one request, and one for each host with VMs;
+// concurrent lookups of VMs share them.
 func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	return out, nil
 }
 
-// VMIDTaken asks Proxmox whether a VMID is in use, also by what the token may not see.
+// VMIDTaken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
 func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
 	var same wire.Int
 	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)

@@ -17,8 +17,8 @@ import (
 type Image struct {
 	URL      string
 	SHA256   string
-	SHA512   string // instead of SHA256, where that is what is published
-	FileName string // what it is called on the storage; ends in .qcow2, .raw, .vmdk or .ova
+	SHA512   string // instead of SHA256, if that is what the publisher offers
+	FileName string // its name on the storage; ends in .qcow2, .raw, .vmdk or .ova
 }
 
 var (
@@ -41,12 +41,12 @@ func (i Image) check() error {
 	return nil
 }
 
-// ImageVolume returns the volume id of an image on a storage, "" when it is not there.
+// ImageVolume returns the volume id of an image on a storage, or "" if there is none.
 func (c *Client) ImageVolume(ctx context.Context, host, storage, fileName string) (string, error) {
 	return c.volumeNamed(ctx, host, storage, importContent, fileName)
 }
 
-// ISOVolume returns the volume id of an ISO on a storage, "" when it is not there.
+// ISOVolume returns the volume id of an ISO on a storage, or "" if there is none.
 func (c *Client) ISOVolume(ctx context.Context, host, storage, fileName string) (string, error) {
 	return c.volumeNamed(ctx, host, storage, "iso", fileName)
 }
@@ -64,11 +64,11 @@ func (c *Client) volumeNamed(ctx context.Context, host, storage, content, name s
 	return "", nil
 }
 
-// importContent is what Proxmox calls a disk image that VMs can be made from.
+// importContent is Proxmox's name for disk images that VMs can be made from.
 const importContent = "import"
 
-// CheckImport says whether this Proxmox VE can make VMs from downloaded images: the
-// API takes the content "import" since 8.4 (pve-storage 8.3.4).
+// CheckImport returns an error unless this Proxmox VE can make VMs from downloaded images: the API
+// accepts the content "import" since 8.4 (pve-storage 8.3.4).
 func (c *Client) CheckImport() error { return checkImport(c.Version()) }
 
 func checkImport(v Version) error {
@@ -85,11 +85,11 @@ func checkImport(v Version) error {
 		"  upgrade the host (pve8to9, then apt full-upgrade), or make a template by hand and name it under image.template", v.Version)
 }
 
-// FetchImage makes Proxmox download an image, check its sum and keep it for
-// import. A file of that name is checked and, if it is the image, used as it is,
-// for which the host needs no way to the web; else it is left alone and an error. A
-// download that an earlier process has begun is waited for, and two hosts that share
-// a storage download once. It returns the volume's id.
+// FetchImage makes Proxmox download an image, verify its checksum and keep it for import. It
+// returns the volume's id. It verifies an existing file of that name and uses it if it is the
+// image; then the host needs no internet access. Any other file of that name is left alone and is
+// an error. FetchImage waits for a download that an earlier process has started, and hosts that
+// share a storage download once.
 func (c *Client) FetchImage(ctx context.Context, host, storage string, image Image) (string, error) {
 	if err := errors.Join(image.check(), c.CheckImport()); err != nil {
 		return "", err
@@ -100,7 +100,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 		return "", err
 	}
 	if len(shared) > 0 {
-		place = "" // one lock for all that see it
+		place = "" // one lock for all hosts that see it
 	}
 	release, err := c.storages.allocate(ctx, place, storage, true)
 	if err != nil {
@@ -127,9 +127,9 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 	return storage + ":" + importContent + "/" + image.FileName, nil
 }
 
-// download asks for the image. Onto a file that is there already Proxmox downloads
-// nothing, but compares its sum (PVE::Tools::download_file_from_url); until a
-// download is complete and checked, it has another name, under which it is not an image.
+// download requests the image. If a file of that name exists, Proxmox downloads nothing but
+// compares its checksum (PVE::Tools::download_file_from_url). Until a download is complete and
+// verified it has another name, which does not count as an image.
 func (c *Client) download(ctx context.Context, host, storage string, image Image, there bool) error {
 	path := api.NodePath(host, "storage", storage, "download-url")
 	algorithm, sum := "sha256", image.SHA256
@@ -149,11 +149,11 @@ func (c *Client) download(ctx context.Context, host, storage string, image Image
 	}, present)
 }
 
-// name is the file's name on the web.
+// name returns the file name in the URL.
 func (i Image) name() string { return i.URL[strings.LastIndexByte(i.URL, '/')+1:] }
 
-// sharedBy returns the other hosts that see a storage, sorted; none when it belongs
-// to its host alone.
+// sharedBy returns the other hosts that see a storage, sorted; none if it belongs to its host
+// alone.
 func (c *Client) sharedBy(ctx context.Context, host, storage string) ([]string, error) {
 	storages, err := c.Storages(ctx, host)
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *Client) sharedBy(ctx context.Context, host, storage string) ([]string, 
 	return others, err
 }
 
-// explain says what a failed download means and what to do.
+// explain says why a download failed and what to do.
 func (i Image) explain(host, storage string, err error) error {
 	failure := fmt.Errorf("download %s to %s: %w", i.URL, storage, err)
 	byHand := fmt.Sprintf("download it on another machine (curl -L -o %s %s), then upload that file\n"+

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// Leases have VMIDs above those that Proxmox proposes (its default next-id.upper is
-	// 1,000,000) and below its largest, 999,999,999.
+	// Leases have VMIDs above those that Proxmox proposes (its default next-id.upper is 1,000,000)
+	// and below its largest, 999,999,999.
 	leaseBase  = 900_000_000
 	leaseRange = 99_000_000
 
 	leaseNote = "A run of homelab holds this lease while it changes the cluster, and removes it at its end. The VM is never started."
 )
 
-// Lease is where runs that change a cluster, from whatever machine, meet: a VM without
-// disks that is never started. Proxmox makes a VMID once only, and a configuration is
-// written only over the one that was read (digest). Where it has to be made, that is on
-// the first of hosts that is online, or on any other where none is.
+// Lease returns the lock that all runs that change a cluster share, from any machine: a VM without
+// disks that is never started. It works because Proxmox creates a VMID only once, and replaces a
+// configuration only if it is the one that was read (digest). A new lease is made on the first of
+// hosts that is online, or on any other online host.
 func (c *Client) Lease(cluster string, hosts ...string) lease.Store {
 	return &leaseVM{
 		c: c, name: "homelab-" + cluster + "-lease", hosts: hosts,
@@ -42,10 +42,10 @@ type leaseVM struct {
 	c     *Client
 	vmid  int
 	name  string
-	hosts []string // to be made on
+	hosts []string // candidates for a new lease
 
 	mu   sync.Mutex
-	host string // that has it, as far as is known; "" before anybody looked
+	host string // its host, as far as known; "" before the first lookup
 }
 
 func (l *leaseVM) at() string {
@@ -54,19 +54,19 @@ func (l *leaseVM) at() string {
 	return l.host
 }
 
-// String is e.g. VM 900000123 (homelab-a100-lease) on pve1.
+// String returns, for example, VM 900000123 (homelab-a100-lease) on pve1.
 func (l *leaseVM) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("VM %d (%s) on %s", l.vmid, l.name, l.at()), " on ")
 }
 
-// locate finds the host that has the lease, which is in the whole Proxmox cluster once,
-// or else the one that is to have it.
+// locate finds the host of the lease. The lease exists once in the whole Proxmox cluster. If there
+// is none, locate returns the host to make it on.
 func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 	all, err := l.c.Hosts(ctx)
 	if err != nil {
 		return false, err
 	}
-	var vms []live.Resource // which VMs exist, and where, is live; the rest of it is not
+	var vms []live.Resource // the existence and host of a VM are live; the rest is not
 	if err := l.c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
 		return false, err
 	}
@@ -86,7 +86,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 	return there, nil
 }
 
-// choose picks the host for a lease that is to be made.
+// choose picks the host for a new lease.
 func (l *leaseVM) choose(all []Host) string {
 	online := slices.DeleteFunc(slices.Clone(all), func(h Host) bool { return !h.Online })
 	for _, name := range l.hosts {
@@ -100,15 +100,15 @@ func (l *leaseVM) choose(all []Host) string {
 	return all[0].Name
 }
 
-// leaseAway is a lease on a host that is down: nobody can tell whether its holder lives,
-// or take it over.
+// leaseAway reports a lease on a host that is down: it is unknown whether the holder is alive, and
+// nobody can take the lease over.
 func leaseAway(vmid int, host string) error {
 	return fmt.Errorf("the lease is VM %d on %s, which is offline, so nobody can see whether another run still holds it\n"+
 		"  bring %s back; if it never comes back and no other run is at work, as root on another host: rm /etc/pve/nodes/%s/qemu-server/%d.conf",
 		vmid, host, host, host, vmid)
 }
 
-// Read returns the VM's notes. While it is being made it has none.
+// Read returns the VM's notes. While the VM is being made it has none.
 func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 	was := l.at()
 	var s lease.Seen
@@ -127,7 +127,7 @@ func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 	case l.at() == was && !errors.Is(err, ErrNotFound):
 		return s, err
 	}
-	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it comes, goes or moves
+	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it is being made, removed or migrated
 		err = wait.Passing(err)
 	}
 	return s, err
@@ -148,7 +148,7 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 		return lease.Seen{}, wait.Permanent(fmt.Errorf("VM %d (%s) on %s belongs to somebody else, and this cluster's lease needs its VMID: give that VM another VMID",
 			l.vmid, cmp.Or(n, "without a name"), l.at()))
 	}
-	if config.Lock == "create" { // it is being made, or was never
+	if config.Lock == "create" { // it is being made, or its creation never finished
 		config.Lock = ""
 	}
 	return lease.Seen{Text: config.Description, Version: config.Digest, Locked: config.Lock}, nil
@@ -170,7 +170,7 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 	err := l.c.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.at(), l.vmid, "config"),
 		api.Params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch {
-	case api.SaidLock(err) == "create": // the digest is looked at first, so it is what was seen
+	case api.SaidLock(err) == "create": // Proxmox checks the digest first, so the lease is the one that was seen
 		return wait.Permanent(fmt.Errorf("VM %d on %s, the lease of this cluster, was never completely created: on the host run qm unlock %d && qm destroy %d",
 			l.vmid, l.at(), l.vmid, l.vmid))
 	case api.SaidStale(err), api.SaidLock(err) != "":
@@ -179,10 +179,10 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 	return err
 }
 
-// Remove destroys the VM that was seen and no other. Proxmox destroys whatever has the VMID
-// when the request is there, which may be late, but no VM that is protected (destroy_vm of
-// PVE/API2/Qemu.pm looks at that under the configuration's lock): a lease that somebody holds
-// is, and protection is taken off over the configuration that was read.
+// Remove destroys the VM that was seen and no other. Proxmox destroys the VM that has the VMID when
+// the request arrives, which may be late, but never a protected VM (destroy_vm of PVE/API2/Qemu.pm
+// checks that under the configuration's lock). A held lease is protected, and Remove lifts the
+// protection only over the configuration that was read.
 func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
 	ctx = api.Unguarded(ctx)
 	err := l.c.Call(ctx, http.MethodPut, api.VMPath(l.at(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
@@ -195,7 +195,7 @@ func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
 	case api.SaidStale(err), api.SaidProtected(err):
 		return lease.ErrStale
 	case api.SaidLock(err) != "":
-		return wait.Passing(err) // a backup, a migration or another run ends
+		return wait.Passing(err) // until a backup, a migration or another run ends
 	}
 	return err
 }

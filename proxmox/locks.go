@@ -7,23 +7,22 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits on work at one time, from measurements: more clones than six gain
-// nothing, and destroys queue at the cluster's lock on user.cfg.
+// Limits on concurrent work, from measurements: more than six clones at once gain nothing, and
+// destroys queue at the cluster's lock on user.cfg.
 const (
 	maxClones   = 6
 	maxDestroys = 4
 )
 
-// storageLocks keeps allocations on one storage of one host apart. Proxmox holds
-// a lock per storage while it makes a volume and gives up after 10 s: linked
-// clones take it for an instant and may go side by side, a full copy or an
-// import has the storage for itself.
+// storageLocks serializes allocations on one storage of one host. Proxmox locks the storage while
+// it makes a volume, and gives up after 10 s. Linked clones hold that lock only briefly and may run
+// concurrently. A full copy or an import gets the storage exclusively.
 type storageLocks struct {
 	mu    sync.Mutex
 	locks map[string]*semaphore.Weighted
 }
 
-// allocate waits for its turn and returns what ends it.
+// allocate waits for its turn and returns the function that ends it.
 func (s *storageLocks) allocate(ctx context.Context, host, storage string, whole bool) (release func(), err error) {
 	s.mu.Lock()
 	if s.locks == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// VM returns the VM of owner's with that name, nil when there is none. A VM of that
-// name that is not ours is not returned, whatever its tags; see [Client.Conflict].
+// VM returns the VM of owner's with that name, or nil if there is none. It does not return another
+// owner's VM of that name, whatever its tags; see [Client.Conflict].
 func (c *Client) VM(ctx context.Context, owner, name string) (*VM, error) {
 	found, _, err := c.named(ctx, owner, name)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Client) VM(ctx context.Context, owner, name string) (*VM, error) {
 	return only(owner, name, found)
 }
 
-// only returns the one VM of a name, nil when there is none.
+// only returns the one VM of a name, or nil if there is none. Several are an error.
 func only(owner, name string, found []*VM) (*VM, error) {
 	switch len(found) {
 	case 0:
@@ -43,7 +43,7 @@ func only(owner, name string, found []*VM) (*VM, error) {
 	return nil, dup
 }
 
-// Conflict returns a [*ConflictError] when the name is taken by a VM that is not ours.
+// Conflict returns a [*ConflictError] if another owner's VM has the name.
 func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 	found, foreign, err := c.named(ctx, owner, name)
 	if err != nil || len(found) > 0 || len(foreign) == 0 {
@@ -52,8 +52,8 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 	return conflict(owner, foreign[0])
 }
 
-// Conflicts returns a [*ConflictError] for each of the names that is taken by a VM
-// that is not ours. Where none is, it costs no more than the list of all VMs.
+// Conflicts returns a [*ConflictError] for each of the names that another owner's VM has. If there
+// is no conflict, it costs no more than the list of all VMs.
 func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 		if !others[name] || ours[name] {
 			continue
 		}
-		err := c.Conflict(ctx, owner, name) // one of ours that is half made has no tag yet
+		err := c.Conflict(ctx, owner, name) // a half-made VM of ours has no tag yet
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
 			out = append(out, conflict)
@@ -83,9 +83,9 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 	return out, nil
 }
 
-// Template returns the template of owner's with that name, nil when there is none. A VM
-// that is to become one is found with [Client.VM]. Where several hosts have their own, it
-// is the one on host, or else on the host with the lowest name.
+// Template returns the template of owner's with that name, or nil if there is none. To find a VM
+// that becomes a template later, use [Client.VM]. If several hosts have a template of that name,
+// Template returns the one on host, or else the one on the host whose name sorts first.
 func (c *Client) Template(ctx context.Context, owner, host, name string) (*VM, error) {
 	found, _, err := c.named(ctx, owner, name)
 	if err != nil {
@@ -104,7 +104,7 @@ func byPlace(a, b *VM) int {
 	return cmp.Or(strings.Compare(a.Host, b.Host), cmp.Compare(a.VMID, b.VMID))
 }
 
-// named returns the VMs called name, ours and others'.
+// named returns all VMs called name, from any owner.
 func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 	return c.namedIn(ctx, all, owner, name)
 }
 
-// namedIn is named, with the list of all VMs at hand.
+// namedIn is named for callers that already have the list of all VMs.
 func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
 	var earlier []*VM
 	for _, r := range all {
@@ -131,7 +131,7 @@ func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name s
 		case errors.Is(err, ErrNotFound):
 			continue // destroyed since
 		case r.Name != name && api.Forbidden(err):
-			continue // one that we may not see is not ours
+			continue // a VM that we may not see is not ours
 		case err != nil:
 			return nil, nil, err
 		case vm.Name != name:
@@ -154,8 +154,8 @@ func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name s
 	return ours, append(foreign, earlier...), nil
 }
 
-// Refresh reads vm's configuration and power state again. Where another VM has its VMID
-// by now, one with another UUID, that is an error.
+// Refresh reads vm's configuration and power state again. It is an error if another VM, with
+// another UUID, has its VMID by now.
 func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	running, err := c.status(ctx, vm.Host, vm.VMID)
 	if err != nil {
@@ -172,13 +172,13 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	return out, nil
 }
 
-// seen says by whom a VM was read.
+// seen records which client read a VM.
 func (c *Client) seen(vm *VM) *VM {
 	vm.ReadBy(c)
 	return vm
 }
 
-// read returns a VM's configuration, with what is pending, in one request.
+// read returns a VM's configuration, with pending changes, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
 	var entries []machine.Entry
 	if err := c.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
@@ -198,24 +198,24 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 	return now.Status == "running", nil
 }
 
-// vmidTries bounds how many VMIDs are tried that somebody else takes meanwhile.
+// vmidTries bounds how many VMIDs are tried when others take them meanwhile.
 const vmidTries = 6
 
-// vmids hands out VMIDs. Proxmox's nextid reserves nothing, so those given to
-// somebody here are kept apart. Those of VMs that we destroyed are not used
-// again: their cleanup may still hold a lock.
+// vmids allocates VMIDs. Proxmox's nextid reserves nothing, so vmids remembers the ones it has
+// handed out. It does not reuse VMIDs of VMs that this process destroyed: their cleanup may still
+// hold a lock.
 type vmids struct {
 	asking sync.Mutex // guards first
-	first  int        // what nextid said; 0 before it was asked
+	first  int        // nextid's answer; 0 before the first request
 
 	mu   sync.Mutex
-	used map[int]bool // handed out here, or destroyed by us
-	seen map[int]bool // of VMs that were there
+	used map[int]bool // handed out or destroyed by this process
+	seen map[int]bool // of VMs that existed at some time
 }
 
-// next returns a free VMID and reserves it within this process. Proxmox is asked for
-// the first one; the next ones are those after it that no VM has which we may see,
-// and with ask each is asked for.
+// next returns a free VMID and reserves it within this process. It asks Proxmox for the first VMID,
+// and then counts up, skipping the VMIDs of VMs that the token may see. With ask, it asks Proxmox
+// about each of them.
 func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 	first, err := c.firstFree(ctx)
 	if err != nil {
@@ -240,8 +240,8 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 	}
 }
 
-// firstFree returns where to begin to look for a free VMID, and reserves those that
-// VMs have.
+// firstFree returns where the search for a free VMID starts, and reserves the VMIDs of existing
+// VMs.
 func (c *Client) firstFree(ctx context.Context) (int, error) {
 	c.vmids.asking.Lock()
 	defer c.vmids.asking.Unlock()
@@ -288,7 +288,7 @@ func (v *vmids) see(id int) {
 	v.seen[id] = true
 }
 
-// taken reports whether id was handed out here.
+// taken reports whether this process handed out id.
 func (v *vmids) taken(id int) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

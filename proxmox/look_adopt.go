@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Namesake returns the one VM with that name which is not owner's, nil when there is none. Several are an error: nobody can say which is meant.
+// Namesake returns the one VM with that name that does not belong to owner, or nil if there is
+// none. Several are an error, because the name is ambiguous.
 func (c *Client) Namesake(ctx context.Context, owner, name string) (*VM, error) {
 	_, foreign, err := c.named(ctx, owner, name)
 	if err != nil || len(foreign) == 0 {

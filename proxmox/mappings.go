@@ -14,9 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// Mappings returns the PCI mappings that the token may see, sorted by id. With a
-// host, Proxmox compares them with that host's hardware and says what does not
-// fit.
+// Mappings returns the PCI mappings that the token may see, sorted by id. If host is not empty,
+// Proxmox compares them with that host's hardware and reports what does not fit.
 func (c *Client) Mappings(ctx context.Context, host string) ([]pci.MappingState, error) {
 	type entry struct {
 		ID          string   `json:"id"`
@@ -51,8 +50,8 @@ func (c *Client) Mappings(ctx context.Context, host string) ([]pci.MappingState,
 	return out, nil
 }
 
-// Mapping returns one mapping, compared with host's hardware when host is not
-// empty; nil when there is none.
+// Mapping returns one mapping, or nil if there is none. If host is not empty, Proxmox compares the
+// mapping with that host's hardware.
 func (c *Client) Mapping(ctx context.Context, id, host string) (*pci.MappingState, error) {
 	all, err := c.Mappings(ctx, host)
 	if err != nil {
@@ -66,8 +65,8 @@ func (c *Client) Mapping(ctx context.Context, id, host string) (*pci.MappingStat
 	return nil, nil
 }
 
-// EnsureMapping creates the mapping, or rewrites it when it differs or no longer
-// fits the hardware, and asks Proxmox whether it fits then.
+// EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware.
+// Afterwards it checks with Proxmox that the mapping fits.
 func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 	if err := m.Check(); err != nil {
 		return err
@@ -81,7 +80,7 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 		return nil
 	}
 	progress.Say(ctx, "mapping %s: %s", m.ID, m.Count())
-	lines := make([]string, len(m.Devices)) // in the caller's order, in which they are given out
+	lines := make([]string, len(m.Devices)) // in the caller's order, which is the order of allocation
 	for i, d := range m.Devices {
 		lines[i] = d.Line()
 	}
@@ -130,8 +129,8 @@ func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
 	return nil
 }
 
-// DeleteMapping deletes a mapping. One that is not there is no error; Proxmox
-// deletes one that is in use as well.
+// DeleteMapping deletes a mapping. A missing mapping is not an error. Proxmox deletes a mapping
+// even if it is in use.
 func (c *Client) DeleteMapping(ctx context.Context, id string) error {
 	err := c.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
 	if errors.Is(err, ErrNotFound) {

@@ -7,7 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Names of the packages below this one that its users write.
+// Types of the packages below this one, under names for users of this package.
 type (
 	Config    = api.Config
 	Login     = api.Login
@@ -28,20 +28,20 @@ type (
 	Mapping = pci.Mapping
 )
 
-// Errors that callers may ask for with [errors.Is].
+// Errors to test for with [errors.Is].
 var (
-	// ErrNotFound says that the VM, volume or mapping is not there.
+	// ErrNotFound says that the VM, volume or mapping does not exist.
 	ErrNotFound = api.ErrNotFound
 	// ErrAgentNotRunning says that the guest agent does not answer (yet).
 	ErrAgentNotRunning = api.ErrAgentNotRunning
-	// ErrUnauthorized says that the token is not accepted.
+	// ErrUnauthorized says that Proxmox does not accept the token.
 	ErrUnauthorized = api.ErrUnauthorized
 )
 
 // None removes an option of a [VMSpec] that only root@pam may set.
 const None = machine.None
 
-// Size is a number of bytes that prints as people write it: 16GiB.
+// Size is a number of bytes that prints in a readable form: 16GiB.
 type Size = unit.Size
 
 // The units of Size. Proxmox counts in powers of 1024 everywhere.
@@ -52,14 +52,14 @@ const (
 	TiB = unit.TiB
 )
 
-// PCIAddress is the place of a device in a host. Function is -1 for the whole
-// device, all its functions.
+// PCIAddress is the address of a device in a host. Function is -1 for the whole device, with all
+// its functions.
 type PCIAddress = unit.PCIAddress
 
 // ParsePCIAddress is [unit.ParsePCIAddress].
 func ParsePCIAddress(s string) (PCIAddress, error) { return unit.ParsePCIAddress(s) }
 
-// MapGPUs is [pci.MapGPUs]: the mapping of whole cards of one host.
+// MapGPUs is [pci.MapGPUs]. It makes the mapping of whole cards of one host.
 func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
 	return pci.MapGPUs(id, description, host, gpus...)
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// Recognise tells by what else a VM is known as owner's that carries the owner's tag and no
-// mark at all, as earlier versions of this package made them: address returns, for the VM's
-// name, the MAC address of an interface that no other machine has, "" for a name that is
-// not known. A clone has other addresses. A restored backup may have the same: where
-// several VMs could be meant, or one that is marked has the name, none is recognised.
+// Recognise registers how to recognize VMs that earlier versions of this package made: they carry
+// the owner's tag but no mark. For a VM's name, address returns the MAC address of an interface
+// that no other machine has, or "" if the name is unknown. A clone has other addresses, but a
+// restored backup may have the same. If several VMs match, or a marked VM has the name, none is
+// recognized.
 func (c *Client) Recognise(owner string, address func(name string) string) {
 	c.born.Store(strings.ToLower(owner), address)
 }
 
-// recognised reports whether an earlier version has made a VM for owner.
+// recognised reports whether an earlier version made a VM for owner.
 func (c *Client) recognised(owner string, vm *VM) bool {
 	known, found := c.born.Load(strings.ToLower(owner))
 	if !found || !vm.Tagged(owner) || len(machine.Marks(owner, vm.Tags)) > 0 {
@@ -32,15 +32,16 @@ func (c *Client) recognised(owner string, vm *VM) bool {
 	return machine.HasMAC(vm.NICs, address)
 }
 
-// owns reports whether a VM whose configuration was read is owner's.
+// owns reports whether a VM whose configuration was read belongs to owner.
 func (c *Client) owns(owner string, vm *VM) bool {
 	return vm.Ours(owner) || c.recognised(owner, vm)
 }
 
-// VMs returns every VM and template of owner's, sorted by name: marked with its VMID, or
-// half-made, or recognised. It costs one request and one for each host with VMs, shared
-// with all lookups at that time, and one for each VM with the owner's tag whose mark is
-// not its own. That the UUID is the marked one is seen before anything is done to a VM.
+// VMs returns every VM and template of owner's, sorted by name: those marked with their own VMID,
+// half-made ones and recognized ones. It makes one request, one for each host with VMs, and one for
+// each VM with the owner's tag that is not marked with its own VMID. Concurrent lookups share the
+// first two kinds. It does not compare the UUID with the mark; that is checked before a VM is
+// changed.
 func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
@@ -50,23 +51,23 @@ func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
 	return ours, err
 }
 
-// Stray is a VM that carries an owner's tag and is not the owner's: a copy, or one that
-// somebody has tagged by hand. Nothing is ever done to it.
+// Stray is a VM that carries an owner's tag but does not belong to the owner: a copy, or a VM that
+// someone tagged by hand. It is never changed.
 type Stray struct {
 	Summary
-	Why  string    // it is not: "is marked as VM 104, so it is a copy …"
-	GPUs []HostPCI // what it would take when it starts
+	Why  string    // why it is not the owner's: "is marked as VM 104, so it is a copy …"
+	GPUs []HostPCI // the devices that it would take when it starts
 	NICs []NIC
 
 	abandoned bool
 }
 
-// Unmarked reports whether a stray has no mark of owner's at all: then it is not a copy of a
-// machine that has one.
+// Unmarked reports whether a stray has no mark of owner's at all. Then it is not a copy of a marked
+// machine.
 func (s Stray) Unmarked(owner string) bool { return len(machine.Marks(owner, s.Tags)) == 0 }
 
-// Clear says how a stray goes away that an earlier version has left half-made; it is empty
-// for any other.
+// Clear says how to remove a stray that an earlier version left half-made. It is empty for any
+// other stray.
 func (s Stray) Clear() string {
 	if !s.abandoned {
 		return ""
@@ -74,8 +75,8 @@ func (s Stray) Clear() string {
 	return clearing(s.Host, s.VMID)
 }
 
-// Untag returns the command that takes an owner's tag and marks off a stray, for root on
-// its host: then it is not spoken of any more.
+// Untag returns the command that removes an owner's tag and marks from a stray, for root on its
+// host. After that the stray is no longer reported.
 func (s Stray) Untag(owner string) string {
 	rest := slices.DeleteFunc(machine.WithoutMarks(owner, s.Tags), func(t string) bool { return t == strings.ToLower(owner) })
 	if len(rest) == 0 {
@@ -84,8 +85,8 @@ func (s Stray) Untag(owner string) string {
 	return fmt.Sprintf("qm set %d --tags '%s'", s.VMID, strings.Join(rest, ";"))
 }
 
-// Strays returns the VMs that carry the tag owner and are not the owner's, sorted by name.
-// It costs what [Client.VMs] does.
+// Strays returns the VMs that carry the tag owner but do not belong to the owner, sorted by name.
+// It costs the same as [Client.VMs].
 func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
@@ -95,10 +96,10 @@ func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 	return strays, err
 }
 
-// tell tells the VMs that are owner's from those that carry the owner's tag alone. What
-// the list leaves open is read.
+// tell separates the owner's VMs from those that only carry the owner's tag. It reads a VM's
+// configuration if the list is not enough to decide.
 func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
-	var earlier []Stray // what earlier versions have made
+	var earlier []Stray // made by earlier versions
 	for _, r := range all {
 		if r.Type != "qemu" || !r.Tagged(owner) && (!live.Nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
 			continue
@@ -141,8 +142,8 @@ func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (o
 	return ours, strays, nil
 }
 
-// settleEarlier puts each VM that an earlier version has made with ours, or, where another
-// has its name too, so that nothing tells which is meant, with the strays.
+// settleEarlier decides about each VM that an earlier version made. It joins the owner's VMs, or
+// the strays if another VM has the same name and it is unclear which one is the owner's.
 func settleEarlier(ours []Summary, strays, earlier []Stray) ([]Summary, []Stray) {
 	marked := slices.Clone(ours)
 	for _, one := range earlier {
@@ -160,8 +161,7 @@ func byName(a, b Summary) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.VMID, b.VMID))
 }
 
-// glimpse reads a VM that a list has shown. One that has a name may be shared with others
-// who look at that time.
+// glimpse reads a VM from a list. If the VM has a name, concurrent lookups may share the read.
 func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
@@ -173,7 +173,7 @@ func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 	return c.seen(machine.Read(r.Node, int(r.VMID), entries, r.Status == "running")), nil
 }
 
-// withPower says of a VM in a list whether it runs.
+// withPower adds to a VM from a list whether it runs.
 func (c *Client) withPower(ctx context.Context, s Summary, r live.Resource) Summary {
 	s.Running = !s.Template && c.isRunning(ctx, r)
 	return s

@@ -19,12 +19,12 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// Started reports whether Proxmox has started vm at any time since it was made, as far
-// as its list of tasks goes back: a token sees its own, and those of others with
-// Sys.Audit on /nodes/NAME. One that was cloned is as old as what it was cloned from.
+// Started reports whether Proxmox has started vm at any time since the VM was made, as far as its
+// list of tasks goes back. A token sees its own tasks, and with Sys.Audit on /nodes/NAME those of
+// others. A clone counts as made when its source was made.
 func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 	q := url.Values{"vmid": {strconv.Itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(api.MaxTasks)}}
-	if _, made, found := strings.Cut(vm.Config()["meta"], "ctime="); found { // of this VM, and not of one that had its VMID
+	if _, made, found := strings.Cut(vm.Config()["meta"], "ctime="); found { // skip tasks of an earlier VM with the same VMID
 		made, _, _ = strings.Cut(made, ",")
 		q.Set("since", made)
 	}
@@ -37,8 +37,8 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 	}), nil
 }
 
-// Start starts vm, if it does not run, and waits until Proxmox says that it does.
-// Proxmox is given the time that its own formula grants for the VM's shape.
+// Start starts vm, unless it runs, and waits until Proxmox reports that it runs. The timeout is the
+// one that Proxmox's own formula gives for the VM's shape.
 func (c *Client) Start(ctx context.Context, vm *VM) error {
 	limit := machine.StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
@@ -56,21 +56,21 @@ func (c *Client) Start(ctx context.Context, vm *VM) error {
 	return nil
 }
 
-// shutdownTime is how long a guest gets to shut down before it is switched off.
+// shutdownTime is how long a guest may take to shut down before it is switched off.
 const shutdownTime = 3 * time.Minute
 
-// Shutdown asks the guest to shut down, and switches it off when it has not after
-// three minutes. A VM that does not run is left alone.
+// Shutdown asks the guest to shut down, and switches it off if it still runs after three minutes. A
+// VM that does not run is unchanged.
 func (c *Client) Shutdown(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "shutting down %s", vm)
 	return c.down(ctx, vm, "shutdown", api.Params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
 }
 
-// Stop switches vm off at once.
+// Stop switches vm off immediately.
 func (c *Client) Stop(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "stopping %s", vm)
 	p := api.Params{}
-	if c.Version().Major() >= 9 { // since 8.2, in truth
+	if c.Version().Major() >= 9 { // actually since 8.2
 		p["overrule-shutdown"] = 1
 	}
 	return c.down(ctx, vm, "stop", p)
@@ -98,9 +98,8 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) er
 	return nil
 }
 
-// Remove stops vm and destroys it with its disks, and checks that they are gone.
-// It looks first whether the VM is still the one that vm describes: a VMID may
-// have been given to another since.
+// Remove stops vm, destroys it with its disks, and checks that they are gone. First it checks that
+// the VM is still the one that vm describes, because the VMID may have been reused.
 func (c *Client) Remove(ctx context.Context, vm *VM) error {
 	now, err := c.current(ctx, vm)
 	if err != nil || now == nil {
@@ -112,7 +111,7 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 		}
 	}
 	err = c.destroy(ctx, now)
-	if api.SaidRuns(err) { // somebody has started it since
+	if api.SaidRuns(err) { // it was started meanwhile
 		if err := c.Stop(ctx, now); err != nil {
 			return err
 		}
@@ -121,8 +120,8 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 	return err
 }
 
-// current returns vm as it is now, unlocked, and nil when it is gone. Its configuration
-// is read in any case: the list of all VMs does not show the UUID.
+// current returns vm as it is now, unlocked, or nil if it is gone. It always reads the
+// configuration, because the list of all VMs does not show the UUID.
 func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	waited, err := c.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
@@ -141,7 +140,7 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 			return nil, nil
 		}
 	} else {
-		now, err = c.Idle(ctx, vm) // a start may still be under way
+		now, err = c.Idle(ctx, vm) // a start may still be running
 	}
 	switch {
 	case err != nil || now == nil:
@@ -160,17 +159,17 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	return now, nil
 }
 
-// maxUnheld is in how many looks nothing may be at work on a locked VM: a task that ends
-// removes its lock a moment later.
+// maxUnheld is the number of checks in a row in which a locked VM may have no running task: a task
+// that ends removes its lock a moment later.
 const maxUnheld = 2
 
-// unlocked waits until nothing holds vm's lock any more and returns the VM as it
-// is then; nil when it is gone.
+// unlocked waits until nothing holds vm's lock, and returns the VM as it is then, or nil if it is
+// gone.
 func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 	var away api.Unheard
 	defer away.Over()
 	lock, unheld := vm.Locked, 0
-	var ended error // not for the loop to judge
+	var ended error // an error that ends the loop
 	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.Poll(), Strict: true}
 	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, tasks, err := c.holders(ctx, vm)
@@ -199,14 +198,14 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
 		progress.Say(ctx, "waiting for %s: %s", vm, said)
 		if upid, err := api.ParseUPID(tasks[0].UPID); err == nil {
-			_ = c.Wait(ctx, upid) // the next look shows the result
+			_ = c.Wait(ctx, upid) // the next check shows the result
 		}
 		return said, nil
 	})
 	return now, cmp.Or(err, ended)
 }
 
-// holders returns a VM as it is, and the running tasks that may be what locks it.
+// holders returns a VM as it is, and the running tasks that may hold its lock.
 func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []api.Task, error) {
 	tasks, err := c.RunningTasks(ctx, vm.Host)
 	if err != nil {
@@ -216,14 +215,13 @@ func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []api.Task, error) {
 	return now, slices.DeleteFunc(tasks, func(l api.Task) bool { return !holds(l, vm) }), err
 }
 
-// holds reports whether a running task may be what locks vm. A clone's task is
-// named after the VM that is copied.
+// holds reports whether a running task may hold vm's lock. A clone's task is named after the VM
+// that it copies.
 func holds(l api.Task, vm *VM) bool {
 	return l.ID == strconv.Itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
 }
 
-// explain adds to an error which VM it happened to, and makes a lock that nobody
-// holds plain.
+// explain adds to an error which VM failed, and turns the error of a stale lock into a clear one.
 func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) error {
 	if ctx.Err() == nil && api.SaidLock(err) != "" {
 		var dead *LockedError
@@ -236,7 +234,7 @@ func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) er
 	return fmt.Errorf("%s %s: %w", verb, vm, err)
 }
 
-// isRunning says whether a VM runs.
+// isRunning reports whether a VM runs.
 func (c *Client) isRunning(ctx context.Context, r live.Resource) bool {
 	if r.Status == "running" || r.Status == "stopped" {
 		return r.Status == "running"

@@ -12,12 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// Shape makes a VM what spec says: it clones the template when vm is nil, sets
-// the configuration in one request, grows the disk and starts the VM. What is
-// there already is not done again, so it goes on wherever an earlier run ended.
-// A VM that runs and needs a restart for a change is shut down and started;
-// drain it before. A change that needs another VM is refused: [Client.Remove]
-// it first.
+// Shape makes a VM match spec. It clones the template if vm is nil, sets the configuration in one
+// request, grows the disk and starts the VM. It skips what is already done, so it continues
+// wherever an earlier run ended. If a change needs a restart, Shape shuts a running VM down and
+// starts it again; drain the VM before. Shape refuses a change that needs another VM:
+// [Client.Remove] the VM first.
 func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -37,7 +36,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	}
 	shaped, err := c.configure(ctx, spec, vm)
 	if err != nil {
-		if off && ctx.Err() == nil { // what ran before is not left off
+		if off && ctx.Err() == nil { // a VM that ran before runs again
 			err = errors.Join(err, c.Start(ctx, vm))
 		}
 		return err
@@ -55,8 +54,8 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	return nil
 }
 
-// EnsureVM makes a VM what spec says, and returns it: a look, [machine.Spec.Diff], and where
-// something differs, [Client.Shape] and another look.
+// EnsureVM makes a VM match spec and returns it. It reads the VM and computes [machine.Spec.Diff];
+// if something differs, it calls [Client.Shape] and reads the VM again.
 func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
 	vm, err := c.VM(ctx, spec.Owner, spec.Name)
 	if err != nil || spec.Diff(vm).Empty() {
@@ -74,7 +73,7 @@ func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
 	return vm, nil
 }
 
-// present returns the VM, unlocked, and clones it when there is none.
+// present returns the VM, unlocked. It clones the VM if there is none.
 func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var err error
 	if vm != nil {
@@ -97,8 +96,8 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 	return vm, nil
 }
 
-// find returns the VM of that name, unlocked, which an earlier run may only have begun
-// to make; nil when there is none, and a [*ConflictError] when it is somebody else's.
+// find returns the VM of that name, unlocked, even if an earlier run left it half-made. It returns
+// nil if there is none, and a [*ConflictError] if it belongs to another owner.
 func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error) {
 	if _, err := c.AwaitEarlier(ctx, host); err != nil {
 		return nil, err
@@ -135,9 +134,9 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 	}
 }
 
-// still returns a VM as it is now. One that is off, and that no earlier process can
-// be at work on, need not be read again: a change of it carries the digest of what
-// was seen, and is refused when that is not what is there.
+// still returns a VM as it is now. It does not read a VM again that is off and that no earlier
+// process can be working on: a change carries the digest of the configuration that was read, and
+// Proxmox refuses it if the configuration is another by now.
 func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 	waited, err := c.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
@@ -154,8 +153,8 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 	return c.Idle(ctx, vm)
 }
 
-// Idle returns a VM as it is when nothing is at work on it any more, nil when it is
-// gone: a task that a killed process began goes on.
+// Idle waits until no task works on a VM and returns the VM as it is then, or nil if it is gone. A
+// task continues even if the process that started it was killed.
 func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
@@ -167,8 +166,8 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	return now, err
 }
 
-// waitForCreates waits for the VMs that another process, perhaps one of ours that was killed,
-// has begun to make and that have no name yet. It reports whether there were some.
+// waitForCreates waits for VMs that another process, perhaps a killed one of ours, has started to
+// make and that have no name yet. It reports whether there were any.
 func (c *Client) waitForCreates(ctx context.Context, all []live.Resource) (waited bool, err error) {
 	for _, r := range all {
 		if r.Type != "qemu" || !live.Nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
@@ -180,7 +179,7 @@ func (c *Client) waitForCreates(ctx context.Context, all []live.Resource) (waite
 		if _, err := c.unlocked(ctx, vm); err != nil && !errors.As(err, &dead) {
 			return waited, err
 		} else if err != nil {
-			c.vmids.reserve(vm.VMID) // nobody will ever finish it
+			c.vmids.reserve(vm.VMID) // it will never be finished
 		}
 	}
 	return waited, nil

@@ -15,8 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// configure posts what differs, all in one request, and grows disks. It returns
-// the VM as it is then.
+// configure posts all differences in one request, and grows disks. It returns the VM as it is then.
 func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var failure error
 	var pause api.Backoff
@@ -41,7 +40,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
-			return vm.With(all), nil // a clone of just now: nobody else has seen it
+			return vm.With(all), nil // a new clone: nobody else has changed it
 		}
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -67,7 +66,7 @@ func sameFields(a, b []machine.Change) bool {
 	return slices.EqualFunc(a, b, func(x, y machine.Change) bool { return x.Field == y.Field })
 }
 
-// refuseReplace returns an error when a change wants another VM.
+// refuseReplace returns an error if a change needs another VM.
 func refuseReplace(vm *VM, all []machine.Change) error {
 	for _, ch := range all {
 		if ch.Field.Effect == drift.Replace {
@@ -112,8 +111,8 @@ func (c *Client) change(ctx context.Context, vm *VM, all []machine.Change) error
 	return c.grow(ctx, vm, all)
 }
 
-// set sends config keys: where there is nothing to make, the answer comes when it
-// is done, and else a task does it.
+// set sends config keys. The answer is final if nothing has to be made; otherwise a task does the
+// work.
 func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
 	progress.Say(ctx, "configuring %s", vm)
 	if vm.Digest != "" {
@@ -145,8 +144,8 @@ func (c *Client) grow(ctx context.Context, vm *VM, all []machine.Change) error {
 	return nil
 }
 
-// allocateAll waits for its turn on every storage, in the order of their names so
-// that two cannot wait for each other.
+// allocateAll waits for its turn on every storage. It takes them in the order of their names, to
+// avoid a deadlock.
 func (c *Client) allocateAll(ctx context.Context, host string, storages map[string]bool) (release func(), err error) {
 	var all []func()
 	release = func() {

@@ -40,7 +40,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		return nil, err
 	}
 	defer release()
-	tried := false // Proxmox is asked for free VMIDs once one was taken
+	tried := false // Proxmox is asked about each VMID after one was taken
 	for range vmidTries {
 		vmid := spec.VMID
 		if vmid == 0 {
@@ -80,11 +80,10 @@ func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
 	return vm, nil
 }
 
-// sourceAge is for how long a template is not looked at again.
+// sourceAge is how long a template that was read stays valid.
 const sourceAge = time.Minute
 
-// source returns the template that a VM is to be cloned from. It is read once for all
-// its clones.
+// source returns the template to clone a VM from. It is read once for all its clones.
 func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
 	c.sources.Lock()
 	defer c.sources.Unlock()
@@ -103,13 +102,13 @@ func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
 	return vm, nil
 }
 
-// template is a template as it was at some time.
+// template is a template as it was when it was read.
 type template struct {
 	vm *VM
 	at time.Time
 }
 
-// noTemplate says what is in the template's place.
+// noTemplate returns the error for a missing template, and says what has its name instead.
 func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 	found, foreign, err := c.named(ctx, spec.Owner, spec.Template)
 	if err != nil {
@@ -128,9 +127,8 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 	return err
 }
 
-// cloneAs clones with one VMID. After a failure whose outcome is not known it
-// looks for the clone under that VMID, and never tries another while that may
-// still come to life.
+// cloneAs clones with one VMID. After a failure with an unknown outcome it looks for the clone
+// under that VMID. It never tries another VMID while the first clone may still appear.
 func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
 	p := api.Params{"newid": vmid, "name": spec.Name, "description": machine.HalfMadeNotes(spec.Owner, vmid)}
 	if spec.Full {
@@ -149,7 +147,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 		return found != nil, err
 	})
 	if err != nil && api.SaidTaken(err) {
-		// An earlier request of ours may have come through after all.
+		// An earlier request of ours may have succeeded after all.
 		if found, lookErr := c.halfMade(ctx, spec, vmid); lookErr == nil && found != nil {
 			return found, nil
 		}
@@ -166,16 +164,16 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	return c.read(ctx, spec.Host, vmid, false)
 }
 
-// halfMade returns the VM under vmid when it is the clone that we asked for, as
-// soon as it is complete; nil when there is none.
+// halfMade returns the VM under vmid if it is the clone that we requested, once it is complete, or
+// nil if there is none.
 func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
 	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
 		return vm.Name == spec.Name && vm.HalfMade(spec.Owner)
 	})
 }
 
-// complete returns the VM under vmid, unlocked, when it is the wanted one; nil
-// when there is none or another. What has no name yet is waited for.
+// complete returns the VM under vmid, unlocked, if it is the wanted one, or nil if there is none or
+// it is another VM. It waits while the VM has no name yet.
 func (c *Client) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
 	vm, err := c.read(ctx, host, vmid, false)
 	switch {

@@ -28,7 +28,7 @@ func (c *Client) setAsRoot(ctx context.Context, vm *VM, p api.Params) error {
 	return err
 }
 
-// rootError says what a token cannot do, and two ways to have it done.
+// rootError says what a token cannot do, and gives two ways to do it.
 func rootError(vm *VM, p api.Params) error {
 	keys, command := byHand(vm, p)
 	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, not a token\n"+
@@ -36,7 +36,7 @@ func rootError(vm *VM, p api.Params) error {
 		strings.Join(keys, " and "), vm, vm.Host, command)
 }
 
-// byHand is what root types to set keys of a VM, and those keys.
+// byHand returns the keys to set, and the command that root types to set them on a VM.
 func byHand(vm *VM, p api.Params) (keys []string, command string) {
 	var options []string
 	for k, v := range p {

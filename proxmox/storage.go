@@ -19,8 +19,8 @@ type Volume struct {
 	Content string // iso, import, images, …
 	Format  string
 	Size    Size
-	VMID    int    // the VM that it belongs to, 0 when to none
-	Parent  string // of a linked clone: what it hangs on
+	VMID    int    // the VM that owns it, 0 if none
+	Parent  string // for a linked clone: the volume that it depends on
 }
 
 // Name returns what follows the last slash of the id.
@@ -32,9 +32,8 @@ func (v Volume) Storage() string {
 	return storage
 }
 
-// Volumes returns what is on a storage, of one kind of content or of all. An
-// empty list may also mean that the token may not look: see
-// Datastore.Audit in [Client.Storages].
+// Volumes returns the volumes on a storage, with one kind of content or with any. The list is also
+// empty if the token may not look: see Datastore.Audit in [Client.Storages].
 func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]Volume, error) {
 	query := url.Values{}
 	if content != "" {
@@ -60,15 +59,15 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 	return out, nil
 }
 
-// HasClones reports whether linked clones hang on a template's disks.
+// HasClones reports whether linked clones depend on a template's disks.
 func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error) {
 	clones, err := c.LinkedClones(ctx, template)
 	return len(clones) > 0, err
 }
 
-// LinkedClones returns the VMIDs of those whose disks hang on a template's, sorted.
-// A storage that keeps clones apart from where they come from (LVM-thin) describes
-// none: there a template can go while its clones live.
+// LinkedClones returns the VMIDs whose disks depend on a template's disks, sorted. A storage whose
+// clones do not depend on their source (LVM-thin) reports none: there the template can be destroyed
+// while its clones exist.
 func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
 	vm, err := c.read(ctx, template.Host, template.VMID, false)
 	if errors.Is(err, ErrNotFound) {
@@ -85,11 +84,13 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 			return nil, err
 		}
 		if !slices.ContainsFunc(all, func(v Volume) bool { return v.VMID == template.VMID }) {
-			// Its own disks are there, so who does not see them sees no others' either.
+			// The template's own disks exist, so a token that cannot see them cannot see its
+			// clones' either.
 			return nil, c.Unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
 		}
 		for _, v := range all {
-			// Files are linked by path, the volume's id shows it; other storages tell the parent.
+			// On file storages the volume's id shows the link, by its path; other storages report
+			// the parent.
 			if v.VMID != template.VMID && (strings.Contains(v.Parent, base) || strings.Contains(v.ID, base)) {
 				clones = append(clones, v.VMID)
 			}
@@ -99,7 +100,7 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 	return slices.Compact(clones), nil
 }
 
-// Storage is a storage as a host sees it.
+// Storage is a storage as one host sees it.
 type Storage struct {
 	Name    string
 	Type    string // dir, lvmthin, zfspool, nfs, …
@@ -134,7 +135,7 @@ func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 	return out, nil
 }
 
-// DeleteVolume deletes a file or disk. One that is not there is no error.
+// DeleteVolume deletes a file or disk. A missing one is not an error.
 func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	storage, _, found := strings.Cut(id, ":")
 	if !found {
@@ -157,7 +158,7 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	return c.Wait(ctx, upid)
 }
 
-// explainStorage adds what a storage cannot do, if that is why err happened.
+// explainStorage adds to err what a storage does not support, if that is the cause.
 func (c *Client) explainStorage(ctx context.Context, host, storage, content string, err error) error {
 	if ctx.Err() != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
-// ByID returns the VM with that VMID, no matter who owns it. One that is not there is
+// ByID returns the VM with that VMID, no matter who owns it. If there is none, the error is
 // [ErrNotFound].
 func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 	all, err := live.All(ctx, c.Client)
@@ -28,8 +28,8 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 	return nil, fmt.Errorf("proxmox: VM %d does not exist, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
 }
 
-// Listed returns a VM of owner's that was seen in a list as it is now; nil when it is
-// gone, or its VMID is another's by now, or its configuration tells that it is a copy.
+// Listed returns a VM of owner's from a list as it is now. It returns nil if the VM is gone, if its
+// VMID belongs to another VM by now, or if its configuration shows that it is a copy.
 func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
 	vm, err := c.ByID(ctx, seen.VMID)
 	switch {
@@ -48,7 +48,7 @@ func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, e
 	return vm, nil
 }
 
-// rebase makes bases of those disks of a template that are none yet.
+// rebase converts those disks of a template to base disks that are not base disks yet.
 func (c *Client) rebase(ctx context.Context, vm *VM) error {
 	for _, slot := range vm.Unbased() {
 		err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {

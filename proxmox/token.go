@@ -10,10 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
-// Permissions returns what the client's own token may do. It costs one request,
-// and one more for each of paths that Proxmox does not mention by itself and whose
-// answer is to be exact: a deeper entry that removes everything (NoAccess) is
-// not in the list.
+// Permissions returns what the client's own token may do. It makes one request, and one more
+// for each of paths that is missing from Proxmox's answer: that list leaves out a deeper entry
+// that removes everything (NoAccess).
 func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.Tree, error) {
 	all := permission.Tree{}
 	if err := c.Get(ctx, "/access/permissions", nil, &all); err != nil {
@@ -32,7 +31,7 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.T
 	return all, nil
 }
 
-// TagAccess asks which tags the token may set. audits says that it has Sys.Audit on /,
+// TagAccess asks which tags the token may set. audits says whether the token has Sys.Audit on /,
 // without which Proxmox does not show the datacenter's options.
 func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAccess, error) {
 	var options struct {
@@ -53,14 +52,14 @@ func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAcce
 	return a, nil
 }
 
-// TokenInfo is what Proxmox knows of a token beside its secret.
+// TokenInfo is what Proxmox knows about a token, except its secret.
 type TokenInfo struct {
 	Expires           time.Time // zero: never
 	PrivilegeSeparate bool      // it has only what both it and its user are granted
 }
 
-// Token returns what Proxmox knows of the token in use. A token may look at itself
-// only with User.Modify on /access/groups.
+// Token returns what Proxmox knows about the token in use. A token may read its own entry only with
+// User.Modify on /access/groups.
 func (c *Client) Token(ctx context.Context) (TokenInfo, error) {
 	user, name, _ := strings.Cut(c.TokenID(), "!")
 	var t struct {

@@ -11,15 +11,14 @@ import (
 
 var isoName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(iso|img)$`)
 
-// Upload puts an ISO on a storage and returns its volume id. One of that name is
-// written over.
+// Upload puts an ISO on a storage and returns its volume id. It overwrites a file of that name.
 func (c *Client) Upload(ctx context.Context, host, storage, fileName string, data []byte) (string, error) {
 	if !isoName.MatchString(fileName) {
 		return "", fmt.Errorf("ISO name %q: write letters, digits, _ . and -, and .iso at the end", fileName)
 	}
 	progress.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
 	path := api.NodePath(host, "storage", storage, "upload")
-	// An upload writes over what is there, so beginning again does no harm.
+	// An upload overwrites the file, so a retry is safe.
 	err := c.Settle(ctx, host, "", func() error {
 		upid, err := c.SendFile(ctx, path, fileName, data)
 		if err != nil {

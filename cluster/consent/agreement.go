@@ -9,26 +9,26 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// Agreement is what somebody has agreed to. The zero Agreement is to nothing. It is safe
+// Agreement records what the user has agreed to. The zero Agreement agrees to nothing. It is safe
 // for concurrent use once its fields are set.
 type Agreement struct {
-	Everything bool     // whatever it may be
-	Restarts   bool     // all that stops and comes back
-	Destroy    []string // what may be destroyed, by name, and stopped before
+	Everything bool     // all costs of any kind
+	Restarts   bool     // everything that stops and starts again
+	Destroy    []string // what may be destroyed, by name, and stopped before that
 	Logins     bool     // a login on machines that accept none of this run's keys
 
 	mu    sync.Mutex
 	shown map[thing]bool
 }
 
-// thing is what one agrees to: that this happens to that.
+// thing is one cost that the user agrees to: what happens, and to what.
 type thing struct {
 	name string
 	kind converge.CostKind
 }
 
-// Agree adds what somebody was shown and has said yes to: these things, each in its way,
-// and no others. What may be destroyed may be stopped.
+// Agree adds the costs that the user has seen and accepted: these, each of its kind, and no others.
+// Consent to destroy a thing includes consent to stop it.
 func (a *Agreement) Agree(costs ...converge.Cost) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,7 +40,7 @@ func (a *Agreement) Agree(costs ...converge.Cost) {
 	}
 }
 
-// covers reports whether a cost was agreed to.
+// covers reports whether the user agreed to a cost.
 func (a *Agreement) covers(c converge.Cost) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,7 +53,7 @@ func (a *Agreement) covers(c converge.Cost) bool {
 	return a.Restarts && c.Kind == converge.Stops || slices.Contains(a.Destroy, c.Machine) || a.shown[thing{c.Machine, converge.Destroys}]
 }
 
-// Lacking returns what of a plan nobody has agreed to, in the order of the plan.
+// Lacking returns the costs of a plan that the user has not agreed to, in the order of the plan.
 func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 	var out []converge.Cost
 	for _, it := range p.Items {
@@ -62,7 +62,7 @@ func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 	return out
 }
 
-// May is for [converge.Graph]: nil where all that a change costs was agreed to, and a
+// May is for [converge.Graph]. It returns nil if the user agreed to all costs of a change, and a
 // [*RefusedError] otherwise.
 func (a *Agreement) May(_ context.Context, it converge.Item) error {
 	if lacking := slices.DeleteFunc(slices.Clone(it.Costs), a.covers); len(lacking) > 0 {
@@ -71,10 +71,10 @@ func (a *Agreement) May(_ context.Context, it converge.Item) error {
 	return nil
 }
 
-// RefusedError is a change that was not made, since nobody has agreed to what it costs.
+// RefusedError reports a change that was not made, because the user has not agreed to its costs.
 type RefusedError struct {
 	Step  string
-	Costs []converge.Cost // those that nobody has agreed to
+	Costs []converge.Cost // those without consent
 }
 
 // Error says what would have happened to what, and what to do.
@@ -92,7 +92,7 @@ func (e *RefusedError) Error() string {
 	return "not done, since nobody has agreed to it: " + strings.Join(out, "; ") + "\n  run it again, and it asks"
 }
 
-// Flags are those that agree to just these costs, on the command line.
+// Flags returns the command-line flags that agree to exactly these costs.
 func Flags(costs ...converge.Cost) string {
 	var flags, destroyed []string
 	kinds := map[converge.CostKind]bool{}

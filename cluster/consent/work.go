@@ -14,14 +14,14 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// Work is what runs on the nodes of a cluster, and which volumes have their data there.
+// Work is the work that runs on the nodes of a cluster, and the volumes with data there.
 type Work struct {
 	pods    []corev1.Pod // that have not ended
 	volumes []corev1.PersistentVolume
 	claims  []corev1.PersistentVolumeClaim
 }
 
-// Look reads all pods, volumes and claims: three requests, and more where there are many.
+// Look reads all pods, volumes and claims. It makes three requests, and more for long lists.
 func Look(ctx context.Context, client *kube.Client) (*Work, error) {
 	w := &Work{}
 	pods, err := all[corev1.Pod](ctx, client, "Pod")
@@ -49,14 +49,14 @@ func all[T any](ctx context.Context, client *kube.Client, kind string) ([]T, err
 	return out, err
 }
 
-// userNote is where KubeSpawner says whose notebook a pod is (kubespawner/spawner.py,
-// _build_common_annotations), and serverNote which of theirs, where they have several.
+// userNote is KubeSpawner's annotation with the owner of a notebook pod (kubespawner/spawner.py,
+// _build_common_annotations). serverNote has the name of the server, if the owner has several.
 const (
 	userNote   = "hub.jupyter.org/username"
 	serverNote = "hub.jupyter.org/servername"
 )
 
-// notebook names whose notebook a pod is, "" for another pod.
+// notebook returns the owner of a notebook pod, or "" for another pod.
 func notebook(p corev1.Pod) string {
 	user, ok := p.Annotations[userNote]
 	if !ok || p.Labels["component"] != "singleuser-server" && p.Labels["app.kubernetes.io/component"] != "singleuser-server" {
@@ -68,9 +68,9 @@ func notebook(p corev1.Pod) string {
 	return "the notebook of " + user
 }
 
-// On says whose work ends when a node goes down: by name notebooks, pods with GPUs and pods
-// without a controller; and the number of all others, which restart elsewhere or when
-// it is back. Those that belong to the node itself do not count.
+// On lists the work that ends when a node goes down: notebooks, pods with GPUs and pods without a
+// controller by name, and the number of all other pods, which restart elsewhere or when the node is
+// back. Pods that belong to the node itself do not count.
 func (w *Work) On(node string) []string {
 	out, others := w.ends(node)
 	switch {
@@ -86,7 +86,7 @@ func (w *Work) On(node string) []string {
 	return out
 }
 
-// Ends is On without those that are made again: nobody misses them.
+// Ends is On without pods that are recreated.
 func (w *Work) Ends(node string) []string {
 	out, _ := w.ends(node)
 	return out
@@ -112,7 +112,7 @@ func (w *Work) ends(node string) (out []string, others int) {
 	return slices.Concat(notebooks, named), others
 }
 
-// Notebooks are those of a namespace, of all where it is empty.
+// Notebooks lists the notebooks of a namespace, or of all namespaces if it is empty.
 func (w *Work) Notebooks(namespace string) []string {
 	var out []string
 	for _, p := range w.pods {
@@ -124,7 +124,7 @@ func (w *Work) Notebooks(namespace string) []string {
 	return out
 }
 
-// Untolerant is On for the pods alone that a taint with the effect NoExecute ends.
+// Untolerant is On for only those pods that a taint with the effect NoExecute ends.
 func (w *Work) Untolerant(node string, taint corev1.Taint) []string {
 	left := &Work{}
 	for _, p := range w.pods {
@@ -138,7 +138,7 @@ func (w *Work) Untolerant(node string, taint corev1.Taint) []string {
 	return left.On(node)
 }
 
-// gpus counts those of NVIDIA's that a pod was given.
+// gpus counts the NVIDIA GPUs of a pod.
 func gpus(p corev1.Pod) (n int64) {
 	for _, k := range p.Spec.Containers {
 		for name, count := range k.Resources.Limits {
@@ -150,7 +150,7 @@ func gpus(p corev1.Pod) (n int64) {
 	return n
 }
 
-// Volumes are those whose data is on one node alone, and goes with its disks.
+// Volumes lists the volumes whose data is only on this node, and is lost with its disks.
 func (w *Work) Volumes(node string) []string {
 	var out []string
 	for _, v := range w.volumes {
@@ -162,7 +162,7 @@ func (w *Work) Volumes(node string) []string {
 	return out
 }
 
-// tied reports whether a volume can be used on one node alone, by its name.
+// tied reports whether a volume can be used only on the node with that name.
 func tied(v corev1.PersistentVolume, node string) bool {
 	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 		return false
@@ -174,7 +174,7 @@ func tied(v corev1.PersistentVolume, node string) bool {
 	})
 }
 
-// described names a volume by its claim, and says how large it is.
+// described names a volume by its claim, with its size.
 func described(v corev1.PersistentVolume) string {
 	name := "volume " + v.Name
 	if ref := v.Spec.ClaimRef; ref != nil {
@@ -186,14 +186,14 @@ func described(v corev1.PersistentVolume) string {
 	return name
 }
 
-// Kept by Helm when a release goes: the annotations by which it knows what is its own.
+// The annotations by which Helm recognizes its own objects.
 const (
 	releaseNote   = "meta.helm.sh/release-name"
 	namespaceNote = "meta.helm.sh/release-namespace"
 	policyNote    = "helm.sh/resource-policy"
 )
 
-// ClaimsOf are the claims whose data goes when a Helm release does.
+// ClaimsOf lists the claims whose data is deleted together with a Helm release.
 func (w *Work) ClaimsOf(namespace, release string) []string {
 	var out []string
 	for _, c := range w.claims {

@@ -12,24 +12,24 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Allotment says which node gets which card of a host. It is computed at every observation,
-// for all nodes of the host at once and in the order of the file, so that nodes that
-// look at the same time, or in another run, come to the same.
+// Allotment says which node gets which card of a host. It is computed at every observation, for all
+// nodes of the host at once and in the order of the file, so that concurrent nodes and later runs
+// get the same result.
 type Allotment struct {
 	Mappings []pci.MappingState
 	Shares   map[string]Share  // by node
-	current  map[string]string // card to the node of ours that has it now, by its mapping
+	current  map[string]string // card to the node of ours that currently has it, by its mapping
 }
 
-// Share is one node's part.
+// Share is the cards of one node.
 type Share struct {
-	Cards []pci.GPU // none where the file names mappings
-	Why   string    // which they are, and why those
-	Err   error     // why the node cannot have what it asks for
+	Cards []pci.GPU // none if the file names mappings
+	Why   string    // which cards, and why those
+	Err   error     // why the node cannot have the cards that it requests
 }
 
-// Allot gives the cards of a host to the nodes on it that ask for some. ledger has every claim
-// but those of our own VMs.
+// Allot assigns the cards of a host to the nodes on it that request some. ledger has all claims
+// except those of our own VMs.
 func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	b := &book{
 		spec: s, host: host, ledger: ledger, nodes: map[string]spec.Node{},
@@ -63,22 +63,22 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	return out
 }
 
-// book is what is known of a host's cards while they are given out.
+// book is the state of a host's cards during the assignment.
 type book struct {
 	spec      *spec.Spec
 	host      string
 	ledger    *pci.Ledger
-	nodes     map[string]spec.Node                // ours on this host, that ask for cards
-	strangers map[proxmox.PCIAddress]foreignClaim // who else has a claim, by whole card
-	promised  map[proxmox.PCIAddress]string       // to which of our nodes, by whole card
-	current   map[string]string                   // card to the node of ours that has it now, by its mapping
+	nodes     map[string]spec.Node                // ours on this host that request cards
+	strangers map[proxmox.PCIAddress]foreignClaim // other owners' claims, by whole card
+	promised  map[proxmox.PCIAddress]string       // to one of our nodes, by whole card
+	current   map[string]string                   // card to the node of ours that currently has it, by its mapping
 }
 
 // foreignClaim is another owner's claim on a card.
 type foreignClaim struct{ who, cure string }
 
-// enterForeign enters VMs of other owners, running or not, and the mappings that other
-// clusters have made and perhaps not used yet.
+// enterForeign adds the claims of other owners' VMs, running or not, and of mappings that other
+// clusters have made, even if they are not in use yet.
 func (b *book) enterForeign() {
 	for _, card := range b.ledger.Cards {
 		at := card.Address.Whole()
@@ -97,14 +97,14 @@ func (b *book) enterForeign() {
 	}
 }
 
-// copied reports whether a claim is that of a copy of one of our machines, by the mapping
-// of that machine. The card stays the machine's; the copy is named as a stray.
+// copied reports whether a claim belongs to a copy of one of our machines, and uses that machine's
+// mapping. The card stays with the machine; the copy is reported as a stray.
 func (b *book) copied(cl pci.Claim) bool {
 	m := Mapping(b.ledger.Mappings, cl.Mapping)
 	return m != nil && m.Description == names.MappingNote(b.spec) && slices.Contains(cl.Tags, names.Tag(b.spec))
 }
 
-// adopted returns the node whose machine a VM of somebody else is to become.
+// adopted returns the node that takes over another owner's VM.
 func (b *book) adopted(cl pci.Claim) string {
 	if n, ours := b.nodes[cl.Name]; ours && n.Adopt && cl.Host == b.host {
 		return n.Name
@@ -112,9 +112,9 @@ func (b *book) adopted(cl pci.Claim) string {
 	return ""
 }
 
-// enterPromises enters the cards that the file itself names, by address or through
-// mappings, and those that a machine has already which is taken over: nobody who only
-// counts gets one of them.
+// enterPromises reserves the cards that the file names, by address or through mappings, and the
+// cards of machines that are taken over. Nodes that request only a number of cards get none of
+// these.
 func (b *book) enterPromises(nodes []spec.Node) {
 	for _, card := range b.ledger.Cards {
 		for _, cl := range card.Claims {
@@ -137,9 +137,9 @@ func (b *book) enterPromises(nodes []spec.Node) {
 	}
 }
 
-// enterKept enters the cards that nodes have already and may keep: nobody else chooses one
-// of them, so a card that is kept changes hands only where the file names it. Of a node that
-// has more than it asks for, the others are free.
+// enterKept reserves the cards that nodes already have and may keep. A card that is kept moves to
+// another node only if the file names it. If a node has more cards than it requests, the others are
+// free.
 func (b *book) enterKept(nodes []spec.Node) {
 	for _, n := range nodes {
 		kept, _ := b.kept(n)
@@ -152,8 +152,8 @@ func (b *book) enterKept(nodes []spec.Node) {
 	}
 }
 
-// kept returns the cards that a node's mapping has already, and whether they are what
-// the node asks for.
+// kept returns the cards that a node's mapping already has, and whether they are what the node
+// requests.
 func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
 	if len(n.GPUs.Mapping) > 0 {
 		return nil, true
@@ -165,7 +165,7 @@ func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
 				cards = append(cards, card.GPU)
 			}
 		}
-		return cards, false // its mapping is still to be made
+		return cards, false // its mapping does not exist yet
 	}
 	if m == nil || m.Description != names.MappingNote(b.spec) {
 		return nil, false
@@ -181,7 +181,7 @@ func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
 	return cards, len(cards) == n.GPUs.Count
 }
 
-// share gives one node its cards.
+// share assigns one node its cards.
 func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 	if m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name)); len(n.GPUs.Mapping) == 0 && m != nil && m.Description != names.MappingNote(b.spec) {
 		return Share{Err: converge.Permanent(fmt.Errorf("homelab did not create the resource mapping %s (its description is %q)\n"+
@@ -200,7 +200,7 @@ func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 	return Share{Cards: cards, Why: b.tell(n, cards)}
 }
 
-// promisedTwice returns an error when somebody else has a claim on one of the cards.
+// promisedTwice returns an error if another owner has a claim on one of the cards.
 func (b *book) promisedTwice(n spec.Node, cards []pci.GPU) error {
 	for _, g := range cards {
 		if other, ok := b.strangers[g.Address.Whole()]; ok {
@@ -211,8 +211,8 @@ func (b *book) promisedTwice(n spec.Node, cards []pci.GPU) error {
 	return nil
 }
 
-// drawn checks a node that draws from mappings of somebody else's: all who draw from
-// them, and from the same cards otherwise, must be able to run at the same time.
+// drawn checks a node that uses another owner's mappings: all VMs that use these mappings, or their
+// cards in another way, must be able to run at the same time.
 func (b *book) drawn(n spec.Node) error {
 	all := &pci.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl pci.Claim) bool { return b.adopted(cl) != "" })}
 	for _, name := range b.spec.Nodes {
@@ -228,7 +228,7 @@ func (b *book) drawn(n spec.Node) error {
 	return nil
 }
 
-// claims are those that a node makes by what the file names for it.
+// claims returns the claims that a node makes through the mappings in the file.
 func (b *book) claims(n spec.Node) []pci.Claim {
 	var out []pci.Claim
 	for i, id := range n.GPUs.Mapping {
@@ -242,7 +242,8 @@ func (b *book) claims(n spec.Node) []pci.Claim {
 	return out
 }
 
-// ConflictText names our own nodes by their names, since they may have no VM yet.
+// ConflictText describes a conflict. It names our nodes by their names, because they may have no VM
+// yet.
 func ConflictText(c pci.Conflict) string {
 	var cards, who []string
 	for _, a := range c.Devices {
@@ -260,8 +261,8 @@ func ConflictText(c pci.Conflict) string {
 	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(cards, ", "), c.Host, strings.Join(who, "; "))
 }
 
-// Holders lists the nodes of ours that have, by their mappings, a card that is to be
-// node's, and from whom they get theirs in turn.
+// Holders lists our nodes that have, by their mappings, a card that is assigned to node, and the
+// nodes that those wait for in turn.
 func (a *Allotment) Holders(node string) []string {
 	var out []string
 	var follow func(name string)
@@ -278,7 +279,7 @@ func (a *Allotment) Holders(node string) []string {
 	return out
 }
 
-// Shrinks reports whether a node is to give cards back and to get none.
+// Shrinks reports whether a node only returns cards and gets no new ones.
 func (a *Allotment) Shrinks(node string) bool {
 	for _, g := range a.Shares[node].Cards {
 		if a.current[g.Address.Whole().String()] != node {

@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Candidate reports whether a card may become one of the node's.
+// Candidate reports whether a card matches the node's request.
 func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
 		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() })
@@ -18,9 +18,9 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 	return strings.Contains(strings.ToLower(g.Name), strings.ToLower(n.GPUs.Model))
 }
 
-// choose gives a node cards: those that it has already and those that the file names, or
-// free ones that sit next to each other. A card that is requested
-// by address and not available is an error; requested by number, another one is taken.
+// choose selects a node's cards: those that it already has and those that the file names, or free
+// ones that are next to each other. It is an error if a card that is requested by address is not
+// available. A node that requests a number of cards gets another one instead.
 func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 	var free []seat
 	var why []string
@@ -44,7 +44,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 				mine: slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })})
 		}
 	}
-	// What another node is to give back it still has: it is taken where nothing else is left.
+	// Cards that another node has yet to return are used only if no other is left.
 	idle := slices.DeleteFunc(slices.Clone(free), func(s seat) bool {
 		holder := b.current[s.Address.Whole().String()]
 		return holder != "" && holder != n.Name
@@ -83,14 +83,14 @@ func withArticle(name string) string {
 	return "a " + name
 }
 
-// seat is a free card, and its place in the row of all cards of its host.
+// seat is a free card, and its position in the row of all cards of its host.
 type seat struct {
 	pci.GPU
 	index int
 	mine  bool
 }
 
-// fewer are those of its cards that a node keeps which has more than it asks for.
+// fewer returns the cards that a node keeps if it has more than it requests.
 func (b *book) fewer(n spec.Node, kept []pci.GPU) []pci.GPU {
 	var seats []seat
 	for i, card := range b.ledger.Cards {
@@ -104,8 +104,8 @@ func (b *book) fewer(n spec.Node, kept []pci.GPU) []pci.GPU {
 	return pick(seats, n.GPUs.Count, len(b.ledger.Cards))
 }
 
-// pick gives a node count of the free cards: what it has already stays, and what it needs
-// beyond that comes beside it where that is free.
+// pick selects count of the free cards for a node. The node keeps the cards that it has, and gets
+// free neighbours of those if there are any.
 func pick(free []seat, count, all int) []pci.GPU {
 	mine := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return !s.mine })
 	switch {
@@ -123,9 +123,9 @@ func pick(free []seat, count, all int) []pci.GPU {
 	return out
 }
 
-// beside adds free cards to those that a node has, each the nearest to one of them, on
-// their side of the middle rather than beyond it, and in a run with it (see [together])
-// rather than outside. Among equals the first.
+// beside adds free cards to those that a node has. Each is the card nearest to one of them,
+// preferably on the same side of the middle, and in the same run (see [together]). Among equals it
+// takes the first.
 func beside(mine, free []seat, count, all int) []seat {
 	type score struct{ across, apart, askew, first int }
 	far := func(s seat) score {

@@ -15,17 +15,17 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// lookTime is how long hosts may take to answer all that is asked.
+// lookTime bounds the time for all requests to the hosts.
 const lookTime = time.Minute
 
-// Place returns spec with a host for every node whose file says host: auto, chosen
-// among the declared hosts by looking at them. What is there stays where it is: a node
-// with a VM, or with a mapping of its cards, keeps its host. The others go, in the order
-// of the file and those with GPUs first, to the host that has their cards and storages
-// and most room: free cards, then memory. Servers keep apart from each other first.
+// Place returns spec with a host for every node whose file says host: auto, chosen among the
+// declared hosts from their state. Existing nodes do not move: a node with a VM, or with a mapping
+// of its cards, keeps its host. The other nodes, in the order of the file but with GPU nodes first,
+// go to the host that has their cards and storages and the most room: free cards, then memory.
+// Before that, servers are spread over the hosts.
 //
-// The same world gives the same choice. A spec that leaves nothing open is returned as
-// it is, and nobody is asked.
+// The same state gives the same choice. If no node leaves its host open, Place returns spec
+// unchanged and sends no request.
 func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
 	if !slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return want, nil
@@ -39,8 +39,8 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 	return out, err
 }
 
-// Once is [Place] without a second attempt where a host does not answer. It asks the hosts also
-// where no node leaves its host open.
+// Once is [Place] without a retry if a host does not answer. It reads the hosts even if no node
+// leaves its host open.
 func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
 	out := *want
 	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}
@@ -64,14 +64,14 @@ func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec
 	return &out, nil
 }
 
-// placing is what is known of the hosts while nodes are put on them.
+// placing is the state of the hosts during the placement.
 type placing struct {
 	spec  *spec.Spec
 	rooms []*room
 	cards map[string][]pci.GPU // free ones, by host
 }
 
-// room is what a host can still take.
+// room is the free capacity of a host.
 type room struct {
 	host     string
 	up       bool
@@ -81,7 +81,7 @@ type room struct {
 	servers  int
 }
 
-// look reads the hosts, and puts the nodes that have a host already on theirs.
+// look reads the hosts, and assigns the nodes that already have a host to it.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 	pve.Recognise(names.Tag(p.spec), names.MACs(p.spec))
 	vms, err := pve.VMs(ctx, names.Tag(p.spec))
@@ -106,7 +106,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 			return err
 		}
 		p.mapped(ledger)
-		// The nodes that are on this host by now take part in the allotment of its cards.
+		// The nodes that are already on this host take part in the assignment of its cards.
 		shares := Allot(p.spec, r.host, ledger)
 		gone := map[proxmox.PCIAddress]bool{}
 		for _, share := range shares.Shares {
@@ -129,8 +129,8 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 	return nil
 }
 
-// keptForAnother reports whether another cluster has a mapping of the card, or a node
-// of this one that does not choose its host.
+// keptForAnother reports whether a mapping of the card belongs to another cluster, or to a node of
+// this one with a fixed host.
 func keptForAnother(s *spec.Spec, card pci.Card, l *pci.Ledger) bool {
 	return slices.ContainsFunc(card.Mappings, func(id string) bool {
 		name, made := strings.CutPrefix(Mapping(l.Mappings, id).Description, names.MappingNotePrefix)
@@ -138,7 +138,7 @@ func keptForAnother(s *spec.Spec, card pci.Card, l *pci.Ledger) bool {
 	})
 }
 
-// measure asks what the declared hosts have, less what others are promised there.
+// measure reads the capacity of the declared hosts, and subtracts what is promised to others there.
 func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxmox.Summary) error {
 	hosts, err := pve.Hosts(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func nodeNames(hosts []proxmox.Host) string {
 	return strings.Join(out, ", ")
 }
 
-// mapped gives nodes the host on which a mapping of ours has cards for them.
+// mapped assigns nodes to the host on which a mapping of ours has cards for them.
 func (p *placing) mapped(l *pci.Ledger) {
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
@@ -213,7 +213,7 @@ func (r *room) take(n spec.Node) {
 	}
 }
 
-// choose puts one node on the host with most room for it.
+// choose assigns one node to the host with the most room for it.
 func (p *placing) choose(n *spec.Node) error {
 	var fit []*room
 	var why []string
@@ -245,7 +245,7 @@ func (p *placing) choose(n *spec.Node) error {
 	return nil
 }
 
-// lacks says why a host cannot take a node, "" when it can.
+// lacks says why a host cannot take a node, or returns "" if it can.
 func (p *placing) lacks(r *room, n spec.Node) string {
 	free := len(p.matching(r.host, n))
 	disks := []string{n.OSDisk.Storage}
@@ -270,7 +270,7 @@ func (p *placing) lacks(r *room, n spec.Node) string {
 	return ""
 }
 
-// matching are the free cards of a host that would do for a node.
+// matching returns the free cards of a host that match a node's request.
 func (p *placing) matching(host string, n spec.Node) []pci.GPU {
 	if n.GPUs.Count == 0 {
 		return nil
@@ -289,7 +289,7 @@ func wants(n spec.Node) string {
 	return out
 }
 
-// reason says why a node goes where it goes.
+// reason says why a node is placed on its host.
 func (p *placing) reason(r *room, n spec.Node, others []string) string {
 	left := fmt.Sprintf("%s of memory", r.memory/proxmox.GiB*proxmox.GiB)
 	if n.GPUs.Count > 0 {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Certificate asks the host at endpoint, in any spelling, for its certificate before
-// anything is sent to it: its SHA-256 fingerprint, and whether an authority that this
-// system trusts has signed it for that name. Proxmox makes its own authority, which
-// nobody else knows.
+// Certificate requests the certificate of the host at endpoint, in any spelling, before anything is
+// sent to the host. It returns the certificate's SHA-256 fingerprint, and whether an authority that
+// this system trusts has signed it for that name. Proxmox makes an authority of its own, which no
+// other system trusts.
 func Certificate(ctx context.Context, endpoint string) (fingerprint string, trusted bool, err error) {
 	address, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -22,7 +22,7 @@ func Certificate(ctx context.Context, endpoint string) (fingerprint string, trus
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	d := tls.Dialer{NetDialer: dialer(), Config: &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true}} // what it shows is judged below, and nothing is sent
+		InsecureSkipVerify: true}} // the certificate is checked below, and nothing is sent
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", false, fmt.Errorf("proxmox: %s cannot be reached: %w\n  is the address right, the host up, and port 8006 open from here?", address, err)

@@ -10,24 +10,24 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
-// expected is what the client's token is meant to be allowed to do.
+// expected is the set of permissions that the client's token is meant to have.
 type expected struct {
 	prefix, token string
 	need          []permission.Grant
 }
 
-// expectation is what [Client.Expect] was told last.
+// expectation holds the latest argument of [Client.Expect].
 type expectation struct{ atomic.Pointer[expected] }
 
-// Expect tells the client what its token is meant to be allowed to do, by roles named
-// as [permission.Roles] does with prefix. It changes nothing but words: a refused request then
-// says which commands grant what it lacked, ready to be pasted.
+// Expect tells the client which permissions its token is meant to have, by roles that are named as
+// in [permission.Roles] with prefix. It affects only messages: the error of a refused request then
+// has the commands that grant the missing privilege, ready to paste.
 func (c *Client) Expect(prefix string, need []permission.Grant) {
 	c.expects.Store(&expected{prefix: prefix, token: c.cfg.TokenID, need: need})
 }
 
-// cure returns the commands that grant one of the privileges on a path or, where it
-// was not expected that they are needed, how to find the role that lacks them.
+// cure returns the commands that grant one of the privileges on a path. If the privileges were not
+// expected to be needed, it says how to find the role that lacks them.
 func (x *expectation) cure(path string, privileges []string) string {
 	if e := x.Load(); e != nil {
 		i := slices.IndexFunc(e.need, func(g permission.Grant) bool {
@@ -45,16 +45,16 @@ func (x *expectation) cure(path string, privileges []string) string {
 		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", privileges[0])
 }
 
-// Unseen is what lists of Proxmox do not say: that something is left out of them
-// because the token may not see it.
+// Unseen returns the error for an incomplete list: Proxmox leaves out what the token may not see,
+// without saying so.
 func (c *Client) Unseen(path, privilege, what string) error {
 	return fmt.Errorf("proxmox: %s: Proxmox omits it from the list\n  %s", what,
 		lacks(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
 }
 
-// refused returns what a refused request lacked. Proxmox names it, but for a few
-// requests whose refusals are bare: of those it is known what they want
-// (qemu-server, PVE/API2/Qemu.pm; pve-storage, PVE/API2/Storage/Status.pm).
+// refused returns the privileges that a refused request lacked. Proxmox usually names them. For the
+// few requests whose refusals do not, the privileges are listed here (qemu-server,
+// PVE/API2/Qemu.pm; pve-storage, PVE/API2/Storage/Status.pm).
 func (e *Error) refused() (path string, privileges []string, anyOf, named bool) {
 	if path, privileges, ok := denied(e.Message); ok && len(privileges) > 0 {
 		return path, privileges, strings.Contains(e.Message, "|"), true
@@ -77,7 +77,7 @@ func (e *Error) refused() (path string, privileges []string, anyOf, named bool) 
 	return "", nil, false, false
 }
 
-// lacks says what a token lacks, and how it is granted.
+// lacks says which privileges a token lacks, and how to grant them.
 func lacks(token, path string, privileges []string, anyOf bool, cure string) string {
 	which := strings.Join(privileges, " and ")
 	if anyOf {

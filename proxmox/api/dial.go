@@ -17,41 +17,41 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Config says where Proxmox is and who we are.
+// Config has the address of Proxmox and the credentials.
 type Config struct {
 	Endpoint    string        // any spelling: pve1, pve1:8006, https://pve1:8006/api2/json
 	TokenID     string        // user@realm!name
 	TokenSecret secret.Value  //
-	CAFile      string        // PEM of the authority to trust, in place of the system's
-	Fingerprint string        // SHA-256 of the host's certificate, in place of any authority
+	CAFile      string        // PEM of the authority to trust, instead of the system's authorities
+	Fingerprint string        // SHA-256 of the host's certificate, instead of any authority
 	Insecure    bool          // do not check the certificate
-	HTTPClient  *http.Client  // nil: our own; the TLS fields above are for our own alone
+	HTTPClient  *http.Client  // nil: our own; the TLS fields above apply only to our own
 	UserAgent   string        // default "homelab"
-	Login       *Login        // for what no token may set; nil: such an option is refused
-	Poll        time.Duration // longest time between two looks at running tasks, default 1 s
-	// Wrap goes around every request as it is sent, repeated ones too; may be nil.
+	Login       *Login        // for options that no token may set; nil: such options are refused
+	Poll        time.Duration // longest time between two checks of running tasks, default 1 s
+	// Wrap wraps the transport of every request, including retries; may be nil.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
-// Client sends requests to one Proxmox host or cluster. It is safe for concurrent use, and one
-// should be shared: it is what keeps requests together. It has nothing to close.
+// Client sends requests to one Proxmox host or cluster. It is safe for concurrent use. Share one
+// Client, because it combines requests. It needs no Close.
 type Client struct {
 	lib     *lib.Client
 	http    *http.Client
 	base    string // https://host:8006/api2/json
 	cfg     Config
-	expects *expectation // what the token is meant to be allowed to do
+	expects *expectation // the permissions that the token is meant to have
 	version Version
 	glances glances
 	tasks   tasks
 	earlier earlier
 	guard   atomic.Pointer[func(context.Context) error]
 	root    sync.Mutex // guards session
-	session *session   // of Config.Login; nil before it was needed
+	session *session   // of Config.Login; nil until first needed
 }
 
-// Dial makes a Client and asks the host for its version, which shows at once
-// whether address, certificate and token are right.
+// Dial makes a Client and asks the host for its version, so a wrong address, certificate or token
+// shows at once.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	host, err := parseEndpoint(cfg.Endpoint)
 	if err != nil {
@@ -95,30 +95,30 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Version is what GET /version says.
+// Version is the answer to GET /version.
 type Version struct {
 	Version string `json:"version"` // 9.2.11
 	Release string `json:"release"` // 9.2
 }
 
-// Major returns the major version, 0 when it cannot be read.
+// Major returns the major version, or 0 if it cannot be parsed.
 func (v Version) Major() int {
 	var n int
 	_, _ = fmt.Sscanf(v.Version, "%d.", &n)
 	return n
 }
 
-// Before reports whether v is older than a release such as 8.4; one that cannot be read is not.
+// Before reports whether v is older than a release such as 8.4. It is false if v cannot be parsed.
 func (v Version) Before(major, minor int) bool {
 	var a, b int
 	n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b)
 	return n == 2 && (a < major || a == major && b < minor)
 }
 
-// Version returns what the host said when we dialled.
+// Version returns the host's version, as read by [Dial].
 func (c *Client) Version() Version { return c.version }
 
-// Poll is the longest time between two looks at what is waited for.
+// Poll returns the longest time between two checks while waiting.
 func (c *Client) Poll() time.Duration { return c.cfg.Poll }
 
 // TokenID returns the id of the token in use.
@@ -159,8 +159,8 @@ func parseEndpoint(s string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// checkToken finds what can be wrong with a token before it is sent: a wrong one
-// costs three seconds at the server.
+// checkToken finds mistakes in a token before it is sent, because the server takes three seconds to
+// reject a wrong one.
 func checkToken(cfg Config) error {
 	user, name, found := strings.Cut(cfg.TokenID, "!")
 	if !found || name == "" || !strings.Contains(user, "@") {
@@ -175,7 +175,7 @@ func checkToken(cfg Config) error {
 	return nil
 }
 
-// explainDial says what a failed first request means.
+// explainDial says why a first request failed.
 func explainDial(err error, host string) error {
 	if t := explainTLS(err, host); t != nil {
 		return t

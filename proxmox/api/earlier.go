@@ -9,21 +9,20 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// earlier are the tasks that an earlier process of ours, killed perhaps, has left
-// behind, and those of this one whose start or end it has not heard of: Proxmox
-// finishes them. A clone shows itself only when its worker has
-// written the first line of its configuration, so that who looks before would make
-// a second one.
+// earlier tracks tasks that an earlier, perhaps killed, process of ours left running, and tasks of
+// this process whose start or end it did not see: Proxmox finishes them. A clone is visible only
+// when its worker has written the first line of its configuration, so a process that checks before
+// that would make a second clone.
 type earlier struct {
 	mu    sync.Mutex
 	hosts map[string]*earlierOn
 }
 
 type earlierOn struct {
-	turn  chan struct{} // holds one token while somebody waits
-	over  bool          // guarded by turn, as is found
-	found bool          // there were some
-	lost  atomic.Bool   // there may be one again
+	turn  chan struct{} // holds one token while a caller waits
+	over  bool          // guarded by turn, like found
+	found bool          // there were such tasks
+	lost  atomic.Bool   // there may be such a task again
 }
 
 func (e *earlier) on(host string) *earlierOn {
@@ -38,13 +37,13 @@ func (e *earlier) on(host string) *earlierOn {
 	return e.hosts[host]
 }
 
-// lose remembers that a host may be at work on something of ours that nobody watches.
+// lose records that a host may be running a task of ours that nobody watches.
 func (e *earlier) lose(host string) { e.on(host).lost.Store(true) }
 
-// AwaitEarlier waits, the first time it is asked about a host, until everything has
-// ended that an earlier process with the same token has begun there; and again after a
-// request of this one whose answer was lost, or a task whose end was not seen. It
-// reports whether there was such a thing: what was seen before may be wrong.
+// AwaitEarlier waits until every task on a host has ended that an earlier process with the same
+// token started there. It waits at the first call for a host, and again after a request whose
+// answer was lost or a task whose end was not seen. It reports whether there was such a task: state
+// that was read before may be stale.
 func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, err error) {
 	e := c.earlier.on(host)
 	select {

@@ -10,26 +10,27 @@ import (
 	"strings"
 )
 
-// Errors that callers may ask for with [errors.Is].
+// Errors to test for with [errors.Is].
 var (
-	// ErrNotFound says that the VM, volume or mapping is not there. (Proxmox says so with status 500.)
+	// ErrNotFound says that the VM, volume or mapping does not exist. (Proxmox reports that with
+	// status 500.)
 	ErrNotFound = errors.New("not found")
 	// ErrAgentNotRunning says that the guest agent does not answer (yet).
 	ErrAgentNotRunning = errors.New("the guest agent is not running")
-	// ErrUnauthorized says that the token is not accepted.
+	// ErrUnauthorized says that Proxmox does not accept the token.
 	ErrUnauthorized = errors.New("the API token is not accepted")
 )
 
-// Class says what one may do about a failure.
+// Class says how a caller may handle a failure.
 type Class int
 
 const (
-	// Permanent failures come again when tried again.
+	// Permanent failures recur on a retry.
 	Permanent Class = iota
-	// Transient failures are worth another try, after looking at what is there.
+	// Transient failures are worth a retry, after a check of the current state.
 	Transient
-	// Unknown outcomes left the request in the dark: it may have been done, may
-	// be under way still, or never have arrived. Look, then decide.
+	// Unknown outcomes say nothing about the request: it may have been done, may still be running,
+	// or may never have arrived. Check the state before a retry.
 	Unknown
 )
 
@@ -38,17 +39,16 @@ func (c Class) String() string {
 	return [...]string{"permanent", "transient", "unknown outcome"}[c]
 }
 
-// Error is an answer of Proxmox's API that is not a success, or no answer at all
-// (Status 0).
+// Error is an unsuccessful answer of Proxmox's API, or no answer at all (Status 0).
 type Error struct {
 	Status  int               // HTTP status; 595 and 596 are Proxmox's own: a daemon or node that could not be reached, or did not answer in 30 s
 	Method  string            // of the request
 	Path    string            // of the request, below /api2/json
-	Message string            // Proxmox's words
-	Errors  map[string]string // what is wrong with each parameter, for status 400
+	Message string            // Proxmox's message
+	Errors  map[string]string // errors by parameter, for status 400
 	Token   string            // the token's id, never its secret
-	Cause   error             // what the network said, for Status 0
-	Cure    string            // how a missing privilege is granted
+	Cause   error             // the network error, for Status 0
+	Cure    string            // how to grant a missing privilege
 }
 
 // Error returns what failed, in Proxmox's words, and what to do about it.
@@ -66,7 +66,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// text is what Proxmox said.
+// text returns Proxmox's message.
 func (e *Error) text() string {
 	message := strings.TrimSpace(e.Message)
 	if message == "" {
@@ -81,7 +81,7 @@ func (e *Error) text() string {
 	return message
 }
 
-// Unwrap returns the network's error, if that was it.
+// Unwrap returns the network error, if there is one.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Is makes the package's sentinel errors work with [errors.Is].
@@ -98,8 +98,8 @@ func (e *Error) Is(target error) bool {
 // IsPermission reports whether a privilege is missing.
 func (e *Error) IsPermission() bool { _, _, ok := e.Permission(); return ok }
 
-// Permission returns the object path and the privileges of which the token lacks
-// one (or all), as far as Proxmox names them.
+// Permission returns the object path and the privileges of which the token lacks one (or all), as
+// far as Proxmox reports them.
 func (e *Error) Permission() (path string, privileges []string, ok bool) {
 	if path, privileges, ok = denied(e.Message); ok {
 		return path, privileges, true
@@ -107,11 +107,11 @@ func (e *Error) Permission() (path string, privileges []string, ok bool) {
 	return "", nil, e.Status == http.StatusForbidden
 }
 
-// Class says what one may do about e.
+// Class says how a caller may handle e.
 func (e *Error) class() Class {
 	switch {
 	case e.Status == 595 && strings.Contains(e.Message, "refused"):
-		// The daemon behind pveproxy is down: nothing was done.
+		// The daemon behind pveproxy is down, so nothing was done.
 		return Transient
 	case e.Status == 0, e.Status == 595, e.Status == 596, e.Status == http.StatusBadGateway,
 		e.Status == http.StatusServiceUnavailable, e.Status == http.StatusGatewayTimeout:
@@ -120,19 +120,19 @@ func (e *Error) class() Class {
 	return textClass(e.Message)
 }
 
-// Permanent reports whether waiting is useless: the token lacks a privilege.
+// Permanent reports whether waiting does not help: the token lacks a privilege.
 func (e *Error) Permanent() bool { return e.IsPermission() }
 
-// Passing reports whether looking again later may give an answer.
+// Passing reports whether a later check may get an answer.
 func (e *Error) Passing() bool { return e.class() != Permanent && !distrusted(e.Cause) }
 
-// TaskError is a task that ended badly.
+// TaskError is a task that failed.
 type TaskError struct {
 	UPID  UPID
 	Exit  string   // the task's exit status
 	Log   []string // the last lines of its log
 	Token string   // the token's id, never its secret
-	Cure  string   // how a missing privilege is granted
+	Cure  string   // how to grant a missing privilege
 }
 
 // Error returns what failed, in Proxmox's words, and what to do about it.
@@ -156,8 +156,7 @@ func (e *TaskError) Error() string {
 // Is makes the package's sentinel errors work with [errors.Is].
 func (e *TaskError) Is(target error) bool { return saidSentinel(e.Exit, target) }
 
-// Class says what one may do about e. A worker that was killed has left its work
-// somewhere in the middle.
+// Class says how a caller may handle e. A killed worker leaves its work half done.
 func (e *TaskError) class() Class {
 	if e.Exit == "unexpected status" || strings.HasPrefix(e.Exit, "unable to ") && strings.Contains(e.Exit, "last line") {
 		return Unknown
@@ -168,11 +167,11 @@ func (e *TaskError) class() Class {
 // IsPermission reports whether a privilege is missing.
 func (e *TaskError) IsPermission() bool { _, _, ok := denied(e.Exit); return ok }
 
-// Permanent reports whether waiting is useless: the token lacks a privilege.
+// Permanent reports whether waiting does not help: the token lacks a privilege.
 func (e *TaskError) Permanent() bool { return e.IsPermission() }
 
-// ClassOf returns the class of the first error in err's chain that has one; an
-// error that is not Proxmox's is permanent.
+// ClassOf returns the class of the first error in err's chain that has one. An error that does not
+// come from Proxmox is permanent.
 func ClassOf(err error) Class {
 	var classed interface {
 		error
@@ -184,9 +183,9 @@ func ClassOf(err error) Class {
 	return Permanent
 }
 
-// From here on is what Proxmox says, and the only place that looks into it.
+// The rest of this file parses Proxmox's messages. No other file does.
 
-// Forbidden reports whether Proxmox refused an answer because a privilege is missing.
+// Forbidden reports whether Proxmox refused a request because a privilege is missing.
 func Forbidden(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusForbidden

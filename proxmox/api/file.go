@@ -10,10 +10,10 @@ import (
 	"net/http"
 )
 
-// SendFile sends the form of an upload, which starts a task. Proxmox reads it by position, not by name: content, the
-// checksum's algorithm, the checksum, the file, each with Content-Disposition as
-// its first header, and nothing else; and it wants Content-Length
-// (PVE::APIServer::AnyEvent). go-proxmox's own upload knows neither order nor ctx.
+// SendFile sends the form of an upload, which starts a task. Proxmox reads the form by position,
+// not by name: content, the checksum's algorithm, the checksum, the file, each with
+// Content-Disposition as its first header, and nothing else. It requires Content-Length
+// (PVE::APIServer::AnyEvent). go-proxmox's own upload neither keeps that order nor takes a ctx.
 func (c *Client) SendFile(ctx context.Context, path, fileName string, data []byte) (UPID, error) {
 	if err := c.may(ctx); err != nil {
 		return UPID{}, err

@@ -8,28 +8,26 @@ import (
 	"time"
 )
 
-// glanceAge is for how long an answer to a shared question may be used again, while
-// nothing of ours changes it.
+// glanceAge is how long a shared answer stays valid, unless a change of ours makes it stale.
 const glanceAge = 3 * time.Second
 
-// glances are GETs that many ask at once: all VMs, the content of a storage, the
-// hardware of a host. One request answers everybody who asked before it was
-// sent, and those who ask shortly after, until something of ours changed it.
+// glances shares GETs that many callers send at once: all VMs, the content of a storage, the
+// hardware of a host. One request answers all callers that asked before it was sent, and those that
+// ask shortly after, until a change of ours makes the answer stale.
 type glances struct {
 	mu   sync.Mutex
 	byID map[string]*glance
 }
 
 type glance struct {
-	turn       chan struct{} // holds one token while a request is under way
+	turn       chan struct{} // holds one token while a request is running
 	generation int           // counts what made older answers stale
-	answered   int           // generation at which the answer was asked for
+	answered   int           // generation when the request was sent
 	at         time.Time
-	answer     any // nil when there is none
+	answer     any // nil if there is none
 }
 
-// Look returns the answer to GET path, shared where possible. The answer must
-// not be changed.
+// Look returns the answer to GET path, shared if possible. Callers must not modify the answer.
 func Look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	return Shared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
 		err = c.Get(ctx, path, query, &out)
@@ -37,7 +35,7 @@ func Look[T any](ctx context.Context, c *Client, path string, query url.Values) 
 	})
 }
 
-// Shared is look for what takes more than one request; id begins like the first's path.
+// Shared is Look for results that take more than one request; id starts like the path of the first.
 func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
 	var zero T
 	g := c.glances.of(id)
@@ -92,7 +90,7 @@ func (gs *glances) end(g *glance, generation int, answer any) {
 	g.answer, g.answered, g.at = answer, generation, time.Now()
 }
 
-// Forget makes answers stale that a request to path may have changed.
+// Forget marks answers as stale that a request to path may have changed.
 func (c *Client) Forget(path string) { c.glances.forget(path) }
 
 func (gs *glances) forget(path string) {
@@ -111,7 +109,7 @@ func (gs *glances) forget(path string) {
 	}
 }
 
-// sameVM reports whether two paths /nodes/N/qemu/ID/… are about one VM.
+// sameVM reports whether two paths /nodes/N/qemu/ID/… belong to the same VM.
 func sameVM(a, b string) bool {
 	vm := func(s string) string {
 		parts := strings.SplitN(s, "/", 6)

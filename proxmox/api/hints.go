@@ -23,7 +23,7 @@ func (e *Error) hint() string {
 	return hintFor(e.Message, e.vmid())
 }
 
-// vmid is the VM or container that the request was about, "" when it was about none.
+// vmid returns the VM or container of the request, or "" if there is none.
 func (e *Error) vmid() string {
 	part := strings.Split(strings.TrimPrefix(e.Path, "/"), "/") // nodes, pve1, qemu, 100, config
 	if len(part) > 3 && part[0] == "nodes" && (part[2] == "qemu" || part[2] == "lxc") {
@@ -32,7 +32,7 @@ func (e *Error) vmid() string {
 	return ""
 }
 
-// refusal says what a refused request lacked.
+// refusal says which privileges a refused request lacked.
 func (e *Error) refusal() string {
 	path, privileges, anyOf, named := e.refused()
 	switch {
@@ -59,7 +59,7 @@ func (e *TaskError) hint() string {
 	return hintFor(e.Exit, e.UPID.ID)
 }
 
-// hintFor says what to do about a message or exit status, "" when we do not know.
+// hintFor says what to do about a message or exit status, or returns "" if it is unknown.
 func hintFor(text, id string) string {
 	if m := gpuBusyText.FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or remove the card from it (hostpciN in qm config %s)", m[1]+m[2], m[1]+m[2])
@@ -96,7 +96,7 @@ func tokenWords(token string) string { return strings.Replace(token, "!", " ", 1
 
 var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
 
-// tagHint says what to do where Proxmox refused to have a tag set, "" for other refusals.
+// tagHint says what to do if Proxmox refused to set a tag, or returns "" for other refusals.
 func tagHint(message string) string {
 	m := tagText.FindStringSubmatch(message)
 	if m == nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Get asks and decodes what is below "data".
+// Get sends a GET and decodes the "data" of the answer.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -64,8 +64,8 @@ func (c *Client) send(ctx context.Context, method, path string, p Params, out an
 	return nil
 }
 
-// Guard has may asked before every request that changes something, until done is called:
-// its error keeps the request back. There is one guard at a time.
+// Guard calls may before every request that changes something, until done is called. If may returns
+// an error, the request is not sent. There is one guard at a time.
 func (c *Client) Guard(may func(context.Context) error) (done func()) {
 	c.guard.Store(&may)
 	return func() { c.guard.CompareAndSwap(&may, nil) }
@@ -78,15 +78,15 @@ func (c *Client) may(ctx context.Context) error {
 	return nil
 }
 
-// Unguarded returns the context of what a guard itself asks for.
+// Unguarded returns a context for requests that a guard itself sends.
 func Unguarded(ctx context.Context) context.Context {
 	return context.WithValue(ctx, guardless{}, true)
 }
 
 type guardless struct{}
 
-// begin sends a request that starts a task and returns the task's id. An answer
-// without one is an error here; go-proxmox would return a nil task.
+// begin sends a request that starts a task and returns the task's id. An answer without an id is an
+// error here; go-proxmox would return a nil task.
 func (c *Client) begin(ctx context.Context, method, path string, p Params) (UPID, error) {
 	defer c.glances.forget(path)
 	return c.launch(ctx, method, path, p)
@@ -104,7 +104,7 @@ func (c *Client) launch(ctx context.Context, method, path string, p Params) (UPI
 		upid, err = ParseUPID(text)
 	}
 	if said := new(Error); err != nil && (!errors.As(err, &said) || said.class() == Unknown) {
-		if on, is := strings.CutPrefix(path, "/nodes/"); is { // it may have begun
+		if on, is := strings.CutPrefix(path, "/nodes/"); is { // the task may have started
 			host, _, _ := strings.Cut(on, "/")
 			c.earlier.lose(host)
 		}
@@ -112,15 +112,15 @@ func (c *Client) launch(ctx context.Context, method, path string, p Params) (UPI
 	return upid, err
 }
 
-// Do sends a request that starts a task and waits for the task's end.
+// Do sends a request that starts a task and waits until the task ends.
 func (c *Client) Do(ctx context.Context, method, path string, p Params) error {
 	_, err := c.DoExit(ctx, method, path, p)
 	return err
 }
 
-// DoExit is do, and returns the task's exit status: "OK", or "WARNINGS: 2".
+// DoExit is Do that also returns the task's exit status: "OK", or "WARNINGS: 2".
 func (c *Client) DoExit(ctx context.Context, method, path string, p Params) (exit string, err error) {
-	defer c.glances.forget(path) // not before: what others asked meanwhile is as true as it was
+	defer c.glances.forget(path) // not earlier: answers that others got meanwhile are from before the change
 	upid, err := c.launch(ctx, method, path, p)
 	if err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func (c *Client) DoExit(ctx context.Context, method, path string, p Params) (exi
 	return c.exit(ctx, upid)
 }
 
-// plain takes off the wrapping that net/http puts around a transport's error.
+// plain removes the wrapper that net/http adds to a transport's error.
 func plain(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -137,7 +137,7 @@ func plain(err error) error {
 	return err
 }
 
-// NodePath is the API path of something on a host.
+// NodePath returns the API path of an object of a host.
 func NodePath(host string, parts ...string) string {
 	var b strings.Builder
 	b.WriteString("/nodes/")
@@ -149,7 +149,7 @@ func NodePath(host string, parts ...string) string {
 	return b.String()
 }
 
-// VMPath is the API path of something of a VM.
+// VMPath returns the API path of an object of a VM.
 func VMPath(host string, vmid int, parts ...string) string {
 	return NodePath(host, append([]string{"qemu", fmt.Sprint(vmid)}, parts...)...)
 }

@@ -19,10 +19,9 @@ var (
 	gpuBusyText    = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
 )
 
-// textClass sorts a message or exit status. Transient is what goes away by itself:
-// a lock held by somebody else, a worker that died before its work began, a file
-// that was changed between read and write. A timeout alone is not: that of the
-// kvm command comes again.
+// textClass classifies a message or exit status. Transient failures pass by themselves: a lock that
+// another task holds, a worker that died before its work started, a file that was changed between
+// read and write. A timeout alone is not transient: that of the kvm command recurs.
 func textClass(text string) Class {
 	if transientText.MatchString(text) {
 		return Transient
@@ -30,7 +29,7 @@ func textClass(text string) Class {
 	return Permanent
 }
 
-// saidSentinel reports whether text is how Proxmox says target.
+// saidSentinel reports whether text is Proxmox's message for target.
 func saidSentinel(text string, target error) bool {
 	switch {
 	case errors.Is(target, ErrAgentNotRunning):
@@ -48,10 +47,10 @@ func saidSentinel(text string, target error) bool {
 // SaidProtected reports whether err says that a VM must not be destroyed.
 func SaidProtected(err error) bool { return strings.Contains(words(err), "protection mode enabled") }
 
-// SaidTaken reports whether err is a VMID that somebody else has.
+// SaidTaken reports whether err says that a VMID is already in use.
 func SaidTaken(err error) bool { return takenText.MatchString(words(err)) }
 
-// SaidLock returns the lock that err complains of, "" when none.
+// SaidLock returns the lock that err reports, or "" if there is none.
 func SaidLock(err error) string {
 	if m := lockedText.FindStringSubmatch(words(err)); m != nil {
 		return m[1]
@@ -59,16 +58,17 @@ func SaidLock(err error) string {
 	return ""
 }
 
-// SaidOn reports whether err says that a VM that was to be started runs.
+// SaidOn reports whether err says that a VM to start is running already.
 func SaidOn(err error) bool { return onText.MatchString(words(err)) }
 
 // SaidOff reports whether err says that a VM is off: "VM 100 is not running".
 func SaidOff(err error) bool { return offText.MatchString(words(err)) }
 
-// SaidRuns reports whether err says that a VM that was to be destroyed runs.
+// SaidRuns reports whether err says that a VM to destroy is running.
 func SaidRuns(err error) bool { return strings.Contains(words(err), "is running - destroy failed") }
 
-// SaidNoPID reports whether the agent knows no such process: its result was read.
+// SaidNoPID reports whether the agent does not know the process, because its result was already
+// read.
 func SaidNoPID(err error) bool {
 	return strings.Contains(words(err), "Agent error: PID") && strings.Contains(words(err), "does not exist")
 }
@@ -78,7 +78,7 @@ func SaidNoProgram(err error) bool {
 	return strings.Contains(words(err), "Failed to execute child process") && strings.Contains(words(err), "No such file")
 }
 
-// words returns what Proxmox said in err, "" when it said nothing.
+// words returns Proxmox's message in err, or "" if there is none.
 func words(err error) string {
 	var e *Error
 	if errors.As(err, &e) {
@@ -95,7 +95,7 @@ func words(err error) string {
 	return ""
 }
 
-// denied reads "Permission check failed (/vms/100, VM.Audit|VM.Config.Disk)".
+// denied parses "Permission check failed (/vms/100, VM.Audit|VM.Config.Disk)".
 func denied(text string) (path string, privileges []string, ok bool) {
 	m := permissionText.FindStringSubmatch(text)
 	if m == nil {
@@ -104,5 +104,5 @@ func denied(text string) (path string, privileges []string, ok bool) {
 	return m[1], strings.FieldsFunc(m[2], func(r rune) bool { return r == '|' || r == ',' || r == ' ' }), true
 }
 
-// SaidStale reports whether err says that a configuration is no longer the one that was read.
+// SaidStale reports whether err says that a configuration has changed since it was read.
 func SaidStale(err error) bool { return strings.Contains(words(err), "checksum mismatch") }

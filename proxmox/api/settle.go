@@ -18,10 +18,9 @@ const (
 	firstPause = 500 * time.Millisecond
 )
 
-// Settle does work until it is done. After a failure that is transient, or whose
-// outcome is unknown, it waits for what may still be under way on id (a VMID, the
-// name of a download), looks whether the work is done after all, and only then
-// begins it again. A look that fails in such a way is repeated like the work.
+// Settle does work until it succeeds. After a transient failure, or one with an unknown outcome, it
+// waits for tasks that may still run on id (a VMID, the name of a download), checks whether the
+// work is done after all, and only then retries. A check that fails in such a way is retried, too.
 func (c *Client) Settle(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
 	finished := func() (bool, error) {
 		if err := c.Quiet(ctx, host, id); err != nil {
@@ -50,19 +49,19 @@ func (c *Client) Settle(ctx context.Context, host, id string, work func() error,
 	return err
 }
 
-// Backoff is the waits between attempts: firstPause or so, then twice as long each time.
+// Backoff computes the pauses between attempts: about firstPause, then twice as long each time.
 type Backoff struct{ last time.Duration }
 
-// Pause waits, until ctx ends.
+// Pause waits for the next pause, or until ctx ends.
 func (b *Backoff) Pause(ctx context.Context) error {
 	b.last = max(firstPause, 2*b.last)
 	return wait.Pause(ctx, jitter(b.last))
 }
 
-// jitter returns between half of d and one and a half of it.
+// jitter returns a duration between half of d and one and a half times d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// Brief is Proxmox's words in an error, or its first line.
+// Brief returns Proxmox's message in an error, or the error's first line.
 func Brief(err error) string {
 	if w := strings.TrimSpace(words(err)); w != "" {
 		return w
@@ -71,7 +70,7 @@ func Brief(err error) string {
 	return line
 }
 
-// Quiet waits for every task that runs on id, however it ends.
+// Quiet waits until every task on id has ended, with any result.
 func (c *Client) Quiet(ctx context.Context, host, id string) error {
 	if id == "" {
 		return nil

@@ -14,13 +14,12 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// tasks watches running tasks, all those of a node with one request: GET
-// /nodes/N/tasks is answered by pveproxy itself, over a connection that stays
-// open, while each .../status costs a handshake and a way to pvedaemon.
+// tasks watches running tasks, all those of a node with one request. pveproxy answers GET
+// /nodes/N/tasks itself, over a connection that stays open, while each .../status costs a handshake
+// and a request to pvedaemon.
 //
-// There is no goroutine behind it. Anyone who waits takes the turn to look on
-// behalf of all, and leaves it to another when its own task is done or its
-// context ends.
+// There is no goroutine behind it. One of the waiting callers takes the turn to poll for all of
+// them. It passes the turn on when its own task is done or its context ends.
 type tasks struct {
 	mu    sync.Mutex
 	nodes map[string]*nodeTasks
@@ -28,8 +27,8 @@ type tasks struct {
 
 type nodeTasks struct {
 	node   string
-	turn   chan struct{} // holds one token while somebody looks
-	kick   chan struct{} // a new task came: look sooner
+	turn   chan struct{} // holds one token while a caller polls
+	kick   chan struct{} // a new task was added: poll sooner
 	mu     sync.Mutex
 	looked time.Time
 	byID   map[string]*watch
@@ -37,23 +36,22 @@ type nodeTasks struct {
 
 type watch struct {
 	upid   UPID
-	since  time.Time // when we began to wait
-	missed int       // how often the list did not have it
+	since  time.Time // when the wait started
+	missed int       // how often the list lacked the task
 	done   chan struct{}
 	exit   string
 	err    error
 	users  int
 }
 
-// Wait returns nil when the task ended well (OK, or with warnings), a
-// [*TaskError] when it did not, and ctx's error when that ended first; the task
-// goes on then.
+// Wait returns nil if the task succeeded (OK, or with warnings), and a [*TaskError] if it failed.
+// If ctx ends first, Wait returns ctx's error and the task continues.
 func (c *Client) Wait(ctx context.Context, upid UPID) error {
 	_, err := c.exit(ctx, upid)
 	return err
 }
 
-// exit is wait, and returns the exit status: "OK", or "WARNINGS: 2".
+// exit is Wait that also returns the exit status: "OK", or "WARNINGS: 2".
 func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	n := c.tasks.of(upid.Node)
 	w := n.join(upid)
@@ -88,21 +86,21 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	}
 }
 
-// taskUnheard is how long a host may fail to tell how a task is, since its first failure
-// and with pauses of unheardPause between the questions: the task goes on without it.
+// taskUnheard is how long a host may fail to report a task's state, from the first failure and with
+// pauses of unheardPause between the requests. The task continues meanwhile.
 const (
 	taskUnheard  = 2 * time.Minute
 	unheardPause = 2 * time.Second
 )
 
-// Unheard is how long a host has not answered, while what is waited for goes on without it:
-// taskUnheard of running time at most. A laptop that slept meanwhile has missed nothing.
+// Unheard measures how long a host has not answered while its work continues: at most taskUnheard
+// of running time. Time in which the local machine sleeps does not count.
 type Unheard struct {
 	late <-chan struct{}
 	end  context.CancelFunc
 }
 
-// Over is an answer, or the end of the wait.
+// Over resets the time, after an answer or at the end of the wait.
 func (s *Unheard) Over() {
 	if s.end != nil {
 		s.end()
@@ -110,7 +108,7 @@ func (s *Unheard) Over() {
 	*s = Unheard{}
 }
 
-// Lasts is not an answer; it reports whether that has gone on for too long.
+// Lasts records a missing answer, and reports whether answers have been missing for too long.
 func (s *Unheard) Lasts(ctx context.Context) bool {
 	if s.end == nil {
 		limited, end := wait.Within(ctx, taskUnheard, context.DeadlineExceeded)
@@ -181,13 +179,13 @@ func (n *nodeTasks) leave(w *watch) {
 	}
 }
 
-// firstLook is after which time a fresh task is looked at; short ones (a config
-// change, a linked clone on LVM) take little more.
+// firstLook is the age at which a new task is first checked; short tasks (a config change, a linked
+// clone on LVM) take little longer.
 const firstLook = 200 * time.Millisecond
 
-// due is when the next look is worth its while: a quarter of the youngest task's
-// age after the last look, but not before firstLook, nor after most. The more tasks
-// there are the longer a look waits, since each shows the ends of several.
+// due returns when the next poll is worthwhile: a quarter of the youngest task's age after the last
+// poll, but not before firstLook and not after most. With more tasks polls are less frequent,
+// because each shows the ends of several.
 func (n *nodeTasks) due(most time.Duration) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,7 +206,7 @@ func (n *nodeTasks) due(most time.Duration) time.Time {
 	return oldest.Add(pause)
 }
 
-// look waits until a look is due, and looks. It returns early when mine is done.
+// look waits until a poll is due, and polls. It returns early when mine is done.
 func (n *nodeTasks) look(ctx context.Context, c *Client, mine *watch) error {
 	for {
 		pause := time.Until(n.due(c.cfg.Poll))
@@ -251,7 +249,7 @@ func (l Task) Running() bool {
 	return l.EndTime == nil && (l.Status == "" || l.Status == "RUNNING" || l.Status == "running")
 }
 
-// MaxTasks bounds an answer; a task that is not in it is asked for by itself.
+// MaxTasks bounds an answer; a task that is missing in it is requested individually.
 const MaxTasks = 500
 
 func (n *nodeTasks) list(ctx context.Context, c *Client) error {
@@ -266,7 +264,7 @@ func (n *nodeTasks) list(ctx context.Context, c *Client) error {
 	}
 	seen := make(map[string]Task, len(all))
 	for _, l := range all {
-		// A task that has just ended may be in the list of active ones and in the archive.
+		// A task that has just ended may be both in the list of active tasks and in the archive.
 		if old, twice := seen[l.UPID]; !twice || old.Running() {
 			seen[l.UPID] = l
 		}
@@ -306,7 +304,7 @@ func (n *nodeTasks) waiting() (all []*watch, oldest time.Time) {
 	return all, oldest
 }
 
-// finish is called by anyone who holds the turn, so once.
+// finish is called only by the caller that holds the turn, so it runs once.
 func (w *watch) finish(exit string, err error) {
 	select {
 	case <-w.done:
@@ -316,7 +314,7 @@ func (w *watch) finish(exit string, err error) {
 	}
 }
 
-// lookAtOne asks for one task by itself.
+// lookAtOne requests the state of one task individually.
 func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
 	var status struct {
 		Status string `json:"status"`
@@ -342,7 +340,7 @@ func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
 // logTail is how many lines of a failed task's log an error shows.
 const logTail = 10
 
-// taskLog returns the end of a task's log; nil when it is not available.
+// taskLog returns the end of a task's log, or nil if it is not available.
 func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	var lines []struct {
 		Text string `json:"t"`
@@ -359,7 +357,7 @@ func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	return out[max(0, len(out)-logTail):]
 }
 
-// RunningTasks returns the tasks that run on a host now.
+// RunningTasks returns the tasks that currently run on a host.
 func (c *Client) RunningTasks(ctx context.Context, host string) ([]Task, error) {
 	var all []Task
 	if err := c.Get(ctx, NodePath(host, "tasks"), url.Values{"source": {"active"}, "limit": {strconv.Itoa(MaxTasks)}}, &all); err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 )
 
-// DoShown is do for a task whose log tells how far it is: that is said under the name
-// what.
+// DoShown is Do for a task whose log shows its progress, which is reported under the name what.
 func (c *Client) DoShown(ctx context.Context, method, path string, p Params, what string) error {
 	upid, err := c.begin(ctx, method, path, p)
 	if err != nil {
@@ -37,11 +36,11 @@ func (c *Client) DoShown(ctx context.Context, method, path string, p Params, wha
 	}
 }
 
-// shownEvery is how often the log of a task is read at first; of a long one, less often.
+// shownEvery is the initial pause between reads of a task's log; for a long task the pauses grow.
 const shownEvery = 3 * time.Second
 
-// share reads what is new in a task's log after so many lines, and returns the last
-// share of the work that it tells, as in "34 %".
+// share reads the lines of a task's log that come after the given number, and returns the last
+// progress in them, as in "34 %".
 func (c *Client) share(ctx context.Context, upid UPID, after int) (share string, read int) {
 	var lines []struct {
 		N    int    `json:"n"`
@@ -49,7 +48,7 @@ func (c *Client) share(ctx context.Context, upid UPID, after int) (share string,
 	}
 	query := url.Values{"start": {strconv.Itoa(after)}, "limit": {"500"}}
 	if c.Get(ctx, NodePath(upid.Node, "tasks", upid.String(), "log"), query, &lines) != nil {
-		return "", after // it is for the eye only
+		return "", after // it is only for display
 	}
 	for _, l := range lines {
 		if l.Text == "no content" {
@@ -63,11 +62,11 @@ func (c *Client) share(ctx context.Context, upid UPID, after int) (share string,
 	return share, after
 }
 
-// saidDots reports whether a line of a task's log is only how far the task was.
+// saidDots reports whether a line of a task's log shows only progress.
 func saidDots(line string) bool { return strings.Contains(line, " ........ ") }
 
-// saidShare returns how much of its work a line of a task's log says is done, as in
-// "34 %": wget's dots and qemu-img's "transferred … of … (34.29%)".
+// saidShare returns the progress in a line of a task's log, as in "34 %": from wget's dots and
+// qemu-img's "transferred … of … (34.29%)".
 func saidShare(line string) string {
 	all := shareText.FindAllStringSubmatch(line, -1)
 	if len(all) == 0 {

@@ -14,30 +14,29 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Login is a user with a password. Proxmox lets only root@pam itself set some
-// options, and no token, not even root's: with a Login the client gets a ticket
-// for those, and for nothing else.
+// Login is a user with a password. Some options can only be set by root@pam itself, not by a token,
+// not even one of root. With a Login the client gets a ticket for those options, and uses it for
+// nothing else.
 type Login struct {
 	User string // root@pam
-	// Password is called when a ticket is needed, once. What it returns is sent to
-	// Proxmox and not kept.
+	// Password is called once, when a ticket is needed. Its result is sent to Proxmox and not kept.
 	Password func(context.Context) (secret.Value, error)
 }
 
-// session is who somebody with a ticket is.
+// session is the login of a user with a ticket.
 type session struct {
 	ticket, csrf string
 	since        time.Time
 }
 
-// ticketAge is for how long a ticket is used; Proxmox takes it for two hours.
+// ticketAge is how long a ticket is used; Proxmox accepts it for two hours.
 const ticketAge = 90 * time.Minute
 
 // HasLogin reports whether the client can get a ticket.
 func (c *Client) HasLogin() bool { return c.cfg.Login != nil }
 
-// PutAsRoot sends a PUT with a ticket instead of the token. Where the password is right and
-// not enough, its error is errSecondFactor.
+// PutAsRoot sends a PUT with a ticket instead of the token. If the password is correct but not
+// enough, the error is [ErrSecondFactor].
 func (c *Client) PutAsRoot(ctx context.Context, path string, form url.Values) error {
 	c.root.Lock()
 	defer c.root.Unlock()
@@ -52,7 +51,7 @@ func (c *Client) PutAsRoot(ctx context.Context, path string, form url.Values) er
 	return c.asRoot(ctx, http.MethodPut, path, form, c.session, nil)
 }
 
-// ErrSecondFactor is that a password is right and not enough.
+// ErrSecondFactor says that a password is correct but not enough.
 var ErrSecondFactor = errors.New("has a second factor")
 
 // login exchanges the password for a ticket.
@@ -81,9 +80,9 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 	return &session{ticket: answer.Ticket, csrf: answer.CSRF, since: time.Now()}, nil
 }
 
-// asRoot sends a request with a ticket instead of the token. It is not tried
-// again: Proxmox at times drops the connection of the call after a login, and
-// the caller looks whether it was done.
+// asRoot sends a request with a ticket instead of the token. It does not retry: Proxmox sometimes
+// drops the connection of the call after a login, and the caller checks whether the request was
+// done.
 func (c *Client) asRoot(ctx context.Context, method, path string, form url.Values, who *session, out any) error {
 	if who != nil {
 		if err := c.may(ctx); err != nil {

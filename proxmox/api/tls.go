@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// TLSError says why the host's certificate is not trusted, and shows its
-// fingerprint, so that it can be compared and then written down.
+// TLSError says why the host's certificate is not trusted. It has the fingerprint, so that the user
+// can compare it and then store it.
 type TLSError struct {
 	Endpoint    string
-	Fingerprint string // SHA-256 of the certificate that the host showed
-	Want        string // the fingerprint that was asked for, "" when none was
+	Fingerprint string // SHA-256 of the host's certificate
+	Want        string // the expected fingerprint, "" if none
 	Cause       error
 }
 
@@ -34,10 +34,10 @@ func (e *TLSError) Error() string {
 		e.Endpoint, e.Fingerprint)
 }
 
-// Unwrap returns what the TLS library said.
+// Unwrap returns the TLS library's error.
 func (e *TLSError) Unwrap() error { return e.Cause }
 
-// Fingerprint writes the SHA-256 of a certificate as Proxmox does: AB:CD:….
+// Fingerprint returns the SHA-256 of a certificate in Proxmox's format: AB:CD:….
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return colons(hex.EncodeToString(sum[:]))
@@ -63,8 +63,8 @@ func parseFingerprint(s string) (string, error) {
 	return colons(digits), nil
 }
 
-// tlsConfig builds what Config asks for. A fingerprint replaces the check of the
-// chain and of the name: it names this one certificate.
+// tlsConfig builds the TLS configuration for a Config. A fingerprint replaces the checks of the
+// chain and of the name, because it identifies this one certificate.
 func tlsConfig(cfg Config, endpoint string) (*tls.Config, error) {
 	out := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
@@ -73,7 +73,7 @@ func tlsConfig(cfg Config, endpoint string) (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.InsecureSkipVerify = true // VerifyConnection below is the check
+		out.InsecureSkipVerify = true // VerifyConnection below does the check
 		out.VerifyConnection = func(state tls.ConnectionState) error {
 			if got := Fingerprint(state.PeerCertificates[0]); got != want {
 				return &TLSError{Endpoint: endpoint, Fingerprint: got, Want: want}
@@ -90,13 +90,13 @@ func tlsConfig(cfg Config, endpoint string) (*tls.Config, error) {
 			return nil, fmt.Errorf("CA file %s holds no PEM certificate", cfg.CAFile)
 		}
 	case cfg.Insecure:
-		out.InsecureSkipVerify = true // asked for
+		out.InsecureSkipVerify = true // the user asked for it
 	}
 	return out, nil
 }
 
-// ownTransport is the transport used when the caller brings none. The timeouts
-// are Proxmox's: its proxy gives a daemon 30 s to answer.
+// ownTransport is the transport to use if the caller supplies none. Its timeouts follow Proxmox's:
+// its proxy gives a daemon 30 s to answer.
 func ownTransport(cfg Config, endpoint string) (*http.Transport, error) {
 	config, err := tlsConfig(cfg, endpoint)
 	if err != nil {

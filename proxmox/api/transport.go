@@ -16,16 +16,16 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// apiRoot is where the API begins below the host.
+// apiRoot is the path of the API on the host.
 const apiRoot = "/api2/json"
 
-// maxAnswer is the most that is read of an answer, in bytes. A host with a thousand VMs
-// sends some 500 KiB at once.
+// maxAnswer is the largest accepted answer, in bytes. A host with a thousand VMs sends about 500
+// KiB at once.
 const maxAnswer = 32 << 20
 
-// statusErrors turns every answer of status 300 and above into an [*Error] with
-// Proxmox's words. go-proxmox hands errors of its transport through, while it
-// takes 404, 502, 595 and 596 for success and drops the words of 403 and 500.
+// statusErrors turns every answer of status 300 and above into an [*Error] with Proxmox's message.
+// go-proxmox passes errors of its transport through, but treats 404, 502, 595 and 596 as success
+// and drops the messages of 403 and 500.
 type statusErrors struct {
 	next    http.RoundTripper
 	token   string
@@ -54,8 +54,8 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 		Message string                     `json:"message"`
 		Errors  map[string]json.RawMessage `json:"errors"`
 	}
-	// Before pve-http-server 5.2.0, and always for 401 and 59x, the words are in
-	// the status line alone.
+	// Before pve-http-server 5.2.0, and always for 401 and 59x, the message is only in the status
+	// line.
 	raw, readErr := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if readErr != nil && req.Context().Err() != nil {
 		return nil, req.Context().Err()
@@ -78,7 +78,7 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, e
 }
 
-// answerBody is the body of a success, which may be too large for one.
+// answerBody is the body of a successful answer, with a limit on its size.
 type answerBody struct {
 	io.ReadCloser
 	fail *Error
@@ -93,12 +93,12 @@ func (b answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// apiPath is the request's path as Proxmox's documentation writes it. Queries
-// stay out: a parameter may be long.
+// apiPath returns the request's path as Proxmox's documentation writes it. It omits the query,
+// because a parameter may be long.
 func apiPath(req *http.Request) string { return strings.TrimPrefix(req.URL.Path, apiRoot) }
 
-// redirectText says where an answer leads. Proxmox's API sends no redirects, and a
-// client that followed one would send the token there.
+// redirectText says where a redirect leads. Proxmox's API sends no redirects, and a client that
+// followed one would send the token to its target.
 func redirectText(res *http.Response) string {
 	to, err := res.Location()
 	if err != nil {
@@ -107,7 +107,7 @@ func redirectText(res *http.Response) string {
 	return "it answers with a redirect to " + to.Scheme + "://" + to.Host + ", which is not followed because it would receive the token; if that is the host, write it as the endpoint"
 }
 
-// networkText says in short what kept an answer from coming.
+// networkText says briefly why there was no answer.
 func networkText(err error) string {
 	var op *net.OpError
 	switch {
@@ -119,9 +119,8 @@ func networkText(err error) string {
 	return err.Error()
 }
 
-// retryGets tries a GET again when no answer came or Proxmox's proxy could not
-// reach the daemon. Nothing but a GET is ever sent twice: a lost answer to a
-// POST says nothing about the work.
+// retryGets retries a GET if there was no answer or Proxmox's proxy could not reach the daemon. It
+// never sends other requests twice: a lost answer to a POST says nothing about the work.
 type retryGets struct {
 	next http.RoundTripper
 }
@@ -146,7 +145,7 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// worthAnotherGet reports whether the failure is one that passes.
+// worthAnotherGet reports whether the failure is temporary.
 func worthAnotherGet(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || !e.Passing() {
@@ -156,25 +155,25 @@ func worthAnotherGet(err error) bool {
 		return e.class() == Unknown || e.Status == 595
 	}
 	var timeout net.Error
-	return !errors.As(err, &timeout) || !timeout.Timeout() // that was wait enough
+	return !errors.As(err, &timeout) || !timeout.Timeout() // the wait was long enough
 }
 
-// distrusted reports whether a host has no address, or is not the one that was meant.
+// distrusted reports whether a host has no address, or is not the expected one.
 func distrusted(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
 	return errors.As(err, &cert) || errors.As(err, &dns) || isFingerprint(err)
 }
 
-// turns lets a host have one request at a time of those that may hold a worker of its
-// pvedaemon. There are three, for everybody who uses the host: one that asks the
-// agent of a booting guest holds its worker for 3 s, one that meets a lock for up to
-// 10 s, and once all three are held, the web interface answers no user any more.
+// turns limits the requests that may block a worker of a host's pvedaemon to one at a time. A host
+// has three workers, for all its users. A request to the agent of a booting guest blocks its worker
+// for 3 s, and one that waits for a lock for up to 10 s. When all three are blocked, the web
+// interface no longer answers anyone.
 type turns struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
-	hosts map[string]chan struct{} // holds one token while a request is under way
+	hosts map[string]chan struct{} // holds one token while a request is running
 }
 
 func (t *turns) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -204,9 +203,9 @@ func (t *turns) of(host string) chan struct{} {
 	return t.hosts[host]
 }
 
-// mayBlock reports whether a request waits for a guest or a lock on a host: all that
-// ask a guest's agent, and all that change something there. An upload goes through
-// pveproxy, and takes as long as the file is large.
+// mayBlock reports whether a request waits for a guest or a lock on a host: all requests to a
+// guest's agent, and all that change something there. An upload does not count: it goes through
+// pveproxy, and takes longer the larger the file is.
 func mayBlock(method, path string) (host string, blocks bool) {
 	below, onHost := strings.CutPrefix(path, "/nodes/")
 	if !onHost || strings.HasSuffix(path, "/upload") {

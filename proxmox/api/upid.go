@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// UPID is Proxmox's name of a task. It says by itself what the task does, to
-// what, where, since when and for whom (PVE::UPID in pve-common).
+// UPID is Proxmox's name of a task. It includes what the task does, on which object, where, since
+// when and for which user (PVE::UPID in pve-common).
 type UPID struct {
 	Node    string
 	PID     uint32
 	PStart  uint64 // start of the worker process in clock ticks since boot
 	Started time.Time
 	Type    string // "qmclone", "qmstart", "download", …
-	ID      string // what it works on; may be empty
+	ID      string // the object of the task; may be empty
 	User    string // "homelab@pve!cluster"
 }
 
-// ParseUPID reads a UPID.
+// ParseUPID parses a UPID.
 func ParseUPID(s string) (UPID, error) {
 	fail := func(why string) (UPID, error) { return UPID{}, fmt.Errorf("task id %q: %s", s, why) }
 	parts := strings.Split(s, ":")
@@ -58,7 +58,7 @@ func parseHex(s string, least, most, bits int) (uint64, error) {
 	return strconv.ParseUint(s, 16, bits)
 }
 
-// String writes the UPID as Proxmox does.
+// String returns the UPID in Proxmox's format.
 func (u UPID) String() string {
 	return fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", u.Node, u.PID, u.PStart, u.Started.Unix(), u.Type, u.ID, u.User)
 }

@@ -16,23 +16,23 @@ import (
 //go:embed observe-access.sh
 var observeAccessScript string
 
-// Access is what should be so in a Proxmox VE cluster, whatever the host.
+// Access is the wanted state of a Proxmox VE cluster, independent of the host.
 type Access struct {
 	Owner    string             // as in [Spec]
 	Prefix   string             // of the roles' names
 	TokenID  string             // user@realm!name
 	Grants   []permission.Grant // what the token must be allowed to do
-	Storages []Storage          // what storages must hold
+	Storages []Storage          // what storages must accept
 }
 
-// Storage is what a storage must hold.
+// Storage is the content that a storage must accept.
 type Storage struct {
 	Name    string
 	Content []string // iso, import, images, …
-	Why     []string // one for each, e.g. "first-boot ISOs"
+	Why     []string // one for each Content, e.g. "first-boot ISOs"
 }
 
-// AccessState is how it is.
+// AccessState is the observed state.
 type AccessState struct {
 	Version  api.Version
 	Storages []StorageState
@@ -40,19 +40,19 @@ type AccessState struct {
 	Users    []string
 	ACLs     []ACL
 	Token    *TokenState // nil: there is none
-	// May is what the token may do on the paths of [Access.Grants], Owner what its
-	// user may: whether a privilege is good for what lies below as well.
+	// May is what the token may do on the paths of [Access.Grants], Owner what its user may. The
+	// value says whether a privilege also applies to the paths below.
 	May, Owner map[string]map[string]bool
 }
 
-// StorageState is a storage as it is.
+// StorageState is the observed state of a storage.
 type StorageState struct {
 	Name    string
 	Type    string // dir, zfspool, lvmthin, …
 	Content []string
 }
 
-// ACL is a role that was granted on a path.
+// ACL is a role that is granted on a path.
 type ACL struct {
 	Path      string
 	Who       string // a user, group or token
@@ -60,14 +60,15 @@ type ACL struct {
 	Propagate bool
 }
 
-// TokenState is an API token as it is. Its secret is shown once, when it is made.
+// TokenState is the observed state of an API token. Proxmox shows its secret only once, when the
+// token is created.
 type TokenState struct{ PrivSep bool }
 
 func (a Access) user() string { user, _, _ := strings.Cut(a.TokenID, "!"); return user }
 
 func (a Access) token() string { _, token, _ := strings.Cut(a.TokenID, "!"); return token }
 
-// ObserveAccess looks at the cluster that the host behind r belongs to, in one round
+// ObserveAccess reads the state of the cluster that the host behind r belongs to, in one round
 // trip. r must be root there.
 func (a Access) ObserveAccess(ctx context.Context, r remote.Runner) (AccessState, error) {
 	args := []string{"sh", "-c", observeAccessScript, "observe-access.sh", a.user(), a.token()}
@@ -87,7 +88,7 @@ func (a Access) ObserveAccess(ctx context.Context, r remote.Runner) (AccessState
 	return s, nil
 }
 
-// number is what Proxmox writes a boolean as: 1, "1", true.
+// number is a boolean as Proxmox writes it: 1, "1", true.
 type number bool
 
 func (n *number) UnmarshalJSON(b []byte) error {
@@ -114,7 +115,7 @@ func (a Access) parseAccess(out []byte) (AccessState, error) {
 	return s, nil
 }
 
-// read takes over one section.
+// read parses one section.
 func (a Access) read(s *AccessState, part section) error {
 	text := []byte(part.text)
 	if strings.TrimSpace(part.text) == "" {
@@ -190,7 +191,7 @@ func (s *AccessState) readStorages(text []byte) error {
 	return err
 }
 
-// covers reports whether another owner's rights on a path are those of a role.
+// covers reports whether rights on a path include those of a role.
 func covers(rights map[string]bool, r permission.Role) bool {
 	return !slices.ContainsFunc(r.Privileges, func(p string) bool {
 		propagates, granted := rights[p]
@@ -198,24 +199,24 @@ func covers(rights map[string]bool, r permission.Role) bool {
 	})
 }
 
-// lacking are the roles that the token has to be given: those of which it may not
-// all already, however it came to that.
+// lacking returns the roles to grant to the token: those whose privileges it does not all have
+// already, from any grant.
 func (a Access) lacking(s AccessState) []permission.Role {
 	return slices.DeleteFunc(permission.Roles(a.Prefix, a.Grants), func(r permission.Role) bool {
 		return s.Token != nil && covers(s.May[r.Path], r)
 	})
 }
 
-// inherits reports whether the user has rights on a path by what somebody granted
-// further up, or to a group: an entry of its own on the path would replace those, for
-// all that the user does (pveum, Permission Management: inheritance).
+// inherits reports whether the user's rights on a path come from a grant further up, or to a group.
+// An entry of the user's own on the path would replace those for everything that the user does
+// (pveum, Permission Management: inheritance).
 func (a Access) inherits(s AccessState, path string) bool {
 	ours, foreign := false, false
 	for _, e := range s.ACLs {
 		switch {
 		case e.Who != a.user():
 		case e.Path == path:
-			return false // further roles there add to it
+			return false // further roles there add to the inherited ones
 		case e.Propagate && (e.Path == "/" || strings.HasPrefix(path, e.Path+"/")):
 			mine := strings.HasPrefix(e.Role, a.Prefix+"-")
 			ours, foreign = ours || mine, foreign || !mine

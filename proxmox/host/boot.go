@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Where the command line is (pve-docs, system-booting.adoc).
+// Paths of the kernel command line (pve-docs, system-booting.adoc).
 const (
 	grubFilePath = "/etc/default/grub"
 	grubFolder   = "/etc/default/grub.d/"
 	cmdlinePath  = "/etc/kernel/cmdline"
 )
 
-// options says what the kernel should be started with.
+// options returns the wanted kernel options.
 func (spec Spec) options(s State) options {
 	o := options{refuse: []string{"iommu=off", "intel_iommu=off", "amd_iommu=off"}}
 	running := parseCmdline(s.Cmdline)
@@ -27,7 +27,7 @@ func (spec Spec) options(s State) options {
 	default:
 		o.why = append(o.why, "The IOMMU itself is on by default on AMD, so it needs no option.")
 	}
-	// A user who chose another mode has a reason.
+	// Keep another mode: the user had a reason to choose it.
 	if !running.hasKey("iommu") || running.has("iommu=off") || running.has("iommu=pt") {
 		o.want = append(o.want, "iommu=pt")
 		o.why = append(o.why, "iommu=pt lets the host's own devices skip the translation that only VMs need.")
@@ -42,7 +42,7 @@ func (spec Spec) options(s State) options {
 	return o
 }
 
-// boot is about the kernel's command line, wherever the boot loader has it.
+// boot returns the change of the kernel's command line, for any boot loader.
 func (spec Spec) boot(s State) (*Change, error) {
 	if len(s.Loaders) == 0 {
 		return nil, errors.New("proxmox-boot-tool manages the ESPs and does not say how any of them boots: " +
@@ -74,7 +74,7 @@ func (spec Spec) boot(s State) (*Change, error) {
 	return c, nil
 }
 
-// refresh is the command that gives the loader the new command line.
+// refresh returns the command that gives the loader the new command line.
 func (s State) refresh() []string {
 	if s.ESPs {
 		return []string{"proxmox-boot-tool", "refresh"}
@@ -82,7 +82,7 @@ func (s State) refresh() []string {
 	return []string{"update-grub"}
 }
 
-// bootFiles returns what has to change for one loader.
+// bootFiles returns the changes of files for one loader.
 func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 	if loader == SystemdBoot {
 		return s.kernelCmdline(o)
@@ -91,7 +91,7 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 	for _, f := range s.under(grubFilePath, grubFolder) {
 		parsed, err := parseGrub(f.Path, f.Text)
 		if running := parseCmdline(s.Cmdline); err != nil && o.met(running) {
-			return nil, nil // somebody did it by hand
+			return nil, nil // already done by hand
 		} else if err != nil {
 			return nil, fmt.Errorf("%w: %s; then run %s, reboot, and run this again", err, o.byHand(running), strings.Join(s.refresh(), " "))
 		}
@@ -121,7 +121,8 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 	return changes, nil
 }
 
-// neverClosed is about a line that swallows what is added to it.
+// neverClosed returns the error for a line whose quote is never closed, which would swallow added
+// options.
 func neverClosed(path string) error {
 	return fmt.Errorf("%s: the command line has an unclosed quote: fix that first", path)
 }
@@ -130,8 +131,9 @@ func (s State) has(path string) bool {
 	return slices.ContainsFunc(s.Files, func(f File) bool { return f.Path == path })
 }
 
-// kernelCmdline is for systemd-boot: the first line of the file counts. Without a
-// file proxmox-boot-tool takes what the kernel runs with, and so do we.
+// kernelCmdline returns the changes for systemd-boot, which uses the first line of the file. If the
+// file is missing, proxmox-boot-tool uses the running kernel's command line, and so does
+// kernelCmdline.
 func (s State) kernelCmdline(o options) ([]FileChange, error) {
 	f := s.file(cmdlinePath)
 	line, rest, newline := strings.Cut(f.Text, "\n")

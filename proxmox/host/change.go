@@ -17,16 +17,16 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Change is one thing to be done on a host: what a plan shows, and what [Apply] does.
+// Change is one change of a host: a plan shows it, and [Apply] makes it.
 type Change struct {
 	ID       string       `json:"id"`                 // Boot, Modules, …
 	What     string       `json:"what"`               // a few words
-	Why      []string     `json:"why"`                // sentences; as many as Commands where each has its own
+	Why      []string     `json:"why"`                // sentences; if each command has its own, as many as Commands
 	Files    []FileChange `json:"files,omitempty"`    // written first
-	Commands [][]string   `json:"commands,omitempty"` // run then, in this order
+	Commands [][]string   `json:"commands,omitempty"` // run after the files are written, in this order
 	Undo     []string     `json:"undo,omitempty"`     // how to undo it: words, or several commands
-	// Stamp is left in /var/lib/homelab/host when all that was done: a file can be
-	// right while what is made of it is not yet. Empty: none is needed.
+	// Stamp is written to /var/lib/homelab/host when the whole change is done: a file can be
+	// correct while what is generated from it is stale. Empty: no stamp is needed.
 	Stamp string `json:"stamp,omitempty"`
 }
 
@@ -35,7 +35,7 @@ const (
 	Boot      = "boot"      // the kernel's command line
 	Modules   = "modules"   // what is loaded at boot
 	Cards     = "cards"     // vfio-pci takes the cards
-	Initramfs = "initramfs" // the last two are copied to where the kernel looks first
+	Initramfs = "initramfs" // the initramfs gets copies of Modules and Cards
 	Storages  = "storages"
 	Role      = "role"
 	User      = "user"
@@ -47,18 +47,18 @@ type FileChange struct {
 	Path   string `json:"path"`
 	Before string `json:"before,omitempty"`
 	After  string `json:"after"`
-	New    bool   `json:"new,omitempty"` // there is no such file
-	Ours   bool   `json:"ours"`          // made by us, so there is nothing to keep a copy of
+	New    bool   `json:"new,omitempty"` // the file does not exist
+	Ours   bool   `json:"ours"`          // written by homelab, so it needs no backup
 	Mode   uint32 `json:"-"`             // 0: 0644
 }
 
-// backupSuffix is what the name of the first copy of somebody else's file ends with.
+// backupSuffix is the suffix of the backup of a file that homelab did not write.
 const backupSuffix = ".homelab-before"
 
-// stamps is where [Change.Stamp] is left, in a file of the change's ID.
+// stamps is the folder of each [Change.Stamp], in a file named after the change's ID.
 const stamps = "/var/lib/homelab/host/"
 
-// StampPath is where the change's stamp is left; empty when it has none.
+// StampPath returns the path of the change's stamp, or "" if it has none.
 func (c *Change) StampPath() string {
 	if c.Stamp == "" {
 		return ""
@@ -66,7 +66,7 @@ func (c *Change) StampPath() string {
 	return stamps + c.ID
 }
 
-// Backup is where a copy of the file is kept; empty when none is.
+// Backup returns the path of the file's backup, or "" if it has none.
 func (f FileChange) Backup() string {
 	if f.Ours || f.New {
 		return ""
@@ -74,7 +74,7 @@ func (f FileChange) Backup() string {
 	return f.Path + backupSuffix
 }
 
-// Lines returns the lines that go and those that come.
+// Lines returns the lines to remove and the lines to add.
 func (f FileChange) Lines() (gone, come []string) {
 	split := func(s string) []string {
 		if s == "" {
@@ -92,7 +92,7 @@ func (f FileChange) Lines() (gone, come []string) {
 	return before, after
 }
 
-// Diff says the change in the words of a plan; nil is none.
+// Diff describes the change for a plan. A nil Change has an empty Diff.
 func (c *Change) Diff() drift.Diff {
 	if c == nil {
 		return nil
@@ -108,10 +108,9 @@ func (c *Change) Diff() drift.Diff {
 	return d
 }
 
-// Apply does what c says. A file that is no longer what c was made for is an error,
-// and then nothing of c is done; otherwise each file is whole, old or new, at any
-// time, and what was there before is kept beside it, once. When ctx ends, a command
-// that runs is waited for, and no further one begins.
+// Apply makes the change c. If a file has changed since c was computed, Apply returns an error and
+// does nothing. It replaces files atomically, and keeps one backup of the original beside each.
+// When ctx ends, Apply waits for a running command and starts no other.
 func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 	for _, f := range c.Files {
 		now, err := remote.ReadFile(ctx, r, f.Path)
@@ -142,12 +141,12 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 	return remote.WriteFile(ctx, r, c.StampPath(), []byte(c.Stamp+"\n"), 0o644)
 }
 
-// commandTime is how long a command may take: an initramfs for each of many kernels,
-// copied to several slow ESPs.
+// commandTime bounds one command, such as building an initramfs for each of many kernels and
+// copying them to several slow ESPs.
 const commandTime = 20 * time.Minute
 
-// toItsEnd runs a command that ends by itself even when ctx does: proxmox-boot-tool
-// that is stopped leaves half an initramfs on an ESP, with which no host starts.
+// toItsEnd runs a command to its end even if ctx ends. A proxmox-boot-tool that is interrupted
+// leaves half an initramfs on an ESP, and no host boots from that.
 func toItsEnd(ctx context.Context, r remote.Runner, command []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -178,7 +177,8 @@ func (f FileChange) write(ctx context.Context, r remote.Runner) error {
 			return err
 		}
 		if !there {
-			// Whole or not at all, unlike cp: half a copy would count as one the next time.
+			// Write the backup atomically, unlike cp: half a copy would count as a backup in the
+			// next run.
 			if err := remote.WriteFile(ctx, r, backup, []byte(f.Before), mode); err != nil {
 				return fmt.Errorf("keep a copy of %s: %w", f.Path, err)
 			}
@@ -188,7 +188,7 @@ func (f FileChange) write(ctx context.Context, r remote.Runner) error {
 	return remote.WriteFile(ctx, r, f.Path, []byte(f.After), mode)
 }
 
-// digest sums up files, so that it can be told whether something was made of these.
+// digest returns a checksum of files, to check whether something was generated from exactly these.
 func digest(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -197,7 +197,7 @@ func digest(files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// after returns files as they will be.
+// after returns files as they are after changes.
 func after(files []File, changes []FileChange) []File {
 	out := slices.Clone(files)
 	for _, c := range changes {

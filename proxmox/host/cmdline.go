@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// cmdline is a kernel command line, split as the kernel does: at blanks, but for
-// those between double quotes.
+// cmdline is a kernel command line, split as the kernel does: at spaces outside double quotes.
 type cmdline []string
 
 func parseCmdline(s string) cmdline {
@@ -36,24 +35,24 @@ func parseCmdline(s string) cmdline {
 
 func (c cmdline) has(option string) bool { return slices.Contains(c, option) }
 
-// hasKey reports whether some value is given for key.
+// hasKey reports whether the command line has any value for key.
 func (c cmdline) hasKey(key string) bool {
 	return slices.ContainsFunc(c, func(o string) bool { return strings.HasPrefix(o, key+"=") })
 }
 
-// options are what is wanted of a command line.
+// options are the wanted and the unwanted options of a command line.
 type options struct {
-	want   []string // those that must be there
-	refuse []string // those that must not
+	want   []string // must be present
+	refuse []string // must be absent
 	why    []string
 }
 
-// missing lists what is wanted and not in c.
+// missing returns the wanted options that c lacks.
 func (o options) missing(c cmdline) []string {
 	return slices.DeleteFunc(slices.Clone(o.want), c.has)
 }
 
-// unwanted lists what is in c and must not be.
+// unwanted returns the options of c that must be absent.
 func (o options) unwanted(c cmdline) []string {
 	var out []string
 	for _, x := range c {
@@ -66,7 +65,7 @@ func (o options) unwanted(c cmdline) []string {
 
 func (o options) met(c cmdline) bool { return len(o.missing(c))+len(o.unwanted(c)) == 0 }
 
-// byHand says what somebody has to do to c.
+// byHand says how to edit c by hand.
 func (o options) byHand(c cmdline) string {
 	var out []string
 	if add := o.missing(c); len(add) > 0 {
@@ -78,8 +77,8 @@ func (o options) byHand(c cmdline) string {
 	return strings.Join(out, ", ")
 }
 
-// edit returns the text of a command line with what is missing at its end and
-// without what must not be there. Everything else stays as written.
+// edit returns the text of a command line without the unwanted options, and with the missing ones
+// added at its end. The rest stays as written.
 func (o options) edit(text string) string {
 	c := parseCmdline(text)
 	for _, bad := range o.unwanted(c) {
@@ -94,7 +93,7 @@ func (o options) edit(text string) string {
 	return text
 }
 
-// cut takes a word out of a text, with the blanks before it.
+// cut removes a word from a text, with the spaces before it.
 func cut(text, word string) string {
 	for from := 0; from <= len(text); {
 		i := strings.Index(text[from:], word)

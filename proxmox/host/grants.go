@@ -9,8 +9,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
-// Changes returns what has to be done, but for the token itself, which [Access.MakeToken]
-// makes between [User] and [Grants]. It is pure.
+// Changes returns all changes that are needed, except the token, which [Access.MakeToken] makes
+// between [User] and [Grants]. It is pure.
 func (a Access) Changes(s AccessState) []*Change {
 	var out []*Change
 	if c := a.storages(s); len(c.Commands) > 0 {
@@ -27,8 +27,7 @@ func (a Access) Changes(s AccessState) []*Change {
 	return out
 }
 
-// Change returns the one of the [Access.Changes] that id names; nil when there is
-// nothing to do about it.
+// Change returns the one of [Access.Changes] with that id, or nil if it is up to date.
 func (a Access) Change(s AccessState, id string) *Change {
 	all := a.Changes(s)
 	if i := slices.IndexFunc(all, func(c *Change) bool { return c.ID == id }); i >= 0 {
@@ -37,7 +36,7 @@ func (a Access) Change(s AccessState, id string) *Change {
 	return nil
 }
 
-// storages adds to what storages hold; what they hold stays.
+// storages adds content types to storages and keeps those that they have.
 func (a Access) storages(s AccessState) *Change {
 	c := &Change{ID: Storages, What: "storage content types"}
 	for _, want := range a.Storages {
@@ -61,13 +60,13 @@ func (a Access) storages(s AccessState) *Change {
 	return c
 }
 
-// Types of storages that hold files, and so ISOs and images to import (the
-// plugindata of pve-storage's plugins).
+// holdsFiles reports whether a type of storage holds files, and so can hold ISOs and images to
+// import (the plugindata of pve-storage's plugins).
 func holdsFiles(kind string) bool {
 	return slices.Contains([]string{"dir", "nfs", "cifs", "btrfs", "cephfs", "glusterfs"}, kind)
 }
 
-// impossible says why a storage cannot hold what is wanted.
+// impossible says why a storage cannot hold the wanted content, or returns "".
 func (want Storage) impossible(have StorageState, v api.Version) string {
 	for _, kind := range want.Content {
 		switch {
@@ -81,7 +80,7 @@ func (want Storage) impossible(have StorageState, v api.Version) string {
 	return ""
 }
 
-// Notes returns what no command of ours fixes.
+// Notes returns the problems that homelab has no command for.
 func (a Access) Notes(s AccessState) []Note {
 	var out []Note
 	for _, want := range a.Storages {
@@ -116,7 +115,7 @@ func missing(rights map[string]bool, r permission.Role) []string {
 	return slices.DeleteFunc(slices.Clone(r.Privileges), func(p string) bool { _, ok := rights[p]; return ok })
 }
 
-// roles makes one role for each path, with no more than is needed there.
+// roles creates one role for each path, with only the privileges that are needed there.
 func (a Access) roles(s AccessState) *Change {
 	c := &Change{ID: Role, What: "roles with exactly the privileges that the file needs"}
 	for _, r := range a.lacking(s) {
@@ -148,12 +147,12 @@ func (a Access) makeUser(s AccessState) *Change {
 	return c
 }
 
-// grants gives the roles to the user and the token: a token with privilege
-// separation may do what both of them may.
+// grants grants the roles to the user and the token: a token with privilege separation may do only
+// what both may do.
 func (a Access) grants(s AccessState) *Change {
 	c := &Change{ID: Grants, What: "grants of the roles",
 		Why: []string{"A privilege-separated token (privsep) may do only what its user may too, so both get the roles."},
-		// user.cfg is read without grants of roles that are gone (PVE/AccessControl.pm).
+		// Proxmox ignores grants of deleted roles when it reads user.cfg (PVE/AccessControl.pm).
 		Undo: []string{"deleting the roles deletes the grants"}}
 	for _, r := range a.lacking(s) {
 		grant := func(flag, who string) {
@@ -164,7 +163,7 @@ func (a Access) grants(s AccessState) *Change {
 			c.Commands = append(c.Commands, []string{"pveum", "acl", "modify", r.Path, flag, who, "--roles", r.Name, "--propagate", propagate})
 		}
 		switch {
-		case a.user() == "root@pam", covers(s.Owner[r.Path], r): // may without
+		case a.user() == "root@pam", covers(s.Owner[r.Path], r): // needs no grant
 		case a.inherits(s, r.Path): // see Notes
 		default:
 			grant("--users", a.user())

@@ -7,33 +7,32 @@ import (
 	"strings"
 )
 
-// GRUB's variables that end up on the command line of every normal entry
-// (grub-mkconfig, 10_linux).
+// GRUB's variables that end up on the command line of every normal entry (grub-mkconfig, 10_linux).
 const (
 	grubDefault = "GRUB_CMDLINE_LINUX_DEFAULT"
 	grubAlways  = "GRUB_CMDLINE_LINUX"
 )
 
-// assignment is one line of /etc/default/grub that sets a variable to a value in
-// one piece: bare, or between single or double quotes.
+// assignment is one line of /etc/default/grub that sets a variable to a single value: unquoted, or
+// in single or double quotes.
 type assignment struct {
 	name  string
-	from  int // where the value's text begins, within its quotes
+	from  int // where the value starts, inside its quotes
 	to    int
-	quote string // ', " or nothing
+	quote string // ', " or empty
 }
 
 var assigns = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)(\+?=)`)
 
-// grubFile is a file that grub-mkconfig reads by the shell's "." command: an
-// arbitrary script, of which only plain assignments are understood.
+// grubFile is a file that grub-mkconfig reads with the shell's "." command. It is an arbitrary
+// script, of which parseGrub understands only plain assignments.
 type grubFile struct {
 	path, text string
 	sets       []assignment
 }
 
-// parseGrub finds the assignments of the command lines. An error says which line
-// is none that we dare to change.
+// parseGrub finds the assignments of the command lines. An error names the line that is not safe to
+// change.
 func parseGrub(path, text string) (grubFile, error) {
 	f := grubFile{path: path, text: text}
 	for _, m := range assigns.FindAllStringSubmatchIndex(text, -1) {
@@ -81,7 +80,7 @@ func parseGrub(path, text string) (grubFile, error) {
 	return f, nil
 }
 
-// closing returns where the quote ends.
+// closing returns the position of the closing quote.
 func closing(s string, quote byte) int {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -116,10 +115,10 @@ func isName(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
-// grubConfig is all of GRUB's settings, in the order in which they are read.
+// grubConfig is all of GRUB's settings, in the order in which GRUB reads them.
 type grubConfig []grubFile
 
-// effective returns the command line that entries get.
+// effective returns the command line that boot entries get.
 func (g grubConfig) effective() cmdline {
 	values := map[string]string{}
 	for _, f := range g {
@@ -134,9 +133,8 @@ func (g grubConfig) effective() cmdline {
 	return parseCmdline(values[grubAlways] + " " + values[grubDefault])
 }
 
-// edit returns what has to change: options that must not be there go from wherever
-// they are, missing ones come to the last place that says what the options are,
-// rather than adds to what was said before.
+// edit returns the changes that are needed. It removes unwanted options wherever they are. It adds
+// missing ones to the last assignment that replaces the options, rather than extends them.
 func (g grubConfig) edit(o options) []FileChange {
 	missing := options{want: o.missing(g.effective())}.want
 	at, of := g.target()
@@ -169,7 +167,7 @@ func (g grubConfig) edit(o options) []FileChange {
 	return out
 }
 
-// target is the file and the assignment that says what the options are; -1 for none.
+// target returns the file and the assignment that replaces the options; -1 for none.
 func (g grubConfig) target() (file, set int) {
 	for i, f := range slices.Backward(g) {
 		for j, a := range slices.Backward(f.sets) {

@@ -8,14 +8,14 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Note is something that a person should know, and that no command of ours fixes.
+// Note is a problem that a person should know about, and that homelab has no command for.
 type Note struct {
 	What  string `json:"what"`
 	Do    string `json:"do,omitempty"`
-	Fatal bool   `json:"fatal,omitempty"` // GPUs cannot be passed through as it is
+	Fatal bool   `json:"fatal,omitempty"` // GPU passthrough does not work in this state
 }
 
-// Notes returns what should be known of a host. It is pure.
+// Notes returns what a person should know about a host. It is pure.
 func (spec Spec) Notes(s State) []Note {
 	if !spec.GPUs {
 		return nil
@@ -53,7 +53,7 @@ func (spec Spec) Notes(s State) []Note {
 
 type noter func(fatal bool, do, format string, args ...any)
 
-// noteIOMMU is about what the kernel was started for, and is not so.
+// noteIOMMU adds notes about kernel options that had no effect.
 func (spec Spec) noteIOMMU(s State, note noter) {
 	running := parseCmdline(s.Cmdline)
 	asked := !s.Intel || s.kernelAtLeast(6, 8) || running.has("intel_iommu=on")
@@ -71,7 +71,8 @@ func (spec Spec) noteIOMMU(s State, note noter) {
 	}
 }
 
-// noteSharing is about other devices that go with the cards, or are taken for one.
+// noteSharing adds notes about other devices that share groups with the cards, or have the same
+// ids.
 func (spec Spec) noteSharing(s State, functions []Device, note noter) {
 	for _, d := range functions {
 		if d.Address.Function > 0 {

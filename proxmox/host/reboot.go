@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Reboot says what waits for the host to be started again; nothing is the empty
-// list. What a reboot would not fix is in [Spec.Notes].
+// Reboot returns the reasons to reboot the host; an empty list means that no reboot is needed.
+// [Spec.Notes] has problems that a reboot does not fix.
 func (spec Spec) Reboot(s State) []string {
 	if !spec.GPUs {
 		return nil
@@ -29,7 +29,7 @@ func (spec Spec) Reboot(s State) []string {
 	return out
 }
 
-// bootDiffers says how the kernel runs in another way than it should.
+// bootDiffers says how the running kernel's options differ from the wanted ones.
 func (spec Spec) bootDiffers(s State) []string {
 	var out []string
 	o, running := spec.options(s), parseCmdline(s.Cmdline)
@@ -42,8 +42,7 @@ func (spec Spec) bootDiffers(s State) []string {
 	return out
 }
 
-// pending reports whether something was prepared since the host started, or still
-// has to be.
+// pending reports whether a change was made after the host started, or still has to be made.
 func (spec Spec) pending(s State, id string) bool {
 	if c, err := spec.Change(s, id); c != nil || err != nil {
 		return true
@@ -52,8 +51,8 @@ func (spec Spec) pending(s State, id string) bool {
 	return f.Text != "" && !f.Changed.Before(s.Booted)
 }
 
-// Reboot restarts the host and returns when it is back, with another boot ID. ctx bounds
-// the wait. r must reconnect by itself, as package remote/ssh does.
+// Reboot restarts the host and returns when it is back with another boot ID. ctx bounds the wait. r
+// must reconnect by itself, as package remote/ssh does.
 func Reboot(ctx context.Context, r remote.Runner) error {
 	const bootID = "/proc/sys/kernel/random/boot_id"
 	before, err := remote.ReadFile(ctx, r, bootID)
@@ -64,7 +63,7 @@ func Reboot(ctx context.Context, r remote.Runner) error {
 	err = remote.Run(ctx, r, "systemctl", "reboot")
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && exit.Signal == "" && exit.Code > 0 && exit.Code < 128 {
-		return fmt.Errorf("the host does not reboot: %w", err) // else the connection ended as it should
+		return fmt.Errorf("the host does not reboot: %w", err) // otherwise the connection ended, as expected
 	}
 	err = wait.Until(ctx, wait.Rule{What: "rebooting", Poll: rebootPoll}, func(ctx context.Context) (string, error) {
 		now, err := look(ctx, r, bootID)
@@ -79,7 +78,7 @@ func Reboot(ctx context.Context, r remote.Runner) error {
 	return nil
 }
 
-// Between looks, and for one: a host that is down answers with nothing at all.
+// The pause between checks, and the limit of one check: a host that is down sends no answer at all.
 const (
 	rebootPoll = 5 * time.Second
 	rebootLook = 20 * time.Second

@@ -10,22 +10,22 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Spec is what a host should be ready for.
+// Spec is the wanted state of a host.
 type Spec struct {
-	// Owner is named in the files that are made: who wants this. One line.
+	// Owner is written into the files that homelab makes, to show who wants them. One line.
 	Owner string
-	// GPUs says whether cards are passed through at all; false: only what is common
-	// to all hosts is of interest.
+	// GPUs says whether cards are passed through at all; false: only the settings that all hosts
+	// need matter.
 	GPUs bool
-	// Cards are the cards to pass through, whole; empty: every NVIDIA card.
+	// Cards are the cards to pass through, each with all its functions; empty: every NVIDIA card.
 	Cards []proxmox.PCIAddress
-	// Framebuffer takes the console off the card that the host booted on, for boards
-	// with no other: afterwards the screen stays dark.
+	// Framebuffer takes the console away from the card that the host booted on, for boards with no
+	// other card: afterwards the screen stays dark.
 	Framebuffer bool
 }
 
-// Changes returns what has to be done on a host that is as s, in this order. It is
-// pure. An error is something that we do not dare to change.
+// Changes returns the changes that a host in state s needs, in order. It is pure. It returns an
+// error for a setting that is not safe to change.
 func (spec Spec) Changes(s State) ([]*Change, error) {
 	var out []*Change
 	if !spec.GPUs {
@@ -47,8 +47,7 @@ func (spec Spec) Changes(s State) ([]*Change, error) {
 	return out, nil
 }
 
-// Change returns the one of the [Spec.Changes] that id names; nil when there is
-// nothing to do about it.
+// Change returns the one of [Spec.Changes] with that id, or nil if it is up to date.
 func (spec Spec) Change(s State, id string) (*Change, error) {
 	all, err := spec.Changes(s)
 	if i := slices.IndexFunc(all, func(c *Change) bool { return c.ID == id }); i >= 0 {
@@ -57,8 +56,7 @@ func (spec Spec) Change(s State, id string) (*Change, error) {
 	return nil, err
 }
 
-// Diff says all changes in the words of a plan. What we do not dare to change is a
-// difference, too.
+// Diff describes all changes for a plan. A setting that is not safe to change is a difference, too.
 func (spec Spec) Diff(s State) drift.Diff {
 	all, err := spec.Changes(s)
 	if err != nil {
@@ -77,7 +75,7 @@ func (spec Spec) header(undo string) string {
 	return fmt.Sprintf("# Made by homelab (go tool mage host:prep) for %s.\n# To take it back: %s.\n", spec.Owner, undo)
 }
 
-// wanted reports whether the cards to pass through include a function.
+// wanted reports whether a function belongs to the cards to pass through.
 func (spec Spec) wanted(d Device, all []Device) bool {
 	if len(spec.Cards) > 0 {
 		return slices.ContainsFunc(spec.Cards, func(a proxmox.PCIAddress) bool { return a.Whole() == d.Address.Whole() })
@@ -85,8 +83,8 @@ func (spec Spec) wanted(d Device, all []Device) bool {
 	return slices.ContainsFunc(all, func(o Device) bool { return o.IsGPU() && o.Address.Whole() == d.Address.Whole() })
 }
 
-// onlyGPUs refuses a card that is none. Addresses move when hardware is put in, and
-// with vfio-pci for the disk or the network card there the host would not start.
+// onlyGPUs returns an error for a card that is not a GPU. Addresses change when hardware is added,
+// and the host would not start if vfio-pci took its disk controller or network card.
 func (spec Spec) onlyGPUs(s State) error {
 	for _, card := range spec.Cards {
 		at := slices.DeleteFunc(slices.Clone(s.Devices), func(d Device) bool { return d.Address.Whole() != card.Whole() })
@@ -109,12 +107,12 @@ func (spec Spec) functions(s State) []Device {
 	return out
 }
 
-// Held returns the functions of the cards that one of the host's own drivers has.
+// Held returns the functions of the cards that one of the host's own drivers holds.
 func (spec Spec) Held(s State) []Device {
 	return slices.DeleteFunc(spec.functions(s), func(d Device) bool { return d.Driver == "" || d.Driver == vfioPCI })
 }
 
-// names joins what devices are called, each with its driver where it has one.
+// names joins the names of devices, each with its driver if it has one.
 func names(all []Device) string {
 	out := make([]string, len(all))
 	for i, d := range all {

@@ -19,7 +19,7 @@ import (
 //go:embed observe.sh
 var observeScript string
 
-// Loader is what starts the host's kernel, and so says where its command line is.
+// Loader is the boot loader of the host. It determines where the kernel's command line is.
 type Loader string
 
 // The loaders that Proxmox VE uses.
@@ -28,43 +28,43 @@ const (
 	SystemdBoot Loader = "systemd-boot"
 )
 
-// State is a host as it is now.
+// State is the observed state of a host.
 type State struct {
-	Host     string // what it calls itself
+	Host     string // its own name
 	Version  string // of Proxmox VE, e.g. 9.0.3
-	Kernel   string // that runs, e.g. 6.14.8-2-pve
-	Intel    bool   // the processors' vendor; else AMD
+	Kernel   string // running, e.g. 6.14.8-2-pve
+	Intel    bool   // the processors' vendor is Intel; false: AMD
 	UEFI     bool
-	Loaders  []Loader // mostly one; an ESP can hold both; none: the ESPs could not be read
-	ESPs     bool     // proxmox-boot-tool keeps the ESPs
-	Cmdline  string   // that the kernel was started with
+	Loaders  []Loader // usually one; an ESP can hold both; none: the ESPs could not be read
+	ESPs     bool     // proxmox-boot-tool manages the ESPs
+	Cmdline  string   // of the running kernel
 	Booted   time.Time
 	BootID   string
-	IOMMU    bool // there are IOMMU groups
+	IOMMU    bool // IOMMU groups exist
 	Devices  []Device
-	Files    []File   // what configures boot loader and modules, in the order in which it is read
-	Guests   []string // that run: "VM 100", "container 101"
-	NVIDIACT []string // configurations of containers that name nvidia devices
+	Files    []File   // the configuration of boot loader and modules, in the order in which it is read
+	Guests   []string // running: "VM 100", "container 101"
+	NVIDIACT []string // configurations of containers that name NVIDIA devices
 }
 
 // Device is one PCI function of the host.
 type Device struct {
 	pci.Function
 	Driver   string // that holds it on the host; empty: none
-	NUMANode int    // -1: the host has one only, or does not say
-	BootVGA  bool   // the firmware showed its screen there, and the console is there
+	NUMANode int    // -1: the host has only one, or does not report it
+	BootVGA  bool   // the firmware used it for its screen, and the console is on it
 }
 
 // File is a file of the host.
 type File struct {
-	Path    string // links followed
+	Path    string // after following links
 	Text    string
 	Mode    uint32 // permission bits
 	Changed time.Time
 }
 
-// Observe looks at the host behind r, which must be root there, in one round trip.
-// A machine that is not a Proxmox VE host is an error.
+// Observe reads the state of the host behind r, which must be root there, in one round trip. A
+// machine that is not a Proxmox VE host is an error.
 func Observe(ctx context.Context, r remote.Runner) (State, error) {
 	out, err := remote.Output(ctx, r, "sh", "-c", observeScript, "observe.sh")
 	if err != nil {
@@ -77,7 +77,7 @@ func Observe(ctx context.Context, r remote.Runner) (State, error) {
 	return s, nil
 }
 
-// section is a part of what observe.sh printed.
+// section is a part of the output of observe.sh.
 type section struct{ name, text string }
 
 func sections(out []byte) []section {
@@ -122,10 +122,10 @@ func parseState(out []byte) (State, error) {
 	return s, nil
 }
 
-// loaders reads proxmox-boot-tool's status: "936E-9A3F is configured with: uefi
-// (versions: …), grub (versions: …)", where uefi is systemd-boot. Without ESPs of
-// its own, a host boots by GRUB. An ESP that is gone or cannot be mounted is passed
-// over there, so with ESPs there can be none that says how it boots.
+// loaders parses the status of proxmox-boot-tool: "936E-9A3F is configured with: uefi (versions:
+// …), grub (versions: …)", where uefi is systemd-boot. A host without ESPs of its own boots with
+// GRUB. The status skips an ESP that is missing or cannot be mounted, so a host with ESPs may show
+// no loader.
 func loaders(status string) []Loader {
 	if status == "" {
 		return []Loader{GRUB}
@@ -146,7 +146,7 @@ func loaders(status string) []Loader {
 	return out
 }
 
-// parseFile reads "644 1763670000 /etc/modules".
+// parseFile parses "644 1763670000 /etc/modules".
 func parseFile(name, text string) (File, bool) {
 	f := strings.SplitN(name, " ", 3)
 	if len(f) != 3 || !strings.HasPrefix(f[2], "/") {
@@ -156,9 +156,8 @@ func parseFile(name, text string) (File, bool) {
 	return File{Path: f[2], Text: text, Mode: uint32(mode), Changed: seconds(f[1])}, err == nil
 }
 
-// parseDevices reads lines of
-// "0000:01:00.0 0x030000 0x10de 0x2684 1 -1 group=13 driver=nouveau": the fifth is
-// boot_vga, the sixth the NUMA node.
+// parseDevices parses lines like "0000:01:00.0 0x030000 0x10de 0x2684 1 -1 group=13
+// driver=nouveau": the fifth field is boot_vga, the sixth the NUMA node.
 func parseDevices(functions, names string) []Device {
 	called := map[string]string{}
 	for _, line := range lines(names) {
@@ -197,7 +196,7 @@ func parseDevices(functions, names string) []Device {
 	return out
 }
 
-// file returns a file, an empty one when it is not there.
+// file returns a file, or an empty one if it does not exist.
 func (s State) file(path string) File {
 	i := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path })
 	if i < 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// TokenCommands are what [Access.MakeToken] runs, for a plan: the last one's answer holds
-// the secret.
+// TokenCommands returns the commands that [Access.MakeToken] runs, for a plan. The output of the
+// last one has the secret.
 func (a Access) TokenCommands(s AccessState) [][]string {
 	add := []string{"pveum", "user", "token", "add", a.user(), a.token(), "--privsep", "1", "--comment", "homelab: " + a.Owner, "--output-format", "json"}
 	if s.Token == nil {
@@ -21,9 +21,9 @@ func (a Access) TokenCommands(s AccessState) [][]string {
 	return [][]string{{"pveum", "user", "token", "delete", a.user(), a.token()}, add}
 }
 
-// MakeToken makes the token and returns its secret, which Proxmox shows this once. A
-// token of that name that is there already is deleted: whatever uses it stops
-// working, and what was granted to it has to be granted again.
+// MakeToken creates the token and returns its secret, which Proxmox shows only once. It deletes an
+// existing token of that name: programs that use it stop working, and its grants have to be made
+// again.
 func (a Access) MakeToken(ctx context.Context, r remote.Runner, s AccessState) (secret.Value, error) {
 	var out bytes.Buffer
 	for _, command := range a.TokenCommands(s) {
@@ -36,7 +36,7 @@ func (a Access) MakeToken(ctx context.Context, r remote.Runner, s AccessState) (
 		Value string `json:"value"`
 	}
 	if err := json.Unmarshal(out.Bytes(), &made); err != nil {
-		// The text may hold the secret, and the error some of the text.
+		// The text may hold the secret, and the error may quote the text.
 		return secret.Value{}, errors.New("the token was created, but pveum's answer is not valid JSON, so its secret is lost: run it again with -force")
 	}
 	if made.Value == "" {

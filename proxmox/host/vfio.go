@@ -13,13 +13,13 @@ const (
 	virqfd      = "vfio_virqfd"
 )
 
-// vfioModules are what VMs need to be given devices (pve-docs, qm-pci-passthrough.adoc).
+// vfioModules returns the modules that passthrough needs (pve-docs, qm-pci-passthrough.adoc).
 func vfioModules() []string { return []string{"vfio", "vfio_iommu_type1", "vfio_pci"} }
 
-// moduleLists are the files that say what is loaded at boot (modules-load.d(5)).
+// moduleLists returns the files that list the modules to load at boot (modules-load.d(5)).
 func (s State) moduleLists() []File { return s.under("/etc/modules", "/etc/modules-load.d/") }
 
-// module is the name in a line of such a list, as the kernel spells it.
+// module returns the module name in a line of such a list, as the kernel spells it.
 func module(line string) string {
 	f := strings.Fields(line)
 	if len(f) == 0 || strings.ContainsAny(f[0][:1], "#;") {
@@ -28,7 +28,7 @@ func module(line string) string {
 	return strings.ReplaceAll(f[0], "-", "_")
 }
 
-// modules sees that vfio is loaded at boot, and what is no more is not asked for.
+// modules makes the host load vfio at boot, and removes lines that are no longer needed.
 func (spec Spec) modules(s State) *Change {
 	c := &Change{ID: Modules, What: "modules loaded at boot"}
 	undo := "reboot"
@@ -62,8 +62,8 @@ func (spec Spec) modules(s State) *Change {
 	return c
 }
 
-// cards sees that vfio-pci takes the cards before the host's own drivers do. A host
-// whose drivers do not hold them is left as it is: how it does that is its business.
+// cards makes vfio-pci take the cards before the host's own drivers do. A host whose drivers do not
+// hold the cards is left alone, however it does that.
 func (spec Spec) cards(s State) *Change {
 	held := spec.Held(s)
 	ours := s.file(ourModprobe)
@@ -74,7 +74,7 @@ func (spec Spec) cards(s State) *Change {
 	undo := "remove " + ourModprobe + ", run update-initramfs -u -k all, reboot"
 	ids := spec.ids(s)
 	if f, changed, found := s.foreignIDs(ids); found {
-		// Of several such lines the kernel obeys the last, so there must be one.
+		// The kernel obeys only the last of several such lines, so there must be one.
 		ids = nil
 		if changed != f.Text {
 			c.Files = append(c.Files, FileChange{Path: f.Path, Before: f.Text, After: changed, Mode: f.Mode})
@@ -96,7 +96,7 @@ func (spec Spec) cards(s State) *Change {
 	return c
 }
 
-// ids lists what vfio-pci is to take, by model: it knows no addresses.
+// ids returns the models that vfio-pci must take. It matches by model, not by address.
 func (spec Spec) ids(s State) []string {
 	var ids []string
 	for _, d := range spec.functions(s) {
@@ -106,8 +106,8 @@ func (spec Spec) ids(s State) []string {
 	return slices.Compact(ids)
 }
 
-// modprobe is the file of ours (modprobe.d(5)). What its softdeps name includes what
-// held a card when the file was made.
+// modprobe returns homelab's file (modprobe.d(5)). Its softdeps include the drivers that held a
+// card when the file was written.
 func (spec Spec) modprobe(s State, ids []string) string {
 	var b strings.Builder
 	b.WriteString(spec.header("remove this file, run update-initramfs -u -k all, reboot"))
@@ -123,8 +123,8 @@ func (spec Spec) modprobe(s State, ids []string) string {
 	return b.String()
 }
 
-// rivals are the drivers that could take a function of the cards before vfio-pci,
-// by what the functions are; those seen to hold one, or named in our file before.
+// rivals returns the drivers that could take a function of the cards before vfio-pci: those for the
+// types of the functions, those seen to hold one, and those that homelab's file already names.
 func (spec Spec) rivals(s State) []string {
 	var out []string
 	add := func(all ...string) {
@@ -137,7 +137,7 @@ func (spec Spec) rivals(s State) []string {
 	for _, d := range spec.functions(s) {
 		switch {
 		case strings.HasPrefix(d.Class, "03"):
-			add("nouveau", "nvidia", "nvidia_current", "nvidiafb", "nvidia_drm") // nvidia_current is Debian's
+			add("nouveau", "nvidia", "nvidia_current", "nvidiafb", "nvidia_drm") // nvidia_current is Debian's name
 		case strings.HasPrefix(d.Class, "0403"):
 			add("snd_hda_intel")
 		case strings.HasPrefix(d.Class, "0c03"):
@@ -157,8 +157,8 @@ func (spec Spec) rivals(s State) []string {
 	return out
 }
 
-// foreignIDs finds the line of somebody else that gives cards to vfio-pci, and
-// returns its file, and that file's text with our ids added to the line.
+// foreignIDs finds a line that homelab did not write and that gives cards to vfio-pci. It returns
+// the file, and the file's text with our ids added to the line.
 func (s State) foreignIDs(ids []string) (f File, changed string, found bool) {
 	for _, f := range slices.Backward(s.under("/etc/modprobe.d/")) {
 		if f.Path == ourModprobe {
@@ -185,12 +185,13 @@ func (s State) foreignIDs(ids []string) (f File, changed string, found bool) {
 	return File{}, "", false
 }
 
-// listed reports whether vfio-pci's ids have an id: "10de:2684[:subvendor:subdevice:class:mask]".
+// listed reports whether vfio-pci's ids include an id:
+// "10de:2684[:subvendor:subdevice:class:mask]".
 func listed(have []string, id string) bool {
 	return slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, id) })
 }
 
-// initramfs makes what the kernel looks at first know of it all.
+// initramfs rebuilds the initramfs, so that it has the changed files.
 func (spec Spec) initramfs(s State, changes ...*Change) *Change {
 	c := &Change{ID: Initramfs, What: "initramfs of all kernels", Commands: [][]string{{"update-initramfs", "-u", "-k", "all"}},
 		Why: []string{"Modules are loaded from the initramfs first, which has a copy of these files."}}

@@ -10,15 +10,15 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// CloneOf is what a clone of a template looks like, as far as can be known without
-// reading it. Proxmox gives the interfaces new addresses and the disks new volumes.
+// CloneOf returns a clone of a template as far as it is known without reading the clone. Proxmox
+// gives the interfaces new addresses and the disks new volumes.
 func (s Spec) CloneOf(source *VM, vmid int) *VM {
 	config := maps.Clone(source.config)
 	for _, k := range []string{"template", "digest", "lock", "parent"} {
 		delete(config, k)
 	}
 	config["name"], config["description"] = s.Name, HalfMadeNotes(s.Owner, vmid)
-	// Proxmox makes up another UUID. It is set again, so that it need not be asked for.
+	// Proxmox generates another UUID. Setting it again saves a read.
 	if config["smbios1"] = wire.Loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
 		delete(config, "smbios1")
 	}
@@ -37,14 +37,14 @@ func (s Spec) CloneOf(source *VM, vmid int) *VM {
 	return clone
 }
 
-// NeedsReading reports whether what is wanted of a clone takes more than is known of it
-// without reading it: where a disk is there its volume's name; where one is to be made,
-// the digest, so that a request that comes late makes no second one.
+// NeedsReading reports whether the changes of a clone need facts that are known only after reading
+// the clone: the volume's name for an existing disk, or the digest for a new one, so that a late
+// request does not make a second disk.
 func NeedsReading(wanted []Change) bool {
 	return slices.ContainsFunc(wanted, func(ch Change) bool { return ch.Key != SeedSlot && IsVolume(ch.Key) })
 }
 
-// RefuseSource returns an error when no clone of source can become what s says.
+// RefuseSource returns an error if no clone of source can match s.
 func (s Spec) RefuseSource(source *VM) error {
 	for _, ch := range s.Changes(s.CloneOf(source, s.VMID)) {
 		if ch.Field.Effect == drift.Replace {

@@ -10,17 +10,17 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Change is one difference and what makes it go away.
+// Change is one difference and the change that removes it.
 type Change struct {
 	Field drift.Field
-	thing string // of [Rules]
+	thing string // one of the things in [Rules]
 	Key   string // config key
-	Value string // its new value, "" to delete it
+	Value string // its new value; "" deletes it
 	Disk  string // or: the disk to grow
 	Size  unit.Size
 }
 
-// Diff returns how vm differs from s. It is pure: nothing is asked.
+// Diff returns how vm differs from s. It is pure: it sends no request.
 func (s Spec) Diff(vm *VM) drift.Diff {
 	if vm == nil {
 		return drift.Missing(s.String())
@@ -38,7 +38,7 @@ func (s Spec) Diff(vm *VM) drift.Diff {
 	return out
 }
 
-// Changes compares all but the power.
+// Changes compares everything except whether the VM runs.
 func (s Spec) Changes(vm *VM) []Change {
 	d := &differ{vm: vm, running: vm.Running && !vm.Unfinished}
 	if vm.Template {
@@ -75,8 +75,8 @@ type differ struct {
 	all     []Change
 }
 
-// set adds a change when have and want differ. What it takes is in [Rules]; a VM
-// that is off takes everything.
+// set adds a change if have and want differ. [Rules] has its effect; for a VM that is off it is an
+// update.
 func (d *differ) set(thing, path string, have, want any, key, value string) {
 	if have != want {
 		d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
@@ -97,13 +97,13 @@ func (d *differ) add(ch Change) {
 	d.all = append(d.all, ch)
 }
 
-// undoes reports whether a change undoes what somebody has set for the next start:
-// what is in effect is as it should be.
+// undoes reports whether a change only reverts a pending value: the current value is the wanted
+// one.
 func (d *differ) undoes(ch Change) bool {
 	return ch.Key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.Key && p.Have == ch.Value })
 }
 
-// plugged is what it takes to plug a device in or out.
+// plugged returns the effect of adding or removing a device.
 func (d *differ) plugged(kind string) drift.Effect {
 	if d.vm.hotplugs(kind) {
 		return drift.Update
@@ -115,7 +115,7 @@ func (d *differ) replace(thing, path, have, want string) {
 	d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
 }
 
-// orNone prints a value, so that nothing can be told from something.
+// orNone prints a value, or a word for an empty one.
 func orNone(v any) string {
 	if s := fmt.Sprint(v); s != "" {
 		return s
@@ -123,14 +123,14 @@ func orNone(v any) string {
 	return "none"
 }
 
-// diffTags wants all our tags and the VM's own mark; those that somebody added stay, but
-// for a clone that has just inherited its template's.
+// diffTags wants all our tags and the VM's own mark. It keeps tags that a user added, except in a
+// new clone, which inherited its template's tags.
 func (s Spec) diffTags(d *differ, vm *VM) {
 	want := s.tags()
 	if !vm.Unfinished {
 		want = append(want, WithoutMarks(s.Owner, vm.Tags)...)
 	}
-	if vm.config != nil { // nil where somebody has made the VM up
+	if vm.config != nil { // nil for a VM that was not read
 		uuid := vm.uuid()
 		if uuid == "" {
 			uuid = s.uuid
@@ -164,7 +164,7 @@ func (s Spec) diffNICs(d *differ, vm *VM) {
 	}
 }
 
-// String writes the interface in a few words.
+// String describes the interface in a few words.
 func (n NIC) String() string {
 	parts := []string{n.Bridge}
 	if n.MAC != "" {
@@ -195,14 +195,14 @@ func (s Spec) diffGPUs(d *differ, vm *VM) {
 		}
 	}
 	for _, old := range vm.GPUs {
-		// A device without a mapping was put there by root, who alone can take it out.
+		// Only root can add or remove a device without a mapping.
 		if _, extra := have[old.Slot]; extra && old.Mapping != "" {
 			d.set(theDevice, old.Slot, old.String(), "", old.Slot, "")
 		}
 	}
 }
 
-// String writes the device in a few words.
+// String describes the device in a few words.
 func (h HostPCI) String() string {
 	if h.Mapping == "" {
 		if h.Slot == "" {
@@ -220,8 +220,8 @@ func (h HostPCI) String() string {
 	return out
 }
 
-// diffSeed: a VM is what its seed made of it at first boot, so another seed
-// makes another VM. A seed that was taken out says nothing and is put back.
+// diffSeed compares seeds. A VM is configured by its seed at first boot, so another seed needs
+// another VM. A seed that was removed does not count as another, and is put back.
 func (s Spec) diffSeed(d *differ, vm *VM) {
 	switch {
 	case s.Seed == "" || s.Seed == vm.Seed:
@@ -232,7 +232,7 @@ func (s Spec) diffSeed(d *differ, vm *VM) {
 	}
 }
 
-// FieldsOf is what changes change.
+// FieldsOf returns the diff of changes.
 func FieldsOf(all []Change) drift.Diff {
 	out := make(drift.Diff, len(all))
 	for i, ch := range all {

@@ -8,15 +8,15 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// diffDisks compares disks. The first is found by its slot, which is what the VM
-// boots from; the others by their serials, wherever they are plugged in: the order
-// in a file may change, and a disk must never be taken for another.
+// diffDisks compares disks. It finds the first by its slot, because the VM boots from that slot,
+// and the others by their serials, in any slot: the order in a file may change, and disks must
+// never be confused.
 func (s Spec) diffDisks(d *differ, vm *VM) {
 	slots := s.slots(vm)
 	wanted := map[string]bool{}
 	for i, want := range s.Disks {
 		if i == 0 && s.Adopted {
-			continue // it boots from what it boots from
+			continue // its boot disk stays as it is
 		}
 		want.Slot = slots[i]
 		wanted[want.Slot] = true
@@ -26,7 +26,7 @@ func (s Spec) diffDisks(d *differ, vm *VM) {
 			d.set(theDisk, path, "", fmt.Sprintf("%s on %s", want.Size, want.Storage), want.Slot, want.line(nil))
 			continue
 		}
-		// Disks are not moved: where one lies is decided when it is made.
+		// Disks are not moved: the storage is chosen when a disk is made.
 		if have.options() != want.options() {
 			thing := theDiskOptions
 			if have.Serial != want.Serial {
@@ -46,7 +46,7 @@ func (s Spec) diffDisks(d *differ, vm *VM) {
 		}
 	}
 	for _, have := range vm.Disks {
-		// One without a serial is none of ours.
+		// A disk without a serial is not ours.
 		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
 			d.add(Change{
 				thing: theDiskGone, Key: have.Slot,
@@ -56,13 +56,13 @@ func (s Spec) diffDisks(d *differ, vm *VM) {
 	}
 }
 
-// slots returns where each disk of s is in vm, or will be.
+// slots returns the slot of each disk of s in vm, present or planned.
 func (s Spec) slots(vm *VM) []string {
 	out, taken := make([]string, len(s.Disks)), map[string]bool{}
 	for _, have := range vm.Disks {
 		taken[have.Slot] = true
 	}
-	for slot := range vm.config { // CD drives are in slots as well
+	for slot := range vm.config { // CD drives use slots as well
 		taken[slot] = true
 	}
 	for i, want := range s.Disks {

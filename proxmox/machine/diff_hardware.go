@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// diffProcessor compares cores, memory and where on the host they are.
+// diffProcessor compares cores, memory and their placement on the host.
 func (s Spec) diffProcessor(d *differ, vm *VM) {
 	d.set(theCores, "cores", vm.Cores, s.Cores, "cores", fmt.Sprint(s.Cores))
 	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
@@ -32,8 +32,8 @@ func (s Spec) diffProcessor(d *differ, vm *VM) {
 	d.rootOnly(theAffinity, "affinity", vm.Affinity, s.Affinity)
 }
 
-// None removes an option that only root@pam may set; such an option that a spec
-// does not speak of stays, since a token could not remove it.
+// None removes an option that only root@pam may set. If a spec leaves such an option empty, the
+// option stays, because a token could not remove it.
 const None = "none"
 
 func (d *differ) rootOnly(thing, key, have, want string) {
@@ -50,14 +50,14 @@ func (d *differ) rootOnly(thing, key, have, want string) {
 // (check_vm_modify_config_perm in qemu-server knows no privilege for it).
 func RootKey(key string) bool { return key == "hugepages" || key == "affinity" }
 
-// diffFirmware looks at what a GPU and a cloud image's kernel cannot do without.
+// diffFirmware checks the settings that a GPU and a cloud image's kernel need.
 func (s Spec) diffFirmware(d *differ, vm *VM) {
 	storage := s.Storage
 	if storage == "" && len(vm.Disks) > 0 {
 		storage = vm.Disks[0].Storage
 	}
 	if slices.ContainsFunc(s.GPUs, func(g HostPCI) bool { return g.PCIe }) {
-		// The window for a large BAR is that of OVMF on q35.
+		// Only OVMF on q35 has the window for a large BAR.
 		if !strings.Contains(vm.Machine, "q35") {
 			d.set(theMachine, "machine", vm.Machine, "q35", "machine", "q35")
 		}
@@ -86,7 +86,7 @@ func (s Spec) diffFirmware(d *differ, vm *VM) {
 	}
 }
 
-// OVMF is the firmware that a GPU wants.
+// OVMF is the firmware that a GPU needs.
 const OVMF = "ovmf"
 
 // EFILine is the config line of a new disk for the firmware's variables.
@@ -104,12 +104,12 @@ func onOrOff(on bool) string {
 // NUMANode is a NUMA node of a VM.
 type NUMANode struct {
 	CPUs      string    // of the VM: 0-7, or 0-3;8-11
-	Memory    unit.Size // all nodes together must have the VM's memory
+	Memory    unit.Size // the sum over all nodes must be the VM's memory
 	HostNodes string    // of the host: 0, or 0-1; empty: anywhere
 	Policy    string    // bind, preferred or interleave; for HostNodes
 }
 
-// line writes the config line of the node, "" for none.
+// line returns the config line of the node, or "" if there is none.
 func (n NUMANode) line() string {
 	if n == (NUMANode{}) {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// now returns a running VM as it is in effect, without what waits for its next start.
+// now returns a running VM with the values in effect, without pending ones.
 func (v *VM) now() *VM {
 	out := &VM{Host: v.Host, VMID: v.VMID, Owner: v.Owner, Running: v.Running, Unfinished: v.Unfinished, config: maps.Clone(v.config)}
 	for _, p := range v.Pending {
@@ -23,15 +23,15 @@ func (v *VM) now() *VM {
 	return out
 }
 
-// waits reports whether a value of a key waits for the VM's next start.
+// waits reports whether a value of a key is pending until the VM's next start.
 func (v *VM) waits(key string) bool {
 	return slices.ContainsFunc(v.Pending, func(p PendingKey) bool { return key != "" && p.Key == key })
 }
 
-// Waiting is what s asks for that is set, and is not in effect before the VM's next
-// start. What waits and is not asked for is somebody else's: no reason for a restart.
+// Waiting returns the changes that s wants and that are set but pending until the VM's next start.
+// Other pending changes belong to another owner and are not a reason for a restart.
 func (s Spec) Waiting(vm *VM) []Change {
-	if len(vm.Pending) == 0 || vm.config == nil { // nil where somebody has made the VM up
+	if len(vm.Pending) == 0 || vm.config == nil { // nil for a VM that was not read
 		return nil
 	}
 	wrong := s.Changes(vm)
@@ -40,8 +40,8 @@ func (s Spec) Waiting(vm *VM) []Change {
 	})
 }
 
-// fields is the diff of a VM of which values wait for its next start: those are not
-// what the VM has, and it is said whose they are.
+// fields returns the diff of a VM with pending values. Pending values do not count as the VM's own,
+// and the diff says who set them.
 func (s Spec) fields(vm *VM) drift.Diff {
 	wrong := s.Changes(vm)
 	out := FieldsOf(wrong)
@@ -73,7 +73,8 @@ func (s Spec) fields(vm *VM) drift.Diff {
 	return s.besides(vm, out)
 }
 
-// besides says, where a VM is to be restarted, what else its next start brings.
+// besides adds to the diff of a VM that is to be restarted what else the restart brings into
+// effect.
 func (s Spec) besides(vm *VM, d drift.Diff) drift.Diff {
 	i := slices.IndexFunc(d, func(f drift.Field) bool { return f.Effect == drift.Restart })
 	if i < 0 {

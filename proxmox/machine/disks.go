@@ -7,10 +7,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// Unbased returns the disks of a template that are not what clones can hang on.
-// Proxmox marks a VM as a template first and makes bases of its disks then, one by
-// one (template_create in qemu-server): a host that dies in between leaves a template
-// that looks whole.
+// Unbased returns the disks of a template that are not base disks, which linked clones need.
+// Proxmox first marks a VM as a template and then converts its disks, one by one (template_create
+// in qemu-server). A host that crashes in between leaves a template that looks complete.
 func (v *VM) Unbased() []string {
 	if !v.Template {
 		return nil
@@ -32,8 +31,8 @@ func (v *VM) Unbased() []string {
 	return out
 }
 
-// CloudInitDrives returns the slots of a VM, beside the one of our own seed, in which
-// drives are that Proxmox fills for cloud-init. Of two seeds a guest reads either.
+// CloudInitDrives returns the slots with drives that Proxmox fills for cloud-init, except the slot
+// of our own seed. With two seeds, a guest may read either.
 func (v *VM) CloudInitDrives() []string {
 	var out []string
 	for k, line := range v.config {
@@ -45,8 +44,8 @@ func (v *VM) CloudInitDrives() []string {
 	return out
 }
 
-// diskSlots returns the slots that hold disks: no CD drives, not the variables
-// of the firmware or the TPM.
+// diskSlots returns the slots that hold disks. CD drives and the disks for the variables of the
+// firmware or the TPM do not count.
 func diskSlots(config map[string]string) []string {
 	var out []string
 	for k, line := range config {
@@ -58,7 +57,7 @@ func diskSlots(config map[string]string) []string {
 	return out
 }
 
-// compareSlots orders scsi2 before scsi10.
+// compareSlots sorts scsi2 before scsi10.
 func compareSlots(a, b string) int {
 	split := func(s string) (string, int) {
 		name := strings.TrimRight(s, "0123456789")
@@ -92,8 +91,9 @@ func (v *VM) Disk(slot string) (Disk, bool) {
 	return Disk{}, false
 }
 
-// Extra returns the disks but for the one that the VM boots from, those without a serial too,
-// which are none of ours. Of several that it may boot from the first that is there counts.
+// Extra returns all disks except the one that the VM boots from. It includes disks without a
+// serial, which are not ours. If the VM may boot from several disks, the first that exists counts
+// as the boot disk.
 func (v *VM) Extra() []Disk {
 	order := strings.Split(wire.Loose(v.config["boot"]).Get("order"), ";")
 	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
@@ -105,8 +105,8 @@ func (v *VM) Extra() []Disk {
 	return v.Disks
 }
 
-// Volumes returns the ids of the disks that the configuration names, in slots or unused, as
-// it is and as it will be, sorted. ISOs are none of them; Proxmox's own disc for cloud-init is.
+// Volumes returns the ids of the disks that the configuration names, in slots or unused, current
+// and pending, sorted. It includes Proxmox's own disc for cloud-init, but no ISOs.
 func (v *VM) Volumes() []string {
 	var out []string
 	note := func(key, line string) {

@@ -7,16 +7,16 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 )
 
-// Rule says what it takes to change one thing of a VM that runs. On one that is
-// off all that is not a replacement is an update.
+// Rule says how one thing of a running VM can be changed. On a VM that is off, every change is an
+// update unless it is a replacement.
 type Rule struct {
 	Thing  string       // what differs: "memory", "interface: bridge, VLAN"
-	Key    string       // where Proxmox keeps it: memory, netN
-	Effect drift.Effect // Update: while it runs; Restart: stopped and started; Replace: another VM in its place
+	Key    string       // its config key in Proxmox: memory, netN
+	Effect drift.Effect // Update: while it runs; Restart: stopped and started; Replace: replaced by another VM
 	Why    string       // what Proxmox does, or why we do not do it
 }
 
-// The things that a VM may differ in; the rows of [Rules].
+// The things in which a VM may differ; the rows of [Rules].
 const (
 	theTags        = "tags"
 	theDescription = "description"
@@ -57,8 +57,8 @@ const (
 )
 
 // Rules returns the whole table, in the order of docs/nodes.md. Proxmox's part is
-// vmconfig_hotplug_pending of qemu-server 9.2.6 (src/PVE/QemuServer.pm): what that
-// function has no case for waits, pending, until the VM is started the next time.
+// vmconfig_hotplug_pending of qemu-server 9.2.6 (src/PVE/QemuServer.pm): changes that this function
+// does not handle are pending until the VM's next start.
 func Rules() []Rule {
 	const (
 		fast    = "written at once ($fast_plug_option)"
@@ -105,7 +105,7 @@ func Rules() []Rule {
 	}
 }
 
-// ruleOf returns the rule for a thing. Whatever is not in the table waits for a restart.
+// ruleOf returns the rule for a thing. A thing that is not in the table needs a restart.
 func ruleOf(thing string) Rule {
 	all := Rules()
 	if i := slices.IndexFunc(all, func(r Rule) bool { return r.Thing == thing }); i >= 0 {
@@ -114,12 +114,12 @@ func ruleOf(thing string) Rule {
 	return Rule{Thing: thing, Effect: drift.Restart}
 }
 
-// WhileOff reports whether the change is made while its VM is off, since Proxmox
-// would make it under the guest.
+// WhileOff reports whether the change is made while its VM is off, because Proxmox would otherwise
+// make it in the running guest.
 func (ch Change) WhileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
 
-// hotplugs reports whether a VM lets a kind of device (network, disk) be plugged in
-// while it runs (parse_hotplug_features in qemu-server).
+// hotplugs reports whether a kind of device (network, disk) can be added to a VM while it runs
+// (parse_hotplug_features in qemu-server).
 func (v *VM) hotplugs(kind string) bool {
 	switch features := v.config["hotplug"]; features {
 	case "", "1": // network, disk and usb

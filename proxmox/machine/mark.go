@@ -11,23 +11,23 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// A machine says itself who owns it, and which one it is: beside the owner's tag it
-// carries a mark, the tag OWNER_VMID_UUID with the first digits of its SMBIOS UUID.
+// A VM's tags say who owns it and which VM it is: in addition to the owner's tag it carries a mark,
+// the tag OWNER_VMID_UUID with the first digits of its SMBIOS UUID.
 //
-// The owner's tag alone proves nothing. Proxmox copies tags, description and every other
-// line when it clones, but the clone has a VMID, a UUID and interface addresses of its own
-// (clone_vm in PVE/API2/Qemu.pm). A backup that is restored to another VMID keeps even its
-// UUID and its addresses, unless they are asked to be unique (restore_update_config_line
-// in PVE/QemuServer.pm). So the mark names both, and fits none of the copies.
+// The owner's tag alone proves nothing. Proxmox copies tags, description and every other line when
+// it clones a VM, but the clone gets its own VMID, UUID and interface addresses (clone_vm in
+// PVE/API2/Qemu.pm). A backup that is restored to another VMID keeps even its UUID and addresses,
+// unless the user asks for unique ones (restore_update_config_line in PVE/QemuServer.pm). So the
+// mark includes both VMID and UUID, and does not match any copy.
 
-// Mark is the tag of the one machine of owner's that has this VMID and this UUID.
+// Mark returns the tag of the one machine of owner's that has this VMID and this UUID.
 func Mark(owner string, vmid int, uuid string) string {
 	return fmt.Sprintf("%s_%d_%.8s", strings.ToLower(owner), vmid, strings.ToLower(uuid))
 }
 
 var markTail = regexp.MustCompile(`^([0-9]+)_[0-9a-f]{8}$`)
 
-// markedAs returns the VMID that a tag names which is a mark of owner's, 0 for any other tag.
+// markedAs returns the VMID in a tag that is a mark of owner's, or 0 for any other tag.
 func markedAs(owner, tag string) int {
 	tail, found := strings.CutPrefix(tag, strings.ToLower(owner)+"_")
 	if m := markTail.FindStringSubmatch(tail); found && m != nil {
@@ -37,7 +37,7 @@ func markedAs(owner, tag string) int {
 	return 0
 }
 
-// Marks returns the VMIDs that the marks of owner's among tags name.
+// Marks returns the VMIDs in those tags that are marks of owner's.
 func Marks(owner string, tags []string) []int {
 	var out []int
 	for _, t := range tags {
@@ -48,20 +48,20 @@ func Marks(owner string, tags []string) []int {
 	return out
 }
 
-// WithoutMarks returns the tags that are no marks of owner's.
+// WithoutMarks returns the tags that are not marks of owner's.
 func WithoutMarks(owner string, tags []string) []string {
 	return slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return markedAs(owner, t) != 0 })
 }
 
-// NewUUID makes a UUID of random digits (version 4), as Proxmox makes them.
+// NewUUID returns a random UUID (version 4), as Proxmox makes them.
 func NewUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // which never fails
+	_, _ = rand.Read(b[:]) // it never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// uuid is the VM's SMBIOS UUID; "" where it has none, or its configuration was not read.
+// uuid returns the VM's SMBIOS UUID, or "" if it has none or its configuration was not read.
 func (v *VM) uuid() string { return wire.Loose(v.config["smbios1"]).Get("uuid") }
 
 // SameAs reports whether v, as it is now, may be the machine that was seen before.
@@ -69,33 +69,33 @@ func (v *VM) SameAs(seen *VM) bool {
 	return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid())
 }
 
-// OtherVM is the error where is is false.
+// OtherVM returns the error for a VM for which [VM.SameAs] is false.
 func OtherVM(seen *VM) error {
 	return fmt.Errorf("proxmox: VM %d on %s is no longer the machine %s: it has another UUID and is not changed",
 		seen.VMID, seen.Host, seen.Name)
 }
 
-// Tagged reports whether the VM carries the tag owner, which copies of ours do as well.
+// Tagged reports whether the VM carries the tag owner. Copies of our VMs carry it, too.
 func (v *VM) Tagged(owner string) bool { return slices.Contains(v.Tags, strings.ToLower(owner)) }
 
-// Ours reports whether the VM belongs to owner, by its mark or that of a half-made one.
+// Ours reports whether the VM belongs to owner, by its mark or because it is half-made.
 func (v *VM) Ours(owner string) bool {
 	return v.HalfMade(owner) || v.uuid() != "" && v.Tagged(owner) && slices.Contains(v.Tags, Mark(owner, v.VMID, v.uuid()))
 }
 
-// HalfMade reports whether the VM is a clone of ours that was not configured yet. While it
-// SameAs being configured, option after option is written down to be applied at once in the
-// end (update_vm_api and vmconfig_apply_pending of qemu-server): notes may come before tags.
+// HalfMade reports whether the VM is a clone of ours that is not configured yet. During the
+// configuration, Proxmox writes down one option after another and applies all of them at the end
+// (update_vm_api and vmconfig_apply_pending of qemu-server): the notes may be set before the tags.
 func (v *VM) HalfMade(owner string) bool {
 	text := HalfMadeNotes(owner, v.VMID)
 	return v.Description == text || v.notes == text
 }
 
-// Abandoned reports whether the VM is what an earlier version has left that was cut off
-// between a clone and its configuration. Its notes named no VMID, so a copy of one has
-// them, too. It is one only while nothing shows that anybody has used it: it is off and has
-// no snapshot, no device, no second disk, and no tag but owner's. Whether it ever ran its
-// configuration does not show.
+// Abandoned reports whether an earlier version left the VM between its clone and its configuration.
+// Those versions wrote no VMID into the notes, so a copy of such a VM has the same notes. The VM
+// counts as abandoned only if nothing shows that it was used: it is off and has no snapshot, no
+// device, no second disk, and no tag except owner's. Whether it ever ran cannot be seen in its
+// configuration.
 func (v *VM) Abandoned(owner string) bool {
 	alien := func(tag string) bool { return tag != strings.ToLower(owner) }
 	return v.Description == "Unfinished: this VM is being made for "+owner+"." &&
@@ -103,7 +103,7 @@ func (v *VM) Abandoned(owner string) bool {
 		len(v.GPUs) == 0 && len(v.Disks) < 2 && len(v.Unused) == 0 && !slices.ContainsFunc(v.Tags, alien)
 }
 
-// Unlike says why a VM that is not ours is not, although it may look so.
+// Unlike says why a VM is not ours although it resembles one of ours.
 func (v *VM) Unlike(owner string) string {
 	named := Marks(owner, v.Tags)
 	switch {
@@ -119,8 +119,8 @@ func (v *VM) Unlike(owner string) string {
 	return fmt.Sprintf("carries the tag %s without a mark of its own", owner)
 }
 
-// HasMAC reports whether one of the interfaces has a MAC address, in capitals or not; none
-// has "".
+// HasMAC reports whether one of the interfaces has a MAC address, in upper or lower case. It is
+// false for "".
 func HasMAC(nics []NIC, address string) bool {
 	return address != "" && slices.ContainsFunc(nics, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
 }

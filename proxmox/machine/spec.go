@@ -12,35 +12,35 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Spec is a VM as it should be: a clone of a template, given its own shape.
+// Spec is the wanted state of a VM: a clone of a template, with its own shape.
 type Spec struct {
 	Name        string // a DNS name; with Owner the VM's identity
 	Host        string // the Proxmox node that it runs on
 	VMID        int    // 0: the next free one
-	Owner       string // the tag of all that is ours, e.g. homelab-a100; the VM's own mark is set beside it
+	Owner       string // the tag of all VMs that are ours, e.g. homelab-a100; the VM's own mark is added
 	Tags        []string
 	Template    string // name of the template, which carries Owner too
 	TemplateID  int    // its VMID, instead of Template: an existing one, of any owner
-	Full        bool   // copy the disks; else they are linked to the template's, if those are on Storage
-	Storage     string // where the disks are to be; empty: where the template's are
+	Full        bool   // copy the disks; otherwise they are linked to the template's, if those are on Storage
+	Storage     string // for the disks; empty: the template's storage
 	Cores       int
 	Memory      unit.Size
 	CPUType     string // default host
 	NUMA        bool
 	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
-	Hugepages   string     // any, 2 or 1024 (unit.MiB); [None] removes it; empty: no opinion; root@pam alone may set it
-	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: no opinion; root@pam alone may set it
-	TPM         bool       // has one, version 2.0; false: no opinion
-	SecureBoot  *bool      // keys of Microsoft's in the firmware; nil: no opinion
+	Hugepages   string     // any, 2 or 1024 (unit.MiB); [None] removes it; empty: any value is accepted; only root@pam may set it
+	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: any value is accepted; only root@pam may set it
+	TPM         bool       // has one, version 2.0; false: either is accepted
+	SecureBoot  *bool      // Microsoft's keys in the firmware; nil: either is accepted
 	OnBoot      bool       // start with the host
-	Startup     string     // order=1,up=30; wants Sys.Modify on /
+	Startup     string     // order=1,up=30; needs Sys.Modify on /
 	Description string
 	NICs        []NIC
-	Disks       []Disk    // the first is the template's disk, grown; the others are made
+	Disks       []Disk    // the first is the template's disk, grown; the others are created
 	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …
-	Adopted     bool      // was not made by us: its OS disk, its interfaces' addresses and its further disks are left as they are
+	Adopted     bool      // homelab did not make it: its OS disk, its interfaces' addresses and its extra disks are left alone
 	Seed        string    // volume id of the NoCloud ISO, on ide2
-	Running     bool      // false: no opinion
+	Running     bool      // false: either is accepted
 
 	uuid string // see WithUUID
 }
@@ -48,20 +48,20 @@ type Spec struct {
 // NIC is a network interface (virtio).
 type NIC struct {
 	Bridge string
-	MAC    string // empty: Proxmox makes one up, once
+	MAC    string // empty: Proxmox generates one, once
 	VLAN   int    // 0: untagged
-	MTU    int    // 0: 1500; 1: that of the bridge
+	MTU    int    // 0: 1500; 1: the bridge's MTU
 	Queues int    // 0: one
 }
 
 // Disk is a disk of a VM.
 type Disk struct {
 	Slot     string    // scsi0
-	Storage  string    // where it is made; where it is found, in a VM
-	Size     unit.Size // 0: as it is
-	Serial   string    // by which the guest finds it
-	SSD      bool      // shown as one
-	Discard  bool      // freed blocks are given back
+	Storage  string    // in a spec, where to create it; in a VM, where it is
+	Size     unit.Size // 0: unchanged
+	Serial   string    // identifies it in the guest
+	SSD      bool      // shown to the guest as an SSD
+	Discard  bool      // freed blocks are returned to the storage
 	IOThread bool
 	Volume   string // in a VM: the volume's id
 }
@@ -70,11 +70,11 @@ type Disk struct {
 type HostPCI struct {
 	Slot    string // hostpci0; may be empty in a spec
 	Mapping string // id of the resource mapping
-	PCIe    bool   // wants q35
-	ROMBar  bool   // show the option ROM; OVMF and data centre cards do without
+	PCIe    bool   // needs q35
+	ROMBar  bool   // show the option ROM; OVMF and data centre cards do not need it
 }
 
-// SeedSlot is where the NoCloud ISO goes; cloud images look at every drive.
+// SeedSlot is the slot of the NoCloud ISO; cloud images search every drive.
 const SeedSlot = "ide2"
 
 // SeedValue is the config line of the seed.
@@ -87,13 +87,13 @@ var (
 	slotted  = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
 )
 
-// WithUUID returns s with a fresh UUID, which a VM gets of which none is known; see [Mark].
+// WithUUID returns s with a new UUID, for a VM without a known UUID; see [Mark].
 func (s Spec) WithUUID() Spec {
 	s.uuid = NewUUID()
 	return s
 }
 
-// Check finds what Proxmox would refuse, or worse, accept.
+// Check finds settings that Proxmox would refuse, or wrongly accept.
 func (s Spec) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -164,7 +164,7 @@ func plural(n int, what string) string {
 // tags returns all tags of s.
 func (s Spec) tags() []string { return CleanTags(append([]string{s.Owner}, s.Tags...)) }
 
-// CleanTags returns tags as Proxmox keeps them: lower case, sorted, each once.
+// CleanTags returns tags as Proxmox stores them: lower case, sorted, without duplicates.
 func CleanTags(tags []string) []string {
 	set := map[string]bool{}
 	for _, t := range tags {
@@ -175,7 +175,7 @@ func CleanTags(tags []string) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// SplitTags reads a tag list as Proxmox does.
+// SplitTags parses a tag list as Proxmox does.
 func SplitTags(s string) []string {
 	return CleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
 }
@@ -187,14 +187,14 @@ func (s Spec) cpuType() string {
 	return s.CPUType
 }
 
-// HalfMadeNotes is the description of a VM between its clone and its configuration. It
-// is how a half-made VM is known as ours after a crash. A copy of one has another VMID.
+// HalfMadeNotes returns the description of a VM between its clone and its configuration. After a
+// crash it identifies a half-made VM as ours. A copy of such a VM has another VMID.
 func HalfMadeNotes(owner string, vmid int) string {
 	return fmt.Sprintf("Unfinished: this VM %d is being made for %s.", vmid, owner)
 }
 
-// Line writes the config line of the interface; old is the line it replaces.
-// What we have no word for (firewall, rate, …) stays.
+// Line returns the config line of the interface; old is the line that it replaces. Options that a
+// NIC does not model (firewall, rate, …) are kept.
 func (n NIC) Line(old wire.Properties) string {
 	mac := n.MAC
 	if mac == "" {
@@ -244,7 +244,7 @@ func (d Disk) line(old wire.Properties) string {
 	return p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread)).String()
 }
 
-// Line writes the config line of the device.
+// Line returns the config line of the device.
 func (h HostPCI) Line() string {
 	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
 	if !h.ROMBar {

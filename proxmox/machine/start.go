@@ -7,10 +7,10 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// StartTimeout is how long Proxmox gives a VM to start (config_aware_timeout in
-// qemu-server): 30 s, a second per unit.GiB above 30 unit.GiB, four times that with a
-// passed-through device since all memory is pinned first, 150 s at least with
-// huge pages, and 5 s per interface.
+// StartTimeout returns how long Proxmox waits for a VM to start (config_aware_timeout in
+// qemu-server): 30 s, plus a second per GiB above 30 GiB; four times that with a passed-through
+// device, because all memory is pinned first; at least 150 s with huge pages; and 5 s per
+// interface.
 func StartTimeout(memory unit.Size, devices, nics int, hugepages bool) time.Duration {
 	seconds := max(30, wire.InMiB(memory)/1024)
 	if devices > 0 {

@@ -15,7 +15,7 @@ type Summary struct {
 	Memory   unit.Size
 }
 
-// Summary is the VM as a list shows it, but for its power.
+// Summary returns the VM as a list shows it, without whether it runs.
 func (v *VM) Summary() Summary {
 	return Summary{
 		Name: v.Name, VMID: v.VMID, Host: v.Host, Template: v.Template, Locked: v.Locked, Tags: v.Tags, Cores: v.Cores, Memory: v.Memory,

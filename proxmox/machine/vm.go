@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// VM is a virtual machine as it was seen. Its shape is what it has or will have
-// at its next start; [VM.Pending] is what is not in effect before that.
+// VM is a virtual machine as it was read. Its shape includes pending changes; [VM.Pending] lists
+// those that take effect at the next start.
 type VM struct {
 	Name        string
 	VMID        int
@@ -19,8 +19,8 @@ type VM struct {
 	Owner       string // the tag it was found by
 	Template    bool
 	Running     bool
-	Unfinished  bool   // cloned by us, not configured yet
-	Locked      string // clone, create, backup, …; empty when it is not
+	Unfinished  bool   // a clone of ours that is not configured yet
+	Locked      string // clone, create, backup, …; empty if not locked
 	Tags        []string
 	Cores       int
 	Memory      unit.Size
@@ -34,37 +34,38 @@ type VM struct {
 	Description string
 	Machine     string // q35
 	BIOS        string // ovmf
-	EFIDisk     bool   // the firmware's variables are kept
+	EFIDisk     bool   // the firmware's variables are stored
 	SecureBoot  bool   // with Microsoft's keys in them
 	TPM         bool
-	// SerialConsole is what Ubuntu's cloud kernel panics without when its disk grows.
+	// SerialConsole must be true for Ubuntu's cloud kernel, which otherwise panics when its disk
+	// grows.
 	SerialConsole bool
-	Agent         bool // the guest agent's channel is there
+	Agent         bool // the guest agent's channel exists
 	Balloon       bool // memory may be reclaimed; not with a passed-through device
 	NICs          []NIC
 	Disks         []Disk
 	GPUs          []HostPCI
 	Seed          string   // volume id of the ISO on ide2
-	Unused        []string // volumes that were taken out of their slots and kept
+	Unused        []string // volumes that were detached and kept
 	Digest        string
-	Pending       []PendingKey // set, but in effect after the next start only; empty when stopped
+	Pending       []PendingKey // set, but in effect only after the next start; empty when stopped
 
-	config map[string]string // every key, as it will be
-	notes  string            // the description as it is, while another is to take its place
-	reader any               // what has read it; nil for one that nobody has
+	config map[string]string // every key, with pending values
+	notes  string            // the current description, while a change of it is pending
+	reader any               // the client that read it; nil if none did
 }
 
-// Reader returns what has read the VM, as [VM.ReadBy] was told; nil where nobody has.
+// Reader returns the client that read the VM, as set with [VM.ReadBy], or nil if none did.
 func (v *VM) Reader() any { return v.reader }
 
-// ReadBy notes what has read the VM, for later changes of it.
+// ReadBy records the client that read the VM, for later changes of the VM.
 func (v *VM) ReadBy(reader any) { v.reader = reader }
 
-// Config returns every key of the configuration, as it will be; nil for a VM that was not
-// read. It must not be changed.
+// Config returns every key of the configuration, with pending values, or nil for a VM that was not
+// read. Callers must not modify it.
 func (v *VM) Config() map[string]string { return v.config }
 
-// PendingKey is a change that waits for the VM's next start.
+// PendingKey is a change that is pending until the VM's next start.
 type PendingKey struct{ Key, Have, Want string }
 
 // String names the VM: "wk-gpu1 (VM 104 on pve1)".
@@ -75,14 +76,13 @@ func (v *VM) String() string {
 	return fmt.Sprintf("%s (VM %d on %s)", v.Name, v.VMID, v.Host)
 }
 
-// Identity tells a VM from another that has its name or its VMID: Proxmox gives each a
-// UUID when it is made or cloned.
+// Identity distinguishes a VM from another with the same name or VMID: Proxmox gives each VM a UUID
+// when it is made or cloned.
 func (v *VM) Identity() string {
 	return fmt.Sprintf("%d %s", v.VMID, v.uuid())
 }
 
-// Entry is an entry of GET /nodes/N/qemu/ID/pending, which shows both
-// what is and what will be.
+// Entry is an entry of GET /nodes/N/qemu/ID/pending, which has both current and pending values.
 type Entry struct {
 	Key     string     `json:"key"`
 	Value   *wire.Text `json:"value"`

@@ -9,17 +9,17 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Conflict is a set of devices that more VMs may want than there are.
+// Conflict is a set of devices that more VMs may want than there are devices.
 type Conflict struct {
 	Host    string
 	Devices []unit.PCIAddress // by their first functions
-	Claims  []Claim           // all that touch them, sorted by VMID and slot
-	// Sure: not all of the VMs can run at one time, anyone who starts first. When it is
-	// false they can, and it depends on the order of their starts.
+	Claims  []Claim           // all claims on them, sorted by VMID and slot
+	// Sure says that the VMs cannot all run at the same time, in any order of their starts. If it
+	// is false they can, but it depends on that order.
 	Sure bool
 }
 
-// String says it in one sentence.
+// String describes the conflict in one sentence.
 func (c Conflict) String() string {
 	var who []string
 	for _, cl := range c.Claims {
@@ -39,8 +39,8 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("%s on %s %s %s", strings.Join(at, ", "), c.Host, what, strings.Join(who, "; "))
 }
 
-// Alive reports whether the conflict will be met without anybody starting a VM by
-// hand: at least two of its claims are of VMs that run or start with the host.
+// Alive reports whether the conflict can occur without a user starting a VM: at least two of its
+// claims belong to VMs that run or start with the host.
 func (c Conflict) Alive() bool {
 	n := 0
 	for _, cl := range c.Claims {
@@ -51,9 +51,9 @@ func (c Conflict) Alive() bool {
 	return n > 1
 }
 
-// Conflicts finds the devices that are promised more than once: by the same address
-// twice, or by a pool that has fewer devices than VMs that draw from it. Templates
-// and mediated devices do not count, nor does what a VM holds until its next start.
+// Conflicts finds devices that are promised more than once: by the same address twice, or by a pool
+// with fewer devices than VMs that use it. Templates and mediated devices do not count, and neither
+// do devices that a VM holds only until its next start.
 func (l *Ledger) Conflicts() []Conflict {
 	byHost := map[string][]Claim{}
 	for _, cl := range l.Claims {
@@ -68,12 +68,12 @@ func (l *Ledger) Conflicts() []Conflict {
 	return out
 }
 
-// contest is claims against devices. Functions that are taken together are one
-// device, known by the first of them.
+// contest is a set of claims and the devices that they want. Functions that are passed through
+// together are one device, identified by the first of them.
 type contest struct {
 	claims []Claim
 	units  map[unit.PCIAddress]unit.PCIAddress // function to device
-	wants  [][]unit.PCIAddress                 // by claim: the devices, any of which will do
+	wants  [][]unit.PCIAddress                 // by claim: the devices, any of which is acceptable
 }
 
 func conflictsOf(claims []Claim) []Conflict {
@@ -121,7 +121,7 @@ func (c *contest) join(a, b unit.PCIAddress) {
 	c.units[b], c.units[a] = a, a
 }
 
-// parts splits the claims, by index, into sets that have no device in common.
+// parts splits the claims, by index, into sets that share no device.
 func (c *contest) parts() [][]int {
 	var out [][]int
 	seen := make([]bool, len(c.claims))
@@ -146,8 +146,8 @@ func (c *contest) parts() [][]int {
 	return out
 }
 
-// judge finds whether somebody of a part may go without: that is so when the others
-// can take every device that would do for him.
+// judge finds whether a claim of a part may get no device. That is possible if the other claims can
+// take every device that it accepts.
 func (c *contest) judge(part []int) (Conflict, bool) {
 	starves := slices.ContainsFunc(part, func(i int) bool {
 		others := slices.DeleteFunc(slices.Clone(part), func(j int) bool { return j == i })
@@ -178,7 +178,7 @@ func (c *contest) cover(devices []unit.PCIAddress, claims []int) bool {
 	return true
 }
 
-// give finds a claim for a device; who has another one may be moved off it.
+// give finds a claim for a device. A claim that has another device may be moved from it.
 func (c *contest) give(d unit.PCIAddress, claims []int, holder map[int]unit.PCIAddress, tried map[int]bool) bool {
 	for _, i := range claims {
 		if tried[i] || !slices.Contains(c.wants[i], d) {

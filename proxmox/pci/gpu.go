@@ -7,8 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Function is one function of a device in a host. Ids are written as Proxmox's
-// mappings want them: lower case, without 0x.
+// Function is one function of a device in a host. Ids have the format of Proxmox's mappings: lower
+// case, without 0x.
 type Function struct {
 	Address    unit.PCIAddress
 	Class      string // 030200
@@ -17,7 +17,7 @@ type Function struct {
 	Subsystem  string // 10de:1463; empty when the host reports none
 	IOMMUGroup int    // -1: none, so it cannot be passed through
 	VendorName string
-	Name       string // NVIDIA A100 …; what the host's PCI database calls it
+	Name       string // NVIDIA A100 …; from the host's PCI database
 }
 
 // ID returns vendor and device: 10de:20b2.
@@ -26,9 +26,9 @@ func (d Function) ID() string { return d.Vendor + ":" + d.Device }
 // IsGPU reports whether d is a display or 3D controller of NVIDIA.
 func (d Function) IsGPU() bool { return strings.HasPrefix(d.Class, "03") && d.Vendor == "10de" }
 
-// isBridge: PCI bridges share groups with what is behind them and stay with the host
-// (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). Of AMD's host bridges
-// there is one beside each of them in the group; no driver has it, so nothing is torn away.
+// isBridge reports whether d is a bridge. PCI bridges share groups with the devices behind them and
+// stay with the host (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). On AMD systems
+// the group also has a host bridge for each of them. It has no driver, so the host loses nothing.
 func (d Function) isBridge() bool {
 	return strings.HasPrefix(d.Class, "0604") || strings.HasPrefix(d.Class, "0600")
 }
@@ -36,14 +36,13 @@ func (d Function) isBridge() bool {
 // GPU is a graphics card in a host.
 type GPU struct {
 	Function
-	Model     string     // what people call it: A100 PCIe 40GB
+	Model     string     // the common name: A100 PCIe 40GB
 	Functions []Function // the card's other functions: audio, USB
-	Group     []Function // what else is in its IOMMU group and not part of the card
+	Group     []Function // other devices in its IOMMU group, not part of the card
 }
 
-// Problem says why the card cannot be passed through, "" when it can. Every
-// device of an IOMMU group goes to vfio together, so a stranger in the card's
-// group would be torn from the host.
+// Problem says why the card cannot be passed through, or returns "" if it can. All devices of an
+// IOMMU group go to vfio together, so the host would lose any other device in the card's group.
 func (g GPU) Problem() string {
 	if g.IOMMUGroup < 0 {
 		return "no IOMMU group: switch the IOMMU on in the firmware and on the kernel's command line"
@@ -80,8 +79,8 @@ func GPUs(all []Function) []GPU {
 	return out
 }
 
-// modelOf takes the model's name out of "GA100 [A100 PCIe 40GB]", which is how
-// the PCI database writes chip and product.
+// modelOf extracts the model from "GA100 [A100 PCIe 40GB]", the PCI database's format for chip and
+// product.
 func modelOf(name string) string {
 	if _, rest, ok := strings.Cut(name, "["); ok {
 		if model, _, ok := strings.Cut(rest, "]"); ok {

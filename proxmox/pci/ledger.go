@@ -11,13 +11,12 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Ledger says who claims which device of some hosts: by the configuration of
-// every VM there, running or not, and by every resource mapping. Proxmox itself keeps
-// no such record: it accepts a configuration that assigns one card to two VMs, and the
-// second of them does not start.
+// Ledger says which VM claims which device of some hosts: by the configuration of every VM there,
+// running or not, and by every resource mapping. Proxmox itself keeps no such record: it accepts a
+// configuration that assigns one card to two VMs, and the second of them does not start.
 //
-// VMs and mappings that the token may not see (VM.Audit, Mapping.Audit) are missing:
-// Proxmox leaves them out of its lists.
+// VMs and mappings that the token may not see (VM.Audit, Mapping.Audit) are missing: Proxmox leaves
+// them out of its lists.
 type Ledger struct {
 	Cards    []Card         // every NVIDIA card, sorted by host and address
 	Claims   []Claim        // on any device, sorted by host, VMID and slot
@@ -26,7 +25,7 @@ type Ledger struct {
 	devices map[string][]Function
 }
 
-// Card is a GPU with those who name it.
+// Card is a GPU with the mappings and claims that name it.
 type Card struct {
 	GPU
 	Host     string
@@ -34,8 +33,8 @@ type Card struct {
 	Claims   []Claim  // of VMs that have it or may get it
 }
 
-// Claim is one passed-through device of one VM. A stopped VM takes its devices back
-// when it starts; a template never does, and what is cloned from it would.
+// Claim is one passed-through device of one VM. A stopped VM takes its devices again when it
+// starts. A template never starts, but its clones would claim the device.
 type Claim struct {
 	Host     string
 	VMID     int
@@ -46,25 +45,25 @@ type Claim struct {
 	Template bool
 
 	Slot    string // hostpci0
-	Mapping string // through which; empty: the device itself, as root@pam alone may configure
-	Leaving bool   // held until the VM's next start: its configuration no longer says so
-	Shared  bool   // a mediated device, of which a card makes several
-	// Choices are what may be taken, each by its functions. Proxmox takes the first that
-	// is free when the VM starts. Empty: what it names is not on the host.
+	Mapping string // the mapping that it uses; empty: it names the device itself, which only root@pam may configure
+	Leaving bool   // held until the VM's next start: its configuration no longer has it
+	Shared  bool   // a mediated device, of which a card provides several
+	// Choices are the acceptable devices, each by its functions. Proxmox takes the first that is
+	// free when the VM starts. Empty: the host lacks the named device.
 	Choices [][]unit.PCIAddress
 }
 
 // String names the VM: "VM 104 (win11)".
 func (c Claim) String() string { return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name) }
 
-// touches reports whether the claim may take something of a card.
+// touches reports whether the claim may take a function of a card.
 func (c Claim) touches(card unit.PCIAddress) bool {
 	return slices.ContainsFunc(c.Choices, func(choice []unit.PCIAddress) bool {
 		return slices.ContainsFunc(choice, func(a unit.PCIAddress) bool { return a.Whole() == card.Whole() })
 	})
 }
 
-// How tells how a claim is made: "by mapping gpus as hostpci0, stopped, starts with the host".
+// How describes the claim: "by mapping gpus as hostpci0, stopped, starts with the host".
 func (c Claim) How() string {
 	how := "by address"
 	if c.Mapping != "" {
@@ -86,8 +85,8 @@ func (c Claim) How() string {
 	return how
 }
 
-// NewLedger enters the cards of hosts, by what each host has, and the claims of VMs. The
-// mappings are compared with the hardware of the first host.
+// NewLedger makes a Ledger from the cards of hosts, given each host's devices, and the claims of
+// VMs. The mappings are compared with the hardware of the first host.
 func NewLedger(hosts []string, devices map[string][]Function, mappings []MappingState, vms []*machine.VM) *Ledger {
 	l := &Ledger{devices: devices, Mappings: mappings}
 	for _, host := range hosts {
@@ -102,7 +101,7 @@ func NewLedger(hosts []string, devices map[string][]Function, mappings []Mapping
 	return l
 }
 
-// claimsOf reads what a VM's configuration passes through, now and after its next start.
+// claimsOf reads which devices a VM's configuration passes through, current and pending.
 func claimsOf(v *machine.VM, mappings []MappingState, devices []Function) []Claim {
 	var out []Claim
 	add := func(slot, line string, leaving bool) {
@@ -165,8 +164,8 @@ func (m MappingState) paths(host string) []string {
 	return out
 }
 
-// functionsOf lists the functions that a path means, which may be several devices
-// with semicolons between them. What is not in the host is kept as it is written.
+// functionsOf lists the functions of a path, which may have several devices with semicolons between
+// them. A device that the host lacks is kept as written.
 func functionsOf(path string, devices []Function) []unit.PCIAddress {
 	var out []unit.PCIAddress
 	for text := range strings.SplitSeq(path, ";") {
@@ -187,7 +186,7 @@ func functionsOf(path string, devices []Function) []unit.PCIAddress {
 	return out
 }
 
-// fill enters mappings and claims with their cards.
+// fill adds mappings and claims to their cards.
 func (l *Ledger) fill() {
 	for i := range l.Cards {
 		card := &l.Cards[i]
@@ -206,7 +205,7 @@ func (l *Ledger) fill() {
 	}
 }
 
-// Card returns the card at an address of a host, whatever its function.
+// Card returns the card at an address of a host. The address may be that of any function.
 func (l *Ledger) Card(host string, at unit.PCIAddress) (Card, bool) {
 	for _, c := range l.Cards {
 		if c.Host == host && c.Address.Whole() == at.Whole() {

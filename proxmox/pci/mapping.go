@@ -11,20 +11,20 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Mapping is a resource mapping: a name for PCI devices that a token may give to
-// VMs, where only root@pam itself may name the devices directly. Several devices
-// of one host are alternatives, of which a VM gets the first free one.
+// Mapping is a resource mapping: a name for PCI devices that a token may give to VMs. Without a
+// mapping, only root@pam may give devices to VMs. Several devices of one host are alternatives: a
+// VM gets the first that is free.
 type Mapping struct {
 	ID          string
 	Description string
 	Devices     []MappedDevice
 }
 
-// MappedDevice is a device of a mapping, with what the host reports of it: a VM
-// does not start when the two differ.
+// MappedDevice is a device of a mapping, with the properties that the host reported. If they differ
+// from the hardware, a VM with the device does not start.
 type MappedDevice struct {
 	Host       string
-	Address    unit.PCIAddress // mostly without a function: the whole card
+	Address    unit.PCIAddress // usually without a function: the whole card
 	ID         string          // 10de:20b2
 	Subsystem  string          // 10de:1463
 	IOMMUGroup int             // -1: none
@@ -44,13 +44,13 @@ func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
 	return m
 }
 
-// MappingState is a mapping as it was seen.
+// MappingState is the observed state of a mapping.
 type MappingState struct {
 	Mapping
 	Problems []string // what does not fit the hardware of the host that was checked
 	Digest   string
 
-	unread []string // entries that we cannot read
+	unread []string // entries that could not be parsed
 }
 
 var mappingID = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*[a-zA-Z0-9_]$`)
@@ -73,7 +73,7 @@ func (m Mapping) Count() string {
 	return fmt.Sprintf("%d devices", len(m.Devices))
 }
 
-// Line writes a device as the map option wants it.
+// Line returns a device in the format of the map option.
 func (d MappedDevice) Line() string {
 	p := wire.Properties{{Key: "node", Value: d.Host}, {Key: "path", Value: d.Address.String()}, {Key: "id", Value: d.ID}}
 	if d.IOMMUGroup >= 0 {
@@ -82,7 +82,7 @@ func (d MappedDevice) Line() string {
 	return p.With("subsystem-id", d.Subsystem).String()
 }
 
-// Add reads an entry of the map option.
+// Add parses an entry of the map option.
 func (m *MappingState) Add(line string) {
 	if d, err := parseMapped(line); err == nil {
 		m.Devices = append(m.Devices, d)
@@ -91,7 +91,7 @@ func (m *MappingState) Add(line string) {
 	}
 }
 
-// parseMapped reads an entry of the map option.
+// parseMapped parses an entry of the map option.
 func parseMapped(s string) (MappedDevice, error) {
 	p, err := wire.ParseProperties(s)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
-// checkGrants compares what the token may do with what is needed, and looks for what
-// no token may do: "only root can set 'hostpci0' config for non-mapped devices", which
-// is said to a token of root as well (qemu-server, PVE/API2/Qemu.pm, $check_vm_modify_config_perm).
+// checkGrants compares the token's permissions with those that are needed, and finds options that
+// no token may set: "only root can set 'hostpci0' config for non-mapped devices". Proxmox refuses
+// even a token of root (qemu-server, PVE/API2/Qemu.pm, $check_vm_modify_config_perm).
 func checkGrants(w *Want, s *seen) []Finding {
 	var out []Finding
 	if s.permissions.err != nil {
@@ -38,9 +38,9 @@ func checkGrants(w *Want, s *seen) []Finding {
 	return out
 }
 
-// checkTags looks whether the token may give each machine the tag by which it is known: one
-// of its own, so that only user-allow=free of the datacenter's option user-tag-access allows
-// it, or Sys.Modify on /. Machines that are there have theirs.
+// checkTags checks whether the token may give each machine the owner's tag. The tag is a new one,
+// so this needs user-allow=free in the datacenter's option user-tag-access, or Sys.Modify on /.
+// Existing machines already have their tag.
 func checkTags(w *Want, s *seen) []Finding {
 	if s.permissions.err != nil || s.permissions.is.Has("/", "Sys.Modify", false) {
 		return nil
@@ -75,7 +75,7 @@ func checkTags(w *Want, s *seen) []Finding {
 		seen, s.token, orUnknown(s.tags.is.Allow))}
 }
 
-// orUnknown is what Proxmox did not tell.
+// orUnknown returns allow, or a word for a value that Proxmox did not report.
 func orUnknown(allow string) string {
 	if allow == "" {
 		return "list or none"
@@ -83,12 +83,12 @@ func orUnknown(allow string) string {
 	return allow
 }
 
-// localZone is where the bridges of hosts are in Proxmox's tree of access control.
+// localZone is the path of the hosts' bridges in Proxmox's tree of access control.
 const localZone = "/sdn/zones/localnetwork/"
 
-// lacking are the grants that the token does not have. A bridge that turns out to be a VNet
-// is in another zone, of which Proxmox does not say here which: SDN.Use on any that may
-// be it will do (pve-network, PVE/Network/SDN.pm, get_local_vnets).
+// lacking returns the grants that the token does not have. A bridge that turns out to be a VNet is
+// in another zone, and Proxmox does not report here which one: SDN.Use on any zone that may have it
+// is enough (pve-network, PVE/Network/SDN.pm, get_local_vnets).
 func (s *seen) lacking(w *Want) (lacks []permission.Grant, unclear []Finding) {
 	for _, g := range s.permissions.is.Missing(w.Grants) {
 		name, bridge := strings.CutPrefix(g.Path, localZone)
@@ -126,7 +126,8 @@ func (s *seen) usesZoneOf(vnet string) bool {
 	return false
 }
 
-// rootKeys are the options that only root may set, and that are not set as they are wanted.
+// rootKeys returns the options that only root may set, and whose values differ from the wanted
+// ones.
 func rootKeys(want VM, there *proxmox.VM) []string {
 	return keep(slices.Sorted(maps.Keys(want.RootOnly)), func(key string) bool {
 		switch {
@@ -141,7 +142,7 @@ func rootKeys(want VM, there *proxmox.VM) []string {
 	})
 }
 
-// rawDevices are a VM's passed-through devices without a mapping.
+// rawDevices returns a VM's passed-through devices without a mapping.
 func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 	if vm == nil {
 		return nil
@@ -149,8 +150,8 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 	return keep(vm.GPUs, func(g proxmox.HostPCI) bool { return g.Mapping == "" })
 }
 
-// grantCure makes the role of a path whole, whatever is there: what is granted on a
-// path is instead of what is inherited from above, and not beside it.
+// grantCure returns the commands that grant the whole role on a path, even if part of it is granted
+// already: a grant on a path replaces what is inherited from above, and does not add to it.
 func grantCure(w *Want, r permission.Role, token string, inherits bool) string {
 	careful := ""
 	if user, _, _ := strings.Cut(token, "!"); user != "root@pam" && inherits {
@@ -160,8 +161,8 @@ func grantCure(w *Want, r permission.Role, token string, inherits bool) string {
 		strings.Join(permission.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
 }
 
-// hasMore reports whether the token has more on a path than any of the grants: an entry
-// of its own there, instead of what it inherits, would take that from it.
+// hasMore reports whether the token has more privileges on a path than the grants need. A new entry
+// on the path would replace the inherited privileges, and so remove these.
 func (s *seen) hasMore(w *Want, path string) bool {
 	var need []string
 	for _, g := range slices.Concat(w.Grants, w.Looks) {
@@ -177,11 +178,11 @@ func (s *seen) hasMore(w *Want, path string) bool {
 	return false
 }
 
-// soon is how near the end of a token is worth a word.
+// soon is how long before a token expires the check warns.
 const soon = 14 * 24 * time.Hour
 
-// checkToken looks whose the token is and how long it lives. A token may not look at
-// itself without User.Modify (pve-access-control, PVE/RPCEnvironment.pm, userid-param self).
+// checkToken checks which user the token belongs to and when it expires. A token may not read its
+// own entry without User.Modify (pve-access-control, PVE/RPCEnvironment.pm, userid-param self).
 func checkToken(_ *Want, s *seen) []Finding {
 	var out []Finding
 	user, name, _ := strings.Cut(s.token, "!")
@@ -198,9 +199,8 @@ func checkToken(_ *Want, s *seen) []Finding {
 	return out
 }
 
-// checkNames looks for VMs of somebody else with a name of ours: they are not changed,
-// and none is made beside them. One that carries our tag, a copy, keeps that machine alone
-// from being made.
+// checkNames finds VMs of other owners with a name of ours. They are not changed, and no VM is
+// created beside them. A VM that carries our tag, a copy, blocks only the machine of that name.
 func checkNames(_ *Want, s *seen) []Finding {
 	if s.namesakes.err != nil {
 		return []Finding{notSeen("", s.namesakes.err)}
@@ -219,7 +219,7 @@ func checkNames(_ *Want, s *seen) []Finding {
 	return out
 }
 
-// unindent takes the blanks off every line's beginning.
+// unindent removes the spaces at the start of every line.
 func unindent(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -228,8 +228,8 @@ func unindent(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// checkVMIDs looks whether a VMID that is asked for is somebody else's
-// (pve-manager, PVE/API2/Cluster.pm, nextid: "VM 100 already exists").
+// checkVMIDs checks whether a requested VMID belongs to another owner (pve-manager,
+// PVE/API2/Cluster.pm, nextid: "VM 100 already exists").
 func checkVMIDs(w *Want, s *seen) []Finding {
 	if s.residents.err != nil {
 		return []Finding{notSeen("", s.residents.err)}
@@ -256,9 +256,9 @@ func checkVMIDs(w *Want, s *seen) []Finding {
 	return out
 }
 
-// checkStubs looks for what a create leaves whose worker was killed: a VM without a
-// name, locked forever. A token cannot unlock it (qemu-server, PVE/API2/Qemu.pm, skiplock),
-// and its VMID and disks stay taken.
+// checkStubs finds what a create leaves behind when its worker is killed: a VM without a name,
+// locked forever. A token cannot unlock it (qemu-server, PVE/API2/Qemu.pm, skiplock), and its VMID
+// and disks stay in use.
 func checkStubs(w *Want, s *seen) []Finding {
 	if s.residents.err != nil {
 		return []Finding{notSeen("", s.residents.err)}

@@ -10,12 +10,12 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// load is what a host is to carry in memory.
+// load is the memory that VMs need on a host.
 type load struct {
-	total  proxmox.Size // that the host has
-	ours   proxmox.Size // of all machines that are asked for
-	others proxmox.Size // of everybody else's that run
-	who    []string     // they
+	total  proxmox.Size // of the host
+	ours   proxmox.Size // of all requested machines
+	others proxmox.Size // of all running guests of other owners
+	who    []string     // those other guests
 }
 
 func (s *seen) load(w *Want, host string) load {
@@ -29,7 +29,7 @@ func (s *seen) load(w *Want, host string) load {
 		}
 		size := r.Memory
 		if r.Container {
-			size = r.Used // what it may have at most is nothing that it was promised
+			size = r.Used // its maximum is not reserved for it
 		}
 		l.others += size
 		l.who = append(l.who, fmt.Sprintf("%s %s", cmp.Or(r.Name, fmt.Sprint(r.VMID)), size.About()))
@@ -37,16 +37,16 @@ func (s *seen) load(w *Want, host string) load {
 	return l
 }
 
-// wanted reports whether a resident is a machine that is asked for. One that carries our
-// tag alone is counted so while none of ours has its name: none is made beside it.
+// wanted reports whether a resident is a requested machine. A VM that only carries our tag counts
+// as one as long as no machine of ours has its name, because none is created beside it.
 func (s *seen) wanted(w *Want, r proxmox.Resident) bool {
 	own := s.marked.is[r.VMID] || slices.Contains(r.Tags, w.Owner) && s.ours(w, r.Name) == nil
 	return own && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Name == r.Name })
 }
 
-// checkPromises adds up what is promised of memory and disks. Proxmox does not: a VM
-// fails to start, or is killed, when memory is gone, and thin disks stop all VMs of a
-// pool when it is full. Memory of a VM with a passed-through device is pinned whole.
+// checkPromises adds up the memory and disks that are promised to VMs. Proxmox does not check this:
+// if memory runs out, a VM fails to start or is killed, and if a thin pool is full, all its VMs
+// stop. The memory of a VM with a passed-through device is pinned as a whole.
 func checkPromises(w *Want, s *seen) []Finding {
 	return append(checkMemory(w, s), checkDisks(w, s)...)
 }
@@ -66,7 +66,7 @@ func checkMemory(w *Want, s *seen) []Finding {
 		case l.ours+l.others <= l.total:
 			return nil
 		}
-		say := odd // what is not pinned can be swapped and shared, and what runs has its memory
+		say := odd // memory that is not pinned can be swapped and shared, and running VMs have theirs already
 		if need, _ := s.starting(w, h.Name); need > 0 && (seen.status.err != nil || need > seen.status.is.Available) {
 			say = wrong
 		}
@@ -75,16 +75,16 @@ func checkMemory(w *Want, s *seen) []Finding {
 	})
 }
 
-// pool is a storage with what is promised of it.
+// pool is a storage with the space that is promised on it.
 type pool struct {
 	storage  proxmox.Storage
 	where    string
-	disks    proxmox.Size // that are there, as large as they may grow
-	more     proxmox.Size // that are to be made
+	disks    proxmox.Size // existing disks, at their full size
+	more     proxmox.Size // disks to create
 	unlisted error
 }
 
-// pools adds up the disks; a storage that hosts share is one.
+// pools adds up the disks. A storage that hosts share counts once.
 func pools(w *Want, s *seen) []pool {
 	var out []pool
 	at := map[string]int{}
@@ -114,8 +114,8 @@ func pools(w *Want, s *seen) []pool {
 	return out
 }
 
-// newDisks is what disks on a storage are to grow by. Of a machine that is there, they
-// are among the volumes already.
+// newDisks returns by how much the disks on a storage grow. The disks of existing machines are
+// among the volumes already.
 func newDisks(w *Want, s *seen, host, storage string) (sum proxmox.Size) {
 	for _, vm := range w.on(host) {
 		for _, d := range vm.Disks {
@@ -129,12 +129,12 @@ func newDisks(w *Want, s *seen, host, storage string) (sum proxmox.Size) {
 
 func checkDisks(w *Want, s *seen) []Finding {
 	if s.residents.err != nil {
-		return nil // which disks are there already is not known, and checkMemory says so
+		return nil // unknown which disks exist; checkMemory reports that
 	}
 	var out []Finding
 	for _, p := range pools(w, s) {
 		st := p.storage
-		thick := st.Type == "lvm" // pve-storage, LVMPlugin.pm: a volume takes all of its size at once
+		thick := st.Type == "lvm" // pve-storage, LVMPlugin.pm: a volume takes its full size immediately
 		switch {
 		case p.unlisted != nil:
 			out = append(out, notSeen(st.Name, p.unlisted))
@@ -148,7 +148,7 @@ func checkDisks(w *Want, s *seen) []Finding {
 	return out
 }
 
-// fresh says how much of a pool's growth is yet to be made.
+// fresh says how much of a pool's promised space is for disks that do not exist yet.
 func (p pool) fresh() string {
 	if p.more == 0 {
 		return ""
@@ -156,7 +156,8 @@ func (p pool) fresh() string {
 	return fmt.Sprintf(" (%s of them new)", p.more.About())
 }
 
-// starting are the VMs with GPUs that do not run yet, and how much memory they pin then.
+// starting returns the VMs with GPUs that do not run yet, and how much memory they pin when they
+// start.
 func (s *seen) starting(w *Want, host string) (need proxmox.Size, vms []VM) {
 	for _, vm := range w.gpus(host) {
 		if r := s.ours(w, vm.Name); r == nil || !r.Running {
@@ -167,9 +168,9 @@ func (s *seen) starting(w *Want, host string) (need proxmox.Size, vms []VM) {
 	return need, vms
 }
 
-// checkStart compares what machines with GPUs pin when they start with what is free
-// now: a start that waits for memory "times out", after 30 s, or a second per GiB above
-// 30, times four (qemu-server, PVE/QemuServer/Helpers.pm, config_aware_timeout).
+// checkStart compares the memory that machines with GPUs pin at start with the memory that is free
+// now. A start that waits for memory "times out", after 30 s, or a second per GiB above 30, times
+// four (qemu-server, PVE/QemuServer/Helpers.pm, config_aware_timeout).
 func checkStart(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		need, vms := s.starting(w, h.Name)
@@ -183,7 +184,7 @@ func checkStart(w *Want, s *seen) []Finding {
 		}
 		l := s.load(w, h.Name)
 		switch {
-		case need == 0 || s.residents.err == nil && l.total > 0 && l.ours+l.others > l.total: // PX21 says so
+		case need == 0 || s.residents.err == nil && l.total > 0 && l.ours+l.others > l.total: // PX21 reports it
 			return nil
 		case seen.status.err != nil:
 			return []Finding{notSeen(h.Name, seen.status.err)}
@@ -196,7 +197,7 @@ func checkStart(w *Want, s *seen) []Finding {
 	})
 }
 
-// zfsCure knows who mostly has the memory that nobody has.
+// zfsCure says how to shrink ZFS's cache, which usually uses the memory that no guest has.
 func zfsCure(h *hostSeen) string {
 	cure := "shut down machines that are not needed"
 	if slices.ContainsFunc(h.storages.is, func(s proxmox.Storage) bool { return strings.HasPrefix(s.Type, "zfs") }) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// eachWithGPUs looks at the hosts that are to give GPUs.
+// eachWithGPUs calls find for each host that provides GPUs.
 func eachWithGPUs(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if len(w.gpus(h.Name)) == 0 {
@@ -22,8 +22,8 @@ func eachWithGPUs(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Find
 	})
 }
 
-// named lists the cards that are asked for by their address, or by a mapping that is
-// there already, and by whom.
+// named lists the cards that VMs request by address, or by an existing mapping, each with the VMs
+// that request it.
 func named(vms []VM, mappings []pci.MappingState, host string) map[proxmox.PCIAddress]string {
 	out := map[proxmox.PCIAddress]string{}
 	for _, vm := range vms {
@@ -39,10 +39,10 @@ func named(vms []VM, mappings []pci.MappingState, host string) map[proxmox.PCIAd
 	return out
 }
 
-// checkIOMMU looks whether cards can be passed through: "cannot prepare PCI
-// pass-through, IOMMU not present" where the IOMMU is off, and all of a group goes to
-// one VM (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). Cards of which
-// any will do are counted by PX4.
+// checkIOMMU checks whether cards can be passed through. Without an IOMMU Proxmox says "cannot
+// prepare PCI pass-through, IOMMU not present", and all devices of a group go to one VM
+// (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). PX4 counts the cards for VMs that
+// accept any.
 func checkIOMMU(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.cards.err != nil {
@@ -52,8 +52,7 @@ func checkIOMMU(w *Want, s *seen) []Finding {
 	})
 }
 
-// passable judges the cards of a host, all of them where the IOMMU is off, or else
-// those that are asked for.
+// passable checks the requested cards of a host, or all of its cards if the IOMMU is off.
 func passable(w *Want, h Host, seen *hostSeen) []Finding {
 	cards := seen.cards.is
 	if len(cards) > 0 && !slices.ContainsFunc(cards, func(g pci.GPU) bool { return g.IOMMUGroup >= 0 }) {
@@ -81,9 +80,9 @@ func addresses(cards []pci.GPU) string {
 	return strings.Join(out, ", ")
 }
 
-// checkMappings asks Proxmox whether mappings fit the hardware: "PCI device mapping
-// invalid (hardware probably changed)" at start otherwise (pve-guest-common,
-// PVE/Mapping/PCI.pm, assert_valid; GET /cluster/mapping/pci?check-node=).
+// checkMappings asks Proxmox whether mappings fit the hardware. Otherwise a start fails with "PCI
+// device mapping invalid (hardware probably changed)" (pve-guest-common, PVE/Mapping/PCI.pm,
+// assert_valid; GET /cluster/mapping/pci?check-node=).
 func checkMappings(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.mappings.err != nil {
@@ -126,9 +125,9 @@ func namedMapping(host string, vm VM, id string, all []pci.MappingState) []Findi
 	return nil
 }
 
-// checkCards looks who else has a claim on the cards: any VM, running or not, since a
-// stopped one takes its cards back. Proxmox finds out at start: "PCI device
-// '0000:41:00.0' already in use by VMID '104'" (qemu-server, PVE/QemuServer/PCI.pm, reserve_pci_usage).
+// checkCards finds other VMs with a claim on the cards. A stopped VM counts, because it takes its
+// cards when it starts. Proxmox reports the conflict only at start: "PCI device '0000:41:00.0'
+// already in use by VMID '104'" (qemu-server, PVE/QemuServer/PCI.pm, reserve_pci_usage).
 func checkCards(w *Want, s *seen) []Finding {
 	if s.ledger.err != nil {
 		return []Finding{notSeen("", s.ledger.err)}
@@ -138,7 +137,7 @@ func checkCards(w *Want, s *seen) []Finding {
 	}
 	out := eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		switch {
-		case len(passable(w, h, seen)) > 0: // PX3 says so
+		case len(passable(w, h, seen)) > 0: // PX3 reports it
 			return nil
 		case w.Place != nil:
 			return placed(h, seen)
@@ -148,7 +147,7 @@ func checkCards(w *Want, s *seen) []Finding {
 	for _, c := range s.ledger.is.Conflicts() {
 		theirs := keep(c.Claims, func(cl pci.Claim) bool { return !s.marked.is[cl.VMID] })
 		if len(theirs) == len(c.Claims) || len(theirs) == 0 && w.Place != nil {
-			continue // somebody else's, who may want it so; or the caller deals his own cards out
+			continue // another owner's mapping, perhaps on purpose; or the caller assigns cards by its own rules
 		}
 		say := odd
 		if c.Alive() && !copied(w, s.ledger.is, theirs) {
@@ -159,8 +158,8 @@ func checkCards(w *Want, s *seen) []Finding {
 	return out
 }
 
-// copied reports whether all claims are those of copies of our machines, by mappings that
-// are ours: they are no reason to stop.
+// copied reports whether all claims belong to copies of our machines and use our mappings. Such
+// claims do not stop a run.
 func copied(w *Want, ledger *pci.Ledger, claims []pci.Claim) bool {
 	return len(claims) > 0 && !slices.ContainsFunc(claims, func(cl pci.Claim) bool {
 		return !slices.Contains(cl.Tags, w.Owner) || !slices.ContainsFunc(ledger.Mappings, func(m pci.MappingState) bool {
@@ -169,7 +168,7 @@ func copied(w *Want, ledger *pci.Ledger, claims []pci.Claim) bool {
 	})
 }
 
-// placed is what the caller's own rules say of a host's cards.
+// placed returns what the caller's own rules say about a host's cards.
 func placed(h Host, seen *hostSeen) []Finding {
 	if seen.placed.err != nil {
 		return []Finding{notSeen(h.Name, seen.placed.err)}
@@ -182,8 +181,8 @@ func placed(h Host, seen *hostSeen) []Finding {
 	return out
 }
 
-// enough deals the cards of a host out to those who ask: first those who name theirs,
-// then those who want a model, then the others.
+// enough assigns the cards of a host to the VMs that request them: first to VMs that name their
+// cards, then to those that want a model, then to the rest.
 func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Finding {
 	vms := keep(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) == 0 })
 	slices.SortStableFunc(vms, func(a, b VM) int { return cmp.Compare(picky(b.GPUs), picky(a.GPUs)) })
@@ -226,8 +225,8 @@ func picky(g GPUs) int {
 	return 0
 }
 
-// others says who beside us has a claim on a card, "" when nobody has. What a VM holds
-// until its next start, or as a mediated device, is not free either.
+// others says who else has a claim on a card, or returns "" if nobody does. A card is also taken if
+// a VM holds it until its next start, or uses it as a mediated device.
 func others(c pci.Card, ours map[int]bool) string {
 	for _, cl := range c.Claims {
 		if !ours[cl.VMID] && !cl.Template {
@@ -257,10 +256,9 @@ func tooFew(host string, vm VM, got int, why []string) Finding {
 		"%s requests %s, and host %s has %d available: %s", vm.Name, asked, host, got, strings.Join(why, "; "))
 }
 
-// checkMachines looks at machines of ours that are there: with another machine type
-// than q35 there is no PCIe, and with SeaBIOS or a made-up CPU the window for a card's
-// memory may be too small: "This PCI I/O region assigned to your NVIDIA device is
-// invalid" in the guest (Proxmox's wiki, PCI(e) Passthrough).
+// checkMachines checks existing machines of ours. A machine type other than q35 has no PCIe. With
+// SeaBIOS or an emulated CPU the window for a card's memory may be too small: "This PCI I/O region
+// assigned to your NVIDIA device is invalid" in the guest (Proxmox's wiki, PCI(e) Passthrough).
 func checkMachines(w *Want, s *seen) []Finding {
 	var out []Finding
 	for _, vm := range w.VMs {
@@ -284,9 +282,9 @@ func checkMachines(w *Want, s *seen) []Finding {
 	return out
 }
 
-// checkDriver looks whether a driver fits the cards: "not supported by the NVIDIA
-// 535.x driver release" otherwise, in a guest that came up well (NVIDIA's list of
-// supported products, embedded in package nvidia).
+// checkDriver checks whether a driver supports the cards. Otherwise the guest boots normally, and
+// its driver says "not supported by the NVIDIA 535.x driver release" (NVIDIA's list of supported
+// products, embedded in package nvidia).
 func checkDriver(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.cards.err != nil {
@@ -316,8 +314,8 @@ func checkDriver(w *Want, s *seen) []Finding {
 	})
 }
 
-// candidates are the ids of the cards of a host that machines may get. What somebody
-// else has needs no driver of ours.
+// candidates returns the ids of the cards of a host that our machines may get. Cards of other
+// owners do not need our driver.
 func candidates(w *Want, ledger *pci.Ledger, ours map[int]bool, seen *hostSeen, host string) (ids []nvidia.PCIID, unknown []pci.GPU) {
 	vms := w.gpus(host)
 	for _, g := range seen.cards.is {
@@ -335,7 +333,7 @@ func candidates(w *Want, ledger *pci.Ledger, ours map[int]bool, seen *hostSeen, 
 		}
 		id, err := nvidia.ParsePCIID(g.ID())
 		if err != nil {
-			continue // not hexadecimal, so Proxmox did not say it
+			continue // not hexadecimal, so it does not come from Proxmox
 		}
 		ids = append(ids, id)
 		if _, known := nvidia.Lookup(id); !known {
@@ -345,13 +343,13 @@ func candidates(w *Want, ledger *pci.Ledger, ours map[int]bool, seen *hostSeen, 
 	return ids, unknown
 }
 
-// prebuiltFor is the release whose archive is known to have signed modules for every
-// kernel of its own, and no container image per kernel is needed.
+// prebuiltFor is the release whose archive is known to have signed modules for each of its kernels,
+// so that no container image per kernel is needed.
 const prebuiltFor = "noble"
 
-// checkPrebuilt looks whether the driver's modules are there for the kernel of the
-// machines: a driver in a container needs an image per kernel, and waits forever in
-// ImagePullBackOff where there is none (NVIDIA's GPU operator, precompiled drivers).
+// checkPrebuilt checks whether prebuilt driver modules exist for the machines' kernel. A driver in
+// a container needs an image for each kernel, and without one its pod waits forever in
+// ImagePullBackOff (NVIDIA's GPU operator, precompiled drivers).
 func checkPrebuilt(w *Want, _ *seen) []Finding {
 	if w.Release == "" || w.Release == prebuiltFor {
 		return nil

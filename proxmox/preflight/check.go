@@ -8,27 +8,27 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Options say how to look.
+// Options configure [Check].
 type Options struct {
-	// SSH returns a shell of root on a host; nil: what only that can tell is skipped.
+	// SSH returns a root shell on a host; nil: checks that need a shell are skipped.
 	SSH func(ctx context.Context, host string) (remote.Runner, error)
-	// Exact asks for the permissions on every path of the grants, one request each, where
-	// one request for all does not show entries that remove everything (NoAccess).
-	// A path below another of the grants, which it would inherit, is always asked for.
+	// Exact asks for the permissions on every path of the grants, with one request each. One
+	// request for all paths does not show entries that remove everything (NoAccess). Paths that
+	// could inherit from another of the grants are asked for even without Exact.
 	Exact bool
-	// Brief looks only at what matters while nothing is to be made: names and storages.
+	// Brief runs only the checks that matter when nothing is created: names and storages.
 	Brief bool
 }
 
-// check is one thing that has to be right.
+// check is one check, of one thing.
 type check struct {
 	id, title string
-	brief     bool             // also while nothing is to be made
-	asked     func(*Want) bool // whether there is something to look at; nil: always
+	brief     bool             // runs also when nothing is created
+	asked     func(*Want) bool // whether the check applies; nil: always
 	find      func(*Want, *seen) []Finding
 }
 
-// checks lists all of them, in the order in which a person would fix them.
+// checks lists all checks, in the order in which a person would fix what they find.
 func checks() []check {
 	gpus := (*Want).wantsGPUs
 	driver := func(w *Want) bool { return w.Driver != nil && w.wantsGPUs() }
@@ -61,8 +61,8 @@ func checks() []check {
 	}
 }
 
-// Check looks whether hosts can carry what is wanted. It changes nothing. The error
-// is for when nothing could be asked at all; problems are in the report.
+// Check checks whether hosts can run what is wanted. It changes nothing. Problems are in the
+// report; the error is for when no host answers at all.
 func Check(ctx context.Context, c *proxmox.Client, w Want, o Options) (*Report, error) {
 	s, err := observe(ctx, c, &w, o)
 	if err != nil {
@@ -90,7 +90,7 @@ func Check(ctx context.Context, c *proxmox.Client, w Want, o Options) (*Report, 
 	return r, nil
 }
 
-// each looks at every host that can be asked.
+// each calls find for every host that answers.
 func each(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Finding {
 	var out []Finding
 	for _, h := range w.Hosts {

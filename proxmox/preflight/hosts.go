@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
-// checkHosts looks whether every host is there and may change something: without a
-// majority Proxmox's configuration is read-only (pve-cluster, PVE/Cluster.pm, check_cfs_quorum).
+// checkHosts checks whether every host is online and may change something: without a majority
+// Proxmox's configuration is read-only (pve-cluster, PVE/Cluster.pm, check_cfs_quorum).
 func checkHosts(w *Want, s *seen) []Finding {
 	var names []string
 	for _, h := range s.hosts.is {
@@ -37,14 +37,14 @@ func checkHosts(w *Want, s *seen) []Finding {
 	return out
 }
 
-// The versions that this library was read and tried against.
-// newest is the major version that this was tried with. The oldest is 8.4, from which on
-// images can be imported (pve-storage: content type import).
+// The Proxmox VE versions that this library supports. newest is the latest major version that it
+// was tested with. The oldest is 8.4, the first that can import images (pve-storage: content type
+// import).
 const newest = 9
 
-// checkVersion looks whether the version is known: 9 has VM.GuestAgent.* where 8 had
-// VM.Monitor, so that a role made for one breaks on the other (pve-access-control,
-// PVE/AccessControl.pm), and hosts of different versions want both.
+// checkVersion checks whether the version is known. Version 9 has VM.GuestAgent.* where 8 had
+// VM.Monitor, so a role made for one fails on the other (pve-access-control, PVE/AccessControl.pm),
+// and hosts of different versions need both.
 func checkVersion(w *Want, s *seen) []Finding {
 	v := s.version
 	var out []Finding
@@ -64,11 +64,11 @@ func checkVersion(w *Want, s *seen) []Finding {
 	return out
 }
 
-// skewed is how far clocks may be apart: at the end of it certificates of K3s are not
-// valid yet on other machines. A VM takes its first time from its host.
+// skewed is the largest accepted difference between clocks. With a larger one, certificates of K3s
+// are not valid yet on other machines. A VM takes its first time from its host.
 const skewed = 30 * time.Second
 
-// checkClocks compares the hosts' clocks with ours (pve-manager, PVE/API2/Nodes.pm, time).
+// checkClocks compares the hosts' clocks with the local one (pve-manager, PVE/API2/Nodes.pm, time).
 func checkClocks(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.skew.err != nil {
@@ -86,8 +86,8 @@ func checkClocks(w *Want, s *seen) []Finding {
 	})
 }
 
-// checkCores looks whether a VM has more cores than its host, which Proxmox does not
-// start: "MAX n vcpus allowed per VM on this node" (qemu-server, PVE/QemuServer.pm).
+// checkCores finds VMs with more cores than their host, which Proxmox does not start: "MAX n vcpus
+// allowed per VM on this node" (qemu-server, PVE/QemuServer.pm).
 func checkCores(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		cpus := seen.cpus(s, h.Name)
@@ -104,7 +104,7 @@ func checkCores(w *Want, s *seen) []Finding {
 	})
 }
 
-// cpus is how many logical CPUs a host has, 0 when that cannot be seen.
+// cpus returns how many logical CPUs a host has, or 0 if that is unknown.
 func (h *hostSeen) cpus(s *seen, name string) int {
 	for _, host := range s.hosts.is {
 		if host.Name == name && host.CPUs > 0 {
@@ -114,7 +114,7 @@ func (h *hostSeen) cpus(s *seen, name string) int {
 	return h.status.is.CPUs
 }
 
-// memory is how much a host has, 0 when that cannot be seen.
+// memory returns how much memory a host has, or 0 if that is unknown.
 func (h *hostSeen) memory(s *seen, name string) proxmox.Size {
 	for _, host := range s.hosts.is {
 		if host.Name == name && host.Memory > 0 {
@@ -131,8 +131,8 @@ func (h *hostSeen) whyNoFigures(name string) error {
 	return fmt.Errorf("Proxmox shows no figures of %s: the token lacks Sys.Audit on /nodes/%s", name, name)
 }
 
-// checkAddresses looks whether an address that is to be ours is a host's. Whether
-// anybody else has it, Proxmox does not know.
+// checkAddresses checks whether a host uses an address that is meant for us. Proxmox does not know
+// whether another machine uses it.
 func checkAddresses(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.bridges.err != nil {
@@ -142,7 +142,7 @@ func checkAddresses(w *Want, s *seen) []Finding {
 		for _, b := range seen.bridges.is {
 			at, err := netip.ParsePrefix(b.CIDR)
 			if err != nil {
-				continue // it has none
+				continue // the host has no address
 			}
 			if who, ours := w.Addresses[at.Addr()]; ours {
 				out = append(out, wrong(who, "give it another address", "%s has the address %s in the file, which is that of host %s on %s", who, at.Addr(), h.Name, b.Name))

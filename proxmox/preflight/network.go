@@ -9,7 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// plug is an interface that several VMs want alike.
+// plug is a network interface that several VMs want with the same settings.
 type plug struct {
 	nic proxmox.NIC // bridge, VLAN and MTU
 	vms []string
@@ -31,8 +31,8 @@ func plugs(vms []VM) []plug {
 	return out
 }
 
-// checkNetworks looks whether VMs can be plugged in where they are to. Proxmox looks
-// at start only: "bridge 'vmbr9' does not exist" (pve-common, PVE/Network.pm, tap_plug).
+// checkNetworks checks whether VMs can join the networks that they want. Proxmox checks that only
+// at start: "bridge 'vmbr9' does not exist" (pve-common, PVE/Network.pm, tap_plug).
 func checkNetworks(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		all := seen.bridges
@@ -59,7 +59,7 @@ func checkNetworks(w *Want, s *seen) []Finding {
 	})
 }
 
-// into judges a bridge that is there.
+// into checks an existing bridge.
 func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	if !b.Active {
 		return []Finding{wrong(b.Name, "bring it up, on the host: `ifup "+b.Name+"`", "bridge %s on %s is not up", b.Name, host)}
@@ -70,7 +70,7 @@ func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	}
 	// PVE/QemuServer.pm, print_netdevice_full: "MTU '9000' is bigger than the bridge MTU '1500'".
 	switch {
-	case b.MTU == 0 && p.nic.MTU > usualMTU: // the bridge takes the least of its ports' then, which is not told
+	case b.MTU == 0 && p.nic.MTU > usualMTU: // the bridge then has the lowest MTU of its ports, which Proxmox does not report
 		out = append(out, odd(b.Name, fmt.Sprintf("look at it (ip link show %s), and give the bridge an mtu line in /etc/network/interfaces", b.Name),
 			"%s: the MTU is %d in the file, and bridge %s on %s states none: if the bridge's is smaller, Proxmox starts no such VM", several(p.vms), p.nic.MTU, b.Name, host))
 	case b.MTU != 0 && p.nic.MTU > b.MTU:
@@ -80,12 +80,12 @@ func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	return out
 }
 
-// usualMTU is what an interface has of which nothing is said.
+// usualMTU is the MTU of an interface without a configured one.
 const usualMTU = 1500
 
-// vlan judges whether a bridge carries a VLAN. One that is not VLAN-aware does too:
-// Proxmox makes a bridge of its own for the VLAN, on all ports of the bridge, which must
-// have one (pve-common, PVE/Network.pm, activate_bridge_vlan).
+// vlan checks whether a bridge carries a VLAN. A bridge that is not VLAN-aware can, too: Proxmox
+// adds a bridge for the VLAN on all ports of the bridge, which must have at least one (pve-common,
+// PVE/Network.pm, activate_bridge_vlan).
 func (p plug) vlan(host string, b proxmox.Bridge) *Finding {
 	var f Finding
 	aware := "make it VLAN-aware: Network in the web interface, or bridge-vlan-aware yes in /etc/network/interfaces, then ifreload -a"
@@ -102,7 +102,7 @@ func (p plug) vlan(host string, b proxmox.Bridge) *Finding {
 	return &f
 }
 
-// within reports whether a list as in "2 4 100-200" has a VLAN.
+// within reports whether a list such as "2 4 100-200" includes a VLAN.
 func within(list string, vlan int) bool {
 	for part := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ' ' || r == ',' || r == ';' }) {
 		low, high, ranged := strings.Cut(part, "-")
@@ -118,7 +118,7 @@ func within(list string, vlan int) bool {
 	return false
 }
 
-// several names a few, and counts the rest.
+// several names the first few, and counts the rest.
 func several(names []string) string {
 	const most = 4
 	if len(names) <= most {

@@ -16,15 +16,15 @@ import (
 //go:embed probe.sh
 var probeScript string
 
-// probe is what only a shell on the host tells.
+// probe is what only a shell on the host can see.
 type probe struct {
 	kernel  string            // 6.17.4-1-pve
-	cmdline []string          // that it was started with
-	modules map[string]string // to be loaded at boot, with the file that says so
-	devices []probedDevice    // of NVIDIA
+	cmdline []string          // of the running kernel
+	modules map[string]string // modules to load at boot, each with the file that lists it
+	devices []probedDevice    // from NVIDIA
 }
 
-// probedDevice is one function of a card, as the kernel has it.
+// probedDevice is one function of a card, as the kernel sees it.
 type probedDevice struct {
 	address proxmox.PCIAddress
 	driver  string // that holds it; empty: none
@@ -39,8 +39,8 @@ func readProbe(ctx context.Context, r remote.Runner) (*probe, error) {
 	return parseProbe(out)
 }
 
-// parseProbe reads what probe.sh writes. Lines that it does not know are skipped, for
-// a login may greet.
+// parseProbe parses the output of probe.sh. It skips unknown lines, because a login may print a
+// greeting.
 func parseProbe(text []byte) (*probe, error) {
 	p := &probe{modules: map[string]string{}}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -86,12 +86,13 @@ func (p *probe) older(major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// released are drivers that released a card when a VM wants it: vfio's own, and none.
+// released reports whether a driver releases a card when a VM needs it: vfio's own drivers do, and
+// so does no driver at all.
 func released(driver string) bool { return driver == "" || driver == "vfio-pci" }
 
-// checkDrivers looks who holds the cards on the host, all functions of them: Proxmox
-// unbinds a driver when a VM starts, and nvidia, nouveau or a framebuffer do not let go,
-// with "BAR 1: can't reserve" or a host that hangs (Proxmox's wiki, PCI(e) Passthrough).
+// checkDrivers checks which drivers hold the functions of the cards on the host. Proxmox unbinds a
+// driver when a VM starts, but nvidia, nouveau or a framebuffer do not release the card: the result
+// is "BAR 1: can't reserve", or a host that hangs (Proxmox's wiki, PCI(e) Passthrough).
 func checkDrivers(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.probe.err != nil {
@@ -105,7 +106,7 @@ func checkDrivers(w *Want, s *seen) []Finding {
 			cure := "keep it off (docs/real-host.md), or run: `go tool mage host:prep`"
 			switch {
 			case released(d.driver):
-			case d.address.Function > 0: // audio, USB: their drivers mostly let go
+			case d.address.Function > 0: // audio, USB: their drivers usually release them
 				out = append(out, odd(d.address.String(), cure, "%s on %s, another function of a card, is held by the host's driver %s", d.address, h.Name, d.driver))
 			default:
 				out = append(out, wrong(d.address.String(), cure, "%s on %s is held by the host's driver %s", d.address, h.Name, d.driver))
@@ -119,7 +120,7 @@ func checkDrivers(w *Want, s *seen) []Finding {
 	})
 }
 
-// mayUse reports whether a function is of a card that may go to one of our machines.
+// mayUse reports whether a function belongs to a card that may go to one of our machines.
 func (w *Want) mayUse(host string, at proxmox.PCIAddress, seen *hostSeen) bool {
 	for _, g := range seen.cards.is {
 		if g.Address.Whole() != at.Whole() {
@@ -130,15 +131,15 @@ func (w *Want) mayUse(host string, at proxmox.PCIAddress, seen *hostSeen) bool {
 	return false
 }
 
-// framebufferOff reports whether the kernel was told to make no framebuffer.
+// framebufferOff reports whether the kernel's options turn the framebuffer off.
 func (w *Want) framebufferOff(p *probe) bool {
 	return slices.ContainsFunc(p.cmdline, func(arg string) bool {
 		return arg == "initcall_blacklist=sysfb_init" || strings.HasPrefix(arg, "video=efifb:off") || strings.HasPrefix(arg, "video=simplefb:off")
 	})
 }
 
-// checkModules looks for modules that the kernel does not have (any more): a guide
-// older than kernel 6.2 says vfio_virqfd, which became part of vfio.
+// checkModules finds modules in the lists that the kernel does not have, or no longer has. Guides
+// older than kernel 6.2 list vfio_virqfd, which became part of vfio.
 func checkModules(w *Want, s *seen) []Finding {
 	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.probe.err != nil {

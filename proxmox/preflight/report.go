@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// Verdict is what a check came to.
+// Verdict is the result of a check.
 type Verdict string
 
 // The verdicts.
 const (
 	OK      Verdict = "ok"
-	Skipped Verdict = "skipped" // it could not look; Evidence says why
-	Warning Verdict = "warning" // it may work, or work for now
-	Error   Verdict = "error"   // it will not work
+	Skipped Verdict = "skipped" // the check could not run; Evidence says why
+	Warning Verdict = "warning" // it may fail, or fail later
+	Error   Verdict = "error"   // it does not work
 )
 
-// Finding is what a check found out about one thing.
+// Finding is one result of a check, about one thing.
 type Finding struct {
 	ID       string  `json:"id"`                 // PX3, or a word: docs/host-check.md
-	Title    string  `json:"title"`              // what is right when nothing is wrong
+	Title    string  `json:"title"`              // what holds if nothing is wrong
 	Subject  string  `json:"subject,omitempty"`  // the host, VM, card or storage it is about
 	Verdict  Verdict `json:"verdict"`            //
-	Evidence string  `json:"evidence,omitempty"` // what was seen, as a sentence that stands alone
+	Evidence string  `json:"evidence,omitempty"` // what the check saw, as a sentence that stands alone
 	Cure     string  `json:"cure,omitempty"`     // what to do
-	Err      error   `json:"-"`                  // for programs, where there is more to know; may be nil
-	Command  string  `json:"command,omitempty"`  // what to paste for that, one command a line; Cure then ends with a colon
+	Err      error   `json:"-"`                  // for programs that need details; may be nil
+	Command  string  `json:"command,omitempty"`  // the commands to paste as the cure, one a line; Cure then ends with a colon
 }
 
-// String is the finding as an error would say it; an id of the collection follows the
-// evidence, so that one can look it up.
+// String returns the finding as an error message. The evidence is followed by the check's id, if it
+// is in the collection, so that the reader can look it up.
 func (f Finding) String() string {
 	s := f.Evidence
 	if strings.ToLower(f.ID) != f.ID {
@@ -46,15 +46,14 @@ func (f Finding) String() string {
 	return s
 }
 
-// Report is what all checks came to.
+// Report has the results of all checks.
 type Report struct {
-	Hosts    []string  // that were looked at
-	Checks   int       // how many had something to look at
-	Findings []Finding // in the order of the checks; a check that holds has one with OK
+	Hosts    []string  // that were checked
+	Checks   int       // how many checks applied
+	Findings []Finding // in the order of the checks; a check that passes has one with OK
 }
 
-// Worst returns the gravest verdict: Error, Warning or OK. What could not be looked
-// at counts for nothing.
+// Worst returns the most severe verdict: Error, Warning or OK. It ignores skipped checks.
 func (r *Report) Worst() Verdict {
 	switch {
 	case len(r.Of(Error)) > 0:
@@ -70,7 +69,7 @@ func (r *Report) Of(v Verdict) []Finding {
 	return keep(r.Findings, func(f Finding) bool { return f.Verdict == v })
 }
 
-// Err joins all errors into one; nil when there is none.
+// Err joins all errors into one, or returns nil if there are none.
 func (r *Report) Err() error {
 	if all := r.Of(Error); len(all) > 0 {
 		return &Refusal{all}
@@ -78,7 +77,7 @@ func (r *Report) Err() error {
 	return nil
 }
 
-// Refusal is the errors of a report.
+// Refusal is an error with the findings that prevent a run.
 type Refusal struct{ Findings []Finding }
 
 // Error lists them all.
@@ -90,7 +89,7 @@ func (e *Refusal) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns what programs may act upon.
+// Unwrap returns the errors that programs can test for.
 func (e *Refusal) Unwrap() []error {
 	var out []error
 	for _, f := range e.Findings {
@@ -101,27 +100,27 @@ func (e *Refusal) Unwrap() []error {
 	return out
 }
 
-// wrong is an error. Between backquotes, at its end, a cure has the command. The check
-// that the finding comes from fills in the rest.
+// wrong returns an error. A command goes at the end of the cure, between backquotes. The check that
+// returns the finding fills in the rest.
 func wrong(subject, cure, format string, args ...any) Finding {
 	cure, command, _ := strings.Cut(strings.TrimSuffix(cure, "`"), "`")
 	return Finding{Subject: subject, Verdict: Error, Evidence: fmt.Sprintf(format, args...), Cure: strings.TrimSpace(cure), Command: command}
 }
 
-// odd is a warning.
+// odd returns a warning.
 func odd(subject, cure, format string, args ...any) Finding {
 	f := wrong(subject, cure, format, args...)
 	f.Verdict = Warning
 	return f
 }
 
-// notSeen is a check that could not look.
+// notSeen returns the finding of a check that could not run.
 func notSeen(subject string, err error) Finding {
 	first, rest, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return Finding{Subject: subject, Verdict: Skipped, Evidence: first, Cure: strings.TrimSpace(rest)}
 }
 
-// once drops findings that say the same of the same.
+// once drops duplicate findings about the same subject.
 func once(all []Finding) []Finding {
 	var out []Finding
 	for _, f := range all {

@@ -16,17 +16,17 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// fact is what was seen, or why it was not.
+// fact is an observed value, or the error that prevented the observation.
 type fact[T any] struct {
 	is  T
 	err error
 }
 
-// seen is all that the checks look at.
+// seen is all the state that the checks use.
 type seen struct {
 	version     api.Version
 	token       string
-	brief       bool // nothing is to be made: Options.Brief
+	brief       bool // nothing is created: Options.Brief
 	hosts       fact[[]proxmox.Host]
 	quorate     fact[bool]
 	permissions fact[permission.Tree]
@@ -34,35 +34,35 @@ type seen struct {
 	tags        fact[permission.TagAccess]
 	residents   fact[[]proxmox.Resident]
 	namesakes   fact[[]*proxmox.ConflictError]
-	marked      fact[map[int]bool] // VMIDs of the machines that are ours
+	marked      fact[map[int]bool] // VMIDs of our machines
 	ledger      fact[*pci.Ledger]
 	now         time.Time
 	on          map[string]*hostSeen
-	vms         map[string]fact[*proxmox.VM] // ours that are there, by name
-	taken       map[int]fact[bool]           // VMIDs that the file asks for and nobody is seen to have
+	vms         map[string]fact[*proxmox.VM] // existing machines of ours, by name
+	taken       map[int]fact[bool]           // requested VMIDs that no visible guest has
 }
 
-// hostSeen is what was seen of one host.
+// hostSeen is the observed state of one host.
 type hostSeen struct {
-	away     error // it cannot be asked
+	away     error // why the host does not answer
 	status   fact[proxmox.HostStatus]
-	skew     fact[time.Duration] // how much its clock is ahead of ours
+	skew     fact[time.Duration] // by how much its clock is ahead of ours
 	storages fact[[]proxmox.Storage]
 	volumes  map[string]fact[[]proxmox.Volume] // disks, by storage
 	bridges  fact[[]proxmox.Bridge]
 	cards    fact[[]pci.GPU]
 	mappings fact[[]pci.MappingState]
-	placed   fact[[]error] // what stands between VMs and their cards
+	placed   fact[[]error] // why VMs cannot have their cards
 	probe    fact[*probe]
 }
 
-// gather asks many things at once and waits for all of them.
+// gather sends many requests concurrently and waits for all of them.
 type gather struct {
 	wait sync.WaitGroup
 	turn chan struct{}
 }
 
-// atOnce bounds how many questions are asked at a time.
+// atOnce bounds the concurrent requests.
 const atOnce = 12
 
 func ask[T any](g *gather, into *fact[T], question func() (T, error)) {
@@ -73,14 +73,14 @@ func ask[T any](g *gather, into *fact[T], question func() (T, error)) {
 	})
 }
 
-// observe reads everything, each list once.
+// observe reads all state, each list once.
 func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen, error) {
 	s := &seen{version: c.Version(), token: c.TokenID(), brief: o.Brief, now: time.Now(), on: map[string]*hostSeen{}, vms: map[string]fact[*proxmox.VM]{}, taken: map[int]fact[bool]{}}
 	for _, h := range w.Hosts {
 		s.on[h.Name] = &hostSeen{volumes: map[string]fact[[]proxmox.Volume]{}}
 	}
 	if !o.Brief {
-		// Whether a host is there comes first: each question to one that is not takes long.
+		// Check first which hosts are online: each request to an offline host takes long.
 		if s.hosts.is, s.hosts.err = c.Hosts(ctx); s.hosts.err != nil {
 			return nil, fmt.Errorf("the hosts cannot be listed: %w", s.hosts.err)
 		}
@@ -103,7 +103,7 @@ func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen,
 	return s, ctx.Err()
 }
 
-// away says why a host cannot be asked.
+// away says why a host does not answer.
 func away(all []proxmox.Host, name string) error {
 	i := slices.IndexFunc(all, func(h proxmox.Host) bool { return h.Name == name })
 	switch {
@@ -115,7 +115,7 @@ func away(all []proxmox.Host, name string) error {
 	return nil
 }
 
-// askCluster asks what is not of one host.
+// askCluster requests the state that does not belong to one host.
 func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *Want, o Options) {
 	names := make([]string, len(w.VMs))
 	for i, vm := range w.VMs {
@@ -141,7 +141,7 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 	}
 	ask(g, &s.permissions, func() (permission.Tree, error) { return c.Permissions(ctx, exactly...) })
 	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
-	var carry []string // hosts that can be asked and are to give GPUs
+	var carry []string // hosts that answer and provide GPUs
 	for _, h := range w.Hosts {
 		if len(w.gpus(h.Name)) > 0 && s.on[h.Name].away == nil {
 			carry = append(carry, h.Name)
@@ -152,15 +152,15 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 	}
 }
 
-// inherits reports whether a path may have what another of the grants gives above it,
-// which one request for all paths cannot tell from having nothing.
+// inherits reports whether a path may inherit from another of the grants above it. One request for
+// all paths does not distinguish that from a path without any privilege.
 func (w *Want) inherits(path string) bool {
 	return slices.ContainsFunc(w.Grants, func(g permission.Grant) bool {
 		return g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
 	})
 }
 
-// ask asks what is of one host.
+// ask requests the state of one host.
 func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Want, host Host, o Options) {
 	ask(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages(ctx, host.Name) })
 	if o.Brief {
@@ -194,7 +194,7 @@ func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Wan
 	}
 }
 
-// askMachines reads the machines of ours that are there already.
+// askMachines reads the existing machines of ours.
 func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
 	g := &gather{turn: make(chan struct{}, atOnce)}
 	vms := make([]fact[*proxmox.VM], len(w.VMs))
@@ -212,7 +212,7 @@ func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
 	}
 }
 
-// ours is the machine of ours with that name, nil when it is not there.
+// ours returns our machine with that name, or nil if it does not exist.
 func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 	for i, r := range s.residents.is {
 		if r.Name == name && !r.Container && !r.Template && s.marked.is[r.VMID] {
@@ -222,7 +222,8 @@ func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 	return nil
 }
 
-// place asks the caller's own rules. What Proxmox refused to tell is not an answer of theirs.
+// place asks the caller's own rules. A request that Proxmox refused is not an answer of those
+// rules.
 func place(ctx context.Context, w *Want, host string) ([]error, error) {
 	err := w.Place(ctx, host)
 	var refused *api.Error
@@ -239,10 +240,10 @@ func place(ctx context.Context, w *Want, host string) ([]error, error) {
 	return nil, nil
 }
 
-// errNoSSH is why a check that needs a shell on the host did not look.
+// errNoSSH says why a check that needs a shell on the host was skipped.
 var errNoSSH = errors.New("only a shell on the host can tell: add -ssh=root@HOST")
 
-// look reads what only a shell on the host tells.
+// look reads what only a shell on the host can see.
 func look(ctx context.Context, way func(context.Context, string) (remote.Runner, error), host string) (*probe, error) {
 	if way == nil {
 		return nil, errNoSSH

@@ -8,7 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// disks lists the storages of a host that take disks, each once.
+// disks lists the storages of a host that hold VM disks, each once.
 func (w *Want) disks(host string) []string {
 	var out []string
 	for _, h := range w.Hosts {
@@ -30,13 +30,13 @@ func (h *hostSeen) storage(name string) *proxmox.Storage {
 	return nil
 }
 
-// full is how little room is none: no disk or image that is made fits into it.
+// full is the free space below which a storage counts as full: no disk or image fits.
 const full = proxmox.GiB
 
-// isoRoom is what first-boot ISOs need, of some hundred KiB each.
+// isoRoom is the space for first-boot ISOs, which have a few hundred KiB each.
 const isoRoom = 64 * proxmox.MiB
 
-// room is how much a storage of a host must have free, for all that is to be on it.
+// room returns how much free space a storage of a host needs for all that is put on it.
 func (h Host) room(storage string) proxmox.Size {
 	if slices.ContainsFunc(h.Storages, func(u StorageUse) bool { return u.Storage == storage && u.Content != "iso" }) {
 		return full
@@ -44,8 +44,8 @@ func (h Host) room(storage string) proxmox.Size {
 	return isoRoom
 }
 
-// checkStorages looks whether storages are there and have room. Proxmox lists those
-// alone that one may see (pve-manager, PVE/API2/Storage/Status.pm).
+// checkStorages checks whether storages exist and have enough free space. Proxmox lists only those
+// that the token may see (pve-manager, PVE/API2/Storage/Status.pm).
 func checkStorages(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		if seen.storages.err != nil {
@@ -74,7 +74,7 @@ func checkStorages(w *Want, s *seen) []Finding {
 			case st.Total > 0 && st.Free < h.room(u.Storage):
 				say := wrong
 				if s.brief {
-					say = odd // nothing is to be made
+					say = odd // nothing is created
 				}
 				out = append(out, say(u.Storage, "remove unneeded data, or name another storage", "storage %q on %s is full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
 			case st.Total > 0 && st.Free < st.Total/20:
@@ -85,8 +85,8 @@ func checkStorages(w *Want, s *seen) []Finding {
 	})
 }
 
-// checkContents looks whether storages take what is to be on them: an upload or an
-// import elsewhere is refused, and snippets can never be uploaded (pve-storage,
+// checkContents checks whether storages accept the content that they must hold. Proxmox refuses an
+// upload or an import elsewhere, and never accepts an upload of snippets (pve-storage,
 // PVE/API2/Storage/Status.pm, upload).
 func checkContents(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
@@ -95,7 +95,7 @@ func checkContents(w *Want, s *seen) []Finding {
 		}
 		var out []Finding
 		lacks := map[string][]string{}
-		for _, u := range h.Storages { // the command replaces the list, so it names all that is wanted
+		for _, u := range h.Storages { // the command replaces the list, so it names all content that is wanted
 			st := seen.storage(u.Storage)
 			if st != nil && !slices.Contains(st.Content, u.Content) && !slices.Contains(lacks[u.Storage], u.Content) {
 				lacks[u.Storage] = append(lacks[u.Storage], u.Content)
@@ -115,13 +115,14 @@ func checkContents(w *Want, s *seen) []Finding {
 	})
 }
 
-// disksOnly are the types of storage that take no files: Proxmox refuses to set any
-// other content there (pve-storage, PVE/Storage/*Plugin.pm, plugindata).
+// disksOnly reports whether a storage has a type that holds no files: Proxmox refuses any other
+// content there (pve-storage, PVE/Storage/*Plugin.pm, plugindata).
 func disksOnly(storage string) bool {
 	return slices.Contains([]string{"lvm", "lvmthin", "zfspool", "zfs", "rbd", "iscsi", "iscsidirect"}, storage)
 }
 
-// contentCure lets a storage take what it lacks, beside what it takes already.
+// contentCure returns the command that adds the missing content types to a storage and keeps its
+// present ones.
 func contentCure(st proxmox.Storage, content string, lacks []string) string {
 	if content != "images" && disksOnly(st.Type) {
 		return fmt.Sprintf("name a storage that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)

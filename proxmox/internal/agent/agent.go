@@ -20,27 +20,27 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Agents asks the guest agents of VMs. It is safe for concurrent use, and one should be
-// shared: it remembers which agents did not answer.
+// Agents talks to the guest agents of VMs. It is safe for concurrent use. Share one Agents, because
+// it remembers which agents did not answer.
 type Agents struct {
 	pve    *api.Client
 	silent notes[silence] // agents that did not answer
 }
 
-// New returns what asks the agents of a Proxmox cluster.
+// New returns the Agents of a Proxmox cluster.
 func New(pve *api.Client) *Agents { return &Agents{pve: pve} }
 
-// lifePause is the time between two looks for a sign of life.
+// lifePause is the time between two checks for a sign of life.
 const lifePause = 3 * time.Second
 
-// maxOff is how many times in a row a VM may be seen off while its agent is
-// waited for: a restart looks like that.
+// maxOff is how many times in a row a VM may be off while Wait waits for its agent: a restart looks
+// like that.
 const maxOff = 3
 
 // Wait waits until the guest agent answers.
 func (a *Agents) Wait(ctx context.Context, vm *machine.VM) error {
 	begun, off, seen := time.Now(), 0, ""
-	var away error // what the host says, while it does not answer itself
+	var away error // the host's error while it does not answer
 	for {
 		var info struct{}
 		err := a.ask(ctx, vm, "info", nil, &info)
@@ -49,7 +49,7 @@ func (a *Agents) Wait(ctx context.Context, vm *machine.VM) error {
 			return nil
 		case ctx.Err() != nil:
 			return unanswered(ctx, vm, begun, seen, away)
-		case wait.IsPassing(err): // the host itself does not answer: that says nothing of the guest
+		case wait.IsPassing(err): // the host does not answer, which says nothing about the guest
 			away = err
 			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
 			if wait.Pause(ctx, lifePause) != nil {
@@ -82,8 +82,7 @@ func unanswered(ctx context.Context, vm *machine.VM, begun time.Time, seen strin
 	return fmt.Errorf("the guest agent of %s has not answered in %s: %s%w", vm, time.Since(begun).Round(time.Second), seen, context.Cause(ctx))
 }
 
-// ReadFile returns a file of the guest, up to 16 MiB. It is a GET: nothing
-// is changed or run.
+// ReadFile returns a file of the guest, up to 16 MiB. It is a GET, so it changes and runs nothing.
 func (a *Agents) ReadFile(ctx context.Context, vm *machine.VM, path string) ([]byte, error) {
 	var answer struct {
 		Content   string    `json:"content"`
@@ -98,9 +97,9 @@ func (a *Agents) ReadFile(ctx context.Context, vm *machine.VM, path string) ([]b
 	return octets(answer.Content), nil
 }
 
-// Runner returns a Runner that runs commands in vm as root, through the guest
-// agent. It needs no network in the guest and no login, but is slow: each
-// command is two requests at least, and output comes at the end, 16 MiB at most.
+// Runner returns a Runner that runs commands in vm as root, through the guest agent. It needs no
+// network and no login in the guest. It is slow: each command takes at least two requests, and
+// output arrives at the end, at most 16 MiB.
 func (a *Agents) Runner(vm *machine.VM) remote.Runner {
 	g := &guest{pve: a.pve, host: vm.Host, vmid: vm.VMID, name: vm.String()}
 	return remote.RunnerFunc(g.run)
@@ -115,8 +114,8 @@ type guest struct {
 
 func (g *guest) path(verb string) string { return api.VMPath(g.host, g.vmid, "agent", verb) }
 
-// maxInput is how much input exec takes. What is larger, or not plain ASCII,
-// goes by way of a file in the guest.
+// maxInput is the largest input that exec takes. Larger input, or input that is not plain ASCII,
+// goes through a file in the guest.
 const maxInput = 64 << 10
 
 func (g *guest) run(ctx context.Context, cmd remote.Cmd) error {
@@ -148,7 +147,7 @@ func (g *guest) run(ctx context.Context, cmd remote.Cmd) error {
 	return g.deliver(cmd, result)
 }
 
-// slurp reads a command's input, and gives up when ctx ends: the reader may not.
+// slurp reads a command's input, and stops when ctx ends, even if the reader does not.
 func slurp(ctx context.Context, r interface{ Read([]byte) (int, error) }) ([]byte, error) {
 	if r == nil {
 		return nil, nil
@@ -194,19 +193,19 @@ type execResult struct {
 	ErrTruncated wire.Bool `json:"err-truncated"`
 }
 
-// firstStatus and lastStatus bound the time between two looks at a command.
+// firstStatus and lastStatus bound the time between two checks of a command.
 const (
 	firstStatus = 50 * time.Millisecond
 	lastStatus  = time.Second
 )
 
-// busyFor is for how long an agent that has begun a command may fail to answer before
-// the command's end is given up. Proxmox pings it before each question, for 3 s, which
-// is not long for a guest that is busy; a question that was not asked costs nothing.
+// busyFor is how long an agent that has started a command may fail to answer before exec stops
+// waiting for the command. Proxmox pings the agent before each request, for 3 s, which is short for
+// a busy guest; a request that was not sent costs nothing.
 const busyFor = time.Minute
 
-// exec runs a command and waits for its end. When ctx ends the command goes on:
-// the agent has no way to stop it.
+// exec runs a command and waits until it ends. If ctx ends first, the command continues: the agent
+// has no way to stop it.
 func (g *guest) exec(ctx context.Context, args []string, input *string) (execResult, error) {
 	pid, err := g.start(ctx, args, input)
 	if err != nil {
@@ -235,7 +234,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 	}
 }
 
-// lost explains why the end of a command is not known.
+// lost explains why the result of a command is unknown.
 func (g *guest) lost(args []string, err error) error {
 	if api.SaidNoPID(err) {
 		return fmt.Errorf("%s in %s: its result was lost in an earlier answer, so it is not known whether it succeeded: %w", args[0], g.name, err)
@@ -243,7 +242,7 @@ func (g *guest) lost(args []string, err error) error {
 	return fmt.Errorf("%s in %s: %w", args[0], g.name, err)
 }
 
-// start begins a command and returns its process id.
+// start starts a command and returns its process id.
 func (g *guest) start(ctx context.Context, args []string, input *string) (int, error) {
 	p := api.Params{"command": args}
 	if input != nil {
@@ -268,9 +267,9 @@ func (g *guest) start(ctx context.Context, args []string, input *string) (int, e
 	return int(*answer.PID), nil
 }
 
-// missing reports whether a command could not be begun because the guest has no
-// such program. The agent says so in quotes that are not ASCII, which makes
-// Proxmox drop the whole answer (596 Broken pipe); then the guest is asked.
+// missing reports whether a command could not start because the guest has no such program. The
+// agent's message has quotes that are not ASCII, so Proxmox drops the whole answer (596 Broken
+// pipe); then missing asks the guest.
 func (g *guest) missing(ctx context.Context, program string, err error) bool {
 	if api.SaidNoProgram(err) {
 		return true
@@ -309,9 +308,9 @@ func (g *guest) deliver(cmd remote.Cmd, result execResult) error {
 	return nil
 }
 
-// octets returns the bytes that Proxmox decoded from the agent's base64 and then
-// wrote as JSON text, one character for each byte (its strings know no encoding).
-// Text with characters beyond a byte was not made that way and is taken as it is.
+// octets returns the bytes that Proxmox decoded from the agent's base64 and then wrote as JSON
+// text, one character for each byte (its strings have no encoding). Text with characters above 255
+// was not made that way and is returned unchanged.
 func octets(s string) []byte {
 	out := make([]byte, 0, len(s))
 	for _, r := range s {

@@ -17,19 +17,19 @@ import (
 //go:embed input.sh
 var agentInput string
 
-// piece is how much of an input one file-write takes: 61440 characters of base64.
+// piece is how much input one file-write takes: 61440 characters of base64.
 const piece = 61440 / 4 * 3
 
-// stage puts input into files in the guest and returns a command that feeds them
-// to args. The folder is root's alone and in memory (/run). done removes it,
-// should the command not have come to do so.
+// stage writes input to files in the guest and returns a command that feeds them to args. Only root
+// can read the folder, and it is in memory (/run). done removes the folder if the command has not
+// done so.
 func (g *guest) stage(ctx context.Context, args []string, input []byte) (staged []string, done func(), err error) {
 	folder := "/run/homelab-input-" + secret.Random(9).Reveal()
 	if err := g.must(ctx, "mkdir", "-m", "0700", "--", folder); err != nil {
 		return nil, nil, err
 	}
 	done = func() {
-		// Even after the end of ctx: an input may be a secret.
+		// Clean up even after ctx has ended, because the input may be a secret.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		_ = g.must(clean, "rm", "-rf", "--", folder)

@@ -12,45 +12,45 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// A question to an agent that does not answer costs the host one of its three workers
-// for 3 s, and Proxmox's API does not say whether the agent has opened its port. So
-// the cheapest sign of life comes first: a guest that has not sent a packet since its
-// start has no network yet, and an agent comes up with that or later. (Firmware that
-// boots from the network sends packets too; then the agent is only asked early.) The host's list
-// says so of all its VMs at once, live, in 20 ms.
+// A request to an agent that does not answer blocks one of the host's three workers for 3 s, and
+// Proxmox's API does not say whether the agent has opened its port. So the cheapest sign of life is
+// checked first: a guest that has not sent a packet since its start has no network yet, and an
+// agent starts together with the network or later. (Firmware that boots from the network sends
+// packets too; then the agent is merely asked too early.) The host's list shows this for all its
+// VMs at once, live, in 20 ms.
 //
-// An agent that was silent all the same is asked again after a while that grows with
-// how long it has been silent.
+// An agent that does not answer nevertheless is asked again after a pause that grows with the time
+// for which it has been silent.
 
-// quietFor is how long after its start a guest that sends nothing is not asked: its
-// network may be broken, and its agent the only way in. Booting under emulation, or
-// with much memory to pin, takes minutes before the first packet.
+// quietFor is how long after its start a guest that sends nothing is not asked. Later it is asked
+// anyway: its network may be broken, and its agent the only way in. A guest that boots under
+// emulation, or with much memory to pin, takes minutes to send its first packet.
 const quietFor = 3 * time.Minute
 
-// The time between two questions to a silent agent: a quarter of how long it has been
-// silent, within these bounds.
+// The time between two requests to a silent agent: a quarter of how long it has been silent, within
+// these bounds.
 const (
 	firstAgain = 5 * time.Second
 	lastAgain  = 15 * time.Second
 	silenceAge = time.Hour // after which it is forgotten
 )
 
-// silence is what is known of an agent that did not answer.
+// silence is what is known about an agent that did not answer.
 type silence struct {
 	since, asked time.Time
 	why          error // api.ErrAgentNotRunning, or errMute
 }
 
-// errMute is the agent of a guest that has not sent a packet since its start: it may
-// boot, or have no network.
+// errMute is the error for a guest that has not sent a packet since its start: it may be booting,
+// or have no network.
 var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", api.ErrAgentNotRunning)
 
 func (s silence) again() time.Time {
 	return s.asked.Add(min(max(s.asked.Sub(s.since)/4, firstAgain), lastAgain))
 }
 
-// ask puts a question to a guest's agent, where there is a chance that it answers.
-// Where there is none, its error is an api.ErrAgentNotRunning that says what is known.
+// ask sends a request to a guest's agent if an answer is possible. Otherwise it returns an
+// api.ErrAgentNotRunning that says why.
 func (a *Agents) ask(ctx context.Context, vm *machine.VM, verb string, query url.Values, out any) error {
 	silent, known := a.silent.get(vm.VMID, silenceAge)
 	if known && time.Now().Before(silent.again()) {
@@ -79,16 +79,16 @@ func (a *Agents) ask(ctx context.Context, vm *machine.VM, verb string, query url
 	return err
 }
 
-// ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its
-// start, or runs for longer than that should take. What cannot be seen is no reason not
-// to ask it, so then it is true. One GET, which is shared, tells it of all VMs of a host.
+// ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its start, or
+// has run for longer than that takes. It returns true if it cannot see either, so that the guest is
+// asked anyway. It makes one GET, which covers all VMs of a host and is shared.
 func (a *Agents) ShowsLife(ctx context.Context, vm *machine.VM) bool {
 	mute, young := a.mute(ctx, vm)
 	return !mute || !young
 }
 
-// Uptime is for how long a VM has been switched on, which a restart from inside does not
-// change; 0 where that cannot be seen. Its one GET is that of ShowsLife.
+// Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
+// inside the guest does not reset it. It shares the GET of ShowsLife.
 func (a *Agents) Uptime(ctx context.Context, vm *machine.VM) time.Duration {
 	all, err := live.OnHost(ctx, a.pve, vm.Host)
 	if err != nil {
@@ -102,8 +102,8 @@ func (a *Agents) Uptime(ctx context.Context, vm *machine.VM) time.Duration {
 	return 0
 }
 
-// mute reports whether a guest is seen to have sent nothing since its start, and young
-// whether that was not long ago.
+// mute reports whether a guest has sent nothing since its start, and young whether it started
+// recently.
 func (a *Agents) mute(ctx context.Context, vm *machine.VM) (mute, young bool) {
 	if len(vm.NICs) == 0 {
 		return false, false

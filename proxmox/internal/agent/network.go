@@ -8,9 +8,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
-// Addresses returns the addresses of a guest, as its agent reports them, in
-// the guest's order, without loopback and link-local ones. It is for guests that
-// get theirs from a DHCP server.
+// Addresses returns the addresses of a guest as its agent reports them, in the guest's order,
+// without loopback and link-local ones. It is for guests that get their addresses from a DHCP
+// server.
 func (a *Agents) Addresses(ctx context.Context, vm *machine.VM) ([]netip.Addr, error) {
 	var answer struct {
 		Result []struct {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// notes are what is remembered of VMs, by VMID, for as long as it can be believed.
+// notes remembers facts about VMs, by VMID, for a limited time.
 type notes[T any] struct {
 	mu   sync.Mutex
 	byID map[int]note[T]
@@ -25,7 +25,7 @@ func (n *notes[T]) set(vmid int, what T) {
 	n.byID[vmid] = note[T]{what, time.Now()}
 }
 
-// get returns what was noted less than age ago.
+// get returns the note if it is younger than age.
 func (n *notes[T]) get(vmid int, age time.Duration) (what T, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

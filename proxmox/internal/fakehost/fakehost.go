@@ -14,13 +14,13 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// The token that the host is asked with.
+// The token that the host accepts.
 const (
 	TokenID     = "homelab@pve!cluster"
 	TokenSecret = "3fe2a5a5-0000-4000-8000-c0ffee000001"
 )
 
-// Host is a server that answers what a test says, over real TLS.
+// Host is a server that gives the answers of a test, over real TLS.
 type Host struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -49,7 +49,7 @@ func Serve(t *testing.T, answers map[string]http.HandlerFunc) *Host {
 	return h
 }
 
-// Count returns how often a method and path was asked.
+// Count returns how many requests there were for a method and path.
 func (h *Host) Count(key string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func Data(v any) http.HandlerFunc {
 	}
 }
 
-// Raw answers with a status line that net/http cannot write, as Proxmox does.
+// Raw answers with a status line that Proxmox sends and net/http cannot write.
 func Raw(status int, reason, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buf, err := w.(http.Hijacker).Hijack()
@@ -84,7 +84,7 @@ func Drop(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Config is for a client of the host.
+// Config returns the configuration of a client for the host.
 func (h *Host) Config() api.Config {
 	return api.Config{
 		Endpoint: h.URL, TokenID: TokenID, TokenSecret: secret.New(TokenSecret), HTTPClient: h.Client(), Poll: 20 * time.Millisecond,

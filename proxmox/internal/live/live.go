@@ -17,15 +17,15 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Resource is a VM as all hosts of a cluster know it, made of two lists.
+// Resource is a VM as all hosts of a cluster see it, merged from two lists.
 //
-// GET /cluster/resources?type=vm knows at once what is there, with its tags, lock and
-// pool. Its name and status, its figures and whether it is a template are what the
-// host's pvestatd told in its last round, up to 11 s ago, and pmxcfs keeps that for five
-// minutes, also of a VM that is gone: a VMID that is used again has the new tags and
-// the old name until the next round. (rrd_dump and extract_vm_stats in PVE/API2Tools.pm.)
+// GET /cluster/resources?type=vm is up to date about which VMs exist, with their tags, locks and
+// pools. Names, status, figures and whether a VM is a template come from the last round of the
+// host's pvestatd, up to 11 s ago. pmxcfs keeps them for five minutes, even if the VM is gone: a
+// reused VMID has the new tags and the old name until the next round. (rrd_dump and
+// extract_vm_stats in PVE/API2Tools.pm.)
 //
-// GET /nodes/HOST/qemu reads the configurations, so those are taken from there.
+// GET /nodes/HOST/qemu reads the configurations, so those values come from there.
 type Resource struct {
 	Type     string    `json:"type"`
 	VMID     wire.Int  `json:"vmid"`
@@ -38,15 +38,15 @@ type Resource struct {
 	MaxMem   wire.Int  `json:"maxmem"`
 	Mem      wire.Int  `json:"mem"`
 	MaxCPU   wire.Int  `json:"maxcpu"`
-	CPUs     wire.Int  `json:"cpus"`   // what a host's own list calls MaxCPU
+	CPUs     wire.Int  `json:"cpus"`   // MaxCPU in the cluster's list
 	Uptime   wire.Int  `json:"uptime"` // seconds
 	NetOut   wire.Int  `json:"netout"` // bytes that the guest has sent since its start
 
-	Unseen error // why its host could not be asked: what is told may be old
+	Unseen error // why its host could not be asked; then the values may be stale
 }
 
-// All returns all VMs that the token may see, as they are now. It costs one
-// request and one for each host with VMs, shared by all who look at that time.
+// All returns all VMs that the token may see, as they are now. It makes one request and one for
+// each host with VMs; concurrent callers share them.
 func All(ctx context.Context, c *api.Client) ([]Resource, error) {
 	return api.Shared(ctx, c, "/cluster/resources, live", func() ([]Resource, error) {
 		var all []Resource
@@ -69,7 +69,7 @@ func All(ctx context.Context, c *api.Client) ([]Resource, error) {
 				continue
 			}
 			if r.Unseen = unseen[r.Node]; r.Unseen == nil {
-				now := hosts[r.Node][int(r.VMID)] // nothing when it was made, or destroyed, between the two looks
+				now := hosts[r.Node][int(r.VMID)] // empty if it was made or destroyed between the two requests
 				r.Name, r.Status, r.Template, r.MaxMem, r.Mem, r.MaxCPU = now.Name, now.Status, now.Template, now.MaxMem, now.Mem, now.CPUs
 			}
 		}
@@ -77,16 +77,16 @@ func All(ctx context.Context, c *api.Client) ([]Resource, error) {
 	})
 }
 
-// OnHost returns the VMs of a host as it knows them itself, with its own figures of them: one
-// request, shared by all who look at that time.
+// OnHost returns the VMs of a host from the host's own list, with their figures. It makes one
+// request, which concurrent callers share.
 func OnHost(ctx context.Context, c *api.Client, host string) ([]Resource, error) {
 	return api.Look[[]Resource](ctx, c, api.NodePath(host, "qemu"), nil)
 }
 
-// askHosts fills in the VMs of each host, by VMID, and returns why some could not be asked.
+// askHosts adds each host's VMs, by VMID, and returns the errors of hosts that could not be asked.
 func askHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resource) (unseen map[string]error, err error) {
 	unseen = map[string]error{}
-	if len(hosts) > 1 { // asking one that is off takes until the network gives up
+	if len(hosts) > 1 { // a request to a host that is off takes until the network times out
 		all, err := Nodes(ctx, c)
 		if err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func askHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resou
 	return unseen, nil
 }
 
-// Certain returns an error when the VM's host could not be asked what it is.
+// Certain returns an error if the VM's host could not be asked, so that the values may be stale.
 func (r Resource) Certain() error {
 	if r.Unseen == nil {
 		return nil
@@ -140,8 +140,8 @@ func (r Resource) Certain() error {
 	return fmt.Errorf("proxmox: VM %d cannot be identified: its host %s does not answer: %w", r.VMID, r.Node, r.Unseen)
 }
 
-// Nameless reports whether r is so new that it has no name. A clone gets its name with
-// its first disk; until then Proxmox makes one up.
+// Nameless reports whether r is so new that it has no name. A clone gets its name with its first
+// disk; until then Proxmox generates one.
 func Nameless(r Resource) bool {
 	made, up := strings.CutPrefix(r.Name, "VM ")
 	return r.Name == "" || up && made == strconv.Itoa(int(r.VMID))
@@ -152,15 +152,14 @@ func (r Resource) Tagged(owner string) bool {
 	return slices.Contains(machine.SplitTags(r.Tags), strings.ToLower(owner))
 }
 
-// Ours reports whether a VM in the list is marked with its VMID as owner's. Whether its
-// UUID is the marked one only its configuration tells, and a half-made one may be ours
-// without it.
+// Ours reports whether a VM in the list is marked with its VMID as owner's. Only its configuration
+// shows whether its UUID is the marked one. A half-made VM may be ours without a mark.
 func (r Resource) Ours(owner string) bool {
 	return r.Tagged(owner) && slices.Contains(machine.Marks(owner, machine.SplitTags(r.Tags)), int(r.VMID))
 }
 
-// MaybeOurs reports whether what the list shows leaves it open that a VM is owner's: an
-// earlier version may have made it.
+// MaybeOurs reports whether a VM may be owner's although the list does not prove it: an earlier
+// version may have made it.
 func (r Resource) MaybeOurs(owner string) bool {
 	return r.Ours(owner) || r.Tagged(owner) && len(machine.Marks(owner, machine.SplitTags(r.Tags))) == 0
 }
@@ -179,10 +178,10 @@ func Nodes(ctx context.Context, c *api.Client) ([]node, error) {
 	return api.Look[[]node](ctx, c, "/nodes", nil)
 }
 
-// AtOnce bounds how many VMs are read at a time.
+// AtOnce bounds how many VMs are read concurrently.
 const AtOnce = 8
 
-// Summary is the VM in a list, but for its power.
+// Summary returns the VM in a list, without whether it runs.
 func (r Resource) Summary() machine.Summary {
 	return machine.Summary{
 		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,

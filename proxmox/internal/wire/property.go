@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// Property is one key=value of a property string. Key is empty for the value
-// that stands alone, as the volume does in "local-lvm:vm-100-disk-0,size=32G".
+// Property is one key=value of a property string. Key is empty for a value without a key, such as
+// the volume in "local-lvm:vm-100-disk-0,size=32G".
 type Property struct{ Key, Value string }
 
-// Properties is a property string, the way Proxmox writes a device in one line.
-// The order is kept.
+// Properties is a property string, Proxmox's one-line format of a device. The order is kept.
 type Properties []Property
 
-// ParseProperties reads a property string. Proxmox allows one part without a
-// key; which option it stands for depends on the device.
+// ParseProperties parses a property string. Proxmox allows one part without a key; its meaning
+// depends on the device.
 func ParseProperties(s string) (Properties, error) {
 	var out Properties
 	if s == "" {
@@ -40,7 +39,7 @@ func ParseProperties(s string) (Properties, error) {
 	return out, nil
 }
 
-// String writes the property string.
+// String returns the property string.
 func (p Properties) String() string {
 	parts := make([]string, len(p))
 	for i, kv := range p {
@@ -53,7 +52,7 @@ func (p Properties) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Get returns the value of key, "" when it is not there.
+// Get returns the value of key, or "" if there is none.
 func (p Properties) Get(key string) string {
 	for _, kv := range p {
 		if kv.Key == key {
@@ -63,8 +62,7 @@ func (p Properties) Get(key string) string {
 	return ""
 }
 
-// First returns the value of the first of keys that is there; "" as a key is
-// the part without one.
+// First returns the value of the first of keys that exists; "" as a key is the part without a key.
 func (p Properties) First(keys ...string) string {
 	for _, k := range keys {
 		if v := p.Get(k); v != "" {
@@ -74,8 +72,8 @@ func (p Properties) First(keys ...string) string {
 	return ""
 }
 
-// With returns p with key set to value, in its old place or at the end; an empty
-// value takes the key out.
+// With returns p with key set to value, in its old place or at the end; an empty value removes the
+// key.
 func (p Properties) With(key, value string) Properties {
 	out := make(Properties, 0, len(p)+1)
 	done := value == ""
@@ -93,7 +91,7 @@ func (p Properties) With(key, value string) Properties {
 	return out
 }
 
-// Bool reads a switch as Proxmox does: 1, on, yes, true.
+// Bool parses a switch as Proxmox does: 1, on, yes, true.
 func (p Properties) Bool(key string) bool {
 	switch strings.ToLower(p.Get(key)) {
 	case "1", "on", "yes", "true":
@@ -102,8 +100,8 @@ func (p Properties) Bool(key string) bool {
 	return false
 }
 
-// Loose reads a property string that Proxmox has accepted; one that we cannot
-// read has no properties.
+// Loose parses a property string that Proxmox has accepted. If it cannot be parsed, the result is
+// empty.
 func Loose(s string) Properties {
 	p, _ := ParseProperties(s)
 	return p

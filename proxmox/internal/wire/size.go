@@ -6,7 +6,7 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// ParseDiskSize reads what a drive option has; without a unit it is bytes.
+// ParseDiskSize parses the size of a drive option; without a unit it is in bytes.
 func ParseDiskSize(s string) unit.Size {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return unit.Size(n)
@@ -15,13 +15,13 @@ func ParseDiskSize(s string) unit.Size {
 	return size
 }
 
-// DiskSize writes s as a drive option does: "64M", "500G".
+// DiskSize formats s as in a drive option: "64M", "500G".
 func DiskSize(s unit.Size) string {
 	n, letter := s.Whole()
 	return strconv.FormatInt(n, 10) + letter
 }
 
-// InGiB writes s in GiB, as "STORAGE:SIZE" wants it for a new disk.
+// InGiB formats s in GiB, as in "STORAGE:SIZE" for a new disk.
 func InGiB(s unit.Size) string {
 	return strconv.FormatFloat(float64(s)/float64(unit.GiB), 'f', -1, 64)
 }

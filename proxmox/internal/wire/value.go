@@ -60,7 +60,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Number reads a whole number; text that is none is otherwise.
+// Number parses a whole number. It returns otherwise if s is not one.
 func Number(s string, otherwise int) int {
 	if n, err := strconv.Atoi(strings.TrimSpace(s)); err == nil {
 		return n
@@ -68,7 +68,7 @@ func Number(s string, otherwise int) int {
 	return otherwise
 }
 
-// Unquote returns a JSON string's text, and any other JSON as it is written.
+// Unquote returns a JSON string's text, and any other JSON unchanged.
 func Unquote(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -77,7 +77,7 @@ func Unquote(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// ZeroOne writes a switch that is always said.
+// ZeroOne formats a switch that is always written.
 func ZeroOne(on bool) string {
 	if on {
 		return "1"
@@ -85,7 +85,7 @@ func ZeroOne(on bool) string {
 	return "0"
 }
 
-// Positive writes a number that is above zero, and nothing for any other.
+// Positive formats a number above zero, and returns "" for any other.
 func Positive(n int) string {
 	if n <= 0 {
 		return ""
@@ -93,7 +93,7 @@ func Positive(n int) string {
 	return fmt.Sprint(n)
 }
 
-// OnOff writes a switch, "" when it is off and off is the default.
+// OnOff formats a switch; it returns "" if the switch is off, which is the default.
 func OnOff(on bool) string {
 	if on {
 		return "1"
