@@ -19,7 +19,7 @@ type Spec struct {
 	GPUs bool
 	// Cards are the cards to pass through, each with all its functions; empty: every NVIDIA card.
 	Cards []proxmox.PCIAddress
-	// Framebuffer takes the console away from the card that the host booted on, for boards with no
+	// Framebuffer removes the console from the card that the host booted on, for boards with no
 	// other card: afterwards the screen stays dark.
 	Framebuffer bool
 }

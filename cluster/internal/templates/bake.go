@@ -30,8 +30,8 @@ const (
 	bakeMemory = 4 * spec.GiB
 )
 
-// bakeShape is the size of the bake machine on a host. It is no larger than the largest node
-// there: Proxmox does not start a VM with more cores than its host has, and the nodes' sizes
+// bakeShape is the size of the bake machine on a host. The largest node there
+// limits it: Proxmox does not start a VM with more cores than its host has, and the nodes' sizes
 // have been checked before.
 func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 	for _, n := range s.Machines() {
