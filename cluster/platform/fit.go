@@ -11,14 +11,14 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// OpenAgents reports whether an agent takes pods that bear no taints.
+// OpenAgents reports whether an agent takes pods without tolerations.
 func OpenAgents(s *spec.Spec) bool {
 	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool {
 		return n.Role == spec.Agent && !slices.ContainsFunc(n.Taints, func(t spec.Taint) bool { return t.Effect != string(corev1.TaintEffectPreferNoSchedule) })
 	})
 }
 
-// OnlyGPUPool names the pool, or the node, that all GPUs are in; empty: there are
+// OnlyGPUPool returns the name of the pool, or the node, that has all GPUs; empty: there are
 // several, or none.
 func OnlyGPUPool(s *spec.Spec) string {
 	name := ""
@@ -39,7 +39,7 @@ func homesStay(s *spec.Spec) bool {
 	return class == LocalPath || p.Storage.Scratch != nil && class == p.Storage.Scratch.Class
 }
 
-// Fit says where each of the hub's profiles fits, and how many servers at once.
+// Fit says where each of the hub's profiles fits, and how many servers fit at once.
 func Fit(s *spec.Spec) jupyterhub.Report {
 	h := s.Platform.Hub
 	if h == nil {
@@ -60,14 +60,14 @@ func Fit(s *spec.Spec) jupyterhub.Report {
 	if h.Scratch.Class != "" {
 		all.Scratch = &jupyterhub.Scratch{Class: h.Scratch.Class, Size: jupyterhub.Bytes(h.Scratch.Size), Path: h.Scratch.Path}
 		if own := s.Platform.Storage.Scratch; own != nil && own.Class == h.Scratch.Class {
-			all.Scratch.Nodes = own.Nodes // nobody else has a volume of it
+			all.Scratch.Nodes = own.Nodes // no other node has its volume
 		}
 	}
 	return all.Fit()
 }
 
-// fitPools groups the nodes that are alike for the scheduler. Nodes of one pool may
-// differ in taints and sharing; then the pool is several groups with one label.
+// fitPools groups the nodes that are equal for the scheduler. Nodes of one pool may differ in
+// taints and sharing; then the pool is several groups with one label.
 func fitPools(s *spec.Spec) []jupyterhub.Pool {
 	var out []jupyterhub.Pool
 	index := map[string]int{}
@@ -109,7 +109,7 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 		gpus *= n.GPUs.Sharing.Replicas
 	}
 	if s.NVIDIA.Stack == spec.StackNone {
-		gpus = 0 // nobody offers them
+		gpus = 0 // no node offers them
 	}
 	less := jupyterhub.Overhead{CPU: daemonCPU, Memory: jupyterhub.Bytes(daemonMemory), Pods: daemonPods}
 	if n.Role == spec.Server {
@@ -122,9 +122,9 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 	return jupyterhub.Allocatable(jupyterhub.Capacity{Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: gpus}, less)
 }
 
-// What is not for notebooks. DaemonSets request little; a server also runs the API,
-// etcd and what else has no taint to bear (requests of coredns, metrics-server, hub
-// and proxy in their charts, and the memory that K3s itself takes).
+// Resources that notebooks cannot use. DaemonSets request little. A server also runs the API, etcd
+// and all other pods that tolerate no taint (requests of coredns, metrics-server, hub and proxy in
+// their charts, and the memory of K3s itself).
 const (
 	daemonCPU, daemonMemory = 0.25, 512 * spec.MiB
 	serverCPU, serverMemory = 0.75, 2 * spec.GiB

@@ -8,8 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// fleet is GitOps: Fleet itself, where Rancher does not bring it, and the repository
-// that it reads.
+// fleet adds Fleet itself, unless Rancher includes it, and the repository that it reads.
 func (r *recipe) fleet(p *spec.Platform) {
 	if p.Fleet == nil {
 		return
@@ -26,7 +25,7 @@ func (r *recipe) fleet(p *spec.Platform) {
 	}
 }
 
-// gitops points Fleet at the repository, if there is something in it for Fleet.
+// gitops points Fleet at the repository, if the repository has anything for Fleet.
 func (r *recipe) gitops(p *spec.Platform) {
 	if p.Fleet == nil || p.Fleet.Repo == "" {
 		return
@@ -35,7 +34,7 @@ func (r *recipe) gitops(p *spec.Platform) {
 	if slices.ContainsFunc(r.pieces, func(x Piece) bool { return x.Via == spec.ViaFleet }) {
 		paths = append([]string{p.Fleet.Path}, paths...)
 	}
-	if len(paths) == 0 { // Fleet calls a path without anything in it an error
+	if len(paths) == 0 { // an empty path is an error for Fleet
 		return
 	}
 	bringer := "fleet"

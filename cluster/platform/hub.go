@@ -21,7 +21,7 @@ import (
 // hubTLS is the Secret with the hub's certificate.
 const hubTLS = "hub-tls"
 
-// hub is JupyterHub, and what it needs of the others.
+// hub adds JupyterHub, and what it needs from other parts.
 func (r *recipe) hub(p *spec.Platform) {
 	if p.Hub == nil {
 		return
@@ -36,7 +36,7 @@ func (r *recipe) hub(p *spec.Platform) {
 	r.add(part, nil, func(x *Piece) { x.Late, x.assumes = r.hubLate(p, h, part.Needs), assumedOfHub(p, h) })
 }
 
-// asksIssuer reports whether the provider's addresses are those that it publishes.
+// asksIssuer reports whether the provider's addresses come from what it publishes.
 func asksIssuer(p *spec.Platform, h jupyterhub.Hub) bool {
 	return h.Auth.Kind == jupyterhub.OIDC && h.Auth.Endpoints != given(p.Hub.Auth)
 }
@@ -53,7 +53,7 @@ func assumedOfHub(p *spec.Platform, h jupyterhub.Hub) []string {
 	return out
 }
 
-// hubNeeds are the parts that bring its classes, certificates, and the way to it.
+// hubNeeds returns the parts that provide the hub's storage classes, certificates and ingress.
 func (r *recipe) hubNeeds(p *spec.Platform) []string {
 	var needs []string
 	add := func(name string) {
@@ -75,7 +75,7 @@ func (r *recipe) hubNeeds(p *spec.Platform) []string {
 	return needs
 }
 
-// bringer is the part that brings a storage class; empty: K3s does.
+// bringer returns the part that provides a storage class; empty: K3s does.
 func (r *recipe) bringer(class string) string {
 	for _, x := range r.pieces {
 		if slices.Contains(x.Classes, class) {
@@ -85,8 +85,8 @@ func (r *recipe) bringer(class string) string {
 	return ""
 }
 
-// hubLate adds what the file does not say: the addresses of an identity provider,
-// which it publishes, and a CA that the cluster has made itself.
+// hubLate adds what the file does not say: the addresses that an identity provider publishes, and a
+// CA that the cluster has made itself.
 func (r *recipe) hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
 	asks := asksIssuer(p, h)
 	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
@@ -125,12 +125,12 @@ func (r *recipe) hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) fun
 	}
 }
 
-// given are the addresses of an identity provider that the file says.
+// given returns the addresses of an identity provider that are in the file.
 func given(a spec.HubAuth) jupyterhub.Endpoints {
 	return jupyterhub.Endpoints{Authorize: a.AuthorizeURL, Token: a.TokenURL, Userinfo: a.UserdataURL}
 }
 
-// merged fills what is empty in a from b.
+// merged returns a, with empty fields filled from b.
 func merged(a, b jupyterhub.Endpoints) jupyterhub.Endpoints {
 	if a.Authorize != "" {
 		b.Authorize = a.Authorize
@@ -144,8 +144,8 @@ func merged(a, b jupyterhub.Endpoints) jupyterhub.Endpoints {
 	return b
 }
 
-// lend copies a certificate that somebody else keeps into another namespace: an
-// Ingress reads only its own.
+// lend copies another owner's certificate into a namespace, because an Ingress reads only its own
+// namespace.
 func lend(ctx context.Context, client *kube.Client, from, namespace, name string) (chart.Secret, error) {
 	ns, of, ok := cutName(from)
 	if !ok {
@@ -167,7 +167,7 @@ func lend(ctx context.Context, client *kube.Client, from, namespace, name string
 	return chart.Secret{Namespace: namespace, Name: name, Type: string(corev1.SecretTypeTLS), Data: data}, nil
 }
 
-// Hub is the hub that the file describes, without its secrets.
+// Hub returns the hub that the file describes, without its secrets.
 func Hub(s *spec.Spec) jupyterhub.Hub { return (&recipe{spec: s, resolve: hidden}).jupyterHub() }
 
 func (r *recipe) jupyterHub() jupyterhub.Hub {
@@ -220,7 +220,7 @@ func (r *recipe) jupyterHub() jupyterhub.Hub {
 
 func toBytes(s spec.Size) jupyterhub.Bytes { return jupyterhub.Bytes(s) }
 
-// hubIngress is how people's browsers reach the hub.
+// hubIngress returns how browsers reach the hub.
 func (r *recipe) hubIngress(p *spec.Platform) jupyterhub.Ingress {
 	in := jupyterhub.Ingress{Kind: jupyterhub.ByIngress, Class: p.Ingress.Class}
 	switch p.Ingress.Kind {
@@ -246,7 +246,7 @@ func (r *recipe) hubIngress(p *spec.Platform) jupyterhub.Ingress {
 	return in
 }
 
-// hubAuth is who may log in.
+// hubAuth returns who may log in.
 func (r *recipe) hubAuth(p *spec.Platform) jupyterhub.Auth {
 	a := p.Hub.Auth
 	out := jupyterhub.Auth{
@@ -260,14 +260,14 @@ func (r *recipe) hubAuth(p *spec.Platform) jupyterhub.Auth {
 			SearchUser: a.LDAPSearchUser, SearchPass: r.resolve("hub.auth.ldap.searchPassword", a.LDAPSearchPass), UserAttr: a.LDAPUserAttr,
 		},
 	}
-	if a.Kind == spec.AuthOIDC { // what the issuer publishes is asked of it when it is needed
+	if a.Kind == spec.AuthOIDC { // the issuer is asked for its addresses when they are needed
 		out.Endpoints = merged(out.Endpoints, jupyterhub.Endpoints{
 			Authorize: a.Issuer + "/authorize", Token: a.Issuer + "/token", Userinfo: a.Issuer + "/userinfo"})
 	}
 	return out
 }
 
-// hubPools are the nodes, as profiles can name them.
+// hubPools returns the nodes, as profiles can name them.
 func hubPools(s *spec.Spec) []jupyterhub.Pool {
 	var out []jupyterhub.Pool
 	for _, n := range s.Nodes {
@@ -295,8 +295,8 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 	return out
 }
 
-// hubLabels are those by which a profile names the node's pool, or the node itself if
-// it is in none.
+// hubLabels returns the labels by which a profile selects the node's pool, or the node itself if it
+// has no pool.
 func hubLabels(n spec.Node) map[string]string {
 	if n.Pool == "" {
 		return map[string]string{corev1.LabelHostname: n.Name}

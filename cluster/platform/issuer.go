@@ -12,11 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
-// issuer is an identity provider, which is asked for its addresses once.
+// issuer is an identity provider. It is asked for its addresses once.
 type issuer struct {
 	mu    sync.Mutex
 	url   string
-	ca    []byte // that signed its certificate; empty: the public ones
+	ca    []byte // that signed its certificate; empty: the public CAs
 	found *jupyterhub.Endpoints
 }
 
@@ -45,7 +45,7 @@ func (i *issuer) endpoints(ctx context.Context) (jupyterhub.Endpoints, error) {
 	return found, err
 }
 
-// cutName takes namespace/name apart.
+// cutName splits namespace/name.
 func cutName(s string) (namespace, name string, ok bool) {
 	namespace, name, ok = strings.Cut(s, "/")
 	return namespace, name, ok && namespace != "" && name != ""

@@ -16,9 +16,9 @@ import (
 // grafanaTLS is the Secret with Grafana's certificate.
 const grafanaTLS = "grafana-tls"
 
-// borrowing adds to a part the certificate that somebody else keeps in the cluster.
+// borrowing adds to a part a certificate that another owner keeps in the cluster.
 func borrowing(part chart.Part, from, name string) func(context.Context, *kube.Client) (chart.Part, error) {
-	if from == part.Release.Namespace+"/"+name { // it is where it is needed
+	if from == part.Release.Namespace+"/"+name { // it is in the right namespace already
 		return nil
 	}
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
@@ -29,7 +29,7 @@ func borrowing(part chart.Part, from, name string) func(context.Context, *kube.C
 	}
 }
 
-// monitoring is Prometheus, Grafana, and who watches the GPUs.
+// monitoring adds Prometheus, Grafana, and the monitoring of GPUs.
 func (r *recipe) monitoring(p *spec.Platform) {
 	m := p.Monitoring
 	if m == nil {

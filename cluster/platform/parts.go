@@ -14,17 +14,17 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// recipe makes the parts of a platform from what the file says.
+// recipe makes the parts of a platform from the file.
 type recipe struct {
 	spec    *spec.Spec
-	secrets bool                                             // they are read
-	resolve func(at string, ref spec.SecretRef) secret.Value // remembers what could not be read
+	secrets bool                                             // secrets are read
+	resolve func(at string, ref spec.SecretRef) secret.Value // records secrets that could not be read
 	pieces  []Piece
 	errs    []error
 }
 
-// Pieces are those that the file asks for, each after those that it needs. Secrets
-// are read only when with is set; else their places are empty.
+// Pieces returns the parts that the file asks for, each after those that it needs. Secrets are read
+// only if withSecrets is set; otherwise their values are empty.
 func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
 	r := &recipe{spec: s, secrets: withSecrets}
 	r.resolve = func(at string, ref spec.SecretRef) secret.Value {
@@ -71,8 +71,8 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
 	return inOrder(r.pieces)
 }
 
-// via says how a part gets into the cluster. What Fleet needs itself, and what the
-// nodes wait for, Fleet cannot bring.
+// viaOf says how a part is installed in the cluster. Fleet cannot install its own dependencies, or
+// parts that the nodes wait for.
 func viaOf(p *spec.Platform, x Piece) string {
 	if x.Network || x.Base || p.Fleet == nil || p.Fleet.Repo == "" {
 		return spec.ViaDirect
@@ -86,7 +86,7 @@ func viaOf(p *spec.Platform, x Piece) string {
 	return spec.ViaDirect
 }
 
-// add takes a part, or remembers why there is none.
+// add adds a part, or records why there is none.
 func (r *recipe) add(p chart.Part, err error, more ...func(*Piece)) {
 	if err != nil {
 		r.errs = append(r.errs, err)
@@ -99,18 +99,18 @@ func (r *recipe) add(p chart.Part, err error, more ...func(*Piece)) {
 	r.pieces = append(r.pieces, x)
 }
 
-// has reports whether a part is there already.
+// has reports whether a part was added.
 func (r *recipe) has(name string) bool {
 	return slices.ContainsFunc(r.pieces, func(p Piece) bool { return p.Name == name })
 }
 
-// common is what the file says about a part whatever it is.
+// common returns the options in the file that every part has.
 func (r *recipe) common(part string) addon.Common {
 	c := r.spec.Platform.Charts
 	return addon.Common{Version: c.Versions[part], Values: c.Values[part], Taints: Taints(r.spec), Nodes: len(r.spec.Nodes)}
 }
 
-// Taints are those of all nodes: whatever is deployed tolerates them (failure N5).
+// Taints returns the taints of all nodes: everything that is deployed tolerates them (failure N5).
 func Taints(s *spec.Spec) []corev1.Taint {
 	seen := map[string]bool{}
 	var out []corev1.Taint
@@ -125,7 +125,7 @@ func Taints(s *spec.Spec) []corev1.Taint {
 	return out
 }
 
-// network is the pods' own, where it is not K3s' flannel.
+// network adds the pods' network, unless it is K3s' flannel.
 func (r *recipe) network(p *spec.Platform) {
 	if p.CNI == nil {
 		return
@@ -135,7 +135,7 @@ func (r *recipe) network(p *spec.Platform) {
 	r.add(part, err, func(x *Piece) { x.Network = true })
 }
 
-// storage are the classes of volumes.
+// storage adds the storage classes.
 func (r *recipe) storage(p *spec.Platform) {
 	s := p.Storage
 	if n := s.NFS; n != nil {
@@ -169,7 +169,7 @@ func (r *recipe) storage(p *spec.Platform) {
 	}
 }
 
-// addresses are those that Services get.
+// addresses adds the part that gives addresses to Services.
 func (r *recipe) addresses(p *spec.Platform) {
 	if p.LB == nil {
 		return
@@ -184,19 +184,20 @@ func (r *recipe) addresses(p *spec.Platform) {
 	}
 }
 
-// certificates are who signs them. With TLSSecret nobody does: there is one already.
+// certificates adds the part that signs certificates. TLSSecret needs none: the certificate exists
+// already.
 func (r *recipe) certificates(p *spec.Platform) {
 	if p.TLS == nil || p.TLS.Source == spec.TLSSecret {
 		return
 	}
 	part, err := addon.CertManager(addon.CertManagerOptions{Common: r.common("cert-manager"), GatewayAPI: p.Ingress.Kind == spec.IngressGateway})
-	// A CA that the cluster makes itself is written into what goes to Git.
+	// A CA that the cluster makes itself is written to the files for Git.
 	base := func(x *Piece) { x.Base = p.Rancher != nil || p.TLS.Source == spec.TLSSelfSigned }
 	r.add(part, err, base)
 	o := addon.IssuerOptions{Name: p.TLS.Issuer, Email: p.TLS.Email, Server: p.TLS.Server, Class: p.Ingress.Class}
 	source := p.TLS.Source
 	if source == spec.TLSCA && !r.secrets {
-		source = spec.TLSSelfSigned // without its key there is no telling whether the pair is right
+		source = spec.TLSSelfSigned // without the key the pair cannot be checked
 	}
 	switch source {
 	case spec.TLSSelfSigned:
@@ -227,7 +228,7 @@ func (r *recipe) file(at, path string) []byte {
 	return b
 }
 
-// gateway is the one Gateway that routes attach to.
+// gateway returns the options of the one Gateway that routes attach to.
 func (r *recipe) gateway(p *spec.Platform) addon.GatewayOptions {
 	g := addon.GatewayOptions{Class: p.Ingress.Class, Hosts: hostnamesOf(p)}
 	if p.TLS != nil && p.TLS.Source != spec.TLSSecret {
@@ -236,7 +237,7 @@ func (r *recipe) gateway(p *spec.Platform) addon.GatewayOptions {
 	return g
 }
 
-// hosts are the names under which people reach something.
+// hostnamesOf returns the host names of the parts with a web interface.
 func hostnamesOf(p *spec.Platform) []string {
 	var out []string
 	add := func(name string) {
@@ -253,8 +254,8 @@ func hostnamesOf(p *spec.Platform) []string {
 	return out
 }
 
-// ingress is how HTTP gets in. K3s' Traefik is there by itself; it is configured
-// where there is something to say.
+// ingress adds the part that routes HTTP. K3s includes Traefik; it is configured only if an option
+// needs it.
 func (r *recipe) ingress(p *spec.Platform) {
 	if p.Ingress.Kind == spec.IngressNone || len(hostnamesOf(p)) == 0 && p.Rancher == nil {
 		return
@@ -278,7 +279,7 @@ func (r *recipe) ingress(p *spec.Platform) {
 	r.add(part, err)
 }
 
-// rancher is the management UI, which brings its own Fleet.
+// rancher adds the management UI, which includes its own Fleet.
 func (r *recipe) rancher(p *spec.Platform) {
 	if p.Rancher == nil {
 		return
@@ -312,10 +313,10 @@ func (r *recipe) rancher(p *spec.Platform) {
 	})
 }
 
-// rancherTLS is the Secret with Rancher's certificate: its chart knows no other name.
+// rancherTLS is the Secret with Rancher's certificate. Its chart requires this name.
 const rancherTLS = "tls-rancher-ingress"
 
-// backup is Velero.
+// backup adds Velero.
 func (r *recipe) backup(p *spec.Platform) {
 	b := p.Backup
 	if b == nil {
@@ -330,7 +331,7 @@ func (r *recipe) backup(p *spec.Platform) {
 	r.add(part, err)
 }
 
-// HasPlatform reports whether the file asks for anything beside Kubernetes and GPUs.
+// HasPlatform reports whether the file asks for anything in addition to Kubernetes and GPUs.
 func HasPlatform(s *spec.Spec) bool {
 	pieces, err := Pieces(s, false)
 	return err != nil || len(pieces) > 0
@@ -361,8 +362,7 @@ func PartsOn(s *spec.Spec) []string {
 	return out
 }
 
-// IsOn reports whether a section of the file turns the part on, so that there is one
-// to point at.
+// IsOn reports whether a section of the file turns the part on, so that messages can point at it.
 func IsOn(p *spec.Platform, part string) bool {
 	for _, name := range PartsOn((&spec.Spec{Platform: *p})) {
 		if name == part {
@@ -372,7 +372,7 @@ func IsOn(p *spec.Platform, part string) bool {
 	return false
 }
 
-// hidden stands for a secret that nobody looks at, in the form that it must have.
+// hidden stands for a secret whose value is not used, in the required format.
 func hidden(at string, ref spec.SecretRef) secret.Value {
 	switch {
 	case ref.IsZero():

@@ -13,32 +13,31 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Piece is a part of the platform, and how it gets into the cluster.
+// Piece is a part of the platform, and how it is installed in the cluster.
 type Piece struct {
 	chart.Part
 	Via string // ViaDirect or ViaFleet
 
-	Network  bool     // the pods' network itself: no node is ready before
+	Network  bool     // the pods' network itself: no node is ready without it
 	Base     bool     // Fleet or one of its dependencies: Fleet cannot deploy it
-	Gpus     bool     // it watches GPUs: not before they can be asked for
-	Replaces []string // parts that do the same work, and must be gone before
+	Gpus     bool     // it monitors GPUs: install it when pods can request GPUs
+	Replaces []string // parts that do the same work, and must be removed before
 
-	// late builds the part again with values of the running cluster; nil: it has
-	// none.
+	// Late builds the part again with values of the running cluster; nil: it needs none.
 	Late func(context.Context, *kube.Client) (chart.Part, error)
 
-	// assumes says what late adds to what goes into Git.
+	// assumes says what Late adds to the files for Git.
 	assumes []string
 }
 
-// NFS is the part that makes volumes on the NFS server.
+// NFS is the part that provides volumes on the NFS server.
 const NFS = "nfs"
 
-// ObjectsApart reports whether a part has a step for objects beside its chart's.
+// ObjectsApart reports whether a part has a separate step for objects outside its chart.
 func (p Piece) ObjectsApart() bool { return p.Release == nil || len(p.After) > 0 }
 
-// Split sorts the parts that we apply ourselves into those that Fleet may wait for,
-// and those that wait for something of Fleet's.
+// Split divides the parts that we install ourselves into those that Fleet may wait for, and those
+// that wait for a part that Fleet installs.
 func Split(pieces []Piece) (before, after []Piece) {
 	late := map[string]bool{}
 	for _, p := range pieces {
@@ -46,18 +45,18 @@ func Split(pieces []Piece) (before, after []Piece) {
 		switch {
 		case p.Via == spec.ViaFleet:
 			late[p.Name] = true
-		case p.Name == GitOps: // Fleet's own steps have it
+		case p.Name == GitOps: // Fleet's own steps install it
 		case waits:
 			late[p.Name] = true
 			after = append(after, p)
-		case !p.Network: // the nodes have waited for it
+		case !p.Network: // the nodes waited for it
 			before = append(before, p)
 		}
 	}
 	return before, after
 }
 
-// Now is a part with all that only a living cluster can tell.
+// Now returns a part with the values that only a running cluster can provide.
 func (p Piece) Now(ctx context.Context, client *kube.Client) (Piece, error) {
 	if p.Late == nil {
 		return p, nil
@@ -67,8 +66,7 @@ func (p Piece) Now(ctx context.Context, client *kube.Client) (Piece, error) {
 	return p, err
 }
 
-// inOrder sorts parts so that each comes after those that it needs, and else as they
-// are.
+// inOrder sorts parts so that each comes after those that it needs. Otherwise it keeps their order.
 func inOrder(all []Piece) ([]Piece, error) {
 	names := map[string]bool{}
 	for _, p := range all {
@@ -97,8 +95,8 @@ func inOrder(all []Piece) ([]Piece, error) {
 	return out, nil
 }
 
-// Objects are what a part has beside its release: kinds that the release has brought,
-// or all of a part that has none.
+// Objects returns the objects of a part outside its release: kinds that the release defines, or all
+// objects of a part without a release.
 func (p Piece) Objects() []runtime.Object {
 	if p.Release == nil {
 		return append(append([]runtime.Object(nil), p.Before...), p.After...)
@@ -106,12 +104,12 @@ func (p Piece) Objects() []runtime.Object {
 	return p.After
 }
 
-// Early reports whether something of a part that goes through Git must be in the
-// cluster beforehand: Secrets, and labels of its namespace that Fleet does not set.
+// Early reports whether a part that goes through Git needs objects in the cluster first: Secrets,
+// and labels of its namespace that Fleet does not set.
 func (p Piece) Early() bool { return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 }
 
 // GitOps is the part that points Fleet at the repository.
 const GitOps = "gitops"
 
-// LocalPath is the storage class that K3s brings, and makes the default.
+// LocalPath is the storage class that K3s includes and makes the default.
 const LocalPath = "local-path"

@@ -43,7 +43,7 @@ func Tree(s *spec.Spec, parts []chart.Part) (fleet.Tree, error) {
 	return fleet.Render(bundles, fleet.Options{Cluster: s.Name, Source: filepath.Base(s.File), Path: s.Platform.Fleet.Path})
 }
 
-// GitLogin is what the repository is logged in to with: by us, and by Fleet.
+// GitLogin returns the credentials of the repository, for us and for Fleet.
 func GitLogin(f *spec.Fleet) (fleet.GitRepo, error) {
 	g := fleet.GitRepo{URL: f.Repo, Branch: f.Branch, Polling: f.Polling, Username: f.Username}
 	var err error

@@ -20,7 +20,7 @@ import (
 // pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).
 func Grants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 	if len(Hosts(s)) == 0 {
-		return nil // every machine is somebody else's
+		return nil // every machine belongs to another owner
 	}
 	all := machineGrants(s, v)
 	all = append(all, storageGrants(s)...)
@@ -29,10 +29,9 @@ func Grants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 	return append(all, mappingGrants(s)...)
 }
 
-// LookGrants returns what the token is to be allowed beside that, to read alone:
-// without it Proxmox leaves out how large the hosts are, their clocks and kernels,
-// which cluster:init needs for its proposals and host:check for its judgement.
-// cluster:up does without.
+// LookGrants returns what the token may also read. Without these grants Proxmox hides the hosts'
+// sizes, clocks and kernels, which cluster:init needs for its proposals and host:check for its
+// checks. cluster:up does not need them.
 func LookGrants(s *spec.Spec) []permission.Grant {
 	var all []permission.Grant
 	for _, host := range Hosts(s) {
@@ -42,10 +41,10 @@ func LookGrants(s *spec.Spec) []permission.Grant {
 	return all
 }
 
-// RolePrefix is what the names of the roles begin with that grant [Grants].
+// RolePrefix returns the prefix of the names of the roles that grant [Grants].
 func RolePrefix(s *spec.Spec) string { return names.Tag(s) }
 
-// Hosts are the hosts that carry a machine of ours, sorted.
+// Hosts returns the hosts that run a machine of ours, sorted.
 func Hosts(s *spec.Spec) []string {
 	var hosts []string
 	for _, n := range s.Machines() {
@@ -63,9 +62,8 @@ func Hosts(s *spec.Spec) []string {
 	return slices.Compact(hosts)
 }
 
-// machineGrants are those for VMs. They are for /vms as a whole: a machine has no
-// path before it has a VMID, and Proxmox forgets what was granted on the path of a
-// VM when the VM is destroyed.
+// machineGrants returns the grants for VMs. They are on /vms as a whole: a machine has no path
+// before it has a VMID, and Proxmox removes the grants on a VM's path when the VM is destroyed.
 func machineGrants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 	var all []permission.Grant
 	on := func(why string, privileges ...string) {
@@ -86,7 +84,7 @@ func machineGrants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 	return all
 }
 
-// storageGrants are those for every storage that the file names.
+// storageGrants returns the grants for every storage that the file names.
 func storageGrants(s *spec.Spec) []permission.Grant {
 	var all []permission.Grant
 	holds := map[string]map[string]bool{} // by storage: content, and whether templates have their disks there
@@ -121,7 +119,7 @@ func storageGrants(s *spec.Spec) []permission.Grant {
 	return all
 }
 
-// filesOn names what of ours is on a storage beside disks.
+// filesOn names our files on a storage, in addition to disks.
 func filesOn(holds map[string]bool) string {
 	var out []string
 	if holds[ISOContent] {
@@ -133,7 +131,7 @@ func filesOn(holds map[string]bool) string {
 	return strings.Join(out, " and ")
 }
 
-// bridgeGrants are those for every bridge that a machine is plugged into.
+// bridgeGrants returns the grants for every bridge that a machine is connected to.
 func bridgeGrants(s *spec.Spec) []permission.Grant {
 	var bridges []string
 	if s.Image.Template == "" {
@@ -153,7 +151,7 @@ func bridgeGrants(s *spec.Spec) []permission.Grant {
 	return all
 }
 
-// hostGrants are those for hosts themselves, and for what belongs to all of them.
+// hostGrants returns the grants for hosts themselves, and for settings of all hosts.
 func hostGrants(s *spec.Spec) []permission.Grant {
 	var all []permission.Grant
 	if s.Image.Template == "" {
@@ -180,8 +178,8 @@ func wantsGPUs(s *spec.Spec) bool {
 	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.GPUs.Count > 0 })
 }
 
-// mappingGrants are those for resource mappings: the only way in which a token may
-// give a machine a GPU.
+// mappingGrants returns the grants for resource mappings. A token can give a machine a GPU only
+// through a mapping.
 func mappingGrants(s *spec.Spec) []permission.Grant {
 	var all []permission.Grant
 	var named []string

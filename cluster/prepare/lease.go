@@ -7,15 +7,14 @@ import (
 	"github.com/cps-gpu/homelab/converge/lease"
 )
 
-// HostLease is where preparations of one host meet.
+// HostLease is the lock that all preparations of one host share.
 type HostLease struct {
 	Host string
 	lease.Store
 }
 
-// Leases are where preparations of these hosts meet others of any of them: a file on each,
-// which outlives a reboot. Take them in this order, which is that of their names: two that
-// want the same hosts never wait for each other.
+// Leases returns the locks of these hosts: a file on each, which survives a reboot. Take them in
+// this order, which is that of their names, to avoid a deadlock between two preparations.
 func (p *Prep) Leases() []HostLease {
 	var out []HostLease
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.Hosts))) {

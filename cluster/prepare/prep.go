@@ -19,52 +19,52 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// DefaultToken is the token that host:prep makes where the file names none.
+// DefaultToken is the token that host:prep creates if the file names none.
 const DefaultToken = "homelab@pve!cluster"
 
-// Prep prepares the hosts of a file for what the file asks of them. It needs no
-// API token: it makes the one that everything else needs.
+// Prep prepares the hosts of a file for what the file needs. It needs no API token: it creates the
+// one that everything else uses.
 type Prep struct {
 	Spec  *spec.Spec
-	Hosts []string                 // in this order; the first is asked about what is common to all
-	Root  map[string]remote.Runner // a shell of root on each
+	Hosts []string                 // in this order; the first is asked about settings that all hosts share
+	Root  map[string]remote.Runner // a root shell on each
 
-	// KeepToken is given the secret of a token that was made. It is called once, at
-	// once, and its error is that of the step. Nil: no token is made.
+	// KeepToken stores the secret of a new token. It is called once, immediately, and its error is
+	// that of the step. Nil: no token is created.
 	KeepToken func(secret.Value) error
-	// Grants is what the token is to be allowed beside what the file needs.
+	// Grants are permissions for the token in addition to what the file needs.
 	Grants []permission.Grant
 	// NewToken recreates an existing token.
 	NewToken bool
-	// Framebuffer takes the console off the card that a host booted on.
+	// Framebuffer takes the console away from the card that a host booted on.
 	Framebuffer bool
-	// Reboot starts hosts again where something waits for that.
+	// Reboot restarts hosts with changes that need it.
 	Reboot bool
 
 	mu     sync.Mutex
-	seen   map[string]host.State // dropped by whatever changes something
-	common *host.AccessState     // the same; Proxmox takes a second for each question
-	token  bool                  // made in this run
+	seen   map[string]host.State // dropped after any change
+	common *host.AccessState     // also dropped; Proxmox takes a second for each request
+	token  bool                  // created in this run
 }
 
-// HostPlan is what there is to do on one host.
+// HostPlan is the changes of one host.
 type HostPlan struct {
 	Name    string         `json:"host"`
 	State   host.State     `json:"-"`
 	Changes []*host.Change `json:"changes"`
-	Reboot  []string       `json:"reboot,omitempty"` // what waits for one, when the changes are made
+	Reboot  []string       `json:"reboot,omitempty"` // reasons for a reboot, after the changes
 	Notes   []host.Note    `json:"notes,omitempty"`
 }
 
-// AccessPlan is what there is to do for all hosts together.
+// AccessPlan is the changes of settings that all hosts share.
 type AccessPlan struct {
 	State   host.AccessState `json:"-"`
 	Changes []*host.Change   `json:"changes"`
-	Token   [][]string       `json:"token,omitempty"` // commands that make the token; its secret is their answer
+	Token   [][]string       `json:"token,omitempty"` // commands that create the token; their output has its secret
 	Notes   []host.Note      `json:"notes,omitempty"`
 }
 
-// LookAt says what there is to do on one host.
+// LookAt returns the changes that one host needs.
 func (p *Prep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
 	s, err := p.observe(ctx, name)
 	if err != nil {
@@ -78,8 +78,8 @@ func (p *Prep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
 	return plan, nil
 }
 
-// Costs is what the reboot that waits would stop: what runs on the host. Nothing, where
-// none waits.
+// Costs returns what a pending reboot would stop: the guests that run on the host. It is empty if
+// no reboot is pending.
 func (p *HostPlan) Costs() []converge.Cost {
 	if len(p.Reboot) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (p *HostPlan) Costs() []converge.Cost {
 	return rebootCosts(p.Name, p.State)
 }
 
-// LookAtAccess says what there is to do for all hosts together.
+// LookAtAccess returns the changes of settings that all hosts share.
 func (p *Prep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 	a, s, err := p.access(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *Prep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 		return plan, nil
 	}
 	plan.Token = a.TokenCommands(s)
-	if s.Token != nil { // what was granted to it goes with it
+	if s.Token != nil { // its grants are deleted with it
 		gone := s
 		gone.Token, gone.May = nil, nil
 		gone.ACLs = slices.DeleteFunc(slices.Clone(s.ACLs), func(e host.ACL) bool { return e.Who == a.TokenID })
@@ -114,7 +114,7 @@ func (p *Prep) Forget() {
 	p.seen, p.common = nil, nil
 }
 
-// observe looks at a host, or remembers what was seen since anything changed there.
+// observe reads the state of a host, or returns what was read since the last change there.
 func (p *Prep) observe(ctx context.Context, name string) (host.State, error) {
 	p.mu.Lock()
 	s, ok := p.seen[name]
@@ -145,8 +145,8 @@ func (p *Prep) forget(name string) {
 	p.common = nil
 }
 
-// hostSpec is what the file asks of a host. Where each of its nodes names its cards,
-// only those are taken from the host; else all that VMs could be given.
+// hostSpec returns what the file needs from a host. If each of its nodes names its cards, only
+// those are taken from the host; otherwise all cards that VMs could get.
 func (p *Prep) hostSpec(name string) host.Spec {
 	spec := host.Spec{Owner: p.owner(), Framebuffer: p.Framebuffer}
 	all := false
@@ -168,16 +168,16 @@ func (p *Prep) hostSpec(name string) host.Spec {
 
 func (p *Prep) owner() string { return "the cluster " + p.Spec.Name }
 
-// TokenID is the token of the file, or the one that is made where it names none.
+// TokenID returns the token of the file, or the default token if the file names none.
 func (p *Prep) TokenID() string { return cmp.Or(p.Spec.Proxmox.TokenID, DefaultToken) }
 
-// access looks at what is common to all hosts, and says what should be.
+// access reads the settings that all hosts share, and returns the wanted and the observed state.
 func (p *Prep) access(ctx context.Context) (host.Access, host.AccessState, error) {
 	a := host.Access{Owner: p.owner(), Prefix: RolePrefix(p.Spec), TokenID: p.TokenID(), Storages: p.storages()}
 	if p.Spec.IsLab() && p.KeepToken == nil {
-		a.TokenID = "" // the lab brings its own
+		a.TokenID = "" // the lab has its own
 	} else {
-		a.Grants = p.grants(proxmox.Version{Version: "9", Release: "9"}) // the paths are those of any version
+		a.Grants = p.grants(proxmox.Version{Version: "9", Release: "9"}) // the paths are the same in any version
 	}
 	p.mu.Lock()
 	seen := p.common
@@ -199,7 +199,7 @@ func (p *Prep) grants(v proxmox.Version) []permission.Grant {
 	return append(Grants(p.Spec, v), p.Grants...)
 }
 
-// forVersion asks for the privileges that this Proxmox VE knows.
+// forVersion selects the privileges that this Proxmox VE has.
 func (p *Prep) forVersion(a host.Access, s host.AccessState) host.Access {
 	if len(a.Grants) > 0 {
 		a.Grants = p.grants(s.Version)
@@ -224,28 +224,27 @@ func (p *Prep) storages() []host.Storage {
 	return out
 }
 
-// makesToken reports whether a token is to be made.
+// makesToken reports whether to create a token.
 func (p *Prep) makesToken(s host.AccessState) bool {
 	return p.KeepToken != nil && (s.Token == nil || p.NewToken && !p.token)
 }
 
-// Graph is the way from hosts as they were installed to hosts that can carry the
-// file's machines, as far as it goes without a reboot, and behind it if that is
-// allowed. Resource mappings are not made here: they name IOMMU groups, which are
-// there after the reboot only, and cluster:up may make them with the token.
+// Graph returns the steps from newly installed hosts to hosts that can run the file's machines. It
+// stops before a reboot, unless reboots are allowed. It creates no resource mappings: they name
+// IOMMU groups, which exist only after the reboot, and cluster:up can create them with the token.
 func (p *Prep) Graph() *converge.Graph {
 	g := &converge.Graph{}
 	var last *converge.Ref
 
-	// What is common to all hosts. The token comes before what is granted to it.
+	// Settings that all hosts share. The token is created before its grants.
 	last = g.Add(p.accessStep(host.Storages))
 	last = g.Add(p.accessStep(host.Role), last)
 	last = g.Add(p.accessStep(host.User), last)
 	last = g.Add(p.tokenStep(), last)
 	access := g.Add(p.accessStep(host.Grants), last)
 
-	// Each host is prepared by itself: command line, modules, cards, initramfs. They
-	// reboot one after the other: a Proxmox cluster needs most of its hosts.
+	// Prepare each host separately: command line, modules, cards, initramfs. Reboot one host at a
+	// time: a Proxmox cluster needs a majority of its hosts.
 	var rebooted *converge.Ref
 	for _, name := range p.Hosts {
 		var prepared *converge.Ref
@@ -280,10 +279,10 @@ func (p *Prep) hostStep(name, id string) *converge.Resource[*host.Change] {
 	}
 }
 
-// settleNow: what was written is there, or never will be.
+// settleNow is short, because a written change is visible immediately or never.
 const settleNow = 10 * time.Second
 
-// accessStep makes one change that is common to all hosts.
+// accessStep makes one change of settings that all hosts share.
 func (p *Prep) accessStep(id string) *converge.Resource[*host.Change] {
 	return &converge.Resource[*host.Change]{
 		ID: id,
@@ -303,7 +302,7 @@ func (p *Prep) accessStep(id string) *converge.Resource[*host.Change] {
 	}
 }
 
-// tokenStep makes the token, and hands its secret on at once.
+// tokenStep creates the token, and hands its secret over immediately.
 func (p *Prep) tokenStep() *converge.Resource[host.AccessState] {
 	return &converge.Resource[host.AccessState]{
 		ID: "token",
@@ -334,10 +333,10 @@ func (p *Prep) tokenStep() *converge.Resource[host.AccessState] {
 	}
 }
 
-// rebootTime is how long a server may take: their firmware looks at all memory first.
+// rebootTime is how long a server may take to reboot: server firmware checks all memory first.
 const rebootTime = 20 * time.Minute
 
-// rebootCosts is what a reboot of a host stops.
+// rebootCosts returns what a reboot of a host stops.
 func rebootCosts(name string, s host.State) []converge.Cost {
 	var out []converge.Cost
 	for _, guest := range s.Guests {

@@ -10,9 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// RoleScript returns shell commands for root on any host of the Proxmox cluster that
-// give a token (user@realm!name) the grants of [Grants], and above each what it
-// is for, so that the reader can check it. They can run again.
+// RoleScript returns shell commands for root on any host of the Proxmox cluster that give a token
+// (user@realm!name) the grants of [Grants]. A comment above each says what it is for, so that the
+// reader can check it. It is safe to run them again.
 func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 	user, token, _ := strings.Cut(tokenID, "!")
 	need := slices.Concat(Grants(s, v), LookGrants(s))

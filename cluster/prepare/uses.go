@@ -6,10 +6,10 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Use is what a storage of a host is for.
+// Use is one purpose of a storage of a host.
 type Use struct{ Storage, Content, Why string }
 
-// Uses lists what the file wants of a host's storages.
+// Uses lists the purposes of a host's storages in the file.
 func Uses(s *spec.Spec, host string) []Use {
 	uses := []Use{
 		{s.Image.SeedStorage, ISOContent, "first-boot ISOs"},
@@ -36,5 +36,5 @@ func Uses(s *spec.Spec, host string) []Use {
 	})
 }
 
-// ISOContent is what Proxmox calls a volume that may be put into a CD drive.
+// ISOContent is Proxmox's name for volumes that can be put into a CD drive.
 const ISOContent = "iso"
