@@ -36,7 +36,7 @@ type Prep struct {
 	Grants []permission.Grant
 	// NewToken recreates an existing token.
 	NewToken bool
-	// Framebuffer takes the console away from the card that a host booted on.
+	// Framebuffer removes the console from the card that a host booted on.
 	Framebuffer bool
 	// Reboot restarts hosts with changes that need it.
 	Reboot bool
