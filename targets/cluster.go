@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/examine"
 )
 
 // Cluster is what cluster.yaml describes.
@@ -73,6 +74,15 @@ func (Cluster) Status(ctx context.Context,
 	o := options(spec, json, nil)
 	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
 	return with(ctx, o, (*session.Session).Status)
+}
+
+// Doctor finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work.
+func (Cluster) Doctor(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	json *bool, // print data and events as lines of JSON
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+) error {
+	return with(ctx, options(spec, json, timeout), examine.Doctor)
 }
 
 // Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.
