@@ -85,6 +85,15 @@ func (Cluster) Doctor(ctx context.Context,
 	return with(ctx, options(spec, json, timeout), examine.Doctor)
 }
 
+// Support packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events.
+func (Cluster) Support(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	out *string, // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+) error {
+	return withFlags(ctx, options(spec, nil, timeout), examine.Support, examine.SupportFlags{Out: value(out)})
+}
+
 // Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.
 func (Cluster) Down(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
