@@ -65,7 +65,7 @@ type Inside struct {
 	Failed   []string // failed units
 	Clock    string   // "yes" if it is synchronized; "" if unknown
 	Reboot   []string // packages that wait for a restart
-	Kernel   []string // lines of the kernel's log that tell of trouble, the latest last
+	Kernel   []string // lines of the kernel's log that show trouble, the latest last
 }
 
 // Usage is how full a file system is.

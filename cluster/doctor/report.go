@@ -14,7 +14,7 @@ type Severity string
 // The severities.
 const (
 	Error   Severity = "error"   // something does not work
-	Warning Severity = "warning" // it works, and will not for long, or not as asked
+	Warning Severity = "warning" // it works, but not for long, or not as the file says
 )
 
 // Finding is something that is wrong, in one place.

@@ -29,11 +29,6 @@ import (
 //go:embed support.sh
 var supportScript string
 
-// SupportFlags are those of cluster:support.
-type SupportFlags struct {
-	Out string // the archive; empty: CLUSTER-support-DATE.tar.gz in this folder
-}
-
 // Limits of an archive: a machine that does not answer is a line in it, and no entry is long.
 const (
 	askTime  = 30 * time.Second
