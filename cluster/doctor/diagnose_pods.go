@@ -149,14 +149,26 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 
 // unscheduled explains why no node takes a pod.
 func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
+	message, _, _ = strings.Cut(message, " preemption:")
+	message = strings.TrimSuffix(strings.TrimSuffix(message, " no new claims to deallocate,"), ".")
 	f.Failure, f.What, f.Evidence, f.Do = "pod-unschedulable", "no node takes it: "+message, []string{message}, "it asks for more than any node has left, or for nodes that do not exist"
+	asks, most := int64(0), int64(0)
+	for _, c := range p.Spec.Containers {
+		q := c.Resources.Limits[nvidia.Resource] // equal to its request, as for every such resource
+		asks += q.Value()
+	}
+	for _, n := range d.e.Nodes {
+		most = max(most, n.Count(string(nvidia.Resource)))
+	}
 	switch {
+	case asks > most:
+		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
 	case strings.Contains(message, "Insufficient "+string(nvidia.Resource)):
-		f.Severity, f.Do = Warning, "all fitting GPUs are taken: go tool mage cluster:status shows by whom; or share them (docs/gpus.md)"
-	case strings.Contains(message, "untolerated taint"):
-		f.Do = "the pod has no toleration for the nodes' taints"
+		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
 		f.Do = "its volume does not exist yet: see the finding of its claim"
+	case strings.Contains(message, "untolerated taint"):
+		f.Do = "the pod has no toleration for the nodes' taints"
 	}
 }
 

@@ -215,6 +215,26 @@ func TestWarningsExplainNothing(t *testing.T) {
 	assert.Equal(t, "node-not-ready", r.Findings[0].Failure, "errors come first")
 }
 
+// A pod that asks for more GPUs than any node has will wait forever: that is an error, and other
+// than one that waits for its turn.
+func TestPodThatAsksForTooMuch(t *testing.T) {
+	for asks, want := range map[string]doctor.Finding{
+		"1": {Severity: doctor.Warning, Do: "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"},
+		"4": {Severity: doctor.Error, Do: "it asks for 4 GPUs, and no node has more than 1: ask for fewer, or give a node more in the file"},
+	} {
+		e := healthy()
+		e.Objects["Pod"] = append(e.Objects["Pod"], object("Pod", `metadata: {name: p, namespace: team}
+spec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: `+asks+`}, requests: {nvidia.com/gpu: `+asks+`}}}]}
+status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 nodes."}]}
+`))
+		r := doctor.Diagnose(*e)
+		require.Len(t, r.Findings, 1)
+		assert.Equal(t, want.Severity, r.Findings[0].Severity)
+		assert.Equal(t, want.Do, r.Findings[0].Do)
+		assert.Equal(t, "no node takes it: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu", r.Findings[0].What)
+	}
+}
+
 // The page lists every failure, as the code has it.
 func TestPage(t *testing.T) {
 	const page, mark = "../../docs/doctor.md", "| failure | where it shows | usual cause |\n|---|---|---|\n"

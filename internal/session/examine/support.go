@@ -157,7 +157,7 @@ func (a *archive) objects(e doctor.Evidence) {
 			text.WriteString("---\n")
 			text.Write(part)
 		}
-		a.add("kubernetes/"+strings.ToLower(kind)+"s.yaml", text.Bytes())
+		a.add("kubernetes/"+kind+".yaml", text.Bytes())
 	}
 }
 
