@@ -23,11 +23,13 @@ func (GPU) List(ctx context.Context,
 	return withFlags(ctx, options(spec, json, nil), (*session.Session).GPUList, hosts(host, ssh, fingerprint))
 }
 
-// Verify runs a CUDA job on every GPU of every node and shows the results.
+// Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
 func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	level *string, // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
+	junit *string, // FILE: write every check here, for a CI system
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return with(ctx, options(spec, json, timeout), (*session.Session).GPUVerify)
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).GPUVerify, session.VerifyFlags{Level: value(level), JUnit: value(junit)})
 }

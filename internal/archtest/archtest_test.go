@@ -62,6 +62,7 @@ var allowed = map[string][]string{
 	"proxmox/internal/wire":     nil,
 	"k3s":                       {"remote", "internal/suggest"},
 	"nvidia":                    {"remote", "internal/distro"},
+	"nvidia/check":              {"nvidia"},
 
 	"sim/pvesim": played("access answer clusterwide config consoles fault firewall guests hostshell hypervisor model nodes pci release request running schema sdn storages world", "sim/guest"),
 	"sim/qemu":   {"sim/pvesim", "sim/guest"},
@@ -129,7 +130,7 @@ var allowed = map[string][]string{
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"cluster":                      {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "nvidia/check", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec"},
 	"cluster/doctor":               {"converge/drift", "k3s", "kube", "nvidia", "proxmox", "remote", "spec"},
 	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/thorns":      {"kube", "sim/guest", "sim/kubesim"},
@@ -157,7 +158,7 @@ var allowed = map[string][]string{
 	"internal/console":         {"converge", "internal/printable"},
 	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
 	"internal/session/examine": {"cluster/doctor", "internal/console", "internal/keep", "internal/session", "remote", "secret"},
-	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
 }
 
 // played are rooms of the played Proxmox VE, and further packages.

@@ -128,6 +128,8 @@ func (r *reader) twoCommands(t *testing.T) {
 		assert.Contains(t, said, "chart/"+part)
 	}
 	r.says(t, "go tool mage gpu:verify")
+	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=full -junit=gpu.xml"), "44 checks: 44 passed")
+	assert.FileExists(t, filepath.Join(r.dir, "gpu.xml"))
 	nodes := r.says(t, "kubectl --kubeconfig=.homelab/eight-a100/kubeconfig get nodes")
 	assert.Equal(t, 7, strings.Count(nodes, " Ready "), nodes)
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
