@@ -23,7 +23,7 @@ const scripts = "gpu-check-scripts" // the ConfigMap, the same for every run and
 // KeepTime is how long the Job of [Kept] holds its GPU.
 const KeepTime = 20 * time.Second
 
-// Kept returns a Job that holds one GPU of a node for KeepTime and notices if it is taken away.
+// Kept returns a Job that holds one GPU of a node for KeepTime and notices if it loses it.
 // While it runs, the caller has systemd reload its units on the node ("systemctl daemon-reload").
 // Its last words are for [ParseKept].
 func Kept(node string, o nvidia.VerifyOptions) []runtime.Object {
