@@ -88,7 +88,8 @@ func TestDrainHonoursBudgets(t *testing.T) {
 		assert.WithinDuration(t, began.Add(30*time.Second), time.Now(), 3*time.Second)
 		var drain *kube.DrainError
 		require.ErrorAs(t, err, &drain)
-		assert.Regexp(t, `^drain node wk1: 1 pods are still there: pod default/hub-\w+: PDB The disruption budget hub needs 1 healthy pods and has 1 currently$`, err.Error())
+		assert.Regexp(t, `^drain node wk1: 1 pods are still there: pod default/hub-\w+: the PodDisruptionBudget hub \(minAvailable: 1\) never lets one of its 1 pods go: `+
+			`add a replica, or change the budget until the node is back: kubectl -n default edit pdb hub$`, err.Error())
 		mu.Lock()
 		assert.Regexp(t, `^draining wk1: waiting for pod default/hub-\w+: PDB `, said[0])
 		mu.Unlock()
