@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -159,26 +160,38 @@ func (ms *Members) savedBefore(ctx context.Context) (name, server string) {
 	return s.name, s.server
 }
 
-// CheckVersions checks, before anything changes, that every node may go to the version of the
-// file. others are the machines that are made again and so do not go from one to another.
-func (ms *Members) CheckVersions(ctx context.Context, others ...string) error {
+// CheckVersions checks, before anything changes, that Kubernetes supports the step from the
+// version of every node to that of the file. again are nodes whose machines are made again:
+// they come in the file's version, and an agent must not be newer than a server.
+func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 	nodes, err := ms.apiNodes(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // nobody answers: each step checks its own node
 	}
-	var errs []error
-	seen := map[string]bool{}
+	want := ms.Spec.K3s.Version
+	why := map[string][]string{}
 	for _, n := range nodes {
-		if _, ours := ms.Spec.Node(n.Name); !ours || slices.Contains(others, n.Name) && n.Role != string(spec.Server) {
+		if _, ours := ms.Spec.Node(n.Name); !ours {
 			continue
 		}
-		if err := k3s.CheckUpgrade(n.Version, ms.Spec.K3s.Version); err != nil && !seen[err.Error()] {
-			seen[err.Error()] = true
-			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+		if err := k3s.CheckUpgrade(n.Version, want); err != nil {
+			why[err.Error()] = append(why[err.Error()], n.Name)
 		}
 	}
-	if len(errs) > 0 {
-		return converge.Permanent(errors.Join(errs...))
+	for _, name := range again {
+		if n, _ := ms.Spec.Node(name); n.Role != spec.Agent {
+			continue
+		}
+		for _, n := range nodes {
+			if n.Role == string(spec.Server) && k3s.CompareVersions(n.Version, want) < 0 {
+				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: go tool mage cluster:up upgrades the servers first", n.Name, n.Version, want)
+				why[words] = append(why[words], name)
+			}
+		}
 	}
-	return nil
+	var errs []error
+	for _, words := range slices.Sorted(maps.Keys(why)) {
+		errs = append(errs, fmt.Errorf("%s: %s", strings.Join(why[words], ", "), words))
+	}
+	return converge.Permanent(errors.Join(errs...))
 }
