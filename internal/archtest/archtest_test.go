@@ -143,19 +143,20 @@ var allowed = map[string][]string{
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
-	"targets":     {"internal/console", "internal/session", "internal/suggest"},
+	"targets":     {"internal/console", "internal/session", "internal/session/upgrade", "internal/suggest"},
 	"cmd/homelab": {"internal/keep"},
 
-	"internal/faults":   {"internal/share", "remote"},
-	"internal/facts":    nil,
-	"internal/share":    nil,
-	"internal/labctl":   {"internal/keep"},
-	"internal/labmodel": {"nvidia", "sim/pvesim", "spec"},
-	"internal/archtest": nil,
-	"internal/words":    nil,
-	"internal/console":  {"converge", "internal/printable"},
-	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+	"internal/faults":          {"internal/share", "remote"},
+	"internal/facts":           nil,
+	"internal/share":           nil,
+	"internal/labctl":          {"internal/keep"},
+	"internal/labmodel":        {"nvidia", "sim/pvesim", "spec"},
+	"internal/archtest":        nil,
+	"internal/words":           nil,
+	"internal/console":         {"converge", "internal/printable"},
+	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
+	"internal/session/upgrade": {"clusterfile", "internal/keep", "internal/session", "internal/yamlnode", "k3s"},
+	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
 }
 
 // played are rooms of the played Proxmox VE, and further packages.

@@ -49,6 +49,12 @@ type UpFlags struct {
 	Destroy string // A,B: agree to destroy these machines
 }
 
+// UpgradeFlags are the flags of k3s:upgrade.
+type UpgradeFlags struct {
+	UpFlags
+	To string // VERSION: the release of K3s, e.g. v1.36.6+k3s1
+}
+
 // DownFlags are the flags of cluster:down.
 type DownFlags struct {
 	ChangeFlags
