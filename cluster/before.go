@@ -42,3 +42,7 @@ func (c *Cluster) serverUp(ctx context.Context) (bool, error) {
 		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 	}), nil
 }
+
+// UpgradeSnapshot returns the snapshot of etcd that [Cluster.Up] saved before it upgraded the
+// first server, and on which server it is; empty if it saved none.
+func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.members.Saved() }

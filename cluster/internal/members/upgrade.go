@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/k3s"
@@ -73,10 +72,18 @@ func snapshotPrefix(version string) string {
 	return "homelab-before-" + strings.ReplaceAll(version, "+", "-")
 }
 
-// saved is the snapshot before the upgrade, as this run knows it.
+// saved is the snapshot before the upgrade, once it is known.
 type saved struct {
 	mu           sync.Mutex
 	name, server string
+}
+
+// Saved returns the snapshot of etcd that was saved before an upgrade, and on which server it
+// is; empty if there was none.
+func (ms *Members) Saved() (name, server string) {
+	ms.saved.mu.Lock()
+	defer ms.saved.mu.Unlock()
+	return ms.saved.name, ms.saved.server
 }
 
 // saveBefore saves a snapshot of etcd before the first server is upgraded.
@@ -107,7 +114,7 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) 
 		}
 	}
 	progress.Say(ctx, "the snapshot of etcd before the upgrade is %s on %s; docs/restore.md says how to go back to it", name, n.Name)
-	s := run.Of[saved](ctx)
+	s := &ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.name, s.server = name, n.Name
@@ -139,7 +146,7 @@ func (ms *Members) wayBack(ctx context.Context, n spec.Node, err error) error {
 
 // savedBefore finds the snapshot before this upgrade, which an earlier run may have saved.
 func (ms *Members) savedBefore(ctx context.Context) (name, server string) {
-	s := run.Of[saved](ctx)
+	s := &ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.name != "" {
