@@ -119,7 +119,7 @@ func (w *world) upgrading(t *testing.T, to *spec.Spec, at func(moment string)) e
 	return err
 }
 
-// row is what came of cutting off a server at a moment.
+// row is the result of cutting off a server at a moment.
 type row struct {
 	first   string // what the run said that was under way
 	writes  int
