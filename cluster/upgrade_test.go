@@ -266,3 +266,41 @@ func TestAirgapFilesThatAreWrong(t *testing.T) {
 		}
 	})
 }
+
+// A node that is new in the file that upgrades joins when every server has the version: until
+// then its kubelet would be newer than an API server.
+func TestNewAgentOfAnUpgradeWaitsForTheServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := threeAndTwo(t)
+		w.up(t, parse(t, text))
+		time.Sleep(time.Minute)
+		more := replace(t, replace(t, text, "count: 2\n", "count: 3\n"), "10.0.0.21-10.0.0.22", "10.0.0.21-10.0.0.23")
+		spec := upgraded(t, more)
+		oldest := newer
+		done := make(chan error, 1)
+		go func() { done <- w.tries(t, spec) }()
+		for going := true; going; {
+			select {
+			case err := <-done:
+				require.NoError(t, err)
+				going = false
+			case <-time.After(time.Second):
+				for _, c := range w.kube.Clusters() {
+					if c.HasNode("wk-gpu3") && oldest == newer {
+						for name, v := range w.versions(t) {
+							if strings.HasPrefix(name, "cp") {
+								oldest = min(oldest, v)
+							}
+						}
+						require.Equal(t, newer, oldest, "a server is older than wk-gpu3")
+					}
+				}
+			}
+		}
+		assert.Equal(t, newer, w.versions(t)["wk-gpu3"])
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.plan(t, spec))
+	})
+}

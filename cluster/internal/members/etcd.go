@@ -89,14 +89,19 @@ func (ms *Members) notReady(ctx context.Context, server string) string {
 	if !errors.As(err, &exit) {
 		return "cannot ask its API server: " + printable.FirstLine(err.Error())
 	}
+	return "its API server is not ready: " + failedChecks(exit.Stderr)
+}
+
+// failedChecks names the checks that failed, or says what kubectl says.
+func failedChecks(said string) string {
 	var failed []string
-	for _, m := range failedCheck.FindAllStringSubmatch(exit.Stderr, -1) {
+	for _, m := range failedCheck.FindAllStringSubmatch(said, -1) {
 		failed = append(failed, m[1])
 	}
 	if len(failed) == 0 {
-		return "its API server is not ready: " + printable.FirstLine(strings.TrimSpace(exit.Stderr))
+		return printable.FirstLine(strings.TrimSpace(said))
 	}
-	return "its API server is not ready: " + strings.Join(failed, ", ") + " failed"
+	return strings.Join(failed, ", ") + " failed"
 }
 
 // waitEtcd waits until every etcd member is well.
@@ -111,15 +116,19 @@ type snapshot struct {
 	created time.Time
 }
 
-// snapshots lists those on a server, from the table that K3s prints: name, location, size and
-// time (pkg/cli/etcdsnapshot of release-1.34).
+// snapshots lists those on a server.
 func (ms *Members) snapshots(ctx context.Context, server string) ([]snapshot, error) {
 	out, err := remote.Output(ctx, ms.Nodes.Root(server), k3sProgram, "etcd-snapshot", "ls")
 	if err != nil {
 		return nil, fmt.Errorf("list the snapshots of etcd on %s: %w", server, err)
 	}
-	var all []snapshot
-	for line := range strings.Lines(string(out)) {
+	return snapshotsIn(string(out)), nil
+}
+
+// snapshotsIn reads the table that K3s prints: name, location, size and time
+// (pkg/cli/etcdsnapshot of release-1.34).
+func snapshotsIn(table string) (all []snapshot) {
+	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
 		if len(f) < 4 {
 			continue
@@ -128,7 +137,7 @@ func (ms *Members) snapshots(ctx context.Context, server string) ([]snapshot, er
 			all = append(all, snapshot{f[0], at})
 		}
 	}
-	return all, nil
+	return all
 }
 
 // savedLine is how K3s says under which name it has saved a snapshot: the name that was asked
