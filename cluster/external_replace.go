@@ -59,7 +59,7 @@ func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 
 // joinAgain adds the steps with which a ready machine joins.
 func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref) {
-	g.Before = c.members.CanKeep
+	g.Before = c.mayChange(n.Name)
 	joined := g.Add(c.members.K3sStep(n), ready)
 	node := g.Add(c.members.NodeStep(n), joined)
 	g.Add(c.members.KubeconfigStep(), node)

@@ -15,7 +15,7 @@ import (
 // are done.
 func (c *Cluster) Up() *converge.Graph {
 	up := run.Graph(c.spec)
-	up.Before = c.members.CanKeep
+	up.Before = c.mayChange()
 
 	// Before anything changes, the hosts must be able to carry what the file asks for. All charts
 	// must be available and accept our values.

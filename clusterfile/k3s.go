@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/schedule"
@@ -33,6 +34,12 @@ func (r *resolver) kubernetes() {
 		Disable: raw.Disable, FlannelBackend: r.choice(&raw.FlannelBackend, "flannelBackend", "vxlan", "host-gw", "wireguard-native", "none"),
 		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
 		AirgapDir: r.existing(&raw.Airgap, raw.Airgap, true),
+		Upgrade: spec.Upgrade{
+			GPUPods: r.choice(&raw.Upgrade.GPUPods, "gpuPods", spec.GPUPodsKeep, spec.GPUPodsEvict), Wait: raw.Upgrade.Wait.Or(time.Hour),
+		},
+	}
+	if r.IsSet(&raw.Upgrade.Wait) {
+		k.Upgrade.Wait = time.Duration(raw.Upgrade.Wait) // 0s too
 	}
 	if !r.IsSet(&raw.PodCIDR) {
 		k.PodCIDR = defaultPodCIDR

@@ -159,7 +159,7 @@ func TestFullHasEveryKey(t *testing.T) {
 		require.NoError(t, c.Err())
 	}
 	for _, raw := range []any{
-		written.File{}, written.Proxmox{}, written.Host{}, written.Image{}, written.Network{}, written.SSH{}, written.Guest{}, written.APT{}, written.GuestFile{}, written.K3s{}, written.Snapshots{},
+		written.File{}, written.Proxmox{}, written.Host{}, written.Image{}, written.Network{}, written.SSH{}, written.Guest{}, written.APT{}, written.GuestFile{}, written.K3s{}, written.Upgrade{}, written.Snapshots{},
 		written.Registry{}, written.NVIDIA{}, written.Driver{}, written.Sharing{}, written.Pool{}, written.Node{}, written.NUMANode{}, written.Disk{}, written.GPUs{},
 		written.Charts{}, written.Storage{}, written.NFS{}, written.NFSVM{}, written.Share{}, written.Scratch{}, written.Longhorn{}, written.CephFS{}, written.LoadBalancer{}, written.Ingress{}, written.TLS{}, written.Rancher{},
 		written.Fleet{}, written.Monitoring{}, written.Backup{}, written.Hub{}, written.HubDatabase{}, written.HubAuth{}, written.AuthDummy{}, written.AuthNative{}, written.AuthOIDC{}, written.AuthLDAP{},

@@ -79,7 +79,7 @@ func keyTables(t *testing.T) map[string][]string {
 }
 
 var (
-	target = regexp.MustCompile(`go tool mage ([a-z]+(?::[a-z]+)?)`)
+	target = regexp.MustCompile(`go tool mage ([a-z][a-z0-9]*(?::[a-z]+)?)`)
 	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
 )
 

@@ -163,7 +163,7 @@ func (p plan) versionDiff(have State) drift.Diff {
 		return drift.Diff{{Path: "version", Want: p.version, Effect: drift.Create}}
 	}
 	d := drift.Compare("version", have.Version, p.version, drift.Restart)
-	if err := checkUpgrade(have.Version, p.version); err != nil { // so they differ
+	if err := CheckUpgrade(have.Version, p.version); err != nil { // so they differ
 		d[0].Note = err.Error()
 	}
 	return d

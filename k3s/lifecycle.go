@@ -41,7 +41,7 @@ func upgrade(ctx context.Context, r remote.Runner, release Release) error {
 	if err != nil {
 		return err
 	}
-	if err := checkUpgrade(have.Version, release.Version); err != nil {
+	if err := CheckUpgrade(have.Version, release.Version); err != nil {
 		return err
 	}
 	_, err = Install(ctx, r, release)

@@ -223,13 +223,13 @@ func TestCheckUpgrade(t *testing.T) {
 		{"v1.36.5-rc1+k3s1", "v1.36.5+k3s1"}: "",
 		{"v1.36.5+k3s2", "v1.36.5+k3s1"}:     "cannot be downgraded",
 		{"v1.37.0+k3s1", "v1.36.9+k3s1"}:     "cannot be downgraded",
-		{"v1.36.5+k3s1", "v1.38.0+k3s1"}:     "the next is a v1.37 release",
-		{"v1.0.0+k3s1", "v1.2.0+k3s1"}:       "the next is a v1.1 release",
+		{"v1.36.5+k3s1", "v1.38.0+k3s1"}:     "write a v1.37 release first",
+		{"v1.0.0+k3s1", "v1.2.0+k3s1"}:       "write a v1.1 release first",
 		{"v1.0.0+k3s1", "v1.1.0+k3s1"}:       "",
 		{"v1.36.05+k3s1", planVersion}:       "",
 		{"strange", planVersion}:             "which is not a release: move /usr/local/bin/k3s away by hand",
 	} {
-		err := checkUpgrade(pair[0], pair[1])
+		err := CheckUpgrade(pair[0], pair[1])
 		if want == "" {
 			assert.NoError(t, err, "%v", pair)
 			continue

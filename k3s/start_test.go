@@ -179,7 +179,7 @@ func TestUpgrade(t *testing.T) {
 	assert.Contains(t, s.Diff(m.observe()).String(), "cannot be downgraded")
 	s.Version = "v1.39.0+k3s1"
 	require.ErrorAs(t, k3s.UpgradeServer(t.Context(), m, k3s.Release{Version: s.Version}, s), &refused)
-	assert.ErrorContains(t, refused, "the next is a v1.38 release")
+	assert.ErrorContains(t, refused, "write a v1.38 release first")
 }
 
 func TestWait(t *testing.T) {

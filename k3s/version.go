@@ -52,9 +52,9 @@ func versionParts(v string) [4]int {
 	return p
 }
 
-// checkUpgrade says whether Kubernetes supports the step between two versions: never back, and
-// never across more than one minor version.
-func checkUpgrade(from, to string) error {
+// CheckUpgrade returns a [*VersionError] for a step between two versions that Kubernetes does
+// not support: back, or across more than one minor version.
+func CheckUpgrade(from, to string) error {
 	f, t := versionParts(from), versionParts(to)
 	switch {
 	case from == "" || from == to:
@@ -64,7 +64,7 @@ func checkUpgrade(from, to string) error {
 	case CompareVersions(from, to) > 0:
 		return &VersionError{From: from, To: to, Why: "Kubernetes cannot be downgraded: restore a snapshot from before the upgrade instead"}
 	case t[0]-f[0] > 1:
-		return &VersionError{From: from, To: to, Why: fmt.Sprintf("upgrade one minor version at a time: the next is a v1.%d release", f[0]+1)}
+		return &VersionError{From: from, To: to, Why: fmt.Sprintf("upgrade one minor version at a time: write a v1.%d release first", f[0]+1)}
 	}
 	return nil
 }

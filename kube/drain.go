@@ -69,7 +69,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	if d.Timeout <= 0 {
 		d.Timeout = 5 * time.Minute
 	}
-	var waiting []string
+	var waiting []held
 	first := true
 	err := wait.Until(ctx, wait.Rule{What: "draining " + name, Limit: d.Timeout, Strict: true}, func(ctx context.Context) (string, error) {
 		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
@@ -92,13 +92,13 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		if waiting = still; len(waiting) == 0 { // check once more whether they are gone
 			return "its pods go", nil
 		}
-		return "waiting for " + summary(waiting), nil
+		return "waiting for " + summary(phrases(waiting)), nil
 	})
 	var over *wait.Error
 	if !errors.As(err, &over) || len(waiting) == 0 {
 		return err
 	}
-	left := error(&DrainError{Node: name, Waiting: waiting})
+	left := error(&DrainError{Node: name, Waiting: c.explained(ctx, waiting)})
 	if over.Err != nil { // and it is unknown whether they still are
 		left = fmt.Errorf("%w: %w", left, over.Err)
 	}
@@ -148,22 +148,22 @@ func hasEmptyDir(p *corev1.Pod) bool {
 
 // evictAll asks for the eviction of each pod that is not on its way already, and
 // returns a phrase for each pod that is still there.
-func (c *Client) evictAll(ctx context.Context, pods []corev1.Pod, d Drain) ([]string, error) {
-	var waiting []string
+func (c *Client) evictAll(ctx context.Context, pods []corev1.Pod, d Drain) ([]held, error) {
+	var waiting []held
 	for i := range pods {
 		p := &pods[i]
 		if p.DeletionTimestamp != nil {
-			waiting = append(waiting, "pod "+podRef(p)+" to end")
+			waiting = append(waiting, held{pod: p, phrase: "pod " + podRef(p) + " to end"})
 			continue
 		}
 		err := c.evict(ctx, p, d)
 		var status apierrors.APIStatus
 		switch {
 		case err == nil:
-			waiting = append(waiting, "pod "+podRef(p)+" to end")
+			waiting = append(waiting, held{pod: p, phrase: "pod " + podRef(p) + " to end"})
 		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict):
 		case errors.As(err, &status) && status.Status().Code == http.StatusTooManyRequests:
-			waiting = append(waiting, "pod "+podRef(p)+": PDB "+budget(status.Status()))
+			waiting = append(waiting, held{p, "pod " + podRef(p) + ": PDB " + budget(status.Status()), true})
 		default:
 			return nil, err
 		}

@@ -16,6 +16,10 @@ import (
 
 const nodesPath = "/api/v1/nodes"
 
+// etcdIsVoter is the condition in which K3s says how a server's etcd member is (etcdStatusType,
+// pkg/etcd/etcd.go of release-1.34).
+const etcdIsVoter corev1.NodeConditionType = "EtcdIsVoter"
+
 // Node is a node as the cluster sees it.
 type Node struct {
 	Name       string
@@ -31,6 +35,11 @@ type Node struct {
 	Runtime    string    // e.g. "containerd://2.1.4-k3s1"
 	Reported   time.Time // when its kubelet last reported: at its start, on a change, and every five minutes
 	BootID     string    // changes whenever the machine boots, as its kubelet reports it
+
+	// Voter is the status of K3s' condition EtcdIsVoter: "True" if the server's etcd member
+	// votes and answers, "False" if not, with VoterReason. It is empty for an agent, and until
+	// K3s has looked, which it does every 15 seconds.
+	Voter, VoterReason string
 
 	// Allocatable is what pods can get, Capacity what the node has.
 	Allocatable, Capacity corev1.ResourceList
@@ -121,8 +130,14 @@ func nodeOf(n *corev1.Node) Node {
 	}
 	out.Ready, out.Reason = readiness(n)
 	for _, cond := range n.Status.Conditions {
-		if cond.Type == corev1.NodeReady {
+		switch cond.Type {
+		case corev1.NodeReady:
 			out.Reported = cond.LastHeartbeatTime.Time
+		case etcdIsVoter:
+			out.Voter = string(cond.Status)
+			if cond.Status != corev1.ConditionTrue {
+				out.VoterReason = words(cond.Reason, cond.Message)
+			}
 		}
 	}
 	for _, t := range n.Spec.Taints {

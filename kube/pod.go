@@ -82,6 +82,11 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 	return out, nil
 }
 
+// PodsOn returns the pods of a node.
+func (c *Client) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	return c.pods(ctx, "list the pods of node "+node, "", onNode(node))
+}
+
 // stuck says what keeps a pod from running, as the scheduler, the kubelet or the container
 // runtime report it; empty if nothing does.
 func stuck(p *corev1.Pod) string {

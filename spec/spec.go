@@ -153,6 +153,19 @@ type K3s struct {
 	Snapshots         Snapshots
 	Registries        []Registry // the contents of registries.yaml, in the order of the file
 	AirgapDir         string     // folder with k3s, sha256sum-<arch>.txt and the image tarball; empty: the internet
+	Upgrade           Upgrade
+}
+
+// Choices of Upgrade.GPUPods.
+const (
+	GPUPodsKeep  = "keep"  // the node keeps its version, and the pods go on
+	GPUPodsEvict = "evict" // they are evicted
+)
+
+// Upgrade says how nodes go to another version of K3s.
+type Upgrade struct {
+	GPUPods string        // what happens to pods that still hold GPUs of a node after Wait
+	Wait    time.Duration // how long such pods have to end
 }
 
 // Snapshots says when and where etcd's snapshots are stored.

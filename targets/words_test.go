@@ -127,6 +127,6 @@ func TestOnlyTargetsAreTargets(t *testing.T) {
 	known, err := both(nil)
 	require.NoError(t, err)
 	for name := range known {
-		assert.Regexp(t, `^[a-z]+:[a-z]+$`, name)
+		assert.Regexp(t, `^[a-z][a-z0-9]*:[a-z]+$`, name)
 	}
 }

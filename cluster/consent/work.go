@@ -112,6 +112,25 @@ func (w *Work) ends(node string) (out []string, others int) {
 	return slices.Concat(notebooks, named), others
 }
 
+// HoldGPUs names those of the pods that hold GPUs, whose owners they are, and what makes them. It leaves
+// out pods that have ended or that belong to their node.
+func HoldGPUs(pods []corev1.Pod) []string {
+	var out []string
+	for _, p := range pods {
+		n := gpus(p)
+		if n == 0 || kube.Ended(p.Status.Phase) || kube.Stays(p) {
+			continue
+		}
+		who := notebook(p)
+		if o := metav1.GetControllerOf(&p); who == "" && o != nil {
+			who = "of " + o.Kind + " " + o.Name
+		}
+		out = append(out, strings.TrimSuffix(fmt.Sprintf("pod %s/%s (%d GPU), %s", p.Namespace, p.Name, n, who), ", "))
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Notebooks lists the notebooks of a namespace, or of all namespaces if it is empty.
 func (w *Work) Notebooks(namespace string) []string {
 	var out []string

@@ -145,7 +145,7 @@ var allowed = map[string][]string{
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
-	"targets":     {"internal/console", "internal/session", "internal/session/examine", "internal/suggest"},
+	"targets":     {"internal/console", "internal/session", "internal/session/examine", "internal/suggest", "internal/session/upgrade"},
 	"cmd/homelab": {"internal/keep"},
 
 	"internal/faults":          {"internal/share", "remote"},
@@ -159,6 +159,7 @@ var allowed = map[string][]string{
 	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
 	"internal/session/examine": {"cluster/doctor", "internal/console", "internal/keep", "internal/session", "remote", "secret"},
 	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+	"internal/session/upgrade": {"clusterfile", "internal/keep", "internal/session", "internal/yamlnode", "k3s"},
 }
 
 // played are rooms of the played Proxmox VE, and further packages.

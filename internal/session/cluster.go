@@ -71,6 +71,9 @@ func (s *Session) Up(ctx context.Context, f UpFlags) error {
 	s.keep()
 	s.warnOfHosts()
 	s.warnOfHub()
+	if name, server := s.Cluster.UpgradeSnapshot(); name != "" && err == nil { // an error says it itself
+		s.Say("etcd as it was before the upgrade: snapshot %s on %s", name, server)
+	}
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,12 @@ type VerifyFlags struct {
 	JUnit string // FILE: write every check here, for a CI system
 }
 
+// UpgradeFlags are the flags of k3s:upgrade.
+type UpgradeFlags struct {
+	UpFlags
+	To string // VERSION: the release of K3s, e.g. v1.36.6+k3s1
+}
+
 // DownFlags are the flags of cluster:down.
 type DownFlags struct {
 	ChangeFlags

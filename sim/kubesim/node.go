@@ -240,6 +240,9 @@ func (c *Cluster) nodes(pods podIndex) {
 func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
+		if out[i].Type != corev1.NodeReady {
+			continue // somebody else's, such as K3s' EtcdIsVoter
+		}
 		out[i].LastHeartbeatTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	}
 	return out
@@ -248,12 +251,18 @@ func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 // turn returns a node's conditions with another readiness, and keeps the time of an earlier
 // transition.
 func turn(n *corev1.Node, status corev1.ConditionStatus, reason, message string) []corev1.NodeCondition {
-	for _, cond := range n.Status.Conditions {
-		if cond.Type == corev1.NodeReady && cond.Status == status {
+	out := slices.Clone(n.Status.Conditions)
+	for i, cond := range out {
+		switch {
+		case cond.Type != corev1.NodeReady:
+		case cond.Status == status:
 			return n.Status.Conditions
+		default:
+			out[i] = readyCondition(status, reason, message)
+			return out
 		}
 	}
-	return []corev1.NodeCondition{readyCondition(status, reason, message)}
+	return append(out, readyCondition(status, reason, message))
 }
 
 // taint sets the matching one of Kubernetes' own taints, and clears the others.

@@ -23,7 +23,7 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drif
 		if !stale(have, ms.Spec.K3s.Version) {
 			return nil
 		}
-		return ms.Stops(ctx, fmt.Sprintf("K3s %s → %s", have.Version, ms.Spec.K3s.Version), n.Name)
+		return ms.Stops(ctx, fmt.Sprintf("K3s %s → %s%s", have.Version, ms.Spec.K3s.Version, ms.gpuTime(n)), n.Name)
 	}
 }
 

@@ -142,6 +142,11 @@ func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, erro
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
+	if stale(have, ms.Spec.K3s.Version) {
+		if err := k3s.CheckUpgrade(have.Version, ms.Spec.K3s.Version); err != nil {
+			return have, converge.Permanent(err)
+		}
+	}
 	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ms.Spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
@@ -183,11 +188,7 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	}
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, srv.Version) {
-		return ms.TakeDown(ctx, n, func(ctx context.Context) error {
-			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), srv)
-			})
-		})
+		return ms.upgradeServer(ctx, n, have, srv)
 	}
 	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err
@@ -249,14 +250,12 @@ func (ms *Members) bringAgent(ctx context.Context, n spec.Node, have k3s.State) 
 	join := k3s.Join{Token: token, Agent: agent}
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, agent.Version) {
+		return ms.upgradeAgent(ctx, n, join)
+	}
+	if !have.Running() { // a kubelet that starts must not be newer than a server either
 		if err := ms.serversFirst(ctx); err != nil {
 			return err
 		}
-		return ms.TakeDown(ctx, n, func(ctx context.Context) error {
-			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), join)
-			})
-		})
 	}
 	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err

@@ -24,7 +24,8 @@ type Config struct {
 // use.
 type Members struct {
 	Config
-	api api
+	api   api
+	saved saved
 
 	// restarting is held by the one node that goes down and comes up again.
 	restarting chan struct{}

@@ -100,12 +100,34 @@ func (ms *Members) Drain(ctx context.Context, node string) (*kube.Node, error) {
 	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true})
 }
 
+// DeleteNode deletes a Node, and waits until it is gone: K3s holds the Node of a server back with
+// a finalizer until it has removed the etcd member (registerMemberHandlers,
+// pkg/etcd/member_controller.go of release-1.34). Of two servers, the machine of one must not go
+// before that. The last member cannot be removed.
 func (ms *Members) DeleteNode(ctx context.Context, node string) error {
 	client, err := ms.Kube(ctx)
 	if err != nil {
 		return err
 	}
-	return client.DeleteNode(ctx, node)
+	if err := client.DeleteNode(ctx, node); err != nil {
+		return err
+	}
+	if n, ours := ms.Spec.Node(node); ours && ms.onlyServer(n) {
+		return nil
+	}
+	rule := wait.Rule{
+		What: "deleting the Node " + node, Limit: forgetTime, Late: "the Node " + node + " is not gone",
+		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", node),
+	}
+	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		switch _, err := client.Node(ctx, node); {
+		case errors.Is(err, kube.ErrNotFound):
+			return "", nil
+		case err != nil:
+			return "", err
+		}
+		return "K3s has not removed its etcd member yet", nil
+	})
 }
 
 // waitRegistered waits until a kubelet has registered. A kubelet registers only when it

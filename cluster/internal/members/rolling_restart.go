@@ -19,32 +19,49 @@ import (
 // TakeDown drains a node, calls do, and waits until the node is as healthy as before. It waits
 // while another node is down, and after a failure no other node goes down in this run.
 func (ms *Members) TakeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return ms.inTurn(ctx, n, ms.othersAway, do)
+	return ms.inTurn(ctx, n, visit{away: ms.othersAway, do: do})
 }
 
 // Cycle is TakeDown for a node that the user has named: other agents may be down.
 func (ms *Members) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return ms.inTurn(ctx, n, ms.ServersAway, do)
+	return ms.inTurn(ctx, n, visit{away: ms.ServersAway, do: do})
 }
 
-func (ms *Members) inTurn(ctx context.Context, n spec.Node, away awayCheck, do func(context.Context) error) (err error) {
-	done, err := ms.TurnOf(ctx, n, away)
+// visit is what happens to a node in its turn.
+type visit struct {
+	away  awayCheck                   // what must be up
+	gpus  bool                        // pods that hold GPUs get the time of the file to end
+	first func(context.Context) error // before the node is drained; may be nil
+	do    func(context.Context) error
+	after func(context.Context) error // once the node is back; may be nil
+}
+
+func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
+	done, err := ms.turnWithGPUs(ctx, n, v)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if v.first != nil {
+		if err := v.first(ctx); err != nil {
+			return errors.Join(err, ms.freeAgain(ctx, n, v))
+		}
+	}
 	defer func() { ms.NoteUnhealthy(ctx, err, n.Name) }()
 	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back
-		return do(ctx)
+		return v.do(ctx)
 	}
 	was, err := ms.DrainNode(ctx, n)
 	if err != nil {
 		return err
 	}
-	if err := do(ctx); err != nil || was == nil {
+	if err := v.do(ctx); err != nil || was == nil {
 		return err
 	}
-	return ms.WaitRecovered(ctx, n, was)
+	if err := ms.WaitRecovered(ctx, n, was); err != nil || v.after == nil {
+		return err
+	}
+	return v.after(ctx)
 }
 
 // restartK3s restarts K3s with other settings, by calling do. The node keeps its pods, and they

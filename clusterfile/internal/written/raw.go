@@ -138,6 +138,12 @@ type K3s struct {
 	Snapshots         Snapshots       `yaml:"snapshots" jsonschema_description:"Snapshots of etcd."`
 	Registries        named[Registry] `yaml:"registries" jsonschema_description:"Image registries by name: mirrors and logins."`
 	Airgap            string          `yaml:"airgap" jsonschema_description:"Folder with k3s, its checksums and image tarball, for nodes without internet."`
+	Upgrade           Upgrade         `yaml:"upgrade" jsonschema_description:"What another version does to running work."`
+}
+
+type Upgrade struct {
+	GPUPods string `yaml:"gpuPods" jsonschema:"enum=keep,enum=evict" jsonschema_description:"Pods that still hold GPUs of a node after wait: keep leaves the node as it is, evict ends them. Default keep."`
+	Wait    Period `yaml:"wait" jsonschema_description:"How long pods that hold GPUs have to end. Default 1h."`
 }
 
 type Snapshots struct {

@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +22,11 @@ import (
 
 // apiGet asks a control plane as its administrator, the way K3s' own controllers do.
 func apiGet(ctx context.Context, plane plane.Plane, path string) (int, []byte, error) {
+	return apiDo(ctx, plane, http.MethodGet, path, nil)
+}
+
+// apiDo is apiGet with any method; body is JSON.
+func apiDo(ctx context.Context, plane plane.Plane, method, path string, body []byte) (int, []byte, error) {
 	admin, err := readKubeconfig(plane.Kubeconfig("https://127.0.0.1:6443"))
 	if err != nil {
 		return 0, nil, err
@@ -43,9 +49,12 @@ func apiGet(ctx context.Context, plane plane.Plane, path string) (int, []byte, e
 		return abrupt{conn}, nil
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:6443"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:6443"+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if admin.token != "" {
 		req.Header.Set("Authorization", "Bearer "+admin.token)
@@ -55,8 +64,8 @@ func apiGet(ctx context.Context, plane plane.Plane, path string) (int, []byte, e
 		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, body, err
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
 }
 
 // abrupt ends without TLS' last word, which over a pipe without a buffer takes as

@@ -38,6 +38,7 @@ type cluster struct {
 	vip       netip.Addr
 	holder    *node // who has the VIP
 	electing  *time.Timer
+	judging   *time.Timer // until etcd's leader looks at the members
 	closed    bool
 }
 
@@ -105,6 +106,7 @@ func (c *cluster) up(n *node) {
 		c.members[n.name] = m
 	}
 	c.elect(kubeVIPTime)
+	c.judge()
 }
 
 // down takes a server out that has stopped or lost its power.
@@ -118,6 +120,7 @@ func (c *cluster) down(n *node) {
 			break
 		}
 	}
+	c.judge()
 	if c.holder != n {
 		return
 	}
@@ -177,8 +180,10 @@ func (c *cluster) Close() {
 		return
 	}
 	c.closed = true
-	if c.electing != nil {
-		c.electing.Stop()
+	for _, t := range []*time.Timer{c.electing, c.judging} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	if c.holder != nil {
 		network.Release(c.net, c.vip, c.holder.sys.Answers())

@@ -1,0 +1,204 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// upgradeServer brings a running server to the version of the file: after a snapshot of etcd
+// if it is the first one, and only while every etcd member is well.
+func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have k3s.State, srv k3s.Server) error {
+	err := ms.inTurn(ctx, n, visit{
+		away:  ms.othersOrEtcd,
+		first: func(ctx context.Context) error { return ms.saveBefore(ctx, n, have) },
+		gpus:  true,
+		do: func(ctx context.Context) error {
+			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), srv)
+			})
+		},
+		after: func(ctx context.Context) error { return ms.waitEtcd(ctx, n) },
+	})
+	return ms.wayBack(ctx, n, err)
+}
+
+// upgradeAgent is upgradeServer for an agent, once the servers are upgraded.
+func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, join k3s.Join) error {
+	if err := ms.serversFirst(ctx); err != nil {
+		return err
+	}
+	return ms.inTurn(ctx, n, visit{
+		away: ms.othersAway,
+		gpus: true,
+		do: func(ctx context.Context) error {
+			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), join)
+			})
+		},
+	})
+}
+
+// othersOrEtcd is othersAway, and then etcdSick: a server must not go down while the member of
+// another one does not work.
+func (ms *Members) othersOrEtcd(ctx context.Context, n spec.Node) (string, error) {
+	if ms.onlyServer(n) {
+		return "", nil
+	}
+	if others, err := ms.othersAway(ctx, n); others != "" || err != nil {
+		return others, err
+	}
+	return ms.etcdSick(ctx)
+}
+
+// fresh is how old a snapshot may be to count as the one before this upgrade, so that a run
+// that is repeated saves no second one.
+const fresh = time.Hour
+
+// snapshotPrefix begins the names of the snapshots before an upgrade. K3s appends the node and
+// the time.
+func snapshotPrefix(version string) string {
+	return "homelab-before-" + strings.ReplaceAll(version, "+", "-")
+}
+
+// saved is the snapshot before the upgrade, once it is known.
+type saved struct {
+	mu           sync.Mutex
+	name, server string
+}
+
+// Saved returns the snapshot of etcd that was saved before an upgrade, and on which server it
+// is; empty if there was none.
+func (ms *Members) Saved() (name, server string) {
+	ms.saved.mu.Lock()
+	defer ms.saved.mu.Unlock()
+	return ms.saved.name, ms.saved.server
+}
+
+// saveBefore saves a snapshot of etcd before the first server is upgraded.
+func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) error {
+	if ms.onlyServer(n) && !have.Running() {
+		progress.Say(ctx, "K3s does not run on the only server %s, so there is no snapshot of etcd before the upgrade", n.Name)
+		return nil
+	}
+	nodes, err := ms.apiNodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range nodes {
+		if other.Role == string(spec.Server) && other.Version == ms.Spec.K3s.Version {
+			return nil // the upgrade has begun
+		}
+	}
+	prefix := snapshotPrefix(ms.Spec.K3s.Version)
+	all, err := ms.snapshots(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	name, old := newest(all, prefix)
+	if name == "" || time.Since(old) > fresh {
+		progress.Say(ctx, "saving etcd before the upgrade to %s", ms.Spec.K3s.Version)
+		if name, err = ms.saveSnapshot(ctx, n.Name, prefix); err != nil {
+			return fmt.Errorf("%w; nothing was upgraded", err)
+		}
+	}
+	progress.Say(ctx, "the snapshot of etcd before the upgrade is %s on %s; docs/restore.md says how to go back to it", name, n.Name)
+	s := &ms.saved
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.name, s.server = name, n.Name
+	return nil
+}
+
+// newest returns the newest snapshot whose name begins with prefix.
+func newest(all []snapshot, prefix string) (name string, created time.Time) {
+	for _, s := range all {
+		if strings.HasPrefix(s.name, prefix+"-") && !s.created.Before(created) {
+			name, created = s.name, s.created
+		}
+	}
+	return name, created
+}
+
+// wayBack adds to the failure of a server's upgrade how to go on, and how to go back.
+func (ms *Members) wayBack(ctx context.Context, n spec.Node, err error) error {
+	if err == nil || ctx.Err() != nil || errors.As(err, new(*k3s.VersionError)) {
+		return err
+	}
+	name, server := ms.savedBefore(ctx)
+	back := ""
+	if name != "" {
+		back = fmt.Sprintf("\n  to go back: restore the snapshot %s, which is on %s: docs/restore.md", name, server)
+	}
+	return fmt.Errorf("%w\n  to go on: fix that, then run go tool mage cluster:up again: it goes on with %s%s", err, n.Name, back)
+}
+
+// savedBefore finds the snapshot before this upgrade, which an earlier run may have saved.
+func (ms *Members) savedBefore(ctx context.Context) (name, server string) {
+	s := &ms.saved
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.name != "" {
+		return s.name, s.server
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	for _, n := range ms.Spec.Servers() {
+		all, err := ms.snapshots(ctx, n.Name)
+		if err != nil {
+			continue
+		}
+		if s.name, _ = newest(all, snapshotPrefix(ms.Spec.K3s.Version)); s.name != "" {
+			s.server = n.Name
+			break
+		}
+	}
+	return s.name, s.server
+}
+
+// CheckVersions checks, before anything changes, that Kubernetes supports the step from the
+// version of every node to that of the file. again are nodes whose machines are made again:
+// they come in the file's version, and an agent must not be newer than a server.
+func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
+	nodes, err := ms.apiNodes(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // nobody answers: each step checks its own node
+	}
+	want := ms.Spec.K3s.Version
+	why := map[string][]string{}
+	for _, n := range nodes {
+		if _, ours := ms.Spec.Node(n.Name); !ours {
+			continue
+		}
+		if err := k3s.CheckUpgrade(n.Version, want); err != nil {
+			why[err.Error()] = append(why[err.Error()], n.Name)
+		}
+	}
+	for _, name := range again {
+		if n, _ := ms.Spec.Node(name); n.Role != spec.Agent {
+			continue
+		}
+		for _, n := range nodes {
+			if n.Role == string(spec.Server) && k3s.CompareVersions(n.Version, want) < 0 {
+				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: go tool mage cluster:up upgrades the servers first", n.Name, n.Version, want)
+				why[words] = append(why[words], name)
+			}
+		}
+	}
+	var errs []error
+	for _, words := range slices.Sorted(maps.Keys(why)) {
+		errs = append(errs, fmt.Errorf("%s: %s", strings.Join(why[words], ", "), words))
+	}
+	return converge.Permanent(errors.Join(errs...))
+}

@@ -1,0 +1,166 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// gpuPoll is how often a node is asked for pods that hold GPUs. Such pods run for hours.
+const gpuPoll = 10 * time.Second
+
+// turnWithGPUs is TurnOf for a visit. If pods hold GPUs of the node, they first get the time
+// of the file to end. The wait is outside of the turn, so that other nodes go on, and the node
+// takes new pods meanwhile: to keep several nodes empty at once would stop everybody's work.
+// In its turn the node takes no more pods before it is looked at for the last time.
+func (ms *Members) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done func(), err error) {
+	left := ms.Spec.K3s.Upgrade.Wait
+	for {
+		if v.gpus {
+			if left, err = ms.waitGPUs(ctx, n, left); err != nil {
+				return nil, err
+			}
+		}
+		if done, err = ms.TurnOf(ctx, n, v.away); err != nil || !v.gpus {
+			return done, err
+		}
+		free, err := ms.freeOfGPUs(ctx, n)
+		if err == nil && (free || ms.evicts() && left <= 0) {
+			return done, nil
+		}
+		done()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// evicts reports whether the file has pods evicted that hold GPUs when their time is over.
+func (ms *Members) evicts() bool { return ms.Spec.K3s.Upgrade.GPUPods == spec.GPUPodsEvict }
+
+// freeOfGPUs cordons a node whose GPUs no pod holds. If one does, the node stays as it was.
+func (ms *Members) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
+	held, err := ms.heldNow(ctx, n)
+	if err != nil || len(held) > 0 || n.GPUs.Count == 0 {
+		return len(held) == 0, err
+	}
+	was, err := ms.ObserveNode(ctx, n.Name)
+	if errors.Is(err, ErrUnformed) || err != nil && ms.onlyServer(n) && ctx.Err() == nil {
+		return true, nil
+	}
+	if err != nil || was == nil || was.Cordoned {
+		return err == nil, err
+	}
+	client, err := ms.Kube(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := client.Cordon(ctx, n.Name); err != nil {
+		return false, err
+	}
+	if held, err = ms.heldNow(ctx, n); err != nil || len(held) > 0 {
+		return false, errors.Join(err, client.Uncordon(ctx, n.Name))
+	}
+	return true, nil
+}
+
+// freeAgain lets pods onto a node again that does not go down after all.
+func (ms *Members) freeAgain(ctx context.Context, n spec.Node, v visit) error {
+	if !v.gpus || n.GPUs.Count == 0 || ctx.Err() != nil {
+		return nil
+	}
+	client, err := ms.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	return client.Uncordon(ctx, n.Name)
+}
+
+// waitGPUs waits until no pod holds GPUs of a node, for at most that time, and returns what is
+// left of it. Then it is an error, unless the file has such pods evicted.
+func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, limit time.Duration) (left time.Duration, err error) {
+	start := time.Now()
+	held, err := ms.heldNow(ctx, n)
+	if err != nil || len(held) == 0 {
+		return limit, err
+	}
+	if limit > 0 {
+		rule := wait.Rule{What: n.Name + " waits for pods that hold GPUs", Limit: limit, Poll: gpuPoll}
+		err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+			now, err := ms.heldNow(ctx, n)
+			if err == nil {
+				held = now
+			}
+			return strings.Join(now, ", "), err
+		})
+		var over *wait.Error
+		switch {
+		case err == nil:
+			return limit - time.Since(start), nil
+		case ctx.Err() != nil || !errors.As(err, &over) || over.Err != nil:
+			return 0, err
+		}
+	}
+	if ms.evicts() {
+		progress.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
+		return 0, nil
+	}
+	return 0, converge.Permanent(fmt.Errorf("%s keeps its version, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run go tool mage cluster:up again; "+
+		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, words(ms.Spec.K3s.Upgrade.Wait), strings.Join(held, ", ")))
+}
+
+// heldNow names the pods that hold GPUs of a node and that a drain would evict. It names none
+// if there is no cluster yet, or if the only server's API does not answer.
+func (ms *Members) heldNow(ctx context.Context, n spec.Node) (out []string, err error) {
+	if n.GPUs.Count == 0 {
+		return nil, nil
+	}
+	client, err := ms.Kube(ctx)
+	if errors.Is(err, ErrUnformed) {
+		return nil, nil
+	}
+	if err == nil {
+		pods, failed := client.PodsOn(ctx, n.Name)
+		out, err = consent.HoldGPUs(pods), failed
+	}
+	if err != nil && ms.onlyServer(n) && ctx.Err() == nil {
+		return nil, nil
+	}
+	return out, err
+}
+
+// gpuTime says in a plan what happens to pods that hold GPUs.
+func (ms *Members) gpuTime(n spec.Node) string {
+	policy := ms.Spec.K3s.Upgrade
+	switch {
+	case n.GPUs.Count == 0:
+		return ""
+	case ms.evicts() && policy.Wait == 0:
+		return "; pods that hold GPUs are evicted"
+	case ms.evicts():
+		return fmt.Sprintf("; pods that hold GPUs are evicted after %s", words(policy.Wait))
+	case policy.Wait == 0:
+		return "; not while pods hold its GPUs"
+	}
+	return fmt.Sprintf("; waits up to %s for pods that hold GPUs, and does not end them", words(policy.Wait))
+}
+
+// words is a duration as a person writes it: 1h, not 1h0m0s.
+func words(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,191 @@
+package session
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// threeTwo is the cluster of docs/upgrade.md and docs/replace.md.
+const threeTwo = `
+name: home
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+defaults: {storage: vmdata}
+k3s: {version: v1.36.5+k3s1, vip: 10.0.0.100}
+pools:
+  cp: {role: server, count: 3, addresses: [10.0.0.11-10.0.0.13]}
+  wk: {count: 2, addresses: [10.0.0.21-10.0.0.22], gpus: 2}
+`
+
+// changing is what differs from run to run: times, and what is numbered by them.
+var changing = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d +| in [\dhms.]+|-\d{9,}|VM \d+|\d\d:\d\d:\d\d`)
+
+// shown compares a block of a page with what a command said, or writes it with -update. The
+// lines of steps that go on at the same time come in any order.
+func shown(t *testing.T, page, name, said string) {
+	t.Helper()
+	file := "../../docs/" + page
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	begin := "<!-- " + name + " -->\n\n```\n"
+	before, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok, "%s has no block %s", page, name)
+	is, after, ok := strings.Cut(rest, "```\n")
+	require.True(t, ok)
+	said = strings.TrimSpace(said) + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+said+"```\n"+after), 0o600))
+		return
+	}
+	lines := func(s string) []string {
+		return slices.Sorted(strings.Lines(changing.ReplaceAllString(s, "")))
+	}
+	assert.Equal(t, lines(said), lines(is), "docs/%s, %s: go test ./internal/session -run Page -update", page, name)
+}
+
+// whole is what a command says up to its advice.
+func (w *site) whole() string {
+	said, _, _ := strings.Cut(w.data.String()+w.talk.String(), "\nNext:\n")
+	return said
+}
+
+func (w *site) vmid(name string) int {
+	for _, vm := range w.sim.VMs() {
+		if vm.Name == name {
+			return vm.ID
+		}
+	}
+	return 0
+}
+
+func (w *site) restarts(t *testing.T, name string, f guest.Faults) {
+	t.Helper()
+	w.sim.SetGuestFaults(w.vmid(name), f)
+	for _, vm := range w.sim.VMs() {
+		if vm.Name == name {
+			_, err := vm.Guest.AgentExec([]string{"systemctl", "restart", "k3s"}, nil)
+			require.NoError(t, err)
+		}
+	}
+	time.Sleep(time.Minute)
+}
+
+// trains starts a pod that holds two GPUs of wk1.
+func (w *site) trains(t *testing.T) {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(w.dir, "kubeconfig"))
+	require.NoError(t, err)
+	client, err := kube.New(kube.Config{Kubeconfig: config, Dial: w.sim.Network().Dial})
+	require.NoError(t, err)
+	defer func() { _ = client.Close() }()
+	_, err = client.Apply(t.Context(), &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "llm-0", Namespace: "default"},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{corev1.LabelHostname: "wk1"}, Tolerations: nvidia.Tolerations(),
+			Containers: []corev1.Container{{Name: "main", Image: "registry.example/train", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{nvidia.Resource: *resource.NewQuantity(2, resource.DecimalSI)},
+			}}},
+		},
+	})
+	require.NoError(t, err)
+	time.Sleep(time.Minute)
+}
+
+func yes(f UpFlags) UpFlags {
+	f.Yes = true
+	return f
+}
+
+// TestUpgradePage: docs/upgrade.md shows what the commands say.
+func TestUpgradePage(t *testing.T) {
+	newer := strings.Replace(threeTwo, "v1.36.5", "v1.36.6", 1)
+	up := with(yes(UpFlags{}), (*Session).Up)
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
+		time.Sleep(time.Minute)
+
+		require.Equal(t, pending, code(w.do(newer, Options{}, (*Session).Plan)))
+		shown(t, "upgrade.md", "plan", w.whole())
+		err := w.do(strings.Replace(threeTwo, "v1.36.5", "v1.38.1", 1), Options{}, up)
+		shown(t, "upgrade.md", "refused", w.steps("k3s/cp1 ")+err.Error())
+
+		w.restarts(t, "cp3", guest.Faults{EtcdSick: true})
+		err = w.do(newer, Options{}, up)
+		require.Error(t, err)
+		shown(t, "upgrade.md", "sick", w.steps("k3s/cp1 "))
+		w.restarts(t, "cp3", guest.Faults{})
+
+		w.trains(t)
+		err = w.do(newer, Options{}, up)
+		require.Error(t, err)
+		shown(t, "upgrade.md", "gpus", w.steps("k3s/wk1 "))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
+		time.Sleep(time.Minute)
+		require.NoError(t, w.do(newer, Options{}, up))
+		shown(t, "upgrade.md", "up", w.whole())
+	})
+}
+
+// steps are the last lines of a step: its failure.
+func (w *site) steps(step string) string {
+	var out []string
+	on := false
+	for line := range strings.Lines(w.talk.String()) {
+		switch {
+		case strings.Contains(line, step):
+			out, on = []string{line}, true
+		case on && strings.HasPrefix(line, " "):
+			out = append(out, line)
+		default:
+			on = false
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// TestReplacePage: docs/replace.md shows what the commands say.
+func TestReplacePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
+		time.Sleep(time.Minute)
+		require.NoError(t, w.do(threeTwo, Options{}, func(s *Session, ctx context.Context) error {
+			vm, err := s.Cluster.Proxmox.VM(ctx, "homelab-home", "cp1")
+			if err != nil {
+				return err
+			}
+			return s.Cluster.Proxmox.Stop(ctx, vm)
+		}))
+		time.Sleep(2 * time.Minute)
+		verb := NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}
+		require.NoError(t, w.do(threeTwo, Options{}, with(verb, (*Session).NodeReplace)))
+		shown(t, "replace.md", "replace", w.whole())
+		time.Sleep(3 * time.Minute)
+		require.NoError(t, w.do(threeTwo, Options{}, (*Session).Plan))
+		shown(t, "replace.md", "after", w.whole())
+	})
+}
