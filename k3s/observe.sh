@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints all that there is to know about K3s on this machine, in one go, as
 # sections that begin with a line "@@ NAME". It changes nothing, and it never
-# prints what is in a token file or in registries.yaml.
+# prints what is in a token file, in registries.yaml or in the bucket's keys.
 #
 # usage: observe.sh
 set -u
@@ -80,6 +80,12 @@ fi
 section registries
 if [ -f "$etc/registries.yaml" ]; then
 	sha256sum "$etc/registries.yaml"
+fi
+
+section s3
+if [ -f "$etc/config.yaml.d/homelab-s3.yaml" ]; then
+	sha256sum "$etc/config.yaml.d/homelab-s3.yaml"
+	stat -c '%a' "$etc/config.yaml.d/homelab-s3.yaml"
 fi
 
 section applied

@@ -164,7 +164,8 @@ type Snapshots struct {
 
 // S3 is a bucket for etcd snapshots.
 type S3 struct {
-	Endpoint, Region, Bucket, Folder string
+	Endpoint, Region, Bucket, Folder string // Endpoint is host or host:port
+	Insecure                         bool   // http instead of https
 	AccessKey, SecretKey             SecretRef
 }
 

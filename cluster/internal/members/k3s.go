@@ -70,6 +70,9 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		SecretsEncryption: s.K3s.SecretsEncryption,
 		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
 	}
+	if srv.S3, err = bucket(s); err != nil {
+		return srv, err
+	}
 	if s.K3s.VIP.IsValid() {
 		srv.TLSSANs = append([]string{s.K3s.VIP.String()}, srv.TLSSANs...)
 	}
@@ -85,6 +88,23 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		srv.Manifests = map[string][]byte{k3s.KubeVIPManifest: manifest}
 	}
 	return srv, nil
+}
+
+// bucket is where K3s copies snapshots to, with its keys; nil if the file has none.
+func bucket(s *spec.Spec) (*k3s.S3, error) {
+	b := s.K3s.Snapshots.S3
+	if b == nil {
+		return nil, nil
+	}
+	access, err := b.AccessKey.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("k3s.snapshots.s3.accessKey: %w", err)
+	}
+	key, err := b.SecretKey.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("k3s.snapshots.s3.secretKey: %w", err)
+	}
+	return &k3s.S3{Endpoint: b.Endpoint, Region: b.Region, Bucket: b.Bucket, Folder: b.Folder, Insecure: b.Insecure, AccessKey: access, SecretKey: key}, nil
 }
 
 func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
@@ -130,6 +150,9 @@ const joinTime = 10 * time.Minute
 // observeK3s reads the state of K3s, and returns a permanent error if waiting does not help.
 func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
 	if _, err := artifacts.Registries(ms.Spec); err != nil {
+		return k3s.State{}, converge.Permanent(err)
+	}
+	if _, err := bucket(ms.Spec); err != nil && n.Role == spec.Server {
 		return k3s.State{}, converge.Permanent(err)
 	}
 	have, err := k3s.Observe(ctx, ms.Nodes.Root(n.Name))

@@ -147,7 +147,7 @@ type Snapshots struct {
 }
 
 type S3 struct {
-	Endpoint  string         `yaml:"endpoint" jsonschema_description:"Default s3.amazonaws.com."`
+	Endpoint  string         `yaml:"endpoint" jsonschema_description:"Host of the S3 service, with http:// in front if it has no TLS. Default s3.amazonaws.com."`
 	Region    string         `yaml:"region" jsonschema_description:"Default us-east-1."`
 	Bucket    string         `yaml:"bucket" jsonschema:"required" jsonschema_description:"Name of the bucket."`
 	Folder    string         `yaml:"folder" jsonschema_description:"Folder in the bucket."`
