@@ -75,6 +75,10 @@ type Kubernetes = plane.Kubernetes
 // PlaneConfig is what the first server's configuration says about its cluster.
 type PlaneConfig = plane.Config
 
+// PlaneSaved is the state of a control plane, as a snapshot of etcd has it. A [Plane] that has
+// a method Save can be saved.
+type PlaneSaved = plane.Saved
+
 // Plane is one cluster's control plane. Implementations are safe for concurrent use.
 type Plane = plane.Plane
 
