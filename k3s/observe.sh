@@ -98,6 +98,11 @@ if [ -f "$etc/homelab.cluster" ]; then
 	cat "$etc/homelab.cluster"
 fi
 
+section restoring
+if [ -f "$etc/homelab.restoring" ]; then
+	cat "$etc/homelab.restoring"
+fi
+
 # A server has the cluster's authority before its own agent has fetched it.
 section authority
 for file in /var/lib/rancher/k3s/server/tls/server-ca.crt /var/lib/rancher/k3s/agent/server-ca.crt; do
