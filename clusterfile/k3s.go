@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
@@ -138,6 +139,13 @@ func (r *resolver) snapshots() {
 	if err := schedule.Check(s.Schedule); err != nil {
 		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
 	}
+	for i, key := range raw.Recipients {
+		if _, err := backup.Recipients(key); err != nil {
+			what, cure, _ := strings.Cut(err.Error(), ": ")
+			r.Wrong(&raw.Recipients[i], what, cure)
+		}
+	}
+	s.Recipients = raw.Recipients
 	if b := raw.S3; b != nil {
 		s.S3 = &spec.S3{
 			Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,

@@ -160,6 +160,8 @@ type Snapshots struct {
 	Schedule  string // cron, five fields
 	Retention int
 	S3        *S3 // nil: only on the servers
+
+	Recipients []string // public keys of age: who can decrypt backups
 }
 
 // S3 is a bucket for etcd snapshots.

@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 
 	"sim/guest/internal/pvehost":   {"sim/guest/internal/boot", "sim/guest/internal/disk", "sim/guest/internal/getopt", "sim/guest/internal/hardware", "sim/guest/internal/image", "sim/guest/internal/machine", "sim/guest/internal/sshd", "sim/guest/internal/systemd"},
 	"sim/guest/internal/programs":  {"sim/guest/internal/disk", "sim/guest/internal/getopt", "sim/guest/internal/internet", "sim/guest/internal/machine"},
-	"sim/guest/internal/k3s":       {"sim/guest/internal/disk", "sim/guest/internal/getopt", "sim/guest/internal/gpu", "sim/guest/internal/image", "sim/guest/internal/iptables", "sim/guest/internal/machine", "sim/guest/internal/network", "sim/guest/internal/plane", "sim/guest/internal/systemd", "sim/guest/internal/yamlvalue"},
+	"sim/guest/internal/k3s":       {"sim/guest/internal/disk", "sim/guest/internal/etcdfile", "sim/guest/internal/getopt", "sim/guest/internal/gpu", "sim/guest/internal/image", "sim/guest/internal/iptables", "sim/guest/internal/machine", "sim/guest/internal/network", "sim/guest/internal/plane", "sim/guest/internal/systemd", "sim/guest/internal/yamlvalue"},
 	"sim/guest/internal/iptables":  {"sim/guest/internal/getopt", "sim/guest/internal/machine"},
 	"sim/guest/internal/boot":      {"sim/guest/internal/cloud", "sim/guest/internal/disk", "sim/guest/internal/getopt", "sim/guest/internal/gpu", "sim/guest/internal/hardware", "sim/guest/internal/machine", "sim/guest/internal/netplan", "sim/guest/internal/storage", "sim/guest/internal/systemd"},
 	"sim/guest/internal/hardware":  {"sim/guest/internal/getopt", "sim/guest/internal/gpu", "sim/guest/internal/machine"},
@@ -91,6 +91,7 @@ var allowed = map[string][]string{
 	"sim/guest/internal/getopt":    nil,
 	"sim/guest/internal/archive":   {"sim/guest/internal/disk"},
 	"sim/guest/internal/disk":      nil,
+	"sim/guest/internal/etcdfile":  nil,
 
 	"sim/kubesim": {"sim/guest"},
 	"sim/conform": {"sim/pvesim", "sim/guest"},
@@ -128,8 +129,8 @@ var allowed = map[string][]string{
 	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
-	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
-	"cluster":                      {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec"},
+	"clusterfile":                  {"cluster/backup", "clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec"},
+	"cluster":                      {"cluster/backup", "cluster/consent", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/rescue", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec"},
 	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/thorns":      {"kube", "sim/guest", "sim/kubesim"},
 	"cluster/internal/templates":   {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "remote", "spec"},
@@ -141,9 +142,14 @@ var allowed = map[string][]string{
 	"cluster/internal/firstboot":   {"addon", "cloudinit", "cluster/internal/run", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/yamlbound", "proxmox", "remote/ssh", "spec"},
 	"cluster/internal/artifacts":   {"converge", "k3s", "remote", "spec"},
 	"cluster/consent":              {"converge", "kube"},
+	"cluster/backup":               nil,
+	"cluster/internal/rescue":      {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "spec"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
-	"targets":     {"internal/console", "internal/session", "internal/suggest"},
+	"targets": {"internal/console", "internal/session", "internal/session/backup", "internal/suggest"},
+
+	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/session", "k3s"},
+
 	"cmd/homelab": {"internal/keep"},
 
 	"internal/faults":   {"internal/share", "remote"},
@@ -184,7 +190,9 @@ var owners = map[string][]string{
 	"github.com/go-git/go-git":           {"fleet"},
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
-	"github.com/robfig/cron":             {"internal/schedule"},
+	"github.com/robfig/cron":             {"internal/schedule", "sim/guest"},
+	"filippo.io/age":                     {"cluster", "internal/session/backup"},
+	"go.etcd.io/bbolt":                   {"sim/guest"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
 	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim"},
 	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim"},

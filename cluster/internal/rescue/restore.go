@@ -92,14 +92,21 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 		}
 		return k3s.StopForRestore(ctx, r.Nodes.Root(n.Name), from.Name)
 	})
-	step.Costs = func(context.Context, bool, drift.Diff) []converge.Cost {
-		costs := []converge.Cost{{Machine: n.Name, Kind: converge.Stops, Why: "K3s alone; pods keep running", Away: away}}
+	step.Costs = r.costsOfRestore(n, from, first)
+	return step
+}
+
+// costsOfRestore is what a restore ends: the state of the cluster, once, and K3s on each
+// server for a while.
+func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, bool, drift.Diff) []converge.Cost {
+	return func(context.Context, bool, drift.Diff) []converge.Cost {
+		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.Stops, Why: "pods keep running", Away: away}}
 		if first {
-			costs = append([]converge.Cost{{Machine: r.Spec.Name, Kind: converge.Destroys, Why: "Kubernetes goes back to " + from.Made + ": what was created or changed since is lost"}}, costs...)
+			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.Destroys,
+				Why: "Kubernetes goes back to " + from.Made + ": what was created or changed since is lost"}}, costs...)
 		}
 		return costs
 	}
-	return step
 }
 
 // restoreStep makes etcd of the snapshot on the first server, and starts K3s there.

@@ -144,6 +144,8 @@ type Snapshots struct {
 	Schedule  string `yaml:"schedule" jsonschema_description:"Cron expression. Default 0 */12 * * *."`
 	Retention *int   `yaml:"retention" jsonschema_description:"Number of snapshots to keep. Default 5."`
 	S3        *S3    `yaml:"s3" jsonschema_description:"Also copy them to a bucket."`
+
+	Recipients []string `yaml:"recipients" jsonschema_description:"Public keys of age: who can decrypt what cluster:backup writes."`
 }
 
 type S3 struct {
