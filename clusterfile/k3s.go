@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
@@ -145,11 +146,19 @@ func (r *resolver) snapshots() {
 	if err := schedule.Check(s.Schedule); err != nil {
 		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
 	}
+	for i, key := range raw.Recipients {
+		if _, err := backup.Recipients(key); err != nil {
+			what, cure, _ := strings.Cut(err.Error(), ": ")
+			r.Wrong(&raw.Recipients[i], what, cure)
+		}
+	}
+	s.Recipients = raw.Recipients
 	if b := raw.S3; b != nil {
 		s.S3 = &spec.S3{
-			Endpoint: cmp.Or(b.Endpoint, "s3.amazonaws.com"), Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,
+			Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,
 			AccessKey: b.AccessKey.In(r.spec.Dir), SecretKey: b.SecretKey.In(r.spec.Dir),
 		}
+		r.bucketEndpoint(s.S3, b)
 		if b.Bucket == "" {
 			r.Wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
 		}
@@ -161,6 +170,19 @@ func (r *resolver) snapshots() {
 		}
 	}
 	r.spec.K3s.Snapshots = s
+}
+
+// bucketEndpoint takes host, host:port, or a URL: K3s itself wants no scheme.
+func (r *resolver) bucketEndpoint(s *spec.S3, b *written.S3) {
+	host, secure := strings.CutPrefix(cmp.Or(b.Endpoint, "s3.amazonaws.com"), "https://")
+	if !secure {
+		host, s.Insecure = strings.CutPrefix(host, "http://")
+	}
+	s.Endpoint = strings.TrimSuffix(host, "/")
+	name, port, hasPort := strings.Cut(s.Endpoint, ":")
+	if !isHost(name) || hasPort && !isPort(port) {
+		r.Wrong(&b.Endpoint, fmt.Sprintf("%q is not an S3 service", b.Endpoint), "write its host, e.g. s3.amazonaws.com or minio.home.arpa:9000, with http:// in front if it has no TLS")
+	}
 }
 
 func (r *resolver) registries() {

@@ -93,6 +93,7 @@ type Server struct {
 	EmbeddedRegistry     bool         // embedded-registry: nodes share images with each other
 	SnapshotSchedule     string       // etcd-snapshot-schedule-cron; default "0 */12 * * *"
 	SnapshotRetention    int          // etcd-snapshot-retention; default 5
+	S3                   *S3          // where K3s copies each snapshot; nil: nowhere
 
 	// Manifests are files for K3s' folder of manifests, by name. K3s applies them when it
 	// starts and when they change; a removed file leaves its objects.
@@ -159,6 +160,8 @@ func (s Server) keys() (map[string]any, error) {
 	if s.SnapshotRetention > 0 {
 		k["etcd-snapshot-retention"] = s.SnapshotRetention
 	}
+	s.S3.put(k)
+	errs = append(errs, s.S3.check())
 	errs = append(errs, checkKeys(RoleServer, s.Extra, k)...)
 	for name := range s.Manifests {
 		if !manifestName.MatchString(name) {

@@ -22,6 +22,9 @@ func (d Diagnosis) String() string {
 	return d.Cause + ": " + d.Cure
 }
 
+// NodePassword reports whether the cluster knows another machine of this name.
+func (d Diagnosis) NodePassword() bool { return strings.Contains(d.Line, "Node password rejected") }
+
 // symptom is a piece of a journal line and what it means.
 type symptom struct {
 	text  string

@@ -33,6 +33,7 @@ type plan struct {
 
 	registries secret.Value      // registries.yaml; zero for none
 	files      map[string][]byte // that registries.yaml refers to
+	s3         secret.Value      // the file with the bucket's keys; of servers only
 }
 
 func (s Server) plan() (plan, error) {
@@ -45,6 +46,11 @@ func (s Server) plan() (plan, error) {
 	if s.URL != "" {
 		p.summary = fmt.Sprintf("k3s %s, server of %s", s.Version, s.URL)
 	}
+	text, err := s.S3.text()
+	if err != nil {
+		return plan{}, err
+	}
+	p.s3 = secret.New(text)
 	return p.with(s.Node)
 }
 
@@ -87,6 +93,9 @@ func (p plan) digest() string {
 	fmt.Fprintf(h, "%q%q", p.version, p.unit())
 	if !p.registries.IsZero() {
 		fmt.Fprint(h, p.registriesSum())
+	}
+	if p.wantsS3() {
+		fmt.Fprint(h, p.s3Sum())
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
@@ -152,6 +161,7 @@ func (p plan) diff(have State) drift.Diff {
 	}
 	d = append(d, diffManifests(have.Manifests, p.manifests)...)
 	d = append(d, p.registriesDiff(have)...)
+	d = append(d, p.s3Diff(have)...)
 	if d.Effect() < drift.Restart && have.Running() && have.Applied != p.digest() {
 		d = append(d, drift.Field{Path: "running", Have: "as before the last change", Want: "as configured", Effect: drift.Restart})
 	}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints all that there is to know about K3s on this machine, in one go, as
 # sections that begin with a line "@@ NAME". It changes nothing, and it never
-# prints what is in a token file or in registries.yaml.
+# prints what is in a token file, in registries.yaml or in the bucket's keys.
 #
 # usage: observe.sh
 set -u
@@ -82,6 +82,12 @@ if [ -f "$etc/registries.yaml" ]; then
 	sha256sum "$etc/registries.yaml"
 fi
 
+section s3
+if [ -f "$etc/config.yaml.d/homelab-s3.yaml" ]; then
+	sha256sum "$etc/config.yaml.d/homelab-s3.yaml"
+	stat -c '%a' "$etc/config.yaml.d/homelab-s3.yaml"
+fi
+
 section applied
 if [ -f "$etc/homelab.applied" ]; then
 	cat "$etc/homelab.applied"
@@ -90,6 +96,11 @@ fi
 section cluster
 if [ -f "$etc/homelab.cluster" ]; then
 	cat "$etc/homelab.cluster"
+fi
+
+section restoring
+if [ -f "$etc/homelab.restoring" ]; then
+	cat "$etc/homelab.restoring"
 fi
 
 # A server has the cluster's authority before its own agent has fetched it.

@@ -138,6 +138,9 @@ func write(ctx context.Context, r remote.Runner, p plan, token secret.Value, hav
 		}
 		files = append(files, file{registriesFile, []byte(p.registriesText()), 0o600})
 	}
+	if len(p.s3Diff(have)) > 0 {
+		files = append(files, file{s3File, []byte(p.s3.Reveal()), 0o600})
+	}
 	if len(diffKeys(have.Config, p.keys)) > 0 {
 		files = append(files, file{configFile, p.config, 0o600})
 	}

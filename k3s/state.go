@@ -31,7 +31,10 @@ type State struct {
 	Cluster    string            // the name in [ClusterFile]; empty if there is none
 	Authority  string            // SHA-256 of the certificate authority of its cluster; empty before it joined one
 	Registries string            // SHA-256 of registries.yaml, which contains passwords; empty if there is none
+	S3         string            // SHA-256 of the file with the bucket's keys; empty if there is none
+	S3Mode     string            // its permission bits
 	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
+	Restoring  string            // what [StopForRestore] began to restore; empty if it is over
 	Journal    []string          // the end of K3s' journal since its last start; only if it is not active
 	Others     []Other           // foreign files that K3s or its unit also reads
 }
@@ -138,8 +141,11 @@ func parseState(out []byte) (State, error) {
 	}
 	s.TokenMode = strings.TrimSpace(sections["token"])
 	s.Registries, _, _ = strings.Cut(strings.TrimSpace(sections["registries"]), " ")
+	s.S3, s.S3Mode, _ = strings.Cut(strings.TrimSpace(sections["s3"]), "\n")
+	s.S3, _, _ = strings.Cut(s.S3, " ")
 	s.Applied = strings.TrimSpace(sections["applied"])
 	s.Cluster = strings.TrimSpace(sections["cluster"])
+	s.Restoring = strings.TrimSpace(sections["restoring"])
 	s.Authority, _, _ = strings.Cut(strings.TrimSpace(sections["authority"]), " ")
 	for _, line := range lines(sections["manifests"]) {
 		if sum, file, ok := strings.Cut(line, "  "); ok {

@@ -173,11 +173,14 @@ type Snapshots struct {
 	Schedule  string // cron, five fields
 	Retention int
 	S3        *S3 // nil: only on the servers
+
+	Recipients []string // public keys of age: who can decrypt backups
 }
 
 // S3 is a bucket for etcd snapshots.
 type S3 struct {
-	Endpoint, Region, Bucket, Folder string
+	Endpoint, Region, Bucket, Folder string // Endpoint is host or host:port
+	Insecure                         bool   // http instead of https
 	AccessKey, SecretKey             SecretRef
 }
 

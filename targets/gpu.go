@@ -31,5 +31,5 @@ func (GPU) Verify(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).GPUVerify, session.VerifyFlags{Level: value(level), JUnit: value(junit)})
+	return withFlags(ctx, options(spec, json, timeout), (*session.Session).GPUVerify, session.GPUVerifyFlags{Level: value(level), JUnit: value(junit)})
 }

@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 // rooms are the packages by what they are for, from the street to the cellar.
 func rooms() []floor {
 	return []floor{
-		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/console", "internal/trial", "internal/session/upgrade"}},
-		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile",
-			"cluster/internal/run", "cluster/internal/thorns", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel"}},
+		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup"}},
+		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue",
+			"cluster/internal/run", "cluster/internal/thorns", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel", "cluster/backup"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
 		{"Played Proxmox VE", []string{
@@ -33,7 +33,7 @@ func rooms() []floor {
 			"sim/pvesim/internal/answer",
 		}},
 		{"Played machines", []string{"sim/guest", "sim/kubesim",
-			"sim/guest/internal/pvehost", "sim/guest/internal/programs", "sim/guest/internal/k3s", "sim/guest/internal/iptables", "sim/guest/internal/boot",
+			"sim/guest/internal/pvehost", "sim/guest/internal/programs", "sim/guest/internal/k3s", "sim/guest/internal/etcdfile", "sim/guest/internal/iptables", "sim/guest/internal/boot",
 			"sim/guest/internal/hardware", "sim/guest/internal/cloud", "sim/guest/internal/yamlvalue", "sim/guest/internal/sshd", "sim/guest/internal/netplan",
 			"sim/guest/internal/apt", "sim/guest/internal/systemd", "sim/guest/internal/storage", "sim/guest/internal/shell", "sim/guest/internal/image",
 			"sim/guest/internal/gpu", "sim/guest/internal/machine", "sim/guest/internal/plane", "sim/guest/internal/network", "sim/guest/internal/internet",

@@ -113,7 +113,7 @@ func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GP
 
 // GPUVerify computes on every GPU of every node, does the checks of the level, and prints the
 // results.
-func (s *Session) GPUVerify(ctx context.Context, f VerifyFlags) error {
+func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	start := time.Now()
 	level, err := f.level()
 	if err != nil {

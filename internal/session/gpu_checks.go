@@ -13,7 +13,7 @@ import (
 )
 
 // level returns the requested level.
-func (f VerifyFlags) level() (cluster.VerifyLevel, error) {
+func (f GPUVerifyFlags) level() (cluster.VerifyLevel, error) {
 	switch l := cluster.VerifyLevel(f.Level); l {
 	case "":
 		return cluster.VerifyQuick, nil
@@ -24,7 +24,7 @@ func (f VerifyFlags) level() (cluster.VerifyLevel, error) {
 }
 
 // write writes the checks for a CI system, if that was requested.
-func (f VerifyFlags) write(name string, checks []check.Check) error {
+func (f GPUVerifyFlags) write(name string, checks []check.Check) error {
 	if f.JUnit == "" {
 		return nil
 	}

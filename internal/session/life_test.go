@@ -138,15 +138,15 @@ func (w *site) gpus(yaml string) {
 	assert.Len(t, objects(t, w.data.Bytes()), 8)
 
 	junit := filepath.Join(t.TempDir(), "gpu.xml")
-	require.NoError(t, w.do(yaml, Options{}, with(VerifyFlags{Level: "full", JUnit: junit}, (*Session).GPUVerify)))
+	require.NoError(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "full", JUnit: junit}, (*Session).GPUVerify)))
 	assert.Equal(t, 9, strings.Count(w.data.String(), "passed"))
 	assert.Contains(t, w.data.String(), "44 checks: 44 passed\n")
 	written, err := os.ReadFile(junit)
 	require.NoError(t, err)
 	assert.Equal(t, 44, strings.Count(string(written), "<testcase "))
 	assert.Contains(t, w.talk.String(), "8 of 8 GPUs computed")
-	assert.ErrorContains(t, w.do(yaml, Options{}, with(VerifyFlags{Level: "most"}, (*Session).GPUVerify)), "-level=most: write quick or full")
-	require.NoError(t, w.do(yaml, Options{JSON: true}, with(VerifyFlags{}, (*Session).GPUVerify)))
+	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "most"}, (*Session).GPUVerify)), "-level=most: write quick or full")
+	require.NoError(t, w.do(yaml, Options{JSON: true}, with(GPUVerifyFlags{}, (*Session).GPUVerify)))
 	results := objects(t, w.data.Bytes())
 	require.Len(t, results, 8, "one object for each GPU, and no events between them")
 	for _, r := range results {

@@ -4,6 +4,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
@@ -74,6 +75,21 @@ type Kubernetes = plane.Kubernetes
 
 // PlaneConfig is what the first server's configuration says about its cluster.
 type PlaneConfig = plane.Config
+
+// PlaneSaved is the state of a control plane, as a snapshot of etcd has it. A [Plane] that has
+// a method Save can be saved.
+type PlaneSaved = plane.Saved
+
+// OfferBucket makes an S3 service with an empty bucket reachable from the machines of a
+// network, at HOST or HOST:PORT, for whoever has its keys.
+func OfferBucket(n *Network, endpoint, bucket, accessKey, secretKey string) {
+	k3s.OfferBucket(n, endpoint, bucket, accessKey, secretKey)
+}
+
+// BucketKeys returns the keys of the objects in such a bucket, in order.
+func BucketKeys(n *Network, endpoint, bucket string) []string {
+	return k3s.BucketKeys(n, endpoint, bucket)
+}
 
 // Plane is one cluster's control plane. Implementations are safe for concurrent use.
 type Plane = plane.Plane

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -29,18 +30,8 @@ type authority struct {
 }
 
 func newAuthority(cfg guest.PlaneConfig) (*authority, error) {
-	a := &authority{}
-	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, fmt.Errorf("kubesim: %w", err)
-	}
-	root := template("k3s-server-ca")
-	root.IsCA, root.BasicConstraintsValid, root.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, root, root, a.key.Public(), a.key)
+	a, err := rootOf(cfg.Saved)
 	if err != nil {
-		return nil, fmt.Errorf("kubesim: %w", err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		return nil, fmt.Errorf("kubesim: %w", err)
 	}
 	server := template("k3s")
@@ -65,6 +56,39 @@ func newAuthority(cfg guest.PlaneConfig) (*authority, error) {
 	admin.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	a.admin, err = a.sign(admin)
 	return a, err
+}
+
+// rootOf makes an authority, or takes that of a restored cluster.
+func rootOf(saved *guest.PlaneSaved) (*authority, error) {
+	a := &authority{}
+	var err error
+	if saved != nil {
+		cert, rest := pem.Decode(saved.Authority)
+		key, _ := pem.Decode(rest)
+		if cert == nil || key == nil {
+			return nil, errors.New("the snapshot has no certificate authority")
+		}
+		if a.cert, err = x509.ParseCertificate(cert.Bytes); err == nil {
+			a.key, err = x509.ParseECPrivateKey(key.Bytes)
+		}
+		return a, err
+	}
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, err
+	}
+	root := template("k3s-server-ca")
+	root.IsCA, root.BasicConstraintsValid, root.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, root, root, a.key.Public(), a.key)
+	if err == nil {
+		a.cert, err = x509.ParseCertificate(der)
+	}
+	return a, err
+}
+
+// saved is the authority as it is in a snapshot.
+func (a *authority) saved() ([]byte, error) {
+	key, err := x509.MarshalECPrivateKey(a.key)
+	return append(encode("CERTIFICATE", a.cert.Raw), encode("EC PRIVATE KEY", key)...), err
 }
 
 func template(name string) *x509.Certificate {

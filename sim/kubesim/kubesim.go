@@ -107,7 +107,11 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.srv = &http.Server{Handler: c, TLSConfig: auth.serverTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
-	c.populate()
+	if cfg.Saved == nil {
+		c.populate()
+	} else if err := c.load(cfg.Saved.Objects); err != nil {
+		return nil, err
+	}
 	c.ended.Add(2)
 	go func() { defer c.ended.Done(); _ = c.srv.ServeTLS(c.pipe, "", "") }()
 	go func() { defer c.ended.Done(); c.loop(c.ctx) }()

@@ -70,6 +70,9 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		SecretsEncryption: s.K3s.SecretsEncryption,
 		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
 	}
+	if srv.S3, err = bucket(s); err != nil {
+		return srv, err
+	}
 	if s.K3s.VIP.IsValid() {
 		srv.TLSSANs = append([]string{s.K3s.VIP.String()}, srv.TLSSANs...)
 	}
@@ -85,6 +88,34 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		srv.Manifests = map[string][]byte{k3s.KubeVIPManifest: manifest}
 	}
 	return srv, nil
+}
+
+// bucket is where K3s copies snapshots to, with its keys; nil if the file has none.
+func bucket(s *spec.Spec) (*k3s.S3, error) {
+	b := s.K3s.Snapshots.S3
+	if b == nil {
+		return nil, nil
+	}
+	access, err := b.AccessKey.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("k3s.snapshots.s3.accessKey: %w", err)
+	}
+	key, err := b.SecretKey.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("k3s.snapshots.s3.secretKey: %w", err)
+	}
+	return &k3s.S3{Endpoint: b.Endpoint, Region: b.Region, Bucket: b.Bucket, Folder: b.Folder, Insecure: b.Insecure, AccessKey: access, SecretKey: key}, nil
+}
+
+// Server is the wanted state of a server, without the token to join with.
+func (ms *Members) Server(n spec.Node, joins bool) (k3s.Server, error) {
+	return k3sServer(ms.Spec, n, joins)
+}
+
+// Unfinished says that a restore of this server was cut short: what it would start from is
+// neither the old state nor the new one.
+func Unfinished(name string, have k3s.State) error {
+	return fmt.Errorf("the restore of %s from %s was cut short, and K3s is stopped there: run cluster:restore again, with the same snapshot or another one", name, have.Restoring)
 }
 
 func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
@@ -132,12 +163,18 @@ func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, erro
 	if _, err := artifacts.Registries(ms.Spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
 	}
+	if _, err := bucket(ms.Spec); err != nil && n.Role == spec.Server {
+		return k3s.State{}, converge.Permanent(err)
+	}
 	have, err := k3s.Observe(ctx, ms.Nodes.Root(n.Name))
 	if err != nil {
 		return have, err
 	}
 	if err := ms.Owns(ctx, n, have); err != nil {
 		return have, Foreign(err)
+	}
+	if have.Restoring != "" {
+		return have, converge.Permanent(Unfinished(n.Name, have))
 	}
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
@@ -211,7 +248,7 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 // them, the node first waits for its turn.
 func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
 	if have.Running() && d.Effect() == drift.Restart {
-		return ms.restartK3s(ctx, n, do)
+		return ms.RestartK3s(ctx, n, do)
 	}
 	return do(ctx)
 }
@@ -290,7 +327,7 @@ var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
 
 // token reads the join token from the first server that has it. It never generates one: an
 // existing cluster has its own, see failure K5.
-func (ms *Members) token(ctx context.Context, but string, read tokenReader) (secret.Value, error) {
+func (ms *Members) token(ctx context.Context, but string, read TokenReader) (secret.Value, error) {
 	var errs []error
 	why := ErrUnformed
 	for _, n := range ms.Spec.Servers() {

@@ -80,8 +80,8 @@ func (ms *Members) Use(client *kube.Client, kubeconfig string) {
 	ms.api.client, ms.api.config = client, kubeconfig
 }
 
-// tokenReader reads a secret from a server.
-type tokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
+// TokenReader reads a secret from a server.
+type TokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
 
 // errAbsent means that the machine of a server did not exist when this run started.
 var errAbsent = errors.New("its machine was made just now")
@@ -89,7 +89,7 @@ var errAbsent = errors.New("its machine was made just now")
 // askTime limits how long to ask one server for something that another may have too.
 const askTime = 20 * time.Second
 
-func (ms *Members) tokenOf(ctx context.Context, server string, read tokenReader) (secret.Value, error) {
+func (ms *Members) tokenOf(ctx context.Context, server string, read TokenReader) (secret.Value, error) {
 	if nodes.SeenOf(ctx, server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}

@@ -64,10 +64,10 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 	return v.after(ctx)
 }
 
-// restartK3s restarts K3s with other settings, by calling do. The node keeps its pods, and they
+// RestartK3s restarts K3s with other settings, by calling do. The node keeps its pods, and they
 // keep running. But only the restart shows whether a kubelet starts with these settings, so
 // nodes take turns here too.
-func (ms *Members) restartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
+func (ms *Members) RestartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
 	done, err := ms.TurnOf(ctx, n, ms.othersAway)
 	if err != nil {
 		return err

@@ -150,10 +150,12 @@ type Snapshots struct {
 	Schedule  string `yaml:"schedule" jsonschema_description:"Cron expression. Default 0 */12 * * *."`
 	Retention *int   `yaml:"retention" jsonschema_description:"Number of snapshots to keep. Default 5."`
 	S3        *S3    `yaml:"s3" jsonschema_description:"Also copy them to a bucket."`
+
+	Recipients []string `yaml:"recipients" jsonschema_description:"Public keys of age: who can decrypt what cluster:backup writes."`
 }
 
 type S3 struct {
-	Endpoint  string         `yaml:"endpoint" jsonschema_description:"Default s3.amazonaws.com."`
+	Endpoint  string         `yaml:"endpoint" jsonschema_description:"Host of the S3 service, with http:// in front if it has no TLS. Default s3.amazonaws.com."`
 	Region    string         `yaml:"region" jsonschema_description:"Default us-east-1."`
 	Bucket    string         `yaml:"bucket" jsonschema:"required" jsonschema_description:"Name of the bucket."`
 	Folder    string         `yaml:"folder" jsonschema_description:"Folder in the bucket."`

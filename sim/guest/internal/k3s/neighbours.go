@@ -12,6 +12,8 @@ import (
 type state struct {
 	running atomic.Pointer[node]
 	joining atomic.Pointer[node] // a server that is not one yet
+
+	resetting atomic.Bool // a k3s server --cluster-reset runs
 }
 
 func stateOf(s *machine.System) *state { return machine.Of[state](s) }

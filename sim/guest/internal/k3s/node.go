@@ -245,6 +245,7 @@ func (n *node) follow(ctx context.Context) int {
 				if !n.sys.Pause(ctx, joinAgentTime) {
 					return 1
 				}
+				n.renew(n.sys.Root())
 				return 0
 			}
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
@@ -294,6 +295,7 @@ func (n *node) run(ctx context.Context) (stop func(), code int) {
 	if n.role == "server" {
 		n.cluster.up(n)
 		n.deploy(inner)
+		n.scheduled(inner)
 	}
 	n.say("info", "k3s is up and running")
 	return func() {

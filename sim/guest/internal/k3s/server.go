@@ -42,6 +42,7 @@ func (n *node) serve(ctx context.Context) int {
 		}
 	}
 	n.writeServerFiles(n.sys.Root())
+	n.renew(n.sys.Root())
 	return 0
 }
 
@@ -49,6 +50,9 @@ func (n *node) serve(ctx context.Context) int {
 func (n *node) resume(ctx context.Context, mark []byte) int {
 	c, ok := network.ClusterOf(n.sys.Config.Network, disk.Value(mark, "cluster")).(*cluster)
 	if !ok {
+		if n.cfg.get("server") != "" { // it was restored or made again without this server
+			return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
+		}
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
 	n.member = disk.Value(mark, "member")
@@ -60,6 +64,7 @@ func (n *node) resume(ctx context.Context, mark []byte) int {
 		return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
 	}
 	n.cluster = c
+	n.afterReset()
 	return 0
 }
 

@@ -24,6 +24,20 @@ type Config struct {
 	TLSSANs     []string     // names and addresses for the API server's certificate, the servers' own among them
 	Version     string       // of K3s, e.g. v1.36.2+k3s1
 	Disable     []string     // packaged components that K3s leaves out, e.g. traefik
+
+	// Saved is the state that the cluster begins with: a restored snapshot. Nil: a new cluster.
+	Saved *Saved
+}
+
+// Saved is the state of a control plane, as a snapshot of etcd has it.
+type Saved struct {
+	Objects   map[string][]byte // by their keys in etcd
+	Authority []byte            // the certificate authority with its private key, PEM
+}
+
+// Saver is a Plane that can be saved, and restored with [Config.Saved].
+type Saver interface {
+	Save(ctx context.Context) (*Saved, error)
 }
 
 // Plane is one cluster's control plane. Implementations are safe for concurrent use.

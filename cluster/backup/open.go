@@ -1,0 +1,148 @@
+package backup
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+
+	"filippo.io/age"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// smallest is the most that is read of a file that is not the snapshot.
+const smallest = 4 << 20
+
+// ErrIdentity means that the backup is not encrypted to any of the identities.
+var ErrIdentity = errors.New("none of these identities decrypts it: use the private key of one of its recipients")
+
+// ErrDamaged means that a backup is not as it was written.
+var ErrDamaged = errors.New("the backup is damaged or was cut off: fetch it again, or use an earlier one")
+
+// Reader is an open backup. Reading from it gives the snapshot. The last bytes come only when
+// everything in the backup has proven to be as it was written.
+type Reader struct {
+	Contents
+
+	archive *tar.Reader
+	packed  *gzip.Reader
+	sum     hash.Hash
+	sums    strings.Builder
+	left    int64
+	err     error
+}
+
+// Open decrypts the beginning of a backup: all but the snapshot, which it leaves to
+// [Reader.Read].
+func Open(r io.Reader, with ...age.Identity) (*Reader, error) {
+	plain, err := age.Decrypt(r, with...)
+	if err != nil {
+		if errors.As(err, new(*age.NoIdentityMatchError)) {
+			return nil, fmt.Errorf("open the backup: %w", ErrIdentity)
+		}
+		return nil, fmt.Errorf("open the backup: it is not a file encrypted by age, or it is damaged: %w", err)
+	}
+	b := &Reader{sum: sha256.New()}
+	if b.packed, err = gzip.NewReader(plain); err != nil {
+		return nil, damaged(err)
+	}
+	b.archive = tar.NewReader(b.packed)
+	files := map[string][]byte{}
+	for _, name := range []string{fileManifest, fileToken, fileAgentToken, fileConfig, fileCluster} {
+		if files[name], err = b.file(name); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b.sums, "%x  %s\n", sha256.Sum256(files[name]), name)
+	}
+	if err := json.Unmarshal(files[fileManifest], &b.Manifest); err != nil {
+		return nil, damaged(err)
+	}
+	if b.Format != Format {
+		return nil, fmt.Errorf("open the backup: it has layout %d, and this version reads %d: use the version of homelab that made it", b.Format, Format)
+	}
+	b.Token, b.AgentToken = secret.New(string(files[fileToken])), secret.New(string(files[fileAgentToken]))
+	b.Config, b.ClusterYAML = files[fileConfig], files[fileCluster]
+	head, err := b.archive.Next()
+	if err != nil || head.Name != fileSnapshot || head.Size != b.Size {
+		return nil, damaged(err)
+	}
+	b.left = head.Size
+	return b, nil
+}
+
+func damaged(err error) error {
+	if err == nil {
+		return ErrDamaged
+	}
+	return fmt.Errorf("%w (%w)", ErrDamaged, err)
+}
+
+// file reads the next file, which must have that name.
+func (b *Reader) file(name string) ([]byte, error) {
+	head, err := b.archive.Next()
+	if err != nil || head.Name != name || head.Size > smallest {
+		return nil, damaged(err)
+	}
+	data, err := io.ReadAll(b.archive)
+	if err != nil {
+		return nil, damaged(err)
+	}
+	return data, nil
+}
+
+// Read reads the snapshot.
+func (b *Reader) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if b.left == 0 {
+		b.err = b.finish()
+		if b.err == nil {
+			b.err = io.EOF
+		}
+		return 0, b.err
+	}
+	n, err := b.archive.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	b.sum.Write(p[:n])
+	switch {
+	case err != nil && (!errors.Is(err, io.EOF) || b.left > 0):
+		b.err = damaged(err)
+	case b.left == 0: // before the last bytes are given away
+		if b.err = b.finish(); b.err == nil {
+			b.err = io.EOF
+			return n, nil
+		}
+	default:
+		return n, nil
+	}
+	return 0, b.err
+}
+
+// finish checks the digests, and that nothing was cut off.
+func (b *Reader) finish() error {
+	sum := hex.EncodeToString(b.sum.Sum(nil))
+	fmt.Fprintf(&b.sums, "%s  %s\n", sum, fileSnapshot)
+	sums, err := b.file(fileSums)
+	if err != nil {
+		return err
+	}
+	if sum != b.SHA256 || string(sums) != b.sums.String() {
+		return ErrDamaged
+	}
+	if _, err := b.archive.Next(); !errors.Is(err, io.EOF) {
+		return damaged(err)
+	}
+	// To the end of what is encrypted: age authenticates the last piece as such.
+	if _, err := io.Copy(io.Discard, b.packed); err != nil {
+		return damaged(err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package rescue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Certificates are those of K3s on one machine.
+type Certificates struct {
+	Node string            `json:"node"`
+	Role string            `json:"role"`
+	All  []k3s.Certificate `json:"certificates"` // the first to end first
+	Err  error             `json:"-"`            // why they could not be read
+}
+
+// Certs reads the certificates of all nodes. One that does not answer has an error.
+func (r *Rescue) Certs(ctx context.Context) []Certificates {
+	var out []Certificates
+	for _, n := range r.Spec.Nodes {
+		if n.Role == spec.Server || n.Role == spec.Agent {
+			out = append(out, Certificates{Node: n.Name, Role: string(n.Role)})
+		}
+	}
+	var all sync.WaitGroup
+	for i := range out {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, askTime)
+			defer cancel()
+			out[i].All, out[i].Err = k3s.Certificates(ctx, r.Nodes.Root(out[i].Node))
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// Rotate makes new certificates on one node after the other, servers first. Pods keep running.
+func (r *Rescue) Rotate() *converge.Graph {
+	g := run.Graph(r.Spec)
+	var last []*converge.Ref
+	for _, n := range r.Spec.Servers() {
+		last = []*converge.Ref{g.Add(r.rotateStep(n, k3s.RoleServer), last...)}
+	}
+	for _, n := range r.Spec.Agents() {
+		last = []*converge.Ref{g.Add(r.rotateStep(n, k3s.RoleAgent), last...)}
+	}
+	return g
+}
+
+// rotateStep is done when all certificates of a node are of this run.
+func (r *Rescue) rotateStep(n spec.Node, role k3s.Role) *converge.Resource[[]k3s.Certificate] {
+	root := r.Nodes.Root(n.Name)
+	began := time.Now().Truncate(time.Second)
+	return &converge.Resource[[]k3s.Certificate]{
+		ID: "certificates/" + n.Name,
+		Observe: func(ctx context.Context) ([]k3s.Certificate, error) {
+			have, err := k3s.Observe(ctx, root)
+			if err == nil {
+				err = r.Members.Owns(ctx, n, have)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return k3s.Certificates(ctx, root)
+		},
+		Diff: func(all []k3s.Certificate) drift.Diff {
+			for _, c := range all {
+				if !c.Authority && c.Until.Before(began.AddDate(0, 11, 0)) {
+					return drift.Diff{{Have: fmt.Sprintf("%s ends on %s", c.File, c.Until.Format(time.DateOnly)), Want: "a year from now", Effect: drift.Restart}}
+				}
+			}
+			return nil
+		},
+		Apply: func(ctx context.Context, _ []k3s.Certificate) error {
+			return r.Members.RestartK3s(ctx, n, func(ctx context.Context) error { return k3s.RotateCertificates(ctx, root, role) })
+		},
+		Settle: upTime,
+		Poll:   run.LookEvery,
+	}
+}

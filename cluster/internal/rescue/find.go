@@ -1,0 +1,76 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Find looks for a snapshot by its name on all servers. Its token is that of the cluster now.
+func (r *Rescue) Find(ctx context.Context, name string) (Source, error) {
+	var errs []error
+	for _, n := range r.Spec.Servers() {
+		have, err := r.observe(ctx, n)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+			continue
+		}
+		root := r.Nodes.Root(n.Name)
+		s, err := k3s.FindSnapshot(ctx, root, have, name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+			continue
+		}
+		token, err := r.presentToken(ctx)
+		if err != nil {
+			return Source{}, err
+		}
+		return Source{
+			Restore: k3s.Restore{Name: s.Name(), Size: s.Size, SHA256: s.SHA256, Token: token},
+			Made:    takenAt(name), K3s: have.Version,
+			Open: func(ctx context.Context) (io.ReadCloser, error) {
+				from, into := io.Pipe()
+				go func() { into.CloseWithError(s.Fetch(ctx, root, into)) }()
+				return from, nil
+			},
+		}, nil
+	}
+	return Source{}, fmt.Errorf("snapshot %s: %w", name, errors.Join(errs...))
+}
+
+// takenAt is the time in a snapshot's name, which K3s puts at its end.
+func takenAt(name string) string {
+	name = strings.TrimSuffix(name, ".zip")
+	seconds, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
+	if err != nil {
+		return "when " + name + " was taken"
+	}
+	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// presentToken is the cluster's token, also where a restore was cut short after it had laid
+// the token aside.
+func (r *Rescue) presentToken(ctx context.Context) (secret.Value, error) {
+	var errs []error
+	for _, n := range r.Spec.Servers() {
+		root := r.Nodes.Root(n.Name)
+		for _, read := range []func(context.Context, remote.Runner) (secret.Value, error){k3s.TokenAside, k3s.Token} {
+			token, err := read(ctx, root)
+			if err == nil {
+				return token, nil
+			}
+			if !errors.Is(err, k3s.ErrNoCluster) {
+				errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+			}
+		}
+	}
+	return secret.Value{}, fmt.Errorf("no server has the cluster's token: restore from a backup file, which has it: %w", errors.Join(errs...))
+}

@@ -1,0 +1,145 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/cps-gpu/homelab/cluster/backup"
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Config is what a Rescue needs.
+type Config struct {
+	Spec    *spec.Spec
+	Members *members.Members
+	Nodes   *nodes.Nodes
+}
+
+// Rescue works on the machines of one cluster. It is safe for concurrent use.
+type Rescue struct{ Config }
+
+// New makes a Rescue.
+func New(c Config) *Rescue { return &Rescue{c} }
+
+// askTime limits how long to ask one machine.
+const askTime = 20 * time.Second
+
+// prefix begins the names of the snapshots that Backup takes.
+const prefix = "homelab-backup"
+
+// Backup saves a snapshot on a server that runs, and writes it to w with all that a restore
+// needs, encrypted to these recipients. It leaves nothing on the server. The SHA-256 is that
+// of what was written.
+func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m backup.Manifest, sum string, err error) {
+	server, have, err := r.running(ctx)
+	if err != nil {
+		return m, "", err
+	}
+	root := r.Nodes.Root(server.Name)
+	c, err := r.contents(ctx, server, have)
+	if err != nil {
+		return m, "", err
+	}
+	snapshot, err := k3s.SaveSnapshot(ctx, root, have, prefix)
+	if err != nil {
+		return m, "", fmt.Errorf("%s: %w", server.Name, err)
+	}
+	defer func() { err = errors.Join(err, tidy(ctx, root, snapshot)) }()
+	c.Made, c.Snapshot, c.Size, c.SHA256 = time.Now().UTC().Truncate(time.Second), snapshot.Name(), snapshot.Size, snapshot.SHA256
+	progress.Say(ctx, "fetching it from %s, encrypted", server.Name)
+	from, into := io.Pipe()
+	go func() { into.CloseWithError(snapshot.Fetch(ctx, root, into)) }()
+	defer func() { _ = from.Close() }()
+	if sum, err = backup.Write(w, to, c, from); err != nil {
+		return m, "", err
+	}
+	return c.Manifest, sum, nil
+}
+
+// tidy deletes the snapshot that was fetched, also when ctx has ended.
+func tidy(ctx context.Context, root remote.Runner, s k3s.Snapshot) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	defer cancel()
+	return s.Delete(ctx, root)
+}
+
+// running finds a server whose K3s runs, the first of the file before the others.
+func (r *Rescue) running(ctx context.Context) (spec.Node, k3s.State, error) {
+	var errs []error
+	for _, n := range r.Spec.Servers() {
+		have, err := r.observe(ctx, n)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+		case have.Restoring != "":
+			return n, have, unfinished(n.Name, have)
+		case have.Role != k3s.RoleServer || !have.Running():
+			errs = append(errs, fmt.Errorf("%s: K3s does not run", n.Name))
+		default:
+			return n, have, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return spec.Node{}, k3s.State{}, fmt.Errorf("%w: %w", members.ErrNoServer, errors.Join(errs...))
+}
+
+// unfinished says that a restore was cut short.
+func unfinished(name string, have k3s.State) error { return members.Unfinished(name, have) }
+
+func (r *Rescue) observe(ctx context.Context, n spec.Node) (k3s.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
+	if err == nil {
+		err = r.Members.Owns(ctx, n, have)
+	}
+	return have, err
+}
+
+// contents is what a backup has beside the snapshot.
+func (r *Rescue) contents(ctx context.Context, server spec.Node, have k3s.State) (backup.Contents, error) {
+	c := backup.Contents{Manifest: backup.Manifest{Cluster: r.Spec.Name, K3s: have.Version, Server: server.Name}}
+	root := r.Nodes.Root(server.Name)
+	var err error
+	if c.Token, err = k3s.Token(ctx, root); err != nil {
+		return c, err
+	}
+	if c.AgentToken, err = k3s.AgentToken(ctx, root); err != nil {
+		return c, err
+	}
+	if c.AgentToken.Reveal() == c.Token.Reveal() {
+		c.AgentToken = secret.Value{}
+	}
+	if c.Config, err = remote.ReadFile(ctx, root, "/etc/rancher/k3s/config.yaml"); err != nil {
+		return c, err
+	}
+	if r.Spec.File != "" { // a program's own value has none
+		if c.ClusterYAML, err = os.ReadFile(r.Spec.File); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return c, fmt.Errorf("the cluster's file: %s", printable.FirstLine(err.Error()))
+		}
+	}
+	for _, n := range r.Spec.Nodes {
+		switch n.Role {
+		case spec.Server:
+			c.Servers = append(c.Servers, n.Name)
+		case spec.Agent:
+			c.Agents = append(c.Agents, n.Name)
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"io"
+
+	"filippo.io/age"
+
+	"github.com/cps-gpu/homelab/cluster/backup"
+	"github.com/cps-gpu/homelab/cluster/internal/rescue"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/k3s"
+)
+
+// Certificates are those of K3s on one node.
+type Certificates = rescue.Certificates
+
+// Backup saves a snapshot of etcd on a running server and writes it to w with all that a
+// restore needs, encrypted to these recipients. It leaves nothing on the server. The SHA-256 is
+// that of what was written.
+func (c *Cluster) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m backup.Manifest, sum string, err error) {
+	return c.rescue().Backup(ctx, w, to)
+}
+
+// Restore brings Kubernetes back to the state of a backup: on the same machines, or on others
+// that Up has made of the same file. Servers and agents restart K3s; their pods keep running.
+// open opens the backup's file; it may be called several times. Interrupted, it has to be
+// repeated: until then K3s is stopped on the servers.
+func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Closer, error)) (*converge.Graph, error) {
+	return c.rescue().Restore(rescue.Source{
+		Restore: k3s.Restore{Name: m.Snapshot, Size: m.Size, SHA256: m.SHA256, Token: m.Token},
+		Made:    m.Made.UTC().Format("2006-01-02 15:04:05 UTC"), K3s: m.K3s,
+		Open: func(context.Context) (io.ReadCloser, error) {
+			r, file, err := open()
+			if err != nil {
+				return nil, err
+			}
+			return struct {
+				io.Reader
+				io.Closer
+			}{r, file}, nil
+		},
+	})
+}
+
+// RestoreSnapshot is Restore for a snapshot that one of the servers has, by its name.
+func (c *Cluster) RestoreSnapshot(ctx context.Context, name string) (*converge.Graph, error) {
+	from, err := c.rescue().Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return c.rescue().Restore(from)
+}
+
+// Certs returns the certificates of K3s on all nodes. K3s renews those that are about to end
+// when it starts.
+func (c *Cluster) Certs(ctx context.Context) []Certificates { return c.rescue().Certs(ctx) }
+
+// RotateCerts makes new certificates on one node after the other. Pods keep running.
+func (c *Cluster) RotateCerts() *converge.Graph { return c.rescue().Rotate() }
+
+func (c *Cluster) rescue() *rescue.Rescue {
+	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes})
+}

@@ -1,0 +1,86 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/k3s"
+)
+
+// warnDays is the default of -warn: K3s itself renews at a start earlier than that, so a
+// certificate this old shows that K3s has not been restarted for long.
+const warnDays = 90
+
+// Certs shows the ages of K3s' certificates, and rotates them with -rotate.
+func Certs(s *session.Session, ctx context.Context, f session.CertsFlags) error {
+	if f.Rotate {
+		return s.Change(ctx, func(context.Context) (*converge.Graph, error) { return s.Cluster.RotateCerts(), nil }, session.Change{
+			ChangeFlags: f.ChangeFlags, Question: "Restart K3s on these nodes, one after the other?",
+			Nothing: "All certificates are less than a month old.", Done: "All nodes have new certificates.",
+		})
+	}
+	if f.Warn == 0 {
+		f.Warn = warnDays
+	}
+	all := s.Cluster.Certs(ctx)
+	old, silent := 0, 0
+	t := console.Table{Header: []string{"NODE", "ROLE", "FIRST TO END", "ENDS", "DAYS LEFT", "CERTIFICATES", ""}}
+	for _, n := range all {
+		first, count := firstLeaf(n)
+		switch {
+		case n.Err != nil:
+			silent++
+			t.Add(n.Node, n.Role, "-", "-", "-", "-", "UNKNOWN: "+n.Err.Error())
+		case count == 0:
+			t.Add(n.Node, n.Role, "-", "-", "-", "0", "K3s has not joined here")
+		default:
+			left := int(time.Until(first.Until).Hours() / 24)
+			remark := ""
+			if left < f.Warn {
+				old++
+				remark = remarkOf(left)
+			}
+			t.Add(n.Node, n.Role, first.File, first.Until.Format(time.DateOnly), fmt.Sprint(left), fmt.Sprint(count), remark)
+		}
+	}
+	if s.JSON {
+		if err := console.Objects(s.Console, all); err != nil {
+			return err
+		}
+	} else {
+		s.Table(t)
+	}
+	switch {
+	case old > 0:
+		return session.Pending(fmt.Errorf("on %d %s a certificate ends within %d days: go tool mage cluster:certs -rotate renews them", old, plural(old, "node"), f.Warn))
+	case silent > 0:
+		return fmt.Errorf("%d %s did not answer", silent, plural(silent, "node"))
+	}
+	return nil
+}
+
+func remarkOf(left int) string {
+	if left < 0 {
+		return "EXPIRED"
+	}
+	return "ends soon"
+}
+
+// firstLeaf is the certificate that ends first and is no authority's, and how many there are.
+func firstLeaf(n cluster.Certificates) (first k3s.Certificate, count int) {
+	for _, c := range n.All {
+		if c.Authority {
+			continue
+		}
+		if count == 0 {
+			first = c
+		}
+		count++
+	}
+	return first, count
+}

@@ -1,0 +1,111 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+
+	"github.com/cps-gpu/homelab/cluster/backup"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// Verify proves what can be proven of a backup without a machine.
+func Verify(ctx context.Context, o session.Options, f session.VerifyFlags) error {
+	open, err := opener(f)
+	if err != nil {
+		return err
+	}
+	c, facts, err := inspected(ctx, open)
+	if err != nil {
+		return err
+	}
+	o.Console.Redact.Add(c.Token)
+	if o.JSON {
+		return console.Objects(o.Console, []any{map[string]any{"manifest": c.Manifest, "facts": facts}})
+	}
+	describe(o.Console, c, facts)
+	o.Console.Say("This proves that the file is whole, and that K3s can decrypt what it needs. Whether Kubernetes works with it, only a restore shows: docs/restore.md.")
+	return nil
+}
+
+// openBackup opens the backup's file anew.
+type openBackup func() (*backup.Reader, io.Closer, error)
+
+// opener reads the identities, and returns what opens the file of -from.
+func opener(f session.VerifyFlags) (openBackup, error) {
+	switch {
+	case f.From == "":
+		return nil, session.Mistake(errors.New("which backup? write -from=FILE"))
+	case f.Identity == "":
+		return nil, session.Mistake(errors.New("what decrypts it? write -identity=FILE, a file with a private key of age"))
+	}
+	keys, err := os.Open(f.Identity)
+	if err != nil {
+		return nil, session.Mistake(err)
+	}
+	defer func() { _ = keys.Close() }()
+	ids, err := backup.Identities(keys)
+	if err != nil {
+		return nil, session.Mistake(fmt.Errorf("%s: %w", f.Identity, err))
+	}
+	return func() (*backup.Reader, io.Closer, error) { return open(f.From, ids) }, nil
+}
+
+func open(path string, ids []age.Identity) (*backup.Reader, io.Closer, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := backup.Open(file, ids...)
+	if err != nil {
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, file, nil
+}
+
+// inspected reads a backup from its beginning to its end.
+func inspected(ctx context.Context, open openBackup) (backup.Contents, *backup.Facts, error) {
+	r, file, err := open()
+	if err != nil {
+		return backup.Contents{}, nil, err
+	}
+	defer func() { _ = file.Close() }()
+	facts, err := backup.Inspect(ctx, r, r.Snapshot, r.Token)
+	return r.Contents, facts, err
+}
+
+// describe says what is in a backup.
+func describe(c *console.Console, is backup.Contents, facts *backup.Facts) {
+	key := "not there: Secrets were not encrypted in etcd"
+	if facts.SecretsKey {
+		key = "there"
+	}
+	t := console.Table{}
+	for _, row := range [][2]string{
+		{"backup", fmt.Sprintf("of %s, %s, on %s with K3s %s", is.Cluster, is.Made.UTC().Format("2006-01-02 15:04:05 UTC"), is.Server, is.K3s)},
+		{"file", "whole: decrypted to its end, and all digests match"},
+		{"snapshot", fmt.Sprintf("%s: %s, revision %d, %d keys; its checksum and its pages are right", is.Snapshot, bytesOf(facts.Size), facts.Revision, facts.Keys)},
+		{"token", "decrypts the authorities, " + facts.Authority[:16] + "…"},
+		{"key of Secrets", key},
+		{"nodes", listed(facts.Nodes)},
+		{"namespaces", listed(facts.Namespaces)},
+	} {
+		t.Add(row[0], row[1])
+	}
+	c.Table(t)
+}
+
+func listed(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,133 @@
+package k3s
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+)
+
+// How long leaves are valid, and when a start renews them (pkg/daemons/config/types.go:
+// CertificateRenewDays).
+const (
+	leafDays  = 365
+	renewDays = 120
+)
+
+// leaf is a certificate of K3s: where it is, whose it is, and which authority signs it
+// (pkg/daemons/control/deps/deps.go, pkg/util/services).
+type leaf struct{ file, subject, issuer, usage string }
+
+func leaves(role string) []leaf {
+	agent := []leaf{
+		{dir + "/agent/client-kubelet.crt", "system:node:", "k3s-client-ca", "ClientAuth"},
+		{dir + "/agent/client-kube-proxy.crt", "system:kube-proxy", "k3s-client-ca", "ClientAuth"},
+		{dir + "/agent/client-k3s-controller.crt", "system:k3s-controller", "k3s-client-ca", "ClientAuth"},
+		{dir + "/agent/serving-kubelet.crt", "", "k3s-server-ca", "ServerAuth"},
+	}
+	if role != "server" {
+		return agent
+	}
+	return append(agent,
+		leaf{serverDir + "/tls/client-admin.crt", "system:admin", "k3s-client-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/client-controller.crt", "system:kube-controller-manager", "k3s-client-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/client-scheduler.crt", "system:kube-scheduler", "k3s-client-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/client-supervisor.crt", "system:k3s-supervisor", "k3s-client-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/client-kube-apiserver.crt", "system:apiserver", "k3s-client-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/serving-kube-apiserver.crt", "kube-apiserver", "k3s-server-ca", "ServerAuth"},
+		leaf{serverDir + "/tls/client-auth-proxy.crt", "system:auth-proxy", "k3s-request-header-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/etcd/client.crt", "etcd-client", "etcd-server-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/etcd/server-client.crt", "etcd-server", "etcd-server-ca", "ServerAuth,ClientAuth"},
+		leaf{serverDir + "/tls/etcd/peer-server-client.crt", "etcd-peer", "etcd-peer-ca", "ServerAuth,ClientAuth"},
+	)
+}
+
+// renew makes the certificates that are missing or end soon.
+func (n *node) renew(v *disk.View) {
+	_, key, _ := ed25519.GenerateKey(rand.Reader) // never fails, see crypto/rand
+	for _, l := range leaves(n.role) {
+		if c := certificateIn(v, l.file); c != nil && time.Until(c.NotAfter) > renewDays*24*time.Hour {
+			continue
+		}
+		v.Save(l.file, l.sign(n.name, key), 0o644)
+	}
+}
+
+func certificateIn(v *disk.View, file string) *x509.Certificate {
+	data, err := v.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil
+	}
+	c, _ := x509.ParseCertificate(block.Bytes) // nil where it is none
+	return c
+}
+
+// sign makes a certificate. Nobody verifies it here, so one key stands for all authorities'.
+func (l leaf) sign(node string, key ed25519.PrivateKey) string {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
+	subject := l.subject
+	if subject == "" || strings.HasSuffix(subject, ":node:") {
+		subject += node
+	}
+	cert := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: subject}, NotBefore: time.Now(), NotAfter: time.Now().AddDate(0, 0, leafDays)}
+	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: l.issuer}}
+	der, err := x509.CreateCertificate(rand.Reader, cert, issuer, key.Public(), key)
+	if err != nil {
+		panic(err) // of our own making
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// certificates is k3s certificate check and rotate (pkg/cli/cert/cert.go).
+func certificates(p *machine.Proc, verb string) int {
+	role := "server"
+	if _, err := p.FS.Stat(serverDir); err != nil {
+		role = "agent"
+	}
+	say := func(level, format string, args ...any) {
+		fmt.Fprintf(p.Stderr, "time=%q level=%s msg=%q\n", time.Now().UTC().Format(time.RFC3339), level, fmt.Sprintf(format, args...))
+	}
+	switch verb {
+	case "check":
+		for _, l := range leaves(role) {
+			c := certificateIn(p.FS, l.file)
+			switch {
+			case c == nil:
+			case time.Now().After(c.NotAfter):
+				say("error", "%s: certificate %s (%s) expired at %s", path.Base(l.file), c.Subject.CommonName, l.usage, c.NotAfter.Format(time.RFC3339))
+			case time.Until(c.NotAfter) < renewDays*24*time.Hour:
+				say("warning", "%s: certificate %s (%s) will expire within %d days at %s", path.Base(l.file), c.Subject.CommonName, l.usage, renewDays, c.NotAfter.Format(time.RFC3339))
+			default:
+				say("info", "%s: certificate %s (%s) is ok, expires at %s", path.Base(l.file), c.Subject.CommonName, l.usage, c.NotAfter.Format(time.RFC3339))
+			}
+		}
+	case "rotate":
+		backup := map[string]string{"server": serverDir, "agent": dir + "/agent"}[role] + fmt.Sprintf("/tls-%d", time.Now().Unix())
+		for _, l := range leaves(role) {
+			data, err := p.FS.ReadFile(l.file)
+			if err != nil {
+				continue
+			}
+			p.FS.AsRoot().Save(backup+"/"+path.Base(l.file), string(data), 0o600)
+			_ = p.FS.Remove(l.file)
+		}
+		p.Sys.Mutated("k3s certificates rotated")
+		say("info", "Successfully backed up certificates to %s, please restart k3s server or agent to rotate certificates", backup)
+	default:
+		return p.Fail("certificate %s is not simulated", verb)
+	}
+	return 0
+}
