@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/distro"
@@ -17,6 +18,26 @@ type Recipe struct {
 	Driver
 	System string // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
 	Build  bool   // DKMS builds the modules on the machine; otherwise they are prebuilt and signed
+	HWE    bool   // the machine runs Ubuntu's newer kernel series (linux-generic-hwe-…), whose modules are packages of their own
+}
+
+// For fits the recipe to the kernel that a machine starts next.
+func (r Recipe) For(s DriverState) Recipe {
+	first := distro.Named(r.System).Kernel
+	kernel := s.nextKernel()
+	r.HWE = first != "" && kernel != "" && !strings.HasPrefix(kernel, first+".")
+	return r
+}
+
+// fill fills branch, flavour and kernel series into names of packages.
+func (r Recipe) fill(packages []string) []string {
+	names := distro.Fill(packages, r.Branch, r.Flavour == Open)
+	for i, name := range names {
+		if r.HWE && strings.HasPrefix(name, "linux-") && strings.HasSuffix(name, "-generic") {
+			names[i] = name + "-hwe-" + strings.TrimPrefix(distro.Named(r.System).Name, "ubuntu-")
+		}
+	}
+	return names
 }
 
 func (r Recipe) way() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
@@ -49,12 +70,12 @@ func (r Recipe) source() *distro.Source { return r.way().Source }
 // Packages returns what to install for computing, without a desktop: the kernel, its modules
 // or their sources, and NVIDIA's libraries.
 func (r Recipe) Packages() []string {
-	return distro.Fill(r.way().Packages, r.Branch, r.Flavour == Open)
+	return r.fill(r.way().Packages)
 }
 
 // Holds returns the packages to hold. With prebuilt modules the kernel is one of them; DKMS
 // builds modules for each new kernel.
-func (r Recipe) Holds() []string { return distro.Fill(r.way().Holds, r.Branch, r.Flavour == Open) }
+func (r Recipe) Holds() []string { return r.fill(r.way().Holds) }
 
 // Patterns of packages with prebuilt modules, with modules that DKMS builds, and of each
 // flavour. Canonical's prebuilt ones of both flavours can be installed at once, and then it is
@@ -153,7 +174,10 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 	if err != nil {
 		return err
 	}
-	if before := distro.Fill(r.way().Before, r.Branch, r.Flavour == Open); len(before) > 0 {
+	if err := r.available(ctx, on, s); err != nil {
+		return err
+	}
+	if before := r.fill(r.way().Before); len(before) > 0 {
 		if err := add(ctx, on, before, lists); err != nil {
 			return err
 		}
