@@ -1,11 +1,14 @@
 package nvidia
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/remote"
 )
 
 // Fault says where the cause of a message usually is.
@@ -56,6 +59,16 @@ func (f LogFinding) String() string {
 		s += fmt.Sprintf(" (%d times)", f.Count)
 	}
 	return s
+}
+
+// ReadLog reads and explains the kernel's log of a machine since its start. The runner should be
+// root's.
+func ReadLog(ctx context.Context, r remote.Runner) ([]LogFinding, error) {
+	out, err := remote.Output(ctx, r, "sh", "-c", "dmesg 2>/dev/null | grep -E 'NVRM|nvidia' | tail -n 500")
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's log: %w", err)
+	}
+	return ExplainLog(strings.Split(string(out), "\n")), nil
 }
 
 // ExplainLog explains lines of the kernel's log, from dmesg or journalctl -k: Xid errors, and

@@ -1,12 +1,17 @@
 package nvidia
 
 import (
+	"context"
+	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/remote"
 )
 
 // Texts of real logs, which people have published.
@@ -66,4 +71,16 @@ func FuzzExplainLog(f *testing.F) {
 			require.NotContains(t, found.Means, "$2")
 		}
 	})
+}
+
+// A log that cannot be read is an error; one that says nothing is none.
+func TestReadLog(t *testing.T) {
+	found, err := ReadLog(t.Context(), remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+		_, err := io.WriteString(c.Stdout, "[1.0] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n")
+		return err
+	}))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	_, err = ReadLog(t.Context(), remote.RunnerFunc(func(context.Context, remote.Cmd) error { return errors.New("the machine is off") }))
+	require.ErrorContains(t, err, "read the kernel's log: ")
 }
