@@ -118,6 +118,10 @@ func (r Recipe) available(ctx context.Context, on remote.Runner, s DriverState) 
 		return &BranchError{Asked: r.Driver.String(), Why: fmt.Sprintf("the machine starts kernel %s, and the prebuilt modules are for kernels of the kind generic", kernel),
 			Do: "install linux-generic there and remove the other kernel, or write mode: dkms"}
 	}
+	if _, there := s.Packages["nvlsm"]; r.Fabric == NVLink5 && !there {
+		return &BranchError{Asked: r.Driver.String(), Why: "the switches between the GPUs are of NVLink 5 and need nvlsm, which only NVIDIA's repositories have",
+			Do: "install nvlsm there, or install the driver yourself and write mode: none"}
+	}
 	offers, err := ObserveOffers(ctx, on)
 	if err != nil {
 		return err
