@@ -231,7 +231,7 @@ func archiveOf(p Policy) archive {
 // has reports whether a branch is available, and not as an alias of another.
 func (a archive) has(number int) bool { return slices.Contains(a.branches, number) }
 
-// refuses says why a driver cannot be had for the machine's cards; empty if it can.
+// refuses says why a driver is not available for the machine's cards; empty if it is.
 func (a archive) refuses(d Driver) string { return withheld(d, a.offers, a.build) }
 
 // current lists the supported branches that can be installed, as text.

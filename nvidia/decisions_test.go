@@ -3,6 +3,7 @@ package nvidia
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,7 +60,6 @@ func decisions() []decision {
 
 // TestDecisions: the table in docs/drivers.md is the code's. -update writes it.
 func TestDecisions(t *testing.T) {
-	const page, begin, end = "../docs/drivers.md", "<!-- decisions -->\n", "<!-- /decisions -->"
 	var b strings.Builder
 	b.WriteString("| | cards | the file says | driver | why, or what the message says |\n|---|---|---|---|---|\n")
 	for _, d := range decisions() {
@@ -83,6 +83,32 @@ func TestDecisions(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", d.what, strings.Join(cards, ", "), file, name, why)
 	}
+	inPage(t, "decisions", b.String())
+}
+
+// TestXidTable: the table of errors in docs/drivers.md is the code's.
+func TestXidTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| Xid | means | cause | the GPU works on | what to do |\n|---|---|---|---|---|\n")
+	for _, x := range xids() {
+		number := strconv.Itoa(x.first)
+		if x.last != 0 {
+			number += "–" + strconv.Itoa(x.last)
+		}
+		works := "yes"
+		if x.stops {
+			works = "no"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, x.do)
+	}
+	inPage(t, "xids", b.String())
+}
+
+// inPage compares a part of docs/drivers.md, between two comments, or writes it with -update.
+func inPage(t *testing.T, part, want string) {
+	t.Helper()
+	const page = "../docs/drivers.md"
+	begin, end := "<!-- "+part+" -->\n", "<!-- /"+part+" -->"
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), begin)
@@ -90,10 +116,10 @@ func TestDecisions(t *testing.T) {
 	have, after, found := strings.Cut(rest, end)
 	require.True(t, found)
 	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(before+begin+b.String()+end+after), 0o644))
+		require.NoError(t, os.WriteFile(page, []byte(before+begin+want+end+after), 0o644))
 		return
 	}
-	assert.Equal(t, b.String(), have, "docs/drivers.md is not what the code decides: go test ./nvidia -run TestDecisions -update")
+	assert.Equal(t, want, have, "docs/drivers.md is not the code's: go test ./nvidia -update")
 }
 
 // cutReason takes the driver's name, which has a column of its own, off a reason.

@@ -161,7 +161,7 @@ func merged(all []LogFinding) []LogFinding {
 	return out
 }
 
-// bus is an address without its function, which some messages have and some have not.
+// bus is an address without its function, which only some messages have.
 func bus(address string) string {
 	address, _, _ = strings.Cut(strings.ToLower(address), ".")
 	return address

@@ -81,7 +81,7 @@ func TestOffersDecide(t *testing.T) {
 		"pinned, there":     {[]string{a100}, Policy{Branch: "595", Offers: offersOf(t, "noble-2026")}, "595-server-open"},
 		"pinned, not there": {[]string{a100}, Policy{Branch: "595", Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)")}, "NVIDIA driver 595-server-open does not fit: the machine's archive does not offer it for its cards; ubuntu-drivers lists 580-server-open: write 580-server-open"},
 		"ended ones only":   {[]string{a100}, Policy{Offers: offersOf(t, "noble-2024")}, "ubuntu-drivers lists 535-server-open, 535-server, 470-server: run apt-get update there"},
-		"without modules":   {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "the archive has no prebuilt modules of it for the machine's kernel, only nvidia-dkms-580-server-open: run apt-get update there, or write mode: dkms"},
+		"N7, no modules":    {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "the archive has no prebuilt modules of it for the machine's kernel, only nvidia-dkms-580-server-open: run apt-get update there, or write mode: dkms"},
 		"without, by DKMS":  {[]string{a100}, Policy{Build: true, Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "580-server-open"},
 		"bare":              {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-580-server-open")}, "the archive has no prebuilt modules of it for the machine's kernel: run"},
 		"desktop only":      {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-575-open")}, "580-server-open"},
@@ -121,7 +121,7 @@ func TestInstallAsksTheArchive(t *testing.T) {
 	require.NotEmpty(t, g.packages)
 }
 
-// Modules are those of the kernel series that the machine runs.
+// N7: modules are those of the kernel series that the machine runs.
 func TestModulesFollowTheKernel(t *testing.T) {
 	ga := driver580.For(DriverState{Kernel: "6.8.0-85-generic"})
 	require.Equal(t, driver580.Packages(), ga.Packages())
