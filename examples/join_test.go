@@ -168,6 +168,7 @@ func TestInstallDriverWithSwitches(t *testing.T) {
 	machine := s.boot(t, "wk1", "10.0.0.21", "bc:24:11:00:00:21")
 	address := s.expose(t, "10.0.0.21:22")
 	know(t, home, address, machine)
+	require.Zero(t, machine.Run(t.Context(), "root", "apt-get update && apt-get install --yes ubuntu-drivers-common", io.Discard), "it is asked what its archive offers")
 	r := run(t, "04-gpu-driver", []string{"HOME=" + home}, "-on", "ubuntu@"+address, "10de:2330", "10de:2330")
 	require.Zero(t, r.code, r.stderr)
 	assert.NotContains(t, r.stdout, "fabricmanager: not enabled")
