@@ -191,7 +191,24 @@ func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, erro
 		s.Reason = v.busy(ctx, client, n, job.Reason)
 	}
 	v.keep(n.Name, s.results)
-	return s, converge.Permanent(s.verdict(n))
+	if err = s.verdict(n); err != nil {
+		err = errors.Join(err, v.logOf(ctx, n))
+	}
+	return s, converge.Permanent(err)
+}
+
+// logOf is what the kernel's log of a node says about its GPUs; nil if it says nothing, or cannot
+// be read.
+func (v *Verification) logOf(ctx context.Context, n spec.Node) error {
+	found, err := nvidia.ReadLog(ctx, v.cluster.nodes.Root(n.Name))
+	if err != nil {
+		return nil //nolint:nilerr // it only adds to another error
+	}
+	var errs []error
+	for _, f := range found {
+		errs = append(errs, fmt.Errorf("the kernel's log of %s: %s", n.Name, f))
+	}
+	return errors.Join(errs...)
 }
 
 // takesPods returns an error if a node is drained: a Job would wait there forever.

@@ -125,7 +125,8 @@ func TestVerifyOfABrokenDriver(t *testing.T) {
 	}{
 		"no kernel runs": {guest.Faults{CUDAFails: true}, false,
 			`^verify/wk-gpu3: GPU 0 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*Failed to launch vectorAdd kernel \(error code unspecified launch failure\)!
-GPU 1 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*$`},
+GPU 1 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*
+the kernel's log of wk-gpu3: Xid 31 of GPU 0000:[0-9a-f]+:00 \(application\): a program used a wrong address in the GPU's memory: .*`},
 		"it does not load any more": {guest.Faults{DriverFailsToLoad: true}, true,
 			`^facts/wk-gpu3: wk-gpu3: report: NVIDIA's kernel module is not loaded: .*
 allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be in place\]\n  patience: 2 in .*$`},

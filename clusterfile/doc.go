@@ -25,7 +25,7 @@
 // its addresses, so overriding one node does not change the others. MAC addresses that the file
 // does not set are derived from the names, and stay.
 //
-// Secrets are never in the file. Instead it has references, env:NAME or file:PATH, which
+// Secrets are never in the file. Instead it has references, env:NAME, file:PATH or sops:FILE#path, which
 // become a [spec.SecretRef]: it prints as the reference, and the code that needs the secret
 // reads it when it needs it. A secret in the file is an error that does not repeat it.
 //

@@ -93,8 +93,15 @@ func TestSecretRef(t *testing.T) {
 		require.ErrorIs(t, err, spec.ErrInlineSecret, in)
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
-	_, err = spec.ParseSecretRef("sops:a.yaml")
-	require.ErrorIs(t, err, spec.ErrSOPS)
+	for _, in := range []string{"sops:a.yaml", "sops:", "sops:#a", "sops:a.yaml#"} {
+		_, err = spec.ParseSecretRef(in)
+		require.ErrorIs(t, err, spec.ErrSOPS, in)
+	}
+	r, err = spec.ParseSecretRef("sops:secrets.yaml#proxmox.token")
+	require.NoError(t, err)
+	assert.Equal(t, "sops:secrets.yaml#proxmox.token", r.String())
+	_, err = r.In(dir).Resolve()
+	require.ErrorContains(t, err, filepath.Join(dir, "secrets.yaml")+" does not exist")
 	_, err = spec.SecretRef{}.Resolve()
 	require.Error(t, err)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,4 +156,25 @@ func TestInstallDriver(t *testing.T) {
 	r = run(t, "04-gpu-driver", []string{"HOME=" + home}, "-on", "ubuntu@"+address, "10de:20f1", "10de:20f1", "10de:1db4")
 	require.Zero(t, r.code, r.stderr)
 	assert.Equal(t, before, machine.Mutations(), "the second run changes nothing")
+}
+
+// TestInstallDriverWithSwitches: the GPUs of an HGX board need the fabric manager too.
+func TestInstallDriverWithSwitches(t *testing.T) {
+	s, home := newSite(t)
+	device := func(address string, device uint16, class uint32) guest.PCI {
+		return guest.PCI{Address: address, Host: address, Vendor: 0x10de, Device: device, Class: class}
+	}
+	s.cards = []guest.PCI{device("0000:01:00.0", 0x2330, 0x030200), device("0000:02:00.0", 0x2330, 0x030200), device("0000:03:00.0", 0x22a3, 0x068000)}
+	machine := s.boot(t, "wk1", "10.0.0.21", "bc:24:11:00:00:21")
+	address := s.expose(t, "10.0.0.21:22")
+	know(t, home, address, machine)
+	require.Zero(t, machine.Run(t.Context(), "root", "apt-get update && apt-get install --yes ubuntu-drivers-common", io.Discard), "it is asked what its archive offers")
+	r := run(t, "04-gpu-driver", []string{"HOME=" + home}, "-on", "ubuntu@"+address, "10de:2330", "10de:2330")
+	require.Zero(t, r.code, r.stderr)
+	assert.NotContains(t, r.stdout, "fabricmanager: not enabled")
+	var out strings.Builder
+	machine.Run(t.Context(), "root", "dpkg-query -W nvidia-fabricmanager-580; apt-mark showhold; systemctl is-enabled nvidia-fabricmanager", &out)
+	for _, want := range []string{"nvidia-fabricmanager-580\t580.173.02-0ubuntu0.24.04.1\n", "\nnvidia-fabricmanager-580\n", "\nenabled\n"} {
+		assert.Contains(t, out.String(), want)
+	}
 }

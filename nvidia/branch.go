@@ -91,12 +91,21 @@ const firstOpenOnly = 615
 
 // Policy says which driver the owner of a machine wants.
 type Policy struct {
-	Branch    string  // "580", "580-server" (the branch alone) or "580-server-open"; empty: chosen here
+	// Branch is "580", "580-server" (the branch alone), "580-server-open", or one of the words
+	// LTS and Production; empty: chosen here.
+	Branch    string
 	Flavour   Flavour // empty: chosen here
 	Installed string  // the installed series, as Ubuntu names it; it stays unless Branch or Flavour says otherwise
 	System    string  // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
 	Build     bool    // DKMS builds the modules on the machine
+	Offers    []Offer // what the machine's archive has for its cards, if that is known
 }
+
+// Words for a branch. NVIDIA's kinds of the same name are in [Branches].
+const (
+	LTS        = "lts"
+	Production = "production"
+)
 
 // BranchError means that no driver fits, or that the requested one does not.
 type BranchError struct {
@@ -121,11 +130,11 @@ func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 		return Driver{}, "", err
 	}
 	need.from = archiveOf(policy)
-	wish, err := policy.wish()
-	if err != nil {
+	word := policy.Branch
+	if policy, err = need.spelt(policy); err != nil {
 		return Driver{}, "", err
 	}
-	fit, err := need.best()
+	wish, err := policy.wish()
 	if err != nil {
 		return Driver{}, "", err
 	}
@@ -133,9 +142,13 @@ func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 	if err != nil {
 		return Driver{}, "", err
 	}
-	switch {
+	fit, unfit := need.best()
+	switch stays := installed.Branch != 0 && need.refuses(installed) == ""; {
+	case unfit != nil && !stays:
+		return Driver{}, "", unfit
 	case wish.Branch != 0 || wish.Flavour != "":
-		return need.pinned(wish, installed, fit)
+		d, why, err := need.pinned(wish, installed, fit)
+		return d, worded(why, word, policy.Branch), err
 	case installed.Branch != 0:
 		return need.kept(installed, fit)
 	default:
@@ -154,7 +167,7 @@ func (p Policy) wish() (Driver, error) {
 	}
 	m := series.FindStringSubmatch(p.Branch)
 	if m == nil {
-		return Driver{}, &BranchError{p.Branch, "that is not a branch", fmt.Sprintf("write %d, or leave it out", DefaultBranch)}
+		return Driver{}, &BranchError{p.Branch, "that is not a branch", fmt.Sprintf("write %d, %s or %s, or leave it out", DefaultBranch, LTS, Production)}
 	}
 	d.Branch, _ = strconv.Atoi(m[1]) // three digits
 	if m[3] == "" {
@@ -192,13 +205,15 @@ func find(number int) (b Branch, ok bool) {
 type archive struct {
 	name      string // with its number: "Ubuntu 24.04 has", "NVIDIA's repository for Debian 13 has"
 	branches  []int
+	offers    []Offer
+	build     bool
 	elsewhere string // what to write for a branch that only another distribution has; empty: none has more
 }
 
 func archiveOf(p Policy) archive {
 	all := distro.All()
 	d := distro.Named(p.System)
-	a := archive{name: d.Title}
+	a := archive{name: d.Title, offers: p.Offers, build: p.Build}
 	way := d.Driver(p.Build)
 	if !way.There() { // which is refused elsewhere
 		way = all[0].Prebuilt
@@ -215,6 +230,9 @@ func archiveOf(p Policy) archive {
 
 // has reports whether a branch is available, and not as an alias of another.
 func (a archive) has(number int) bool { return slices.Contains(a.branches, number) }
+
+// refuses says why a driver is not available for the machine's cards; empty if it is.
+func (a archive) refuses(d Driver) string { return withheld(d, a.offers, a.build) }
 
 // current lists the supported branches that can be installed, as text.
 func (a archive) current() string {

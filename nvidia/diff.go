@@ -37,7 +37,7 @@ func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 // Diff returns the differences between the wanted and the present driver: its packages, and
 // what is loaded.
 func (r Recipe) Diff(s DriverState) drift.Diff {
-	diff := r.DiffPackages(s)
+	diff := append(r.DiffPackages(s), r.DiffFabric(s)...)
 	if s.mismatchNVML() {
 		return append(diff, drift.Field{
 			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: drift.Restart,
@@ -122,39 +122,22 @@ func flavourOf(open bool) string {
 	return string(Proprietary)
 }
 
-// causes maps messages of the kernel's log and of nvidia-smi about a driver that fails to
-// their meaning. The first match counts.
-func causes() [][2]string {
-	return [][2]string{
-		{"Key was rejected by service", unsigned},
-		{"module with unavailable key is rejected", unsigned},
-		{"unsigned module is rejected", unsigned},
-		{"unsigned module loading is restricted", unsigned},
-		{"requires use of the NVIDIA open kernel modules", "the chip needs the open kernel modules: choose the -open series"},
-		{"is not supported by open", "the chip does not work with the open kernel modules: choose the proprietary series"},
-		{"not supported by the NVIDIA", "the chip and the driver's branch do not fit: leave branch and flavour to be chosen by PCI id"},
-		{"This PCI I/O region assigned to your NVIDIA device is invalid", "the machine's firmware gave the GPU no room for its memory: the VM needs machine type q35, OVMF and CPU type host"},
-		{"fallen off the bus", "the GPU no longer answers: stop and start the VM (a restart from inside does not reset the card), and look at the host's log"},
-		{"RmInitAdapter failed", "the driver could not initialize the GPU: stop and start the VM; if that does not help, branch or flavour do not fit the chip, or the firmware gave it no room"},
+func whyNotLoaded(s DriverState) string {
+	for _, f := range ExplainLog(s.Log) {
+		if f.Stops {
+			return f.Means + ": " + f.Do + fmt.Sprintf(" (%q)", f.Line)
+		}
+	}
+	if s.SMIError == nil {
+		return ""
+	}
+	for _, c := range [][2]string{
 		{"No devices were found", "the module is loaded but sees no GPU: is the mapping attached to the VM?"},
 		{"couldn't communicate with the NVIDIA driver", "no module is loaded: the modules are for another kernel than the running one, or there is no GPU in the machine; restart it, then look at dmesg"},
-	}
-}
-
-const unsigned = "Secure Boot refuses the module: use the modules that Canonical signs (mode: prebuilt), not ones built on the machine, or turn Secure Boot off"
-
-func whyNotLoaded(s DriverState) string {
-	said := strings.Join(s.Log, "\n")
-	if s.SMIError != nil {
-		said += "\n" + s.SMIError.Error()
-	}
-	for _, c := range causes() {
-		if strings.Contains(said, c[0]) {
+	} {
+		if strings.Contains(s.SMIError.Error(), c[0]) {
 			return c[1] + fmt.Sprintf(" (%q)", c[0])
 		}
 	}
-	if s.SMIError != nil {
-		return s.SMIError.Error()
-	}
-	return ""
+	return s.SMIError.Error()
 }

@@ -22,6 +22,7 @@ type gpuMachine struct {
 	held     []string
 	files    map[string]string // by path
 	built    []string          // kernels
+	offers   string            // what ubuntu-drivers lists
 	sources  string            // a path without which apt-get finds nothing; may be empty
 }
 
@@ -31,6 +32,9 @@ func (g *gpuMachine) Run(_ context.Context, cmd remote.Cmd) error {
 	switch {
 	case args[0] == "sh" && args[2] == observeScript:
 		_, err := io.WriteString(cmd.Stdout, g.observation())
+		return err
+	case args[0] == "sh" && args[2] == offersScript:
+		_, err := io.WriteString(cmd.Stdout, g.offers)
 		return err
 	case args[0] == "sh": // write.sh PATH MODE SIZE
 		content, err := io.ReadAll(cmd.Stdin)

@@ -1,8 +1,10 @@
 package nvidia
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -71,7 +73,7 @@ func (n need) best() (Driver, error) {
 		d := Driver{b.Number, flavour}
 		switch fits := n.refuses(d) == ""; {
 		case b.Ended || !fits:
-		case n.from.has(b.Number):
+		case n.from.has(b.Number) && n.from.refuses(d) == "":
 			return d, nil
 		default:
 			missed = true
@@ -80,6 +82,9 @@ func (n need) best() (Driver, error) {
 	if missed && n.from.elsewhere != "" {
 		oldest := Driver{slices.Min(n.from.branches), flavour}
 		return Driver{}, &BranchError{Why: fmt.Sprintf("%s, and %s begins with %d", n.refuses(oldest), n.from.name, oldest.Branch), Do: n.from.elsewhere}
+	}
+	if why := n.from.refuses(Driver{DefaultBranch, flavour}); why != "" && n.refuses(Driver{DefaultBranch, flavour}) == "" {
+		return Driver{}, &BranchError{Asked: Driver{DefaultBranch, flavour}.String(), Why: why, Do: "run apt-get update there, or write mode: dkms"}
 	}
 	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "remove the GPU from the machine; no supported branch works with it"}
 }
@@ -127,9 +132,51 @@ func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
 		return Driver{}, "", &BranchError{d.String(), "NVIDIA's support for it ended" + month(b), do}
 	case !known || !n.from.has(d.Branch):
 		return Driver{}, "", &BranchError{d.String(), fmt.Sprintf("%s has no series of that branch; supported are %s", n.from.name, n.from.current()), do}
+	case n.from.refuses(d) != "":
+		return Driver{}, "", &BranchError{d.String(), n.from.refuses(d), do}
 	default:
 		return d, n.words(d, why+", supported until "+b.Until), nil
 	}
+}
+
+// spelt replaces a word for a branch by the branch: the installed one if it is of that kind, or
+// the newest one of that kind that fits.
+func (n need) spelt(p Policy) (Policy, error) {
+	kind := map[string]string{LTS: "long-term support", Production: "production"}[p.Branch]
+	if kind == "" {
+		return p, nil
+	}
+	installed, err := p.installed()
+	if err != nil {
+		return p, err
+	}
+	newest, found := 0, 0
+	for _, b := range Branches() {
+		if b.Kind != kind || b.Ended {
+			continue
+		}
+		newest = b.Number
+		d := Driver{b.Number, Open}
+		if n.closed != nil {
+			d.Flavour = Proprietary
+		}
+		if fits := n.refuses(d) == "" && n.from.has(b.Number) && n.from.refuses(d) == ""; fits && found != installed.Branch || b.Number == installed.Branch {
+			found = b.Number
+		}
+	}
+	if newest == 0 {
+		return p, &BranchError{p.Branch, "no supported branch is of that kind", fmt.Sprintf("write %d", DefaultBranch)}
+	}
+	p.Branch = strconv.Itoa(cmp.Or(found, newest)) // one that does not fit is refused, with the reason
+	return p, nil
+}
+
+// worded names the word by which a branch was pinned.
+func worded(why, word, branch string) string {
+	if word == branch {
+		return why
+	}
+	return strings.Replace(why, "pinned", "pinned by "+word, 1)
 }
 
 // kept checks the installed driver.
@@ -163,6 +210,8 @@ func (n need) reason(d Driver) string {
 	switch {
 	case n.closed != nil:
 		why = fmt.Sprintf("%s; %s, and it does not work with the open kernel modules", why, n.refuses(Driver{n.closed.LastBranch + 1, Proprietary}))
+	case d.Branch != DefaultBranch && n.from.has(DefaultBranch) && n.refuses(Driver{DefaultBranch, d.Flavour}) == "":
+		why = fmt.Sprintf("%s; %d: %s", why, DefaultBranch, n.from.refuses(Driver{DefaultBranch, d.Flavour}))
 	case d.Branch != DefaultBranch && !n.from.has(DefaultBranch):
 		why = fmt.Sprintf("%s; %s begins with %d", why, n.from.name, slices.Min(n.from.branches))
 	case d.Branch != DefaultBranch:

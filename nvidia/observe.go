@@ -27,6 +27,7 @@ type DriverState struct {
 	System     string   // ID= of os-release(5)
 	Built      []Built  // output of dkms status
 	BuildLog   []string // the end of the log of a failed DKMS build
+	Fabric     Fabric   // switches between the GPUs
 }
 
 // GPUs are those that the driver has brought up.
@@ -82,6 +83,7 @@ func parseObservation(out string) (DriverState, error) {
 		Log:      lines(sections["log"]),
 		System:   strings.Trim(strings.TrimSpace(sections["system"]), `"'`),
 		Built:    parseDKMS(sections["dkms"]),
+		Fabric:   parseFabric(sections["fabric"]),
 		BuildLog: buildLog(lines(sections["make.errors"]), lines(sections["make.log"])),
 	}
 	s.Loaded, s.LoadedOpen = loadedModule(sections["loaded"])

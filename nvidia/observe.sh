@@ -37,7 +37,7 @@ fi
 
 section log
 dmesg 2>/dev/null |
-	grep -E 'NVRM|nvidia: |Key was rejected|Loading of .* is rejected|unsigned module loading is restricted' | tail -n 8
+	grep -E 'NVRM|nvidia: |Key was rejected|Loading of .* is rejected|unsigned module loading is restricted' | tail -n 40
 
 section dkms
 if command -v dkms >/dev/null; then dkms status 2>/dev/null; fi
@@ -48,6 +48,22 @@ tail -q -n 15 /var/lib/dkms/nvidia*/*/build/make.log 2>/dev/null | grep -vE '^(#
 
 section make.errors
 grep -h -E 'error:|No space left|Killed' /var/lib/dkms/nvidia*/*/build/make.log 2>/dev/null | head -n 5
+
+# Switches between GPUs: of NVIDIA's and bridges (other) by their PCI class, and those of NVLink 5 by
+# the network card that manages them (as NVIDIA's nvidia-fabricmanager-start.sh finds them).
+section fabric
+for device in /sys/bus/pci/devices/*; do
+	if [ -r "$device/class" ] && grep -qs '^0x10de' "$device/vendor" && grep -qs '^0x0680' "$device/class"; then
+		printf 'nvswitch %s\n' "${device##*/}"
+	fi
+done
+for vpd in /sys/class/infiniband/*/device/vpd; do
+	if [ -r "$vpd" ] && grep -qs SW_MNG "$vpd"; then printf 'nvlink5 %s\n' "$vpd"; fi
+done
+if systemctl cat nvidia-fabricmanager >/dev/null 2>&1; then
+	printf 'enabled %s\n' "$(systemctl is-enabled nvidia-fabricmanager 2>/dev/null)"
+	printf 'active %s\n' "$(systemctl is-active nvidia-fabricmanager 2>/dev/null)"
+fi
 
 section smi
 nvidia-smi -q -x 2>&1

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/distro"
@@ -15,8 +16,31 @@ import (
 // Recipe is a driver and how it is installed on a machine.
 type Recipe struct {
 	Driver
-	System string // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
-	Build  bool   // DKMS builds the modules on the machine; otherwise they are prebuilt and signed
+	System string     // the machine's distribution, as cluster.yaml names it; empty: Ubuntu 24.04
+	Build  bool       // DKMS builds the modules on the machine; otherwise they are prebuilt and signed
+	Fabric FabricKind // switches between the GPUs, which need the fabric manager; empty: none
+	HWE    bool       // the machine runs Ubuntu's newer kernel series (linux-generic-hwe-…), whose modules are packages of their own
+}
+
+// For fits the recipe to the kernel that a machine starts next, and to the switches between its
+// GPUs.
+func (r Recipe) For(s DriverState) Recipe {
+	first := distro.Named(r.System).Kernel
+	kernel := s.nextKernel()
+	r.Fabric = s.Fabric.kind()
+	r.HWE = first != "" && kernel != "" && !strings.HasPrefix(kernel, first+".")
+	return r
+}
+
+// fill fills branch, flavour and kernel series into names of packages.
+func (r Recipe) fill(packages []string) []string {
+	names := distro.Fill(packages, r.Branch, r.Flavour == Open)
+	for i, name := range names {
+		if r.HWE && strings.HasPrefix(name, "linux-") && strings.HasSuffix(name, "-generic") {
+			names[i] = name + "-hwe-" + strings.TrimPrefix(distro.Named(r.System).Name, "ubuntu-")
+		}
+	}
+	return names
 }
 
 func (r Recipe) way() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
@@ -49,12 +73,14 @@ func (r Recipe) source() *distro.Source { return r.way().Source }
 // Packages returns what to install for computing, without a desktop: the kernel, its modules
 // or their sources, and NVIDIA's libraries.
 func (r Recipe) Packages() []string {
-	return distro.Fill(r.way().Packages, r.Branch, r.Flavour == Open)
+	return append(r.fill(r.way().Packages), r.fabricPackages()...)
 }
 
 // Holds returns the packages to hold. With prebuilt modules the kernel is one of them; DKMS
 // builds modules for each new kernel.
-func (r Recipe) Holds() []string { return distro.Fill(r.way().Holds, r.Branch, r.Flavour == Open) }
+func (r Recipe) Holds() []string {
+	return append(r.fill(r.way().Holds), r.fabricPackages()...)
+}
 
 // Patterns of packages with prebuilt modules, with modules that DKMS builds, and of each
 // flavour. Canonical's prebuilt ones of both flavours can be installed at once, and then it is
@@ -122,7 +148,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 		return err
 	}
 	if d.DiffPackages(state).Empty() {
-		return nil
+		return d.repairFabric(ctx, r, state)
 	}
 	progress.Say(ctx, "installing NVIDIA driver %s", d)
 	if !d.diffInstalled(state).Empty() {
@@ -130,8 +156,8 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 			return fmt.Errorf("install NVIDIA driver %s: %w", d, explained(ctx, r, err))
 		}
 	}
-	if !d.Build {
-		return nil
+	if err := d.startFabric(ctx, r, state); err != nil || !d.Build {
+		return err
 	}
 	return d.build(ctx, r)
 }
@@ -153,7 +179,10 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 	if err != nil {
 		return err
 	}
-	if before := distro.Fill(r.way().Before, r.Branch, r.Flavour == Open); len(before) > 0 {
+	if err := r.available(ctx, on, s); err != nil {
+		return err
+	}
+	if before := r.fill(r.way().Before); len(before) > 0 {
 		if err := add(ctx, on, before, lists); err != nil {
 			return err
 		}

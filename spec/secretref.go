@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/secret/sops"
 )
 
 // SecretRef is a reference to a secret. [SecretRef.Resolve] reads the secret when it is
@@ -20,17 +21,21 @@ type SecretRef struct {
 // the text.
 var ErrInlineSecret = errors.New("this is not a reference to a secret, so it may be the secret itself")
 
-// ErrSOPS is the error for sops: references.
-var ErrSOPS = errors.New("sops: references are not supported yet")
+// ErrSOPS is the error for sops: references that name no file or no value in it.
+var ErrSOPS = errors.New("a sops: reference names a file and a value in it")
 
-// ParseSecretRef reads env:NAME or file:PATH. Its errors never repeat s.
+// ParseSecretRef reads env:NAME, file:PATH or sops:FILE#path, where path is as
+// [sops.Read] takes it. Its errors never repeat s.
 func ParseSecretRef(s string) (SecretRef, error) {
 	scheme, ref, ok := strings.Cut(s, ":")
 	switch {
 	case ok && scheme == "env" && len(validation.IsCIdentifier(ref)) == 0, ok && scheme == "file" && ref != "":
 		return SecretRef{scheme, ref}, nil
 	case ok && scheme == "sops":
-		return SecretRef{}, ErrSOPS
+		if file, path, _ := strings.Cut(ref, "#"); file == "" || path == "" {
+			return SecretRef{}, ErrSOPS
+		}
+		return SecretRef{scheme, ref}, nil
 	default:
 		return SecretRef{}, ErrInlineSecret
 	}
@@ -43,6 +48,9 @@ func (r SecretRef) Resolve() (secret.Value, error) {
 		return secret.FromEnv(r.ref)
 	case "file":
 		return secret.FromFile(r.ref)
+	case "sops":
+		file, path, _ := strings.Cut(r.ref, "#")
+		return sops.Read(file, path)
 	default:
 		return secret.Value{}, errors.New("no secret is referred to here")
 	}
@@ -72,9 +80,9 @@ func (r *SecretRef) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// In joins a relative file path to dir.
+// In joins a relative path of a file to dir.
 func (r SecretRef) In(dir string) SecretRef {
-	if r.scheme == "file" && !filepath.IsAbs(r.ref) {
+	if r.scheme != "env" && !r.IsZero() && !filepath.IsAbs(r.ref) {
 		r.ref = filepath.Join(dir, r.ref)
 	}
 	return r

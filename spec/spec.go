@@ -214,7 +214,7 @@ const (
 type NVIDIA struct {
 	Stack      string // StackDevicePlugin, StackOperator or StackNone
 	DriverMode string // DriverPrebuilt, DriverDKMS, DriverOperator or DriverNone
-	Branch     string // "auto", or pinned, e.g. 580-server
+	Branch     string // "auto", "lts", "production", or pinned, e.g. 580-server
 	Flavour    string // "auto", "open" or "proprietary"
 	Sharing    Sharing
 	Values     map[string]any // raw overrides for the chosen stack's values; may be nil

@@ -22,7 +22,7 @@ type Answers struct {
 
 	Endpoint    string // cluster.Lab, or any spelling of the API's address
 	TokenID     string // user@realm!name; not for the lab
-	Secret      string // env:NAME or file:PATH, relative to the file that is written; not for the lab
+	Secret      string // env:NAME, file:PATH or sops:FILE#path, relative to the file that is written; not for the lab
 	Fingerprint string // SHA-256 of the certificate; empty where the system trusts it
 	Insecure    bool   // do not check it
 
@@ -229,7 +229,7 @@ func (a Answers) checkAccess() []error {
 			errs = append(errs, err)
 		}
 		if ref, err := spec.ParseSecretRef(a.Secret); err != nil || printable(ref.String()) != ref.String() {
-			errs = append(errs, errors.New("the token's secret: write env:NAME or file:PATH, where it can be found"))
+			errs = append(errs, errors.New("the token's secret: write env:NAME, file:PATH or sops:FILE#path, where it can be found"))
 		}
 		digits := strings.NewReplacer(":", "").Replace(a.Fingerprint)
 		if b, err := hex.DecodeString(digits); a.Fingerprint != "" && (err != nil || len(b) != 32) {

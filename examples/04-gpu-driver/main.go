@@ -49,10 +49,15 @@ func install(ctx context.Context, on string, recipe nvidia.Recipe) error {
 		return err
 	}
 	defer func() { _ = machine.Close() }()
+	state, err := nvidia.ObserveDriver(ctx, remote.Sudo(machine))
+	if err != nil {
+		return err
+	}
+	recipe = recipe.For(state) // its kernel, and switches between its GPUs
 	if err := nvidia.InstallDriver(ctx, remote.Sudo(machine), recipe); err != nil {
 		return err
 	}
-	state, err := nvidia.ObserveDriver(ctx, remote.Sudo(machine))
+	state, err = nvidia.ObserveDriver(ctx, remote.Sudo(machine))
 	fmt.Printf("installed; left to do: [%s]\n", recipe.Diff(state))
 	return err
 }

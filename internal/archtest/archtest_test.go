@@ -24,6 +24,8 @@ var leaves = []string{"secret", "converge/drift", "converge/progress", "converge
 var allowed = map[string][]string{
 	"secret": nil, "converge/drift": nil, "converge/progress": nil, "converge/wait": nil, "converge/lease": nil, "internal/limit": nil, "unit": nil,
 
+	"secret/sops": {"internal/suggest"},
+
 	"remote":            nil,
 	"remote/ssh":        {"remote"},
 	"remote/remotetest": {"remote"},
@@ -125,7 +127,7 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/api", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
 	"proxmox/host":      {"proxmox", "proxmox/api", "proxmox/pci", "proxmox/permission", "remote"},
 
-	"spec":                         {"internal/suggest", "unit"},
+	"spec":                         {"internal/suggest", "secret/sops", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
 	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
@@ -196,6 +198,7 @@ var owners = map[string][]string{
 	"github.com/robfig/cron":             {"internal/schedule", "sim/guest"},
 	"filippo.io/age":                     {"cluster", "internal/session/backup"},
 	"go.etcd.io/bbolt":                   {"sim/guest"},
+	"github.com/getsops/sops":            {"secret/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
 	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim"},
 	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim"},

@@ -41,7 +41,7 @@ func rooms() []floor {
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
 		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/machine", "proxmox/api", "proxmox/permission", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "remote", "remote/ssh", "remote/remotetest", "internal/faults"}},
 		{"What is wanted", []string{"spec"}},
-		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "unit"}},
+		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "secret/sops", "unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660",
 			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/share", "internal/archtest", "internal/words"}},
 	}

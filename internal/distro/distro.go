@@ -10,6 +10,7 @@ type Distro struct {
 	Title   string // for people: "Ubuntu 24.04"
 	ID      string // ID= of os-release(5)
 	Release string // its code name
+	Kernel  string // series of the kernel that it was released with, e.g. "6.8", where it has newer ones too
 	User    string // the usual login user
 
 	// Image is a cloud image with the checksum that its distributor publishes. It is a dated
@@ -39,7 +40,7 @@ func (d Distro) Driver(dkms bool) Driver {
 func All() []Distro {
 	return []Distro{
 		{
-			Name: "ubuntu-24.04", Title: "Ubuntu 24.04", ID: "ubuntu", Release: "noble", User: "ubuntu",
+			Name: "ubuntu-24.04", Title: "Ubuntu 24.04", ID: "ubuntu", Release: "noble", Kernel: "6.8", User: "ubuntu",
 			Image:  "https://cloud-images.ubuntu.com/releases/noble/release-20260826/ubuntu-24.04-server-cloudimg-amd64.img",
 			SHA256: "d0fe84bb5f80853425fa6be28e2c106f30104c3cfe8611933f2e65c9b63f0e30",
 			Sums:   "SHA256SUMS", Mirror: "archive.ubuntu.com", Prebuilt: ubuntuPrebuilt(), DKMS: ubuntuDKMS(),

@@ -99,6 +99,18 @@ func ubuntuDKMS() Driver {
 	}
 }
 
+// FabricManager is NVIDIA's program for switches between GPUs. In NVIDIA's own repositories
+// names have no branch (NVIDIA Fabric Manager guide, 580).
+func FabricManager(nvidias bool) []string {
+	if nvidias {
+		return []string{"nvidia-fabricmanager"}
+	}
+	return []string{"nvidia-fabricmanager-{branch}"}
+}
+
+// NVLink5 are what the fabric manager needs in addition for the switches of NVLink 5.
+func NVLink5() []string { return []string{"nvlsm", "infiniband-diags"} }
+
 // debianDKMS are NVIDIA's own packages, for computing only (NVIDIA Driver Installation Guide,
 // "Debian"). Their names have no branch: a package with an apt preferences file pins it. The
 // held ones depend on the exact version of all others.

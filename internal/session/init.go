@@ -194,14 +194,11 @@ func (l *login) secret(ctx context.Context, o InitFlags, ask *asker) (secret.Val
 // resolve reads a secret by a reference of a file in dir.
 func (l *login) resolve(text, dir string) (secret.Value, error) {
 	l.ref = text
-	if path, isFile := strings.CutPrefix(text, "file:"); isFile && path != "" && !filepath.IsAbs(path) {
-		text = "file:" + filepath.Join(dir, path)
-	}
 	ref, err := spec.ParseSecretRef(text)
 	if err != nil {
-		return secret.Value{}, failedf(invalid, "-secret: write env:NAME or file:PATH; every user of this machine can read a command line")
+		return secret.Value{}, failedf(invalid, "-secret: write env:NAME, file:PATH or sops:FILE#path; every user of this machine can read a command line")
 	}
-	value, err := ref.Resolve()
+	value, err := ref.In(dir).Resolve()
 	if err != nil {
 		return secret.Value{}, failed(invalid, fmt.Errorf("-secret: %w", err))
 	}

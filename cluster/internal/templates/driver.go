@@ -66,7 +66,7 @@ func (ts *Templates) Driver(ctx context.Context, host string, seen nvidia.Driver
 	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
 		policy.System = d.Name
 	}
-	recipe := nvidia.Recipe{System: policy.System, Build: policy.Build}
+	recipe := nvidia.Recipe{System: policy.System, Build: policy.Build}.For(seen)
 	driver, _, err := nvidia.SelectDriverBranch(ids, policy)
 	if recipe.Driver = driver; err == nil {
 		return recipe, nil

@@ -167,9 +167,9 @@ func (d *decoder) text(t *yamlnode.Node, u encoding.TextUnmarshaler, name string
 	case errors.As(err, &c):
 		d.undecodable(t.At, err.Error(), c.Instead())
 	case errors.Is(err, spec.ErrInlineSecret):
-		d.undecodable(t.At, name+" must be a reference to a secret, never the secret itself", "write env:NAME for an environment variable or file:PATH for a file with mode 0600, and change the secret if this file was shared")
+		d.undecodable(t.At, name+" must be a reference to a secret, never the secret itself", "write env:NAME, file:PATH (mode 0600) or sops:FILE#path, and change the secret if this file was shared")
 	case errors.Is(err, spec.ErrSOPS):
-		d.undecodable(t.At, spec.ErrSOPS.Error(), "decrypt to a file with mode 0600 and write file:PATH, or run under sops exec-env and write env:NAME")
+		d.undecodable(t.At, spec.ErrSOPS.Error(), "write sops:FILE#path, such as sops:secrets.yaml#proxmox.token")
 	default:
 		d.undecodable(t.At, fmt.Sprintf("%s: %s", name, describe(u, t.Text, err)), instead(u))
 	}

@@ -40,7 +40,7 @@ type File struct {
 type Proxmox struct {
 	Endpoint    string         `yaml:"endpoint" jsonschema:"required" jsonschema_description:"lab, or the host with or without https://, port and /api2/json."`
 	Token       TokenID        `yaml:"token" jsonschema_description:"API token ID, user@realm!name. The secret belongs in secret."`
-	Secret      spec.SecretRef `yaml:"secret" jsonschema_description:"Reference to the API token's secret: env:NAME or file:PATH."`
+	Secret      spec.SecretRef `yaml:"secret" jsonschema_description:"Reference to the API token's secret: env:NAME, file:PATH or sops:FILE#path."`
 	User        string         `yaml:"user" jsonschema_description:"user@realm for settings that Proxmox refuses to every token: hugepages, affinity."`
 	Password    spec.SecretRef `yaml:"password" jsonschema_description:"Reference to that user's password."`
 	CA          string         `yaml:"ca" jsonschema_description:"PEM file of the CA that signed the API's certificate."`
@@ -181,7 +181,7 @@ type NVIDIA struct {
 
 type Driver struct {
 	Mode    string `yaml:"mode" jsonschema:"enum=prebuilt,enum=dkms,enum=operator,enum=none" jsonschema_description:"Default prebuilt: Ubuntu's signed modules. dkms builds them on the machines, as Debian 13 requires."`
-	Branch  string `yaml:"branch" jsonschema_description:"auto, or pinned, e.g. 580-server."`
+	Branch  string `yaml:"branch" jsonschema_description:"auto, lts, production, or pinned, e.g. 580-server."`
 	Flavour string `yaml:"flavour" jsonschema:"enum=auto,enum=open,enum=proprietary" jsonschema_description:"Kind of the kernel modules. Default auto."`
 }
 

@@ -266,7 +266,7 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 	if r.Service != "" {
 		unit := "/usr/lib/systemd/system/" + r.Service + ".service"
 		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
-		if systemd.Enable(a.p.Sys, r.Service+".service") == nil {
+		if !r.Idle && systemd.Enable(a.p.Sys, r.Service+".service") == nil {
 			_ = systemd.Start(ctx, a.p.Sys, r.Service+".service", true)
 		}
 	}

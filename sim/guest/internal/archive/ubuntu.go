@@ -16,6 +16,7 @@ type Release struct {
 	Needs    []string
 	Programs []string // files in /usr/bin
 	Service  string   // a unit that is started by installing it
+	Idle     bool     // …that is not
 }
 
 const (
@@ -184,6 +185,8 @@ func driverRelease(kind, branch, open string) (Release, bool) {
 	case "compute-utils":
 		need("libnvidia-compute-")
 		r.Programs = []string{"nvidia-persistenced"}
+	case "fabricmanager":
+		r.Programs, r.Service, r.Idle = []string{"nv-fabricmanager"}, "nvidia-fabricmanager", true
 	case "kernel-common":
 		need("nvidia-firmware-")
 	}

@@ -159,9 +159,10 @@ func Installed(os *disk.Disk, kernel string) *Driver {
 	return nil
 }
 
-// refuses says, in the module's words, why it does not drive a card.
+// refuses says, in the module's words, why it does not drive a card. It has them in two lines
+// in the logs that people publish.
 func (d *Driver) refuses(c Card) string {
-	where := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: %04x:%04x)", c.Address, c.Vendor, c.Device)
+	where := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: %04x:%04x)\nNVRM:", c.Address, c.Vendor, c.Device)
 	number := 0
 	_, _ = fmt.Sscanf(d.Branch, "%d", &number)
 	switch {
@@ -205,7 +206,9 @@ func Load(s *machine.System, atBoot bool) error {
 			why = fmt.Sprintf("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x56:2477)", c.Address)
 		}
 		if why != "" {
-			s.Kmsg("%s", why)
+			for line := range strings.SplitSeq(why, "\n") {
+				s.Kmsg("%s", line)
+			}
 			continue
 		}
 		d.usable = append(d.usable, c)

@@ -25,6 +25,8 @@ func runVectorAdd(_ context.Context, p *machine.Proc) int {
 		return 1
 	}
 	if p.Sys.Faulty(func(f machine.Faults) bool { return f.CUDAFails }) {
+		address, _, _ := strings.Cut(cards[0].Address, ".")
+		p.Sys.Kmsg("NVRM: Xid (PCI:%s): 31, pid=%d, name=vectorAdd, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f42_00000000", address, 4242)
 		p.Printf("Copy input data from the host memory to the CUDA device\nFailed to launch vectorAdd kernel (error code unspecified launch failure)!\n")
 		return 1
 	}

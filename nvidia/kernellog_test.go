@@ -1,0 +1,86 @@
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// Texts of real logs, which people have published.
+func TestExplainLog(t *testing.T) {
+	each(t, "testdata/log/*.txt", func(t *testing.T, text, file string) {
+		found := ExplainLog(strings.Split(text, "\n"))
+		require.NotEmpty(t, found)
+		goldenJSON(t, file, found)
+	})
+	assert.Empty(t, ExplainLog(nil))
+	assert.Empty(t, ExplainLog([]string{"EXT4-fs (sda1): mounted filesystem", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.173.02", ""}))
+}
+
+// Every entry of the table can be read from a log, and says what it is; what stops a GPU says
+// what to do.
+func TestEveryXid(t *testing.T) {
+	last := 0
+	for _, x := range xids() {
+		require.Greater(t, x.first, last, "sorted, and none twice")
+		last = max(x.first, x.last)
+		found := ExplainLog([]string{"NVRM: Xid (PCI:0000:01:00): " + strconv.Itoa(x.first) + ", pid=1"})
+		require.Len(t, found, 1)
+		assert.Equal(t, x.means, found[0].Means)
+		assert.Equal(t, x.stops, found[0].Stops)
+		if x.stops {
+			assert.NotEmpty(t, x.do, x.first)
+		}
+	}
+	found := ExplainLog([]string{"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)"})
+	assert.False(t, found[0].Stops)
+}
+
+func TestFindingsRead(t *testing.T) {
+	found := ExplainLog([]string{
+		"NVRM: Xid (PCI:0000:01:00): 43, pid=1, name=python", "NVRM: Xid (PCI:0000:01:00): 43, pid=2, name=python",
+		"NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.",
+	})
+	require.Len(t, found, 2)
+	assert.Equal(t, "Xid 79 of GPU 0000:02:00 (hardware): the GPU has fallen off the bus: it no longer answers: drain the node, then stop and start the VM "+
+		"(a restart from inside does not reset the card), and look at the host's log; if it happens again, check power, heat and riser", found[0].String())
+	assert.Equal(t, "Xid 43 of GPU 0000:01:00 (application): a program ended by its own error; the GPU is healthy (2 times)", found[1].String())
+	assert.Equal(t, "(machine): Secure Boot refuses the module: "+unsigned, ExplainLog([]string{"modprobe: Key was rejected by service"})[0].String())
+}
+
+func FuzzExplainLog(f *testing.F) {
+	f.Add("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\nNVRM: API mismatch: the client has the version 1.2, but\nNVRM: this kernel module has the version 3.4. Please")
+	f.Add("NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:139b)\nNVRM: installed in this system is not supported by the 370.28\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		log := strings.Split(text, "\n")
+		stops := true
+		for _, found := range ExplainLog(log) {
+			require.NotEmpty(t, found.Means)
+			require.Positive(t, found.Count)
+			require.LessOrEqual(t, found.Count, 10*len(text))
+			require.True(t, stops || !found.Stops, "what stops a GPU is first")
+			stops = found.Stops
+			require.NotContains(t, found.Means, "$2")
+		}
+	})
+}
+
+// A log that cannot be read is an error; one that says nothing is none.
+func TestReadLog(t *testing.T) {
+	found, err := ReadLog(t.Context(), remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+		_, err := io.WriteString(c.Stdout, "[1.0] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n")
+		return err
+	}))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	_, err = ReadLog(t.Context(), remote.RunnerFunc(func(context.Context, remote.Cmd) error { return errors.New("the machine is off") }))
+	require.ErrorContains(t, err, "read the kernel's log: ")
+}
