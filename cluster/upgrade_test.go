@@ -194,6 +194,11 @@ func TestPodsWithGPUsStopAnUpgrade(t *testing.T) {
 		time.Sleep(time.Minute)
 		busy := lodger("training", "wk-gpu1", 2)
 		pod := w.moveIn(t, busy)
+		for _, it := range w.looks(t, upgraded(t, text)).Items {
+			for _, cost := range it.Costs {
+				assert.NotContains(t, cost.Users, "pod default/"+pod+" (2 GPU)", "%s: it goes on", it.Step)
+			}
+		}
 		begun := time.Now()
 		err := w.tries(t, upgraded(t, text))
 		require.ErrorContains(t, err, "wk-gpu1 keeps its version, because pods hold its GPUs after 1h: pod default/"+pod+" (2 GPU), of Deployment training")
