@@ -57,7 +57,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	}
 	g := run.Graph(c.spec)
 	host := g.Add(c.hostStep())
-	template := g.Add(c.templates.Step(n.Host), host) // before anything is destroyed
+	template := g.Add(c.templates.Step(n.Host, n.Name), host) // before anything is destroyed
 	gone := g.Add(c.retireStep(n, vm), template)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,16 +92,19 @@ func (c *counter) end(t *testing.T) (writes int, longest time.Duration) {
 // stamp is a time in a snapshot's name.
 var stamp = regexp.MustCompile(`-\d{9,}`)
 
-// momentOf is when a step says something for the first time.
+// momentOf is when a step says something for the first time; empty for what only says that it
+// waits for others.
 func momentOf(e converge.Event) string {
-	if !strings.HasPrefix(e.Step, "k3s/") || e.Message == "" && e.Kind == converge.Checking {
+	if !strings.HasPrefix(e.Step, "k3s/") || e.Message == "" && e.Kind == converge.Checking ||
+		strings.HasPrefix(e.Message, "waiting until the servers") || strings.HasPrefix(e.Message, "waiting for another node") {
 		return ""
 	}
 	text := e.Message
 	if text == "" {
 		text = fmt.Sprint(e.Kind)
 	}
-	text = strings.Split(stamp.ReplaceAllString(text, "-…"), "\n")[0]
+	text, _, _ = strings.Cut(stamp.ReplaceAllString(text, "-…"), "\n")
+	text, _, _ = strings.Cut(text, ";")
 	return strings.TrimPrefix(e.Step, "k3s/") + ": " + text
 }
 
@@ -152,24 +156,85 @@ func TestUpgradeWithAServerCutOff(t *testing.T) {
 	})
 	require.Greater(t, len(moments), 20)
 	servers := []string{"cp1", "cp2", "cp3"}
-	rows := map[string]map[string]row{}
+	rows := &cuts{cells: map[string]row{}}
 	mine := share.Of(t, "servers cut off during an upgrade")
-	for _, m := range moments {
-		for _, server := range servers {
-			if !mine.Next() {
-				continue
-			}
-			t.Run(server+" at "+m, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					if rows[m] == nil {
-						rows[m] = map[string]row{}
-					}
-					rows[m][server] = cutOff(t, before, after, m, server)
+	t.Run("cut", func(t *testing.T) {
+		for _, m := range moments {
+			for _, server := range servers {
+				if !mine.Next() {
+					continue
+				}
+				t.Run(server+" at "+m, func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) { rows.set(m, server, cutOff(t, before, after, m, server)) })
 				})
-			})
+			}
+		}
+	})
+	t.Log("\n" + rows.of(moments, servers))
+	rows.page(t, moments, servers)
+}
+
+// cuts has a row for each moment, with a cell for each server.
+type cuts struct {
+	mu    sync.Mutex
+	cells map[string]row
+}
+
+func (x *cuts) set(moment, server string, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.cells[moment+server] = r
+}
+
+func (x *cuts) of(moments, servers []string) string {
+	var b bytes.Buffer
+	out := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(out, "CUT OFF WHEN\t%s\n", strings.Join(servers, "\t"))
+	for _, m := range moments {
+		cells, some := []string{m}, false
+		for _, s := range servers {
+			cell := "-" // in another share
+			if r, ok := x.cells[m+s]; ok {
+				cell, some = r.String(), true
+			}
+			cells = append(cells, cell)
+		}
+		if some {
+			fmt.Fprintln(out, strings.Join(cells, "\t"))
 		}
 	}
-	t.Log("\n" + tableOf(moments, servers, rows))
+	_ = out.Flush()
+	return b.String()
+}
+
+// page compares the lines of docs/upgrade.md with the moments that there are, or writes them
+// with -update, where every case has run.
+func (x *cuts) page(t *testing.T, moments, servers []string) {
+	t.Helper()
+	const file, begin = "../docs/upgrade.md", "<!-- campaign -->\n\n```\n"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok)
+	is, after, ok := strings.Cut(rest, "```\n")
+	require.True(t, ok)
+	if *update && len(x.cells) == len(moments)*len(servers) {
+		var some []string
+		for _, m := range moments {
+			if slices.Contains([]string{"saving", "draining", "installing", "restarting"}, strings.Fields(m)[1]) {
+				some = append(some, m)
+			}
+		}
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+x.of(some, servers)+"```\n"+after), 0o600))
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(is), "\n")
+	require.Greater(t, len(lines), 5)
+	for _, line := range lines[1:] {
+		m, _, _ := strings.Cut(line, "  ")
+		assert.Contains(t, moments, m, "docs/upgrade.md: HOMELAB_SHARE=all go test ./cluster -run TestUpgradeWithAServerCutOff -update")
+	}
 }
 
 // cutOff upgrades a new world, and cuts off a server at a moment.
@@ -207,27 +272,4 @@ func cutOff(t *testing.T, before, after *spec.Spec, moment, server string) row {
 	assert.Len(t, w.snapshotsOf(t, "cp1"), 1, "one snapshot, from before the first server")
 	assert.Empty(t, w.plan(t, after))
 	return out
-}
-
-// tableOf is a line for each moment.
-func tableOf(moments, servers []string, rows map[string]map[string]row) string {
-	var b bytes.Buffer
-	out := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(out, "MOMENT\t%s\n", strings.Join(servers, "\t"))
-	for _, m := range moments {
-		if rows[m] == nil {
-			continue
-		}
-		cells := []string{m}
-		for _, s := range servers {
-			cell := "-" // in another share
-			if r, ok := rows[m][s]; ok {
-				cell = r.String()
-			}
-			cells = append(cells, cell)
-		}
-		fmt.Fprintln(out, strings.Join(cells, "\t"))
-	}
-	_ = out.Flush()
-	return b.String()
 }

@@ -166,6 +166,14 @@ func TestVersionsThatCannotBe(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorContains(t, plan.Err(), why)
 		}
+		// An older agent can only be made again, as after a snapshot from before an upgrade.
+		older := parse(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"))
+		require.ErrorContains(t, w.tries(t, parse(t, replace(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"), "role: server", "role: server, cores: 6"))),
+			"wk1: k3s cannot go from v1.36.5+k3s1 back to v1.36.4+k3s1 on a machine: go tool mage node:replace -node=NAME makes an agent again in that version")
+		require.NoError(t, w.verb(t, older, replaced(t.Context(), "wk1", true)))
+		assert.Equal(t, "v1.36.4+k3s1", w.versions(t)["wk1"])
+		w.up(t, parse(t, text))
+
 		// An agent that is made again would come in the version of the file.
 		ahead := parse(t, replace(t, text, "v1.36.5+k3s1", newer))
 		before := w.now()
@@ -186,6 +194,11 @@ func TestPodsWithGPUsStopAnUpgrade(t *testing.T) {
 		time.Sleep(time.Minute)
 		busy := lodger("training", "wk-gpu1", 2)
 		pod := w.moveIn(t, busy)
+		for _, it := range w.looks(t, upgraded(t, text)).Items {
+			for _, cost := range it.Costs {
+				assert.NotContains(t, cost.Users, "pod default/"+pod+" (2 GPU)", "%s: it goes on", it.Step)
+			}
+		}
 		begun := time.Now()
 		err := w.tries(t, upgraded(t, text))
 		require.ErrorContains(t, err, "wk-gpu1 keeps its version, because pods hold its GPUs after 1h: pod default/"+pod+" (2 GPU), of Deployment training")
@@ -302,5 +315,26 @@ func TestNewAgentOfAnUpgradeWaitsForTheServers(t *testing.T) {
 		assert.Equal(t, newer, w.versions(t)["wk-gpu3"])
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// A worker is made again from another template than the one it came from, which is baked before
+// the old machine goes.
+func TestReplaceFromANewTemplate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := duo + "k3s: {version: v1.36.5+k3s1}\n"
+		w.up(t, parse(t, text))
+		time.Sleep(time.Minute)
+		driver := parse(t, text+"nvidia: {driver: {flavour: proprietary}}\n")
+		before := w.output.Len()
+		require.NoError(t, w.verb(t, driver, replaced(t.Context(), "wk1", true)))
+		said := w.output.String()[before:]
+		baked, gone := strings.Index(said, "changed   template/pve1"), strings.Index(said, "acting    retire/wk1")
+		require.Positive(t, baked)
+		assert.Less(t, baked, gone, "the old machine goes once the template is there")
+		time.Sleep(3 * time.Minute)
+		assert.Empty(t, w.plan(t, driver))
 	})
 }

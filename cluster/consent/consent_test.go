@@ -229,3 +229,22 @@ func TestWhichVolumesGoWithANode(t *testing.T) {
 	assert.Equal(t, "volume jupyterhub/kept (10Gi)", what)
 	assert.False(t, lost)
 }
+
+// Pods that hold GPUs are named with their owners; what belongs to the node is not.
+func TestWhoHoldsGPUs(t *testing.T) {
+	gpu := func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}}}}
+	}
+	mine := func(p *corev1.Pod) {
+		gpu(p)
+		p.Labels["component"], p.Annotations[userNote] = "singleuser-server", "ada"
+	}
+	pods := []corev1.Pod{
+		podOn("wk1", "train-0", "Job", gpu), podOn("wk1", "jupyter-ada", "", mine), podOn("wk1", "lone", "", gpu),
+		podOn("wk1", "plugin", "DaemonSet", gpu), podOn("wk1", "web", "ReplicaSet", nil),
+	}
+	assert.Equal(t, []string{
+		"pod ns/jupyter-ada (1 GPU), the notebook of ada", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[0].OwnerReferences[0].Name,
+	}, HoldGPUs(pods))
+	assert.Equal(t, []string{"1 pod that is made again"}, (&Work{pods: pods}).WithoutGPUs().On("wk1"))
+}

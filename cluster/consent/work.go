@@ -112,6 +112,13 @@ func (w *Work) ends(node string) (out []string, others int) {
 	return slices.Concat(notebooks, named), others
 }
 
+// WithoutGPUs is the work without pods that hold GPUs.
+func (w *Work) WithoutGPUs() *Work {
+	out := *w
+	out.pods = slices.DeleteFunc(slices.Clone(w.pods), func(p corev1.Pod) bool { return gpus(p) > 0 })
+	return &out
+}
+
 // HoldGPUs names those of the pods that hold GPUs, whose owners they are, and what makes them. It leaves
 // out pods that have ended or that belong to their node.
 func HoldGPUs(pods []corev1.Pod) []string {

@@ -23,7 +23,13 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drif
 		if !stale(have, ms.Spec.K3s.Version) {
 			return nil
 		}
-		return ms.Stops(ctx, fmt.Sprintf("K3s %s → %s%s", have.Version, ms.Spec.K3s.Version, ms.gpuTime(n)), n.Name)
+		costs := ms.Stops(ctx, fmt.Sprintf("K3s %s → %s%s", have.Version, ms.Spec.K3s.Version, ms.gpuTime(n)), n.Name)
+		if n.GPUs.Count > 0 && !ms.evicts() { // pods that hold GPUs go on
+			for i := range costs {
+				costs[i].Users = ms.Users(ctx, func(w *consent.Work) []string { return w.WithoutGPUs().On(n.Name) })
+			}
+		}
+		return costs
 	}
 }
 

@@ -180,7 +180,7 @@ func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, erro
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
 	if stale(have, ms.Spec.K3s.Version) {
-		if err := k3s.CheckUpgrade(have.Version, ms.Spec.K3s.Version); err != nil {
+		if err := ms.checkVersion(string(n.Role), have.Version); err != nil {
 			return have, converge.Permanent(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -33,7 +34,7 @@ func (ms *Members) serversFirst(ctx context.Context) error {
 		}
 		var old []string
 		for _, n := range nodes {
-			if wanted, ours := ms.Spec.Node(n.Name); ours && wanted.Role == spec.Server && n.Version != ms.Spec.K3s.Version {
+			if wanted, ours := ms.Spec.Node(n.Name); ours && wanted.Role == spec.Server && k3s.CompareVersions(n.Version, ms.Spec.K3s.Version) < 0 {
 				old = append(old, fmt.Sprintf("%s runs %s", n.Name, n.Version))
 			}
 		}

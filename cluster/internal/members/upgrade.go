@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -168,21 +169,21 @@ func (ms *Members) savedBefore(ctx context.Context) (name, server string) {
 }
 
 // CheckVersions checks, before anything changes, that Kubernetes supports the step from the
-// version of every node to that of the file. again are nodes whose machines are made again:
-// they come in the file's version, and an agent must not be newer than a server.
+// version of every node to that of the file. If again names nodes whose machines are made again,
+// it checks those alone: they come in the file's version, and an agent must not be newer than a
+// server.
 func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 	nodes, err := ms.apiNodes(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // nobody answers: each step checks its own node
 	}
-	want := ms.Spec.K3s.Version
+	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { _, ours := ms.Spec.Node(n.Name); return !ours })
 	why := map[string][]string{}
-	for _, n := range nodes {
-		if _, ours := ms.Spec.Node(n.Name); !ours {
-			continue
-		}
-		if err := k3s.CheckUpgrade(n.Version, want); err != nil {
-			why[err.Error()] = append(why[err.Error()], n.Name)
+	if len(again) == 0 {
+		for _, n := range nodes {
+			if err := ms.checkVersion(n.Role, n.Version); err != nil {
+				why[err.Error()] = append(why[err.Error()], n.Name)
+			}
 		}
 	}
 	for _, name := range again {
@@ -190,8 +191,8 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 			continue
 		}
 		for _, n := range nodes {
-			if n.Role == string(spec.Server) && k3s.CompareVersions(n.Version, want) < 0 {
-				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: go tool mage cluster:up upgrades the servers first", n.Name, n.Version, want)
+			if n.Role == string(spec.Server) && k3s.CompareVersions(n.Version, ms.Spec.K3s.Version) < 0 {
+				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: go tool mage cluster:up upgrades the servers first", n.Name, n.Version, ms.Spec.K3s.Version)
 				why[words] = append(why[words], name)
 			}
 		}
@@ -201,4 +202,15 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 		errs = append(errs, fmt.Errorf("%s: %s", strings.Join(why[words], ", "), words))
 	}
 	return converge.Permanent(errors.Join(errs...))
+}
+
+// checkVersion returns why a node that runs that version cannot go to that of the file. An agent
+// keeps nothing that an older version could not read, so it can be made again.
+func (ms *Members) checkVersion(role, version string) error {
+	want := ms.Spec.K3s.Version
+	err := k3s.CheckUpgrade(version, want)
+	if err != nil && role == string(spec.Agent) && k3s.CompareVersions(version, want) > 0 {
+		return fmt.Errorf("k3s cannot go from %s back to %s on a machine: go tool mage node:replace -node=NAME makes an agent again in that version", version, want)
+	}
+	return err
 }

@@ -96,8 +96,8 @@ type templateSeen struct {
 
 // Step bakes a host's template, or finds it. While every machine of the host exists, no
 // template is needed: another K3s or driver in the file, or one GPU node less, is no reason to
-// bake.
-func (ts *Templates) Step(host string) converge.Step {
+// bake. again are nodes whose machines exist and are made again.
+func (ts *Templates) Step(host string, again ...string) converge.Step {
 	if ts.Spec.Image.Template != "" {
 		return ts.existingStep(host)
 	}
@@ -117,6 +117,9 @@ func (ts *Templates) Step(host string) converge.Step {
 				if vm.Name == t.Name && vm.Host == host {
 					seen.vm = &vms[i]
 				}
+			}
+			for _, name := range again {
+				delete(there, name)
 			}
 			_, seen.wanted = missingNode(ts.Spec, host, there)
 			if err == nil && seen.wanted && seen.vm == nil {

@@ -26,7 +26,11 @@ func (c *cluster) judge() {
 	c.judging = time.AfterFunc(c.scale(manageTime), func() {
 		c.mu.Lock()
 		c.judging = nil
-		closed, quorate := c.closed, len(c.active) > len(c.members)/2
+		if c.closed || len(c.active) <= len(c.members)/2 { // without a quorum nothing can be written; a server that comes back asks again
+			c.mu.Unlock()
+			return
+		}
+		ctx := context.WithoutCancel(c.active[0].sys.Context())
 		well := map[string]bool{}
 		for name := range c.members {
 			well[name] = false
@@ -35,11 +39,8 @@ func (c *cluster) judge() {
 			well[n.name] = !n.sick()
 		}
 		c.mu.Unlock()
-		if closed || !quorate { // without a quorum nothing can be written; a server that comes back asks again
-			return
-		}
 		for _, name := range slices.Sorted(maps.Keys(well)) {
-			if err := c.setVoter(name, well[name]); err != nil {
+			if err := c.setVoter(ctx, name, well[name]); err != nil {
 				c.mu.Lock()
 				c.judge()
 				c.mu.Unlock()
@@ -54,8 +55,7 @@ func (n *node) sick() bool { return n.sys.Faulty(func(f machine.Faults) bool { r
 
 // setVoter sets the condition of a server's Node, if it is another. Reasons and messages are
 // those of setEtcdStatusCondition.
-func (c *cluster) setVoter(name string, well bool) error {
-	ctx := context.Background()
+func (c *cluster) setVoter(ctx context.Context, name string, well bool) error {
 	code, body, err := apiGet(ctx, c.plane, "/api/v1/nodes/"+name)
 	if err != nil || code == http.StatusNotFound {
 		return err
