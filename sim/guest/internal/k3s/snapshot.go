@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -134,6 +135,11 @@ func snapshots(ctx context.Context, p *machine.Proc, n *node, verb string, args 
 	}
 	switch verb {
 	case "save":
+		if err := n.bucketThere(); err != nil { // by hand it is an error, and nothing is saved (seen with v1.34.3)
+			fmt.Fprintf(p.Stderr, "time=%q level=fatal msg=%q\n", time.Now().UTC().Format(time.RFC3339),
+				"Error: see server log for details: failed to initialize S3 client: "+err.Error())
+			return 1
+		}
 		name, created, err := n.snapshot(ctx, cmp.Or(getopt.Last(opts, "name"), "on-demand"))
 		if err != nil {
 			fmt.Fprintf(p.Stderr, "time=%q level=fatal msg=\"Error: %v\"\n", time.Now().UTC().Format(time.RFC3339), err)
@@ -145,15 +151,19 @@ func snapshots(ctx context.Context, p *machine.Proc, n *node, verb string, args 
 		}
 	case "ls", "list":
 		entries, _ := p.FS.ReadDir(snapshotsDir)
-		p.Printf("Name Location Size Created\n")
+		w := tabwriter.NewWriter(p.Stdout, 0, 0, 1, ' ', 0)
+		fmt.Fprint(w, "Name\tLocation\tSize\tCreated\n")
 		for _, e := range entries {
-			p.Printf("%s file://%s/%s %d %s\n", e.Name(), snapshotsDir, e.Name(), e.Size(), e.ModTime().UTC().Format(time.RFC3339))
+			fmt.Fprintf(w, "%s\tfile://%s/%s\t%d\t%s\n", e.Name(), snapshotsDir, e.Name(), e.Size(), e.ModTime().UTC().Format(time.RFC3339))
 		}
+		_ = w.Flush()
 	case "delete":
 		for _, name := range names {
-			if err := p.FS.Remove(snapshotsDir + "/" + path.Base(name)); err != nil {
-				return p.Fail("%s: %s", name, disk.Strerror(err))
+			if p.FS.Remove(snapshotsDir+"/"+path.Base(name)) != nil {
+				fmt.Fprintf(p.Stderr, "time=%q level=warning msg=%q\n", time.Now().UTC().Format(time.RFC3339), "Snapshot "+name+" not found.")
+				continue
 			}
+			n.removeCopy(path.Base(name))
 			said("Snapshot %s deleted.", path.Base(name))
 		}
 	case "prune":
