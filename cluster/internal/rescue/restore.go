@@ -116,7 +116,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[bool] 
 		if err != nil {
 			return err
 		}
-		if err := k3s.StopForRestore(ctx, root, from.Name); err != nil { // a second attempt begins anew
+		if err := k3s.StopForRestore(ctx, root, from.Name); err != nil { // a second attempt begins again
 			return err
 		}
 		snapshot, err := from.Open(ctx)
@@ -181,7 +181,7 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[bool] {
 			return err
 		}
 		if have.Role != k3s.RoleAgent {
-			progress.Say(ctx, "%s is no agent yet; cluster:up lets it join", n.Name)
+			progress.Say(ctx, "%s has not joined yet; cluster:up lets it join", n.Name)
 			return nil
 		}
 		token, err := r.token(ctx, k3s.AgentToken)

@@ -45,10 +45,10 @@ pools:
 
 // site is a simulated world, for one command after the other.
 type site struct {
-	t          *testing.T
-	sim        *pvesim.Sim
-	kube       *kubesim.Sim
-	dir        string
+	t      *testing.T
+	sim    *pvesim.Sim
+	kube   *kubesim.Sim
+	dir    string
 	talk   bytes.Buffer // of the last command
 	signer ssh.Signer
 }

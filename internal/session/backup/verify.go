@@ -34,7 +34,7 @@ func Verify(ctx context.Context, o session.Options, f session.VerifyFlags) error
 	return nil
 }
 
-// openBackup opens the backup's file anew.
+// openBackup opens the backup's file again.
 type openBackup func() (*backup.Reader, io.Closer, error)
 
 // opener reads the identities, and returns what opens the file of -from.

@@ -27,7 +27,7 @@ type service struct {
 }
 
 // OfferBucket makes an S3 service with an empty bucket reachable at an endpoint, HOST or
-// HOST:PORT, for whoever has its keys.
+// HOST:PORT, for those who have its keys.
 func OfferBucket(n *network.Network, endpoint, bucket, access, secret string) {
 	b := network.Of[Buckets](n)
 	b.mu.Lock()
@@ -74,7 +74,7 @@ func (n *node) upload(_ context.Context, name string, file []byte) int {
 	return 1
 }
 
-// bucketThere says why the configured bucket cannot be had.
+// bucketThere says why the configured bucket is not available.
 func (n *node) bucketThere() error {
 	if n.cfg.get("etcd-s3") != "true" {
 		return nil

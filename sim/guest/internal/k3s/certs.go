@@ -23,7 +23,7 @@ const (
 	renewDays = 120
 )
 
-// leaf is a certificate of K3s: where it is, whose it is, and which authority signs it
+// leaf is a certificate of K3s: its file, its subject, and which authority signs it
 // (pkg/daemons/control/deps/deps.go, pkg/util/services).
 type leaf struct{ file, subject, issuer, usage string }
 

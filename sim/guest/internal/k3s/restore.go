@@ -128,6 +128,9 @@ func (n *node) revive(keys map[string][]byte) (*cluster, *plane.Saved, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if authorityOf(files) == nil {
+		return nil, nil, errors.New("this simulation's control plane cannot be restored")
+	}
 	var was own
 	if err := json.Unmarshal(keys[ownKey], &was); err != nil {
 		return nil, nil, fmt.Errorf("the snapshot is not one of this simulation: %w", err)

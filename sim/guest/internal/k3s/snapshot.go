@@ -29,6 +29,10 @@ const snapshotsDir = serverDir + "/db/snapshots"
 // objects. In life that is in objects of its own: passwords in Secrets, manifests in Addons.
 const ownKey = "/k3s/simulated"
 
+// notSaved stands for the key of an authority that its control plane does not tell. A snapshot
+// of that has no objects, and cannot be restored.
+const notSaved = "this control plane is not saved\n"
+
 // own is what is under ownKey.
 type own struct {
 	AgentSecret string
@@ -41,13 +45,12 @@ type own struct {
 // contents is what etcd holds: Kubernetes' objects, what a joining server needs, encrypted
 // with the token (pkg/cluster/storage.go), and the simulation's own.
 func (c *cluster) contents(ctx context.Context) (map[string][]byte, error) {
-	saver, ok := c.plane.(plane.Saver)
-	if !ok {
-		return nil, fmt.Errorf("snapshot: this simulation's control plane cannot be saved")
-	}
-	saved, err := saver.Save(ctx)
-	if err != nil {
-		return nil, err
+	saved := &plane.Saved{Objects: map[string][]byte{}, Authority: []byte(notSaved)}
+	var err error
+	if saver, ok := c.plane.(plane.Saver); ok {
+		if saved, err = saver.Save(ctx); err != nil {
+			return nil, err
+		}
 	}
 	keys := saved.Objects
 	if keys[bootstrapKey(c.secret)], err = c.sealed(saved.Authority); err != nil {
@@ -60,7 +63,7 @@ func (c *cluster) contents(ctx context.Context) (map[string][]byte, error) {
 }
 
 // snapshot saves etcd on a server's disk, and copies it to the bucket if there is one. Where
-// the bucket cannot be had, K3s warns and goes on (snapshot, pkg/etcd/snapshot.go).
+// the bucket is not available, K3s warns and goes on (snapshot, pkg/etcd/snapshot.go).
 func (n *node) snapshot(ctx context.Context, prefix string) (name string, created int, err error) {
 	keys, err := n.cluster.contents(ctx)
 	if err != nil {
