@@ -30,6 +30,7 @@ func askedAbout() map[string]string {
 		"costsOfMarks":     "a taint that ends pods (`NoExecute`), where there are some",
 		"costsOfDrain":     "`node:drain`, where somebody works",
 		"costsOfCycle":     "`node:cycle`",
+		"costsOfRestore":   "../internal/session/backup TestPage",
 		"costsOfCards":     "fewer GPUs for a node",
 		"costsOfChart":     "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfClaims":    "internal/parts TestCostsOfClaimsAndReplacements",

@@ -29,7 +29,7 @@ const RenewDays = 120
 
 // Certificate is one of K3s' certificates on a machine.
 type Certificate struct {
-	File      string    `json:"file"`    // without its folder, but for etcd/
+	File      string    `json:"file"`    // without its folder, but for one in tls/, as etcd/
 	Subject   string    `json:"subject"` // its common name
 	Authority bool      `json:"authority,omitempty"`
 	From      time.Time `json:"from"`
@@ -59,7 +59,7 @@ func Certificates(ctx context.Context, r remote.Runner) ([]Certificate, error) {
 			return nil, fmt.Errorf("read k3s' certificates: %s: %w", file, err)
 		}
 		name := path.Base(file)
-		if dir := path.Base(path.Dir(file)); dir == "etcd" {
+		if dir := path.Base(path.Dir(file)); dir != "tls" && dir != "agent" {
 			name = dir + "/" + name
 		}
 		all = append(all, Certificate{File: name, Subject: c.Subject.CommonName, Authority: strings.HasSuffix(name, "-ca.crt"), From: c.NotBefore, Until: c.NotAfter})

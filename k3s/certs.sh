@@ -5,7 +5,10 @@
 # usage: certs.sh
 set -u
 
-for file in /var/lib/rancher/k3s/server/tls/*.crt /var/lib/rancher/k3s/server/tls/etcd/*.crt /var/lib/rancher/k3s/agent/*.crt; do
+for file in /var/lib/rancher/k3s/server/tls/*.crt /var/lib/rancher/k3s/server/tls/*/*.crt /var/lib/rancher/k3s/agent/*.crt; do
+	case $file in
+	*/temporary-certs/*) continue ;;
+	esac
 	if [ -f "$file" ]; then
 		printf '\n@@ %s\n' "$file"
 		cat "$file"

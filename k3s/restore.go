@@ -95,15 +95,14 @@ func RestoreServer(ctx context.Context, r remote.Runner, s Server, from Restore,
 	if err := remote.CopyFile(ctx, r, file, snapshot, from.Size, 0o600); err != nil {
 		return fmt.Errorf("restore a server: %w", err)
 	}
-	// K3s reads the token there, as after any start, and needs it for the first start too.
-	if err := remote.WriteFile(ctx, r, serverTokenFile, []byte(from.Token.Reveal()+"\n"), 0o600); err != nil {
-		return fmt.Errorf("restore a server: %w", err)
-	}
 	if err := write(ctx, r, p, secret.Value{}, have); err != nil {
 		return err
 	}
 	progress.Say(ctx, "k3s makes etcd of the snapshot %s", from.Name)
-	err = remote.Run(ctx, r, "sh", "-c", resetScript, "reset.sh", file, from.SHA256, strconv.Itoa(int(resetLimit.Seconds())))
+	err = r.Run(ctx, remote.Cmd{
+		Args:  []string{"sh", "-c", resetScript, "reset.sh", file, from.SHA256, strconv.Itoa(int(resetLimit.Seconds()))},
+		Stdin: strings.NewReader(password(from.Token) + "\n"),
+	})
 	var exit *remote.ExitError
 	if !errors.As(err, &exit) {
 		return err
@@ -116,6 +115,15 @@ func RestoreServer(ctx context.Context, r remote.Runner, s Server, from Restore,
 	default:
 		return fmt.Errorf("restore a server: K3s refused the snapshot (exit status %d): %s", exit.Code, said)
 	}
+}
+
+// password is the secret part of a token, which is all that K3s needs of its own.
+func password(token secret.Value) string {
+	if _, creds, ok := strings.Cut(token.Reveal(), "::"); ok {
+		_, secret, _ := strings.Cut(creds, ":")
+		return secret
+	}
+	return token.Reveal()
 }
 
 // lastWords is the last line of K3s' output that is a problem, or else the last line.

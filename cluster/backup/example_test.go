@@ -12,7 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// A backup is written to whoever may read it, and read with their private key.
+// A backup is written for those who may read it, and read with their private key.
 func Example() {
 	key, _ := age.GenerateX25519Identity() // age-keygen
 	to, err := backup.Recipients(key.Recipient().String())

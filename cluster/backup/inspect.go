@@ -25,7 +25,7 @@ type Facts struct {
 	Namespaces []string // of Kubernetes
 
 	// Authority is the SHA-256 of the cluster's certificate authority, whose private key is in
-	// the snapshot, as all else that K3s encrypts with the token.
+	// the snapshot, as everything else that K3s encrypts with the token.
 	Authority string
 	// SecretsKey reports whether the key that Secrets are encrypted with is there too.
 	SecretsKey bool

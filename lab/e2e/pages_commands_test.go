@@ -36,6 +36,8 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage k3s:upgrade`), "minutes; internal/session.TestUpgradePage"},
 	{regexp.MustCompile(` OLD\b|^helm list|^kubectl patch pv|^for pv in`), "an existing hub, and real pods"},
 	{regexp.MustCompile(`^kubectl describe pvc -n NAMESPACE`), "NAMESPACE and NAME are the reader's"},
+	{regexp.MustCompile(`^go tool mage (cluster:(backup|restore)|backup:verify) -`), "private keys, and a cluster to go back with; internal/session/backup.TestPage"},
+	{regexp.MustCompile(`^go tool mage cluster:(certs|backup)( -rotate)?$`), "certificates of simulated servers, and recipients; internal/session/backup.TestPage"},
 	{regexp.MustCompile(`^(qm|pvesh|pvesm|pveum|ceph) `), "a shell on a host"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},
 }

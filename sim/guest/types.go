@@ -81,7 +81,7 @@ type PlaneConfig = plane.Config
 type PlaneSaved = plane.Saved
 
 // OfferBucket makes an S3 service with an empty bucket reachable from the machines of a
-// network, at HOST or HOST:PORT, for whoever has its keys.
+// network, at HOST or HOST:PORT, for those who have its keys.
 func OfferBucket(n *Network, endpoint, bucket, accessKey, secretKey string) {
 	k3s.OfferBucket(n, endpoint, bucket, accessKey, secretKey)
 }

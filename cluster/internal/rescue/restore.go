@@ -79,7 +79,7 @@ func once(id, have, want string, effect drift.Effect, act func(context.Context) 
 const away = "1 to 5 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[bool] {
-	step := once("stop/"+n.Name, "as it is", "stopped", drift.Restart, func(ctx context.Context) error {
+	once := once("stop/"+n.Name, "as it is", "stopped", drift.Restart, func(ctx context.Context) error {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err == nil {
 			err = r.Members.Owns(ctx, n, have)
@@ -92,8 +92,7 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 		}
 		return k3s.StopForRestore(ctx, r.Nodes.Root(n.Name), from.Name)
 	})
-	step.Costs = r.costsOfRestore(n, from, first)
-	return step
+	return &converge.Resource[bool]{ID: once.ID, Observe: once.Observe, Diff: once.Diff, Apply: once.Apply, Costs: r.costsOfRestore(n, from, first)}
 }
 
 // costsOfRestore is what a restore ends: the state of the cluster, once, and K3s on each
@@ -117,7 +116,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[bool] 
 		if err != nil {
 			return err
 		}
-		if err := k3s.StopForRestore(ctx, root, from.Name); err != nil { // a second attempt begins anew
+		if err := k3s.StopForRestore(ctx, root, from.Name); err != nil { // a second attempt begins again
 			return err
 		}
 		snapshot, err := from.Open(ctx)
@@ -182,7 +181,7 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[bool] {
 			return err
 		}
 		if have.Role != k3s.RoleAgent {
-			progress.Say(ctx, "%s is no agent yet; cluster:up lets it join", n.Name)
+			progress.Say(ctx, "%s has not joined yet; cluster:up lets it join", n.Name)
 			return nil
 		}
 		token, err := r.token(ctx, k3s.AgentToken)

@@ -71,7 +71,7 @@ func remarkOf(left int) string {
 	return "ends soon"
 }
 
-// firstLeaf is the certificate that ends first and is no authority's, and how many there are.
+// firstLeaf is the certificate of no authority that ends first, and how many there are.
 func firstLeaf(n cluster.Certificates) (first k3s.Certificate, count int) {
 	for _, c := range n.All {
 		if c.Authority {

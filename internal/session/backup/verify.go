@@ -34,7 +34,7 @@ func Verify(ctx context.Context, o session.Options, f session.VerifyFlags) error
 	return nil
 }
 
-// openBackup opens the backup's file anew.
+// openBackup opens the backup's file again.
 type openBackup func() (*backup.Reader, io.Closer, error)
 
 // opener reads the identities, and returns what opens the file of -from.
@@ -87,7 +87,6 @@ func describe(c *console.Console, is backup.Contents, facts *backup.Facts) {
 	if facts.SecretsKey {
 		key = "there"
 	}
-	t := console.Table{}
 	for _, row := range [][2]string{
 		{"backup", fmt.Sprintf("of %s, %s, on %s with K3s %s", is.Cluster, is.Made.UTC().Format("2006-01-02 15:04:05 UTC"), is.Server, is.K3s)},
 		{"file", "whole: decrypted to its end, and all digests match"},
@@ -97,9 +96,8 @@ func describe(c *console.Console, is backup.Contents, facts *backup.Facts) {
 		{"nodes", listed(facts.Nodes)},
 		{"namespaces", listed(facts.Namespaces)},
 	} {
-		t.Add(row[0], row[1])
+		c.Say("%-15s %s", row[0], row[1])
 	}
-	c.Table(t)
 }
 
 func listed(names []string) string {

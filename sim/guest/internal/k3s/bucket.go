@@ -27,7 +27,7 @@ type service struct {
 }
 
 // OfferBucket makes an S3 service with an empty bucket reachable at an endpoint, HOST or
-// HOST:PORT, for whoever has its keys.
+// HOST:PORT, for those who have its keys.
 func OfferBucket(n *network.Network, endpoint, bucket, access, secret string) {
 	b := network.Of[Buckets](n)
 	b.mu.Lock()
@@ -74,6 +74,31 @@ func (n *node) upload(_ context.Context, name string, file []byte) int {
 	return 1
 }
 
+// bucketThere says why the configured bucket is not available.
+func (n *node) bucketThere() error {
+	if n.cfg.get("etcd-s3") != "true" {
+		return nil
+	}
+	all := network.Of[Buckets](n.sys.Config.Network)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	scheme := map[bool]string{true: "http", false: "https"}[n.cfg.get("etcd-s3-insecure") == "true"]
+	_, err := all.open(cmp.Or(n.cfg.get("etcd-s3-endpoint"), "s3.amazonaws.com"), n.cfg.get("etcd-s3-bucket"), n.cfg.get("etcd-s3-access-key"), n.cfg.get("etcd-s3-secret-key"), scheme)
+	return err
+}
+
+// removeCopy removes a snapshot's copy from the bucket.
+func (n *node) removeCopy(name string) {
+	if n.bucketThere() != nil || n.cfg.get("etcd-s3") != "true" {
+		return
+	}
+	all := network.Of[Buckets](n.sys.Config.Network)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	s := all.here[cmp.Or(n.cfg.get("etcd-s3-endpoint"), "s3.amazonaws.com")]
+	delete(s.buckets[n.cfg.get("etcd-s3-bucket")], path.Join(n.cfg.get("etcd-s3-folder"), name))
+}
+
 // open finds a bucket as K3s does: it asks whether the bucket exists, and a wrong key is told
 // then (GetClient, pkg/etcd/s3/s3.go; the texts of minio-go for an answer without a body).
 func (b *Buckets) open(endpoint, bucket, access, secret, scheme string) (map[string][]byte, error) {
@@ -84,7 +109,7 @@ func (b *Buckets) open(endpoint, bucket, access, secret, scheme string) (map[str
 		if err != nil {
 			host = endpoint
 		}
-		return nil, fmt.Errorf("failed to test for existence of bucket %s: Get \"%s://%s/%s/?location=\": dial tcp: lookup %s: no such host", bucket, scheme, endpoint, bucket, host)
+		return nil, fmt.Errorf("failed to test for existence of bucket %s: Head \"%s://%s/%s/\": dial tcp: lookup %s: no such host", bucket, scheme, endpoint, bucket, host)
 	case s.access != access || s.secret != secret:
 		return nil, fmt.Errorf("failed to test for existence of bucket %s: Access Denied.", bucket)
 	case s.buckets[bucket] == nil:

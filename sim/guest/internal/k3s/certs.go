@@ -23,7 +23,7 @@ const (
 	renewDays = 120
 )
 
-// leaf is a certificate of K3s: where it is, whose it is, and which authority signs it
+// leaf is a certificate of K3s: its file, its subject, and which authority signs it
 // (pkg/daemons/control/deps/deps.go, pkg/util/services).
 type leaf struct{ file, subject, issuer, usage string }
 
@@ -44,6 +44,9 @@ func leaves(role string) []leaf {
 		leaf{serverDir + "/tls/client-supervisor.crt", "system:k3s-supervisor", "k3s-client-ca", "ClientAuth"},
 		leaf{serverDir + "/tls/client-kube-apiserver.crt", "system:apiserver", "k3s-client-ca", "ClientAuth"},
 		leaf{serverDir + "/tls/serving-kube-apiserver.crt", "kube-apiserver", "k3s-server-ca", "ServerAuth"},
+		leaf{serverDir + "/tls/client-k3s-cloud-controller.crt", "k3s-cloud-controller-manager", "k3s-client-ca", "ClientAuth"},
+		leaf{serverDir + "/tls/kube-scheduler/kube-scheduler.crt", "kube-scheduler", "k3s-server-ca", "ServerAuth"},
+		leaf{serverDir + "/tls/kube-controller-manager/kube-controller-manager.crt", "kube-controller-manager", "k3s-server-ca", "ServerAuth"},
 		leaf{serverDir + "/tls/client-auth-proxy.crt", "system:auth-proxy", "k3s-request-header-ca", "ClientAuth"},
 		leaf{serverDir + "/tls/etcd/client.crt", "etcd-client", "etcd-server-ca", "ClientAuth"},
 		leaf{serverDir + "/tls/etcd/server-client.crt", "etcd-server", "etcd-server-ca", "ServerAuth,ClientAuth"},
@@ -102,6 +105,11 @@ func certificates(p *machine.Proc, verb string) int {
 	}
 	switch verb {
 	case "check":
+		if role == "server" {
+			say("info", "Server detected, checking agent and server certificates")
+		} else {
+			say("info", "Agent detected, checking agent certificates")
+		}
 		for _, l := range leaves(role) {
 			c := certificateIn(p.FS, l.file)
 			switch {

@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,8 @@ const resetTime = 6 * time.Second
 // resetFlag says that the next start is the first after a reset (pkg/cluster/managed.go).
 const resetFlag = serverDir + "/db/reset-flag"
 
+var errOtherToken = errors.New("bootstrap data already found and encrypted with different token")
+
 // reset is k3s server --cluster-reset, with the flag for a snapshot: it makes this server the
 // only member of etcd, and ends by itself (pkg/cli/server/server.go, pkg/etcd/etcd.go).
 func reset(ctx context.Context, p *machine.Proc, version string, args []string) int {
@@ -36,16 +39,20 @@ func reset(ctx context.Context, p *machine.Proc, version string, args []string) 
 	if cfg.get("server") != "" {
 		return fatal("Error: cannot perform cluster-reset while server URL is set - remove server from configuration before resetting")
 	}
-	token := cfg.token(v, "token")
+	// As seen with v1.34.3: token-file does not count; the file server/token does, but where
+	// there are no certificates K3s makes up a token of its own before it reads it.
+	token := cmp.Or(cfg.get("token"), p.Get("K3S_TOKEN"))
 	if token == "" {
 		data, err := v.ReadFile(serverDir + "/token")
 		if err != nil {
 			return fatal("Error: %s/token does not exist, please pass --token to complete the restoration", serverDir)
 		}
-		token = strings.TrimSpace(string(data))
+		if _, err := v.Stat(serverDir + "/tls/server-ca.crt"); err == nil {
+			token = strings.TrimSpace(string(data))
+		}
 	}
 	if here := stateOf(p.Sys); here.running.Load() != nil || here.joining.Load() != nil || here.resetting.Swap(true) {
-		return fatal("starting kubernetes: preparing server: failed to start supervisor: listen tcp 127.0.0.1:6444: bind: address already in use")
+		return fatal("Error: listen tcp 127.0.0.1:6444: bind: address already in use")
 	}
 	defer stateOf(p.Sys).resetting.Store(false)
 	file := cfg.get("cluster-reset-restore-path")
@@ -57,11 +64,14 @@ func reset(ctx context.Context, p *machine.Proc, version string, args []string) 
 		n.name = strings.ToLower(p.Sys.Hostname())
 	}
 	if err := n.restore(ctx, file); err != nil {
-		return fatal("starting kubernetes: preparing server: start managed database: %v", err)
+		if errors.Is(err, errOtherToken) {
+			return fatal("%v", err)
+		}
+		return fatal("Error: starting kubernetes: failed to start cluster: start managed database: %v", err)
 	}
 	p.Sys.Mutated("k3s restored")
-	fmt.Fprintf(p.Stderr, "time=%q level=info msg=%q\n", time.Now().UTC().Format(time.RFC3339),
-		"Managed etcd cluster membership has been reset, restart without --cluster-reset flag now. Backup and delete ${datadir}/server/db on each peer etcd server and rejoin the nodes")
+	fmt.Fprintf(p.Stderr, "time=%q level=error msg=%q\n", time.Now().UTC().Format(time.RFC3339),
+		"Shutdown request received: \"Managed etcd cluster membership has been reset, restart without --cluster-reset flag now. Backup and delete ${datadir}/server/db on each peer etcd server and rejoin the nodes\"")
 	return 0
 }
 
@@ -112,11 +122,14 @@ func (n *node) revive(keys map[string][]byte) (*cluster, *plane.Saved, error) {
 	secret := parseToken(n.token).secret
 	sealed, ok := keys[bootstrapKey(secret)]
 	if !ok {
-		return nil, nil, errors.New("bootstrap data already found and encrypted with different token")
+		return nil, nil, errOtherToken
 	}
 	files, err := unsealed(secret, sealed)
 	if err != nil {
 		return nil, nil, err
+	}
+	if authorityOf(files) == nil {
+		return nil, nil, errors.New("this simulation's control plane cannot be restored")
 	}
 	var was own
 	if err := json.Unmarshal(keys[ownKey], &was); err != nil {

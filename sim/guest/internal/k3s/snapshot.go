@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -28,6 +29,10 @@ const snapshotsDir = serverDir + "/db/snapshots"
 // objects. In life that is in objects of its own: passwords in Secrets, manifests in Addons.
 const ownKey = "/k3s/simulated"
 
+// notSaved stands for the key of an authority that its control plane does not tell. A snapshot
+// of that has no objects, and cannot be restored.
+const notSaved = "this control plane is not saved\n"
+
 // own is what is under ownKey.
 type own struct {
 	AgentSecret string
@@ -40,13 +45,12 @@ type own struct {
 // contents is what etcd holds: Kubernetes' objects, what a joining server needs, encrypted
 // with the token (pkg/cluster/storage.go), and the simulation's own.
 func (c *cluster) contents(ctx context.Context) (map[string][]byte, error) {
-	saver, ok := c.plane.(plane.Saver)
-	if !ok {
-		return nil, fmt.Errorf("snapshot: this simulation's control plane cannot be saved")
-	}
-	saved, err := saver.Save(ctx)
-	if err != nil {
-		return nil, err
+	saved := &plane.Saved{Objects: map[string][]byte{}, Authority: []byte(notSaved)}
+	var err error
+	if saver, ok := c.plane.(plane.Saver); ok {
+		if saved, err = saver.Save(ctx); err != nil {
+			return nil, err
+		}
 	}
 	keys := saved.Objects
 	if keys[bootstrapKey(c.secret)], err = c.sealed(saved.Authority); err != nil {
@@ -59,7 +63,7 @@ func (c *cluster) contents(ctx context.Context) (map[string][]byte, error) {
 }
 
 // snapshot saves etcd on a server's disk, and copies it to the bucket if there is one. Where
-// the bucket cannot be had, K3s warns and goes on (snapshot, pkg/etcd/snapshot.go).
+// the bucket is not available, K3s warns and goes on (snapshot, pkg/etcd/snapshot.go).
 func (n *node) snapshot(ctx context.Context, prefix string) (name string, created int, err error) {
 	keys, err := n.cluster.contents(ctx)
 	if err != nil {
@@ -134,6 +138,11 @@ func snapshots(ctx context.Context, p *machine.Proc, n *node, verb string, args 
 	}
 	switch verb {
 	case "save":
+		if err := n.bucketThere(); err != nil { // by hand it is an error, and nothing is saved (seen with v1.34.3)
+			fmt.Fprintf(p.Stderr, "time=%q level=fatal msg=%q\n", time.Now().UTC().Format(time.RFC3339),
+				"Error: see server log for details: failed to initialize S3 client: "+err.Error())
+			return 1
+		}
 		name, created, err := n.snapshot(ctx, cmp.Or(getopt.Last(opts, "name"), "on-demand"))
 		if err != nil {
 			fmt.Fprintf(p.Stderr, "time=%q level=fatal msg=\"Error: %v\"\n", time.Now().UTC().Format(time.RFC3339), err)
@@ -145,15 +154,19 @@ func snapshots(ctx context.Context, p *machine.Proc, n *node, verb string, args 
 		}
 	case "ls", "list":
 		entries, _ := p.FS.ReadDir(snapshotsDir)
-		p.Printf("Name Location Size Created\n")
+		w := tabwriter.NewWriter(p.Stdout, 0, 0, 1, ' ', 0)
+		fmt.Fprint(w, "Name\tLocation\tSize\tCreated\n")
 		for _, e := range entries {
-			p.Printf("%s file://%s/%s %d %s\n", e.Name(), snapshotsDir, e.Name(), e.Size(), e.ModTime().UTC().Format(time.RFC3339))
+			fmt.Fprintf(w, "%s\tfile://%s/%s\t%d\t%s\n", e.Name(), snapshotsDir, e.Name(), e.Size(), e.ModTime().UTC().Format(time.RFC3339))
 		}
+		_ = w.Flush()
 	case "delete":
 		for _, name := range names {
-			if err := p.FS.Remove(snapshotsDir + "/" + path.Base(name)); err != nil {
-				return p.Fail("%s: %s", name, disk.Strerror(err))
+			if p.FS.Remove(snapshotsDir+"/"+path.Base(name)) != nil {
+				fmt.Fprintf(p.Stderr, "time=%q level=warning msg=%q\n", time.Now().UTC().Format(time.RFC3339), "Snapshot "+name+" not found.")
+				continue
 			}
+			n.removeCopy(path.Base(name))
 			said("Snapshot %s deleted.", path.Base(name))
 		}
 	case "prune":

@@ -1,0 +1,176 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+var update = flag.Bool("update", false, "write the outputs into docs/restore.md")
+
+// page is where the outputs stand.
+const page = "../../../docs/restore.md"
+
+const home = `
+name: home
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {vip: 10.0.0.10}
+pools:
+  cp: {role: server, count: 3, addresses: [10.0.0.11, 10.0.0.12, 10.0.0.13]}
+  wk: {count: 1, addresses: [10.0.0.21]}
+`
+
+// site is a simulated world, for one command after the other.
+type site struct {
+	t      *testing.T
+	sim    *pvesim.Sim
+	kube   *kubesim.Sim
+	dir    string
+	talk   bytes.Buffer // of the last command
+	signer ssh.Signer
+}
+
+func newSite(t *testing.T) *site {
+	w := &site{t: t, kube: &kubesim.Sim{}, dir: t.TempDir()}
+	w.sim = pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: w.kube})
+	private, _, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "key"), private, 0o600))
+	w.signer, err = ssh.LoadSigner(filepath.Join(w.dir, "key"))
+	require.NoError(t, err)
+	return w
+}
+
+func (w *site) close() {
+	w.sim.Close()
+	require.NoError(w.t, w.kube.Close())
+}
+
+func (w *site) console() *console.Console {
+	w.talk.Reset()
+	return &console.Console{Talk: &w.talk, Data: &w.talk, Redact: &secret.Redactor{}}
+}
+
+// do gives one command, as a process of its own would.
+func (w *site) do(command func(*session.Session, context.Context) error) error {
+	w.t.Helper()
+	want, err := clusterfile.Parse("cluster.yaml", []byte(home))
+	require.NoError(w.t, err)
+	id, token := w.sim.Token()
+	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{
+		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport},
+	})
+	require.NoError(w.t, err)
+	c, err := cluster.New(want, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{w.signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
+	require.NoError(w.t, err)
+	s := &session.Session{Console: w.console(), Spec: want, Cluster: c}
+	defer s.Close()
+	return command(s, w.t.Context())
+}
+
+func with[F any](f F, do func(*session.Session, context.Context, F) error) func(*session.Session, context.Context) error {
+	return func(s *session.Session, ctx context.Context) error { return do(s, ctx, f) }
+}
+
+// said is what a command printed, and its error.
+func (w *site) said(err error) string {
+	out := w.talk.String()
+	if err != nil {
+		out += err.Error() + "\n"
+	}
+	return strings.ReplaceAll(out, w.dir+"/", "")
+}
+
+// The page docs/restore.md shows what the commands print. What differs each time, such as
+// sizes and digests, only has to look alike.
+func TestPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		require.NoError(t, w.do(with(session.UpFlags{}, (*session.Session).Up)))
+		key, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		identity := filepath.Join(w.dir, "key.txt")
+		require.NoError(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
+		file := filepath.Join(w.dir, "home.backup.age")
+
+		require.ErrorContains(t, w.do(with(session.BackupFlags{}, Backup)), "who may decrypt the backup?")
+		to := session.BackupFlags{To: file, Recipient: key.Recipient().String()}
+		w.shows("backup", w.said(w.do(with(to, Backup))))
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		assert.Equal(t, "-rw-------", info.Mode().String())
+		require.ErrorContains(t, w.do(with(to, Backup)), "the file exists already")
+
+		from := session.VerifyFlags{From: file, Identity: identity}
+		w.shows("verify", w.said(Verify(t.Context(), session.Options{Console: w.console()}, from)))
+
+		restore := session.RestoreFlags{VerifyFlags: from}
+		w.shows("restore", w.said(w.do(with(restore, Restore)))) // nobody is there to agree
+		restore.Yes = true
+		require.NoError(t, w.do(with(restore, Restore)))
+		assert.Contains(t, w.talk.String(), "Kubernetes is as it was then.")
+
+		time.Sleep(time.Minute)
+		w.shows("certs", w.said(w.do(with(session.CertsFlags{}, Certs))))
+		err = w.do(with(session.CertsFlags{Warn: 400}, Certs))
+		require.ErrorContains(t, err, "on 4 nodes a certificate ends within 400 days: go tool mage cluster:certs -rotate renews them")
+		require.NoError(t, w.do(with(session.CertsFlags{Rotate: true}, Certs)))
+		assert.Contains(t, w.talk.String(), "All certificates are less than a month old.")
+
+		other, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(identity, []byte(other.String()+"\n"), 0o600))
+		require.ErrorContains(t, w.do(with(restore, Restore)), "none of these identities decrypts it")
+		for flags, want := range map[session.RestoreFlags]string{
+			{}: "which backup? write -from=FILE",
+			{VerifyFlags: session.VerifyFlags{From: file}}:                 "what decrypts it?",
+			{VerifyFlags: session.VerifyFlags{From: file}, Snapshot: "s"}:  "write one of them",
+			{ChangeFlags: session.ChangeFlags{Yes: true}, Snapshot: "x-1"}: "there is no snapshot of that name",
+		} {
+			require.ErrorContains(t, w.do(with(flags, Restore)), want)
+		}
+	})
+}
+
+var varies = regexp.MustCompile(`[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
+
+// shows compares an output with the block of the page that is marked with its name.
+func (w *site) shows(name, output string) {
+	w.t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(w.t, err)
+	begin := "<!-- output: " + name + " -->\n```text\n"
+	before, rest, ok := strings.Cut(string(text), begin)
+	require.True(w.t, ok, "docs/restore.md has no block for %s", name)
+	block, after, _ := strings.Cut(rest, "```\n")
+	if *update {
+		require.NoError(w.t, os.WriteFile(page, []byte(before+begin+output+"```\n"+after), 0o600))
+		return
+	}
+	alike := func(s string) string { return varies.ReplaceAllString(s, "#") }
+	assert.Equal(w.t, alike(block), alike(output), "go test ./internal/session/backup -update")
+}
