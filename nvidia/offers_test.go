@@ -54,6 +54,7 @@ func TestParseOffers(t *testing.T) {
 func FuzzParseOffers(f *testing.F) {
 	f.Add("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)\n")
 	f.Add("nvidia-driver-570-server-open\nudevadm hwdb is deprecated.\n")
+	f.Add("nvidia-driver-001\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, o := range ParseOffers(text) {
 			require.Contains(t, text, "nvidia-driver-"+o.String())
