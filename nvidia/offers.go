@@ -30,7 +30,7 @@ func (o Offer) String() string {
 
 // offerLine is what "ubuntu-drivers list --gpgpu" prints for a driver (ubuntu-drivers-common,
 // command_list of ubuntu-drivers): its package, and that of the modules if one is known.
-var offerLine = regexp.MustCompile(`^nvidia-driver-(\d{3})(-server)?(-open)?(?:, \(kernel modules provided by (\S+)\))?$`)
+var offerLine = regexp.MustCompile(`^nvidia-driver-([1-9]\d{2})(-server)?(-open)?(?:, \(kernel modules provided by (\S+)\))?$`)
 
 // ParseOffers reads the output of "ubuntu-drivers list --gpgpu". It is in no order, and has
 // warnings and other hardware's drivers between, which are left out.

@@ -54,6 +54,7 @@ func TestParseOffers(t *testing.T) {
 func FuzzParseOffers(f *testing.F) {
 	f.Add("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)\n")
 	f.Add("nvidia-driver-570-server-open\nudevadm hwdb is deprecated.\n")
+	f.Add("nvidia-driver-001\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, o := range ParseOffers(text) {
 			require.Contains(t, text, "nvidia-driver-"+o.String())
@@ -131,6 +132,7 @@ func TestModulesFollowTheKernel(t *testing.T) {
 	next := driver580.For(DriverState{Kernel: "6.8.0-85-generic", Packages: map[string]string{"linux-image-7.0.0-31-generic": "7.0.0-31.31"}})
 	require.True(t, next.HWE, "the kernel that starts next counts")
 	require.False(t, driver580.For(DriverState{}).HWE, "a template in the making")
+	require.False(t, Recipe{Driver: driver580.Driver, Build: true}.For(DriverState{Kernel: "6.17.0-31-generic"}).HWE, "DKMS builds for every kernel")
 	require.False(t, Recipe{Driver: Driver{595, Open}, System: "debian-13", Build: true}.For(DriverState{Kernel: "6.12.48+deb13-amd64"}).HWE)
 
 	for kernel, want := range map[string]bool{"6.8.0-85-generic": false, "6.8.0-1020-kvm": true, "6.8.0-1020-aws": true, "6.8.0-55-lowlatency": true, "6.8.0-1012-gcp": true, "6.8.0-1012-gke": true, "6.12.48+deb13-amd64": false, "": false} {

@@ -28,7 +28,7 @@ func (r Recipe) For(s DriverState) Recipe {
 	first := distro.Named(r.System).Kernel
 	kernel := s.nextKernel()
 	r.Fabric = s.Fabric.kind()
-	r.HWE = first != "" && kernel != "" && !strings.HasPrefix(kernel, first+".")
+	r.HWE = !r.Build && first != "" && kernel != "" && !strings.HasPrefix(kernel, first+".")
 	return r
 }
 
