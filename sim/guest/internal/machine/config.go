@@ -77,6 +77,7 @@ type Faults struct {
 	// ModuleDoesNotBuild has the compiler refuse NVIDIA's modules under DKMS.
 	ModuleDoesNotBuild bool
 	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
+	MIGModeSticks      bool // switching the machine off and on does not reset its cards: a pending mode stays pending
 	NodeNeverReady     bool // K3s runs, but its kubelet never joins
 	SSHRefuses         bool // port 22 refuses connections
 	NeverBoots         bool // stays in the firmware

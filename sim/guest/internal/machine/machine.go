@@ -23,6 +23,8 @@ type Machine struct {
 	record record
 	talks  atomic.Bool           // see Talks
 	extra  map[string]*disk.Disk // contents of data disks that came without, by serial
+	kept   sync.Map              // see Kept
+	warm   bool                  // the next boot is a reboot
 }
 
 // Software is what runs on a machine. Rooms above this one bring it, so that none of
@@ -98,6 +100,7 @@ func (m *Machine) Boot(ctx context.Context) error {
 		return fmt.Errorf("guest %s: already running", m.Config.Name)
 	}
 	s := NewSystem(ctx, m)
+	s.warm, m.warm = m.warm, false
 	m.sys = s
 	m.talks.Store(false)
 	s.wg.Go(func() { m.software.Boot(s) })

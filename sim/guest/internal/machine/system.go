@@ -29,6 +29,7 @@ type System struct {
 	table    *disk.Mounts // all of them
 	rooms    sync.Map     // see Of
 	watches  sync.Map     // of functions, by the folder that they watch
+	warm     bool         // see Warm
 
 	mu       sync.Mutex
 	stopping bool
@@ -45,6 +46,15 @@ func Of[T any](s *System) *T {
 	have, _ := s.rooms.LoadOrStore(reflect.TypeFor[T](), new(T))
 	return have.(*T)
 }
+
+// Kept returns what a room keeps of a machine, on or off: a T that only it knows, empty at first.
+func Kept[T any](s *System) *T {
+	have, _ := s.m.kept.LoadOrStore(reflect.TypeFor[T](), new(T))
+	return have.(*T)
+}
+
+// Warm reports whether the machine was rebooted, not switched on: its cards were not reset.
+func (s *System) Warm() bool { return s.warm }
 
 // NewSystem is a machine's system before its kernel starts.
 func NewSystem(ctx context.Context, m *Machine) *System {
@@ -160,7 +170,7 @@ func (s *System) PowerOff(reboot bool) {
 		s.m.mu.Lock()
 		mine := s.m.sys == s
 		if mine {
-			s.m.sys = nil
+			s.m.sys, s.m.warm = nil, reboot
 		}
 		s.m.mu.Unlock()
 		if !mine {
