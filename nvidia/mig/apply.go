@@ -19,7 +19,12 @@ import (
 // divides them at boot is in place. A machine of which no GPU is to be divided has no such
 // service.
 func (s State) Diff(want []Layout) drift.Diff {
-	d := s.diffService(want)
+	return append(s.diffService(want), s.DiffGPUs(want)...)
+}
+
+// DiffGPUs says which GPUs are divided in another way than wanted.
+func (s State) DiffGPUs(want []Layout) drift.Diff {
+	var d drift.Diff
 	for _, l := range want {
 		g, there := s.gpu(l.Index)
 		if !there {

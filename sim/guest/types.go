@@ -84,6 +84,15 @@ type Node = plane.Node
 // GPU is one card (or function) that a node offers.
 type GPU = plane.GPU
 
+// GPUInstance is a part of a divided GPU.
+type GPUInstance = plane.Instance
+
+// Offer returns the devices that NVIDIA's device plugin registers for a node's GPUs, by
+// resource, with its strategy for divided GPUs: none, single or mixed.
+func Offer(gpus []GPU, strategy string) (map[string][]string, error) {
+	return plane.Offer(gpus, strategy)
+}
+
 // Container is one container of a pod.
 type Container = plane.Container
 
