@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
-	"github.com/cps-gpu/homelab/cluster/internal/offer"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )

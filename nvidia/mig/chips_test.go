@@ -191,7 +191,41 @@ func TestFits(t *testing.T) {
 		}
 		assert.EqualError(t, err, x.want)
 	}
-	assert.NoError(t, mig.FitsAny([]nvidia.GPU{t4, a100(t)}, map[string]int{"3g.20gb": 1}))
-	assert.ErrorContains(t, mig.FitsAny([]nvidia.GPU{t4, a100(t)}, map[string]int{"3g.40gb": 1}), "A100 40GB", "of the one that can be divided")
-	assert.ErrorContains(t, mig.FitsAny([]nvidia.GPU{t4}, map[string]int{"3g.40gb": 1}), "cannot be divided")
+	cards := func(ids ...uint16) (out []nvidia.GPU) {
+		for _, id := range ids {
+			g, _ := nvidia.Lookup(nvidia.PCIID{Vendor: nvidia.Vendor, Device: id})
+			out = append(out, g)
+		}
+		return out
+	}
+	const t4ID, a100ID, h20ID = 0x1eb8, 0x20f1, 0x2328 // the last is not documented
+	for _, x := range []struct {
+		cards   []nvidia.GPU
+		profile string
+		sure    bool
+		why     string
+	}{
+		{cards(t4ID, a100ID), "3g.20gb", true, ""},
+		{cards(t4ID, a100ID), "3g.40gb", true, "A100 40GB: it has no profile"},
+		{cards(t4ID), "3g.40gb", true, "cannot be divided"},
+		{cards(a100ID, h20ID), "3g.40gb", false, "A100 40GB: it has no profile"},
+		{cards(h20ID), "3g.40gb", false, ""},
+	} {
+		sure, err := mig.FitsAny(x.cards, map[string]int{x.profile: 1})
+		assert.Equal(t, x.sure, sure)
+		if x.why == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, x.why)
+		}
+	}
+	sure, err := mig.FitsSome(map[string]int{"3g.40gb": 2})
+	assert.True(t, sure)
+	assert.NoError(t, err)
+	sure, err = mig.FitsSome(map[string]int{"3g.40gb": 3})
+	assert.True(t, sure)
+	assert.ErrorContains(t, err, "A100 80GB: it holds 2 of 3g.40gb, not 3")
+	sure, err = mig.FitsSome(map[string]int{"1g.8gb": 7})
+	assert.False(t, sure)
+	assert.ErrorContains(t, err, "it has no profile 1g.8gb")
 }

@@ -39,26 +39,53 @@ func Fits(g nvidia.GPU, profiles map[string]int) error {
 	return &LayoutError{Chip: g.String(), Why: "this GPU cannot be divided into instances", Do: "write strategy: time-slicing or mps with replicas"}
 }
 
-// FitsAny is Fits for cards of which one may be in the machine. If the layout fits none, the
-// error is of the first that can be divided.
-func FitsAny(cards []nvidia.GPU, profiles map[string]int) error {
-	var first, divisible error
+// FitsAny is Fits for cards of which one may be in the machine. sure is false if one of them has
+// profiles that are not documented, and may fit all the same.
+func FitsAny(cards []nvidia.GPU, profiles map[string]int) (sure bool, why error) {
+	var divisible error
+	sure = true
 	for _, g := range cards {
+		_, documented := Of(g)
+		if g.MIGInstances > 0 && !documented {
+			sure = false
+			continue
+		}
 		err := Fits(g, profiles)
-		if err == nil {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
-		if divisible == nil && g.MIGInstances > 0 {
+		switch {
+		case err == nil:
+			return true, nil
+		case divisible == nil && documented:
 			divisible = err
+		case why == nil:
+			why = err
 		}
 	}
 	if divisible != nil {
-		return divisible
+		why = divisible
 	}
-	return first
+	return sure, why
+}
+
+// FitsSome says why no chip can be divided so; nil if one can. The reason is of the chip that has
+// most of these profiles; sure is false if none has all of them: perhaps an undocumented one has.
+func FitsSome(profiles map[string]int) (sure bool, why error) {
+	best := -1
+	for _, c := range Chips() {
+		_, err := c.Place(profiles)
+		if err == nil {
+			return true, nil
+		}
+		known := 0
+		for name := range profiles {
+			if _, ok := c.Profile(name); ok {
+				known++
+			}
+		}
+		if known > best {
+			why, best = err, known
+		}
+	}
+	return best == len(profiles), why
 }
 
 // Place returns where the instances go, the largest first: nvidia-smi does not always find room
