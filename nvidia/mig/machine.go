@@ -93,6 +93,7 @@ func parse(out string) (State, error) {
 	for line := range strings.Lines(out) {
 		if rest, ok := strings.CutPrefix(line, "=== "); ok {
 			name = strings.TrimSpace(rest)
+			sections[name] += ""
 			continue
 		}
 		sections[name] += line

@@ -103,6 +103,9 @@ type Config = machine.Config
 // PCI is a passed-through function as the guest sees it.
 type PCI = machine.PCI
 
+// InfoROM is what an NVIDIA card remembers without power, whichever machine has it.
+type InfoROM = machine.InfoROM
+
 // BlockDevice is a disk as the guest sees it.
 type BlockDevice = machine.BlockDevice
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -82,9 +84,12 @@ const sharingLabel = "homelab.cps-gpu.github.com/gpu-sharing"
 // divided GPUs are never among them: each changes its plugin when it is divided, not before.
 const asCluster = "cluster"
 
+// divided begins the values of sharingLabel on nodes that divide their GPUs.
+const divided = "mig-"
+
 func sharingName(s *spec.Spec, n spec.Node) string {
 	if strategy := offer.Of(n).MIG; strategy != "" {
-		return "mig-" + string(strategy)
+		return divided + string(strategy)
 	}
 	of, own := undivided(n.GPUs.Sharing), undivided(s.NVIDIA.Sharing)
 	switch {
@@ -118,6 +123,13 @@ func pluginOptions(s *spec.Spec, n spec.Node) nvidia.PluginOptions {
 		o.Sharing, o.Replicas = nvidia.MPS, n.GPUs.Sharing.Replicas
 	}
 	return o
+}
+
+// redivided reports whether a node divides its GPUs in another way than before, so that what it
+// offered before says nothing of what it will offer.
+func (ms *Members) redivided(n spec.Node, was *kube.Node) bool {
+	have, want := was.Labels[sharingLabel], sharingName(ms.Spec, n)
+	return have != want && (strings.HasPrefix(have, divided) || strings.HasPrefix(want, divided))
 }
 
 // Reshare gives a node that is drained the marks of the file, so that from then on the device

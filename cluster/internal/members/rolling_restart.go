@@ -132,7 +132,7 @@ func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, erro
 func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
 	n, _ := ms.Spec.Node(was.Name)
 	gpus := map[string]int64{}
-	if ms.HasPlugin() { // only as many of its earlier GPUs as the file lets it keep
+	if ms.HasPlugin() && !ms.redivided(n, was) { // only as many of its earlier GPUs as the file lets it keep
 		for name, want := range offer.Of(n).Resources {
 			gpus[name] = min(was.Count(name), int64(want))
 		}

@@ -72,14 +72,6 @@ type instance struct {
 	uuid   string
 }
 
-// infoROM is what Ampere cards remember of the MIG mode without power, by their place on the
-// host: MIG User Guide, "GPU Reset on NVIDIA Ampere Architecture GPUs".
-type infoROM struct {
-	mu     sync.Mutex
-	stored map[string]bool // as it was set last
-	live   map[string]bool // as it was when the card was reset last
-}
-
 // partitions is how cards are divided, and from Hopper on also the mode. It ends with the power.
 type partitions struct {
 	mu   sync.Mutex
@@ -93,12 +85,8 @@ func resetCards(s *machine.System) {
 	if s.Warm() || s.Faulty(func(f machine.Faults) bool { return f.MIGModeSticks }) {
 		return
 	}
-	rom := machine.Kept[infoROM](s)
-	rom.mu.Lock()
-	defer rom.mu.Unlock()
-	rom.live = map[string]bool{}
-	for card, on := range rom.stored {
-		rom.live[card] = on
+	for _, p := range s.Config.PCI {
+		p.InfoROM.Reset()
 	}
 }
 
@@ -110,10 +98,7 @@ func migMode(s *machine.System, c Card) (now, pending bool) {
 		defer p.mu.Unlock()
 		return p.mode[c.Host], p.mode[c.Host]
 	}
-	rom := machine.Kept[infoROM](s)
-	rom.mu.Lock()
-	defer rom.mu.Unlock()
-	return rom.live[c.Host], rom.stored[c.Host]
+	return c.InfoROM.MIG()
 }
 
 // setMode sets a card's MIG mode. From Hopper on it is in force at once; on Ampere after a reset
@@ -129,13 +114,7 @@ func setMode(s *machine.System, c Card, on bool) {
 		p.mode[c.Host] = on
 		return
 	}
-	rom := machine.Kept[infoROM](s)
-	rom.mu.Lock()
-	defer rom.mu.Unlock()
-	if rom.stored == nil {
-		rom.stored = map[string]bool{}
-	}
-	rom.stored[c.Host] = on
+	c.InfoROM.SetMIG(on)
 }
 
 // modeWord is the mode as nvidia-smi prints it.

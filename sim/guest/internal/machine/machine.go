@@ -23,7 +23,6 @@ type Machine struct {
 	record record
 	talks  atomic.Bool           // see Talks
 	extra  map[string]*disk.Disk // contents of data disks that came without, by serial
-	kept   sync.Map              // see Kept
 	warm   bool                  // the next boot is a reboot
 }
 
@@ -57,6 +56,11 @@ func New(cfg Config, software Software, host network.Host) *Machine {
 	}
 	cfg.MACs = slices.Clone(cfg.MACs)
 	cfg.PCI = slices.Clone(cfg.PCI)
+	for i := range cfg.PCI {
+		if cfg.PCI[i].InfoROM == nil {
+			cfg.PCI[i].InfoROM = &InfoROM{}
+		}
+	}
 	cfg.Disks = slices.Clone(cfg.Disks)
 	if cfg.Disk == nil {
 		cfg.Disk = disk.New()

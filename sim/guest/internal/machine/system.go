@@ -47,12 +47,6 @@ func Of[T any](s *System) *T {
 	return have.(*T)
 }
 
-// Kept returns what a room keeps of a machine, on or off: a T that only it knows, empty at first.
-func Kept[T any](s *System) *T {
-	have, _ := s.m.kept.LoadOrStore(reflect.TypeFor[T](), new(T))
-	return have.(*T)
-}
-
 // Warm reports whether the machine was rebooted, not switched on: its cards were not reset.
 func (s *System) Warm() bool { return s.warm }
 

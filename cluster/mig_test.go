@@ -1,0 +1,102 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// offers is what Kubernetes can allocate of each node's GPUs.
+func (w *world) offers(t testing.TB) map[string]map[string]int64 {
+	t.Helper()
+	out := map[string]map[string]int64{}
+	for _, n := range w.nodes(t) {
+		for name := range n.Allocatable {
+			if count := n.Count(string(name)); count > 0 && strings.HasPrefix(string(name), "nvidia.com/") {
+				if out[n.Name] == nil {
+					out[n.Name] = map[string]int64{}
+				}
+				out[n.Name][string(name)] = count
+			}
+		}
+	}
+	return out
+}
+
+// smi runs nvidia-smi -L on a node, without the UUIDs.
+func (w *world) smi(t testing.TB, name string) string {
+	t.Helper()
+	var lines []string
+	for line := range strings.Lines(ask(t, w.guests()[name], "nvidia-smi", "-L")) {
+		line, _, _ = strings.Cut(line, " (UUID")
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// GPUs are divided as the file says, whole and divided ones side by side; they stay so after a
+// restart, change with a drain and a power cycle one node at a time, and become whole again.
+func TestMIG(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := example(t, "eight-a100")
+		alike := replace(t, text, "gpus: {count: 2, model: A100}", "gpus: {count: 2, model: A100, sharing: {strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}}")
+		mixed := replace(t, alike, "layouts: [{profiles: {3g.20gb: 2}}]", "layouts: [{gpus: [1], profiles: {4g.20gb: 1, 1g.5gb: 3}}]")
+
+		w.up(t, parse(t, alike))
+		assert.Empty(t, w.plan(t, parse(t, alike)))
+		assert.Equal(t, map[string]int64{"nvidia.com/gpu": 4}, w.offers(t)["wk-gpu1"])
+		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB\nMIG 3g.20gb Device 0:\nMIG 3g.20gb Device 1:\nGPU 1: NVIDIA A100-PCIE-40GB\nMIG 3g.20gb Device 0:\nMIG 3g.20gb Device 1:", w.smi(t, "wk-gpu1"))
+
+		w.reboot(t, "wk-gpu1") // instances do not outlive that; the service makes them again
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, 4, strings.Count(w.smi(t, "wk-gpu1"), "3g.20gb"))
+		assert.Empty(t, w.plan(t, parse(t, alike)))
+
+		// Another layout: each node once, in turn.
+		before := w.now()
+		w.up(t, parse(t, mixed))
+		assert.ElementsMatch(t, []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"}, before.changes().Restarted)
+		assert.Equal(t, map[string]int64{"nvidia.com/gpu": 1, "nvidia.com/mig-4g.20gb": 1, "nvidia.com/mig-1g.5gb": 3}, w.offers(t)["wk-gpu3"])
+		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB\nGPU 1: NVIDIA A100-PCIE-40GB\nMIG 4g.20gb Device 0:\nMIG 1g.5gb Device 1:\nMIG 1g.5gb Device 2:\nMIG 1g.5gb Device 3:", w.smi(t, "wk-gpu3"))
+		assert.Empty(t, w.plan(t, parse(t, mixed)))
+
+		// And whole again, without a rest.
+		before = w.now()
+		w.up(t, parse(t, text))
+		assert.Len(t, before.changes().Restarted, 4)
+		assert.Equal(t, map[string]int64{"nvidia.com/gpu": 2}, w.offers(t)["wk-gpu2"])
+		assert.Empty(t, w.plan(t, parse(t, text)))
+		assert.Empty(t, ask(t, w.guests()["wk-gpu2"], "sh", "-c", "for f in /etc/homelab/mig.layout /usr/local/sbin/homelab-mig /etc/systemd/system/homelab-mig.service; do if [ -e $f ]; then echo $f; fi; done"))
+	})
+}
+
+// A card that does not take the mode stops the change at the first node, with what to do.
+func TestMIGModeThatSticks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := example(t, "eight-a100")
+		w.up(t, parse(t, text))
+		time.Sleep(time.Minute)
+		for name := range w.guests() {
+			if strings.HasPrefix(name, "wk") {
+				w.sim.SetGuestFaults(w.vm(t, name).ID, guest.Faults{MIGModeSticks: true})
+			}
+		}
+		before := w.now()
+		divided := replace(t, text, "gpus: {count: 2, model: A100}", "gpus: {count: 2, model: A100, sharing: {strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}}")
+		_, err := w.cluster(t, parse(t, divided)).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "are not divided as in the file within 1m30s: GPU 0: whole, MIG mode pending → 2 of 3g.20gb (needs a restart)")
+		assert.ErrorContains(t, err, "did not become healthy: fix that first, then run it again")
+		assert.Len(t, before.changes().Restarted, 1)
+	})
+}
