@@ -69,6 +69,18 @@ func TestMIG(t *testing.T) {
 		assert.Equal(t, "GPU 0: NVIDIA A100-PCIE-40GB\nGPU 1: NVIDIA A100-PCIE-40GB\nMIG 4g.20gb Device 0:\nMIG 1g.5gb Device 1:\nMIG 1g.5gb Device 2:\nMIG 1g.5gb Device 3:", w.smi(t, "wk-gpu3"))
 		assert.Empty(t, w.plan(t, parse(t, mixed)))
 
+		// Every instance computes, and the whole cards do.
+		results, _, err := w.verify(t, parse(t, mixed))
+		require.NoError(t, err)
+		assert.Len(t, results, 4*(1+1+3))
+		seen := map[string]bool{}
+		for _, r := range results {
+			assert.True(t, r.Passed)
+			seen[r.UUID] = true
+		}
+		assert.Len(t, seen, 20)
+		assert.Equal(t, "NVIDIA A100-PCIE-40GB MIG 4g.20gb", results[4].Name)
+
 		// And whole again, without a rest.
 		before = w.now()
 		w.up(t, parse(t, text))
