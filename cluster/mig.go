@@ -17,6 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -50,6 +51,33 @@ func (c *Cluster) migStep(n spec.Node) *converge.Resource[mig.State] {
 		step.Hint = "nvidia-smi -i 0 -mig 1 switches a GPU's MIG mode on, and nvidia-smi mig -i 0 -cgi 3g.20gb,3g.20gb -C divides it"
 	}
 	return step
+}
+
+// dividable says why none of a node's cards can be divided as one of its layouts asks. Which card
+// has which number in the machine is not known before it runs.
+func dividable(n spec.Node, cards []pci.GPU) error {
+	if n.GPUs.Sharing.Strategy != spec.SharingMIG || len(cards) == 0 {
+		return nil
+	}
+	var kinds []nvidia.GPU
+	for _, card := range cards {
+		id, err := nvidia.ParsePCIID(card.ID())
+		if err != nil {
+			return nil // not NVIDIA's
+		}
+		if kind, known := nvidia.Lookup(id); known {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) < len(cards) {
+		return nil // the driver knows
+	}
+	for _, l := range n.GPUs.Sharing.Layouts {
+		if sure, err := mig.FitsAny(kinds, l.Profiles); sure && err != nil {
+			return fmt.Errorf("the GPUs of %s cannot be divided into %s: %w", n.Name, l, err)
+		}
+	}
+	return nil
 }
 
 // byHand says that the owner of an external machine divides its GPUs.

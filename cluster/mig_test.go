@@ -112,3 +112,16 @@ func TestMIGModeThatSticks(t *testing.T) {
 		assert.Len(t, before.changes().Restarted, 1)
 	})
 }
+
+// Cards that cannot be divided as the file asks are an error of the plan, before anything is made.
+func TestMIGLayoutThatNoCardHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := replace(t, example(t, "eight-a100"), "gpus: {count: 2, model: A100}", "gpus: {count: 2, sharing: {strategy: mig, layouts: [{profiles: {3g.40gb: 2}}]}}")
+		_, err := w.cluster(t, parse(t, text)).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "the GPUs of wk-gpu1 cannot be divided into 2 of 3g.40gb: A100 40GB: it has no profile 3g.40gb: its profiles are 1g.5gb (at most 7)")
+		assert.NotContains(t, w.names(), "wk-gpu1", "nothing is made")
+		assert.NotContains(t, w.names(), "cp1")
+	})
+}
