@@ -148,6 +148,7 @@ func kindsOfChange() []kindOfChange {
 		{what: "more GPUs for a node", old: "memory: 32GiB, gpus: 1", new: "memory: 32GiB, gpus: 2"},
 		{what: "fewer GPUs for a node", old: "count: 2, sharing", new: "count: 1, sharing"},
 		{what: "GPUs shared in another way, where somebody computes through MPS", old: "strategy: mps, replicas: 2", new: "strategy: time-slicing, replicas: 2"},
+		{what: "GPUs divided in another way, or whole again (MIG)", old: "strategy: mps, replicas: 2", new: "strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]"},
 		{what: "another driver of NVIDIA's", old: "flavour: open", new: "flavour: proprietary"},
 		{what: "another version of K3s", old: "v1.36.5+k3s1", new: "v1.36.6+k3s1"},
 		{what: "other settings of K3s: it restarts, node by node, and pods keep running", old: "k3s.lab.example", new: "kube.lab.example"},
