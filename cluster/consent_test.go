@@ -361,7 +361,12 @@ func TestSettingsOfAVMInTheDocs(t *testing.T) {
 // docTable compares a table of docs/consent.md with what the code says.
 func docTable(t testing.TB, name, want string) {
 	t.Helper()
-	const path = "../docs/consent.md"
+	docBlock(t, "../docs/consent.md", name, want)
+}
+
+// docBlock compares a part of a page with what the code says.
+func docBlock(t testing.TB, path, name, want string) {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	begin, end := "<!-- "+name+" -->\n\n", "\n<!-- end of "+name+" -->\n"

@@ -1,6 +1,11 @@
 package cluster_test
 
 import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -124,4 +132,52 @@ func TestMIGLayoutThatNoCardHas(t *testing.T) {
 		assert.NotContains(t, w.names(), "wk-gpu1", "nothing is made")
 		assert.NotContains(t, w.names(), "cp1")
 	})
+}
+
+// docs/mig.md is what really happens to its own file.
+func TestPageOfMIG(t *testing.T) {
+	page, err := os.ReadFile("../docs/mig.md")
+	require.NoError(t, err)
+	_, file, _ := strings.Cut(string(page), "```yaml\n")
+	file, _, _ = strings.Cut(file, "```")
+	file = "name: lab\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\nk3s: {version: v1.36.5+k3s1}\ndefaults: {storage: vmdata}\n" + file
+	const layout = "profiles: {3g.20gb: 1, 1g.5gb: 3}"
+	block := func(name, text string) {
+		var out strings.Builder
+		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+			out.WriteString(strings.TrimRight("    "+line, " ") + "\n")
+		}
+		docBlock(t, "../docs/mig.md", name, out.String())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		w.up(t, parse(t, file))
+		var offers []string
+		for _, name := range slices.Sorted(maps.Keys(w.offers(t)["gpu1"])) {
+			offers = append(offers, fmt.Sprintf("%s: %d", name, w.offers(t)["gpu1"][name]))
+		}
+		block("instances", "$ nvidia-smi -L\n"+ask(t, w.guests()["gpu1"], "nvidia-smi", "-L")+
+			"\nallocatable: "+strings.Join(offers, ", "))
+
+		c := w.cluster(t, parse(t, replace(t, file, layout, "profiles: {1g.5gb: 7}")))
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		var out bytes.Buffer
+		require.NoError(t, (&console.Console{Talk: &out, Data: &out}).Plan(plan))
+		block("plan", "$ go tool mage cluster:plan\n"+out.String())
+	})
+	_, err = clusterfile.Parse("cluster.yaml", []byte(replace(t, file, layout, "profiles: {3g.20gb: 2, 1g.5gb: 1}")))
+	require.Error(t, err)
+	block("refused", err.Error())
+
+	rows := []string{"| card | profiles, and how many of each at most |", "|---|---|"}
+	for _, chip := range mig.Chips() {
+		var all []string
+		for _, p := range chip.Profiles {
+			all = append(all, fmt.Sprintf("`%s` %d", p.Name, p.Most))
+		}
+		rows = append(rows, "| "+chip.Name+" | "+strings.Join(all, ", ")+" |")
+	}
+	docBlock(t, "../docs/mig.md", "chips", strings.Join(rows, "\n")+"\n")
 }

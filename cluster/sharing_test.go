@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/spec"
@@ -51,20 +52,22 @@ func requesting(name, what string, count int64) *appsv1.Deployment {
 // line becomes what Kubernetes allocates, as many servers of a profile as the plan promised run,
 // and one more waits with the scheduler's word for what is missing.
 func TestSharingFromOneLine(t *testing.T) {
-	for name, x := range map[string]struct {
+	rows := []string{"| `nvidia.sharing` | the node offers | profile | servers at once | one more waits |", "|---|---|---|---|---|"}
+	for _, x := range []struct {
+		name             string
 		sharing, profile string
 		offers           map[string]int64
 		resource         string
 		atOnce           int
 	}{
-		"whole":        {"{strategy: none}", "gpus: 1", map[string]int64{"nvidia.com/gpu": 2}, "nvidia.com/gpu", 2},
-		"time-slicing": {"{strategy: time-slicing, replicas: 3}", "gpus: 1", map[string]int64{"nvidia.com/gpu": 6}, "nvidia.com/gpu", 6},
-		"mps":          {"{strategy: mps, replicas: 4}", "gpus: 1, gpuMemory: 8GiB", map[string]int64{"nvidia.com/gpu": 8}, "nvidia.com/gpu", 8},
-		"mig, alike":   {"{strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}", "gpus: 1", map[string]int64{"nvidia.com/gpu": 4}, "nvidia.com/gpu", 4},
-		"mig, mixed": {"{strategy: mig, layouts: [{gpus: [1], profiles: {3g.20gb: 1, 1g.5gb: 3}}]}", "mig: 1g.5gb",
+		{"whole", "{strategy: none}", "gpus: 1", map[string]int64{"nvidia.com/gpu": 2}, "nvidia.com/gpu", 2},
+		{"time-slicing", "{strategy: time-slicing, replicas: 3}", "gpus: 1", map[string]int64{"nvidia.com/gpu": 6}, "nvidia.com/gpu", 6},
+		{"mps", "{strategy: mps, replicas: 4}", "gpus: 1, gpuMemory: 8GiB", map[string]int64{"nvidia.com/gpu": 8}, "nvidia.com/gpu", 8},
+		{"mig, alike", "{strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}", "gpus: 1", map[string]int64{"nvidia.com/gpu": 4}, "nvidia.com/gpu", 4},
+		{"mig, mixed", "{strategy: mig, layouts: [{gpus: [1], profiles: {3g.20gb: 1, 1g.5gb: 3}}]}", "mig: 1g.5gb",
 			map[string]int64{"nvidia.com/gpu": 1, "nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-1g.5gb": 3}, "nvidia.com/mig-1g.5gb", 3},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(x.name, func(t *testing.T) {
 			t.Setenv("HUB_PASSWORD", "lab only")
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, pvesim.EightA100())
@@ -86,10 +89,22 @@ func TestSharingFromOneLine(t *testing.T) {
 				time.Sleep(time.Minute)
 				running, said := w.pods(t, "default")
 				assert.Equal(t, x.atOnce, running)
+				require.Len(t, said, 1)
+				_, waits, _ := strings.Cut(said[0], ": 1 ")
+				waits, _, _ = strings.Cut(waits, ",")
+				rows = append(rows, fmt.Sprintf("| `%s` | %s | `%s` | %d | `%s` |", x.sharing, offer.Of(node(t, whole, "gpu1")), x.profile, running, waits))
 				assert.Equal(t, []string{"0/2 nodes are available: 1 Insufficient " + x.resource + ", 1 node(s) didn't match Pod's node affinity/selector."}, said)
 			})
 		})
 	}
+	docBlock(t, "../docs/sharing.md", "sharing", strings.Join(rows, "\n")+"\n")
+}
+
+func node(t testing.TB, s *spec.Spec, name string) spec.Node {
+	t.Helper()
+	n, ok := s.Node(name)
+	require.True(t, ok)
+	return n
 }
 
 // pods are how many of a namespace run, and what is said of those that cannot.

@@ -61,7 +61,7 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	}
 	list := corev1.ResourceList{}
 	for name := range node.Status.Allocatable {
-		if _, still := want[name]; !still && ofNVIDIA(name) { // its plugin is gone, or registers it no more
+		if _, still := want[name]; !still && ofNVIDIA(name) { // its plugin is gone, or registers it no longer
 			want[name] = 0
 		}
 	}

@@ -158,7 +158,7 @@ func Install(ctx context.Context, r remote.Runner, want []Layout) error {
 }
 
 // Switch sets the MIG mode of the GPUs as installed, without making instances. A mode that stays
-// pending is no error: it needs a reset of the card, which stopping the VM gives.
+// pending is not an error: it needs a reset of the card, which stopping the VM gives.
 func Switch(ctx context.Context, r remote.Runner) error {
 	err := r.Run(ctx, remote.Cmd{Args: []string{programFile, "mode"}, Stdout: progress.Lines(ctx)})
 	var exit *remote.ExitError

@@ -67,7 +67,7 @@ func TestGeometries(t *testing.T) {
 				assert.Error(t, err, "%s %v", c.Name, more)
 			}
 		}
-		for _, p := range c.Profiles { // as many as documented, and no more
+		for _, p := range c.Profiles { // as many as documented, and not one more
 			_, err := c.Place(map[string]int{p.Name: p.Most})
 			assert.NoError(t, err, "%s %s", c.Name, p.Name)
 			_, err = c.Place(map[string]int{p.Name: p.Most + 1})
