@@ -47,7 +47,8 @@ func (c *Cluster) migStep(n spec.Node) *converge.Resource[mig.State] {
 		Hint:   "journalctl -u homelab-mig on " + n.Name + " says what nvidia-smi answered",
 	}
 	if n.External {
-		step.Diff, step.Costs, step.Apply = func(s mig.State) drift.Diff { return byHand(s.DiffGPUs(want)) }, nil, nil
+		step.Diff = func(s mig.State) drift.Diff { return byHand(s.DiffGPUs(want)) }
+		step.Costs, step.Apply = nil, nil
 		step.Hint = "nvidia-smi -i 0 -mig 1 switches a GPU's MIG mode on, and nvidia-smi mig -i 0 -cgi 3g.20gb,3g.20gb -C divides it"
 	}
 	return step
@@ -117,7 +118,8 @@ func stillDivided(n spec.Node, s nvidia.DriverState) drift.Diff {
 	for _, g := range s.GPUs() {
 		if g.MIG || g.MIGPending {
 			d = append(d, drift.Field{
-				Path: fmt.Sprintf("GPU %d", g.Index), Have: fmt.Sprintf("in MIG mode, with %d instances", len(g.Instances)), Want: "whole", Effect: drift.Restart,
+				Path: fmt.Sprintf("GPU %d", g.Index), Have: fmt.Sprintf("in MIG mode, with %d instances", len(g.Instances)),
+				Want: "whole", Effect: drift.Restart,
 			})
 		}
 	}
@@ -179,8 +181,10 @@ func (c *Cluster) cycleDivided(ctx context.Context, n spec.Node, want []mig.Layo
 		return err
 	}
 	rule := wait.Rule{
-		What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not divided as in the file",
-		Hint: "journalctl -u homelab-mig there says what nvidia-smi answered; a MIG mode that stays pending wants the card reset, which stopping the VM does if the host can reset it",
+		What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll,
+		Late: "the GPUs of " + n.Name + " are not divided as in the file",
+		Hint: "journalctl -u homelab-mig there says what nvidia-smi answered; " +
+			"a MIG mode that stays pending wants the card reset, which stopping the VM does if the host can reset it",
 	}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		s, err := mig.Observe(ctx, c.nodes.Root(n.Name))

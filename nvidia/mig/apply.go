@@ -42,7 +42,7 @@ func path(index int) string { return fmt.Sprintf("GPU %d", index) }
 
 func (g GPU) diff(l Layout) (drift.Field, bool) {
 	divided := len(l.Profiles) > 0
-	if g.Mode == divided && g.Pending == g.Mode && maps.Equal(g.Instances, l.Profiles) || !divided && !g.Mode && !g.Pending {
+	if g.Mode == divided && g.Pending == divided && (!divided || maps.Equal(g.Instances, l.Profiles)) {
 		return drift.Field{}, false
 	}
 	f := drift.Field{Path: path(g.Index), Have: words(g.Instances), Want: l.String(), Effect: drift.Restart}

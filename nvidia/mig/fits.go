@@ -129,10 +129,12 @@ func (c Chip) engines(want []Profile) error {
 		}
 	}
 	if len(only) > 1 {
-		return c.refuse(fmt.Sprintf("one instance has the GPU's only media engine of its kind, and %s ask for it", strings.Join(only, " and ")), "write one with +me, and the others without")
+		return c.refuse(fmt.Sprintf("one instance has the GPU's only media engine of its kind, and %s ask for it", strings.Join(only, " and ")),
+			"write one with +me, and the others without")
 	}
 	if c.Engines > 0 && taken > c.Engines {
-		return c.refuse(fmt.Sprintf("the instances take %d media engines and it has %d", taken, c.Engines), "write profiles with -me beside those with +me.all")
+		return c.refuse(fmt.Sprintf("the instances take %d media engines and it has %d", taken, c.Engines),
+			"write profiles with -me beside those with +me.all")
 	}
 	return nil
 }
