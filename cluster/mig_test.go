@@ -89,6 +89,14 @@ func TestMIG(t *testing.T) {
 		assert.Len(t, seen, 20)
 		assert.Equal(t, "NVIDIA A100-PCIE-40GB MIG 4g.20gb", results[4].Name)
 
+		// What somebody removes by hand is seen, and made again.
+		ask(t, w.guests()["wk-gpu4"], "sh", "-c", "nvidia-smi mig -dci && nvidia-smi mig -dgi")
+		assert.Contains(t, w.plan(t, parse(t, mixed)), "mig/wk-gpu4: GPU 1: in MIG mode, without instances → 3 of 1g.5gb, 1 of 4g.20gb (needs a restart)")
+		before = w.now()
+		w.up(t, parse(t, mixed))
+		assert.Equal(t, []string{"wk-gpu4"}, before.changes().Restarted)
+		assert.Equal(t, 4, strings.Count(w.smi(t, "wk-gpu4"), "MIG"))
+
 		// And whole again, without a rest.
 		before = w.now()
 		w.up(t, parse(t, text))
@@ -96,6 +104,30 @@ func TestMIG(t *testing.T) {
 		assert.Equal(t, map[string]int64{"nvidia.com/gpu": 2}, w.offers(t)["wk-gpu2"])
 		assert.Empty(t, w.plan(t, parse(t, text)))
 		assert.Empty(t, ask(t, w.guests()["wk-gpu2"], "sh", "-c", "for f in /etc/homelab/mig.layout /usr/local/sbin/homelab-mig /etc/systemd/system/homelab-mig.service; do if [ -e $f ]; then echo $f; fi; done"))
+	})
+}
+
+// From Hopper on the mode needs no reset, and is gone after each restart: a new node is divided
+// as it is, and its service does both at every boot.
+func TestMIGOnHopper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := pvesim.OneGPU()
+		for i := range model.Hosts {
+			for k := range model.Hosts[i].PCI {
+				if d := &model.Hosts[i].PCI[k]; strings.HasPrefix(d.ID, "10de:") && strings.HasPrefix(d.Class, "03") {
+					d.ID, d.Product = "10de:2330", "NVIDIA H100 80GB HBM3"
+				}
+			}
+		}
+		w := newWorld(t, model)
+		defer w.close()
+		divided := parse(t, replace(t, small, "gpus: 1}", "gpus: {count: 1, sharing: {strategy: mig, layouts: [{profiles: {3g.40gb: 1, 1g.10gb: 4}}]}}}"))
+		w.up(t, divided)
+		assert.NotContains(t, strings.Join(w.mutations(), "\n"), fmt.Sprintf("/qemu/%d/status/shutdown", w.vm(t, "gpu1").ID), "it is not restarted for that")
+		assert.Equal(t, map[string]int64{"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-1g.10gb": 4}, w.offers(t)["gpu1"])
+		w.reboot(t, "gpu1")
+		time.Sleep(3 * time.Minute)
+		assert.Empty(t, w.plan(t, divided))
 	})
 }
 
