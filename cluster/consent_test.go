@@ -148,6 +148,7 @@ func kindsOfChange() []kindOfChange {
 		{what: "more GPUs for a node", old: "memory: 32GiB, gpus: 1", new: "memory: 32GiB, gpus: 2"},
 		{what: "fewer GPUs for a node", old: "count: 2, sharing", new: "count: 1, sharing"},
 		{what: "GPUs shared in another way, where somebody computes through MPS", old: "strategy: mps, replicas: 2", new: "strategy: time-slicing, replicas: 2"},
+		{what: "GPUs divided in another way, or whole again (MIG)", old: "strategy: mps, replicas: 2", new: "strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]"},
 		{what: "another driver of NVIDIA's", old: "flavour: open", new: "flavour: proprietary"},
 		{what: "another version of K3s", old: "v1.36.5+k3s1", new: "v1.36.6+k3s1"},
 		{what: "other settings of K3s: it restarts, node by node, and pods keep running", old: "k3s.lab.example", new: "kube.lab.example"},
@@ -360,7 +361,12 @@ func TestSettingsOfAVMInTheDocs(t *testing.T) {
 // docTable compares a table of docs/consent.md with what the code says.
 func docTable(t testing.TB, name, want string) {
 	t.Helper()
-	const path = "../docs/consent.md"
+	docBlock(t, "../docs/consent.md", name, want)
+}
+
+// docBlock compares a part of a page with what the code says.
+func docBlock(t testing.TB, path, name, want string) {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	begin, end := "<!-- "+name+" -->\n\n", "\n<!-- end of "+name+" -->\n"

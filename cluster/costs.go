@@ -90,7 +90,10 @@ func (c *Cluster) running(ctx context.Context, names ...string) []string {
 func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
 		if !s.mayLoad() {
-			return nil
+			if stillDivided(n, s.DriverState).Empty() {
+				return nil
+			}
+			return c.costsOfDividing(ctx, n)
 		}
 		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -46,7 +47,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 			if s.Loaded != "" {
 				d = append(d, nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)...)
 			}
-			return d
+			return append(d, stillDivided(n, s.DriverState)...)
 		},
 		Costs: c.costsOfDriver(n),
 		Apply: func(ctx context.Context, s driverSeen) error {
@@ -56,7 +57,10 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 			if err := nvidia.InstallToolkit(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), toolkit); err != nil {
 				return err
 			}
-			return c.loadDriver(ctx, n, s)
+			if err := c.loadDriver(ctx, n, s); err != nil || stillDivided(n, s.DriverState).Empty() {
+				return err
+			}
+			return c.divide(ctx, n, offer.Whole(n))
 		},
 		Settle: driverTime,
 		Poll:   driverPoll,

@@ -32,6 +32,10 @@ func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen]
 			if s.Runtime == "" {
 				d = append(d, drift.Field{Path: "toolkit", Have: "none", Want: "nvidia-container-runtime", Effect: drift.Create, Note: note})
 			}
+			for _, f := range stillDivided(n, s.DriverState) {
+				f.Effect, f.Note = drift.Create, "the machine is external: switch the MIG mode off there, or write sharing: {strategy: mig, …}"
+				d = append(d, f)
+			}
 			return d
 		},
 		Settle: 10 * time.Second,

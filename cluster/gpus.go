@@ -27,7 +27,7 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 			if err != nil {
 				return nil, err
 			}
-			return a, a.Shares[n.Name].Err
+			return a, errors.Join(a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
 		},
 		Diff:  func(a *placement.Allotment) drift.Diff { return c.diffMapping(n, a) },
 		Costs: c.costsOfCards(n),
@@ -65,7 +65,7 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 	for _, n := range c.spec.GPUNodes() {
 		// The step of a node that has its cards reports its problems; they block no other node.
 		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
-			errs = append(errs, a.Shares[n.Name].Err)
+			errs = append(errs, a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
 		}
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -104,12 +105,15 @@ func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []
 }
 
 // drivers checks that the drivers of nodes with GPUs work before K3s starts there: K3s looks for
-// their runtime only at its start.
+// their runtime only at its start. It also divides their GPUs, where the file wants that.
 func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 	ready := maps.Clone(booted)
 	for _, n := range c.spec.Nodes {
 		if c.members.HasDriver(n) {
 			ready[n.Name] = up.Add(c.driverStep(n), booted[n.Name])
+		}
+		if len(offer.Layouts(n)) > 0 && c.members.HasPlugin() {
+			ready[n.Name] = up.Add(c.migStep(n), ready[n.Name])
 		}
 	}
 	return ready

@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -62,13 +66,47 @@ func (c *Cluster) GPUVerify(level VerifyLevel) (*converge.Graph, *Verification) 
 		if c.members.HasDriver(n) {
 			g.Add(v.factsStep(n))
 		}
-		last := g.Add(v.step(n), g.Add(c.members.AllocatableStep(n)))
-		if level == VerifyFull {
-			last = g.Add(v.refuseStep(n), last)
-			g.Add(v.keepStep(n), last)
+		needs := []*converge.Ref{g.Add(c.members.AllocatableStep(n))}
+		for _, p := range v.parts(n) {
+			needs = append(needs, g.Add(v.step(p), needs[0]))
+		}
+		if level == VerifyFull && n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
+			g.Add(v.keepStep(n), g.Add(v.refuseStep(n), needs...))
 		}
 	}
 	return g, v
+}
+
+// verifiedPart is what one Job verifies: all of one resource of a node.
+type verifiedPart struct {
+	spec.Node
+	resource string
+	count    int
+	alone    bool // the node offers nothing else
+}
+
+// parts returns what the Jobs of a node verify. A container cannot have devices of several
+// resources, so each has a Job of its own.
+func (v *Verification) parts(n spec.Node) []verifiedPart {
+	offers := offer.Of(n).Resources
+	var out []verifiedPart
+	for _, name := range slices.Sorted(maps.Keys(offers)) {
+		p := verifiedPart{n, name, offers[name], len(offers) == 1}
+		if n.GPUs.Sharing.Shared() {
+			p.count = 1 // the device plugin refuses to give a pod two shares, which may be of one GPU
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// id names the part: the node, and where it offers several resources, which.
+func (p verifiedPart) id() string {
+	if p.alone {
+		return p.Name
+	}
+	_, what, _ := strings.Cut(p.resource, "/")
+	return p.Name + "/" + what
 }
 
 // runID returns a short id that is valid in a name and different each time.
@@ -95,15 +133,15 @@ type verified struct {
 	problem error
 }
 
-func (v *Verification) step(n spec.Node) *converge.Resource[verified] {
+func (v *Verification) step(n verifiedPart) *converge.Resource[verified] {
 	return &converge.Resource[verified]{
-		ID:      "verify/" + n.Name,
+		ID:      "verify/" + n.id(),
 		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
 		Diff: func(s verified) drift.Diff {
 			if s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", asks(n)), Effect: drift.Create}
+			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", n.asks()), Effect: drift.Create}
 			if s.Reason != "" {
 				f.Have += ": " + s.Reason
 			}
@@ -122,23 +160,20 @@ func (v *Verification) step(n spec.Node) *converge.Resource[verified] {
 	}
 }
 
-// verifies is how many GPUs a node's Job requests: all of them at once. If they are shared, it
-// requests one share: the device plugin refuses to give a pod two, which may be of one GPU.
-func verifies(n spec.Node) int {
-	if n.GPUs.Sharing.Shared() {
-		return 1
-	}
-	return n.GPUs.Count
-}
-
-func asks(n spec.Node) string {
-	if n.GPUs.Sharing.Shared() {
+// asks says what a Job requests.
+func (p verifiedPart) asks() string {
+	switch {
+	case p.GPUs.Sharing.Shared():
 		return "one share of a GPU"
+	case offer.Of(p.Node).MIG == nvidia.MIGSingle:
+		return fmt.Sprintf("%d instances of GPUs", p.count)
+	case p.resource != string(nvidia.Resource):
+		return fmt.Sprintf("%d %s", p.count, p.resource)
 	}
-	return fmt.Sprintf("%d GPUs", n.GPUs.Count)
+	return fmt.Sprintf("%d GPUs", p.count)
 }
 
-// note says what the result of a node's Job does not prove.
+// note says what the result of a Job does not prove.
 func note(n spec.Node) string {
 	s := n.GPUs.Sharing
 	if !s.Shared() {
@@ -154,17 +189,21 @@ func note(n spec.Node) string {
 // verifyTime is how long a node may take. The first time, it pulls gigabytes of images.
 const verifyTime = 12 * time.Minute
 
-func (v *Verification) objects(n spec.Node) []runtime.Object {
-	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)})
+func (v *Verification) objects(n verifiedPart) []runtime.Object {
+	return nvidia.VerifyObjects(n.Name, n.count, v.options(n))
+}
+
+func (v *Verification) options(n verifiedPart) nvidia.VerifyOptions {
+	return nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec), Resource: corev1.ResourceName(n.resource)}
 }
 
 // observe reads a node's Job. A failed Job is a permanent error.
-func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, error) {
+func (v *Verification) observe(ctx context.Context, n verifiedPart) (verified, error) {
 	client, err := v.cluster.members.Kube(ctx)
 	if err != nil {
 		return verified{}, err
 	}
-	name := nvidia.VerifyName(n.Name, v.run)
+	name := v.options(n).JobName(n.Name)
 	job, err := client.JobState(ctx, nvidia.PluginName, name)
 	if err != nil {
 		return verified{}, err
@@ -190,7 +229,7 @@ func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, erro
 	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time limit passed before it started
 		s.Reason = v.busy(ctx, client, n, job.Reason)
 	}
-	v.keep(n.Name, s.results)
+	v.keep(n.id(), s.results)
 	if err = s.verdict(n); err != nil {
 		err = errors.Join(err, v.logOf(ctx, n))
 	}
@@ -221,7 +260,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 }
 
 // verdict is the problem of a Job that has ended, nil if it succeeded.
-func (s verified) verdict(n spec.Node) error {
+func (s verified) verdict(n verifiedPart) error {
 	var errs []error
 	for _, r := range s.results {
 		if !r.Passed {
@@ -234,32 +273,32 @@ func (s verified) verdict(n spec.Node) error {
 		errs = append(errs, s.problem)
 	case s.Phase == kube.JobFailed:
 		errs = append(errs, fmt.Errorf("the job failed: %s", s.Reason))
-	case len(s.results) != verifies(n):
-		errs = append(errs, fmt.Errorf("a job on %s requested %s, but %d of them computed", n.Name, asks(n), len(s.results)))
+	case len(s.results) != n.count:
+		errs = append(errs, fmt.Errorf("a job on %s requested %s, but %d of them computed", n.Name, n.asks(), len(s.results)))
 	}
 	return errors.Join(errs...)
 }
 
 // busy adds to the reason why a Job does not start which pods hold the GPUs that it waits for,
 // except its own.
-func (v *Verification) busy(ctx context.Context, client *kube.Client, n spec.Node, reason string) string {
-	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+func (v *Verification) busy(ctx context.Context, client *kube.Client, n verifiedPart, reason string) string {
+	holders, err := client.WhoHolds(ctx, n.resource, n.Name)
 	if err != nil {
 		return reason
 	}
 	reasons := []string{reason}
 	for _, h := range holders {
-		if !strings.HasPrefix(h.Pod, nvidia.VerifyName(n.Name, v.run)) {
+		if !strings.HasPrefix(h.Pod, v.options(n).JobName(n.Name)) {
 			reasons = append(reasons, h.String())
 		}
 	}
 	return strings.TrimPrefix(strings.Join(reasons, "; "), "; ")
 }
 
-func (v *Verification) keep(node string, results []nvidia.VerifyResult) {
+func (v *Verification) keep(part string, results []nvidia.VerifyResult) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.results[node] = results
+	v.results[part] = results
 }
 
 // Results are the results of all GPUs that have reported, in the order of the file.
@@ -268,8 +307,10 @@ func (v *Verification) Results() []GPUResult {
 	defer v.mu.Unlock()
 	var out []GPUResult
 	for _, n := range v.cluster.spec.GPUNodes() {
-		for _, r := range v.results[n.Name] {
-			out = append(out, GPUResult{Node: n.Name, VerifyResult: r, Note: note(n)})
+		for _, p := range v.parts(n) {
+			for _, r := range v.results[p.id()] {
+				out = append(out, GPUResult{Node: n.Name, VerifyResult: r, Note: note(n)})
+			}
 		}
 	}
 	return out
@@ -284,7 +325,10 @@ func (v *Verification) Clean(ctx context.Context) error {
 	}
 	var errs []error
 	for _, n := range v.cluster.spec.GPUNodes() {
-		for _, objects := range [][]runtime.Object{v.objects(n), v.refused(n), v.kept(n)} {
+		for _, p := range v.parts(n) {
+			errs = append(errs, client.Delete(ctx, v.objects(p)...))
+		}
+		for _, objects := range [][]runtime.Object{v.refused(n), v.kept(n)} {
 			errs = append(errs, client.Delete(ctx, objects...))
 		}
 	}

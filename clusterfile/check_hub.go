@@ -9,7 +9,9 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -76,7 +78,7 @@ func (r *resolver) tooMuch(raw *written.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
-	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
+	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"nvidia.com/mig", &raw.MIG}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
 		if strings.Contains(why, k.word) && r.IsSet(k.at) {
 			return k.at
 		}
@@ -118,6 +120,7 @@ func (r *resolver) profilePool(name string, raw *written.HubProfile) {
 		r.Wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), written.OrSuggest(raw.Pool, names))
 		return
 	}
+	r.profileInstance(name, raw)
 	if raw.GPUMemory == nil {
 		return
 	}
@@ -130,6 +133,30 @@ func (r *resolver) profilePool(name string, raw *written.HubProfile) {
 	if raw.SHM != nil {
 		r.Wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
 	}
+}
+
+// profileInstance checks that a node offers the instances that a profile asks for.
+func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
+	if raw.MIG == "" {
+		return
+	}
+	var offers []string
+	for _, n := range r.spec.Nodes {
+		if raw.Pool != "" && raw.Pool != cmp.Or(n.Pool, n.Name) || n.GPUs.Sharing.Strategy != spec.SharingMIG {
+			continue
+		}
+		g := offer.Of(n)
+		if g.Resources[nvidia.MIGResource(raw.MIG)] > 0 {
+			return
+		}
+		offers = append(offers, fmt.Sprintf("%s offers %s", n.Name, g))
+	}
+	if len(offers) == 0 {
+		r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on divides its GPUs", name), "write nvidia: {sharing: {strategy: mig, layouts: [{gpus: [0], profiles: {3g.20gb: 2}}]}}, or gpus.sharing of the pool; or remove mig")
+		return
+	}
+	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, strings.Join(offers, ", ")),
+		"write one of these, or gpus: 1 for a nvidia.com/gpu, which on a node whose GPUs are all divided alike is an instance")
 }
 
 // hubPool reports whether a profile can name it: a pool, or a node outside pools.

@@ -91,7 +91,7 @@ func (r *resolver) hubDatabase(raw *written.Hub, h *spec.Hub) {
 func (r *resolver) hubProfile(name string, raw *written.HubProfile) spec.HubProfile {
 	p := spec.HubProfile{
 		Name: name, Title: cmp.Or(raw.Title, name), Description: raw.Description, Image: raw.Image, Default: raw.Default,
-		CPULimit: float64(or(raw.CPU.Limit, 0)), MemLimit: or(raw.Memory.Limit, 0), GPUs: or(raw.GPUs, 0), GPUMemory: or(raw.GPUMemory, 0),
+		CPULimit: float64(or(raw.CPU.Limit, 0)), MemLimit: or(raw.Memory.Limit, 0), GPUs: or(raw.GPUs, 0), GPUMemory: or(raw.GPUMemory, 0), MIG: raw.MIG,
 		Pool: raw.Pool, RuntimeClass: raw.RuntimeClass, Groups: raw.Groups, Env: raw.Env, DefaultURL: raw.DefaultURL, SHM: or(raw.SHM, 0),
 	}
 	// Kubernetes itself uses a limit as the request if there is none.
@@ -101,11 +101,11 @@ func (r *resolver) hubProfile(name string, raw *written.HubProfile) spec.HubProf
 	}
 	if p.Image == "" {
 		p.Image = plainImage
-		if p.GPUs > 0 {
+		if p.GPUs > 0 || p.MIG != "" {
 			p.Image = gpuImage
 		}
 	}
-	if p.GPUs > 0 {
+	if p.GPUs > 0 || p.MIG != "" {
 		p.RuntimeClass = cmp.Or(p.RuntimeClass, "nvidia")
 	}
 	r.profileNames(raw, p)
@@ -167,6 +167,9 @@ func (r *resolver) profileSizes(raw *written.HubProfile, p spec.HubProfile) {
 	}
 	if raw.SHM != nil && p.MemLimit > 0 && *raw.SHM > p.MemLimit {
 		r.Wrong(&raw.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", *raw.SHM, p.MemLimit), "write less, or a higher limit")
+	}
+	if p.MIG != "" && p.GPUs > 0 {
+		r.Wrong(&raw.MIG, fmt.Sprintf("profile %s asks for GPUs and for an instance of one", p.Name), "keep one of gpus and mig")
 	}
 	if p.GPUMemory > 0 && p.GPUs != 1 {
 		r.Wrong(&raw.GPUMemory, "gpuMemory is a part of one GPU that is shared", "write gpus: 1 beside it, or remove gpuMemory")

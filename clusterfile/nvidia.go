@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -111,11 +112,11 @@ func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 		return
 	}
 	var cards []nvidia.GPU
-	mig := false
+	divisible := false
 	for _, g := range nvidia.GPUs() {
 		if strings.Contains(strings.ToLower(g.Name), strings.ToLower(raw.Model)) {
 			cards = append(cards, g)
-			mig = mig || g.MIGInstances > 0
+			divisible = divisible || g.MIGInstances > 0
 		}
 	}
 	if len(cards) == 0 {
@@ -125,8 +126,13 @@ func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 	if refused := r.driverRefuses(cards); refused != nil {
 		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
 	}
-	if sharing.Strategy == spec.SharingMIG && !mig {
+	if sharing.Strategy == spec.SharingMIG && !divisible {
 		r.Wrong(&raw.Model, fmt.Sprintf("the %s does not support MIG", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
+		return
+	}
+	for _, l := range sharing.Layouts {
+		sure, why := mig.FitsAny(cards, l.Profiles)
+		r.misfit(&raw.Model, sure, why, fmt.Sprintf("the %s cannot be divided into %s: ", raw.Model, l))
 	}
 }
 
@@ -174,7 +180,7 @@ func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int
 		}
 		seen[g] = true
 	}
-	slices := 0
+	sound := true
 	for _, name := range sortedNames(raw.Profiles) {
 		at := r.MemberAt(&raw.Profiles, name)
 		switch count := raw.Profiles[name]; {
@@ -183,13 +189,29 @@ func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int
 		case count < 1 || count > 7:
 			r.Wrong(at, fmt.Sprintf("a GPU cannot be divided into %d of %s", count, name), "write a number from 1 to 7")
 		default:
-			slices += count * int(name[0]-'0')
+			continue
 		}
+		sound = false
 	}
-	if slices > 7 {
-		r.Wrong(&raw.Profiles, fmt.Sprintf("the layout needs %d slices and a GPU has 7", slices), "the first digit of a profile is its slices: remove some")
+	if sound {
+		sure, why := mig.FitsSome(raw.Profiles)
+		r.misfit(&raw.Profiles, sure, why, "no GPU whose profiles NVIDIA documents can be divided so: ")
 	}
 	return spec.MIGLayout{GPUs: raw.GPUs, Profiles: raw.Profiles}
+}
+
+// misfit says why a layout fits no GPU. Where an undocumented one may have such profiles, the
+// machine's driver decides.
+func (r *resolver) misfit(at any, sure bool, why error, what string) {
+	var no *mig.LayoutError
+	if !errors.As(why, &no) {
+		return
+	}
+	say := r.Wrong
+	if !sure {
+		say = r.Warn
+	}
+	say(at, fmt.Sprintf("%s%s: %s", what, no.Chip, no.Why), no.Do)
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -236,9 +258,24 @@ func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
 	if strings.TrimSpace(raw.Model) != raw.Model {
 		r.Wrong(&raw.Model, "model begins or ends with a blank", "write a part of the name, e.g. A100")
 	}
+	r.layoutIndices(raw, g)
 	if raw.Sharing != nil && r.spec.NVIDIA.Stack == spec.StackNone && g.Sharing.Strategy != spec.SharingNone {
 		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
 	}
 	r.modelFits(raw, g.Sharing)
 	return g
+}
+
+// layoutIndices checks that a node has the GPUs that its own layouts name.
+func (r *resolver) layoutIndices(raw *written.GPUs, g spec.GPURequest) {
+	if raw.Sharing == nil {
+		return
+	}
+	for i := range raw.Sharing.Layouts {
+		for k, index := range raw.Sharing.Layouts[i].GPUs {
+			if index >= g.Count && index <= 15 {
+				r.Wrong(&raw.Sharing.Layouts[i].GPUs[k], fmt.Sprintf("the node has %d GPUs, and the layout names GPU %d", g.Count, index), "indices begin at 0")
+			}
+		}
+	}
 }

@@ -146,7 +146,7 @@ func TestEightA100Platform(t *testing.T) {
 }
 
 // TestFullHasEveryKey: a key that no good file uses is a key that no test has read.
-// What is refused for now (rawS3, rawMIGLayout) is in testdata/broken/not-yet-*.
+// What is refused for now (rawS3) is in testdata/broken/not-yet-*.
 func TestFullHasEveryKey(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.yaml")
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestFullHasEveryKey(t *testing.T) {
 	}
 	for _, raw := range []any{
 		written.File{}, written.Proxmox{}, written.Host{}, written.Image{}, written.Network{}, written.SSH{}, written.Guest{}, written.APT{}, written.GuestFile{}, written.K3s{}, written.Upgrade{}, written.Snapshots{},
-		written.Registry{}, written.NVIDIA{}, written.Driver{}, written.Sharing{}, written.Pool{}, written.Node{}, written.NUMANode{}, written.Disk{}, written.GPUs{},
+		written.Registry{}, written.NVIDIA{}, written.Driver{}, written.Sharing{}, written.MIGLayout{}, written.Pool{}, written.Node{}, written.NUMANode{}, written.Disk{}, written.GPUs{},
 		written.Charts{}, written.Storage{}, written.NFS{}, written.NFSVM{}, written.Share{}, written.Scratch{}, written.Longhorn{}, written.CephFS{}, written.LoadBalancer{}, written.Ingress{}, written.TLS{}, written.Rancher{},
 		written.Fleet{}, written.Monitoring{}, written.Backup{}, written.Hub{}, written.HubDatabase{}, written.HubAuth{}, written.AuthDummy{}, written.AuthNative{}, written.AuthOIDC{}, written.AuthLDAP{},
 		written.AuthGitHub{}, written.HubProfile{}, written.CPU{}, written.Memory{}, written.HubHome{}, written.HubShare{}, written.HubScratch{}, written.HubCull{}, written.HubQuota{},

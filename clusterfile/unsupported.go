@@ -19,24 +19,13 @@ func (r *resolver) unsupported() {
 		{&nv.Stack, nv.Stack == spec.StackOperator, "the GPU operator is not supported yet", "write stack: device-plugin"},
 		{&nv.Driver.Mode, nv.Driver.Mode == spec.DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt, or mode: dkms"},
 		{&nv.Values, len(nv.Values) > 0, "raw values for the stack are not supported yet", "remove values:"},
-		{&nv.Sharing.Strategy, nv.Sharing.Strategy == spec.SharingMIG, notMIG, orSlices},
 	} {
 		if no.said {
 			r.Wrong(no.at, no.what, no.cure)
 		}
 	}
-	for _, n := range r.nodes {
-		if s := n.raw.GPUs.Sharing; s != nil && s.Strategy == spec.SharingMIG {
-			r.Wrong(&s.Strategy, notMIG, orSlices)
-		}
-	}
 	r.unused()
 }
-
-const (
-	notMIG   = "partitioning GPUs with MIG is not supported yet"
-	orSlices = "write strategy: time-slicing or mps with replicas, or none"
-)
 
 // unused warns of valid settings that have no effect, on some nodes or at all.
 func (r *resolver) unused() {

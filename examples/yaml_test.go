@@ -42,6 +42,7 @@ var around = map[string]string{
 var beside = map[string]string{
 	"distributions.md": "nvidia: {driver: {mode: dkms}}",
 	"gitops.md":        "monitoring: {hostname: grafana.lab.example}",
+	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",
 	"nodes.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-10.0.0.22]}}\nstorage:\nhub:",
 	"trial.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",

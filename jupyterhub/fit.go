@@ -41,6 +41,18 @@ func (in Pool) gpus() (most int) {
 	return most
 }
 
+// has reports whether a node has some of a profile's further resources.
+func (in Pool) has(amounts map[string]int) bool {
+	for _, n := range in.Nodes {
+		for name := range amounts {
+			if n.Resources[name] > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Report says where each profile fits.
 type Report struct {
 	Pools []string // names, in order

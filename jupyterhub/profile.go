@@ -112,7 +112,7 @@ func (p Profile) tolerations(pools []Pool) []corev1.Toleration {
 	for _, in := range pools {
 		// Nodes with the same pool's labels may differ in taints, and then are several pools
 		// here.
-		if named && subset(chosen.Labels, in.Labels) || !named && p.GPUs > 0 && in.gpus() > 0 {
+		if named && subset(chosen.Labels, in.Labels) || !named && (p.GPUs > 0 && in.gpus() > 0 || in.has(p.amounts())) {
 			taints = append(taints, in.Taints...)
 		}
 	}

@@ -1,6 +1,8 @@
 package nvidia
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -13,6 +15,12 @@ const (
 	taintKey     = "nvidia.com/gpu"
 	taintValue   = "present" // the one that NVIDIA's and NFD's DaemonSets tolerate
 )
+
+// MIGResource is what a container requests for an instance of a profile, where a node's GPUs are
+// not all divided alike. A plus sign may not be in such a name (k8s-device-plugin, rm.go).
+func MIGResource(profile string) string {
+	return "nvidia.com/mig-" + strings.ReplaceAll(profile, "+", ".")
+}
 
 // Labels are the labels of a node with a GPU.
 func Labels() map[string]string { return map[string]string{LabelPresent: "true"} }

@@ -24,7 +24,9 @@ type VerifyOptions struct {
 	Image     string         // empty means VerifyImage
 	Taints    []corev1.Taint // further taints on nodes with GPUs
 	RunID     string         // distinguishes this run's Jobs from earlier ones; lower-case letters and digits
-	Timeout   time.Duration  // for one node, with pulling the image; 0 means ten minutes
+	// Resource is what is verified, if that is not Resource but the instances of one MIG profile.
+	Resource corev1.ResourceName
+	Timeout  time.Duration // for one node, with pulling the image; 0 means ten minutes
 }
 
 //go:embed verify.sh
@@ -37,7 +39,17 @@ const (
 	labelRun   = "homelab.cps-gpu.github.com/verify"
 )
 
-// VerifyName returns the name of the Job for a node.
+// JobName returns the name of the Job for a node.
+func (o VerifyOptions) JobName(node string) string {
+	if o.Resource == "" || o.Resource == Resource {
+		return VerifyName(node, o.RunID)
+	}
+	_, what, _ := strings.Cut(string(o.Resource), "/")
+	return VerifyName(node+"-"+strings.ReplaceAll(what, ".", "-"), o.RunID)
+}
+
+// VerifyName returns the name of the Job for a node, or, as NODE-mig-3g-20gb, of that for some
+// of its instances.
 func VerifyName(node, runID string) string {
 	name := "gpu-verify-" + strings.ReplaceAll(node, ".", "-")
 	if runID != "" {
@@ -65,9 +77,9 @@ func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 		o.Timeout = 10 * time.Minute
 	}
 	meta := metav1.ObjectMeta{
-		Name:      VerifyName(node, o.RunID),
+		Name:      o.JobName(node),
 		Namespace: o.Namespace,
-		Labels:    map[string]string{"app.kubernetes.io/name": "gpu-verify", labelRun: VerifyName(node, o.RunID)},
+		Labels:    map[string]string{"app.kubernetes.io/name": "gpu-verify", labelRun: o.JobName(node)},
 	}
 	return []runtime.Object{
 		&corev1.ConfigMap{
@@ -87,6 +99,10 @@ func verifyJob(node string, gpus int, meta metav1.ObjectMeta, o VerifyOptions) b
 	var retries, ttl int32 = 0, 3600 // seconds: long enough to inspect a failure
 	deadline := int64(o.Timeout / time.Second)
 	class, no := RuntimeClass, false
+	asks := o.Resource
+	if asks == "" {
+		asks = Resource
+	}
 	return batchv1.JobSpec{
 		BackoffLimit:            &retries,
 		ActiveDeadlineSeconds:   &deadline,
@@ -104,7 +120,7 @@ func verifyJob(node string, gpus int, meta metav1.ObjectMeta, o VerifyOptions) b
 					Image:   o.Image,
 					Command: []string{"sh", verifyDir + "/" + verifyFile, strconv.Itoa(gpus)},
 					Resources: corev1.ResourceRequirements{
-						Limits: corev1.ResourceList{Resource: *resource.NewQuantity(int64(gpus), resource.DecimalSI)},
+						Limits: corev1.ResourceList{asks: *resource.NewQuantity(int64(gpus), resource.DecimalSI)},
 					},
 					TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 					TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Computes on every GPU of this container and says how it went: one line a GPU, to
-# stdout and to the file from which Kubernetes takes a container's last words. Fails
-# unless there are as many GPUs as expected, not none, and all of them compute.
+# Computes on every GPU of this container, and on every instance of a divided one, and
+# says how it went: one line each, to stdout and to the file from which Kubernetes takes
+# a container's last words. Fails unless there are as many as expected, not none, and
+# all of them compute.
 #
 #   verify.sh EXPECTED [LOG [SAMPLE]]
 #
-# EXPECTED is the number of GPUs. SAMPLE is NVIDIA's vectorAdd, which adds two
+# EXPECTED is the number of GPUs and instances. SAMPLE is NVIDIA's vectorAdd, which adds two
 # vectors on the GPU and compares with the CPU.
 set -uf
 expected=$1
@@ -35,13 +36,25 @@ if [ "$status" -ne 0 ]; then
 	exit 1
 fi
 
+# The instances that this container has, as INDEX-OF-THE-GPU UUID PROFILE. A divided GPU
+# itself computes nothing.
+instances=$(nvidia-smi -L 2>/dev/null | while read -r kind name rest; do
+	case $kind in
+	GPU) at=${name%:} ;;
+	MIG)
+		uuid=${rest##*UUID: }
+		printf '%s %s %s\n' "$at" "${uuid%)}" "$name"
+		;;
+	esac
+done)
+
 found=0
 failed=0
-while IFS=, read -r index uuid name driver memory; do
-	if [ -z "$uuid" ]; then continue; fi
+
+# compute UUID INDEX NAME DRIVER MEMORY
+compute() {
 	found=$((found + 1))
-	uuid=${uuid# } name=${name# } driver=${driver# } memory=${memory# }
-	out=$(CUDA_VISIBLE_DEVICES=$uuid "$sample" </dev/null 2>&1)
+	out=$(CUDA_VISIBLE_DEVICES=$1 "$sample" </dev/null 2>&1)
 	status=$?
 	verdict=FAILED
 	# shellcheck disable=SC2086
@@ -50,7 +63,21 @@ while IFS=, read -r index uuid name driver memory; do
 	0:*'Test PASSED'*) verdict=PASSED detail= ;;
 	*) failed=$((failed + 1)) ;;
 	esac
-	say "gpu|$uuid|$index|$verdict|$name|$driver|$memory|$detail"
+	say "gpu|$1|$2|$verdict|$3|$4|$5|$detail"
+}
+
+while IFS=, read -r index uuid name driver memory; do
+	if [ -z "$uuid" ]; then continue; fi
+	uuid=${uuid# } name=${name# } driver=${driver# } memory=${memory# }
+	whole=1
+	while read -r at part profile; do
+		if [ -z "$at" ] || [ "$at" != "$index" ]; then continue; fi
+		whole=0
+		compute "$part" "$index" "$name MIG $profile" "$driver" ""
+	done <<PARTS
+$instances
+PARTS
+	if [ "$whole" = 1 ]; then compute "$uuid" "$index" "$name" "$driver" "$memory"; fi
 done <<LIST
 $list
 LIST

@@ -52,6 +52,26 @@ func TestVerifyScript(t *testing.T) {
 	}, results[1])
 }
 
+// Of a divided GPU the instances compute, each by its own name; a whole one beside it as ever.
+func TestVerifyScriptOnInstances(t *testing.T) {
+	smi := `if [ "$1" = -L ]; then cat <<'END'
+GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a)
+  MIG 3g.20gb     Device  0: (UUID: MIG-aaa)
+  MIG 1g.5gb      Device  1: (UUID: MIG-bbb)
+GPU 1: NVIDIA A100-PCIE-40GB (UUID: GPU-0e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b)
+END
+else ` + strings.Replace(twoGPUs, "580.173.02, 40960", "580.173.02, [Insufficient Permissions]", 1) + "fi\n"
+	message, ok := verify(t, "3", smi, `case $CUDA_VISIBLE_DEVICES in MIG-bbb) exit 1 ;; esac; echo 'Test PASSED'`)
+	assert.False(t, ok)
+	results, err := ParseVerify(message)
+	require.NoError(t, err)
+	require.Len(t, results, 3)
+	assert.Equal(t, VerifyResult{UUID: "MIG-aaa", Name: "NVIDIA A100-PCIE-40GB MIG 3g.20gb", Driver: "580.173.02", Passed: true}, results[0])
+	assert.Equal(t, "NVIDIA A100-PCIE-40GB MIG 1g.5gb", results[1].Name)
+	assert.False(t, results[1].Passed)
+	assert.EqualValues(t, 40960<<20, results[2].Memory)
+}
+
 func TestVerifyScriptFindsTheBadGPU(t *testing.T) {
 	message, ok := verify(t, "2", twoGPUs, `case $CUDA_VISIBLE_DEVICES in
 *0e9d*) echo 'Failed to allocate device vector A (error code'; echo 'out of memory * )!' ; exit 1 ;;

@@ -1,8 +1,11 @@
 package spec
 
 import (
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -242,6 +245,15 @@ func (s Sharing) Shared() bool { return s.Strategy == SharingTimeSlicing || s.St
 type MIGLayout struct {
 	GPUs     []int          // indices; empty: all
 	Profiles map[string]int // e.g. 3g.20gb: 2; empty: MIG off
+}
+
+// String returns e.g. "2 of 3g.20gb".
+func (l MIGLayout) String() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(l.Profiles)) {
+		out = append(out, fmt.Sprintf("%d of %s", l.Profiles[name], name))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Servers returns the control-plane nodes.

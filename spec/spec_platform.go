@@ -283,6 +283,7 @@ type HubProfile struct {
 	MemGuarantee, MemLimit   Size
 	GPUs                     int
 	GPUMemory                Size     // share of a GPU, with MPS
+	MIG                      string   // profile of the instance of a GPU that it gets; empty: none
 	Pool                     string   // node pool; empty: any
 	RuntimeClass             string   // default nvidia with GPUs
 	Groups                   []string // of users that see it; empty: all

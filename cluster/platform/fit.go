@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -49,7 +51,7 @@ func Fit(s *spec.Spec) jupyterhub.Report {
 	for _, p := range h.Profiles {
 		profiles = append(profiles, jupyterhub.Profile{
 			Name: p.Name, CPUGuarantee: p.CPUGuarantee, CPULimit: p.CPULimit, MemGuarantee: jupyterhub.Bytes(p.MemGuarantee), MemLimit: jupyterhub.Bytes(p.MemLimit),
-			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Pool: p.Pool, RuntimeClass: p.RuntimeClass, Groups: p.Groups,
+			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Resources: instance(p), Pool: p.Pool, RuntimeClass: p.RuntimeClass, Groups: p.Groups,
 		})
 	}
 	all := jupyterhub.Hub{
@@ -72,7 +74,8 @@ func fitPools(s *spec.Spec) []jupyterhub.Pool {
 	var out []jupyterhub.Pool
 	index := map[string]int{}
 	for _, n := range s.Nodes {
-		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.Shared()
+		// A program computes on one instance of a GPU, as on one share.
+		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.Shared() || offer.Of(n).MIG == nvidia.MIGSingle
 		key := fmt.Sprint(n.Pool, n.Taints, shared)
 		if n.Pool == "" {
 			key = "node " + n.Name
@@ -104,12 +107,9 @@ func nodeTaints(n spec.Node) []corev1.Taint {
 }
 
 func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
-	gpus := n.GPUs.Count
-	if n.GPUs.Sharing.Shared() {
-		gpus *= n.GPUs.Sharing.Replicas
-	}
+	offers := offer.Of(n)
 	if s.NVIDIA.Stack == spec.StackNone {
-		gpus = 0 // no node offers them
+		offers.Resources = nil // no node offers them
 	}
 	less := jupyterhub.Overhead{CPU: daemonCPU, Memory: jupyterhub.Bytes(daemonMemory), Pods: daemonPods}
 	if n.Role == spec.Server {
@@ -119,7 +119,11 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 	if s.Platform.Storage.Longhorn != nil {
 		less.CPU += longhornShare * float64(n.Cores)
 	}
-	return jupyterhub.Allocatable(jupyterhub.Capacity{Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: gpus}, less)
+	out := jupyterhub.Allocatable(jupyterhub.Capacity{
+		Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: offers.Resources[string(nvidia.Resource)],
+	}, less)
+	out.Resources = offers.Divided()
+	return out
 }
 
 // Resources that notebooks cannot use. DaemonSets request little. A server also runs the API, etcd

@@ -11,9 +11,11 @@ import (
 
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -200,7 +202,7 @@ func (r *recipe) jupyterHub() jupyterhub.Hub {
 		h.Profiles = append(h.Profiles, jupyterhub.Profile{
 			Name: x.Name, Title: x.Title, Description: x.Description, Image: x.Image, Default: x.Default,
 			CPUGuarantee: x.CPUGuarantee, CPULimit: x.CPULimit, MemGuarantee: toBytes(x.MemGuarantee), MemLimit: toBytes(x.MemLimit),
-			GPUs: x.GPUs, GPUMemory: toBytes(x.GPUMemory), RuntimeClass: x.RuntimeClass, Pool: x.Pool, Groups: x.Groups, Env: x.Env,
+			GPUs: x.GPUs, GPUMemory: toBytes(x.GPUMemory), Resources: instance(x), RuntimeClass: x.RuntimeClass, Pool: x.Pool, Groups: x.Groups, Env: x.Env,
 			DefaultURL: x.DefaultURL, SHM: toBytes(x.SHM),
 		})
 	}
@@ -286,11 +288,10 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 				out[i].Taints = append(out[i].Taints, taint)
 			}
 		}
-		gpus := n.GPUs.Count
-		if n.GPUs.Sharing.Shared() {
-			gpus *= n.GPUs.Sharing.Replicas
-		}
-		out[i].Nodes = append(out[i].Nodes, jupyterhub.Node{Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: gpus})
+		offers := offer.Of(n)
+		out[i].Nodes = append(out[i].Nodes, jupyterhub.Node{
+			Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: offers.Resources[string(nvidia.Resource)], Resources: offers.Divided(),
+		})
 	}
 	return out
 }
@@ -302,4 +303,12 @@ func hubLabels(n spec.Node) map[string]string {
 		return map[string]string{corev1.LabelHostname: n.Name}
 	}
 	return map[string]string{names.PoolLabel: n.Pool}
+}
+
+// instance is what a profile requests for an instance of a GPU; nil: none.
+func instance(p spec.HubProfile) map[string]string {
+	if p.MIG == "" {
+		return nil
+	}
+	return map[string]string{nvidia.MIGResource(p.MIG): "1"}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
@@ -143,11 +144,19 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	if runErr != nil {
 		return runErr
 	}
-	all := 0
+	all, what := 0, "GPUs"
 	for _, n := range s.Spec.GPUNodes() {
-		all += n.GPUs.Count // if GPUs are shared, one of them counts for its node
+		offers := offer.Of(n)
+		if offers.MIG == "" {
+			all += n.GPUs.Count // if GPUs are shared, one of them counts for its node
+			continue
+		}
+		what = "GPUs and instances of GPUs"
+		for _, count := range offers.Resources {
+			all += count
+		}
 	}
-	s.Say("%d of %d GPUs computed (%s).", len(results), all, since(start))
+	s.Say("%d of %d %s computed (%s).", len(results), all, what, since(start))
 	return nil
 }
 
@@ -166,10 +175,18 @@ func (s *Session) printResults(results []cluster.GPUResult) error {
 		if r.Note != "" {
 			verdict += ", " + r.Note
 		}
-		t.Add(r.Node, fmt.Sprint(r.Index), r.Name, proxmox.Size(r.Memory).String(), r.Driver, r.UUID, verdict)
+		t.Add(r.Node, fmt.Sprint(r.Index), r.Name, memoryOf(r), r.Driver, r.UUID, verdict)
 	}
 	s.Table(t)
 	return nil
+}
+
+// memoryOf is a GPU's memory. A container does not see that of an instance.
+func memoryOf(r cluster.GPUResult) string {
+	if r.Memory == 0 {
+		return "-"
+	}
+	return proxmox.Size(r.Memory).String()
 }
 
 func dash(list []string) string {

@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,15 +34,23 @@ func (k *kubelet) watchDevices(ctx context.Context) {
 	}
 }
 
-// advertise writes the count to the Node if it differs.
+// advertise writes to the Node what its device plugin registers, where it differs.
 func (k *kubelet) advertise(ctx context.Context, m *member) error {
-	want, registered := int64(0), false
+	want, registered := map[corev1.ResourceName]int64{}, false
 	if plugin := k.plugin(m); plugin != nil {
-		times, err := k.shares(ctx, m, plugin)
+		how, err := k.shares(ctx, m, plugin)
 		if err != nil {
 			return fmt.Errorf("the device plugin's configuration: %w", err)
 		}
-		want, registered = int64(len(m.GPUs())*times), true
+		devices, err := guest.Offer(m.GPUs(), how.strategy)
+		if err != nil {
+			k.log.Info("the device plugin offers nothing", "node", m.Name, "why", err)
+		}
+		for name, uuids := range devices {
+			want[corev1.ResourceName(name)] = int64(len(uuids))
+		}
+		want[gpuResource] *= int64(how.times)
+		registered = true
 	}
 	node, err := k.objects.Get(m.Name)
 	if apierrors.IsNotFound(err) { // deleted while its kubelet runs; it is recreated at the next start
@@ -50,15 +59,29 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 	if err != nil {
 		return fmt.Errorf("look at node: %w", err)
 	}
-	have, known := node.Status.Allocatable[gpuResource]
-	if known && have.Value() == want || !known && (!registered || want == 0) {
+	list := corev1.ResourceList{}
+	for name := range node.Status.Allocatable {
+		if _, still := want[name]; !still && ofNVIDIA(name) { // its plugin is gone, or registers it no longer
+			want[name] = 0
+		}
+	}
+	for name, count := range want {
+		have, known := node.Status.Allocatable[name]
+		if known && have.Value() == count || !known && (!registered || count == 0) {
+			continue
+		}
+		list[name] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
+	if len(list) == 0 {
 		return nil
 	}
-	list := corev1.ResourceList{gpuResource: *resource.NewQuantity(want, resource.DecimalSI)}
 	patch := map[string]any{"status": map[string]any{"capacity": list, "allocatable": list}}
 	_, err = patchNode(ctx, k.client, m.Name, patch, "status")
 	return err
 }
+
+// ofNVIDIA reports whether a resource is of NVIDIA's device plugin.
+func ofNVIDIA(name corev1.ResourceName) bool { return strings.HasPrefix(string(name), "nvidia.com/") }
 
 // plugin returns the pod of NVIDIA's device plugin if it runs on the node and sees the driver,
 // which requires the nvidia runtime.
@@ -83,25 +106,32 @@ func usesNVIDIA(pod *corev1.Pod) bool {
 	return pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == nvidiaRuntime
 }
 
-// requested is how many GPUs a container requests.
-func requested(c corev1.Container) int {
-	q := c.Resources.Limits[gpuResource]
-	return int(q.Value())
+// requested is how many GPUs and instances a container requests, by resource.
+func requested(c corev1.Container) map[corev1.ResourceName]int {
+	out := map[corev1.ResourceName]int{}
+	for name, q := range c.Resources.Limits {
+		if n := int(q.Value()); n > 0 && ofNVIDIA(name) {
+			out[name] = n
+		}
+	}
+	return out
 }
 
-// allocate allocates a pod's GPUs, as the kubelet does when it admits one. It returns how many
-// were requested and free; false if there were too few.
-func (k *kubelet) allocate(m *member, pod *corev1.Pod) (want, free int, ok bool) {
-	for _, c := range pod.Spec.Containers {
-		want += requested(c)
+// total is the number of devices of all resources.
+func total(of map[corev1.ResourceName]int) (n int) {
+	for _, count := range of {
+		n += count
 	}
-	if want == 0 {
-		return 0, 0, true
-	}
+	return n
+}
+
+// allocate allocates a pod's GPUs, as the kubelet does when it admits one. If too few are free,
+// it returns the kubelet's words for that.
+func (k *kubelet) allocate(m *member, pod *corev1.Pod) (refused string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, has := m.devices[pod.UID]; has {
-		return want, 0, true
+		return ""
 	}
 	taken := map[string]int{}
 	for _, uuids := range m.devices {
@@ -109,21 +139,45 @@ func (k *kubelet) allocate(m *member, pod *corev1.Pod) (want, free int, ok bool)
 			taken[uuid]++
 		}
 	}
-	times := max(1, m.shares.times)
-	if times > 1 && want > 1 {
-		return want, 1, false // failRequestsGreaterThanOne: two shares may be of one GPU
+	devices, _ := guest.Offer(m.usable(), m.shares.strategy) // of a plugin that cannot, none
+	var given []string
+	for _, c := range pod.Spec.Containers {
+		wants := requested(c)
+		for _, name := range slices.Sorted(maps.Keys(wants)) {
+			list, free, ok := m.pick(devices[string(name)], name, wants[name], taken)
+			if !ok {
+				return fmt.Sprintf("requested number of devices unavailable for %s. Requested: %d, Available: %d", name, wants[name], free)
+			}
+			given = append(given, list...)
+			for _, uuid := range list {
+				taken[uuid]++
+			}
+		}
 	}
-	var list []string
-	for _, gpu := range m.usable() {
-		if taken[gpu.UUID] < times {
-			list = append(list, gpu.UUID)
+	if len(given) > 0 {
+		m.devices[pod.UID] = given
+	}
+	return ""
+}
+
+// pick chooses devices that are free.
+func (m *member) pick(devices []string, name corev1.ResourceName, want int, taken map[string]int) (list []string, free int, ok bool) {
+	times := 1
+	if name == gpuResource {
+		times = max(1, m.shares.times)
+	}
+	if times > 1 && want > 1 {
+		return nil, 1, false // failRequestsGreaterThanOne: two shares may be of one GPU
+	}
+	for _, uuid := range devices {
+		if taken[uuid] < times {
+			list = append(list, uuid)
 		}
 	}
 	if len(list) < want {
-		return want, len(list), false
+		return nil, len(list), false
 	}
-	m.devices[pod.UID] = list[:want]
-	return want, len(list), true
+	return list[:want], len(list), true
 }
 
 func (m *member) usable() []guest.GPU {
@@ -139,15 +193,11 @@ func (k *kubelet) visible(m *member, pod *corev1.Pod, index int) []string {
 	defer k.mu.Unlock()
 	first := 0
 	for _, c := range pod.Spec.Containers[:index] {
-		first += requested(c)
+		first += total(requested(c))
 	}
-	n := requested(pod.Spec.Containers[index])
+	n := total(requested(pod.Spec.Containers[index]))
 	if all := m.devices[pod.UID]; first+n <= len(all) {
 		return all[first : first+n]
 	}
 	return nil
-}
-
-func admissionMessage(want, free int) string {
-	return fmt.Sprintf("requested number of devices unavailable for %s. Requested: %d, Available: %d", gpuResource, want, free)
 }

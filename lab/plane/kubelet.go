@@ -51,13 +51,14 @@ type member struct {
 	guest.Node
 	running map[types.UID]context.CancelFunc // pods whose commands run now
 	devices map[types.UID][]string           // GPUs given to pods
-	shares  offered                          // how often each GPU is offered
+	shares  offered                          // how GPUs are offered
 }
 
-// offered is how often the device plugin in a pod offers each GPU.
+// offered is how the device plugin in a pod offers GPUs.
 type offered struct {
-	pod   types.UID
-	times int
+	pod      types.UID
+	times    int    // how often it offers each whole GPU
+	strategy string // for divided ones
 }
 
 // recheck is how often things outside Kubernetes (drivers, toolkits) are checked again.

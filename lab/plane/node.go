@@ -55,9 +55,10 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	if err != nil {
 		return err
 	}
-	if _, had := old.Status.Capacity[gpuResource]; had {
-		// The kubelet forgets devices until their plugin has registered again.
-		fresh.Status.Capacity[gpuResource], fresh.Status.Allocatable[gpuResource] = resource.Quantity{}, resource.Quantity{}
+	for name := range old.Status.Capacity {
+		if ofNVIDIA(name) { // the kubelet forgets devices until their plugin has registered again
+			fresh.Status.Capacity[name], fresh.Status.Allocatable[name] = resource.Quantity{}, resource.Quantity{}
+		}
 	}
 	if _, err = patchNode(ctx, p.cp.client, n.Name, map[string]any{"status": fresh.Status}, "status"); err != nil {
 		return err

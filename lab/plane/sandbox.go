@@ -30,11 +30,11 @@ func (k *kubelet) makeSandbox(ctx context.Context, m *member, pod *corev1.Pod) (
 	if pod.Status.Phase != corev1.PodPending {
 		return 0, nil
 	}
-	if want, free, ok := k.allocate(m, pod); !ok {
-		k.eventOn(pod, corev1.EventTypeWarning, "UnexpectedAdmissionError", "Allocate failed due to %s", admissionMessage(want, free))
+	if refused := k.allocate(m, pod); refused != "" {
+		k.eventOn(pod, corev1.EventTypeWarning, "UnexpectedAdmissionError", "Allocate failed due to %s", refused)
 		return 0, k.patchStatus(ctx, pod, map[string]any{
 			"phase": corev1.PodFailed, "reason": "UnexpectedAdmissionError",
-			"message": "Pod was rejected: Allocate failed due to " + admissionMessage(want, free) + ", which is unexpected",
+			"message": "Pod was rejected: Allocate failed due to " + refused + ", which is unexpected",
 		})
 	}
 	handler := pod.Spec.RuntimeClassName

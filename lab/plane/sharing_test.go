@@ -14,6 +14,9 @@ func TestReplicas(t *testing.T) {
 		"sharing: {mps: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}]}}":                                    1,
 		"sharing: [": 1,
 	} {
-		assert.Equal(t, want, replicas(config), config)
+		times, _ := replicas(config)
+		assert.Equal(t, want, times, config)
 	}
+	_, strategy := replicas("version: v1\nflags: {migStrategy: mixed}\n")
+	assert.Equal(t, "mixed", strategy)
 }

@@ -100,6 +100,15 @@ type Node = plane.Node
 // GPU is one card (or function) that a node offers.
 type GPU = plane.GPU
 
+// GPUInstance is a part of a divided GPU.
+type GPUInstance = plane.Instance
+
+// Offer returns the devices that NVIDIA's device plugin registers for a node's GPUs, by
+// resource, with its strategy for divided GPUs: none, single or mixed.
+func Offer(gpus []GPU, strategy string) (map[string][]string, error) {
+	return plane.Offer(gpus, strategy)
+}
+
 // Container is one container of a pod.
 type Container = plane.Container
 
@@ -109,6 +118,9 @@ type Config = machine.Config
 
 // PCI is a passed-through function as the guest sees it.
 type PCI = machine.PCI
+
+// InfoROM is what an NVIDIA card remembers without power, whichever machine has it.
+type InfoROM = machine.InfoROM
 
 // BlockDevice is a disk as the guest sees it.
 type BlockDevice = machine.BlockDevice

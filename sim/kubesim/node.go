@@ -32,8 +32,8 @@ type kubelet struct {
 	ctx   context.Context // ends when the kubelet's machine does
 	stop  context.CancelFunc
 
-	reported     *entry // the Node object as this kubelet, Ready, has last left it
-	reportedGPUs int64  // that it offered then, -1 without a device plugin
+	reported     *entry                        // the Node object as this kubelet, Ready, has last left it
+	reportedGPUs map[corev1.ResourceName]int64 // that it offered then, nil without a device plugin
 }
 
 // Join starts the kubelet of n.
@@ -149,9 +149,9 @@ func parseTaint(s string) (corev1.Taint, bool) {
 	return corev1.Taint{Key: k, Value: v, Effect: corev1.TaintEffect(effect)}, ok
 }
 
-// nodeStatus is what a kubelet reports. plugin is the number of GPUs that its
-// device plugin offers, nil when none ever has.
-func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin *int64) corev1.NodeStatus {
+// nodeStatus is what a kubelet reports. plugin is what its device plugin offers, nil when
+// none runs.
+func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin map[corev1.ResourceName]int64) corev1.NodeStatus {
 	s := corev1.NodeStatus{
 		Capacity: corev1.ResourceList{
 			corev1.ResourceCPU:    *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI),
@@ -166,13 +166,17 @@ func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin *int64) corev1.NodeS
 		Conditions: was.Conditions,
 	}
 	s.Allocatable = maps.Clone(s.Capacity)
-	if _, before := was.Capacity[gpuResource]; before && plugin == nil {
-		// A kubelet keeps the capacity of a plugin that has ended.
-		s.Capacity[gpuResource], s.Allocatable[gpuResource] = was.Capacity[gpuResource], resource.Quantity{Format: resource.DecimalSI}
+	for name := range was.Capacity {
+		if strings.HasPrefix(string(name), "nvidia.com/") { // a kubelet keeps the capacity of a plugin that has ended
+			s.Capacity[name], s.Allocatable[name] = was.Capacity[name], resource.Quantity{Format: resource.DecimalSI}
+			if plugin != nil { // and forgets what a new one does not register
+				s.Capacity[name] = s.Allocatable[name]
+			}
+		}
 	}
-	if plugin != nil {
-		s.Capacity[gpuResource] = *resource.NewQuantity(*plugin, resource.DecimalSI)
-		s.Allocatable[gpuResource] = *resource.NewQuantity(*plugin, resource.DecimalSI)
+	for name, count := range plugin {
+		s.Capacity[name] = *resource.NewQuantity(count, resource.DecimalSI)
+		s.Allocatable[name] = *resource.NewQuantity(count, resource.DecimalSI)
 	}
 	if len(s.Conditions) == 0 {
 		s.Conditions = []corev1.NodeCondition{readyCondition(corev1.ConditionFalse, "KubeletNotReady",
@@ -206,15 +210,11 @@ func (c *Cluster) nodes(pods podIndex) {
 		status, taint := n.Status, (*corev1.Taint)(nil)
 		switch age := time.Since(k.since); {
 		case k.alive && age >= c.scale(readyAfter):
-			plugin := k.plugin(pods.onNode[n.Name], c.shares)
-			gpus := int64(-1)
-			if plugin != nil {
-				gpus = *plugin
-			}
-			if k.reported == e && k.reportedGPUs == gpus {
+			plugin := k.plugin(pods.onNode[n.Name], c.offered)
+			if k.reported == e && maps.Equal(k.reportedGPUs, plugin) && (k.reportedGPUs == nil) == (plugin == nil) {
 				continue
 			}
-			k.reportedGPUs = gpus
+			k.reportedGPUs = plugin
 			status = nodeStatus(k.node, n.Status, plugin)
 			status.Conditions = reported(turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
 		case k.alive:
@@ -283,12 +283,11 @@ func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) *entry {
 	return e
 }
 
-// plugin returns how many GPUs the node's device plugin offers, nil without one.
-func (k *kubelet) plugin(pods []*entry, shares func(*corev1.Pod) int) *int64 {
+// plugin returns what the node's device plugin offers, nil without one.
+func (k *kubelet) plugin(pods []*entry, offered func(*corev1.Pod, []guest.GPU) offer) map[corev1.ResourceName]int64 {
 	for _, e := range pods {
 		if p := typed[corev1.Pod](e); isPlugin(p) {
-			n := int64(len(k.gpus()) * shares(p))
-			return &n
+			return offered(p, k.gpus()).counts()
 		}
 	}
 	return nil

@@ -200,16 +200,9 @@ func (c *Cluster) lacks(p *corev1.Pod, k *kubelet) string {
 	return c.unbound(p)
 }
 
-// allot allocates the GPUs that a pod requests.
+// allot allocates the GPUs, or parts of them, that a pod requests.
 func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
-	want := int(needs(p)[gpuResource])
-	if want == 0 {
-		return nil, true
-	}
-	shares := c.sharesOn(p.Spec.NodeName)
-	if shares > 1 && want > 1 {
-		return nil, false // failRequestsGreaterThanOne: two shares may be of one GPU
-	}
+	offered := c.offeredOn(p.Spec.NodeName, k.gpus())
 	taken := map[string]int{}
 	for _, e := range c.all("pods") {
 		other := typed[corev1.Pod](e)
@@ -219,12 +212,27 @@ func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 			}
 		}
 	}
-	for _, g := range k.gpus() {
-		if len(uuids) < want && taken[g.UUID] < shares {
-			uuids = append(uuids, g.UUID)
+	for name, n := range needs(p) {
+		if n == 0 || !strings.HasPrefix(string(name), "nvidia.com/") {
+			continue
+		}
+		shares, want := 1, len(uuids)+int(n)
+		if name == gpuResource {
+			shares = offered.shares
+		}
+		if shares > 1 && n > 1 {
+			return nil, false // failRequestsGreaterThanOne: two shares may be of one GPU
+		}
+		for _, uuid := range offered.devices[string(name)] {
+			if len(uuids) < want && taken[uuid] < shares {
+				uuids = append(uuids, uuid)
+			}
+		}
+		if len(uuids) != want {
+			return nil, false
 		}
 	}
-	return uuids, len(uuids) == want
+	return uuids, true
 }
 
 // container turns the first container of a pod into what a guest runs.

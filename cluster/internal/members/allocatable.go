@@ -3,11 +3,16 @@ package members
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -22,38 +27,53 @@ func (ms *Members) HasPlugin() bool {
 	return len(ms.Spec.GPUNodes()) > 0 && ms.Spec.NVIDIA.Stack == spec.StackDevicePlugin
 }
 
-// AllocatableStep waits until Kubernetes can allocate all of a node's GPUs.
-func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[int64] {
-	want := ms.allocatable(n)
-	return &converge.Resource[int64]{
+// AllocatableStep waits until Kubernetes can allocate all of a node's GPUs, as many as the file
+// makes of them.
+func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64] {
+	want := offer.Of(n).Resources
+	return &converge.Resource[map[string]int64]{
 		ID: "allocatable/" + n.Name,
-		Observe: func(ctx context.Context) (int64, error) {
+		Observe: func(ctx context.Context) (map[string]int64, error) {
 			have, err := ms.ObserveNode(ctx, n.Name)
 			if err != nil || have == nil {
-				return 0, err
+				return nil, err
 			}
-			return have.Count(string(nvidia.Resource)), nil
+			return offered(have), nil
 		},
-		Diff: func(have int64) drift.Diff {
-			if have == want {
-				return nil
-			}
-			return drift.Diff{{
-				Path: "GPUs", Have: fmt.Sprint(have), Want: fmt.Sprintf("%d allocatable", want), Effect: drift.Create,
-				Note: "driver, container toolkit and device plugin must all be in place",
-			}}
-		},
+		Diff:   func(have map[string]int64) drift.Diff { return diffOffered(have, want) },
 		Settle: ReadyTime,
 		Poll:   run.LookEvery,
 	}
 }
 
-// allocatable is how many GPUs a node offers: its cards, times the number of pods that
-// share one.
-func (ms *Members) allocatable(n spec.Node) int64 {
-	count := int64(n.GPUs.Count)
-	if n.GPUs.Sharing.Shared() {
-		count *= int64(max(1, n.GPUs.Sharing.Replicas))
+// offered is what a node offers of its GPUs.
+func offered(n *kube.Node) map[string]int64 {
+	out := map[string]int64{}
+	for name := range n.Allocatable {
+		ours := name == nvidia.Resource || strings.HasPrefix(string(name), nvidia.MIGResource(""))
+		if count := n.Count(string(name)); ours && count > 0 {
+			out[string(name)] = count
+		}
 	}
-	return count
+	return out
+}
+
+func diffOffered(have map[string]int64, want map[string]int) drift.Diff {
+	var d drift.Diff
+	names := slices.AppendSeq(slices.Collect(maps.Keys(have)), maps.Keys(want))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if have[name] == int64(want[name]) {
+			continue
+		}
+		path := "GPUs"
+		if name != string(nvidia.Resource) {
+			path = name
+		}
+		d = append(d, drift.Field{
+			Path: path, Have: fmt.Sprint(have[name]), Want: fmt.Sprintf("%d allocatable", want[name]), Effect: drift.Create,
+			Note: "driver, container toolkit and device plugin must all be in place",
+		})
+	}
+	return d
 }

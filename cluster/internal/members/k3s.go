@@ -358,7 +358,7 @@ func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	if n.GPUs.Count > 0 {
 		out[nvidia.LabelPresent] = "true"
 		if s.NVIDIA.Stack == spec.StackDevicePlugin {
-			out[sharingLabel] = sharingName(s, n.GPUs.Sharing)
+			out[sharingLabel] = sharingName(s, n)
 		}
 	}
 	return out

@@ -81,10 +81,28 @@ func TestCostsOfTaints(t *testing.T) {
 // What a node shares its GPUs as is called so, and has a plugin of its own.
 func TestNamesOfSharing(t *testing.T) {
 	own := &spec.Spec{NVIDIA: spec.NVIDIA{Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}}}
-	for want, s := range map[string]spec.Sharing{asCluster: {Strategy: spec.SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: spec.SharingTimeSlicing, Replicas: 2}, "mps-4": {Strategy: spec.SharingMPS, Replicas: 4}, "none": {Strategy: spec.SharingNone}, "mps": {Strategy: spec.SharingMPS, Replicas: 1}} {
-		assert.Equal(t, want, sharingName(own, s))
+	node := func(s spec.Sharing) spec.Node { return spec.Node{GPUs: spec.GPURequest{Count: 2, Sharing: s}} }
+	layout := func(gpus ...int) []spec.MIGLayout {
+		return []spec.MIGLayout{{GPUs: gpus, Profiles: map[string]int{"3g.20gb": 2}}}
 	}
-	assert.Equal(t, nvidia.MPS, pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Sharing)
-	assert.Equal(t, nvidia.PluginName+"-mps-3", pluginOptions(own, spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}, "mps-3").Name)
-	assert.Empty(t, pluginOptions(own, spec.Sharing{}, asCluster).Name)
+	for want, s := range map[string]spec.Sharing{
+		asCluster: {Strategy: spec.SharingTimeSlicing, Replicas: 4}, "time-slicing-2": {Strategy: spec.SharingTimeSlicing, Replicas: 2},
+		"mps-4": {Strategy: spec.SharingMPS, Replicas: 4}, "none": {Strategy: spec.SharingNone}, "mps": {Strategy: spec.SharingMPS, Replicas: 1},
+		"mig-single": {Strategy: spec.SharingMIG, Layouts: layout()}, "mig-mixed": {Strategy: spec.SharingMIG, Layouts: layout(1)},
+	} {
+		assert.Equal(t, want, sharingName(own, node(s)))
+	}
+	mps := pluginOptions(own, node(spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}))
+	assert.Equal(t, nvidia.MPS, mps.Sharing)
+	assert.Equal(t, nvidia.PluginName+"-mps-3", mps.Name)
+	assert.Empty(t, pluginOptions(own, node(own.NVIDIA.Sharing)).Name)
+	single := pluginOptions(own, node(spec.Sharing{Strategy: spec.SharingMIG, Layouts: layout()}))
+	assert.Equal(t, nvidia.MIGSingle, single.MIG)
+	assert.Equal(t, nvidia.PluginName+"-mig-single", single.Name)
+
+	// Where the whole cluster divides its GPUs, the plugin of nodes that do not yet keeps them whole.
+	own.NVIDIA.Sharing = spec.Sharing{Strategy: spec.SharingMIG, Layouts: layout()}
+	assert.Equal(t, "mig-single", sharingName(own, node(own.NVIDIA.Sharing)))
+	assert.Equal(t, asCluster, sharingName(own, node(spec.Sharing{Strategy: spec.SharingNone})))
+	assert.Empty(t, pluginOptions(own, node(spec.Sharing{})).MIG)
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -51,16 +54,16 @@ func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 // which nodes share their GPUs, since a plugin reads one configuration. [sharingLabel] selects
 // the nodes of each.
 func pluginObjects(s *spec.Spec) ([]runtime.Object, error) {
-	all := []spec.Sharing{s.NVIDIA.Sharing}
-	names := []string{sharingName(s, s.NVIDIA.Sharing)}
+	all := []nvidia.PluginOptions{pluginOptions(s, spec.Node{GPUs: spec.GPURequest{Sharing: undivided(s.NVIDIA.Sharing)}})}
 	for _, n := range s.GPUNodes() {
-		if name := sharingName(s, n.GPUs.Sharing); !slices.Contains(names, name) {
-			all, names = append(all, n.GPUs.Sharing), append(names, name)
+		o := pluginOptions(s, n)
+		if !slices.ContainsFunc(all, func(other nvidia.PluginOptions) bool { return other.Name == o.Name }) {
+			all = append(all, o)
 		}
 	}
 	var out []runtime.Object
-	for i, sharing := range all {
-		objects, err := nvidia.DevicePlugin(pluginOptions(s, sharing, names[i]))
+	for i, o := range all {
+		objects, err := nvidia.DevicePlugin(o)
 		if err != nil {
 			return nil, err
 		}
@@ -77,11 +80,19 @@ func pluginObjects(s *spec.Spec) ([]runtime.Object, error) {
 const sharingLabel = "homelab.cps-gpu.github.com/gpu-sharing"
 
 // asCluster is the value of sharingLabel on nodes without a setting of their own. It does not
-// name the way of sharing, so that changing it changes one plugin and no labels.
+// name the way of sharing, so that changing it changes one plugin and no labels. Nodes with
+// divided GPUs are never among them: each changes its plugin when it is divided, not before.
 const asCluster = "cluster"
 
-func sharingName(s *spec.Spec, of spec.Sharing) string {
-	switch own := s.NVIDIA.Sharing; {
+// divided begins the values of sharingLabel on nodes that divide their GPUs.
+const divided = "mig-"
+
+func sharingName(s *spec.Spec, n spec.Node) string {
+	if strategy := offer.Of(n).MIG; strategy != "" {
+		return divided + string(strategy)
+	}
+	of, own := undivided(n.GPUs.Sharing), undivided(s.NVIDIA.Sharing)
+	switch {
 	case of.Strategy == own.Strategy && of.Replicas == own.Replicas:
 		return asCluster
 	case of.Replicas > 1:
@@ -90,19 +101,50 @@ func sharingName(s *spec.Spec, of spec.Sharing) string {
 	return of.Strategy
 }
 
-// pluginOptions is how some nodes offer their GPUs.
-func pluginOptions(s *spec.Spec, sharing spec.Sharing, name string) nvidia.PluginOptions {
-	o := nvidia.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}}
+// undivided is the sharing of GPUs that are not divided after all.
+func undivided(s spec.Sharing) spec.Sharing {
+	if s.Strategy == spec.SharingMIG || s.Strategy == "" {
+		return spec.Sharing{Strategy: spec.SharingNone}
+	}
+	return s
+}
+
+// pluginOptions is how a node offers its GPUs.
+func pluginOptions(s *spec.Spec, n spec.Node) nvidia.PluginOptions {
+	name := sharingName(s, n)
+	o := nvidia.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}, MIG: offer.Of(n).MIG}
 	if name != asCluster {
 		o.Name = nvidia.PluginName + "-" + name
 	}
-	switch sharing.Strategy {
+	switch n.GPUs.Sharing.Strategy {
 	case spec.SharingTimeSlicing:
-		o.Sharing, o.Replicas = nvidia.TimeSlicing, sharing.Replicas
+		o.Sharing, o.Replicas = nvidia.TimeSlicing, n.GPUs.Sharing.Replicas
 	case spec.SharingMPS:
-		o.Sharing, o.Replicas = nvidia.MPS, sharing.Replicas
+		o.Sharing, o.Replicas = nvidia.MPS, n.GPUs.Sharing.Replicas
 	}
 	return o
+}
+
+// redivided reports whether a node divides its GPUs in another way than before, so that what it
+// offered before says nothing of what it will offer.
+func (ms *Members) redivided(n spec.Node, was *kube.Node) bool {
+	have, want := was.Labels[sharingLabel], sharingName(ms.Spec, n)
+	return have != want && (strings.HasPrefix(have, divided) || strings.HasPrefix(want, divided))
+}
+
+// Reshare gives a node that is drained the marks of the file, so that from then on the device
+// plugin for its new sharing offers its GPUs, not the old one. If the API does not answer, the
+// node's own step does it later.
+func (ms *Members) Reshare(ctx context.Context, n spec.Node) error {
+	have, err := ms.ObserveNode(ctx, n.Name)
+	if err != nil || have == nil {
+		return ctx.Err()
+	}
+	client, err := ms.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	return client.Mark(ctx, n.Name, ms.Marks(n))
 }
 
 // GPUTaints are the taints of all nodes with GPUs. The file declares them once, and everything

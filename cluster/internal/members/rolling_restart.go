@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -145,9 +148,11 @@ func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, erro
 // its kubelet, so only a report of another boot or version counts.
 func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
 	n, _ := ms.Spec.Node(was.Name)
-	gpus := int64(0)
-	if ms.HasPlugin() { // only as many of its earlier GPUs as the file lets it keep
-		gpus = min(was.Count(string(nvidia.Resource)), ms.allocatable(n))
+	gpus := map[string]int64{}
+	if ms.HasPlugin() && !ms.redivided(n, was) { // only as many of its earlier GPUs as the file lets it keep
+		for name, want := range offer.Of(n).Resources {
+			gpus[name] = min(was.Count(name), int64(want))
+		}
 	}
 	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ReadyTime, Late: n.Name + " has not recovered"}
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
@@ -163,8 +168,11 @@ func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
 			return "it is down", nil
 		case !have.Ready:
 			return have.Reason, nil
-		case have.Count(string(nvidia.Resource)) < gpus:
-			return fmt.Sprintf("Ready, with %d of %d GPUs", have.Count(string(nvidia.Resource)), gpus), nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(gpus)) {
+			if have.Count(name) < gpus[name] {
+				return fmt.Sprintf("Ready, with %d of %d %s", have.Count(name), gpus[name], strings.Replace(name, string(nvidia.Resource), "GPUs", 1)), nil
+			}
 		}
 		return "", client.Uncordon(ctx, n.Name)
 	})

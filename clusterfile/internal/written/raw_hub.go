@@ -97,6 +97,7 @@ type HubProfile struct {
 	Memory       Memory            `yaml:"memory" jsonschema_description:"A size, or guarantee and limit. Default guarantee 1GiB."`
 	GPUs         *int              `yaml:"gpus" jsonschema_description:"Number of GPUs. Default 0."`
 	GPUMemory    *spec.Size        `yaml:"gpuMemory" jsonschema_description:"Memory of one GPU that is shared with MPS."`
+	MIG          string            `yaml:"mig" jsonschema_description:"MIG profile of the instance that it gets, e.g. 1g.5gb, where a node's GPUs are not all divided alike."`
 	Pool         string            `yaml:"pool" jsonschema_description:"The pool of nodes that it runs on. Default: any."`
 	RuntimeClass string            `yaml:"runtimeClass" jsonschema_description:"Default nvidia with GPUs."`
 	Groups       []string          `yaml:"groups" jsonschema_description:"Groups of users that see it. Default: all users."`

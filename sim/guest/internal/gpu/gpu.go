@@ -93,6 +93,9 @@ type Card struct {
 	machine.PCI
 	chip
 	known bool
+
+	mig, pending bool // in MIG mode, now and after a reset
+	instances    []instance
 }
 
 // Cards are NVIDIA's display functions in PCI order, whether or not they work.
@@ -182,6 +185,9 @@ var ErrModuleMissing = errors.New("not found in directory")
 // Load loads the module. At boot udev does so, and only where a card is.
 func Load(s *machine.System, atBoot bool) error {
 	cards := Cards(s.Config.PCI)
+	if atBoot {
+		resetCards(s)
+	}
 	if loadedDriver(s) != nil || atBoot && len(cards) == 0 || blacklisted(s, "nvidia") && atBoot {
 		return nil
 	}
@@ -272,7 +278,7 @@ func NVML(s *machine.System) ([]Card, *NVMLError) {
 	case len(d.usable) == 0:
 		return nil, &NVMLError{6, "No devices were found\n"}
 	}
-	return d.usable, nil
+	return divided(s, d.usable), nil
 }
 
 // NVMLError is nvidia-smi's last word.
@@ -281,7 +287,8 @@ type NVMLError struct {
 	text string
 }
 
-// Allotted are those of the machine's cards that a container was given.
+// Allotted are those of the machine's cards that a container was given. Of a divided card it sees
+// the instances that it was given, or all.
 func Allotted(b *machine.Box, all []Card) []Card {
 	switch b.Visible {
 	case "void", "none":
@@ -294,9 +301,25 @@ func Allotted(b *machine.Box, all []Card) []Card {
 	var out []Card
 	names := strings.Split(b.Visible, ",")
 	for i, c := range all {
-		if slices.Contains(names, c.UUID) || slices.Contains(names, strconv.Itoa(i)) {
+		given := slices.DeleteFunc(c.usable(), func(i instance) bool { return !slices.Contains(names, i.uuid) })
+		switch {
+		case slices.Contains(names, c.UUID) || slices.Contains(names, strconv.Itoa(i)):
+			out = append(out, c)
+		case len(given) > 0:
+			c.instances = given
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// Instance is a part of a divided card that programs can use.
+type Instance struct{ UUID, Profile string }
+
+// Divided reports whether a card is in MIG mode, and its instances.
+func (c Card) Divided() (mig bool, all []Instance) {
+	for _, i := range c.usable() {
+		all = append(all, Instance{i.uuid, i.name})
+	}
+	return c.mig, all
 }

@@ -15,7 +15,15 @@ import (
 
 // runSMI is nvidia-smi: the table, -L, -q -x, --query-gpu.
 func runSMI(_ context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "i", "id", "pm", "d", "f")
+	if len(p.Args) > 1 && p.Args[1] == "mig" {
+		return smiMIG(p, p.Args[2:])
+	}
+	given, mode := slices.Clone(p.Args[1:]), ""
+	if at := slices.Index(given, "-mig"); at >= 0 && at+1 < len(given) {
+		mode = given[at+1]
+		given = slices.Delete(given, at, at+2)
+	}
+	opts, args := getopt.Parse(given, "i", "id", "pm", "d", "f")
 	if len(args) > 0 {
 		_ = p.Fail("%q is not simulated", args[0])
 		return 2
@@ -40,9 +48,17 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 	}
 	version := LoadedVersion(p.Sys)
 	switch {
+	case mode != "":
+		return smiMode(p, cards, numbers, mode)
+	case getopt.Has(opts, "gpu-reset"):
+		p.Printf("Resetting GPU %s is not supported.\n", smiBus(cards[numbers[0]])) // of a passed-through card: MIG User Guide
+		return 3
 	case getopt.Has(opts, "L", "list-gpus"):
 		for _, i := range numbers {
 			p.Printf("GPU %d: %s (UUID: %s)\n", i, cards[i].Name, cards[i].UUID)
+			for n, part := range cards[i].usable() {
+				p.Printf("  MIG %-11s Device %2d: (UUID: %s)\n", part.name, n, part.uuid)
+			}
 		}
 	case getopt.Has(opts, "query-gpu"):
 		return smiQuery(p, cards, numbers, strings.Split(getopt.Last(opts, "query-gpu"), ","), getopt.Last(opts, "format"))
@@ -131,7 +147,7 @@ func smiQuery(p *machine.Proc, cards []Card, numbers []int, fields []string, for
 			"index": strconv.Itoa(i), "name": c.Name, "gpu_name": c.Name, "uuid": c.UUID, "gpu_uuid": c.UUID, "driver_version": LoadedVersion(p.Sys),
 			"memory.total": mib(c.memory), "memory.used": mib(0), "memory.free": mib(c.memory), "pci.bus_id": smiBus(c), "gpu_bus_id": smiBus(c),
 			"pci.device_id": fmt.Sprintf("0x%04X%04X", c.Device, c.Vendor), "compute_cap": c.cc, "temperature.gpu": "31", "utilization.gpu": "0",
-			"persistence_mode": "Disabled", "mig.mode.current": migMode(c), "ecc.mode.current": "Enabled", "count": strconv.Itoa(len(cards)),
+			"persistence_mode": "Disabled", "mig.mode.current": c.modeWord(c.mig), "mig.mode.pending": c.modeWord(c.pending), "ecc.mode.current": "Enabled", "count": strconv.Itoa(len(cards)),
 			"compute_mode": "Default", "power.draw": "35.00", "vbios_version": "92.00.25.00.08", "serial": "[N/A]", "timestamp": time.Now().UTC().Format("2006/01/02 15:04:05.000"),
 		}
 		var out []string
@@ -146,16 +162,6 @@ func smiQuery(p *machine.Proc, cards []Card, numbers []int, fields []string, for
 		p.Printf("%s\n", strings.Join(out, ", "))
 	}
 	return 0
-}
-
-// migMode is what a card without a partition says.
-func migMode(c Card) string {
-	for _, model := range []string{"A100", "A30", "H100", "H200", "B200"} {
-		if strings.Contains(c.Name, model) {
-			return "Disabled"
-		}
-	}
-	return "[N/A]"
 }
 
 // smiLog is nvidia-smi -q -x, as far as its own DTD's order and names go.
@@ -179,11 +185,12 @@ type smiGPU struct {
 		Current string `xml:"current_mig"`
 		Pending string `xml:"pending_mig"`
 	} `xml:"mig_mode"`
-	Serial string `xml:"serial"`
-	UUID   string `xml:"uuid"`
-	Minor  int    `xml:"minor_number"`
-	VBIOS  string `xml:"vbios_version"`
-	PCI    struct {
+	Instances []smiPart `xml:"mig_devices>mig_device"`
+	Serial    string    `xml:"serial"`
+	UUID      string    `xml:"uuid"`
+	Minor     int       `xml:"minor_number"`
+	VBIOS     string    `xml:"vbios_version"`
+	PCI       struct {
 		Bus       string `xml:"pci_bus"`
 		Device    string `xml:"pci_device"`
 		Domain    string `xml:"pci_domain"`
@@ -216,14 +223,28 @@ type smiGPU struct {
 	} `xml:"temperature"`
 }
 
+// smiPart is an instance of a divided card.
+type smiPart struct {
+	Index   int `xml:"index"`
+	GPU     int `xml:"gpu_instance_id"`
+	Compute int `xml:"compute_instance_id"`
+	Memory  struct {
+		Total string `xml:"total"`
+	} `xml:"fb_memory_usage"`
+}
+
 func smiXML(p *machine.Proc, cards []Card, numbers []int, version string) int {
 	log := smiLog{Timestamp: time.Now().UTC().Format("Mon Jan _2 15:04:05 2006"), Driver: version, CUDA: cudaVersion(version), Attached: len(numbers)}
 	for _, i := range numbers {
 		c := cards[i]
 		g := smiGPU{ID: smiBus(c), Name: c.Name, Brand: "NVIDIA", Architecture: c.arch.String(), Display: "Disabled", Persistence: "Disabled",
 			Serial: "N/A", UUID: c.UUID, Minor: i, VBIOS: "92.00.25.00.08", ComputeMode: "Default"}
-		mode := strings.Trim(migMode(c), "[]")
-		g.MIG.Current, g.MIG.Pending = mode, mode
+		g.MIG.Current, g.MIG.Pending = strings.Trim(c.modeWord(c.mig), "[]"), strings.Trim(c.modeWord(c.pending), "[]")
+		for n, part := range c.usable() {
+			one := smiPart{Index: n, GPU: part.number}
+			one.Memory.Total = fmt.Sprintf("%d MiB", int(part.gib*1024))
+			g.Instances = append(g.Instances, one)
+		}
 		g.PCI.Domain, g.PCI.Bus, g.PCI.Device = c.Address[:4], strings.ToUpper(c.Address[5:7]), strings.ToUpper(c.Address[8:10])
 		g.PCI.DeviceID, g.PCI.BusID = fmt.Sprintf("%04X%04X", c.Device, c.Vendor), smiBus(c)
 		g.PCI.MaxGen, g.PCI.Gen, g.PCI.MaxWidth, g.PCI.Width = "4", "1", "16x", "16x" // idle

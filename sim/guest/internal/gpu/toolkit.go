@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
@@ -20,6 +21,8 @@ func runVectorAdd(_ context.Context, p *machine.Proc) int {
 			cards = nil
 		}
 	}
+	// On a divided card programs compute on an instance only.
+	cards = slices.DeleteFunc(slices.Clone(cards), func(c Card) bool { return c.mig && len(c.usable()) == 0 })
 	if failed != nil || len(cards) == 0 {
 		p.Printf("Failed to allocate device vector A (error code no CUDA-capable device is detected)!\n")
 		return 1

@@ -333,6 +333,11 @@ func (n *node) gpus() []plane.GPU {
 	out := make([]plane.GPU, len(cards))
 	for i, c := range cards {
 		out[i] = plane.GPU{UUID: c.UUID, Model: c.Name, Index: i}
+		mig, parts := c.Divided()
+		out[i].MIG = mig
+		for _, p := range parts {
+			out[i].Instances = append(out[i].Instances, plane.Instance{UUID: p.UUID, Profile: p.Profile})
+		}
 	}
 	return out
 }

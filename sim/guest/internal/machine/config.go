@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"net/netip"
+	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
@@ -56,9 +57,39 @@ type PCI struct {
 	Device    uint16
 	SubVendor uint16
 	SubDevice uint16
-	Class     uint32 // e.g. 0x030200
-	UUID      string // of a GPU, "GPU-…"; made from Host when empty
-	Model     string // e.g. "NVIDIA A100-PCIE-40GB"; taken from a small table when empty
+	Class     uint32   // e.g. 0x030200
+	UUID      string   // of a GPU, "GPU-…"; made from Host when empty
+	Model     string   // e.g. "NVIDIA A100-PCIE-40GB"; taken from a small table when empty
+	InfoROM   *InfoROM // what the card remembers without power; nil: nothing yet
+}
+
+// InfoROM is what an NVIDIA card remembers without power. It is the card's, whichever machine
+// has it. On Ampere it has the MIG mode: MIG User Guide, "GPU Reset on NVIDIA Ampere
+// Architecture GPUs".
+type InfoROM struct {
+	mu           sync.Mutex
+	stored, live bool
+}
+
+// MIG is the mode that the card has had since it was reset last, and the one that it will have.
+func (r *InfoROM) MIG() (live, stored bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live, r.stored
+}
+
+// SetMIG sets the mode that counts from the next reset on.
+func (r *InfoROM) SetMIG(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stored = on
+}
+
+// Reset resets the card.
+func (r *InfoROM) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live = r.stored
 }
 
 // BlockDevice is a disk as the guest sees it.
@@ -84,6 +115,11 @@ type Faults struct {
 	EtcdSick          bool // the etcd member of this server answers nobody
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
+	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
+	MIGModeSticks      bool // switching the machine off and on does not reset its cards: a pending mode stays pending
+	NodeNeverReady     bool // K3s runs, but its kubelet never joins
+	SSHRefuses         bool // port 22 refuses connections
+	NeverBoots         bool // stays in the firmware
 }
 
 // ErrOff is returned by what needs a running guest.

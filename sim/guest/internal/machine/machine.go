@@ -23,6 +23,7 @@ type Machine struct {
 	record record
 	talks  atomic.Bool           // see Talks
 	extra  map[string]*disk.Disk // contents of data disks that came without, by serial
+	warm   bool                  // the next boot is a reboot
 }
 
 // Software is what runs on a machine. Rooms above this one bring it, so that none of
@@ -55,6 +56,11 @@ func New(cfg Config, software Software, host network.Host) *Machine {
 	}
 	cfg.MACs = slices.Clone(cfg.MACs)
 	cfg.PCI = slices.Clone(cfg.PCI)
+	for i := range cfg.PCI {
+		if cfg.PCI[i].InfoROM == nil {
+			cfg.PCI[i].InfoROM = &InfoROM{}
+		}
+	}
 	cfg.Disks = slices.Clone(cfg.Disks)
 	if cfg.Disk == nil {
 		cfg.Disk = disk.New()
@@ -98,6 +104,7 @@ func (m *Machine) Boot(ctx context.Context) error {
 		return fmt.Errorf("guest %s: already running", m.Config.Name)
 	}
 	s := NewSystem(ctx, m)
+	s.warm, m.warm = m.warm, false
 	m.sys = s
 	m.talks.Store(false)
 	s.wg.Go(func() { m.software.Boot(s) })

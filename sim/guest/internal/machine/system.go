@@ -33,6 +33,7 @@ type System struct {
 	table    *disk.Mounts // all of them
 	rooms    sync.Map     // see Of
 	watches  sync.Map     // of functions, by the folder that they watch
+	warm     bool         // see Warm
 
 	mu       sync.Mutex
 	stopping bool
@@ -49,6 +50,9 @@ func Of[T any](s *System) *T {
 	have, _ := s.rooms.LoadOrStore(reflect.TypeFor[T](), new(T))
 	return have.(*T)
 }
+
+// Warm reports whether the machine was rebooted, not switched on: its cards were not reset.
+func (s *System) Warm() bool { return s.warm }
 
 // NewSystem is a machine's system before its kernel starts.
 func NewSystem(ctx context.Context, m *Machine) *System {
@@ -164,7 +168,7 @@ func (s *System) PowerOff(reboot bool) {
 		s.m.mu.Lock()
 		mine := s.m.sys == s
 		if mine {
-			s.m.sys = nil
+			s.m.sys, s.m.warm = nil, reboot
 		}
 		s.m.mu.Unlock()
 		if !mine {

@@ -82,6 +82,9 @@ type GPU struct {
 	UUID  string // "GPU-…"
 	Model string // e.g. "NVIDIA A100-PCIE-40GB"
 	Index int    // as nvidia-smi counts
+
+	MIG       bool       // divided into instances, or to be
+	Instances []Instance // that programs can use
 }
 
 // Container is one container of a pod.

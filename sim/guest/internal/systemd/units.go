@@ -302,11 +302,73 @@ func StopAll(s *machine.System) {
 	}
 }
 
-// StartEnabled is multi-user.target: everything that is enabled, side by side.
+// StartEnabled is multi-user.target: everything that is enabled, side by side, but each unit
+// after those that Before= and After= put before it.
 func StartEnabled(s *machine.System) {
+	files := map[string]*unitFile{}
+	var names []string
 	for _, link := range wants(s.Root(), "") {
-		_ = Start(s.Context(), s, path.Base(link), false)
+		name := path.Base(link)
+		if f, err := load(s.Root(), name); err == nil && !slices.Contains(names, name) {
+			names = append(names, name)
+			files[name] = f
+		}
 	}
+	begun := map[string]chan struct{}{} // closed when its start job is there, or never will be
+	for _, name := range names {
+		begun[name] = make(chan struct{})
+	}
+	for _, name := range names {
+		first := earlier(name, names, files)
+		begin := func() {
+			defer close(begun[name])
+			_ = Start(s.Context(), s, name, false)
+		}
+		if len(first) == 0 {
+			begin()
+			continue
+		}
+		s.Go(func() {
+			for _, other := range first {
+				select {
+				case <-begun[other]:
+				case <-s.Context().Done():
+					return
+				}
+				awaitJob(s, other)
+			}
+			begin()
+		})
+	}
+}
+
+// awaitJob waits until a unit's start job has its result.
+func awaitJob(s *machine.System, name string) {
+	unitsOf(s).mu.Lock()
+	first := unitOf(s, name).first
+	unitsOf(s).mu.Unlock()
+	if first == nil { // it was not started
+		return
+	}
+	select {
+	case <-first:
+	case <-s.Context().Done():
+	}
+}
+
+// earlier are the units among names that start before one of them. Of two that are before each
+// other, systemd drops one; here none waits.
+func earlier(name string, names []string, files map[string]*unitFile) (out []string) {
+	before := func(a, b string) bool {
+		return slices.Contains(strings.Fields(strings.Join(files[a].values["Unit.Before"], " ")), b) ||
+			slices.Contains(strings.Fields(strings.Join(files[b].values["Unit.After"], " ")), a)
+	}
+	for _, other := range names {
+		if other != name && before(other, name) && !before(name, other) {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 // errDependency is what systemctl says of a unit whose mounts did not come.

@@ -64,7 +64,9 @@ func PassThrough(w world.Worker, v *world.VM) ([]guest.PCI, []string, error) {
 	for n, i := range indexes {
 		for fn, d := range chosen[i] {
 			held = append(held, d.Address)
-			out = append(out, guestPCI(d, n, fn))
+			card := guestPCI(d, n, fn)
+			card.InfoROM = remembers(w.State, h, d)
+			out = append(out, card)
 		}
 	}
 	return out, held, nil
@@ -214,6 +216,18 @@ func groupNotViable(w world.Worker, d *model.PCIDevice) error {
 	w.Log("kvm: -device vfio-pci,host=%s: vfio %s: group %d is not viable", d.Address, d.Address, d.Group)
 	w.Log("Please ensure all devices within the iommu_group are bound to their vfio bus driver.")
 	return answer.Die("start failed: QEMU exited with code 1")
+}
+
+// remembers is what a card of a host remembers.
+func remembers(s *world.State, h *world.Host, d *model.PCIDevice) *guest.InfoROM {
+	if s.Cards == nil {
+		s.Cards = map[string]*guest.InfoROM{}
+	}
+	key := h.Name + "/" + d.Address
+	if s.Cards[key] == nil {
+		s.Cards[key] = &guest.InfoROM{}
+	}
+	return s.Cards[key]
 }
 
 func guestPCI(d *model.PCIDevice, slot, function int) guest.PCI {

@@ -36,6 +36,7 @@ type State struct {
 	Hosts        map[string]*Host
 	VMs          map[int]*VM
 	Mappings     map[string]*Mapping
+	Cards        map[string]*guest.InfoROM // what cards remember, by node and address
 	Pools        map[string]*Pool
 	Datacenter   map[string]string // datacenter.cfg
 	NoQuorum     bool

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// migStep divides a node's GPUs as in the file, before K3s starts there and a device plugin
+// counts them. Nodes that are to divide none have no such step: their driver's step sees to
+// that.
+func (c *Cluster) migStep(n spec.Node) *converge.Resource[mig.State] {
+	want := offer.Layouts(n)
+	step := &converge.Resource[mig.State]{
+		ID:      "mig/" + n.Name,
+		Observe: func(ctx context.Context) (mig.State, error) { return mig.Observe(ctx, c.nodes.Root(n.Name)) },
+		Diff:    func(s mig.State) drift.Diff { return s.Diff(want) },
+		Costs: func(ctx context.Context, s mig.State, _ drift.Diff) []converge.Cost {
+			if s.DiffGPUs(want).Empty() {
+				return nil // only what the next boot does changes
+			}
+			return c.costsOfDividing(ctx, n)
+		},
+		Apply: func(ctx context.Context, s mig.State) error {
+			if s.DiffGPUs(want).Empty() {
+				return noLayout(mig.Install(ctx, c.nodes.Root(n.Name), want))
+			}
+			return c.divide(ctx, n, want)
+		},
+		Settle: driverTime,
+		Poll:   driverPoll,
+		Hint:   "journalctl -u homelab-mig on " + n.Name + " says what nvidia-smi answered",
+	}
+	if n.External {
+		step.Diff = func(s mig.State) drift.Diff { return byHand(s.DiffGPUs(want)) }
+		step.Costs, step.Apply = nil, nil
+		step.Hint = "nvidia-smi -i 0 -mig 1 switches a GPU's MIG mode on, and nvidia-smi mig -i 0 -cgi 3g.20gb,3g.20gb -C divides it"
+	}
+	return step
+}
+
+// dividable says why none of a node's cards can be divided as one of its layouts asks. Which card
+// has which number in the machine is not known before it runs.
+func dividable(n spec.Node, cards []pci.GPU) error {
+	if n.GPUs.Sharing.Strategy != spec.SharingMIG || len(cards) == 0 {
+		return nil
+	}
+	var kinds []nvidia.GPU
+	for _, card := range cards {
+		id, err := nvidia.ParsePCIID(card.ID())
+		if err != nil {
+			return nil // not NVIDIA's
+		}
+		if kind, known := nvidia.Lookup(id); known {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) < len(cards) {
+		return nil // the driver knows
+	}
+	for _, l := range n.GPUs.Sharing.Layouts {
+		if sure, err := mig.FitsAny(kinds, l.Profiles); sure && err != nil {
+			return fmt.Errorf("the GPUs of %s cannot be divided into %s: %w", n.Name, l, err)
+		}
+	}
+	return nil
+}
+
+// byHand says that the owner of an external machine divides its GPUs.
+func byHand(d drift.Diff) drift.Diff {
+	for i := range d {
+		d[i].Effect, d[i].Note = drift.Create, "the machine is external: divide its GPUs there, and at its every boot"
+	}
+	return d
+}
+
+// noLayout marks a layout that does not fit as permanent: it fits no better later.
+func noLayout(err error) error {
+	var no *mig.LayoutError
+	if errors.As(err, &no) {
+		return converge.Permanent(err)
+	}
+	return err
+}
+
+// costsOfDividing is the cost of dividing the GPUs of a joined node in another way.
+func (c *Cluster) costsOfDividing(ctx context.Context, n spec.Node) []converge.Cost {
+	if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+		return nil
+	}
+	if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
+		return nil // it has not joined yet
+	}
+	return c.members.Stops(ctx, "its GPUs are divided in another way", n.Name)
+}
+
+// stillDivided says which GPUs of a node are divided although the file wants them whole.
+func stillDivided(n spec.Node, s nvidia.DriverState) drift.Diff {
+	var d drift.Diff
+	if len(offer.Layouts(n)) > 0 {
+		return nil // migStep
+	}
+	for _, g := range s.GPUs() {
+		if g.MIG || g.MIGPending {
+			d = append(d, drift.Field{
+				Path: fmt.Sprintf("GPU %d", g.Index), Have: fmt.Sprintf("in MIG mode, with %d instances", len(g.Instances)),
+				Want: "whole", Effect: drift.Restart,
+			})
+		}
+	}
+	return d
+}
+
+// divide divides a node's GPUs as wanted. On a node that has joined, pods and programs that
+// watch the GPUs hold them, so it is drained, switched off and on, as for a driver: at its boot
+// the service divides the GPUs before anything uses them. That also resets the cards, which
+// Ampere's MIG mode needs.
+func (c *Cluster) divide(ctx context.Context, n spec.Node, want []mig.Layout) error {
+	root := c.nodes.Root(n.Name)
+	if err := mig.Install(ctx, root, want); err != nil {
+		return noLayout(err)
+	}
+	progress.Say(ctx, "dividing the GPUs of %s", n.Name)
+	if err := c.redivide(ctx, n, want); err != nil {
+		return err
+	}
+	for _, l := range want {
+		if len(l.Profiles) > 0 {
+			return nil
+		}
+	}
+	return mig.Remove(ctx, root)
+}
+
+func (c *Cluster) redivide(ctx context.Context, n spec.Node, want []mig.Layout) error {
+	root := c.nodes.Root(n.Name)
+	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // otherwise the machine is new
+		if was, err := c.members.ObserveNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, members.ErrUnformed) {
+			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
+				if err := c.members.Reshare(ctx, n); err != nil {
+					return err
+				}
+				if err := mig.Switch(ctx, root); err != nil {
+					return err
+				}
+				return c.cycleDivided(ctx, n, want)
+			})
+		}
+	}
+	if err := mig.Divide(ctx, root); err != nil {
+		return err
+	}
+	s, err := mig.Observe(ctx, root)
+	if err != nil || s.DiffGPUs(want).Empty() {
+		return err
+	}
+	return c.cycleDivided(ctx, n, want)
+}
+
+// cycleDivided switches a node off and on, and waits until its GPUs are divided as wanted.
+func (c *Cluster) cycleDivided(ctx context.Context, n spec.Node, want []mig.Layout) error {
+	if err := c.restart(ctx, n); err != nil {
+		return err
+	}
+	if err := c.nodes.WaitBooted(ctx, n); err != nil {
+		return err
+	}
+	rule := wait.Rule{
+		What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll,
+		Late: "the GPUs of " + n.Name + " are not divided as in the file",
+		Hint: "journalctl -u homelab-mig there says what nvidia-smi answered; " +
+			"a MIG mode that stays pending wants the card reset, which stopping the VM does if the host can reset it",
+	}
+	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
+		s, err := mig.Observe(ctx, c.nodes.Root(n.Name))
+		if err != nil {
+			return "", err
+		}
+		why := s.DiffGPUs(want).String()
+		if why != "" && len(s.Said) > 0 {
+			why += "; " + strings.Join(s.Said, "; ")
+		}
+		return why, nil
+	})
+}

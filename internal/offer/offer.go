@@ -1,0 +1,107 @@
+package offer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// GPUs is what a node offers.
+type GPUs struct {
+	MIG       nvidia.MIGStrategy // empty: none of its GPUs is divided
+	Resources map[string]int     // what containers request, with the number of each
+}
+
+// Of returns what a node offers, as its device plugin registers it.
+func Of(n spec.Node) GPUs {
+	const gpu = string(nvidia.Resource)
+	count := n.GPUs.Count
+	if n.GPUs.Sharing.Shared() {
+		count *= max(1, n.GPUs.Sharing.Replicas)
+	}
+	layouts := Layouts(n)
+	if len(layouts) == 0 {
+		return GPUs{Resources: map[string]int{gpu: count}}
+	}
+	out := GPUs{MIG: nvidia.MIGMixed, Resources: map[string]int{}}
+	if name, ok := alike(layouts); ok {
+		return GPUs{MIG: nvidia.MIGSingle, Resources: map[string]int{gpu: len(layouts) * layouts[0].Profiles[name]}}
+	}
+	for _, l := range layouts {
+		if len(l.Profiles) == 0 {
+			out.Resources[gpu]++
+		}
+		for name, n := range l.Profiles {
+			out.Resources[nvidia.MIGResource(name)] += n
+		}
+	}
+	return out
+}
+
+// Layouts says for each GPU of a node how it is divided; none if the node divides no GPU. GPUs
+// that the file does not name stay whole.
+func Layouts(n spec.Node) []mig.Layout {
+	s := n.GPUs.Sharing
+	if s.Strategy != spec.SharingMIG {
+		return nil
+	}
+	out := make([]mig.Layout, n.GPUs.Count)
+	divided := false
+	for i := range out {
+		out[i].Index = i
+		for _, l := range s.Layouts {
+			if len(l.GPUs) == 0 || slices.Contains(l.GPUs, i) {
+				out[i].Profiles = l.Profiles
+			}
+		}
+		divided = divided || len(out[i].Profiles) > 0
+	}
+	if !divided {
+		return nil
+	}
+	return out
+}
+
+// Whole is the layout of a node that divides no GPU.
+func Whole(n spec.Node) []mig.Layout {
+	out := make([]mig.Layout, n.GPUs.Count)
+	for i := range out {
+		out[i].Index = i
+	}
+	return out
+}
+
+// alike reports whether all GPUs are divided into the same number of instances of one profile,
+// and which. Then the instances are called nvidia.com/gpu, as whole GPUs are.
+func alike(layouts []mig.Layout) (profile string, ok bool) {
+	for _, l := range layouts {
+		if len(l.Profiles) != 1 || !maps.Equal(l.Profiles, layouts[0].Profiles) {
+			return "", false
+		}
+	}
+	for name := range layouts[0].Profiles {
+		profile = name
+	}
+	return profile, true
+}
+
+// String returns e.g. "2 nvidia.com/gpu, 3 nvidia.com/mig-1g.5gb".
+func (g GPUs) String() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(g.Resources)) {
+		out = append(out, fmt.Sprintf("%d %s", g.Resources[name], name))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Divided are the resources of instances that have names of their own.
+func (g GPUs) Divided() map[string]int {
+	out := maps.Clone(g.Resources)
+	delete(out, string(nvidia.Resource))
+	return out
+}

@@ -1,0 +1,138 @@
+package mig
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/facts"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// looked is the output of look.sh on a machine with three cards: divided, with a mode that
+// waits, and one that cannot be divided.
+const looked = `
+=== layout
+0 3g.20gb:4,3g.20gb:0
+
+=== program
+PROGRAM
+=== unit
+UNIT
+=== enabled
+enabled
+
+=== said
+-- No entries --
+
+=== gpus
+0, GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a, Enabled, Enabled, 0x20F110DE, NVIDIA A100-PCIE-40GB
+1, GPU-0e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b, Disabled, Enabled, 0x20F110DE, NVIDIA A100-PCIE-40GB
+2, GPU-1e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b, [N/A], [N/A], 0x1EB810DE, Tesla T4
+
+=== instances
+GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a)
+  MIG 3g.20gb     Device  0: (UUID: MIG-c7384736-a75d-5afc-978f-d2f1294409fd)
+  MIG 3g.20gb     Device  1: (UUID: MIG-a28ad590-3fda-56dd-84fc-0a0b96edc58d)
+GPU 1: NVIDIA A100-PCIE-40GB (UUID: GPU-0e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b)
+GPU 2: Tesla T4 (UUID: GPU-1e9d8c7b-6a5f-4e3d-8c2b-1a0f9e8d7c6b)
+
+=== end
+`
+
+func state(t *testing.T) State {
+	t.Helper()
+	s, err := parse(strings.NewReplacer("PROGRAM", divideScript, "UNIT", unitText).Replace(looked))
+	require.NoError(t, err)
+	return s
+}
+
+// What differs, per card and of the service that divides them at boot.
+func TestDiff(t *testing.T) {
+	half := map[string]int{"3g.20gb": 2}
+	s := state(t)
+	require.Len(t, s.GPUs, 3)
+	assert.Empty(t, s.Said)
+	assert.Empty(t, s.Diff([]Layout{{Index: 0, Profiles: half}}))
+	for _, x := range []struct {
+		want []Layout
+		say  []string
+	}{
+		{[]Layout{{Index: 0, Profiles: map[string]int{"1g.5gb": 7}}}, []string{
+			"service: with another layout, or not enabled → homelab-mig.service divides the GPUs at every boot", "GPU 0: 2 of 3g.20gb → 7 of 1g.5gb (needs a restart)"}},
+		{[]Layout{{Index: 0, Profiles: half}, {Index: 1}}, []string{
+			"service: with another layout, or not enabled → homelab-mig.service divides the GPUs at every boot", "GPU 1: whole, MIG mode pending → whole (needs a restart)"}},
+		{[]Layout{{Index: 0}}, []string{"service: homelab-mig.service → none: no GPU is divided", "GPU 0: 2 of 3g.20gb → whole (needs a restart)"}},
+		{[]Layout{{Index: 0, Profiles: half}, {Index: 2, Profiles: half}}, []string{
+			"service: homelab-mig.service", "GPU 2: whole → 2 of 3g.20gb (needs a restart) [Tesla T4 cannot be divided]"}},
+		{[]Layout{{Index: 3, Profiles: half}}, []string{"service: homelab-mig.service", "GPU 3: missing → 2 of 3g.20gb (needs a restart) [the driver sees no such GPU]"}},
+	} {
+		var have []string
+		for _, f := range s.Diff(x.want) {
+			have = append(have, f.String())
+		}
+		assert.Equal(t, x.say, have)
+	}
+	assert.Empty(t, State{}.Diff(nil))
+	assert.Len(t, State{}.Diff([]Layout{{Profiles: half}}), 2)
+}
+
+// The file has instances with their places, the largest first; without places where only the
+// driver knows them; and a layout that does not fit is refused before anything is written.
+func TestFile(t *testing.T) {
+	s := state(t)
+	text, err := s.file([]Layout{{Index: 0, Profiles: map[string]int{"1g.5gb": 2, "4g.20gb": 1}}, {Index: 1}})
+	require.NoError(t, err)
+	assert.Equal(t, "0 4g.20gb:0,1g.5gb:6,1g.5gb:5\n1 off\n", text)
+	s.GPUs[0].Kind.ID.Device = 0x2328 // not documented
+	text, err = s.file([]Layout{{Index: 0, Profiles: map[string]int{"1g.5gb": 2, "4g.20gb": 1}}})
+	require.NoError(t, err)
+	assert.Equal(t, "0 4g.20gb,1g.5gb,1g.5gb\n", text)
+
+	var wrote []string
+	r := remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+		if c.Stdout != nil {
+			_, _ = c.Stdout.Write([]byte(looked))
+			return nil
+		}
+		wrote = append(wrote, c.String())
+		return nil
+	})
+	err = Install(t.Context(), r, []Layout{{Index: 1, Profiles: map[string]int{"3g.20gb": 3}}, {Index: 2, Profiles: map[string]int{"3g.20gb": 1}}})
+	require.ErrorContains(t, err, "GPU 1: A100 40GB: it holds 2 of 3g.20gb, not 3: write 2 or less")
+	assert.ErrorContains(t, err, "GPU 2: Tesla T4 (Turing): this GPU cannot be divided into instances")
+	assert.Empty(t, wrote)
+}
+
+// nvidia-smi's words when it cannot say anything are the error.
+func TestObserveWithoutDriver(t *testing.T) {
+	_, err := parse("=== gpus\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n=== end\n")
+	assert.ErrorContains(t, err, "nvidia-smi: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+	_, err = parse("=== gpus\n")
+	assert.ErrorContains(t, err, "the output is truncated")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(looked)
+	f.Add("=== instances\nGPU 99999999999999999999: x\n=== end\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parse(text)
+		if err == nil {
+			_ = s.Diff([]Layout{{Index: 0, Profiles: map[string]int{"3g.20gb": 2}}}).String()
+		}
+	})
+}
+
+func TestScripts(t *testing.T) {
+	facts.Program(t, "shellcheck", "shellcheck")
+	scripts, err := filepath.Glob("*.sh")
+	require.NoError(t, err)
+	require.Len(t, scripts, 2)
+	out, err := exec.CommandContext(t.Context(), "shellcheck", scripts...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
