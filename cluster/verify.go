@@ -231,7 +231,7 @@ func (v *Verification) observe(ctx context.Context, n verifiedPart) (verified, e
 	}
 	v.keep(n.id(), s.results)
 	if err = s.verdict(n); err != nil {
-		err = errors.Join(err, v.logOf(ctx, n))
+		err = errors.Join(err, v.logOf(ctx, n.Node))
 	}
 	return s, converge.Permanent(err)
 }

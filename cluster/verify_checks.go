@@ -57,12 +57,12 @@ func broken(checks []check.Check) error {
 // offers is how many GPUs, or shares of them, pods can get on a node.
 func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
 
-func (v *Verification) options() nvidia.VerifyOptions {
+func (v *Verification) jobOptions() nvidia.VerifyOptions {
 	return nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)}
 }
 
 func (v *Verification) refused(n spec.Node) []runtime.Object {
-	return check.Refused(n.Name, offers(n), v.options())
+	return check.Refused(n.Name, offers(n), v.jobOptions())
 }
 
 // refuseTime is how long the scheduler may take to say no.
@@ -94,7 +94,7 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 	}
 }
 
-func (v *Verification) kept(n spec.Node) []runtime.Object { return check.Kept(n.Name, v.options()) }
+func (v *Verification) kept(n spec.Node) []runtime.Object { return check.Kept(n.Name, v.jobOptions()) }
 
 // keptSeen is the state of the Job that holds a GPU, and its result.
 type keptSeen struct {
@@ -227,14 +227,18 @@ func (v *Verification) Checks() []check.Check {
 	defer v.mu.Unlock()
 	var out []check.Check
 	for _, n := range v.cluster.spec.GPUNodes() {
-		for _, r := range v.results[n.Name] {
-			c := check.Check{Node: n.Name, GPU: r.Index, UUID: r.UUID, Name: check.Compute, Verdict: check.Passed, Detail: note(n)}
-			if !r.Passed {
-				c.Verdict, c.Detail = check.Failed, r.Detail
+		answered := false
+		for _, p := range v.parts(n) {
+			for _, r := range v.results[p.id()] {
+				answered = true
+				c := check.Check{Node: n.Name, GPU: r.Index, UUID: r.UUID, Name: check.Compute, Verdict: check.Passed, Detail: note(n)}
+				if !r.Passed {
+					c.Verdict, c.Detail = check.Failed, r.Detail
+				}
+				out = append(out, c)
 			}
-			out = append(out, c)
 		}
-		if len(v.results[n.Name]) == 0 {
+		if !answered {
 			out = append(out, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"})
 		}
 		for _, step := range []string{"facts/", "refuse/", "keep/"} {
