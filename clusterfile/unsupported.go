@@ -17,9 +17,6 @@ func (r *resolver) unsupported() {
 		what, cure string
 	}{
 		{&r.raw.K3s.Snapshots.S3, r.raw.K3s.Snapshots.S3 != nil, "copying snapshots to S3 is not supported yet", "remove s3: and fetch them from /var/lib/rancher/k3s/server/db/snapshots of a server"},
-		{&nv.Stack, nv.Stack == spec.StackOperator, "the GPU operator is not supported yet", "write stack: device-plugin"},
-		{&nv.Driver.Mode, nv.Driver.Mode == spec.DriverOperator, "a driver in a container is not supported yet", "write mode: prebuilt, or mode: dkms"},
-		{&nv.Values, len(nv.Values) > 0, "raw values for the stack are not supported yet", "remove values:"},
 		{&nv.Sharing.Strategy, nv.Sharing.Strategy == spec.SharingMIG, notMIG, orSlices},
 	} {
 		if no.said {

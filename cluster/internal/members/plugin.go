@@ -2,7 +2,6 @@ package members
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,13 +80,10 @@ const sharingLabel = "homelab.cps-gpu.github.com/gpu-sharing"
 const asCluster = "cluster"
 
 func sharingName(s *spec.Spec, of spec.Sharing) string {
-	switch own := s.NVIDIA.Sharing; {
-	case of.Strategy == own.Strategy && of.Replicas == own.Replicas:
+	if of.Name() == s.NVIDIA.Sharing.Name() {
 		return asCluster
-	case of.Replicas > 1:
-		return fmt.Sprintf("%s-%d", of.Strategy, of.Replicas)
 	}
-	return of.Strategy
+	return of.Name()
 }
 
 // pluginOptions is how some nodes offer their GPUs.

@@ -1,0 +1,66 @@
+package platform
+
+import (
+	"fmt"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// GPUOperator is the part that makes GPUs allocatable with stack operator.
+const GPUOperator = addon.GPUOperatorName
+
+// HasGPUOperator reports whether the file asks for NVIDIA's GPU operator.
+func HasGPUOperator(s *spec.Spec) bool {
+	return s.NVIDIA.Stack == spec.StackOperator && len(s.GPUNodes()) > 0
+}
+
+// gpuOperator adds NVIDIA's operator. It deploys an exporter of its own, so the other one is removed
+// first.
+func (r *recipe) gpuOperator() {
+	s := r.spec
+	if !HasGPUOperator(s) {
+		return
+	}
+	o := addon.GPUOperatorOptions{
+		Common: r.common(GPUOperator), RuntimeClass: nvidia.RuntimeClass, Default: s.NVIDIA.Sharing.Name(), Configs: map[string]string{},
+		Metrics: s.Platform.Monitoring != nil && s.Platform.Monitoring.GPUs,
+	}
+	o.Values = s.NVIDIA.Values
+	all := []spec.Sharing{s.NVIDIA.Sharing}
+	for _, n := range s.GPUNodes() {
+		all = append(all, n.GPUs.Sharing)
+	}
+	for _, sharing := range all {
+		p := nvidia.PluginOptions{}
+		switch sharing.Strategy {
+		case spec.SharingTimeSlicing:
+			p.Sharing, p.Replicas = nvidia.TimeSlicing, sharing.Replicas
+		case spec.SharingMPS:
+			p.Sharing, p.Replicas = nvidia.MPS, sharing.Replicas
+		case spec.SharingMIG:
+			p.MIG = nvidia.MIGMixed
+			o.MIG = string(nvidia.MIGMixed)
+		}
+		config, err := p.Config()
+		if err != nil {
+			r.errs = append(r.errs, err)
+			return
+		}
+		o.Configs[sharing.Name()] = config
+	}
+	if s.NVIDIA.DriverMode == spec.DriverOperator {
+		version, err := nvidia.OperatorDriver(s.NVIDIA.Branch)
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%s: %w", GPUOperator, err))
+			return
+		}
+		o.Driver = &addon.GPUDriver{Version: version}
+		if s.NVIDIA.Flavour != "auto" {
+			o.Driver.Modules = s.NVIDIA.Flavour
+		}
+	}
+	part, err := addon.GPUOperator(o)
+	r.add(part, err, func(x *Piece) { x.Offers, x.Replaces = true, []string{"dcgm-exporter"} })
+}
