@@ -22,7 +22,7 @@ type GPUOperatorOptions struct {
 	Common
 	RuntimeClass string // of pods that see all GPUs; K3s knows "nvidia" only
 	// Configs are the device plugin's, by name. A node has the one that its label
-	// [GPUConfigLabel] names, others the one called Default.
+	// nvidia.com/device-plugin.config names, others the one called Default.
 	Configs map[string]string
 	Default string
 
@@ -30,10 +30,6 @@ type GPUOperatorOptions struct {
 	Driver  *GPUDriver // nil: the nodes have driver and container toolkit
 	Metrics bool       // Prometheus reads them: the part "monitoring" is on
 }
-
-// GPUConfigLabel on a node names the configuration of its device plugin
-// (NVIDIA/k8s-device-plugin, cmd/config-manager, v0.20.0).
-const GPUConfigLabel = "nvidia.com/device-plugin.config"
 
 // GPUDriver is a driver that the operator installs with containers, together with the container
 // toolkit.

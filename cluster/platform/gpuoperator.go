@@ -11,6 +11,9 @@ import (
 // GPUOperator is the part that makes GPUs allocatable with stack operator.
 const GPUOperator = addon.GPUOperatorName
 
+// RuntimeClass is the one of pods that see GPUs.
+const RuntimeClass = nvidia.RuntimeClass
+
 // HasGPUOperator reports whether the file asks for NVIDIA's GPU operator.
 func HasGPUOperator(s *spec.Spec) bool {
 	return s.NVIDIA.Stack == spec.StackOperator && len(s.GPUNodes()) > 0

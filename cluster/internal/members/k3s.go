@@ -321,8 +321,11 @@ func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	}
 	if n.GPUs.Count > 0 {
 		out[nvidia.LabelPresent] = "true"
-		if s.NVIDIA.Stack == spec.StackDevicePlugin {
+		switch {
+		case s.NVIDIA.Stack == spec.StackDevicePlugin:
 			out[sharingLabel] = sharingName(s, n.GPUs.Sharing)
+		case s.NVIDIA.Stack == spec.StackOperator && n.GPUs.Sharing.Name() != s.NVIDIA.Sharing.Name():
+			out[nvidia.LabelConfig] = n.GPUs.Sharing.Name()
 		}
 	}
 	return out
