@@ -122,6 +122,11 @@ func (c *Cluster) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
 		c.waiting(e, p, "ContainerCreating", why)
 		return
 	}
+	if reason, why := c.toMachine(p, k); why != "" {
+		c.event(e, reason, why)
+		c.waiting(e, p, reason, why)
+		return
+	}
 	gpus, ok := c.allot(p, k)
 	if !ok {
 		status := p.Status.DeepCopy()

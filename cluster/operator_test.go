@@ -1,0 +1,112 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// withOperator is an example with the GPU operator, and more settings of nvidia.
+func withOperator(t *testing.T, name, more string) string {
+	t.Helper()
+	return withPlatform(t, name, "nvidia: {stack: operator"+more+"}\n")
+}
+
+// offering are the DaemonSets of device plugins, by namespace and name.
+func (w *world) offering(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, what := range w.stands(t) {
+		if strings.HasPrefix(what, "daemonsets.apps ") && strings.Contains(what, "device-plugin") {
+			out = append(out, strings.TrimPrefix(what, "daemonsets.apps "))
+		}
+	}
+	return out
+}
+
+// From one line in the file to GPUs that can be requested, and back to the device plugin. Only one
+// of the two offers the GPUs.
+func TestLifeWithTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		plugin := parse(t, withPlatform(t, "one-gpu", ""))
+		w.up(t, plugin)
+		assert.Equal(t, []string{"nvidia-device-plugin/nvidia-device-plugin"}, w.offering(t))
+
+		operator := parse(t, withOperator(t, "one-gpu", ""))
+		assert.Equal(t, []string{"device-plugin", "chart/gpu-operator"}, first(changedSteps(w.up(t, operator)), 2))
+		assert.Equal(t, []string{"gpu-operator/nvidia-device-plugin-daemonset"}, w.offering(t))
+		assert.Empty(t, w.plan(t, operator), "the second time there is nothing to do")
+
+		plan := strings.Join(w.plan(t, plugin), "\n")
+		assert.Contains(t, plan, "part/gpu-operator: release gpu-operator/gpu-operator → (none)")
+		w.up(t, plugin)
+		assert.Equal(t, []string{"nvidia-device-plugin/nvidia-device-plugin"}, w.offering(t))
+		class := &nodev1.RuntimeClass{TypeMeta: metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}, ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}
+		require.NoError(t, w.api(t).Get(t.Context(), class), "the operator takes its class with it, and K3s brings it back only when a server starts")
+		assert.Empty(t, class.OwnerReferences)
+		assert.Empty(t, w.plan(t, plugin))
+	})
+}
+
+// The operator brings driver and toolkit: the machines have neither, and K3s restarts once to find
+// the runtime.
+func TestOperatorBringsTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator, branch: 580-server}"))
+		report := w.up(t, spec)
+		for _, n := range spec.GPUNodes() {
+			assert.Contains(t, changedSteps(report), "runtime/"+n.Name)
+			config := content(t, w.guests()[n.Name], "/var/lib/rancher/k3s/agent/etc/containerd/config.toml")
+			assert.Contains(t, config, "/usr/local/nvidia/toolkit/nvidia-container-runtime")
+			_, has := report.Of("driver/" + n.Name)
+			assert.False(t, has, "no driver of the machine's own")
+		}
+		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// N7: a driver with prebuilt modules does not exist for every kernel.
+func TestNoDriverContainerForTheKernel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator}, values: {driver: {usePrecompiled: true}}"))
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
+		require.Error(t, err)
+		for _, n := range spec.GPUNodes() {
+			assert.ErrorContains(t, err, "runtime/"+n.Name)
+		}
+		assert.ErrorContains(t, err, "NVIDIA has no driver container for the kernel of")
+	})
+}
+
+// N5: a taint of one's own is tolerated by everything that makes GPUs allocatable.
+func TestOperatorToleratesTaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := withOperator(t, "one-gpu", "")
+		spec := parse(t, replace(t, text, "gpus: 1}", "gpus: 1, taints: [dedicated=research:NoSchedule]}"))
+		w.up(t, spec) // waits until all GPUs are allocatable
+		sets, err := w.api(t).List(t.Context(), "apps/v1", "DaemonSet", "gpu-operator", "")
+		require.NoError(t, err)
+		require.NotEmpty(t, sets)
+		for _, set := range sets {
+			assert.Contains(t, fmt.Sprint(set.Object), "dedicated", set.GetName())
+		}
+	})
+}
+
+func first(all []string, n int) []string { return all[:min(n, len(all))] }
