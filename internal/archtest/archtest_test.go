@@ -92,8 +92,9 @@ var allowed = map[string][]string{
 	"sim/guest/internal/archive":   {"sim/guest/internal/disk"},
 	"sim/guest/internal/disk":      nil,
 
-	"sim/kubesim": {"sim/guest"},
-	"sim/conform": {"sim/pvesim", "sim/guest"},
+	"sim/gpuoperator": nil,
+	"sim/kubesim":     {"sim/gpuoperator", "sim/guest"},
+	"sim/conform":     {"sim/pvesim", "sim/guest"},
 
 	// Inside the simulated Proxmox VE: what is below first.
 	"sim/pvesim/internal/answer":      nil,
@@ -264,7 +265,7 @@ func TestLeavesHoldTheStandardLibraryOnly(t *testing.T) {
 // or kube that its simulator shared would be called right. Whichever way it comes: the
 // table above is of direct imports only.
 func TestSimulatorsStandOnNothingTheyJudge(t *testing.T) {
-	may := append([]string{"sim/guest", "sim/qemu", "sim/record", "sim/kubesim",
+	may := append([]string{"sim/guest", "sim/gpuoperator", "sim/qemu", "sim/record", "sim/kubesim",
 		"internal/iso9660", "internal/suggest", "internal/yamlbound", "remote", "remote/remotetest"}, leaves...)
 	for _, p := range list(t, "-deps", "./sim/pvesim", "./sim/guest", "./sim/qemu", "./sim/record", "./sim/kubesim") {
 		if ours, ok := strings.CutPrefix(p.ImportPath, module); ok && !inside(ours, "sim/guest/internal") {

@@ -103,8 +103,11 @@ func (ts *Templates) allotted(ctx context.Context, host string) ([]nvidia.PCIID,
 // DriverPolicy is what the file says about the driver.
 func DriverPolicy(s *spec.Spec, installed string) nvidia.Policy {
 	p := nvidia.Policy{Installed: installed, System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == spec.DriverDKMS}
-	if s.NVIDIA.Branch != "auto" {
+	switch {
+	case s.NVIDIA.Branch != "auto":
 		p.Branch = s.NVIDIA.Branch
+	case s.NVIDIA.DriverMode == spec.DriverOperator: // one for all nodes
+		p.Branch = fmt.Sprint(nvidia.DefaultBranch)
 	}
 	if s.NVIDIA.Flavour != "auto" {
 		p.Flavour = nvidia.Flavour(s.NVIDIA.Flavour)
