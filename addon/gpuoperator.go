@@ -65,7 +65,7 @@ func GPUOperator(o GPUOperatorOptions) (chart.Part, error) {
 		"driver":     o.driver(),
 		"toolkit":    o.toolkit(),
 		"mig":        values{"strategy": o.MIG},
-		"migManager": values{"enabled": o.MIG != "none"},
+		"migManager": values{"enabled": false}, // it would undo the layouts of the file
 		"devicePlugin": values{"config": values{
 			"create": true, "name": "homelab-device-plugin", "default": o.Default, "data": plain(maps.Clone(o.Configs)),
 		}},

@@ -23,7 +23,7 @@ type ValueFault struct {
 }
 
 // CheckGPUOperatorValues returns the keys of raw values that the operator's chart does not have:
-// it ignores them without a word (failure N10). It also returns those on which the cluster depends.
+// it ignores them silently (failure N10). It also returns those on which the cluster depends.
 func CheckGPUOperatorValues(raw map[string]any) []ValueFault {
 	known := map[string]any{}
 	for line := range strings.Lines(gpuOperatorKeys) {

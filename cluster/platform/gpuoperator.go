@@ -1,7 +1,9 @@
 package platform
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -31,6 +33,17 @@ func (r *recipe) gpuOperator() {
 		Metrics: s.Platform.Monitoring != nil && s.Platform.Monitoring.GPUs,
 	}
 	o.Values = s.NVIDIA.Values
+	err := errors.Join(configs(s, &o), operatorDriver(s, &o))
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("%s: %w", GPUOperator, err))
+		return
+	}
+	part, err := addon.GPUOperator(o)
+	r.add(part, err, func(x *Piece) { x.Offers, x.Replaces = true, []string{"dcgm-exporter"} })
+}
+
+// configs are the device plugin's configurations for all ways in which nodes share their GPUs.
+func configs(s *spec.Spec, o *addon.GPUOperatorOptions) error {
 	all := []spec.Sharing{s.NVIDIA.Sharing}
 	for _, n := range s.GPUNodes() {
 		all = append(all, n.GPUs.Sharing)
@@ -48,22 +61,35 @@ func (r *recipe) gpuOperator() {
 		}
 		config, err := p.Config()
 		if err != nil {
-			r.errs = append(r.errs, err)
-			return
+			return err
 		}
 		o.Configs[sharing.Name()] = config
 	}
-	if s.NVIDIA.DriverMode == spec.DriverOperator {
-		version, err := nvidia.OperatorDriver(s.NVIDIA.Branch)
-		if err != nil {
-			r.errs = append(r.errs, fmt.Errorf("%s: %w", GPUOperator, err))
-			return
-		}
-		o.Driver = &addon.GPUDriver{Version: version}
-		if s.NVIDIA.Flavour != "auto" {
-			o.Driver.Modules = s.NVIDIA.Flavour
-		}
+	return nil
+}
+
+// operatorDriver is the driver that the operator installs, if the file asks for it.
+func operatorDriver(s *spec.Spec, o *addon.GPUOperatorOptions) error {
+	if s.NVIDIA.DriverMode != spec.DriverOperator {
+		return nil
 	}
-	part, err := addon.GPUOperator(o)
-	r.add(part, err, func(x *Piece) { x.Offers, x.Replaces = true, []string{"dcgm-exporter"} })
+	version, err := nvidia.OperatorDriver(s.NVIDIA.Branch)
+	if err != nil {
+		return err
+	}
+	if precompiled(s.NVIDIA.Values) { // which are named by branch and kernel
+		version, _, _ = strings.Cut(version, ".")
+	}
+	o.Driver = &addon.GPUDriver{Version: version}
+	if s.NVIDIA.Flavour != "auto" {
+		o.Driver.Modules = s.NVIDIA.Flavour
+	}
+	return nil
+}
+
+// precompiled reports whether raw values ask for driver containers with prebuilt modules.
+func precompiled(values map[string]any) bool {
+	driver, _ := values["driver"].(map[string]any)
+	on, _ := driver["usePrecompiled"].(bool)
+	return on
 }

@@ -1,18 +1,24 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // afterOperator finishes the removal of the GPU operator. What it has deployed goes after it, with
@@ -44,6 +50,43 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 	}
 	_, err = client.Apply(ctx, runtimeClass())
 	return err
+}
+
+// costsOfOperator is what a change of the GPU operator ends: with another driver, the operator deletes
+// the pods that use GPUs, on one node after the other; without its MPS daemon, jobs that compute
+// through it end.
+func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) []converge.Cost {
+	if part != platform.GPUOperator {
+		return nil
+	}
+	why := ""
+	for _, f := range d {
+		switch {
+		case f.Have == "":
+		case strings.HasPrefix(f.Path, "values/driver/"):
+			why = "another driver: the GPU operator ends the pods that use it"
+		case strings.HasPrefix(f.Path, "values/devicePlugin/config/") && strings.Contains(f.Have, spec.SharingMPS):
+			why = cmp.Or(why, "GPU sharing changes, and jobs that use the MPS daemon end")
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	var out []converge.Cost
+	w, err := s.Work(ctx)
+	for _, n := range s.Spec.GPUNodes() {
+		cost := converge.Cost{Machine: "GPUs of " + n.Name, Kind: converge.Stops, Why: why}
+		switch {
+		case err != nil:
+			cost.Users = []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
+		case w != nil:
+			cost.Users = w.Ends(n.Name)
+		}
+		if len(cost.Users) > 0 {
+			out = append(out, cost)
+		}
+	}
+	return out
 }
 
 func few(n int, what string) string {
