@@ -11,6 +11,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -107,6 +108,42 @@ func TestOperatorToleratesTaints(t *testing.T) {
 			assert.Contains(t, fmt.Sprint(set.Object), "dedicated", set.GetName())
 		}
 	})
+}
+
+// Ways of sharing are configurations of the operator's plugin: the file's own is the default, and
+// nodes with another are labelled. What a change ends is in the plan.
+func TestSharingWithTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, withOperator(t, "one-gpu", ", sharing: {strategy: mps, replicas: 2}")))
+		own := replace(t, withOperator(t, "one-gpu", ", sharing: {strategy: mps, replicas: 2}"), "gpus: 1}", "gpus: {count: 1, sharing: {strategy: time-slicing, replicas: 4}}}")
+		w.up(t, parse(t, own)) // waits for four
+		assert.Equal(t, "time-slicing-4", w.nodes(t)["gpu1"].Labels["nvidia.com/device-plugin.config"])
+		assert.Empty(t, w.plan(t, parse(t, own)))
+		none := parse(t, withOperator(t, "one-gpu", ""))
+		w.up(t, none)
+		assert.NotContains(t, w.nodes(t)["gpu1"].Labels, "nvidia.com/device-plugin.config")
+		assert.EqualValues(t, 1, w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))
+	})
+}
+
+// Raw values reach the release, over ours. The operator has an exporter: no other is installed.
+func TestValuesOfTheOperator(t *testing.T) {
+	s := parse(t, withOperator(t, "one-gpu", ", values: {dcgmExporter: {serviceMonitor: {interval: 30s}}}")+"monitoring: {}\n")
+	pieces, err := platform.Pieces(s, false)
+	require.NoError(t, err)
+	var names []string
+	for _, p := range pieces {
+		names = append(names, p.Name)
+		if p.Name == platform.GPUOperator {
+			monitor := p.Release.Values["dcgmExporter"].(map[string]any)["serviceMonitor"].(map[string]any)
+			assert.Equal(t, "30s", monitor["interval"])
+			assert.Equal(t, true, monitor["enabled"])
+		}
+	}
+	assert.Contains(t, names, "gpu-dashboard")
+	assert.NotContains(t, names, "dcgm-exporter")
 }
 
 func first(all []string, n int) []string { return all[:min(n, len(all))] }

@@ -10,8 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/kube"
@@ -133,7 +135,17 @@ func note(n spec.Node) string {
 const verifyTime = 12 * time.Minute
 
 func (v *Verification) objects(n spec.Node) []runtime.Object {
-	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)})
+	return nvidia.VerifyObjects(n.Name, verifies(n), nvidia.VerifyOptions{
+		Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec),
+	})
+}
+
+// namespace is that of what offers the GPUs. Its pods may be privileged.
+func (v *Verification) namespace() string {
+	if platform.HasGPUOperator(v.cluster.spec) {
+		return addon.GPUOperatorNamespace
+	}
+	return nvidia.PluginName
 }
 
 // observe reads a node's Job. A failed Job is a permanent error.
@@ -143,7 +155,7 @@ func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, erro
 		return verified{}, err
 	}
 	name := nvidia.VerifyName(n.Name, v.run)
-	job, err := client.JobState(ctx, nvidia.PluginName, name)
+	job, err := client.JobState(ctx, v.namespace(), name)
 	if err != nil {
 		return verified{}, err
 	}
@@ -157,7 +169,7 @@ func (v *Verification) observe(ctx context.Context, n spec.Node) (verified, erro
 	case !job.Ended():
 		return s, nil
 	}
-	ended, err := client.PodTermination(ctx, nvidia.PluginName, "job-name="+name)
+	ended, err := client.PodTermination(ctx, v.namespace(), "job-name="+name)
 	if err != nil {
 		return s, err
 	}

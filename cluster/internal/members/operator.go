@@ -52,7 +52,8 @@ func (ms *Members) NoPluginStep() *converge.Resource[[]kube.Ref] {
 			}
 			rule := wait.Rule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery, Late: "the device plugin's pods have not ended"}
 			return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-				pods, err := client.List(ctx, "v1", "Pod", nvidia.PluginName, "")
+				pods, err := client.List(ctx, "v1", "Pod", nvidia.PluginName, "app.kubernetes.io/name")
+				pods = slices.DeleteFunc(pods, func(u unstructured.Unstructured) bool { return !isPlugin(u) })
 				if err != nil || len(pods) == 0 {
 					return "", err
 				}
@@ -75,12 +76,17 @@ func (ms *Members) ownPlugins(ctx context.Context) ([]kube.Ref, error) {
 			return nil, err
 		}
 		for _, u := range all {
-			if strings.HasPrefix(u.GetLabels()["app.kubernetes.io/name"], nvidia.PluginName) {
+			if isPlugin(u) {
 				out = append(out, kube.Ref{APIVersion: kind[0], Kind: kind[1], Namespace: nvidia.PluginName, Name: u.GetName()})
 			}
 		}
 	}
 	return out, nil
+}
+
+// isPlugin reports whether an object belongs to one of homelab's device plugins.
+func isPlugin(u unstructured.Unstructured) bool {
+	return strings.HasPrefix(u.GetLabels()["app.kubernetes.io/name"], nvidia.PluginName)
 }
 
 func pluginObject(r kube.Ref) runtime.Object {

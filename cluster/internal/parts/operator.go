@@ -10,6 +10,7 @@ import (
 
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
@@ -32,8 +33,14 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 	rule := wait.Rule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery, Late: "what the GPU operator deployed has not ended"}
 	err := run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		pods, err := client.List(ctx, "v1", "Pod", r.Namespace, "")
-		if err != nil || len(pods) > 0 {
-			return few(len(pods), "of its pods are there"), err
+		if err != nil {
+			return "", err
+		}
+		pods = slices.DeleteFunc(pods, func(u unstructured.Unstructured) bool { // jobs of gpu:verify, for example
+			return !slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" })
+		})
+		if len(pods) > 0 {
+			return fmt.Sprintf("%d of its pods are there", len(pods)), nil
 		}
 		class := runtimeClass()
 		err = client.Get(ctx, class)
@@ -87,13 +94,6 @@ func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) 
 		}
 	}
 	return out
-}
-
-func few(n int, what string) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // runtimeClass is as K3s creates it (manifests/runtimes.yaml).
