@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // withOperator is an example with the GPU operator, and more settings of nvidia.
@@ -59,6 +62,62 @@ func TestLifeWithTheOperator(t *testing.T) {
 	})
 }
 
+// A run that dies at any request to Kubernetes while the stack changes leaves nothing that the next
+// does not finish, and never two plugins that offer the same cards.
+func TestCrashWhileTheStackChanges(t *testing.T) {
+	plugin, operator := parse(t, withPlatform(t, "one-gpu", "")), parse(t, withOperator(t, "one-gpu", ""))
+	for _, x := range []struct {
+		name         string
+		before, then *spec.Spec
+	}{
+		{"to the operator", plugin, operator}, {"to the device plugin", operator, plugin},
+	} {
+		var want, requests []string
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, pvesim.OneGPU())
+			defer w.close()
+			w.up(t, x.before)
+			requests = w.platformWrites(t, x.then)
+			want = w.stands(t)
+		})
+		require.Greater(t, len(requests), 3)
+		mine := share.Of(t, "deaths on the way "+x.name)
+		for n := 1; n <= len(requests); n++ {
+			if !mine.Next() {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s %d %s", x.name, n, requests[n-1]), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, pvesim.OneGPU())
+					defer w.close()
+					w.up(t, x.before)
+					if !w.dies(t, x.then, n, n%2 == 0) {
+						t.Skip("it was done by then")
+					}
+					assert.LessOrEqual(t, w.plugins(), 1)
+					w.kubeTap = func(next http.RoundTripper) http.RoundTripper {
+						return asked{next, func(*http.Request) { assert.LessOrEqual(t, w.plugins(), 1) }}
+					}
+					w.up(t, x.then)
+					assert.Equal(t, want, w.stands(t))
+					assert.Empty(t, w.plan(t, x.then))
+				})
+			})
+		}
+	}
+}
+
+// plugins is how many pods of device plugins there are.
+func (w *world) plugins() (n int) {
+	for _, name := range w.kube.Clusters()[len(w.kube.Clusters())-1].Names("pods") {
+		if strings.Contains(name, "device-plugin") {
+			n++
+		}
+	}
+	return n
+}
+
 // The operator brings driver and toolkit: the machines have neither, and K3s restarts once to find
 // the runtime.
 func TestOperatorBringsTheDriver(t *testing.T) {
@@ -75,6 +134,18 @@ func TestOperatorBringsTheDriver(t *testing.T) {
 			assert.False(t, has, "no driver of the machine's own")
 		}
 		assert.Empty(t, w.plan(t, spec))
+	})
+}
+
+// A machine with a driver of its own is not left with two.
+func TestOperatorsDriverBesideAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		w.up(t, parse(t, withPlatform(t, "one-gpu", "")))
+		_, err := w.cluster(t, parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator}"))).Up().Run(t.Context(), w.listen(t))
+		assert.ErrorContains(t, err, "gpu1 has a driver of its own (linux-modules-nvidia-580-server-open-")
+		assert.ErrorContains(t, err, "go tool mage node:replace -node=gpu1 recreates the machine without it, or write mode: prebuilt")
 	})
 }
 
