@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -133,6 +134,11 @@ func TestOperatorBringsTheDriver(t *testing.T) {
 			_, has := report.Of("driver/" + n.Name)
 			assert.False(t, has, "no driver of the machine's own")
 		}
+		assert.Empty(t, w.plan(t, spec))
+
+		// After a boot the containers bring the driver again; K3s finds the runtime by itself.
+		w.reboot(t, "gpu1")
+		time.Sleep(2 * time.Minute)
 		assert.Empty(t, w.plan(t, spec))
 	})
 }

@@ -40,7 +40,8 @@ func (r *resolver) operatorValues() {
 		r.Wrong(r.MemberAt(&raw.Values, f.Path), f.What, cure)
 	}
 	if key := literalSecret(raw.Values); key != "" {
-		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key), "make a Secret in the cluster, and write the chart's key that names one")
+		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
+			"make a Secret in the cluster, and write the chart's key that names one")
 	}
 	if _, also := r.raw.Charts.Values[platform.GPUOperator]; also {
 		r.Wrong(r.MemberAt(&r.raw.Charts.Values, platform.GPUOperator), "the operator's values have a place of their own", "write them under nvidia.values")
@@ -65,7 +66,8 @@ func insteadOf(f addon.ValueFault) string {
 func (r *resolver) operatorDriver() {
 	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
 	if r.raw.Image.SecureBoot {
-		r.Wrong(&raw.Mode, "modules that the operator's container builds are not signed with a key of the firmware, so secure boot rejects them", "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
+		r.Wrong(&raw.Mode, "modules that the operator's container builds are not signed with a key of the firmware, so secure boot rejects them",
+			"write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
 	}
 	var branch *nvidia.BranchError
 	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && r.driverRefuses(anyCards()) == nil {

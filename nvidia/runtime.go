@@ -48,7 +48,8 @@ func (s OperatorRuntime) Diff() drift.Diff {
 	case !s.Installed:
 		return drift.Diff{{Path: "runtime", Have: "missing", Want: "installed by the GPU operator", Effect: drift.Create}}
 	case !s.Found:
-		return drift.Diff{{Path: "runtime", Have: "not found by K3s", Want: "found", Effect: drift.Update, Note: "K3s looks for it at its start, so it starts again; pods keep running"}}
+		return drift.Diff{{Path: "runtime", Have: "not found by K3s", Want: "found", Effect: drift.Update,
+			Note: "K3s looks for it at its start, so it starts again; pods keep running"}}
 	}
 	return nil
 }

@@ -134,7 +134,8 @@ func NoSuchImage(image string) string {
 	if !strings.Contains(image, "/nvidia/driver:") || strings.Count(image[strings.LastIndexByte(image, ':'):], "-") < 2 {
 		return ""
 	}
-	return fmt.Sprintf("Back-off pulling image %q: ErrImagePull: rpc error: code = NotFound desc = failed to pull and unpack image %q: failed to resolve reference %q: %s: not found", image, image, image, image)
+	return fmt.Sprintf("Back-off pulling image %[1]q: ErrImagePull: rpc error: code = NotFound desc = failed to pull and unpack image %[1]q: "+
+		"failed to resolve reference %[1]q: %[1]s: not found", image)
 }
 
 // Config is the name of the device plugin's configuration on a node: that of its label, or else the

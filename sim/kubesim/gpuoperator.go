@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +62,11 @@ func (c *Cluster) kernels() []string {
 		}
 	}
 	return out
+}
+
+// changesHost reports whether a pod changes its machine.
+func changesHost(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool { return gpuoperator.IsHost(ct.Image) })
 }
 
 // toMachine does what a pod of the operator does to its machine, and says what keeps it from that.

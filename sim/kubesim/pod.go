@@ -392,6 +392,9 @@ func (c *Cluster) lost(node string) {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		r := c.runs[string(p.UID)]
+		if r != nil && p.Spec.NodeName == node && changesHost(p) { // after a boot it has to do so again
+			r.began = false
+		}
 		if p.Spec.NodeName != node || r == nil || ended(p) || r.result != nil || r.stop == nil {
 			continue
 		}

@@ -35,7 +35,8 @@ func (ms *Members) NoPluginStep() *converge.Resource[[]kube.Ref] {
 		Diff: func(have []kube.Ref) drift.Diff {
 			var d drift.Diff
 			for _, r := range have {
-				d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "the GPU operator offers the GPUs"})
+				path := strings.Replace(r.String(), " ", "/", 1)
+				d = append(d, drift.Field{Path: path, Have: "there", Effect: drift.Remove, Note: "the GPU operator offers the GPUs"})
 			}
 			return d
 		},
@@ -142,7 +143,8 @@ func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *conve
 // exist ends the wait (failure N7).
 func (ms *Members) waitOperator(ctx context.Context, n spec.Node, namespace, driverPods string) error {
 	rule := wait.Rule{
-		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.LookEvery, Late: "the GPU operator has not installed driver and toolkit on " + n.Name,
+		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.LookEvery,
+		Late: "the GPU operator has not installed driver and toolkit on " + n.Name,
 		Hint: "kubectl -n " + namespace + " get pods,events shows more",
 	}
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
