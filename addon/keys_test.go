@@ -27,6 +27,7 @@ var notInValues = map[string][]string{
 
 // subcharts have values of their own below these keys.
 var subcharts = map[string][]string{
+	"gpu-operator":          {"node-feature-discovery"},
 	"kube-prometheus-stack": {"grafana", "kube-state-metrics", "prometheus-node-exporter"},
 }
 

@@ -167,24 +167,42 @@ func GPUExporter(o GPUExporterOptions) (chart.Part, error) {
 		// The labels namespace and pod are those of the pod that uses the GPU. Otherwise
 		// Prometheus overwrites them with the exporter's own. The node is added because its
 		// label has changed between versions of the exporter.
-		"serviceMonitor": values{"honorLabels": true, "relabelings": []any{values{
-			"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}}},
+		"serviceMonitor": values{"honorLabels": true, "relabelings": nodeOfExporter()},
 	}
 	r, err := o.release("dcgm-exporter", monitoringNamespace, v)
 	if err != nil {
 		return chart.Part{}, err
 	}
+	board, err := gpuDashboard("dcgm-exporter", "dashboard-gpu")
+	if err != nil {
+		return chart.Part{}, err
+	}
+	return chart.Part{
+		Name: "dcgm-exporter", Needs: []string{"monitoring"}, Release: r, NamespaceLabels: privileged(), After: []runtime.Object{board},
+	}, nil
+}
+
+// nodeOfExporter adds the exporter's node to its metrics.
+func nodeOfExporter() []any {
+	return []any{values{"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}}
+}
+
+// GPUDashboard provides the dashboard alone, for an exporter that the GPU operator runs. It needs
+// the part "monitoring".
+func GPUDashboard() (chart.Part, error) {
+	// Not the name of the exporter's: removing that part removes its dashboard.
+	board, err := gpuDashboard("gpu-dashboard", "dashboard-gpu-operator")
+	return chart.Part{Name: "gpu-dashboard", Needs: []string{"monitoring"}, After: []runtime.Object{board}}, err
+}
+
+func gpuDashboard(part, name string) (*corev1.ConfigMap, error) {
 	board, err := dashboards.ReadFile("dashboards/gpu.json")
 	if err != nil {
-		return chart.Part{}, fmt.Errorf("dcgm-exporter: %w", err)
+		return nil, fmt.Errorf("%s: %w", part, err)
 	}
-	m := meta("dcgm-exporter", monitoringNamespace, "dashboard-gpu")
+	m := meta(part, monitoringNamespace, name)
 	m.Labels["grafana_dashboard"] = "1" // what Grafana's sidecar looks for
-	return chart.Part{
-		Name: "dcgm-exporter", Needs: []string{"monitoring"}, Release: r, NamespaceLabels: privileged(),
-		After: []runtime.Object{&corev1.ConfigMap{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: m, Data: map[string]string{"gpu.json": string(board)},
-		}},
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: m, Data: map[string]string{"gpu.json": string(board)},
 	}, nil
 }

@@ -64,7 +64,7 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref)
 	node := g.Add(c.members.NodeStep(n), joined)
 	g.Add(c.members.KubeconfigStep(), node)
 	if c.members.HasPlugin() && n.GPUs.Count > 0 {
-		g.Add(c.members.AllocatableStep(n), g.Add(c.members.PluginStep(), node))
+		g.Add(c.members.AllocatableStep(n), c.runtimeOf(g, n, c.offer(g, node))...)
 	}
 }
 

@@ -35,7 +35,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
-	if templates.InstallsDriver(s) {
+	if templates.InstallsDriver(s) || s.NVIDIA.DriverMode == spec.DriverOperator {
 		policy := templates.DriverPolicy(s, "")
 		w.Driver = &policy
 		if s.Image.Template == "" && s.NVIDIA.DriverMode == spec.DriverPrebuilt {

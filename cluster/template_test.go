@@ -151,7 +151,7 @@ func TestUnfitTemplates(t *testing.T) {
 		"two disks":   {map[string]string{"template": "1", "scsi0": disk, "scsi1": disk}, "900", "qm set 900 --delete scsi1"},
 		"cloud-init":  {map[string]string{"template": "1", "scsi0": disk, "ide0": "local:vm-900-cloudinit,media=cdrom"}, "900", "qm set 900 --delete ide0"},
 		"secure boot": {map[string]string{"template": "1", "scsi0": disk, "bios": "ovmf", "efidisk0": "local:base-900-disk-1,efitype=4m,pre-enrolled-keys=1,size=4M"}, "900",
-			"the firmware of each clone has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and rejects modules that DKMS builds"},
+			"the firmware of each clone has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and rejects modules that are built on the machine"},
 		"a card":        {map[string]string{"template": "1", "scsi0": disk, "hostpci0": "mapping=card"}, "900", "qm set 900 --delete hostpci0"},
 		"locked":        {map[string]string{"template": "1", "scsi0": disk, "lock": "backup"}, "900", "qm unlock 900"},
 		"two of a name": {map[string]string{"template": "1", "name": "theirs"}, "theirs", ""},

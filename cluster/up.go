@@ -161,9 +161,9 @@ func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.
 	if !c.members.HasPlugin() {
 		return on
 	}
-	plugin := up.Add(c.members.PluginStep(), api)
+	plugin := c.offer(up, api)
 	for _, n := range c.spec.GPUNodes() {
-		on.Gpus = append(on.Gpus, up.Add(c.members.AllocatableStep(n), nodes[n.Name], plugin))
+		on.Gpus = append(on.Gpus, up.Add(c.members.AllocatableStep(n), c.runtimeOf(up, n, nodes[n.Name], plugin)...))
 	}
 	return on
 }

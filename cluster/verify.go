@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -194,7 +196,15 @@ func (v *Verification) objects(n verifiedPart) []runtime.Object {
 }
 
 func (v *Verification) options(n verifiedPart) nvidia.VerifyOptions {
-	return nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec), Resource: corev1.ResourceName(n.resource)}
+	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec), Resource: corev1.ResourceName(n.resource)}
+}
+
+// namespace is that of what offers the GPUs. Its pods may be privileged.
+func (v *Verification) namespace() string {
+	if platform.HasGPUOperator(v.cluster.spec) {
+		return addon.GPUOperatorNamespace
+	}
+	return nvidia.PluginName
 }
 
 // observe reads a node's Job. A failed Job is a permanent error.
@@ -204,7 +214,7 @@ func (v *Verification) observe(ctx context.Context, n verifiedPart) (verified, e
 		return verified{}, err
 	}
 	name := v.options(n).JobName(n.Name)
-	job, err := client.JobState(ctx, nvidia.PluginName, name)
+	job, err := client.JobState(ctx, v.namespace(), name)
 	if err != nil {
 		return verified{}, err
 	}
@@ -218,7 +228,7 @@ func (v *Verification) observe(ctx context.Context, n verifiedPart) (verified, e
 	case !job.Ended():
 		return s, nil
 	}
-	ended, err := client.PodTermination(ctx, nvidia.PluginName, "job-name="+name)
+	ended, err := client.PodTermination(ctx, v.namespace(), "job-name="+name)
 	if err != nil {
 		return s, err
 	}

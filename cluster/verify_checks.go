@@ -58,7 +58,7 @@ func broken(checks []check.Check) error {
 func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
 
 func (v *Verification) jobOptions() nvidia.VerifyOptions {
-	return nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)}
+	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)}
 }
 
 func (v *Verification) refused(n spec.Node) []runtime.Object {
@@ -185,7 +185,7 @@ func (v *Verification) lastWords(ctx context.Context, n spec.Node) (check.Check,
 	if err != nil {
 		return check.Check{}, err
 	}
-	ended, err := client.PodTermination(ctx, nvidia.PluginName, "job-name="+check.Name(n.Name, "keep", v.run))
+	ended, err := client.PodTermination(ctx, v.namespace(), "job-name="+check.Name(n.Name, "keep", v.run))
 	if err != nil {
 		return check.Check{}, err
 	}
@@ -201,7 +201,7 @@ func (v *Verification) job(ctx context.Context, name string) (kube.Job, error) {
 	if err != nil {
 		return kube.Job{}, err
 	}
-	return client.JobState(ctx, nvidia.PluginName, name)
+	return client.JobState(ctx, v.namespace(), name)
 }
 
 func (v *Verification) create(ctx context.Context, objects []runtime.Object) error {

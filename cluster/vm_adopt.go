@@ -73,7 +73,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
 	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.There():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
-	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot:
+	case len(to.GPUs) > 0 && templates.BuildsModules(c.spec) && vm.SecureBoot:
 		return []string{templates.SecureBootOn(vm.String())}
 	}
 	return nil

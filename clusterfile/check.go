@@ -30,7 +30,8 @@ func (r *resolver) validate() {
 	r.runtimeClass()
 	r.capacity()
 	r.validatePlatform()
-	r.unsupported()
+	r.operatorMIG()
+	r.unused()
 	r.partsRender()
 }
 

@@ -45,7 +45,7 @@ func apart(err error) []error {
 }
 
 func (r *resolver) sectionOr(part string) any {
-	if platform.IsOn(&r.spec.Platform, part) {
+	if part == platform.GPUOperator || platform.IsOn(&r.spec.Platform, part) {
 		return r.section(part)
 	}
 	return yamlnode.Pos{}

@@ -108,6 +108,8 @@ func (r *resolver) section(part string) any {
 		return raw.Hub
 	case "monitoring", "dcgm-exporter":
 		return raw.Monitoring
+	case platform.GPUOperator:
+		return &raw.NVIDIA.Stack
 	case "velero":
 		return raw.Backup
 	case "nfs":
@@ -177,6 +179,8 @@ func (r *resolver) neverViaFleet(name string) string {
 		return "it is Fleet itself"
 	case name == "rancher":
 		return "Rancher brings Fleet, so it comes first, and would be deleted with its bundle"
+	case name == platform.GPUOperator:
+		return "parts that need GPUs wait for it"
 	case name == "cilium":
 		return "no pod has a network before it, including Fleet's"
 	case name == "cert-manager" && p.Rancher != nil:

@@ -127,6 +127,7 @@ func (r *resolver) finish() {
 		}
 	}
 	r.driverOfDistro()
+	r.operatorDistro()
 	r.templateStorage()
 }
 

@@ -47,6 +47,7 @@ func (r *resolver) driverMode() {
 		}
 		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
 	}
+	r.operatorStack()
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
 		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
 	}

@@ -11,7 +11,10 @@ import (
 const (
 	Resource     = corev1.ResourceName("nvidia.com/gpu") // what a container requests
 	LabelPresent = "nvidia.com/gpu.present"              // set to "true" on nodes with a GPU; device plugins look for it
-	RuntimeClass = "nvidia"                              // made by K3s itself; the default runtime sees no GPU
+	// LabelConfig names the configuration of a node's device plugin, where the GPU operator deploys
+	// it (NVIDIA/k8s-device-plugin, cmd/config-manager, v0.20.0).
+	LabelConfig  = "nvidia.com/device-plugin.config"
+	RuntimeClass = "nvidia" // made by K3s itself; the default runtime sees no GPU
 	taintKey     = "nvidia.com/gpu"
 	taintValue   = "present" // the one that NVIDIA's and NFD's DaemonSets tolerate
 )

@@ -137,6 +137,21 @@ type replicaResource struct {
 	Replicas int    `yaml:"replicas"`
 }
 
+// Config returns the plugin's configuration, for a plugin that somebody else deploys.
+func (o PluginOptions) Config() (string, error) {
+	if o.MIG == "" {
+		o.MIG = MIGNone
+	}
+	if err := o.check(); err != nil {
+		return "", fmt.Errorf("NVIDIA device plugin: %w", err)
+	}
+	config, err := o.config()
+	if err != nil {
+		return "", fmt.Errorf("NVIDIA device plugin: %w", err)
+	}
+	return config.Data[configKey], nil
+}
+
 func (o PluginOptions) config() (*corev1.ConfigMap, error) {
 	c := pluginConfig{Version: "v1"}
 	c.Flags.MIGStrategy = o.MIG

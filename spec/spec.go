@@ -241,6 +241,17 @@ type Sharing struct {
 // Shared reports whether several pods use one GPU.
 func (s Sharing) Shared() bool { return s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS }
 
+// Name tells apart the ways of sharing for which a device plugin needs different settings.
+func (s Sharing) Name() string {
+	switch {
+	case s.Replicas > 1:
+		return fmt.Sprintf("%s-%d", s.Strategy, s.Replicas)
+	case s.Strategy == "":
+		return SharingNone
+	}
+	return s.Strategy
+}
+
 // MIGLayout says how some GPUs of a node are partitioned.
 type MIGLayout struct {
 	GPUs     []int          // indices; empty: all

@@ -70,6 +70,11 @@ func (r *recipe) monitoring(p *spec.Platform) {
 	if !m.GPUs {
 		return
 	}
+	if HasGPUOperator(r.spec) { // which has an exporter
+		part, err = addon.GPUDashboard()
+		r.add(part, err)
+		return
+	}
 	part, err = addon.GPUExporter(addon.GPUExporterOptions{Common: r.common("dcgm-exporter"), RuntimeClass: nvidia.RuntimeClass, Nodes: nvidia.Labels()})
 	r.add(part, err, func(x *Piece) { x.Gpus = true })
 }

@@ -42,6 +42,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
 	}
 	p := &s.Platform
 	r.network(p)
+	r.gpuOperator()
 	r.storage(p)
 	r.addresses(p)
 	r.certificates(p)
@@ -74,7 +75,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
 // viaOf says how a part is installed in the cluster. Fleet cannot install its own dependencies, or
 // parts that the nodes wait for.
 func viaOf(p *spec.Platform, x Piece) string {
-	if x.Network || x.Base || p.Fleet == nil || p.Fleet.Repo == "" {
+	if x.Network || x.Offers || x.Base || p.Fleet == nil || p.Fleet.Repo == "" {
 		return spec.ViaDirect
 	}
 	if via := p.Charts.Via[x.Name]; via != "" {
@@ -356,7 +357,8 @@ func PartsOn(s *spec.Spec) []string {
 	add(p.Rancher != nil, "rancher")
 	add(p.Fleet != nil && p.Fleet.Standalone && p.Rancher == nil, "fleet", "fleet-crd")
 	add(p.Monitoring != nil, "monitoring")
-	add(p.Monitoring != nil && p.Monitoring.GPUs, "dcgm-exporter")
+	add(p.Monitoring != nil && p.Monitoring.GPUs && !HasGPUOperator(s), "dcgm-exporter")
+	add(HasGPUOperator(s), GPUOperator)
 	add(p.Backup != nil, "velero")
 	add(p.Hub != nil, "jupyterhub")
 	return out

@@ -19,6 +19,7 @@ type Piece struct {
 	Via string // ViaDirect or ViaFleet
 
 	Network  bool     // the pods' network itself: no node is ready without it
+	Offers   bool     // it makes GPUs allocatable: parts that need GPUs wait for that
 	Base     bool     // Fleet or one of its dependencies: Fleet cannot deploy it
 	Gpus     bool     // it monitors GPUs: install it when pods can request GPUs
 	Replaces []string // parts that do the same work, and must be removed before
@@ -49,7 +50,7 @@ func Split(pieces []Piece) (before, after []Piece) {
 		case waits:
 			late[p.Name] = true
 			after = append(after, p)
-		case !p.Network: // the nodes waited for it
+		case !p.Network && !p.Offers: // the nodes, and their GPUs, waited for these
 			before = append(before, p)
 		}
 	}

@@ -98,8 +98,9 @@ var allowed = map[string][]string{
 	"sim/guest/internal/disk":      nil,
 	"sim/guest/internal/etcdfile":  nil,
 
-	"sim/kubesim": {"sim/guest"},
-	"sim/conform": {"sim/pvesim", "sim/guest"},
+	"sim/gpuoperator": nil,
+	"sim/kubesim":     {"sim/gpuoperator", "sim/guest"},
+	"sim/conform":     {"sim/pvesim", "sim/guest"},
 
 	// Inside the simulated Proxmox VE: what is below first.
 	"sim/pvesim/internal/answer":      nil,
@@ -134,8 +135,8 @@ var allowed = map[string][]string{
 	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "internal/offer", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
-	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec", "cluster/backup", "internal/offer", "nvidia/mig"},
-	"cluster":                      {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "nvidia/check", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig"},
+	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec", "cluster/backup", "internal/offer", "nvidia/mig", "addon"},
+	"cluster":                      {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "nvidia/check", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig", "addon"},
 	"cluster/doctor":               {"converge/drift", "k3s", "kube", "nvidia", "proxmox", "remote", "spec"},
 	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/thorns":      {"kube", "sim/guest", "sim/kubesim"},
@@ -280,7 +281,7 @@ func TestLeavesHoldTheStandardLibraryOnly(t *testing.T) {
 // or kube that its simulator shared would be called right. Whichever way it comes: the
 // table above is of direct imports only.
 func TestSimulatorsStandOnNothingTheyJudge(t *testing.T) {
-	may := append([]string{"sim/guest", "sim/qemu", "sim/record", "sim/kubesim",
+	may := append([]string{"sim/guest", "sim/gpuoperator", "sim/qemu", "sim/record", "sim/kubesim",
 		"internal/iso9660", "internal/suggest", "internal/yamlbound", "remote", "remote/remotetest"}, leaves...)
 	for _, p := range list(t, "-deps", "./sim/pvesim", "./sim/guest", "./sim/qemu", "./sim/record", "./sim/kubesim") {
 		if ours, ok := strings.CutPrefix(p.ImportPath, module); ok && !inside(ours, "sim/guest/internal") {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-//go:embed all:cert-manager all:ceph-csi-cephfs all:cilium all:csi-driver-nfs all:dcgm-exporter all:fleet all:fleet-crd
+//go:embed all:cert-manager all:ceph-csi-cephfs all:cilium all:csi-driver-nfs all:dcgm-exporter all:fleet all:fleet-crd all:gpu-operator
 //go:embed all:jupyterhub all:kube-prometheus-stack all:local-path-provisioner all:longhorn all:metallb all:rancher all:velero
 var files embed.FS
 

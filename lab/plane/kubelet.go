@@ -211,7 +211,7 @@ func (k *kubelet) sync(ctx context.Context, name cache.ObjectName) (time.Duratio
 	case pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
 		return k.startCommands(ctx, m, pod)
 	}
-	return 0, nil
+	return k.toMachine(ctx, m, pod) // again after a boot; otherwise it changes nothing
 }
 
 // release ends a pod's commands and releases its devices.

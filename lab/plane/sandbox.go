@@ -41,6 +41,9 @@ func (k *kubelet) makeSandbox(ctx context.Context, m *member, pod *corev1.Pod) (
 	if handler != nil && !m.hasRuntime(*handler) {
 		return recheck, k.refuseSandbox(ctx, pod, *handler)
 	}
+	if again, err := k.toMachine(ctx, m, pod); again > 0 || err != nil {
+		return again, err
+	}
 	var missing *mountError
 	if err := k.startable(ctx, m, pod); errors.As(err, &missing) {
 		k.eventOn(pod, corev1.EventTypeWarning, missing.reason(), "%s", missing.Error())

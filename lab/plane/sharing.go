@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/lab/gpuoperator"
 )
 
 // sharing is the part of the device plugin's configuration that says how often each GPU is
@@ -43,7 +45,13 @@ func (k *kubelet) shares(ctx context.Context, m *member, plugin *corev1.Pod) (of
 		if err != nil {
 			return offered{}, err
 		}
-		for _, text := range config.Data {
+		data := config.Data
+		if node, err := k.objects.Get(m.Name); err == nil {
+			if name := gpuoperator.ConfigOf(node, plugin); name != "" {
+				data = map[string]string{name: data[name]}
+			}
+		}
+		for _, text := range data {
 			times, strategy := replicas(text)
 			now.times, now.strategy = max(now.times, times), strategy
 		}

@@ -55,6 +55,7 @@ func (c *Cluster) reconcile() time.Duration {
 	c.volumes()
 	c.issue()
 	c.share()
+	c.gpuOperator()
 	c.runPods()
 	return max(c.next.Sub(now), c.scale(settle))
 }

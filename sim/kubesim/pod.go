@@ -122,6 +122,11 @@ func (c *Cluster) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
 		c.waiting(e, p, "ContainerCreating", why)
 		return
 	}
+	if reason, why := c.toMachine(p, k); why != "" {
+		c.event(e, reason, why)
+		c.waiting(e, p, reason, why)
+		return
+	}
 	gpus, ok := c.allot(p, k)
 	if !ok {
 		status := p.Status.DeepCopy()
@@ -395,6 +400,9 @@ func (c *Cluster) lost(node string) {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		r := c.runs[string(p.UID)]
+		if r != nil && p.Spec.NodeName == node && changesHost(p) { // after a boot it has to do so again
+			r.began = false
+		}
 		if p.Spec.NodeName != node || r == nil || ended(p) || r.result != nil || r.stop == nil {
 			continue
 		}

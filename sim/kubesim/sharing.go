@@ -40,7 +40,11 @@ func (c *Cluster) offered(p *corev1.Pod, gpus []guest.GPU) offer {
 		if e == nil {
 			continue
 		}
-		for _, text := range typed[corev1.ConfigMap](e).Data {
+		data := typed[corev1.ConfigMap](e).Data
+		if name := c.operatorConfig(p); name != "" {
+			data = map[string]string{name: data[name]}
+		}
+		for _, text := range data {
 			_ = yaml.Unmarshal([]byte(text), &config) // a plugin that cannot read it shares nothing
 		}
 	}

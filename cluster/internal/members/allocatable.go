@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
@@ -24,7 +25,16 @@ func (ms *Members) HasDriver(n spec.Node) bool {
 
 // HasPlugin reports whether this cluster makes GPUs allocatable.
 func (ms *Members) HasPlugin() bool {
-	return len(ms.Spec.GPUNodes()) > 0 && ms.Spec.NVIDIA.Stack == spec.StackDevicePlugin
+	return len(ms.Spec.GPUNodes()) > 0 && (ms.Spec.NVIDIA.Stack == spec.StackDevicePlugin || ms.Spec.NVIDIA.Stack == spec.StackOperator)
+}
+
+// offerTime is how long it may take until a device plugin offers a node's GPUs. The operator's pods
+// wait for each other: discovery of features, validation, plugin.
+func (ms *Members) offerTime() time.Duration {
+	if ms.Spec.NVIDIA.Stack == spec.StackOperator {
+		return 3 * ReadyTime
+	}
+	return ReadyTime
 }
 
 // AllocatableStep waits until Kubernetes can allocate all of a node's GPUs, as many as the file
@@ -41,7 +51,7 @@ func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[map[string]in
 			return offered(have), nil
 		},
 		Diff:   func(have map[string]int64) drift.Diff { return diffOffered(have, want) },
-		Settle: ReadyTime,
+		Settle: ms.offerTime(),
 		Poll:   run.LookEvery,
 	}
 }

@@ -357,8 +357,11 @@ func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	}
 	if n.GPUs.Count > 0 {
 		out[nvidia.LabelPresent] = "true"
-		if s.NVIDIA.Stack == spec.StackDevicePlugin {
+		if s.NVIDIA.Stack != spec.StackNone { // the same with the operator: K3s restarts for another label
 			out[sharingLabel] = sharingName(s, n)
+		}
+		if s.NVIDIA.Stack == spec.StackOperator && out[sharingLabel] != asCluster {
+			out[nvidia.LabelConfig] = n.GPUs.Sharing.Name()
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package members
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -91,14 +90,11 @@ func sharingName(s *spec.Spec, n spec.Node) string {
 	if strategy := offer.Of(n).MIG; strategy != "" {
 		return divided + string(strategy)
 	}
-	of, own := undivided(n.GPUs.Sharing), undivided(s.NVIDIA.Sharing)
-	switch {
-	case of.Strategy == own.Strategy && of.Replicas == own.Replicas:
+	of := undivided(n.GPUs.Sharing)
+	if of.Name() == undivided(s.NVIDIA.Sharing).Name() {
 		return asCluster
-	case of.Replicas > 1:
-		return fmt.Sprintf("%s-%d", of.Strategy, of.Replicas)
 	}
-	return of.Strategy
+	return of.Name()
 }
 
 // undivided is the sharing of GPUs that are not divided after all.

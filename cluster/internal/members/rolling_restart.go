@@ -154,7 +154,7 @@ func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
 			gpus[name] = min(was.Count(name), int64(want))
 		}
 	}
-	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ReadyTime, Late: n.Name + " has not recovered"}
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ms.offerTime(), Late: n.Name + " has not recovered"}
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		client, err := ms.Kube(ctx)
 		if err != nil {

@@ -20,7 +20,7 @@ const NotLooked = "cannot find out which data goes with it: "
 // costsOfChart is what a changed release destroys: the parts that it replaces, and claims
 // that it no longer has.
 func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) []converge.Cost {
-	out := s.costsOfClaims(ctx, d)
+	out := append(s.costsOfClaims(ctx, d), s.costsOfOperator(ctx, seen.part.Name, d)...)
 	for _, name := range seen.part.Replaces {
 		client, err := s.Kube(ctx)
 		var old *Record

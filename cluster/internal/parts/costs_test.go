@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/spec"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -37,6 +38,29 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 		}
 		assert.Equal(t, "cilium-pool replaces it", out[2].Why)
 		assert.Contains(t, out[2].Holds[0], "cannot find out which data goes with it: ")
+	})
+}
+
+// The operator ends the pods that use GPUs when its driver changes, which is a cost also where nobody
+// can say whose they are. What is new ends nothing.
+func TestCostsOfTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("no way there")
+		s := New(Config{Spec: &spec.Spec{Nodes: []spec.Node{{Name: "wk1", GPUs: spec.GPURequest{Count: 2}}, {Name: "wk2"}}},
+			Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
+		costs := func(part string, d ...drift.Field) []converge.Cost {
+			return s.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: part}}}, d)
+		}
+		version := drift.Field{Path: "values/driver/version", Have: "580.126.20", Want: "595.91.07", Effect: drift.Update}
+		out := costs(platform.GPUOperator, version)
+		require.Len(t, out, 1)
+		assert.Equal(t, "GPUs of wk1", out[0].Machine)
+		assert.Equal(t, converge.Stops, out[0].Kind)
+		assert.Contains(t, out[0].Users[0], "cannot find out whose work ends: no way there")
+		assert.Len(t, costs(platform.GPUOperator, drift.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
+		assert.Empty(t, costs(platform.GPUOperator, drift.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
+		assert.Empty(t, costs(platform.GPUOperator, drift.Field{Path: "values/driver/version", Want: "580.126.20", Effect: drift.Create}))
+		assert.Empty(t, costs("monitoring", version))
 	})
 }
 

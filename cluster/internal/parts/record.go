@@ -93,6 +93,15 @@ func (s *Steps) recorded(ctx context.Context, client *kube.Client, part string) 
 	return parseRecord(cm.Name, cm.Data[recordKey])
 }
 
+// RecordOf reads the cluster's record of a part, nil if it has none.
+func (s *Steps) RecordOf(ctx context.Context, part string) (*Record, error) {
+	client, err := s.Kube(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.recorded(ctx, client, part)
+}
+
 func parseRecord(name, text string) (*Record, error) {
 	r := &Record{}
 	if err := json.Unmarshal([]byte(text), r); err != nil {
@@ -323,6 +332,9 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 		}
 	}
 	if err := remove(r.Before); err != nil {
+		return err
+	}
+	if err := s.afterOperator(ctx, client, r); err != nil {
 		return err
 	}
 	if !r.Keep {

@@ -14,7 +14,7 @@ import (
 )
 
 func SecureBootOn(machine string) string {
-	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and rejects modules that DKMS builds: "+
+	return fmt.Sprintf("the firmware of %s has the keys of Secure Boot (efidisk0, pre-enrolled-keys=1), and rejects modules that are built on the machine, by DKMS or the GPU operator: "+
 		"write nvidia: {driver: {mode: prebuilt}} if its system is Ubuntu, or disable Secure Boot in its firmware and give it an EFI disk without keys", machine)
 }
 
@@ -103,13 +103,22 @@ func (ts *Templates) allotted(ctx context.Context, host string) ([]nvidia.PCIID,
 // DriverPolicy is what the file says about the driver.
 func DriverPolicy(s *spec.Spec, installed string) nvidia.Policy {
 	p := nvidia.Policy{Installed: installed, System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == spec.DriverDKMS}
-	if s.NVIDIA.Branch != "auto" {
+	switch {
+	case s.NVIDIA.Branch != "auto":
 		p.Branch = s.NVIDIA.Branch
+	case s.NVIDIA.DriverMode == spec.DriverOperator: // one for all nodes
+		p.Branch = fmt.Sprint(nvidia.DefaultBranch)
 	}
 	if s.NVIDIA.Flavour != "auto" {
 		p.Flavour = nvidia.Flavour(s.NVIDIA.Flavour)
 	}
 	return p
+}
+
+// BuildsModules reports whether the driver's modules are built on the machine, so that no firmware
+// knows their signature.
+func BuildsModules(s *spec.Spec) bool {
+	return s.NVIDIA.DriverMode == spec.DriverDKMS || s.NVIDIA.DriverMode == spec.DriverOperator
 }
 
 // InstallsDriver reports whether homelab installs the driver on nodes.

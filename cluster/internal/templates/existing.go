@@ -136,7 +136,7 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 		bad("it passes a device through, which its clones cannot share: qm set %d --delete %s", vm.VMID, vm.GPUs[0].Slot)
 	}
 	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
-	if dkms && s.NVIDIA.DriverMode == spec.DriverDKMS && vm.SecureBoot {
+	if dkms && BuildsModules(s) && vm.SecureBoot {
 		bad("%s", SecureBootOn("each clone"))
 	}
 	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe })

@@ -270,8 +270,20 @@ func (d *decoder) mapping(t *yamlnode.Node, v reflect.Value, name string) {
 			continue
 		}
 		item := reflect.New(v.Type().Elem()).Elem()
+		if item.Kind() == reflect.Interface {
+			d.within(v.Addr().Interface(), f.Value, f.Name)
+		}
 		d.value(f.Value, item, name+"."+f.Name)
 		v.SetMapIndex(reflect.ValueOf(f.Name), item)
+	}
+}
+
+// within marks the keys below an entry of a map of raw values, as members with dotted names.
+func (d *decoder) within(of any, t *yamlnode.Node, path string) {
+	for _, f := range t.Fields {
+		at := path + "." + f.Name
+		d.marks[member{of, at}] = mark{f.At, true}
+		d.within(of, f.Value, at)
 	}
 }
 

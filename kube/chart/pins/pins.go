@@ -76,6 +76,11 @@ var table = []Pin{
 		Source: "as fleet, whose version it must have",
 	},
 	{
+		Name: "gpu-operator", Chart: "gpu-operator", Repo: "https://helm.ngc.nvidia.com/nvidia",
+		Version: "v26.7.2", Kubernetes: ">=1.16.0-0",
+		Source: "pinned: an advisory of 2026-10-21; read: v26.7.0 of 2026-08-20, Chart.yaml",
+	},
+	{
 		Name: "jupyterhub", Chart: "jupyterhub", Repo: "https://hub.jupyter.org/helm-chart/",
 		Version: "4.4.2", App: "5.5.0", Kubernetes: ">=1.28.0-0",
 		Source: "pinned: image references of autumn 2026; read: 4.4.0 of 2026-06-10, Chart.yaml (its appVersion too)",

@@ -23,10 +23,11 @@ const module = "github.com/cps-gpu/homelab/"
 var allowed = map[string][]string{
 	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
 	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
+	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
 	"lab/operators":        {"converge/wait"},
 	"lab/traffic":          {"sim/guest"},
-	"lab/plane":            {"converge/wait", "sim/guest"},
+	"lab/plane":            {"converge/wait", "sim/gpuoperator", "sim/guest"},
 	"lab/site":             {"internal/labctl", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
@@ -36,7 +37,7 @@ var allowed = map[string][]string{
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
-	"remote/remotetest", "remote/ssh", "secret", "sim/guest",
+	"remote/remotetest", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest",
 	"sim/pvesim", "sim/pvesim/model", "sim/qemu",
 }
 

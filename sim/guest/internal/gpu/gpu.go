@@ -130,6 +130,8 @@ type Driver struct {
 	usable  []Card // those that it could bring up
 	// unsigned is one that DKMS has built: its signature is of a key that no firmware has.
 	unsigned bool
+	// contained is one of a container, which has its libraries too.
+	contained bool
 }
 
 // nvidia is the driver of a running system, when it is loaded.
@@ -264,6 +266,9 @@ func NVML(s *machine.System) ([]Card, *NVMLError) {
 		return nil, &NVMLError{9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"}
 	}
 	library := ""
+	if d.contained {
+		library = d.Version
+	}
 	for name, p := range disk.Database(s.Config.Disk) {
 		if strings.HasPrefix(name, "libnvidia-compute-") || name == "libnvidia-ml1" {
 			library = upstream(p.Version)

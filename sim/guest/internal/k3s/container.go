@@ -25,6 +25,9 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 		return machine.ExitKilled, "", ""
 	}
 	defer s.Leave()
+	if code, output, done := gpu.HostContainer(s, c.Image, c.Env); done {
+		return code, output, ""
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.Context(), cancel)()

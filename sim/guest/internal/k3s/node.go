@@ -48,7 +48,8 @@ type node struct {
 	name    string
 	cfg     config
 	token   string
-	nvidia  bool // NVIDIA's runtime was there when K3s started
+	nvidia  bool   // NVIDIA's runtime was there when K3s started
+	runtime string // where it was
 	cluster *cluster
 	member  string // its identifier in etcd
 	never   bool   // the fault that it never gets ready
@@ -111,7 +112,7 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, env []stri
 func (n *node) prepare(v *disk.View) int {
 	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+machine.SearchPath, ":") {
 		if _, err := v.Stat(dir + "/nvidia-container-runtime"); err == nil {
-			n.nvidia = true
+			n.nvidia, n.runtime = true, dir+"/nvidia-container-runtime"
 			n.say("info", "Found nvidia container runtime at %s/nvidia-container-runtime", dir)
 			break
 		}
@@ -138,7 +139,7 @@ func (n *node) prepare(v *disk.View) int {
 	}
 	config := "version = 3\n# rewritten at every start\n"
 	if n.nvidia {
-		config += "\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia'.options]\n  BinaryName = \"/usr/bin/nvidia-container-runtime\"\n"
+		config += "\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.'nvidia'.options]\n  BinaryName = \"" + n.runtime + "\"\n"
 	}
 	v.Save(dir+"/agent/etc/containerd/config.toml", config, 0o600)
 	return 0

@@ -115,11 +115,7 @@ type Faults struct {
 	EtcdSick          bool // the etcd member of this server answers nobody
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
-	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
-	MIGModeSticks      bool // switching the machine off and on does not reset its cards: a pending mode stays pending
-	NodeNeverReady     bool // K3s runs, but its kubelet never joins
-	SSHRefuses         bool // port 22 refuses connections
-	NeverBoots         bool // stays in the firmware
+	MIGModeSticks     bool // switching the machine off and on does not reset its cards: a pending mode stays pending
 }
 
 // ErrOff is returned by what needs a running guest.

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/internal/parts"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// offer adds the steps after which something offers the nodes' GPUs to Kubernetes: homelab's device
+// plugin, or the GPU operator. The other one is removed first.
+func (c *Cluster) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
+	if !platform.HasGPUOperator(c.spec) {
+		return up.Add(c.pluginStep(), api)
+	}
+	last := up.Add(c.members.NoPluginStep(), api)
+	for _, p := range c.parts.Pieces() {
+		if p.Offers {
+			last = c.parts.AddPart(up, p, parts.Ground{API: last}, nil)
+		}
+	}
+	return last
+}
+
+// pluginStep keeps homelab's device plugin as in the file. If the cluster had the GPU operator, it
+// goes first.
+func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
+	step := c.members.PluginStep()
+	observe, apply := step.Observe, step.Apply
+	step.Observe = func(ctx context.Context) (drift.Diff, error) {
+		d, err := observe(ctx)
+		if err != nil || d.Empty() { // a plugin that is complete came after the operator had gone
+			return d, err
+		}
+		old, err := c.parts.RecordOf(ctx, platform.GPUOperator)
+		if old != nil {
+			d = append(old.Diff(), d...)
+		}
+		return d, err
+	}
+	step.Apply = func(ctx context.Context, d drift.Diff) error {
+		old, err := c.parts.RecordOf(ctx, platform.GPUOperator)
+		if err == nil && old != nil {
+			err = c.parts.RetirePart(ctx, *old)
+		}
+		if err != nil {
+			return err
+		}
+		return apply(ctx, d)
+	}
+	return step
+}
+
+// runtimeOf adds the step that lets K3s find what the operator has installed on a node, if it
+// installs the driver there.
+func (c *Cluster) runtimeOf(up *converge.Graph, n spec.Node, needs ...*converge.Ref) []*converge.Ref {
+	if !c.members.HasOperatorDriver(n) {
+		return needs
+	}
+	return []*converge.Ref{up.Add(c.members.RuntimeStep(n, addon.GPUOperatorNamespace, addon.GPUDriverPods), needs...)}
+}

@@ -1,0 +1,106 @@
+package kubesim
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/sim/gpuoperator"
+	"github.com/cps-gpu/homelab/sim/guest"
+)
+
+// gpuOperator simulates NVIDIA's GPU operator while its pod is ready: what its ClusterPolicy asks
+// for is created, and what it no longer asks for is deleted.
+func (c *Cluster) gpuOperator() {
+	for _, e := range c.all("clusterpolicies.nvidia.com") {
+		if !c.runsImage("/gpu-operator:") {
+			return
+		}
+		policy := &unstructured.Unstructured{Object: e.obj}
+		wanted := map[string]bool{}
+		for _, u := range gpuoperator.Of(policy, c.namespaceOf("/gpu-operator:")).Objects(c.kernels()...) {
+			k := mustKind(map[string]string{"DaemonSet": "daemonsets", "RuntimeClass": "runtimeclasses"}[u.GetKind()])
+			wanted[u.GetKind()+" "+u.GetName()] = true
+			have := c.get(k, u.GetNamespace(), u.GetName())
+			switch {
+			case have == nil:
+				c.put(k, u.Object)
+			case u.GetKind() == "DaemonSet":
+				c.putField(have, "spec", u.Object["spec"].(map[string]any))
+			case have.owner == "": // K3s' own class becomes the operator's
+				taken := have.u().DeepCopy()
+				taken.SetOwnerReferences(u.GetOwnerReferences())
+				c.put(k, taken.Object)
+			}
+		}
+		for _, set := range c.all("daemonsets.apps") {
+			if set.owner == e.uid && !wanted["DaemonSet "+set.u().GetName()] {
+				c.remove(set)
+			}
+		}
+	}
+}
+
+// namespaceOf is the namespace of a ready pod whose image has a word in its name.
+func (c *Cluster) namespaceOf(image string) string {
+	for _, e := range c.all("pods") {
+		if p := typed[corev1.Pod](e); podReady(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+			return p.Namespace
+		}
+	}
+	return ""
+}
+
+// kernels are those of the nodes with GPUs.
+func (c *Cluster) kernels() []string {
+	var out []string
+	for _, e := range c.all("nodes") {
+		if n := typed[corev1.Node](e); n.Labels["nvidia.com/gpu.present"] == "true" {
+			out = append(out, n.Status.NodeInfo.KernelVersion)
+		}
+	}
+	return out
+}
+
+// changesHost reports whether a pod changes its machine.
+func changesHost(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool { return gpuoperator.IsHost(ct.Image) })
+}
+
+// toMachine does what a pod of the operator does to its machine, and says what keeps it from that.
+func (c *Cluster) toMachine(p *corev1.Pod, k *kubelet) (reason, why string) {
+	for _, ct := range p.Spec.Containers {
+		if why := gpuoperator.NoSuchImage(ct.Image); why != "" {
+			return "ImagePullBackOff", why
+		}
+		if !gpuoperator.IsHost(ct.Image) || k.node.Run == nil {
+			continue
+		}
+		env := map[string]string{}
+		for _, v := range ct.Env {
+			env[v.Name] = v.Value
+		}
+		if code, output, _ := k.node.Run(k.ctx, guest.Container{Image: ct.Image, Env: env}); code != 0 {
+			return "PodInitializing", output
+		}
+	}
+	return "", ""
+}
+
+// operatorConfig is the name of the configuration of the operator's device plugin, or "".
+func (c *Cluster) operatorConfig(p *corev1.Pod) string {
+	env := map[string]string{}
+	for _, v := range p.Spec.Containers[0].Env {
+		env[v.Name] = v.Value
+	}
+	if _, ours := env["DEFAULT_CONFIG"]; !ours {
+		return ""
+	}
+	label := ""
+	if e := c.get(mustKind("nodes"), "", p.Spec.NodeName); e != nil {
+		label = typed[corev1.Node](e).Labels[gpuoperator.ConfigLabel]
+	}
+	return gpuoperator.Config(label, func(name string) string { return env[name] })
+}
