@@ -28,6 +28,9 @@ func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	return with(ctx, options(spec, json, timeout), (*session.Session).GPUVerify)
+	o := options(spec, json, timeout)
+	o.Report = value(report)
+	return withReport(ctx, o, "gpu:verify", (*session.Session).GPUVerify)
 }

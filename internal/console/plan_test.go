@@ -89,7 +89,7 @@ func TestStatusOfAPlatform(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := capture(100)
 			plan, parts := withPlatform(planned(1, clean), see)
-			assert.Equal(t, name != "ready", c.Status(plan, parts...))
+			assert.Equal(t, name != "ready", c.Status(plan, nil, parts...))
 			golden(t, "status_platform_"+name+".txt", c.data.String())
 		})
 	}
@@ -190,7 +190,7 @@ func TestPlanAndStatus(t *testing.T) {
 				}
 				assert.Empty(t, c.talk.String(), "a plan is data")
 				c = capture(width)
-				assert.Equal(t, x.name != "clean", c.Status(plan))
+				assert.Equal(t, x.name != "clean", c.Status(plan, nil))
 				assertFits(t, c.data.String(), width)
 				if width == 80 && x.workers < 10 {
 					golden(t, "status_"+x.name+".txt", c.data.String())

@@ -51,11 +51,35 @@ func checksOf(results []Result) (out []check, sentence string) {
 	if len(results) == 0 {
 		return nil, ""
 	}
-	sentence = fmt.Sprintf("%d of %d GPUs passed.", passed, len(results))
+	sentence = fmt.Sprintf("%d of %d GPUs passed", passed, len(results))
+	if from, to := period(results); to != "" && from == to {
+		sentence += " on " + to
+	} else if to != "" {
+		sentence += " between " + from + " and " + to
+	}
+	sentence += "."
 	if worse > 0 {
 		sentence += fmt.Sprintf(" %s worse than before.", plural(worse, "is", "are"))
 	}
 	return out, sentence
+}
+
+// period is when the results are from.
+func period(results []Result) (from, to string) {
+	first, last := results[0].Time, results[0].Time
+	for _, r := range results {
+		if r.Time.Before(first) {
+			first = r.Time
+		}
+		if r.Time.After(last) {
+			last = r.Time
+		}
+	}
+	if first.IsZero() {
+		return "", ""
+	}
+	const day = "2006-01-02 15:04"
+	return first.Format(day), last.Format(day)
 }
 
 func plural(n int, one, many string) string {
@@ -95,7 +119,7 @@ const (
 
 // trendOf draws the last results: their values as a line, or passed and failed as dots.
 func trendOf(past []Past) *trend {
-	if len(past) == 0 {
+	if len(past) < 2 {
 		return nil
 	}
 	past = past[max(0, len(past)-trendMost):]

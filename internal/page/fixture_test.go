@@ -92,7 +92,7 @@ func troubled() *page.Page {
 // results are those of seven GPUs, with a history of eleven days.
 func results() (out []page.Result) {
 	for i := range 7 {
-		r := page.Result{Node: fmt.Sprintf("wk-gpu%d", 1+i/2), Index: i % 2, Model: a100, Memory: "40GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-5c8ad2b1-%04d", i), Passed: true}
+		r := page.Result{Node: fmt.Sprintf("wk-gpu%d", 1+i/2), Index: i % 2, Model: a100, Memory: "40GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-5c8ad2b1-%04d", i), Passed: true, Time: at().Add(-14 * time.Hour)}
 		for day := range 11 {
 			v := 1390 + float64((i*7+day*5)%11)
 			if i == 5 && day > 6 {

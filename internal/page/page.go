@@ -165,6 +165,7 @@ type Field struct{ Path, Before, After, Note string }
 type Result struct {
 	Node   string
 	Index  int
+	Time   time.Time // of the run
 	Model  string
 	Memory string
 	Driver string
@@ -172,12 +173,12 @@ type Result struct {
 	Passed bool
 	Detail string // why it failed
 	Note   string
-	Past   []Past   // earlier results, the oldest first
+	Past   []Past   // results so far with this one, the oldest first
 	Worse  []string // how it is worse than before
 	Better []string // other differences to earlier results
 }
 
-// Past is an earlier result.
+// Past is one result of a GPU's history.
 type Past struct {
 	Time   time.Time
 	Passed bool

@@ -138,6 +138,9 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 	display := c.Display(g.Names())
 	report, no, err := attempt(ctx, g, display, display.Listen)
 	display.Close()
+	if c.Recorder != nil && report != nil {
+		c.Recorder.Ran(report)
+	}
 	switch {
 	case report == nil:
 		return nil, err
@@ -251,7 +254,8 @@ func (s *Session) Status(ctx context.Context) error {
 	if s.JSON {
 		return s.Console.Plan(plan)
 	}
-	wrong := s.Console.Status(plan, s.parts()...)
+	machines := s.machines(s.Inventory(ctx, plan))
+	wrong := s.Console.Status(plan, machines, s.parts()...)
 	s.warnOfHosts()
 	if wrong {
 		return failedf(pending, "not everything is up to date: go tool mage cluster:plan shows what differs")
@@ -263,7 +267,11 @@ func (s *Session) Status(ctx context.Context) error {
 func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
 	looking := s.Console.Looking(len(g.Names()))
 	defer looking.Close()
-	return g.Look(ctx, looking.Listen)
+	plan, err := g.Look(ctx, looking.Listen)
+	if s.Recorder != nil && plan != nil {
+		s.Recorder.Looked(plan)
+	}
+	return plan, err
 }
 
 // parts returns the parts of the platform for the display.
