@@ -138,7 +138,7 @@ func trendOf(past []Past) *trend {
 		}
 		y := float64(trendHeight) / 2
 		if values {
-			y = trendHeight - 4 - (p.Value-low)/span*(trendHeight-8)
+			y -= (p.Value - (low+high)/2) / span * (trendHeight - 8)
 		}
 		d := dot{X: fmt.Sprintf("%.1f", x), Y: fmt.Sprintf("%.1f", y), Class: string(Good), Title: p.Time.Format("2006-01-02 15:04") + ": passed"}
 		if !p.Passed {

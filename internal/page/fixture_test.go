@@ -39,11 +39,12 @@ func troubled() *page.Page {
 	files := page.Machine{Name: "ml-nfs", State: page.Good, Words: "running", Role: "files", Address: "10.0.0.30", VMID: 120}
 	p := &page.Page{
 		Cluster: "ml", Command: "cluster:up", Version: "v0.9.0", Time: at(), Failed: true,
-		Outcome: "k3s/wk-gpu4 failed, 2 of 47 steps could not start; what is done stays done: fix it and run it again",
+		Outcome: "k3s/wk-gpu4, chart/monitoring failed, 2 of 42 steps could not start; what is done stays done: fix it and run it again",
 		Facts:   []page.Fact{{"Kubernetes", "v1.36.5+k3s1"}, {"API", "10.0.0.100"}, {"Driver", "580-server, open"}, {"File", "cluster.yaml"}},
 		Links:   []page.Link{{"notebooks", "https://hub.lab.example"}, {"Grafana", "https://grafana.lab.example"}},
 		Problems: []page.Problem{
 			{Where: "wk-gpu4", What: "K3s: k3s-agent.service does not start: the server refuses the node's password: node password rejected, duplicate hostname", Cure: "delete the old password and run cluster:up again: kubectl -n kube-system delete secret wk-gpu4.node-password.k3s"},
+			{Where: "monitoring", What: "chart: deployment monitoring/grafana: 2 of 3 pods are ready: container grafana: CrashLoopBackOff"},
 			{Where: "wk-gpu3, GPU 1", What: "verify: slower than last month: 1214 GB/s, was 1391 GB/s on 2026-10-22 (-13 %)", Warning: true},
 			{Where: "pve2", What: "the storage fast is 91 % full", Cure: "free space, or move disks to another storage", Warning: true},
 		},

@@ -2,7 +2,11 @@ package page_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"flag"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"strings"
 	"testing"
@@ -34,4 +38,25 @@ func TestGolden(t *testing.T) {
 	assert.NotContains(t, html, "ZgotmplZ", "every value is of a kind that its place allows")
 	assert.NotContains(t, html, "<script")
 	assert.Less(t, strings.Index(html, "What is wrong"), strings.Index(html, `id="cluster"`))
+}
+
+// A page of a hundred nodes is small enough to be sent by mail.
+func TestSizeOfAHundredNodes(t *testing.T) {
+	assert.LessOrEqual(t, len(written(t, large(100))), 1<<20)
+}
+
+// digest identifies a page in its picture.
+func digest(html string) string { return fmt.Sprintf("page sha256:%x", sha256.Sum256([]byte(html))) }
+
+// withText adds a comment to a PNG, before its image data.
+func withText(t *testing.T, picture []byte, comment string) []byte {
+	t.Helper()
+	const header = 8 + 25 // the signature, and the chunk IHDR
+	require.Greater(t, len(picture), header)
+	chunk := append([]byte("tEXtComment\x00"), comment...)
+	out := append([]byte{}, picture[:header]...)
+	out = binary.BigEndian.AppendUint32(out, uint32(len(chunk)-4)) //nolint:gosec // a short text
+	out = append(out, chunk...)
+	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(chunk))
+	return append(out, picture[header:]...)
 }

@@ -17,6 +17,7 @@ type timeline struct {
 	Lanes    []lane
 	Critical []link
 	Label    string // for readers who do not see it
+	Short    string // about steps of the critical path that took hardly any time
 	// Rest is how long the run took beside its critical path, if that is much.
 	Rest string
 }
@@ -55,7 +56,7 @@ const (
 	laneMargin = 4
 	// percentPixels is how wide a hundredth of the run is drawn on A4 paper, and letterPixels how
 	// wide a letter of a label is.
-	percentPixels, letterPixels = 4.8, 6.2
+	percentPixels, letterPixels = 5.4, 5.8
 )
 
 // timelineOf lays out a run; nil if no step started.
@@ -71,16 +72,23 @@ func timelineOf(r *Run) *timeline {
 	at := func(d time.Duration) string { return percent(float64(d) / float64(whole)) }
 	path := critical(r.Steps)
 	on := map[string]bool{}
-	var sum time.Duration
+	var sum, rest time.Duration
+	short := 0
 	for _, s := range path {
 		on[s.Name] = true
 		took := s.Ended.Sub(s.Started)
-		sum += took
+		if sum += took; took < whole/200 {
+			short, rest = short+1, rest+took
+			continue
+		}
 		t.Critical = append(t.Critical, link{Lane: s.Lane, What: s.What, Took: Took(took), Share: fmt.Sprintf("%.0f %%", 100*float64(took)/float64(whole)),
 			X: at(s.Started.Sub(r.Started)), W: at(took)})
 	}
-	if rest := whole - sum; rest > whole/20 {
-		t.Rest = Took(rest)
+	if short > 0 {
+		t.Short = fmt.Sprintf("Left out: %s of less than half a percent each, %s together.", counted(short, "step"), Took(rest))
+	}
+	if other := whole - sum; other > whole/20 {
+		t.Rest = Took(other)
 	}
 	t.lay(r, on, whole)
 	for _, end := range []string{Changed, Unchanged, Failed, Skipped, Cancelled} {

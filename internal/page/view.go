@@ -300,34 +300,23 @@ func Age(d time.Duration) string {
 
 // folded is a change that several machines share.
 type folded struct {
-	Where, Title string // Title has all names if Where is shortened
-	Changes      []Change
+	Change
+	Title string // all names, if Where is shortened
 }
 
-// foldChanges groups the changes by machine, and machines with equal changes.
+// foldChanges groups equal changes of different machines, in the order of the first.
 func foldChanges(changes []Change) []folded {
-	var order []string
-	by := map[string][]Change{}
-	for _, c := range changes {
-		if by[c.Where] == nil {
-			order = append(order, c.Where)
-		}
-		by[c.Where] = append(by[c.Where], c)
-	}
 	var out []folded
 	names, at := map[int][]string{}, map[string]int{}
-	for _, where := range order {
-		var key strings.Builder
-		for _, c := range by[where] {
-			fmt.Fprintf(&key, "%q%q", c.What, c.Fields)
-		}
-		i, ok := at[key.String()]
+	for _, c := range changes {
+		key := fmt.Sprintf("%q%q", c.What, c.Fields)
+		i, ok := at[key]
 		if !ok {
 			i = len(out)
-			at[key.String()] = i
-			out = append(out, folded{Changes: by[where]})
+			at[key] = i
+			out = append(out, folded{Change: c})
 		}
-		names[i] = append(names[i], where)
+		names[i] = append(names[i], c.Where)
 	}
 	for i := range out {
 		out[i].Where, out[i].Title = several(names[i])

@@ -202,6 +202,9 @@ func (c *collector) change(where, what string, diff drift.Diff) {
 		if f.Effect == drift.Restart || f.Effect == drift.Replace {
 			field.Note = strings.TrimPrefix(field.Note+"; "+f.Effect.String(), "; ")
 		}
+		if f.Effect == drift.Create && f.Have == "" { // why it is as it is, is the plan's to explain
+			field.Note = ""
+		}
 		if f.Want == "" {
 			field.After = "(none)"
 		}
@@ -214,6 +217,11 @@ func (c *collector) change(where, what string, diff drift.Diff) {
 func (c *collector) warnings() {
 	for _, doubt := range c.session.Cluster.Doubts() {
 		c.problem(cmp.Or(doubt.Subject, "hosts"), doubt.String(), true)
+	}
+	if hub, ok := c.session.Cluster.Hub(); ok {
+		for _, w := range hub.Warnings() {
+			c.problem("hub", w, true)
+		}
 	}
 	for _, w := range c.session.Spec.Warnings {
 		c.problem(fmt.Sprintf("%s:%d", w.File, w.Line), w.What+"\n  "+w.Cure, true)
