@@ -175,8 +175,9 @@ func (b *browser) do(method string, params, result any) {
 	b.call(b.tab, method, params, result)
 }
 
-// load opens a document from a file and waits until it is drawn.
-func (b *browser) load(html string) {
+// load opens a document from a file, and returns how many milliseconds passed until it was
+// drawn: until the frame after the one that follows its load event.
+func (b *browser) load(html string) (ms float64) {
 	b.t.Helper()
 	file := filepath.Join(b.t.TempDir(), "page.html")
 	require.NoError(b.t, os.WriteFile(file, []byte(html), 0o600))
@@ -184,7 +185,12 @@ func (b *browser) load(html string) {
 	b.events = nil
 	b.mu.Unlock()
 	b.do("Page.navigate", map[string]any{"url": "file://" + file}, nil)
-	b.eval(`new Promise(done => { const look = () => document.readyState == "complete" && location.protocol == "file:" ? requestAnimationFrame(() => requestAnimationFrame(() => done(1))) : setTimeout(look, 5); look() })`, nil)
+	b.eval(fmt.Sprintf(`new Promise(done => {
+		const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))
+		const look = () => document.readyState == "complete" && location.pathname == %q ? drawn() : setTimeout(look, 1)
+		look()
+	})`, file), &ms)
+	return ms
 }
 
 // eval runs an expression in the tab and waits for its promise.

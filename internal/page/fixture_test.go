@@ -207,7 +207,7 @@ func large(nodes int) *page.Page {
 			}
 			start, need = s.Ended, s.Name
 			p.Run.Steps = append(p.Run.Steps, s)
-			p.Changes = append(p.Changes, page.Change{Where: name, What: what, Fields: []page.Field{{After: what + " of " + name}}})
+			p.Changes = append(p.Changes, page.Change{Where: name, What: what, Fields: []page.Field{{After: what + " as the file says"}}})
 		}
 	}
 	p.Pools = []page.Pool{pool}
