@@ -21,10 +21,15 @@ const readTime = 45 * time.Second
 // Do is [session.Do], and writes a page about it to the file of the options, if they name one.
 // command is the target, e.g. cluster:up.
 func Do(ctx context.Context, o session.Options, command string, do func(*session.Session, context.Context) error) error {
-	file := o.Report
-	if file == "" {
+	if o.Report == "" {
 		return session.Do(ctx, o, do)
 	}
+	return leave(ctx, o, command, session.Open, do)
+}
+
+// leave is Do with a way to open the session.
+func leave(ctx context.Context, o session.Options, command string, open func(context.Context, session.Options) (*session.Session, error), do func(*session.Session, context.Context) error) error {
+	file := o.Report
 	place, err := keep.Begin(file, 0o600) // before anything is done
 	if err != nil {
 		return &session.Error{Code: invalid, Err: fmt.Errorf("-report=%s: %w", file, err)}
@@ -34,7 +39,7 @@ func Do(ctx context.Context, o session.Options, command string, do func(*session
 	if o.Console != nil {
 		o.Console.Recorder = rec
 	}
-	s, err := session.Open(ctx, o)
+	s, err := open(ctx, o)
 	if s == nil { // there is no cluster to write about
 		return err
 	}
