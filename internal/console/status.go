@@ -25,6 +25,21 @@ type Machine struct {
 	Holders                           string // who holds them
 }
 
+// on leaves out what a narrow terminal has no room for, the more if something is wrong, which
+// has columns of its own.
+func (m Machine) on(width int, wrong bool) Machine {
+	switch {
+	case width == 0 || width >= 120:
+		return m
+	case width >= 100:
+		m.VMID, m.Version, m.Age = "", "", ""
+		return m
+	case wrong:
+		return Machine{GPUs: m.GPUs}
+	}
+	return Machine{Address: m.Address, GPUs: m.GPUs}
+}
+
 // statusWidth is the most columns of the table of machines, also in a file.
 const statusWidth = 140
 
@@ -57,15 +72,9 @@ func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform
 	wrong = c.problems(p)
 	t := Table{Header: []string{"", "PART", "STATE", "ROLE", "ADDRESS", "VMID", "VERSION", "AGE", "GPUS", "HELD BY", "DIFFERS", "UNKNOWN"}, Most: statusWidth}
 	for _, name := range partsOf(steps) {
-		s, m := parts[name], machines[name]
+		s, m := parts[name], machines[name].on(c.data.width(), wrong)
 		mark, state := s.state()
 		wrong = wrong || mark != "✓"
-		switch width := c.data.width(); { // what a narrow terminal has no room for
-		case width > 0 && width < 100:
-			m.Role, m.VMID, m.Version, m.Age, m.Holders = "", "", "", "", ""
-		case width > 0 && width < 120:
-			m.Version, m.Age = "", ""
-		}
 		t.Add(mark, name, state, m.Role, m.Address, m.VMID, m.Version, m.Age, m.GPUs, m.Holders, strings.Join(s.bad, ", "), ends(s.unknown))
 	}
 	c.Table(t)
