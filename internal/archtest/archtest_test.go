@@ -125,6 +125,7 @@ var allowed = map[string][]string{
 
 	"spec":                         {"internal/suggest", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
+	"cluster/inventory":            {"kube", "proxmox", "spec"},
 	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
@@ -143,7 +144,7 @@ var allowed = map[string][]string{
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
-	"targets":     {"internal/console", "internal/session", "internal/suggest"},
+	"targets":     {"internal/console", "internal/session", "internal/session/report", "internal/suggest"},
 	"cmd/homelab": {"internal/keep"},
 
 	"internal/faults":   {"internal/share", "remote"},
@@ -155,7 +156,11 @@ var allowed = map[string][]string{
 	"internal/words":    nil,
 	"internal/console":  {"converge", "internal/printable"},
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
-	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+	"internal/page":     nil,
+	"internal/history":  {"internal/keep"},
+	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/inventory", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/history", "internal/keep", "internal/labctl", "internal/labmodel", "internal/names", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+
+	"internal/session/report": {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "proxmox", "spec"},
 }
 
 // played are rooms of the played Proxmox VE, and further packages.

@@ -101,7 +101,7 @@ func (v view) outcome(p *page.Page) {
 	if v.err != nil {
 		p.Outcome, p.Failed = v.err.Error(), true
 		var answer interface{ ExitStatus() int }
-		const pending = 2 // something differs: that is no failure
+		const pending = 2 // something differs, and nothing failed
 		if errors.As(v.err, &answer) && answer.ExitStatus() == pending {
 			p.Failed = false
 		}
