@@ -60,3 +60,36 @@ func withText(t *testing.T, picture []byte, comment string) []byte {
 	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(chunk))
 	return append(out, picture[header:]...)
 }
+
+// Whatever a guest, a server or a file says stays text.
+func TestEverythingIsEscaped(t *testing.T) {
+	for _, evil := range []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, `' onload='x`, `]]></style><svg/onload=x>`, "a\x00b", `{{.Cluster}}`} {
+		html := written(t, troubled().Clean(func(string) string { return evil }))
+		for _, never := range []string{"<script", "<img", `href="javascript:`, "<svg/onload", ` onload='`, "\x00"} {
+			assert.NotContains(t, html, never, evil)
+		}
+	}
+}
+
+// Clean reaches every text of a page, and nothing else.
+func TestCleanReachesAll(t *testing.T) {
+	p := troubled()
+	seen := map[string]bool{}
+	same := p.Clean(func(s string) string { seen[s] = true; return s })
+	assert.Equal(t, p, same)
+	for _, s := range []string{"ml", "wk-gpu4", "node password rejected", "GPU-5c8ad2b1-0001", "jupyterhub/jupyter-ada", "quota of 6 GPUs", "575.57.08", "104 win11", "k3s-agent.service does not start\n  delete the old password"} {
+		found := false
+		for text := range seen {
+			found = found || strings.Contains(text, s)
+		}
+		assert.True(t, found, s)
+	}
+	assert.NotContains(t, written(t, p.Clean(func(s string) string { return strings.ReplaceAll(s, "duplicate hostname", "[secret]") })), "duplicate hostname")
+}
+
+// An empty page is one, too.
+func TestNothing(t *testing.T) {
+	html := written(t, &page.Page{Cluster: "new", Time: at()})
+	assert.Contains(t, html, "Nothing is wrong.")
+	assert.NotContains(t, html, "<table")
+}

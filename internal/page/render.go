@@ -32,7 +32,7 @@ func (p *Page) Write(w io.Writer) error {
 	return err
 }
 
-// blank matches what the template's own lines leave: they hold no text of the page.
+// blank matches empty lines and margins, most of them the template's own.
 var blank = regexp.MustCompile(`\n\s*\n\s*|\n[ \t]+`)
 
 // words splits a text into its lines without their margin.
