@@ -83,7 +83,8 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 			continue
 		}
 		for name, taken := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
-			if string(name) != resource && !(strings.HasSuffix(resource, "/") && strings.HasPrefix(string(name), resource)) || taken.Value() <= 0 {
+			below := strings.HasSuffix(resource, "/") && strings.HasPrefix(string(name), resource)
+			if string(name) != resource && !below || taken.Value() <= 0 {
 				continue
 			}
 			h := Holder{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Resource: string(name), Count: taken.Value(), Phase: string(p.Status.Phase),

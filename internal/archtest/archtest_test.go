@@ -158,8 +158,9 @@ var allowed = map[string][]string{
 	"internal/trial":    {"cluster", "converge", "proxmox/preflight", "spec"},
 	"internal/page":     nil,
 	"internal/history":  {"internal/keep"},
-	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/inventory", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/history", "internal/keep", "internal/labctl", "internal/labmodel", "internal/names", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
+	"internal/session":  {"cluster", "cluster/consent", "cluster/draft", "cluster/inventory", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/history", "internal/keep", "internal/labctl", "internal/labmodel", "internal/names", "internal/session/rows", "internal/trial", "jupyterhub", "kube/chart", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec"},
 
+	"internal/session/rows":   {"cluster", "cluster/inventory", "internal/console", "internal/history"},
 	"internal/session/report": {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "proxmox", "spec"},
 }
 

@@ -70,7 +70,8 @@ func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform
 		parts[name].add(it, what)
 	}
 	wrong = c.problems(p)
-	t := Table{Header: []string{"", "PART", "STATE", "ROLE", "ADDRESS", "VMID", "VERSION", "AGE", "GPUS", "HELD BY", "DIFFERS", "UNKNOWN"}, Most: statusWidth}
+	header := []string{"", "PART", "STATE", "ROLE", "ADDRESS", "VMID", "VERSION", "AGE", "GPUS", "HELD BY", "DIFFERS", "UNKNOWN"}
+	t := Table{Header: header, Most: statusWidth}
 	for _, name := range partsOf(steps) {
 		s, m := parts[name], machines[name].on(c.data.width(), wrong)
 		mark, state := s.state()

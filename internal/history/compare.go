@@ -95,7 +95,8 @@ func slower(past []Record, now Record, m Measure) string {
 	}
 	median := values[len(values)/2]
 	if by := loss(m, median); by > noise {
-		return fmt.Sprintf("%s %s is slower than in the last month: median %s since %s (%+.0f %%)", m.Name, m, median, day(first), change(m, median))
+		return fmt.Sprintf("%s %s is slower than in the last month: median %s since %s (%+.0f %%)",
+			m.Name, m, median, day(first), change(m, median))
 	}
 	return ""
 }

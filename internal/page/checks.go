@@ -91,8 +91,8 @@ func plural(n int, one, many string) string {
 
 // alike reports whether two results may share a row.
 func alike(a, b Result) bool {
-	return a.Passed && b.Passed && a.Node == b.Node && a.Model == b.Model && a.Driver == b.Driver && a.Memory == b.Memory && a.Note == b.Note &&
-		len(a.Worse)+len(b.Worse) == 0 && slices.Equal(a.Better, b.Better)
+	return a.Passed && b.Passed && a.Node == b.Node && a.Model == b.Model && a.Driver == b.Driver &&
+		a.Memory == b.Memory && a.Note == b.Note && len(a.Worse)+len(b.Worse) == 0 && slices.Equal(a.Better, b.Better)
 }
 
 func checkOf(rs []Result) check {

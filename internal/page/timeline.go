@@ -81,8 +81,10 @@ func timelineOf(r *Run) *timeline {
 			short, rest = short+1, rest+took
 			continue
 		}
-		t.Critical = append(t.Critical, link{Lane: s.Lane, What: s.What, Took: Took(took), Share: fmt.Sprintf("%.0f %%", 100*float64(took)/float64(whole)),
-			X: at(s.Started.Sub(r.Started)), W: at(took)})
+		t.Critical = append(t.Critical, link{
+			Lane: s.Lane, What: s.What, Took: Took(took), Share: fmt.Sprintf("%.0f %%", 100*float64(took)/float64(whole)),
+			X: at(s.Started.Sub(r.Started)), W: at(took),
+		})
 	}
 	if short > 0 {
 		t.Short = fmt.Sprintf("Left out: %s of less than half a percent each, %s together.", counted(short, "step"), Took(rest))
@@ -133,7 +135,8 @@ func (t *timeline) lay(r *Run, critical map[string]bool, whole time.Duration) {
 		rows[s.Lane] = free
 		took := s.Ended.Sub(s.Started)
 		b := bar{
-			X: percent(float64(s.Started.Sub(r.Started)) / float64(whole)), W: percent(max(0.002, float64(took)/float64(whole))), // not thinner than can be seen
+			X: percent(float64(s.Started.Sub(r.Started)) / float64(whole)),
+			W: percent(max(0.002, float64(took)/float64(whole))), // not thinner than can be seen
 			Y: row*(barHeight+2) + laneMargin, Class: s.End, critical: critical[s.Name],
 			Title: fmt.Sprintf("%s: %s, %s after %s", s.Name, s.End, Took(took), Took(s.Started.Sub(r.Started))),
 		}
@@ -194,7 +197,8 @@ func critical(steps []Step) []Step {
 func ticks(whole time.Duration) []tick {
 	steps := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
-		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour}
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 6 * time.Hour}
 	i, _ := slices.BinarySearchFunc(steps, whole/8, func(s, least time.Duration) int { return cmp.Compare(s, least) })
 	step := steps[min(i, len(steps)-1)]
 	var out []tick

@@ -239,10 +239,13 @@ func (v *view) tiles() {
 		}
 	}
 	if nodes > 0 {
-		v.Tiles = append(v.Tiles, tile{Label: "Machines ready", Number: fmt.Sprint(ready), Of: fmt.Sprint(nodes), State: all(ready, nodes), Href: "#cluster"})
+		v.ready("Machines ready", ready, nodes, "#cluster")
 	}
 	if total > 0 {
-		v.Tiles = append(v.Tiles, tile{Label: strings.Join(units, " and ") + " in use", Number: fmt.Sprint(used), Of: fmt.Sprint(total), Share: percent(float64(used) / float64(total)), State: Off, Href: "#holders"})
+		v.Tiles = append(v.Tiles, tile{
+			Label: strings.Join(units, " and ") + " in use", Number: fmt.Sprint(used), Of: fmt.Sprint(total), Share: percent(float64(used) / float64(total)),
+			State: Off, Href: v.link("#holders", len(v.Holders) > 0),
+		})
 	}
 	if n := len(v.Parts); n > 0 {
 		good := 0
@@ -251,7 +254,7 @@ func (v *view) tiles() {
 				good++
 			}
 		}
-		v.Tiles = append(v.Tiles, tile{Label: "Parts ready", Number: fmt.Sprint(good), Of: fmt.Sprint(n), State: all(good, n), Href: "#platform"})
+		v.ready("Parts ready", good, n, "#platform")
 	}
 	if n := len(v.Results); n > 0 {
 		passed := 0
@@ -260,18 +263,28 @@ func (v *view) tiles() {
 				passed++
 			}
 		}
-		v.Tiles = append(v.Tiles, tile{Label: "GPUs verified", Number: fmt.Sprint(passed), Of: fmt.Sprint(n), State: all(passed, n), Href: "#results"})
+		v.ready("GPUs verified", passed, n, "#results")
 	}
 	if t := v.Timeline; t != nil {
 		v.Tiles = append(v.Tiles, tile{Label: "Run took", Number: t.Took, Note: counted(t.Steps, "step"), State: Off, Href: "#run"})
 	}
 }
 
-func all(n, of int) State {
-	if n == of {
-		return Good
+// ready adds a tile for something of which all shall be good.
+func (v *view) ready(label string, good, of int, href string) {
+	state := Bad
+	if good == of {
+		state = Good
 	}
-	return Bad
+	v.Tiles = append(v.Tiles, tile{Label: label, Number: fmt.Sprint(good), Of: fmt.Sprint(of), State: state, Href: href})
+}
+
+// link is a place on the page, or the picture of the cluster if there is no such place.
+func (v *view) link(href string, there bool) string {
+	if there {
+		return href
+	}
+	return "#cluster"
 }
 
 // counted formats a number, as in "1 step" and "2 steps".

@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session/rows"
 )
 
 // Validate only reports that Load succeeded.
@@ -254,8 +255,11 @@ func (s *Session) Status(ctx context.Context) error {
 	if s.JSON {
 		return s.Console.Plan(plan)
 	}
-	machines := s.machines(s.Inventory(ctx, plan))
-	wrong := s.Console.Status(plan, machines, s.parts()...)
+	inv := s.Inventory(ctx, plan)
+	wrong := s.Console.Status(plan, rows.Machines(inv), s.parts()...)
+	if err := inv.Err(); err != nil {
+		s.Say("warning: not everything about the machines is known: %s", err)
+	}
 	s.warnOfHosts()
 	if wrong {
 		return failedf(pending, "not everything is up to date: go tool mage cluster:plan shows what differs")

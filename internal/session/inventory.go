@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/session/rows"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -40,48 +39,12 @@ func (s *Session) Inventory(ctx context.Context, plan *converge.Plan) *inventory
 	return inventory.Read(ctx, config)
 }
 
-// machines returns the machines for the display.
-func (s *Session) machines(inv *inventory.Inventory) map[string]console.Machine {
-	out := map[string]console.Machine{}
-	for _, m := range inv.Machines {
-		x := console.Machine{Role: string(m.Role), Version: m.Version, Holders: m.GPUs.By()}
-		if m.Address.IsValid() {
-			x.Address = m.Address.String()
-		}
-		if m.VMID > 0 {
-			x.VMID = fmt.Sprint(m.VMID)
-		}
-		if !m.Created.IsZero() {
-			x.Age = console.Age(inv.Time.Sub(m.Created))
-		}
-		if m.GPUs.Total > 0 {
-			x.GPUs = fmt.Sprintf("%d/%d", m.GPUs.Used, m.GPUs.Total)
-		}
-		out[m.Name] = x
-	}
-	if inv.Kube != nil {
-		s.Say("warning: ages of nodes and who holds GPUs are not known: %s", inv.Kube)
-	}
-	return out
-}
-
 // History is the file with the results of gpu:verify.
 func (s *Session) History() string { return filepath.Join(s.Cluster.Dir, history.File) }
 
 // remember appends results to the history, and returns how each differs from earlier ones.
 func (s *Session) remember(results []cluster.GPUResult) []string {
-	past, _, err := history.Read(s.History())
-	now, remarks := time.Now(), make([]string, len(results))
-	var records []history.Record
-	for i, r := range results {
-		rec := history.Record{Time: now, Node: r.Node, Index: r.Index, UUID: r.UUID, Model: r.Name, Driver: r.Driver, Memory: r.Memory, Passed: r.Passed, Detail: r.Detail, Note: r.Note}
-		worse, other := history.Compare(past, rec)
-		remarks[i] = strings.Join(append(worse, other...), "; ")
-		records = append(records, rec)
-	}
-	if err == nil {
-		err = history.Add(s.History(), records...)
-	}
+	remarks, err := rows.Remember(s.History(), results)
 	if err != nil {
 		s.Say("warning: these results cannot be compared with later ones: %s", err)
 	}

@@ -181,7 +181,8 @@ func (c *collector) planned() {
 		}
 	}
 	if differ > 0 {
-		c.problem(c.Cluster, fmt.Sprintf("%d of %d steps differ from the file; see what differs below\n  go tool mage cluster:up closes the differences", differ, len(c.plan.Items)), false)
+		const text = "%d of %d steps differ from the file; see what differs below\n  go tool mage cluster:up closes the differences"
+		c.problem(c.Cluster, fmt.Sprintf(text, differ, len(c.plan.Items)), false)
 	}
 }
 

@@ -53,7 +53,8 @@ func (c *collector) hosts(ctx context.Context, inv *inventory.Inventory, gpus []
 		h.Machines = append(h.Machines, c.machine(m, inv, gpus))
 	}
 	for _, g := range gpus {
-		if _, ok := index[g.Host]; !ok || slices.ContainsFunc(inv.Machines, func(m inventory.Machine) bool { return m.Name == g.Node && m.Host == g.Host }) {
+		drawn := slices.ContainsFunc(inv.Machines, func(m inventory.Machine) bool { return m.Name == g.Node && m.Host == g.Host })
+		if _, ok := index[g.Host]; !ok || drawn {
 			continue
 		}
 		h := at(g.Host)
@@ -127,7 +128,8 @@ func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus 
 	}
 	x.Use = page.Use{Used: m.GPUs.Used, Total: m.GPUs.Total, Unit: cmp.Or(m.GPUs.Unit, "GPUs")}
 	for _, h := range m.GPUs.Holders {
-		x.Use.Holders = append(x.Use.Holders, page.Holder{Name: cmp.Or(h.User, h.Namespace+"/"+h.Pod), Pod: h.Namespace + "/" + h.Pod, Count: int(h.Count), Since: h.Since})
+		pod := h.Namespace + "/" + h.Pod
+		x.Use.Holders = append(x.Use.Holders, page.Holder{Name: cmp.Or(h.User, pod), Pod: pod, Count: int(h.Count), Since: h.Since})
 	}
 	if len(x.GPUs) > 0 && (inv.Kube != nil || !m.Joined) {
 		x.Use = page.Use{Unit: "GPUs", Unknown: "use is not known"}
@@ -191,7 +193,9 @@ func (c *collector) results() {
 		if _, ours := c.session.Spec.Node(r.Node); !ours {
 			continue
 		}
-		x := page.Result{Node: r.Node, Index: r.Index, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time}
+		x := page.Result{
+			Node: r.Node, Index: r.Index, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time,
+		}
 		if r.Memory > 0 {
 			x.Memory = proxmox.Size(r.Memory).String()
 		}

@@ -27,8 +27,11 @@ func Do(ctx context.Context, o session.Options, command string, do func(*session
 	return leave(ctx, o, command, session.Open, do)
 }
 
+// opener is session.Open, or that of a test.
+type opener func(context.Context, session.Options) (*session.Session, error)
+
 // leave is Do with a way to open the session.
-func leave(ctx context.Context, o session.Options, command string, open func(context.Context, session.Options) (*session.Session, error), do func(*session.Session, context.Context) error) error {
+func leave(ctx context.Context, o session.Options, command string, open opener, do func(*session.Session, context.Context) error) error {
 	file := o.Report
 	place, err := keep.Begin(file, 0o600) // before anything is done
 	if err != nil {

@@ -48,6 +48,9 @@ func Watch(s *session.Session, ctx context.Context, f session.WatchFlags) error 
 	return nil
 }
 
+// policy is that of the page, and forbids other pages to show it in a frame.
+const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
 // look reads the state and returns the page.
 func look(ctx context.Context, s *session.Session) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
@@ -96,7 +99,7 @@ func (w *watcher) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	h.Set("Content-Security-Policy", policy)
 	if err != nil {
 		http.Error(out, "the page cannot be written: "+err.Error(), http.StatusInternalServerError)
 		return
