@@ -18,6 +18,9 @@ import (
 // over.
 const readTime = 45 * time.Second
 
+// hurryTime is readTime after Ctrl-C: Mage ends the program five seconds later.
+const hurryTime = 1500 * time.Millisecond
+
 // Do is [session.Do], and writes a page about it to the file of the options, if they name one.
 // command is the target, e.g. cluster:up.
 func Do(ctx context.Context, o session.Options, command string, do func(*session.Session, context.Context) error) error {
@@ -66,7 +69,11 @@ func leave(ctx context.Context, o session.Options, command string, open opener, 
 const invalid = 3
 
 func write(ctx context.Context, place *keep.File, s *session.Session, v view) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime)
+	limit := readTime
+	if errors.Is(ctx.Err(), context.Canceled) {
+		limit = hurryTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	text, err := v.render(ctx, s)
 	if err != nil {

@@ -40,11 +40,12 @@ type site struct {
 	dir        string
 	talk, data bytes.Buffer // of the last command
 	unopened   error        // why the session cannot be opened
+	ctx        context.Context
 }
 
 func newSite(t *testing.T) *site {
 	k := &kubesim.Sim{}
-	w := &site{t: t, sim: pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: k}), dir: t.TempDir()}
+	w := &site{t: t, ctx: t.Context(), sim: pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: k}), dir: t.TempDir()}
 	t.Cleanup(func() {
 		w.sim.Close()
 		require.NoError(t, k.Close())
@@ -80,7 +81,7 @@ func (w *site) do(command string, do func(*session.Session, context.Context) err
 	file := filepath.Join(w.dir, "page.html")
 	_ = os.Remove(file)
 	o := session.Options{Report: file, Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}}}
-	failure := leave(w.t.Context(), o, command, w.open, do)
+	failure := leave(w.ctx, o, command, w.open, do)
 	text, err := os.ReadFile(file) //nolint:gosec // of this test
 	require.NoError(w.t, err)
 	info, err := os.Stat(file)
@@ -173,6 +174,22 @@ func (w *site) inUse(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, html, "go tool mage node:uncordon -node=wk-gpu3")
 	assert.Contains(t, html, "steps differ from the file")
+}
+
+// TestPageOfAnInterruptedRun is written within the time that Mage leaves.
+func TestPageOfAnInterruptedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		var cancel context.CancelFunc
+		w.ctx, cancel = context.WithCancel(w.ctx)
+		begin, after := time.Now(), 20*time.Second
+		time.AfterFunc(after, cancel)
+		html, err := w.do("cluster:up", up)
+		require.ErrorContains(t, err, "interrupted")
+		assert.Less(t, time.Since(begin), after+5*time.Second)
+		assert.Contains(t, html, "interrupted; run it again and it continues from here")
+		assert.Contains(t, html, "stopped</span>")
+	})
 }
 
 // TestPageOfWhatCannotBeOpened: the page is written when it is needed most.
