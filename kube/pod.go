@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -50,9 +52,16 @@ func terminations(p *corev1.Pod) []Termination {
 // Holder is a pod that holds some of a resource.
 type Holder struct {
 	Namespace, Pod, Node string
+	Resource             string // e.g. nvidia.com/gpu
 	Count                int64
 	Phase                string
+	User                 string    // the owner of a notebook, as JupyterHub's annotation has it; empty for other pods
+	Since                time.Time // when its node took it
 }
+
+// userNote is KubeSpawner's annotation with the owner of a notebook pod (kubespawner/spawner.py,
+// _build_common_annotations).
+const userNote = "hub.jupyter.org/username"
 
 // String returns e.g. "jupyter/jupyter-ada holds 2 on wk-gpu1".
 func (h Holder) String() string {
@@ -60,7 +69,8 @@ func (h Holder) String() string {
 }
 
 // WhoHolds returns the pods that hold some of a resource such as "nvidia.com/gpu" and have not
-// ended, on one node, or on all if node is empty.
+// ended, on one node, or on all if node is empty. A resource that ends in a slash stands for all
+// with that prefix: "nvidia.com/" covers shares and MIG instances too.
 func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder, error) {
 	pods, err := c.pods(ctx, "ask who holds "+resource, "", onNode(node))
 	if err != nil {
@@ -69,15 +79,24 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 	var out []Holder
 	for i := range pods {
 		p := &pods[i]
-		taken := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})[corev1.ResourceName(resource)]
-		n := taken.Value()
-		ended := Ended(p.Status.Phase)
-		if n > 0 && !ended && p.Spec.NodeName != "" {
-			out = append(out, Holder{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Count: n, Phase: string(p.Status.Phase)})
+		if Ended(p.Status.Phase) || p.Spec.NodeName == "" {
+			continue
+		}
+		for name, taken := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+			below := strings.HasSuffix(resource, "/") && strings.HasPrefix(string(name), resource)
+			if string(name) != resource && !below || taken.Value() <= 0 {
+				continue
+			}
+			h := Holder{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Resource: string(name), Count: taken.Value(), Phase: string(p.Status.Phase),
+				User: p.Annotations[userNote]}
+			if p.Status.StartTime != nil {
+				h.Since = p.Status.StartTime.Time
+			}
+			out = append(out, h)
 		}
 	}
 	slices.SortFunc(out, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Resource, b.Resource))
 	})
 	return out, nil
 }

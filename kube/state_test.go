@@ -175,6 +175,29 @@ func TestWhatPodsTake(t *testing.T) {
 	assert.Empty(t, s.all()[1].query)
 }
 
+// TestWhoHoldsAnyOf: a prefix covers all resources below it, each on its own, and a notebook
+// has an owner.
+func TestWhoHoldsAnyOf(t *testing.T) {
+	pod := func(name, notes, requests string) string {
+		return fmt.Sprintf(`{"metadata": {"name": %q, "namespace": "hub", "annotations": {%s}}, "spec": {"nodeName": "wk1", "containers": [{"name": "c", "resources": {"requests": {%s}}}]}, "status": {"phase": "Running", "startTime": "2026-11-23T10:00:00Z"}}`, name, notes, requests)
+	}
+	c, _ := scripted(t, map[string]any{"GET /api/v1/pods": items(
+		pod("jupyter-ada", `"hub.jupyter.org/username": "ada@lab"`, `"nvidia.com/gpu": 1, "cpu": 4`),
+		pod("train", "", `"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu": 3`), pod("cpu", "", `"cpu": 1, "nvidia.community/gpu": 1`))})
+	held, err := c.WhoHolds(t.Context(), "nvidia.com/", "")
+	require.NoError(t, err)
+	since := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	for i := range held {
+		assert.True(t, since.Equal(held[i].Since))
+		held[i].Since = time.Time{}
+	}
+	assert.Equal(t, []kube.Holder{
+		{Namespace: "hub", Pod: "jupyter-ada", Node: "wk1", Resource: "nvidia.com/gpu", Count: 1, Phase: "Running", User: "ada@lab"},
+		{Namespace: "hub", Pod: "train", Node: "wk1", Resource: "nvidia.com/gpu", Count: 3, Phase: "Running"},
+		{Namespace: "hub", Pod: "train", Node: "wk1", Resource: "nvidia.com/mig-1g.5gb", Count: 2, Phase: "Running"},
+	}, held)
+}
+
 func TestTerminationsAreSorted(t *testing.T) {
 	two := func(a, b string) string {
 		return fmt.Sprintf(`"containerStatuses": [{"name": %q, "state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "m"}}}, {"name": "runs", "state": {"running": {}}}, {"name": %q, "state": {"terminated": {"exitCode": 0}}}]`, a, b)

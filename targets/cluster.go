@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/internal/session/examine"
+	"github.com/cps-gpu/homelab/internal/session/report"
 )
 
 // Cluster is what cluster.yaml describes.
@@ -55,13 +56,13 @@ func (Cluster) Up(ctx context.Context,
 	login *bool, // agree to add your login to machines that know none of your keys
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
 	o := options(spec, json, timeout)
 	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
-	o.Start, o.MakeKey = true, true
-	return withFlags(ctx, o, (*session.Session).Up, session.UpFlags{
-		ChangeFlags: changes(yes, nowait), Restart: value(restart), Login: value(login), Destroy: value(destroy),
-	})
+	o.Start, o.MakeKey, o.Report = true, true, value(report)
+	flags := session.UpFlags{ChangeFlags: changes(yes, nowait), Restart: value(restart), Login: value(login), Destroy: value(destroy)}
+	return withReport(ctx, o, "cluster:up", func(s *session.Session, ctx context.Context) error { return s.Up(ctx, flags) })
 }
 
 // Status shows every node, every part of the platform, and what is wrong.
@@ -70,10 +71,25 @@ func (Cluster) Status(ctx context.Context,
 	charts *string, // FOLDER: take charts from here before any repository
 	offline *bool, // take charts from that folder and the cache only
 	json *bool, // print data and events as lines of JSON
+	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
 	o := options(spec, json, nil)
 	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
-	return with(ctx, o, (*session.Session).Status)
+	o.Report = value(report)
+	return withReport(ctx, o, "cluster:status", (*session.Session).Status)
+}
+
+// Watch serves a live page about the cluster on this machine, until Ctrl-C.
+func (Cluster) Watch(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	charts *string, // FOLDER: take charts from here before any repository
+	offline *bool, // take charts from that folder and the cache only
+	port *int, // 8080: listen on this port of this machine; default: any free one
+	browser *bool, // open it in the browser
+) error {
+	o := options(spec, nil, nil)
+	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
+	return withFlags(ctx, o, report.Watch, session.WatchFlags{Port: value(port), Browser: value(browser)})
 }
 
 // Doctor finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work.
@@ -142,6 +158,11 @@ func with(ctx context.Context, o session.Options, do func(*session.Session, cont
 // withFlags is with for a verb with flags of its own.
 func withFlags[F any](ctx context.Context, o session.Options, do func(*session.Session, context.Context, F) error, flags F) error {
 	return with(ctx, o, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
+}
+
+// withReport is with for a command that leaves a page, if its options name one.
+func withReport(ctx context.Context, o session.Options, command string, do func(*session.Session, context.Context) error) error {
+	return within(ctx, o, func(ctx context.Context, o session.Options) error { return report.Do(ctx, o, command, do) })
 }
 
 // within is with for functions that open their own sessions.

@@ -30,6 +30,10 @@ func (GPU) Verify(ctx context.Context,
 	junit *string, // FILE: write every check here, for a CI system
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).GPUVerify, session.GPUVerifyFlags{Level: value(level), JUnit: value(junit)})
+	o := options(spec, json, timeout)
+	o.Report = value(report)
+	flags := session.GPUVerifyFlags{Level: value(level), JUnit: value(junit)}
+	return withReport(ctx, o, "gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, flags) })
 }

@@ -132,6 +132,7 @@ var allowed = map[string][]string{
 
 	"spec":                         {"internal/suggest", "secret/sops", "unit"},
 	"internal/names":               {"cloudinit", "spec"},
+	"cluster/inventory":            {"kube", "proxmox", "spec"},
 	"cluster/placement":            {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":             {"addon", "fleet", "internal/names", "internal/offer", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
@@ -153,7 +154,7 @@ var allowed = map[string][]string{
 	"cluster/internal/rescue":      {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "spec"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
-	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/suggest", "internal/session/upgrade", "internal/session/backup"},
+	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
 
 	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/session", "k3s"},
 	"cmd/homelab":             {"internal/keep"},
@@ -168,8 +169,12 @@ var allowed = map[string][]string{
 	"internal/console":         {"converge", "internal/printable"},
 	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
 	"internal/session/examine": {"cluster/doctor", "internal/console", "internal/keep", "internal/session", "remote", "secret"},
-	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec", "internal/offer"},
+	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
 	"internal/session/upgrade": {"clusterfile", "internal/keep", "internal/session", "internal/yamlnode", "k3s"},
+	"internal/page":     nil,
+	"internal/history":  {"internal/keep"},
+	"internal/session/rows":   {"cluster", "cluster/inventory", "internal/console", "internal/history"},
+	"internal/session/report": {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "proxmox", "spec"},
 }
 
 // played are rooms of the played Proxmox VE, and further packages.

@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 // rooms are the packages by what they are for, from the street to the cellar.
 func rooms() []floor {
 	return []floor{
-		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup"}},
+		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/rows", "internal/page"}},
 		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue",
-			"cluster/internal/run", "cluster/internal/thorns", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel", "cluster/backup", "internal/offer"}},
+			"cluster/internal/run", "cluster/internal/thorns", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel", "cluster/backup", "internal/offer", "cluster/inventory"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
 		{"Played Proxmox VE", []string{
@@ -42,7 +42,7 @@ func rooms() []floor {
 		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/machine", "proxmox/api", "proxmox/permission", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig"}},
 		{"What is wanted", []string{"spec"}},
 		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "secret/sops", "unit"}},
-		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660",
+		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
 			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/share", "internal/archtest", "internal/words"}},
 	}
 }

@@ -17,8 +17,16 @@ type Console struct {
 	JSON       bool // data as JSON lines, events too
 	Live       bool // Talk is a terminal that understands cursor movements
 	Redact     *secret.Redactor
+	Recorder   Recorder // also gets what commands see and do; may be nil
 
 	talk, data face
+}
+
+// Recorder keeps what a command sees and does.
+type Recorder interface {
+	Display
+	Looked(*converge.Plan)
+	Ran(*converge.Report)
 }
 
 // face is what is known about the terminal or file behind a stream.
@@ -102,6 +110,13 @@ type Display interface {
 // Display returns the display that fits the terminal. The names of all steps, in their
 // order, let it keep that order and know when a node is done.
 func (c *Console) Display(steps []string) Display {
+	if c.Recorder != nil {
+		return both{c.display(steps), c.Recorder}
+	}
+	return c.display(steps)
+}
+
+func (c *Console) display(steps []string) Display {
 	switch {
 	case c.JSON:
 		return &jsonLines{console: c}
@@ -111,6 +126,27 @@ func (c *Console) Display(steps []string) Display {
 		return newPlain(c)
 	}
 }
+
+// both shows a run twice.
+type both struct{ Display, also Display }
+
+func (b both) Listen(e converge.Event) {
+	b.Display.Listen(e)
+	b.also.Listen(e)
+}
+
+func (b both) Again() {
+	b.Display.Again()
+	b.also.Again()
+}
+
+func (b both) Close() {
+	b.Display.Close()
+	b.also.Close()
+}
+
+// Plain returns a text without secrets and control characters.
+func (c *Console) Plain(s string) string { return harmlessLines(c.hide(s)) }
 
 // paint adds colours, or none.
 type paint bool

@@ -10,6 +10,10 @@ import (
 // everywhere is the part for steps that do not belong to a single node.
 const everywhere = "cluster"
 
+// Owner splits a step's name into the node, host or part that it belongs to and what it does
+// there, in words for people. Steps of no single owner belong to "cluster".
+func Owner(step string) (name, what string) { return part(step) }
+
 // part splits a step's name into its owner and its kind: vm/wk-gpu1 is the vm of wk-gpu1.
 // Names without a slash, and addresses, belong to the cluster.
 func part(step string) (name, what string) {

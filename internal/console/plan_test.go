@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -89,7 +90,7 @@ func TestStatusOfAPlatform(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := capture(100)
 			plan, parts := withPlatform(planned(1, clean), see)
-			assert.Equal(t, name != "ready", c.Status(plan, parts...))
+			assert.Equal(t, name != "ready", c.Status(plan, nil, parts...))
 			golden(t, "status_platform_"+name+".txt", c.data.String())
 		})
 	}
@@ -190,7 +191,7 @@ func TestPlanAndStatus(t *testing.T) {
 				}
 				assert.Empty(t, c.talk.String(), "a plan is data")
 				c = capture(width)
-				assert.Equal(t, x.name != "clean", c.Status(plan))
+				assert.Equal(t, x.name != "clean", c.Status(plan, nil))
 				assertFits(t, c.data.String(), width)
 				if width == 80 && x.workers < 10 {
 					golden(t, "status_"+x.name+".txt", c.data.String())
@@ -262,3 +263,46 @@ func TestPlanOfDown(t *testing.T) {
 	}}))
 	golden(t, "plan_down.txt", c.data.String())
 }
+
+// The table of machines stays readable: 140 columns in a file, and without the less important
+// columns on a narrow terminal.
+func TestStatusOfMachines(t *testing.T) {
+	machines := map[string]Machine{}
+	for i, name := range []string{"cp1", "cp2", "cp3", "wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"} {
+		machines[name] = Machine{Role: "server", Address: fmt.Sprintf("10.0.0.%d", 11+i), VMID: fmt.Sprint(102 + i), Version: "v1.36.5+k3s1", Age: "41d"}
+	}
+	worker := machines["wk-gpu1"]
+	worker.Role, worker.GPUs, worker.Holders = "agent", "4/8", "jupyterhub/ada, jupyterhub/grace (2), training/llm-finetune-0-with-a-long-name, training/llm-finetune-1-with-a-long-name"
+	machines["wk-gpu1"] = worker
+	for _, width := range []int{0, 110, 80} {
+		for name, see := range map[string]func(kind, of string) converge.Item{"clean": clean, "broken": broken} {
+			c := capture(width)
+			c.Status(planned(4, see), machines)
+			_, table, _ := strings.Cut("\n"+c.data.String(), "\n\n") // a line about a problem is not broken in a file
+			assertFits(t, cmp.Or(table, c.data.String()), cmp.Or(width, 140))
+			golden(t, fmt.Sprintf("status_machines_%s_%d.txt", name, width), c.data.String())
+		}
+	}
+}
+
+// A recorder sees what the display shows.
+func TestRecorder(t *testing.T) {
+	c := capture(0)
+	rec := &recorded{}
+	c.Recorder = rec
+	d := c.Display([]string{"vm/wk1"})
+	d.Listen(converge.Event{Step: "vm/wk1", Kind: converge.Changed})
+	d.Again()
+	d.Close()
+	assert.Equal(t, []string{"vm/wk1 changed", "again", "closed"}, rec.said)
+	assert.Contains(t, c.talk.String(), "vm/wk1")
+}
+
+type recorded struct {
+	Recorder
+	said []string
+}
+
+func (r *recorded) Listen(e converge.Event) { r.said = append(r.said, e.Step+" "+string(e.Kind)) }
+func (r *recorded) Again()                  { r.said = append(r.said, "again") }
+func (r *recorded) Close()                  { r.said = append(r.said, "closed") }

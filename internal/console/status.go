@@ -18,9 +18,35 @@ type Part struct {
 	Classes []string
 }
 
+// Machine is what is known about a machine beside its plan. Empty fields are not known.
+type Machine struct {
+	Role, Address, VMID, Version, Age string
+	GPUs                              string // in use, of how many
+	Holders                           string // who holds them
+}
+
+// on leaves out what a narrow terminal has no room for, the more if something is wrong, which
+// has columns of its own.
+func (m Machine) on(width int, wrong bool) Machine {
+	switch {
+	case width == 0 || width >= 120:
+		return m
+	case width >= 100:
+		m.VMID, m.Version, m.Age = "", "", ""
+		return m
+	case wrong:
+		return Machine{GPUs: m.GPUs}
+	}
+	return Machine{Address: m.Address, GPUs: m.GPUs}
+}
+
+// statusWidth is the most columns of the table of machines, also in a file.
+const statusWidth = 140
+
 // Status prints a plan as a status: problems first, then a line for each node, then one for
-// each part of the platform. It reports whether anything is wrong.
-func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
+// each part of the platform. machines has more about nodes, by name. It reports whether
+// anything is wrong.
+func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform ...Part) (wrong bool) {
 	of := map[string]string{} // the part that storage classes belong to
 	for _, x := range platform {
 		of[x.Name] = x.Name
@@ -44,12 +70,13 @@ func (c *Console) Status(p *converge.Plan, platform ...Part) (wrong bool) {
 		parts[name].add(it, what)
 	}
 	wrong = c.problems(p)
-	t := Table{Header: []string{"", "PART", "STATE", "DIFFERS", "UNKNOWN"}}
+	header := []string{"", "PART", "STATE", "ROLE", "ADDRESS", "VMID", "VERSION", "AGE", "GPUS", "HELD BY", "DIFFERS", "UNKNOWN"}
+	t := Table{Header: header, Most: statusWidth}
 	for _, name := range partsOf(steps) {
-		s := parts[name]
+		s, m := parts[name], machines[name].on(c.data.width(), wrong)
 		mark, state := s.state()
 		wrong = wrong || mark != "✓"
-		t.Add(mark, name, state, strings.Join(s.bad, ", "), ends(s.unknown))
+		t.Add(mark, name, state, m.Role, m.Address, m.VMID, m.Version, m.Age, m.GPUs, m.Holders, strings.Join(s.bad, ", "), ends(s.unknown))
 	}
 	c.Table(t)
 	return c.platform(platform, parts) || wrong

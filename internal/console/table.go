@@ -12,6 +12,7 @@ import (
 type Table struct {
 	Header []string
 	Rows   [][]string
+	Most   int // columns, also in a file or on a wider terminal; 0: no limit
 }
 
 // Add appends a row.
@@ -37,7 +38,11 @@ func (c *Console) Table(t Table) {
 	for last > 0 && width[last] == 0 {
 		last--
 	}
-	squeeze(width[:last+1], c.data.width())
+	limit := c.data.width()
+	if t.Most > 0 && (limit == 0 || limit > t.Most) {
+		limit = t.Most
+	}
+	squeeze(width[:last+1], limit)
 	for n, row := range all {
 		var head strings.Builder
 		for i, cell := range row[:last] {
@@ -46,7 +51,7 @@ func (c *Console) Table(t Table) {
 			}
 		}
 		at := runewidth.StringWidth(head.String())
-		for i, end := range wrap(row[last], at, c.data.width()) {
+		for i, end := range wrap(row[last], at, limit) {
 			line := strings.Repeat(" ", at) + end
 			if i == 0 {
 				line = head.String() + end

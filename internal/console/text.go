@@ -172,3 +172,17 @@ func awaited(d drift.Diff) string {
 	}
 	return strings.Join(s, "; ")
 }
+
+// Age formats how old something is: 40s, 12m, 3h, 12d.
+func Age(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", max(0, d)/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+}

@@ -99,7 +99,7 @@ func TestOthersWords(t *testing.T) {
 	c := &Console{Talk: &out, Data: &out}
 	name := "vm/b\u202ex\x1b[2J"
 	assert.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}}))
-	c.Status(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}})
+	c.Status(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}}, nil)
 	d := c.Display([]string{name})
 	d.Listen(converge.Event{Kind: converge.Acting, Step: name, Diff: drift.Diff{{Want: "x"}}})
 	d.Close()

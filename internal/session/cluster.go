@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session/rows"
 )
 
 // Validate only reports that Load succeeded.
@@ -141,6 +142,9 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 	display := c.Display(g.Names())
 	report, no, err := attempt(ctx, g, display, display.Listen)
 	display.Close()
+	if c.Recorder != nil && report != nil {
+		c.Recorder.Ran(report)
+	}
 	switch {
 	case report == nil:
 		return nil, err
@@ -254,7 +258,11 @@ func (s *Session) Status(ctx context.Context) error {
 	if s.JSON {
 		return s.Console.Plan(plan)
 	}
-	wrong := s.Console.Status(plan, s.parts()...)
+	inv := s.Inventory(ctx, plan)
+	wrong := s.Console.Status(plan, rows.Machines(inv), s.parts()...)
+	if err := inv.Err(); err != nil {
+		s.Say("warning: not everything about the machines is known: %s", err)
+	}
 	s.warnOfHosts()
 	if wrong {
 		return failedf(pending, "not everything is up to date: go tool mage cluster:plan shows what differs")
@@ -266,7 +274,11 @@ func (s *Session) Status(ctx context.Context) error {
 func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
 	looking := s.Console.Looking(len(g.Names()))
 	defer looking.Close()
-	return g.Look(ctx, looking.Listen)
+	plan, err := g.Look(ctx, looking.Listen)
+	if s.Recorder != nil && plan != nil {
+		s.Recorder.Looked(plan)
+	}
+	return plan, err
 }
 
 // parts returns the parts of the platform for the display.

@@ -17,6 +17,7 @@ type Options struct {
 	Timeout time.Duration // DURATION: stop after this time, e.g. 1h
 	ChartFlags
 
+	Report  string           // FILE: write a page about it here, for a browser, also if it fails
 	Start   bool             // start the lab if the file needs it and it does not run
 	MakeKey bool             // create a login key if there is none; a command that only looks writes nothing
 	Console *console.Console // output; nil: standard error and output
@@ -170,6 +171,12 @@ type HubVerifyFlags struct {
 // LabStatusFlags are the flags of lab:status.
 type LabStatusFlags struct {
 	JSON bool // print data as lines of JSON
+}
+
+// WatchFlags are the flags of cluster:watch.
+type WatchFlags struct {
+	Port    int  // 8080: listen on this port of this machine; default: any free one
+	Browser bool // open it in the browser
 }
 
 // NodeFlags are the flags of node:drain and node:uncordon, which all other node commands have

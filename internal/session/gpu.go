@@ -126,7 +126,7 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	_, runErr := run(ctx, &talk, graph, wish{})
 	results := verification.Results()
 	if len(results) > 0 {
-		if err := s.printResults(results); err != nil {
+		if err := s.printResults(results, s.remember(results)); err != nil {
 			return err
 		}
 	}
@@ -162,18 +162,22 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 
 const cleanTime = 3 * time.Second
 
-func (s *Session) printResults(results []cluster.GPUResult) error {
+// printResults prints the results; remarks compare each with earlier runs.
+func (s *Session) printResults(results []cluster.GPUResult, remarks []string) error {
 	if s.JSON {
 		return console.Objects(s.Console, results)
 	}
 	t := console.Table{Header: []string{"NODE", "GPU", "MODEL", "MEMORY", "DRIVER", "UUID", "RESULT"}}
-	for _, r := range results {
+	for i, r := range results {
 		verdict := "passed"
 		if !r.Passed {
 			verdict = "FAILED: " + r.Detail
 		}
 		if r.Note != "" {
 			verdict += ", " + r.Note
+		}
+		if remarks[i] != "" {
+			verdict += "; " + remarks[i]
 		}
 		t.Add(r.Node, fmt.Sprint(r.Index), r.Name, memoryOf(r), r.Driver, r.UUID, verdict)
 	}

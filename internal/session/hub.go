@@ -148,7 +148,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	unknown := jupyterhub.Unresolved(ctx, net.DefaultResolver, h.URL())
 	if f.Port == 0 && s.Cluster.Dial == nil && unknown == "" {
 		fmt.Fprintln(s.Data, h.URL())
-		return s.browse(ctx, f, h.URL())
+		return Browse(ctx, f.Browser, h.URL())
 	}
 	handler, err := client.Local()
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	s.Say("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()
 	fmt.Fprintln(s.Data, local)
-	if err := s.browse(ctx, f, local); err != nil {
+	if err := Browse(ctx, f.Browser, local); err != nil {
 		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
@@ -176,9 +176,9 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	return nil
 }
 
-// browse opens an address in the user's browser, on request.
-func (s *Session) browse(ctx context.Context, f HubOpenFlags, address string) error {
-	if !f.Browser {
+// Browse opens an address in the user's browser, on request.
+func Browse(ctx context.Context, asked bool, address string) error {
+	if !asked {
 		return nil
 	}
 	program := "xdg-open"

@@ -52,6 +52,23 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// reports leaves a page about each command that can, and serves one.
+func (r *reader) reports(t *testing.T) {
+	t.Helper()
+	for line, want := range map[string]string{
+		"go tool mage cluster:up -report=up.html":        "steps are up to date.",
+		"go tool mage gpu:verify -report=gpus.html":      "8 of 8 GPUs passed",
+		"go tool mage cluster:status -report=today.html": "8 of 8 GPUs passed",
+	} {
+		assert.Contains(t, r.says(t, line), "Report: ")
+		_, file, _ := strings.Cut(line, "-report=")
+		page, err := os.ReadFile(filepath.Join(r.dir, file))
+		require.NoError(t, err)
+		assert.Contains(t, string(page), want, line)
+	}
+	r.interrupted(t, "go tool mage cluster:watch", "is here until you press Ctrl-C")
+}
+
 // programs puts the user's `go tool mage`, and a kubectl, before all others.
 func (r *reader) programs(t *testing.T) {
 	t.Helper()
@@ -135,6 +152,7 @@ func (r *reader) twoCommands(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	r.says(t, "go tool mage cluster:status")
 	assert.Contains(t, r.says(t, "go tool mage cluster:doctor"), "7 nodes")
+	r.reports(t)
 	r.says(t, "go tool mage hub:verify")
 	r.sick(t)
 

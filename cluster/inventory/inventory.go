@@ -1,0 +1,181 @@
+// Package inventory reads which machines a cluster has right now: their VMs in Proxmox, their
+// nodes in Kubernetes, and which pods hold their GPUs.
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Config says what to read and where.
+type Config struct {
+	Spec *spec.Spec
+	VMs  func(ctx context.Context) ([]proxmox.Summary, error) // the cluster's own; nil: every machine is external
+	Kube func(ctx context.Context) (*kube.Client, error)      // nil: do not ask Kubernetes
+}
+
+// Inventory is what was read.
+type Inventory struct {
+	Time     time.Time
+	Machines []Machine // of the file, in its order
+	// VMs is why the VMs could not be read, Kube why the nodes or pods could not; nil: they were.
+	VMs, Kube error
+}
+
+// Machine is a machine of the file.
+type Machine struct {
+	Name     string
+	Role     spec.Role
+	Pool     string
+	Host     string // empty if External
+	External bool
+	Address  netip.Addr // as Kubernetes reports it, or else as the file says
+
+	VMID    int  // 0: there is no VM
+	Running bool // the VM
+
+	Joined   bool      // there is a node of this name
+	Ready    bool      // the node
+	Reason   string    // why the node is not ready
+	Cordoned bool      // the node takes no new pods
+	Version  string    // of its kubelet
+	Created  time.Time // when it joined
+
+	GPUs Use
+}
+
+// Use says how many GPUs of a node pods hold, or how many shares of them.
+type Use struct {
+	Used, Total int    // Total: what Kubernetes offers
+	Unit        string // GPUs, shares, or a MIG profile such as 1g.5gb
+	Holders     []kube.Holder
+}
+
+// Prefix is that of the resources of NVIDIA's device plugin: nvidia.com/gpu, and
+// nvidia.com/mig-1g.5gb and the like for instances of MIG.
+const Prefix = "nvidia.com/"
+
+// Read reads the inventory. What cannot be read is missing, and Inventory says why.
+func Read(ctx context.Context, c Config) *Inventory {
+	inv := &Inventory{Time: time.Now()}
+	var vms []proxmox.Summary
+	if c.VMs != nil {
+		vms, inv.VMs = c.VMs(ctx)
+	}
+	var nodes []kube.Node
+	var holders []kube.Holder
+	if c.Kube != nil {
+		nodes, holders, inv.Kube = c.members(ctx)
+	}
+	inv.Machines = Join(c.Spec, vms, nodes, holders)
+	return inv
+}
+
+// members asks Kubernetes.
+func (c Config) members(ctx context.Context) (nodes []kube.Node, holders []kube.Holder, err error) {
+	client, err := c.Kube(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if nodes, err = client.Nodes(ctx); err != nil {
+		return nil, nil, err
+	}
+	if len(c.Spec.GPUNodes()) > 0 {
+		holders, err = client.WhoHolds(ctx, Prefix, "")
+	}
+	return nodes, holders, err
+}
+
+// Err returns all that could not be read.
+func (inv *Inventory) Err() error { return errors.Join(inv.VMs, inv.Kube) }
+
+// Join puts what different places know about a machine together.
+func Join(s *spec.Spec, vms []proxmox.Summary, nodes []kube.Node, holders []kube.Holder) []Machine {
+	var out []Machine
+	for _, want := range s.Machines() {
+		m := Machine{Name: want.Name, Role: want.Role, Pool: want.Pool, Host: want.Host, External: want.External, Address: want.Address.Addr()}
+		if i := slices.IndexFunc(vms, func(v proxmox.Summary) bool { return v.Name == want.Name && !v.Template }); i >= 0 && !want.External {
+			m.VMID, m.Host, m.Running = vms[i].VMID, vms[i].Host, vms[i].Running
+		}
+		if i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == want.Name }); i >= 0 {
+			m.enter(want, nodes[i], holders)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// enter adds what Kubernetes knows.
+func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
+	m.Joined, m.Ready, m.Reason, m.Cordoned, m.Version, m.Created = true, n.Ready, n.Reason, n.Cordoned, n.Version, n.Created
+	if n.InternalIP.IsValid() {
+		m.Address = n.InternalIP
+	}
+	var units []string
+	for name, amount := range n.Allocatable {
+		resource := string(name)
+		if !strings.HasPrefix(resource, Prefix) || amount.IsZero() {
+			continue
+		}
+		m.GPUs.Total += int(amount.Value())
+		if u := unit(resource, want); !slices.Contains(units, u) {
+			units = append(units, u)
+		}
+	}
+	for _, h := range holders {
+		if h.Node == m.Name {
+			m.GPUs.Used += int(h.Count)
+			m.GPUs.Holders = append(m.GPUs.Holders, h)
+		}
+	}
+	slices.Sort(units)
+	m.GPUs.Unit = cmp.Or(strings.Join(units, " and "), "GPUs")
+}
+
+// unit is what one of a resource is.
+func unit(resource string, n spec.Node) string {
+	name := strings.TrimPrefix(resource, Prefix)
+	if profile, ok := strings.CutPrefix(name, "mig-"); ok {
+		return profile
+	}
+	if strings.HasSuffix(name, ".shared") || n.GPUs.Sharing.Shared() {
+		return "shares"
+	}
+	return "GPUs"
+}
+
+// By names who holds GPUs, with how many each: users of notebooks by their name, other pods
+// as namespace/pod.
+func (u Use) By() string {
+	var names []string
+	count := map[string]int64{}
+	for _, h := range u.Holders {
+		name := Name(h)
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		count[name] += h.Count
+	}
+	for i, name := range names {
+		if count[name] > 1 {
+			names[i] = fmt.Sprintf("%s (%d)", name, count[name])
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Name is the user of a notebook with its namespace, as in jupyterhub/ada, or the namespace
+// and name of another pod.
+func Name(h kube.Holder) string {
+	return h.Namespace + "/" + cmp.Or(h.User, h.Pod)
+}

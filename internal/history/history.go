@@ -1,0 +1,134 @@
+// Package history keeps the results of gpu:verify in a file beside the cluster's other files,
+// and says what is worse than before.
+//
+// The file has a line of JSON for each GPU of each run. A later version adds keys, and never
+// changes what a key means: readers ignore keys that they do not know.
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cps-gpu/homelab/internal/keep"
+)
+
+// File is the name of the file.
+const File = "gpu-verify.jsonl"
+
+// Schema is the version of the records that this program writes.
+const Schema = 1
+
+// Record is the result of one GPU in one run.
+type Record struct {
+	Schema   int       `json:"schema"`
+	Time     time.Time `json:"time"`            // of the run: the same in all its records
+	Level    string    `json:"level,omitempty"` // how much was tested; empty: every GPU adds two vectors
+	Node     string    `json:"node"`
+	Index    int       `json:"index"` // in the container
+	UUID     string    `json:"uuid"`
+	Model    string    `json:"model"`
+	Driver   string    `json:"driver"`
+	Memory   int64     `json:"memory"` // bytes
+	Passed   bool      `json:"passed"`
+	Detail   string    `json:"detail,omitempty"` // why it failed
+	Note     string    `json:"note,omitempty"`   // what the result does not prove
+	Measures []Measure `json:"measures,omitempty"`
+}
+
+// Measure is something that a test measured. The first of a record is the main one.
+type Measure struct {
+	Name  string  `json:"name"` // e.g. memory bandwidth
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`           // e.g. GB/s
+	Less  bool    `json:"less,omitempty"` // less is better, as of a duration
+}
+
+// String returns the value with its unit.
+func (m Measure) String() string {
+	digits := 0
+	for v := math.Abs(m.Value); v > 0 && v < 100 && digits < 3; v *= 10 {
+		digits++
+	}
+	text := strconv.FormatFloat(m.Value, 'f', digits, 64)
+	if m.Unit != "" {
+		text += " " + m.Unit
+	}
+	return text
+}
+
+// Read returns the records of a file, in its order; none if there is no file. Lines that are
+// not records are left out: bad counts them.
+func Read(path string) (records []Record, bad int, err error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the cluster's own folder
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("results of earlier runs: %w", err)
+	}
+	for line := range bytes.Lines(data) {
+		var r Record
+		switch line = bytes.TrimSpace(line); {
+		case len(line) == 0:
+		case json.Unmarshal(line, &r) != nil || r.Schema < 1 || r.Time.IsZero():
+			bad++
+		default:
+			records = append(records, r)
+		}
+	}
+	return records, bad, nil
+}
+
+// most is the size from which the older half of the file is dropped: some thousand runs of
+// eight GPUs.
+const most = 4 << 20
+
+// Add appends records to a file, which is replaced as a whole: a full disk leaves the old one.
+func Add(path string, records ...Record) error {
+	data, err := os.ReadFile(path) //nolint:gosec // the cluster's own folder
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("results of earlier runs: %w", err)
+	}
+	if len(data) > most {
+		data = data[len(data)/2:]
+		data = data[bytes.IndexByte(data, '\n')+1:]
+	}
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		data = append(data, '\n')
+	}
+	for _, r := range records {
+		r.Schema = Schema
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		data = append(append(data, line...), '\n')
+	}
+	return keep.Whole(path, data, 0o600)
+}
+
+// Of returns the records of a GPU, the oldest first: of its UUID, on any node.
+func Of(records []Record, uuid string) []Record {
+	out := slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.UUID != uuid })
+	slices.SortStableFunc(out, func(a, b Record) int { return a.Time.Compare(b.Time) })
+	return out
+}
+
+// Latest returns the records of the latest run of each node.
+func Latest(records []Record) []Record {
+	last := map[string]time.Time{}
+	for _, r := range records {
+		if r.Time.After(last[r.Node]) {
+			last[r.Node] = r.Time
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return !r.Time.Equal(last[r.Node]) })
+}

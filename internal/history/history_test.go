@@ -1,0 +1,116 @@
+package history_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/history"
+)
+
+// on is the result of a card on a day of November.
+func on(day int, change func(*history.Record)) history.Record {
+	r := history.Record{Time: time.Date(2026, 11, day, 6, 0, 0, 0, time.UTC), Node: "wk1", UUID: "GPU-1", Model: "A100", Driver: "580.95.05", Memory: 40 << 30, Passed: true}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+func bandwidth(v float64) func(*history.Record) {
+	return func(r *history.Record) {
+		r.Measures = []history.Measure{{Name: "memory bandwidth", Value: v, Unit: "GB/s"}, {Name: "time", Value: 1000 / v, Unit: "s", Less: true}}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	failed := func(r *history.Record) { r.Passed, r.Detail = false, "error 719" }
+	for name, x := range map[string]struct {
+		past         []history.Record
+		now          history.Record
+		worse, other []string
+	}{
+		"the first":       {now: on(20, nil)},
+		"no difference":   {past: []history.Record{on(1, nil), on(2, bandwidth(1400))}, now: on(20, bandwidth(1390))},
+		"fails now":       {past: []history.Record{on(1, failed), on(2, nil)}, now: on(20, failed), worse: []string{"it passed on 2026-11-02"}},
+		"passes again":    {past: []history.Record{on(1, nil), on(2, failed)}, now: on(20, nil), other: []string{"it failed on 2026-11-02"}},
+		"still fails":     {past: []history.Record{on(2, failed)}, now: on(20, failed)},
+		"another driver":  {past: []history.Record{on(2, func(r *history.Record) { r.Driver = "575.57.08" })}, now: on(20, nil), other: []string{"driver 575.57.08 on 2026-11-02"}},
+		"less memory":     {past: []history.Record{on(2, func(r *history.Record) { r.Memory++ })}, now: on(20, nil), worse: []string{"less memory than on 2026-11-02"}},
+		"another node":    {past: []history.Record{on(2, func(r *history.Record) { r.Node = "wk7" })}, now: on(20, nil), other: []string{"in wk7 on 2026-11-02"}},
+		"another card":    {past: []history.Record{on(2, func(r *history.Record) { r.UUID = "GPU-0" })}, now: on(20, nil), other: []string{"another card than on 2026-11-02 (GPU-0)"}},
+		"later ones":      {past: []history.Record{on(21, failed)}, now: on(20, nil)},
+		"another level":   {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); r.Level = "burn" })}, now: on(20, bandwidth(900))},
+		"a failed one":    {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); failed(r) })}, now: on(20, bandwidth(900)), other: []string{"it failed on 2026-11-02"}},
+		"slower":          {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, bandwidth(800)), worse: []string{"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-02 (-20 %)", "time 1.25 s is slower than last time: 1.00 s on 2026-11-02 (+25 %)"}},
+		"faster":          {past: []history.Record{on(2, bandwidth(800))}, now: on(20, bandwidth(1000))},
+		"slowly slower":   {past: []history.Record{on(2, bandwidth(1000)), on(5, bandwidth(990)), on(9, bandwidth(920)), on(12, bandwidth(900))}, now: on(20, bandwidth(870)), worse: []string{"memory bandwidth 870 GB/s is slower than in the last month: median 990 GB/s since 2026-11-02 (-12 %)", "time 1.15 s is slower than in the last month: median 1.09 s since 2026-11-02 (+6 %)"}},
+		"slow for a year": {past: []history.Record{on(-300, bandwidth(1000)), on(-299, bandwidth(1000)), on(-298, bandwidth(1000)), on(12, bandwidth(900))}, now: on(20, bandwidth(890))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			worse, other := history.Compare(x.past, x.now)
+			assert.Equal(t, x.worse, worse)
+			assert.Equal(t, x.other, other)
+		})
+	}
+}
+
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".homelab", "lab", history.File)
+	none, bad, err := history.Read(path)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+	assert.Zero(t, bad)
+
+	require.NoError(t, history.Add(path, on(1, bandwidth(1000)), on(1, func(r *history.Record) { r.UUID, r.Index = "GPU-2", 1 })))
+	require.NoError(t, history.Add(path, on(3, nil)))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, "-rw-------", info.Mode().String())
+	all, bad, err := history.Read(path)
+	require.NoError(t, err)
+	assert.Zero(t, bad)
+	require.Len(t, all, 3)
+	want := on(1, bandwidth(1000))
+	want.Schema = history.Schema
+	assert.Equal(t, want, all[0])
+	assert.Len(t, history.Of(all, "GPU-1"), 2)
+	assert.Equal(t, []history.Record{all[2]}, history.Latest(all), "a run of the node has the results of all its cards")
+}
+
+// Lines of a later version, and lines that a crash or a person left, do not hide the others.
+func TestFileOfAnotherVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), history.File)
+	require.NoError(t, os.WriteFile(path, []byte(`{"schema":9,"time":"2026-11-01T06:00:00Z","node":"wk1","uuid":"GPU-1","passed":true,"topology":{"nvlink":12}}
+not a result
+{"schema":1,"time":"2026-11-02T06:00`), 0o600))
+	require.NoError(t, history.Add(path, on(3, nil)))
+	all, bad, err := history.Read(path)
+	require.NoError(t, err)
+	assert.Equal(t, 2, bad)
+	require.Len(t, all, 2)
+	assert.True(t, all[0].Passed)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "nvlink", "what is not known stays")
+}
+
+func TestFileDoesNotGrowForever(t *testing.T) {
+	path := filepath.Join(t.TempDir(), history.File)
+	long := on(1, func(r *history.Record) { r.Detail = strings.Repeat("x", 1<<20) })
+	for range 9 {
+		require.NoError(t, history.Add(path, long))
+	}
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(6<<20))
+	all, bad, err := history.Read(path)
+	require.NoError(t, err)
+	assert.Zero(t, bad)
+	assert.NotEmpty(t, all)
+}

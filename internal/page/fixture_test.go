@@ -1,0 +1,215 @@
+package page_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/internal/page"
+)
+
+// at is when the pages of the tests are written.
+func at() time.Time { return time.Date(2026, 11, 23, 20, 5, 0, 0, time.UTC) }
+
+const a100, l40s = "A100 PCIe 40GB", "L40S"
+
+// troubled is a cluster after a run that failed: something of everything.
+func troubled() *page.Page {
+	cards := func(model string, n, from int) (out []page.GPU) {
+		for i := range n {
+			out = append(out, page.GPU{Model: model, Address: fmt.Sprintf("0000:%02x:00", from+0x20*i)})
+		}
+		return out
+	}
+	notebook := func(user string, n int, ago time.Duration) page.Holder {
+		return page.Holder{Name: user, Pod: "jupyterhub/jupyter-" + user, Count: n, Since: at().Add(-ago)}
+	}
+	server := func(i int) page.Machine {
+		return page.Machine{Name: fmt.Sprintf("cp%d", i), State: page.Good, Words: "ready", Role: "server", Address: fmt.Sprintf("10.0.0.%d", 10+i), VMID: 100 + i, Version: "v1.36.5+k3s1", Age: "41d"}
+	}
+	worker := func(i int, state page.State, words string, gpus []page.GPU, holders ...page.Holder) page.Machine {
+		m := page.Machine{Name: fmt.Sprintf("wk-gpu%d", i), State: state, Words: words, Role: "agent", Address: fmt.Sprintf("10.0.0.%d", 20+i), VMID: 110 + i, Version: "v1.36.5+k3s1", Age: "41d", GPUs: gpus}
+		m.Use = page.Use{Total: len(gpus), Unit: "GPUs", Holders: holders}
+		for _, h := range holders {
+			m.Use.Used += h.Count
+		}
+		return m
+	}
+	lost := worker(4, page.Bad, "its kubelet has not reported since 19:52:10", cards(a100, 2, 0x41))
+	lost.Use = page.Use{Unit: "GPUs", Unknown: "not known"}
+	files := page.Machine{Name: "ml-nfs", State: page.Good, Words: "running", Role: "files", Address: "10.0.0.30", VMID: 120}
+	p := &page.Page{
+		Cluster: "ml", Command: "cluster:up", Version: "v0.9.0", Time: at(), Failed: true,
+		Outcome: "k3s/wk-gpu4, chart/monitoring failed, 2 of 42 steps could not start; what is done stays done: fix it and run it again",
+		Facts:   []page.Fact{{"Kubernetes", "v1.36.5+k3s1"}, {"API", "10.0.0.100"}, {"Driver", "580-server, open"}, {"File", "cluster.yaml"}},
+		Links:   []page.Link{{"notebooks", "https://hub.lab.example"}, {"Grafana", "https://grafana.lab.example"}},
+		Problems: []page.Problem{
+			{Where: "wk-gpu4", What: "K3s: k3s-agent.service does not start: the server refuses the node's password: node password rejected, duplicate hostname", Cure: "delete the old password and run cluster:up again: kubectl -n kube-system delete secret wk-gpu4.node-password.k3s"},
+			{Where: "monitoring", What: "chart: deployment monitoring/grafana: 2 of 3 pods are ready: container grafana: CrashLoopBackOff"},
+			{Where: "wk-gpu3, GPU 1", What: "verify: slower than last month: 1214 GB/s, was 1391 GB/s on 2026-10-22 (-13 %)", Warning: true},
+			{Where: "pve2", What: "the storage fast is 91 % full", Cure: "free space, or move disks to another storage", Warning: true},
+		},
+		Hosts: []page.Host{
+			{Name: "pve1", State: page.Good, Words: "online", About: "64 cores, 512GiB", Machines: []page.Machine{
+				server(1), server(2), worker(1, page.Good, "ready", cards(a100, 2, 0x41), notebook("ada", 1, 3*time.Hour), notebook("grace", 1, 50*time.Minute)),
+				worker(2, page.Good, "ready", cards(a100, 2, 0x81), page.Holder{Name: "training/llm-finetune-0", Pod: "training/llm-finetune-0", Count: 2, Since: at().Add(-75 * time.Hour)}),
+			}, Cards: []page.GPU{{Model: "RTX A4000", Address: "0000:c1:00", Owner: "104 win11"}, {Model: "RTX A4000", Address: "0000:e1:00"}}},
+			{Name: "pve2", State: page.Good, Words: "online", About: "64 cores, 512GiB", Machines: []page.Machine{
+				server(3), worker(3, page.Good, "ready", cards(a100, 2, 0x41), notebook("ada", 1, 20*time.Minute)), lost, files,
+			}, Cards: []page.GPU{{Model: "T4", Address: "0000:c1:00", Problem: "its IOMMU group has another device: 0000:c1:00.1"}}},
+			{Name: "pve3", State: page.Good, Words: "online", About: "32 cores, 256GiB", Machines: []page.Machine{
+				{Name: "wk-small1", State: page.Waiting, Words: "drained", Role: "agent", Address: "10.0.0.31", VMID: 131, Age: "12d", GPUs: cards(l40s, 1, 0x21),
+					Use: page.Use{Used: 3, Total: 10, Unit: "shares", Holders: []page.Holder{notebook("edsger", 1, 90*time.Second), notebook("barbara", 1, 26*time.Hour), notebook("donald", 1, 80*time.Hour)}}},
+			}},
+		},
+		Pools: []page.Pool{
+			{Name: "cp", Role: "server", Ready: 3, Nodes: 3, Cores: "8", Memory: "16GiB", Unit: "GPUs"},
+			{Name: "wk-gpu", Role: "agent", Ready: 3, Nodes: 4, Cores: "24", Memory: "128GiB", Model: "8 × " + a100, Used: 5, GPUs: 8, Unit: "GPUs", Taints: "nvidia.com/gpu:NoSchedule"},
+			{Name: "wk-small", Role: "agent", Ready: 1, Nodes: 1, Cores: "8", Memory: "64GiB", Model: "1 × " + l40s, Used: 3, GPUs: 10, Unit: "shares", Sharing: "time-slicing, 10 each"},
+		},
+		Parts: []page.Part{
+			{Name: "nfs", Chart: "csi-driver-nfs", Version: "4.13.4", Via: "direct", State: page.Good, Words: "ready"},
+			{Name: "cert-manager", Chart: "cert-manager", Version: "v1.21.2", Via: "fleet", State: page.Good, Words: "ready"},
+			{Name: "monitoring", Chart: "kube-prometheus-stack", Version: "82.1.0", Via: "direct", State: page.Bad, Words: "chart: 2 of 3 pods are ready"},
+			{Name: "jupyterhub", Chart: "jupyterhub", Version: "4.4.2", Via: "direct", State: page.Waiting, Words: "waits: after monitoring"},
+		},
+		Changes: []page.Change{
+			{Where: "wk-gpu1", What: "vm", Fields: []page.Field{{Path: "memory", Before: "96GiB", After: "128GiB", Note: "needs a restart"}}},
+			{Where: "wk-gpu2", What: "vm", Fields: []page.Field{{Path: "memory", Before: "96GiB", After: "128GiB", Note: "needs a restart"}}},
+			{Where: "wk-gpu3", What: "driver", Fields: []page.Field{{Path: "branch", Before: "575-server", After: "580-server"}, {Path: "module", Before: "575.57.08", After: "580.95.05", Note: "needs a restart"}}},
+			{Where: "cert-manager", What: "chart", Fields: []page.Field{{Path: "version", Before: "v1.20.0", After: "v1.21.2"}}},
+		},
+		Run: run(),
+		Fit: page.Fit{Pools: []string{"wk-gpu", "wk-small"}, Rows: []page.FitRow{
+			{Profile: "cpu", Cells: []page.FitCell{{Count: 40}, {Count: 12}}, Total: 52},
+			{Profile: "one-gpu", Cells: []page.FitCell{{Count: 8}, {Why: "it needs a GPU of 40GiB"}}, Total: 6, Limit: "quota of 6 GPUs"},
+			{Profile: "shared-gpu", Cells: []page.FitCell{{Why: "GPUs are not shared"}, {Count: 10}}, Total: 10},
+			{Profile: "four-gpus", Cells: []page.FitCell{{Why: "a node has 2 GPUs"}, {Why: "a node has 1 GPU"}}},
+		}},
+	}
+	p.Results = results()
+	return p
+}
+
+// results are those of seven GPUs, with a history of eleven days.
+func results() (out []page.Result) {
+	for i := range 7 {
+		r := page.Result{Node: fmt.Sprintf("wk-gpu%d", 1+i/2), Index: i % 2, Model: a100, Memory: "40GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-5c8ad2b1-%04d", i), Passed: true, Time: at().Add(-14 * time.Hour)}
+		for day := range 11 {
+			v := 1390 + float64((i*7+day*5)%11)
+			if i == 5 && day > 6 {
+				v = 1214
+			}
+			r.Past = append(r.Past, page.Past{Time: at().AddDate(0, 0, day-11), Passed: i != 2 || day != 4, Value: v, Words: fmt.Sprintf("%.0f GB/s", v)})
+		}
+		switch i {
+		case 5:
+			r.Worse = []string{"slower than last month: 1214 GB/s, was 1391 GB/s on 2026-10-22 (-13 %)"}
+		case 6:
+			r.Past, r.Model, r.Passed, r.Detail, r.Note = nil, l40s, false, "vectorAdd: CUDA error 719: unspecified launch failure", "one of 10 shares (time-slicing)"
+			r.Node, r.Memory, r.Index = "wk-small1", "48GiB", 0
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// run is a run of the troubled cluster.
+func run() *page.Run {
+	r := &page.Run{Started: at().Add(-400 * time.Second)}
+	ends := map[string]time.Time{}
+	add := func(what, lane, end string, took float64, needs ...string) {
+		s := page.Step{Name: what + "/" + lane, Lane: lane, What: what, End: end, Started: r.Started}
+		for _, need := range needs {
+			s.Needs = append(s.Needs, need)
+			if ends[need].After(s.Started) {
+				s.Started = ends[need]
+			}
+		}
+		s.Ended = s.Started.Add(time.Duration(took * float64(time.Second)))
+		ends[s.Name] = s.Ended
+		if r.Ended.Before(s.Ended) {
+			r.Ended = s.Ended
+		}
+		r.Steps = append(r.Steps, s)
+	}
+	add("hosts", "cluster", page.Unchanged, 2)
+	add("charts", "cluster", page.Unchanged, 5)
+	add("template", "pve1", page.Changed, 44, "hosts/cluster", "charts/cluster")
+	add("template", "pve2", page.Changed, 52, "hosts/cluster", "charts/cluster")
+	before := "template/pve1"
+	for i, name := range []string{"cp1", "cp2", "cp3"} {
+		add("vm", name, page.Unchanged, 1.5, "template/pve1")
+		add("first boot", name, page.Unchanged, 1, "vm/"+name)
+		add("K3s", name, page.Changed, 24-float64(4*i), "first boot/"+name, before)
+		before = "K3s/" + name
+	}
+	for i, name := range []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"} {
+		add("GPUs", name, page.Unchanged, 0.4, "hosts/cluster")
+		add("vm", name, page.Changed, 21+float64(3*i), "template/pve2", "GPUs/"+name)
+		add("first boot", name, page.Changed, 18, "vm/"+name)
+		if i == 2 {
+			add("driver", name, page.Changed, 140, "first boot/"+name)
+		} else {
+			add("driver", name, page.Unchanged, 3, "first boot/"+name)
+		}
+		if i == 3 {
+			add("K3s", name, page.Failed, 91, "driver/"+name, "K3s/cp1")
+			r.Steps[len(r.Steps)-1].Error = "k3s-agent.service does not start\n  delete the old password"
+			r.Steps = append(r.Steps, page.Step{Name: "allocatable/" + name, Lane: name, What: "allocatable", End: page.Skipped, Needs: []string{"K3s/" + name}})
+			continue
+		}
+		add("K3s", name, page.Changed, 16, "driver/"+name, "K3s/cp1")
+		add("allocatable", name, page.Changed, 22, "K3s/"+name)
+	}
+	add("chart", "cert-manager", page.Changed, 31, "K3s/cp3")
+	add("chart", "nfs", page.Unchanged, 2, "K3s/cp3")
+	add("storage", "nfs", page.Unchanged, 12, "chart/nfs")
+	add("chart", "monitoring", page.Failed, 60, "chart/cert-manager", "storage/nfs")
+	r.Steps = append(r.Steps, page.Step{Name: "chart/jupyterhub", Lane: "jupyterhub", What: "chart", End: page.Skipped, Needs: []string{"chart/monitoring"}})
+	return r
+}
+
+// large is a healthy cluster of that many nodes, ten on a host, with eight GPUs each, after a
+// run that made all of it.
+func large(nodes int) *page.Page {
+	p := &page.Page{
+		Cluster: "campus", Command: "cluster:up", Version: "v0.9.0", Time: at(), Outcome: fmt.Sprintf("Done in 2 min 36 s: %d steps changed something.", 6*nodes),
+		Facts: []page.Fact{{"Kubernetes", "v1.36.5+k3s1"}, {"API", "10.0.0.100"}}, Run: &page.Run{Started: at().Add(-156 * time.Second), Ended: at()},
+	}
+	pool := page.Pool{Name: "wk", Role: "agent", Ready: nodes, Nodes: nodes, Cores: "128", Memory: "1TiB", Model: fmt.Sprintf("%d × H100", 8*nodes), GPUs: 8 * nodes, Unit: "GPUs"}
+	for i := range nodes {
+		if i%10 == 0 {
+			p.Hosts = append(p.Hosts, page.Host{Name: fmt.Sprintf("pve%d", i/10+1), State: page.Good, Words: "online", About: "1280 cores, 12TiB"})
+		}
+		name := fmt.Sprintf("wk-gpu%d", i+1)
+		m := page.Machine{Name: name, State: page.Good, Words: "ready", Role: "agent", Address: fmt.Sprintf("10.0.1.%d", i+1), VMID: 200 + i, Version: "v1.36.5+k3s1", Age: "3h", Use: page.Use{Total: 8, Unit: "GPUs"}}
+		for g := range 8 {
+			m.GPUs = append(m.GPUs, page.GPU{Model: "H100 SXM5 80GB", Address: fmt.Sprintf("0000:%02x:00", 0x11+0x11*g)})
+			r := page.Result{Node: name, Index: g, Model: "H100 SXM5 80GB", Memory: "80GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-%08d-%04d", i, g), Passed: true}
+			for day := range 10 {
+				r.Past = append(r.Past, page.Past{Time: at().AddDate(0, 0, day-10), Passed: true, Value: 2900 + float64((i+g+day)%7), Words: "2900 GB/s"})
+			}
+			p.Results = append(p.Results, r)
+		}
+		for h := range i % 4 {
+			m.Use.Holders = append(m.Use.Holders, page.Holder{Name: fmt.Sprintf("student%d", (i*3+h)%60), Pod: fmt.Sprintf("jupyterhub/jupyter-student%d-%d", (i*3+h)%60, i), Count: 2, Since: at().Add(-time.Duration(i) * time.Hour)})
+			m.Use.Used += 2
+		}
+		pool.Used += m.Use.Used
+		host := &p.Hosts[len(p.Hosts)-1]
+		host.Machines = append(host.Machines, m)
+		start := p.Run.Started.Add(time.Duration(i%20) * 2 * time.Second)
+		need := ""
+		for k, what := range []string{"seed", "GPUs", "vm", "first boot", "driver", "K3s", "node", "allocatable"} {
+			s := page.Step{Name: what + "/" + name, Lane: name, What: what, End: page.Changed, Started: start, Ended: start.Add(time.Duration(2+k*3+i%5) * time.Second)}
+			if need != "" {
+				s.Needs = []string{need}
+			}
+			start, need = s.Ended, s.Name
+			p.Run.Steps = append(p.Run.Steps, s)
+			p.Changes = append(p.Changes, page.Change{Where: name, What: what, Fields: []page.Field{{After: what + " as the file says"}}})
+		}
+	}
+	p.Pools = []page.Pool{pool}
+	return p
+}

@@ -1,0 +1,52 @@
+package session
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/inventory"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/session/rows"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// readTime limits how long to ask for what a status shows beside its plan.
+const readTime = 20 * time.Second
+
+// Inventory reads the machines of the cluster. It does not ask Kubernetes if plan, which may be
+// nil, says that no server exists yet.
+func (s *Session) Inventory(ctx context.Context, plan *converge.Plan) *inventory.Inventory {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	config := inventory.Config{Spec: s.Spec, Kube: s.Cluster.Kube}
+	if pve := s.Cluster.Proxmox; pve != nil {
+		config.VMs = func(ctx context.Context) ([]proxmox.Summary, error) { return pve.VMs(ctx, names.Tag(s.Spec)) }
+	}
+	if plan != nil && !slices.ContainsFunc(plan.Items, func(it converge.Item) bool {
+		name, k3s := strings.CutPrefix(it.Step, "k3s/")
+		n, _ := s.Spec.Node(name)
+		return k3s && n.Role == spec.Server && it.Verdict != converge.Deferred
+	}) {
+		config.Kube = nil
+	}
+	return inventory.Read(ctx, config)
+}
+
+// History is the file with the results of gpu:verify.
+func (s *Session) History() string { return filepath.Join(s.Cluster.Dir, history.File) }
+
+// remember appends results to the history, and returns how each differs from earlier ones.
+func (s *Session) remember(results []cluster.GPUResult) []string {
+	remarks, err := rows.Remember(s.History(), results)
+	if err != nil {
+		s.Say("warning: these results cannot be compared with later ones: %s", err)
+	}
+	return remarks
+}

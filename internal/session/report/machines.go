@@ -1,0 +1,230 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/inventory"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/internal/page"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// external is the place of machines that homelab did not make.
+const external = "external machines"
+
+// hosts shows the machines where they are.
+func (c *collector) hosts(ctx context.Context, inv *inventory.Inventory, gpus []cluster.GPUInfo) {
+	if inv.VMs != nil {
+		c.problem("Proxmox VE", "the cluster's VMs cannot be listed: "+inv.VMs.Error(), false)
+	}
+	if inv.Kube != nil {
+		c.problem("Kubernetes", "the nodes and their pods cannot be listed: "+inv.Kube.Error(), false)
+	}
+	known := c.known(ctx)
+	index := map[string]int{}
+	at := func(name string) *page.Host {
+		i, ok := index[name]
+		if !ok {
+			i = len(c.Hosts)
+			index[name] = i
+			h, found := known[name]
+			if !found {
+				h = page.Host{Name: name, State: page.Off, Words: "not known"}
+			}
+			if name == external {
+				h = page.Host{Name: name, State: page.Good}
+			}
+			c.Hosts = append(c.Hosts, h)
+		}
+		return &c.Hosts[i]
+	}
+	for _, h := range c.session.Spec.Proxmox.Hosts {
+		at(h.Name)
+	}
+	for _, m := range inv.Machines {
+		h := at(cmp.Or(m.Host, external))
+		h.Machines = append(h.Machines, c.machine(m, inv, gpus))
+	}
+	for _, g := range gpus {
+		drawn := slices.ContainsFunc(inv.Machines, func(m inventory.Machine) bool { return m.Name == g.Node && m.Host == g.Host })
+		if _, ok := index[g.Host]; !ok || drawn {
+			continue
+		}
+		h := at(g.Host)
+		h.Cards = append(h.Cards, page.GPU{Model: g.Model, Address: g.Address, Owner: ownerOf(g), Problem: g.Problem})
+	}
+	c.Hosts = slices.DeleteFunc(c.Hosts, func(h page.Host) bool { return h.Name == external && len(h.Machines) == 0 })
+}
+
+// known are the hosts as Proxmox sees them.
+func (c *collector) known(ctx context.Context) map[string]page.Host {
+	out := map[string]page.Host{}
+	if c.session.Cluster.Proxmox == nil {
+		return out
+	}
+	hosts, err := c.session.Cluster.Proxmox.Hosts(ctx)
+	if err != nil {
+		c.problem("Proxmox VE", "the hosts cannot be listed: "+err.Error(), false)
+		return out
+	}
+	wanted := func(name string) bool {
+		return slices.ContainsFunc(c.session.Spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == name })
+	}
+	for _, h := range hosts {
+		x := page.Host{Name: h.Name, State: page.Good, Words: "online"}
+		if h.CPUs > 0 {
+			x.About = fmt.Sprintf("%d cores, %s", h.CPUs, round(h.Memory))
+		}
+		if !h.Online {
+			x.State, x.Words = page.Bad, "offline"
+			if wanted(h.Name) {
+				c.problem(h.Name, "the host is offline\n  start it, or repair its network to the other hosts", false)
+			}
+		}
+		out[h.Name] = x
+	}
+	return out
+}
+
+// round is an amount of memory in whole GiB.
+func round(s proxmox.Size) string {
+	const gib = 1 << 30
+	if s < gib {
+		return s.String()
+	}
+	return proxmox.Size((int64(s) + gib/2) / gib * gib).String()
+}
+
+// machine shows one machine.
+func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus []cluster.GPUInfo) page.Machine {
+	x := page.Machine{Name: m.Name, Role: string(m.Role), VMID: m.VMID, Version: m.Version}
+	if m.Address.IsValid() {
+		x.Address = m.Address.String()
+	}
+	if !m.Created.IsZero() {
+		x.Age = console.Age(inv.Time.Sub(m.Created))
+	}
+	x.State, x.Words = c.state(m, inv)
+	for _, g := range gpus {
+		if g.Node == m.Name && g.Host == m.Host {
+			problem := ""
+			if g.State == cluster.GPUConflict {
+				problem = g.Problem
+			}
+			x.GPUs = append(x.GPUs, page.GPU{Model: g.Model, Address: g.Address, Problem: problem})
+		}
+	}
+	if n, ok := c.session.Spec.Node(m.Name); ok {
+		for len(x.GPUs) < n.GPUs.Count { // of an external machine, or not seen
+			x.GPUs = append(x.GPUs, page.GPU{Model: n.GPUs.Model})
+		}
+	}
+	x.Use = page.Use{Used: m.GPUs.Used, Total: m.GPUs.Total, Unit: cmp.Or(m.GPUs.Unit, "GPUs")}
+	for _, h := range m.GPUs.Holders {
+		pod := h.Namespace + "/" + h.Pod
+		x.Use.Holders = append(x.Use.Holders, page.Holder{Name: cmp.Or(h.User, pod), Pod: pod, Count: int(h.Count), Since: h.Since})
+	}
+	if len(x.GPUs) > 0 && (inv.Kube != nil || !m.Joined) {
+		x.Use = page.Use{Unit: "GPUs", Unknown: "use is not known"}
+	}
+	return x
+}
+
+// state is that of a machine: of its node, or else of its VM and its steps.
+func (c *collector) state(m inventory.Machine, inv *inventory.Inventory) (page.State, string) {
+	st, words := page.Good, "ready"
+	if own := c.steps[m.Name]; own != nil {
+		st, words = own.state("ready")
+	}
+	isNode := m.Role != spec.FileServer
+	switch {
+	case !m.External && inv.VMs == nil && m.VMID == 0:
+		return page.Off, "has no VM yet"
+	case !m.External && inv.VMs == nil && !m.Running:
+		c.problem(m.Name, fmt.Sprintf("VM %d on %s is off\n  start it, or run go tool mage cluster:up", m.VMID, m.Host), false)
+		return page.Bad, "its VM is off"
+	case isNode && m.Joined && !m.Ready:
+		c.problem(m.Name, "the node is not ready: "+m.Reason, false)
+		return page.Bad, m.Reason
+	case isNode && m.Joined && m.Cordoned:
+		c.problem(m.Name, fmt.Sprintf("the node is drained and gets no pods\n  go tool mage node:uncordon -node=%s", m.Name), true)
+		return page.Waiting, "drained"
+	case isNode && inv.Kube == nil && !m.Joined && st == page.Good:
+		return page.Waiting, "has not joined"
+	}
+	return st, words
+}
+
+// ownerOf says who has a card that no machine of this cluster has.
+func ownerOf(g cluster.GPUInfo) string {
+	var all []string
+	for _, o := range g.Owners {
+		all = append(all, o.String())
+	}
+	switch {
+	case len(all) > 0:
+		return strings.Join(all, "; ")
+	case g.Node != "":
+		return "reserved for " + g.Node
+	case g.State == cluster.GPUTaken:
+		return "another cluster"
+	}
+	return ""
+}
+
+// results shows the latest results of gpu:verify with their history.
+func (c *collector) results() {
+	all, bad, err := history.Read(c.session.History())
+	if err != nil {
+		c.problem("gpu:verify", err.Error(), true)
+		return
+	}
+	if bad > 0 {
+		c.problem("gpu:verify", fmt.Sprintf("%d lines of %s are not results, and are left out", bad, c.session.History()), true)
+	}
+	for _, r := range history.Latest(all) {
+		if _, ours := c.session.Spec.Node(r.Node); !ours {
+			continue
+		}
+		x := page.Result{
+			Node: r.Node, Index: r.Index, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time,
+		}
+		if r.Memory > 0 {
+			x.Memory = proxmox.Size(r.Memory).String()
+		}
+		x.Worse, x.Better = history.Compare(all, r)
+		for _, past := range history.Of(all, r.UUID) {
+			p := page.Past{Time: past.Time, Passed: past.Passed}
+			if len(past.Measures) > 0 {
+				p.Value, p.Words = past.Measures[0].Value, past.Measures[0].String()
+			}
+			x.Past = append(x.Past, p)
+		}
+		where := fmt.Sprintf("%s, GPU %d", r.Node, r.Index)
+		if !r.Passed && !c.toldBy("verify/"+r.Node) {
+			c.problem(where, "gpu:verify failed: "+r.Detail, false)
+		}
+		for _, w := range x.Worse {
+			if r.Passed {
+				c.problem(where, "gpu:verify: "+w, true)
+			}
+		}
+		c.Results = append(c.Results, x)
+	}
+}
+
+// toldBy reports whether a step of the run has failed with the same.
+func (c *collector) toldBy(step string) bool {
+	if c.report == nil {
+		return false
+	}
+	s, ok := c.report.Of(step)
+	return ok && s.Err != nil
+}

@@ -1,0 +1,66 @@
+package report
+
+import (
+	"maps"
+	"runtime/debug"
+	"sync"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+)
+
+// recorder keeps what a command saw and did. It is the console's Recorder.
+type recorder struct {
+	plan   *converge.Plan
+	report *converge.Report
+
+	mu    sync.Mutex
+	acted map[string]drift.Diff // the first difference that each step closed
+}
+
+// Listen keeps what a step is about to change.
+func (r *recorder) Listen(e converge.Event) {
+	if e.Kind != converge.Acting {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, again := r.acted[e.Step]; again {
+		return
+	}
+	if r.acted == nil {
+		r.acted = map[string]drift.Diff{}
+	}
+	r.acted[e.Step] = e.Diff
+}
+
+// Again forgets the events of a run that starts over.
+func (r *recorder) Again() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acted = nil
+}
+
+// Close does nothing.
+func (r *recorder) Close() {}
+
+// Looked keeps a plan.
+func (r *recorder) Looked(p *converge.Plan) { r.plan = p }
+
+// Ran keeps the report of a run.
+func (r *recorder) Ran(report *converge.Report) { r.report = report }
+
+func (r *recorder) diffs() map[string]drift.Diff {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.acted)
+}
+
+// version is that of this program; empty while it is developed.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "(devel)" {
+		return ""
+	}
+	return info.Main.Version
+}
