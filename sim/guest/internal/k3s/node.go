@@ -179,7 +179,7 @@ func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
 // admits checks what a machine comes with. A server logs whom it refuses, also
 // while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
 func (n *node) admits(asks *node, role string) error {
-	err := n.cluster.admits(role, asks.token)
+	err := n.cluster.admits(asks, role)
 	from := netip.AddrPortFrom(asks.sys.Address(), 40000+uint16(asks.sys.Config.VMID))
 	switch {
 	case errors.Is(err, errNotAuthorized):
@@ -241,7 +241,7 @@ func (n *node) follow(ctx context.Context) int {
 			if parseToken(n.token).hash == "" {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
 			}
-			if err = n.claimName(ctx); err == nil {
+			if err = n.claimNode(ctx); err == nil {
 				if !n.sys.Pause(ctx, joinAgentTime) {
 					return 1
 				}

@@ -84,7 +84,7 @@ func (n *node) form(ctx context.Context) int {
 	c := &cluster{
 		id: machine.HexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.Config.Network, scale: n.sys.Scale,
 		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
-		bootstrap: map[string]bool{}, applied: map[string]string{},
+		bootstrap: map[string]bootstrapToken{}, applied: map[string]string{},
 	}
 	if c.secret == "" {
 		c.secret = machine.HexID(16)
