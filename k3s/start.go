@@ -107,7 +107,11 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 		verb = "restart"
 	}
 	progress.Say(ctx, "%sing k3s %s", verb, p.role)
-	err = remote.Run(ctx, r, "sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest())
+	args := []string{"sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest()}
+	if p.role == RoleAgent && !token.IsZero() {
+		args = append(args, "anew")
+	}
+	err = remote.Run(ctx, r, args...)
 	if err != nil {
 		return fmt.Errorf("%s k3s %s: %w", verb, p.role, err)
 	}

@@ -58,10 +58,18 @@ func RevokeToken(ctx context.Context, r remote.Runner, id string) error {
 	return nil
 }
 
-// WriteToken gives a machine another token to join with. K3s reads it when it starts.
-func WriteToken(ctx context.Context, r remote.Runner, token secret.Value) error {
+// Rejoin has an agent join again whose Node was deleted, with a new token. It returns once the
+// restart is requested.
+//
+// The agent still has the certificate of that Node, which the servers refuse. K3s then tries its
+// token, but sends an empty request and never gets in (v1.34.3, getNodeNamedCrt of
+// pkg/agent/config/config.go; testdata/real/05-agent-again.txt). So the certificate is removed.
+func Rejoin(ctx context.Context, r remote.Runner, token secret.Value) error {
 	if err := remote.WriteFile(ctx, r, tokenFile, []byte(token.Reveal()+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the join token: %w", err)
+		return fmt.Errorf("join again: %w", err)
+	}
+	if err := remote.Run(ctx, r, "sh", "-c", startScript, "start.sh", RoleAgent.Unit(), "restart", "", "anew"); err != nil {
+		return fmt.Errorf("join again: %w", err)
 	}
 	return nil
 }

@@ -42,9 +42,10 @@ func (c *cluster) isKnown(n *node) bool {
 	return err == nil && disk.Value(cert, "cluster") == c.id && disk.Value(cert, "node") == n.name
 }
 
-// claimNode asks a server for the certificates of the agent's node. The one that it has counts
-// only while the cluster has the Node; without the Node its token must do
-// (pkg/nodepassword/validate.go, pkg/agent/config/config.go).
+// claimNode asks a server for the certificates of the agent's node. If the agent has them from
+// earlier, it authenticates with them. Without its Node they are refused, and K3s' second try,
+// with the token, fails whatever the token is: it sends the body of a request that was sent
+// already (v1.34.3, getNodeNamedCrt of pkg/agent/config/config.go; seen on the real thing).
 func (n *node) claimNode(ctx context.Context) error {
 	if n.cluster.isKnown(n) {
 		there, err := nodeExists(ctx, n.cluster.plane, n.name)
@@ -53,9 +54,7 @@ func (n *node) claimNode(ctx context.Context) error {
 		}
 		if !there {
 			n.say("info", "Node authorization rejected, retrying without client certificate authentication")
-			if n.cluster.accepts(parseToken(n.token), "agent") != nil {
-				return errors.New(dir + "/agent/serving-kubelet.crt: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 401 Unauthorized")
-			}
+			return servingCertificate(`Post "https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt": http: ContentLength=189 with Body length 0`)
 		}
 	}
 	if err := n.claimName(ctx); err != nil {
@@ -63,6 +62,11 @@ func (n *node) claimNode(ctx context.Context) error {
 	}
 	n.getsCertificate()
 	return nil
+}
+
+// servingCertificate is why an agent does not get the first of its certificates.
+func servingCertificate(why string) error {
+	return errors.New(dir + "/agent/serving-kubelet.crt: " + why)
 }
 
 // getsCertificate is what a machine gets when a server has accepted its name and password.
@@ -119,7 +123,8 @@ func (c *cluster) deleteTokens(p *machine.Proc, ids []string) int {
 			return fatal(p, `given token didn't match pattern "\\A([a-z0-9]{6})\\z" or "\\A([a-z0-9]{6})\\z"`)
 		}
 		if _, there := c.bootstrap[id]; !there {
-			return fatal(p, `failed to delete bootstrap token %q: secrets "bootstrap-token-%s" not found`, id, id)
+			missing := fmt.Sprintf("secrets %q not found", "bootstrap-token-"+id)
+			return fatal(p, "failed to delete bootstrap token %q: %s", missing, missing)
 		}
 		delete(c.bootstrap, id)
 		p.Sys.Mutated("k3s token deleted")
