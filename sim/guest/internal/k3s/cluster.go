@@ -77,13 +77,21 @@ var (
 // certificate of its node, or its token.
 func (c *cluster) admits(n *node, role string) error {
 	t := parseToken(n.token)
-	if t.hash != "" && t.hash != c.caHash {
-		return fmt.Errorf("token CA hash does not match the Cluster CA certificate hash: %s != %s", t.hash, c.caHash)
+	if err := c.trusts(t); err != nil {
+		return err
 	}
 	if role == "agent" && c.isKnown(n) {
 		return nil
 	}
 	return c.accepts(t, role)
+}
+
+// trusts checks that a token is of this cluster.
+func (c *cluster) trusts(t joinToken) error {
+	if t.hash != "" && t.hash != c.caHash {
+		return fmt.Errorf("token CA hash does not match the Cluster CA certificate hash: %s != %s", t.hash, c.caHash)
+	}
+	return nil
 }
 
 // accepts checks a token.

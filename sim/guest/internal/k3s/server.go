@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,9 +53,13 @@ func (n *node) resume(ctx context.Context, mark []byte) int {
 	if !ok {
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
+	n.say("info", "Managed etcd cluster bootstrap already complete and initialized")
 	n.member = disk.Value(mark, "member")
 	if n.token != "" && parseToken(n.token).secret != c.secret {
-		return n.die("starting kubernetes: preparing server: bootstrap data already found and encrypted with different token")
+		if n.cfg.get("server") != "" {
+			n.say("warning", "Unable to reconcile with remote datastore: not authorized")
+		}
+		return n.die("Failed to reconcile with temporary etcd: bootstrap data already found and encrypted with different token")
 	}
 	c.reap(ctx)
 	if !c.isMember(n.name, n.member) {
@@ -119,18 +125,22 @@ func (n *node) joinServers(ctx context.Context) int {
 	if err == nil && serverOn(server.sys.Machine()) == nil {
 		err = errors.New("failed to get CA certs: 503 Service Unavailable")
 	}
-	if err != nil {
-		return n.die("starting kubernetes: preparing server: %v", err)
+	if err == nil {
+		err = server.cluster.trusts(parseToken(n.token))
 	}
+	if err != nil {
+		return n.die("%sfailed to check if bootstrap data has been initialized: failed to validate token: %v", bootstrapping, err)
+	}
+	n.say("info", "Managed etcd cluster not yet initialized")
 	c := server.cluster
 	if err := server.admits(n, "server"); err != nil {
-		return n.die("starting kubernetes: preparing server: failed to bootstrap cluster data: %v", err)
-	}
-	mine := n.cfg.critical()
-	for key, theirs := range c.critical {
-		if mine[key] != theirs {
-			return n.die("starting kubernetes: preparing server: failed to validate server configuration: critical configuration value mismatch between servers: %s", key)
+		if errors.Is(err, errNotAuthorized) {
+			n.say("warning", "Skipping cluster configuration validation: %v", err)
 		}
+		return n.die("%s%v", bootstrapping, err)
+	}
+	if n.mismatched(c) {
+		return n.die("%sfailed to validate server configuration: critical configuration value mismatch between servers", bootstrapping)
 	}
 	n.cluster = c
 	n.isJoining(n)
@@ -143,9 +153,28 @@ func (n *node) joinServers(ctx context.Context) int {
 	_, duplicate := c.members[n.name]
 	c.mu.Unlock()
 	if duplicate {
-		return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
+		return n.shutdown("etcd cluster join failed: duplicate node name found, please use a unique name for this node")
 	}
 	return n.addMember()
+}
+
+// bootstrapping is what the last words of a server that cannot join begin with.
+const bootstrapping = "Error: preparing server: failed to bootstrap cluster data: "
+
+// mismatched reports, and logs, the settings that differ from those of the cluster. Of networks
+// K3s names a field of its own, not the key (pkg/cluster/bootstrap.go).
+func (n *node) mismatched(c *cluster) (some bool) {
+	mine := n.cfg.critical()
+	for _, name := range slices.Sorted(maps.Keys(c.critical)) {
+		if mine[name] == c.critical[name] {
+			continue
+		}
+		some = true
+		for _, word := range criticalWords(name) {
+			n.say("warning", "critical configuration mismatched: %s", word)
+		}
+	}
+	return some
 }
 
 func (n *node) isJoining(who *node) {

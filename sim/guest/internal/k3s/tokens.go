@@ -46,18 +46,17 @@ func (c *cluster) isKnown(n *node) bool {
 // earlier, it authenticates with them. Without its Node they are refused, and K3s' second try,
 // with the token, fails whatever the token is: it sends the body of a request that was sent
 // already (v1.34.3, getNodeNamedCrt of pkg/agent/config/config.go; seen on the real thing).
-func (n *node) claimNode(ctx context.Context) error {
+func (n *node) claimNode(ctx context.Context, server *node) error {
 	if n.cluster.isKnown(n) {
-		there, err := nodeExists(ctx, n.cluster.plane, n.name)
-		if err != nil {
-			return err
-		}
-		if !there {
+		// A server knows its Nodes, also while the API does not answer.
+		if there, err := nodeExists(ctx, n.cluster.plane, n.name); err == nil && !there {
+			server.refuses(n, 401, fmt.Sprintf("unable to verify node identity: nodes %q not found", n.name))
 			n.say("info", "Node authorization rejected, retrying without client certificate authentication")
 			return servingCertificate(`Post "https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt": http: ContentLength=189 with Body length 0`)
 		}
 	}
 	if err := n.claimName(ctx); err != nil {
+		server.refuses(n, 403, "unable to verify password for node "+n.name+": hash does not match")
 		return err
 	}
 	n.getsCertificate()
