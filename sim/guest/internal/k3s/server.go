@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
@@ -63,7 +64,12 @@ func (n *node) resume(ctx context.Context, mark []byte) int {
 	}
 	c.reap(ctx)
 	if !c.isMember(n.name, n.member) {
-		return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
+		// etcd ends, and K3s waits for it for ever.
+		n.sys.Log(n.unit, `{"level":"warn","ts":%q,"caller":"etcdserver/server.go:860","msg":"server error","error":"the member has been permanently removed from the cluster"}`,
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		n.say("error", "etcd exited: server is stopping")
+		<-ctx.Done()
+		return 1
 	}
 	n.cluster = c
 	return 0
