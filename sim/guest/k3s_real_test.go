@@ -118,8 +118,12 @@ func TestK3sSaysWhatTheRealOneSays(t *testing.T) {
 		{"11-server-refused.txt: cp4 server, token of another cluster", "server", func() string { return url + "token: K10" + strings.Repeat("0", 64) + "::server:x\n" }},
 		{"11-server-refused.txt: cp4 server, the other server is not there", "server", func() string { return "server: https://10.0.0.99:6443\ntoken: " + token + "\n" }},
 		{"11-server-refused.txt: cp4 server, other service-cidr", "server", func() string { return url + "token: " + token + "\n" }},
-		{"11-server-refused.txt: cp4 server, other cluster-cidr", "server", func() string { return url + "token: " + token + "\nservice-cidr: 10.99.0.0/16\ncluster-cidr: 10.98.0.0/16\n" }},
-		{"11-server-refused.txt: cp4 server, other secrets-encryption", "server", func() string { return url + "token: " + token + "\nservice-cidr: 10.99.0.0/16\nsecrets-encryption: true\n" }},
+		{"11-server-refused.txt: cp4 server, other cluster-cidr", "server", func() string {
+			return url + "token: " + token + "\nservice-cidr: 10.99.0.0/16\ncluster-cidr: 10.98.0.0/16\n"
+		}},
+		{"11-server-refused.txt: cp4 server, other secrets-encryption", "server", func() string {
+			return url + "token: " + token + "\nservice-cidr: 10.99.0.0/16\nsecrets-encryption: true\n"
+		}},
 		{"11-server-refused.txt: cp4 server, an unknown key, and a name that another server has", "server", func() string {
 			return url + "token: " + token + "\nservice-cidr: 10.99.0.0/16\nno-such-key: 1\nnode-name: n11\n"
 		}},
@@ -147,3 +151,65 @@ func TestK3sSaysWhatTheRealOneSays(t *testing.T) {
 		})
 	}
 }
+
+// TestK3sTokens holds what k3s token prints to the recording, and what tokens open to K3s' rules.
+func TestK3sTokens(t *testing.T) {
+	text, err := os.ReadFile("../../k3s/testdata/real/02-tokens.txt")
+	require.NoError(t, err)
+	form := regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|"[a-z0-9]{6}"|bootstrap-token-[a-z0-9]{6}|K10[0-9a-f]+::|\b[a-z0-9]{6} +(59m|60m|1h|23h|24h|1d|<forever>) |20\d\d-\d\d-\d\dT[0-9:]+Z`)
+	plain := func(s string) string { return form.ReplaceAllString(regexp.MustCompile(` +`).ReplaceAllString(s, " "), "~") }
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		first := l.machine(11, nil)
+		l.form(first)
+		var ids []string
+		for _, args := range []string{"--ttl 1h --description 'homelab: lab/wk1'", "", "--ttl 0"} {
+			token := strings.TrimSpace(mustShell(t, first, "k3s token create "+args))
+			ids = append(ids, token[strings.LastIndex(token, ":")+1:strings.LastIndex(token, ".")])
+		}
+		for _, command := range []string{"list", "delete " + ids[1], "delete " + ids[1], "delete nonsense", "delete"} {
+			code, out := shellAs(first, "root", "k3s token "+command)
+			for line := range strings.Lines(out) {
+				assert.Contains(t, plain(string(text)), strings.TrimRight(plain(line), "\n"), "k3s token %s", command)
+			}
+			assert.Equal(t, map[bool]int{true: 1}[strings.Contains(out, "level=fatal")], code)
+		}
+		time.Sleep(2 * time.Hour)
+		out := mustShell(t, first, "k3s token list")
+		assert.NotContains(t, out, ids[0], "it has expired")
+		assert.Contains(t, out, ids[2], "it never expires")
+	})
+}
+
+// TestAgentKeepsItsPlace: an agent starts again although its token is gone, as long as it has the
+// certificate of its node, as recorded.
+func TestAgentKeepsItsPlace(t *testing.T) {
+	recorded := real(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		first := l.machine(11, nil)
+		l.form(first)
+		m := l.machine(21, nil)
+		token := strings.TrimSpace(mustShell(t, first, "k3s token create --ttl 1h"))
+		id := token[strings.LastIndex(token, ":")+1 : strings.LastIndex(token, ".")]
+		l.k3s(m, "agent", "server: https://10.0.0.11:6443\ntoken-file: /etc/rancher/k3s/token\n")
+		put(t, m, "/etc/rancher/k3s/token", token)
+		again := func() []string {
+			before := len(m.Journal("k3s-agent"))
+			mustShell(t, m, "systemctl restart --no-block k3s-agent")
+			time.Sleep(time.Minute)
+			return telling(m.Journal("k3s-agent")[before:])
+		}
+		again()
+		assert.Equal(t, "active\n", mustShell(t, m, "systemctl is-active k3s-agent"))
+
+		mustShell(t, first, "k3s token delete "+id)
+		assert.Equal(t, telling(recorded["03-agent-bootstrap-token.txt: wk1 agent, starts again with the deleted token"]), again())
+		assert.Equal(t, "active\n", mustShell(t, m, "systemctl is-active k3s-agent"))
+
+		mustShell(t, m, "rm "+clientKubelet)
+		assert.Equal(t, telling(recorded["04-agent-refused.txt: wk2 agent, expired bootstrap token"]), again(), "without its certificate it needs a token")
+	})
+}
+
+const clientKubelet = "/var/lib/rancher/k3s/agent/client-kubelet.crt"
