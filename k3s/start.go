@@ -109,7 +109,7 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	progress.Say(ctx, "%sing k3s %s", verb, p.role)
 	args := []string{"sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest()}
 	if p.role == RoleAgent && !token.IsZero() {
-		args = append(args, "anew")
+		args = append(args, "again")
 	}
 	err = remote.Run(ctx, r, args...)
 	if err != nil {

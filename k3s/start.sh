@@ -4,10 +4,10 @@
 # The digest of what was started is written down last, so that a start that was
 # cut short is seen as not done.
 #
-# An agent that has a new token joins "anew": the certificate that it may have from an
+# An agent that has a new token joins "again": the certificate that it may have from an
 # earlier join would come first, and is refused if its Node was deleted.
 #
-# usage: start.sh UNIT start|restart DIGEST [anew]
+# usage: start.sh UNIT start|restart DIGEST [again]
 #        (an empty digest keeps what was written down)
 set -eu
 
@@ -16,7 +16,7 @@ verb=$2
 digest=$3
 etc=/etc/rancher/k3s
 
-if [ "${4-}" = anew ]; then
+if [ "${4-}" = again ]; then
 	rm -f /var/lib/rancher/k3s/agent/client-kubelet.crt /var/lib/rancher/k3s/agent/client-kubelet.key
 fi
 systemctl daemon-reload

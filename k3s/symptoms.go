@@ -61,7 +61,7 @@ var lasting = []symptom{
 	{"Invalid server url",
 		"server: in config.yaml is not a URL with https", "write server: https://ADDRESS:6443 to " + configFile},
 	{"please pass --token to complete the restoration",
-		"the snapshot needs the token of its cluster", "restore with --token, or put the token that was saved with the snapshot into " + serverTokenFile + " first: K3s does not read token-file for this"},
+		"the snapshot needs the token of its cluster", "restore with --token or K3S_TOKEN, which must be the token of then; K3s does not read token-file for this"},
 	{"etcd: snapshot path does not exist",
 		"there is no such snapshot on this machine", "k3s etcd-snapshot ls shows those that there are"},
 	{"cluster membership was previously reset, please remove the cluster-reset flag",

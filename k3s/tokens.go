@@ -16,7 +16,7 @@ import (
 // token's ID, and its secret.
 var bootstrapToken = regexp.MustCompile(`(?m)^K10[0-9a-f]{64}::([a-z0-9]{6})\.[a-z0-9]{16}$`)
 
-// tokenID is what names a token in the cluster. It is no secret.
+// tokenID is what names a token in the cluster. It is not a secret.
 var tokenID = regexp.MustCompile(`^[a-z0-9]{6}$`)
 
 // CreateToken creates, on a running server, a token with which agents join for the time ttl, and
@@ -41,8 +41,8 @@ func CreateToken(ctx context.Context, r remote.Runner, ttl time.Duration, descri
 	return string(m[1]), secret.New(string(m[0])), nil
 }
 
-// RevokeToken deletes a token of [CreateToken]. It is no error if the token has expired or was
-// deleted before.
+// RevokeToken deletes a token of [CreateToken]. A token that has expired or was deleted before is
+// not an error.
 func RevokeToken(ctx context.Context, r remote.Runner, id string) error {
 	if !tokenID.MatchString(id) {
 		return fmt.Errorf("revoke a join token: %q is not the ID of one: it has six characters, a-z and 0-9", id)
@@ -68,7 +68,7 @@ func Rejoin(ctx context.Context, r remote.Runner, token secret.Value) error {
 	if err := remote.WriteFile(ctx, r, tokenFile, []byte(token.Reveal()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("join again: %w", err)
 	}
-	if err := remote.Run(ctx, r, "sh", "-c", startScript, "start.sh", RoleAgent.Unit(), "restart", "", "anew"); err != nil {
+	if err := remote.Run(ctx, r, "sh", "-c", startScript, "start.sh", RoleAgent.Unit(), "restart", "", "again"); err != nil {
 		return fmt.Errorf("join again: %w", err)
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// real is what a real K3s was recorded to say: its journal, by "FILE: MACHINE, ROLE and what is
+// recordings are what a real K3s was recorded to say: each journal, by "FILE: MACHINE, ROLE and what is
 // special", as k3s/testdata/real has it.
-func real(t *testing.T) map[string][]string {
+func recordings(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("../../k3s/testdata/real/*.txt")
 	require.NoError(t, err)
@@ -88,14 +88,14 @@ func TestK3sWithAnotherToken(t *testing.T) {
 		put(t, m, "/etc/rancher/k3s/config.yaml", "cluster-init: true\nservice-cidr: 10.99.0.0/16\ntoken: another\n")
 		mustShell(t, m, "systemctl start --no-block k3s")
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, telling(real(t)["17-another-token.txt: cp1 server, the first, now another token"]), telling(m.Journal("k3s")[before:]))
+		assert.Equal(t, telling(recordings(t)["17-another-token.txt: cp1 server, the first, now another token"]), telling(m.Journal("k3s")[before:]))
 	})
 }
 
 // TestK3sSaysWhatTheRealOneSays plays what was recorded of a real K3s, and compares the messages
 // of the machine that is refused, and of the server that refuses it.
 func TestK3sSaysWhatTheRealOneSays(t *testing.T) {
-	recorded := real(t)
+	recorded := recordings(t)
 	const url = "server: https://10.0.0.11:6443\n"
 	var token, hash string
 	for _, test := range []struct {
@@ -157,7 +157,9 @@ func TestK3sTokens(t *testing.T) {
 	text, err := os.ReadFile("../../k3s/testdata/real/02-tokens.txt")
 	require.NoError(t, err)
 	form := regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|"[a-z0-9]{6}"|bootstrap-token-[a-z0-9]{6}|K10[0-9a-f]+::|\b[a-z0-9]{6} +(59m|60m|1h|23h|24h|1d|<forever>) |20\d\d-\d\d-\d\dT[0-9:]+Z`)
-	plain := func(s string) string { return form.ReplaceAllString(regexp.MustCompile(` +`).ReplaceAllString(s, " "), "~") }
+	plain := func(s string) string {
+		return form.ReplaceAllString(regexp.MustCompile(` +`).ReplaceAllString(s, " "), "~")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		first := l.machine(11, nil)
@@ -184,7 +186,7 @@ func TestK3sTokens(t *testing.T) {
 // TestAgentKeepsItsPlace: an agent starts again although its token is gone, as long as it has the
 // certificate of its node, as recorded.
 func TestAgentKeepsItsPlace(t *testing.T) {
-	recorded := real(t)
+	recorded := recordings(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		first := l.machine(11, nil)

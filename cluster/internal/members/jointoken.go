@@ -33,8 +33,7 @@ func (ms *Members) hasJoined(ctx context.Context, n spec.Node, have k3s.State) (
 }
 
 // withJoinToken calls do with a token that was created for this join alone, and revokes it when
-// do returns. Whoever reads the token on the worker later can join nothing with it, least of all
-// a server.
+// do returns. Anyone who reads the token on the worker later can join nothing with it.
 func (ms *Members) withJoinToken(ctx context.Context, n spec.Node, do func(context.Context, secret.Value) error) error {
 	var id string
 	create := func(ctx context.Context, r remote.Runner) (token secret.Value, err error) {
