@@ -62,7 +62,8 @@ func TestDiagnoseTheRealThing(t *testing.T) {
 			fmt.Fprintf(&b, "  waits: %s\n\n", d)
 		}
 		up := slices.ContainsFunc(r.journal, func(line string) bool { return strings.Contains(line, "k3s is up and running") })
-		assert.False(t, up && d.Fatal && r.end == "runs on" && !strings.Contains(r.title, "removed"), "%s: %s runs, and is said to be stopped by %s", r.file, r.title, d.Line)
+		runs := up && r.end == "runs on" && !strings.Contains(r.title, "removed")
+		assert.False(t, runs && d.Fatal, "%s: %s runs, and is said to be stopped by %s", r.file, r.title, d.Line)
 		assert.Contains(t, r.journal, d.Line)
 	}
 	golden(t, "diagnoses.txt", b.Bytes())

@@ -65,7 +65,8 @@ func (n *node) resume(ctx context.Context, mark []byte) int {
 	c.reap(ctx)
 	if !c.isMember(n.name, n.member) {
 		// etcd ends, and K3s waits for it forever.
-		n.sys.Log(n.unit, `{"level":"warn","ts":%q,"caller":"etcdserver/server.go:860","msg":"server error","error":"the member has been permanently removed from the cluster"}`,
+		n.sys.Log(n.unit, `{"level":"warn","ts":%q,"caller":"etcdserver/server.go:860","msg":"server error",`+
+			`"error":"the member has been permanently removed from the cluster"}`,
 			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 		n.say("error", "etcd exited: server is stopping")
 		<-ctx.Done()
