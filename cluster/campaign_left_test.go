@@ -78,6 +78,9 @@ func unlike() []string {
 	return []string{"/etc/ssh/ssh_host_", "/etc/machine-id", "/etc/rancher/node/password", "/etc/rancher/k3s/k3s.yaml"}
 }
 
+// joinToken is what an agent has joined with, which was made for it and is worth nothing by now.
+var joinToken = regexp.MustCompile(`K10[0-9a-f]{64}::[a-z0-9]{6}\.[a-z0-9]{16}`)
+
 // files are a line for each file of a machine that lasts.
 func files(machine string, g *guest.Machine, secrets map[string]string) []string {
 	begins := func(name string) func(string) bool {
@@ -92,6 +95,7 @@ func files(machine string, g *guest.Machine, secrets map[string]string) []string
 			data = bytes.ReplaceAll(data, []byte(word), []byte(stands))
 		}
 		data = uuid.ReplaceAll(data, []byte("<uuid>"))
+		data = joinToken.ReplaceAll(data, []byte("<a join token>"))
 		what := fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 		switch {
 		case slices.ContainsFunc(unlike(), begins(name)):

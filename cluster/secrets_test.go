@@ -137,6 +137,14 @@ func (w *world) secrets(t testing.TB, spec *spec.Spec) map[string]string {
 			out["K3s "+name+" of "+n.Name] = password
 		}
 	}
+	for _, n := range spec.Nodes {
+		if n.Role != "agent" {
+			continue
+		}
+		token := read(n.Name, "/etc/rancher/k3s/token")
+		require.Regexp(t, joinToken, token, "%s has joined with a token of its own, not with one of the cluster", n.Name)
+		out["join token of "+n.Name] = token[strings.LastIndex(token, ".")+1:]
+	}
 	for name, s := range out {
 		require.Greater(t, len(s), 15, name)
 	}

@@ -104,7 +104,7 @@ func (r *resolver) k3sVersion(at *string) {
 // managed are keys of K3s' config.yaml that homelab sets from the rest of the file.
 var managed = map[string]string{
 	"token": "K3s generates the token, and homelab reads it from the first server", "token-file": "K3s generates the token, and homelab reads it from the first server",
-	"agent-token": "all nodes join with the cluster's own token", "agent-token-file": "all nodes join with the cluster's own token",
+	"agent-token": "each agent joins with a token of its own", "agent-token-file": "each agent joins with a token of its own",
 	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
 	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
 	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption",

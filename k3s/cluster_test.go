@@ -276,7 +276,7 @@ func TestWrongTokenIsSaidAtOnce(t *testing.T) {
 		_, err := k3s.Wait(t.Context(), r, k3s.RoleAgent)
 		require.ErrorAs(t, err, &failed)
 		assert.Less(t, time.Since(began), 30*time.Second)
-		assert.Contains(t, failed.Error(), "the server refuses the token: it is wrong, or was deleted: read the token again")
+		assert.Contains(t, failed.Error(), "the server refuses the token: it is wrong, has expired or was deleted: give the agent a new one")
 
 		require.NoError(t, k3s.JoinAgent(t.Context(), r, k3s.Join{Token: token, Agent: worker("wk1")}))
 		s.up(r, k3s.RoleAgent, func(st k3s.State) string { return worker("wk1").Diff(st).String() })

@@ -28,6 +28,7 @@ const (
 
 	serverTokenFile = "/var/lib/rancher/k3s/server/token"
 	agentTokenFile  = "/var/lib/rancher/k3s/server/agent-token"
+	nodeCertificate = "/var/lib/rancher/k3s/agent/client-kubelet.crt" // what makes an agent known as its node
 	kubeconfigFile  = "/etc/rancher/k3s/k3s.yaml"
 )
 

@@ -20,8 +20,11 @@
 // # Secrets
 //
 // The token is never in config.yaml, in an argument or in an error: it is sent on stdin to a
-// file of mode 0600 that config.yaml names. It is read from a running server ([Token],
-// [AgentToken]), never generated twice.
+// file of mode 0600 that config.yaml names. Servers join with the cluster's own, which is read
+// from a running server ([Token]) and never generated twice. An agent joins with a token that
+// [CreateToken] made for it and that [RevokeToken] deletes once it has joined: what is left on a
+// worker then opens nothing. The agent keeps the certificate of its node, and starts again with
+// that.
 //
 // # High availability
 //

@@ -36,7 +36,7 @@ func ExampleJoinAgent() {
 	})
 	err := k3s.JoinAgent(context.Background(), machine, k3s.Join{
 		Server: "https://10.0.0.10:6443",
-		Token:  secret.New("K10…::node:…"), // from k3s.AgentToken of a server
+		Token:  secret.New("K10…::abcdef.…"), // from k3s.CreateToken on a server
 		Agent:  k3s.Agent{Version: "v1.36.5+k3s1", Node: k3s.Node{Name: "wk1"}},
 	})
 	fmt.Println(err)

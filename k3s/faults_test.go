@@ -77,6 +77,7 @@ func operations(t *testing.T) map[string]operation {
 		"agent": {installed, func(ctx context.Context, r remote.Runner) error {
 			return k3s.JoinAgent(ctx, r, k3s.Join{Token: token, Agent: worker})
 		}, agentDiff(worker), false},
+		"join again": {joined, func(ctx context.Context, r remote.Runner) error { return k3s.Rejoin(ctx, r, token) }, agentDiff(worker), false},
 		"other version": {upgradable(running), func(ctx context.Context, r remote.Runner) error {
 			return k3s.UpgradeServer(ctx, r, k3s.Release{Version: nextVersion}, next)
 		}, serverDiff(next), false},

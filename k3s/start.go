@@ -19,7 +19,7 @@ var startScript string
 // Join is what an agent needs to join a cluster.
 type Join struct {
 	Server string       // the cluster's URL, https://VIP:6443; may be in Agent.URL instead
-	Token  secret.Value // from [AgentToken] or [Token] of a server
+	Token  secret.Value // from [CreateToken] on a server; the zero Value keeps the one that the machine has
 	Agent  Agent
 }
 
@@ -51,9 +51,6 @@ func JoinAgent(ctx context.Context, r remote.Runner, j Join) error {
 		a.URL = j.Server
 	case j.Server != "" && j.Server != a.URL:
 		return fmt.Errorf("join an agent: Server is %s and Agent.URL is %s: write one of them", j.Server, a.URL)
-	}
-	if j.Token.IsZero() {
-		return errors.New("join an agent: Token must be set; read it from a server with AgentToken")
 	}
 	p, err := a.plan()
 	if err != nil {
@@ -89,6 +86,8 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 		return fmt.Errorf("%w: it is %s and should be %s; drain it, delete its Node and remove K3s first", ErrRole, have.Role, p.role)
 	case have.Version != p.version:
 		return fmt.Errorf("%w: %s is %q and should be %s", ErrNotInstalled, binary, have.Version, p.version)
+	case p.role == RoleAgent && token.IsZero() && have.TokenMode == "":
+		return errors.New("join an agent: Token must be set, since the machine has none; create one on a server with CreateToken")
 	}
 	d := p.diff(have)
 	if d.Empty() {
@@ -108,7 +107,11 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 		verb = "restart"
 	}
 	progress.Say(ctx, "%sing k3s %s", verb, p.role)
-	err = remote.Run(ctx, r, "sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest())
+	args := []string{"sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest()}
+	if p.role == RoleAgent && !token.IsZero() {
+		args = append(args, "again")
+	}
+	err = remote.Run(ctx, r, args...)
 	if err != nil {
 		return fmt.Errorf("%s k3s %s: %w", verb, p.role, err)
 	}

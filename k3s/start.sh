@@ -4,7 +4,11 @@
 # The digest of what was started is written down last, so that a start that was
 # cut short is seen as not done.
 #
-# usage: start.sh UNIT start|restart DIGEST
+# An agent that has a new token joins "again": the certificate that it may have from an
+# earlier join would come first, and is refused if its Node was deleted.
+#
+# usage: start.sh UNIT start|restart DIGEST [again]
+#        (an empty digest keeps what was written down)
 set -eu
 
 unit=$1
@@ -12,8 +16,13 @@ verb=$2
 digest=$3
 etc=/etc/rancher/k3s
 
+if [ "${4-}" = again ]; then
+	rm -f /var/lib/rancher/k3s/agent/client-kubelet.crt /var/lib/rancher/k3s/agent/client-kubelet.key
+fi
 systemctl daemon-reload
 systemctl enable "$unit"
 : >"$etc/homelab.started"
 systemctl "$verb" --no-block "$unit"
-printf '%s\n' "$digest" >"$etc/homelab.applied"
+if [ -n "$digest" ]; then
+	printf '%s\n' "$digest" >"$etc/homelab.applied"
+fi

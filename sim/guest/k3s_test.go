@@ -175,7 +175,7 @@ func TestK3sRefuses(t *testing.T) {
 			{"agent, no token", "agent", "server: https://10.0.0.11:6443\n", "Error: --token is required", "activating"},
 			{"agent, a server's key", "agent", "server: https://10.0.0.11:6443\ntoken: x\ntls-san: [a]\n", "Error: flag provided but not defined: -tls-san", "activating"},
 			{"server, wrong token", "server", "server: https://10.0.0.11:6443\ntoken: " + hash + "::server:wrong\n", "failed to bootstrap cluster data: not authorized", "activating"},
-			{"server, other network", "server", "server: https://10.0.0.11:6443\ntoken: " + token + "\n", "critical configuration value mismatch between servers: ServiceIPRanges", "activating"},
+			{"server, other network", "server", "server: https://10.0.0.11:6443\ntoken: " + token + "\n", "critical configuration mismatched: ServiceIPRanges.slice", "activating"},
 			{"runtime before the toolkit", "agent", "server: https://10.0.0.11:6443\ntoken: " + token + "\ndefault-runtime: nvidia\n", "default runtime nvidia was not found", "activating"},
 		}
 		for i, test := range tests {

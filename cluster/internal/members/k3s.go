@@ -277,14 +277,26 @@ func (ms *Members) bringAgent(ctx context.Context, n spec.Node, have k3s.State) 
 	if err != nil {
 		return err
 	}
-	token, err := ms.token(ctx, n.Name, k3s.AgentToken)
+	joined, err := ms.hasJoined(ctx, n, have)
 	if err != nil {
 		return err
 	}
+	if joined {
+		return ms.startAgent(ctx, n, have, k3s.Join{Agent: agent})
+	}
+	return ms.withJoinToken(ctx, n, func(ctx context.Context, token secret.Value) error {
+		if err := ms.startAgent(ctx, n, have, k3s.Join{Token: token, Agent: agent}); err != nil {
+			return err
+		}
+		return ms.waitJoined(ctx, n)
+	})
+}
+
+func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, join k3s.Join) error {
+	agent := join.Agent
 	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	join := k3s.Join{Token: token, Agent: agent}
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, agent.Version) {
 		return ms.upgradeAgent(ctx, n, join)

@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -147,13 +148,22 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	}
 	defer done()
 	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
+	again := wait.Rule{
+		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
+		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", unit, n.Name),
+	}
+	if n.Role == spec.Agent {
+		return ms.withJoinToken(ctx, n, func(ctx context.Context, token secret.Value) error {
+			if err := k3s.Rejoin(ctx, ms.Nodes.Root(n.Name), token); err != nil {
+				return err
+			}
+			return ms.registered(ctx, n, again)
+		})
+	}
 	if err := remote.Run(ctx, ms.Nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
-	return ms.registered(ctx, n, wait.Rule{
-		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
-		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", unit, n.Name),
-	})
+	return ms.registered(ctx, n, again)
 }
 
 // registerTime is how long a kubelet may take to register after it starts.

@@ -30,11 +30,11 @@ type cluster struct {
 	scale       func(time.Duration) time.Duration
 
 	mu        sync.Mutex
-	members   map[string]member // servers in etcd, by node name
-	active    []*node           // servers that run now, the oldest first
-	passwords map[string]string // of nodes, by name
-	bootstrap map[string]bool   // secrets of "k3s token create"
-	applied   map[string]string // manifests by file name, with their digests
+	members   map[string]member         // servers in etcd, by node name
+	active    []*node                   // servers that run now, the oldest first
+	passwords map[string]string         // of nodes, by name
+	bootstrap map[string]bootstrapToken // by its ID
+	applied   map[string]string         // manifests by file name, with their digests
 	vip       netip.Addr
 	holder    *node // who has the VIP
 	electing  *time.Timer
@@ -74,16 +74,33 @@ var (
 	errForbidden     = errors.New("forbidden")
 )
 
-// admits checks a token the way the supervisor of a server does.
-func (c *cluster) admits(role, text string) error {
-	t := parseToken(text)
+// admits checks what a machine comes with, the way the supervisor of a server does: the
+// certificate of its node, or its token.
+func (c *cluster) admits(n *node, role string) error {
+	t := parseToken(n.token)
+	if err := c.trusts(t); err != nil {
+		return err
+	}
+	if role == "agent" && c.isKnown(n) {
+		return nil
+	}
+	return c.accepts(t, role)
+}
+
+// trusts checks that a token is of this cluster.
+func (c *cluster) trusts(t joinToken) error {
 	if t.hash != "" && t.hash != c.caHash {
 		return fmt.Errorf("token CA hash does not match the Cluster CA certificate hash: %s != %s", t.hash, c.caHash)
 	}
+	return nil
+}
+
+// accepts checks a token.
+func (c *cluster) accepts(t joinToken, role string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case t.bootstrap && !c.bootstrap[t.secret]:
+	case t.bootstrap && !c.valid(t.secret):
 		return errNotAuthorized
 	case t.bootstrap && role == "server":
 		return errForbidden

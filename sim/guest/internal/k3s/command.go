@@ -48,14 +48,8 @@ func runCommand(ctx context.Context, p *machine.Proc) int {
 		return kubectlRaw(ctx, p, n, args[3])
 	case args[0] == "kubectl" && len(args) > 2 && args[1] == "get" && strings.HasPrefix(args[2], "node"):
 		return kubectlNodes(ctx, p, n.cluster.plane)
-	case args[0] == "token" && len(args) > 1 && args[1] == "create":
-		secret := machine.HexID(3) + "." + machine.HexID(8)
-		n.cluster.mu.Lock()
-		n.cluster.bootstrap[secret] = true
-		n.cluster.mu.Unlock()
-		p.Sys.Mutated("k3s token created")
-		p.Printf("K10%s::%s\n", n.cluster.caHash, secret)
-		return 0
+	case args[0] == "token" && len(args) > 1:
+		return tokens(p, n.cluster, args[1], args[2:])
 	case args[0] == "etcd-snapshot" && len(args) > 1:
 		return snapshots(ctx, p, n, args[1], args[2:])
 	}

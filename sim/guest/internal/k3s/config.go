@@ -162,6 +162,24 @@ func (c config) critical() map[string]string {
 	return out
 }
 
+// criticalWords are what K3s calls a critical value that differs: the key of config.yaml if it is a
+// plain one, else where in its own structure the difference is.
+func criticalWords(name string) []string {
+	switch name {
+	case "ClusterIPRanges":
+		return []string{"ClusterIPRanges.slice[0].IP.slice[13]", "ClusterIPRange.IP.slice[13]"}
+	case "ServiceIPRanges":
+		return []string{"ClusterDNSs.slice[0].slice[13]", "ClusterDNS.slice[13]", "ServiceIPRange.IP.slice[13]", "ServiceIPRanges.slice[0].IP.slice[13]"}
+	}
+	words := map[string]string{
+		"ClusterDNSs": "cluster-dns", "ClusterDomain": "cluster-domain", "DisableHelmController": "disable-helm-controller",
+		"DisableNPC": "disable-network-policy", "EgressSelectorMode": "egress-selector-mode", "FlannelBackend": "flannel-backend",
+		"FlannelIPv6Masq": "flannel-ipv6-masq", "FlannelExternalIP": "flannel-external-ip", "EncryptSecrets": "secrets-encryption",
+		"EmbeddedRegistry": "embedded-registry",
+	}
+	return []string{words[name]}
+}
+
 // token is the configured token: the value itself, or a file's content.
 func (c config) token(v *disk.View, key string) string {
 	if t := c.get(key); t != "" {

@@ -32,7 +32,8 @@ const (
 	firstServerTime = 9 * time.Second
 	joinServerTime  = 18 * time.Second
 	joinAgentTime   = 6 * time.Second
-	retryTime       = 2 * time.Second  // between an agent's attempts
+	retryTime       = 2 * time.Second  // between an agent's attempts to reach a server
+	configTime      = 7 * time.Second  // between its attempts to be let in: 5 to 10 s
 	requestTime     = 10 * time.Second // of an agent's requests
 )
 
@@ -69,6 +70,13 @@ func (n *node) die(format string, args ...any) int {
 	return 1
 }
 
+// shutdown logs why K3s ends itself. Its exit status is 0 then, which systemd takes for a breach
+// of protocol, since the unit was not ready yet.
+func (n *node) shutdown(format string, args ...any) int {
+	n.say("error", "Shutdown request received: %s", fmt.Sprintf(format, args...))
+	return systemd.ExitEarly
+}
+
 // Start is "k3s server" or "k3s agent" until it is ready.
 func Start(ctx context.Context, s *machine.System, unit string, argv, env []string) (stop func(), code int) {
 	binary, role, args := argv[0], argv[1], argv[2:]
@@ -81,13 +89,12 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, env []stri
 		return nil, systemd.ExitExec
 	}
 	n := &node{sys: s, unit: unit, role: role, version: disk.Value(data, "version")}
-	n.say("info", "Starting k3s %s%s (%s)", map[string]string{"agent": "agent "}[role], n.version, caHash(n.version)[:8])
 	if n.cfg, err = readConfig(v, args, env); err == nil {
-		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping", key) })
+		err = n.cfg.check(role, func(key string) { n.say("warning", "Unknown flag --%s found in config.yaml, skipping\n", key) })
 	}
 	if err != nil {
-		s.Log(unit, "Error: %v", err)
-		return nil, 1
+		s.Log(unit, "Incorrect Usage: %v", err)
+		return nil, n.die("Error: %v", err)
 	}
 	n.never = s.Faulty(func(f machine.Faults) bool { return f.NodeNeverReady })
 	n.token = n.cfg.token(v, "token")
@@ -102,32 +109,34 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, env []stri
 	} else {
 		code = n.follow(ctx)
 	}
-	if code != 0 || ctx.Err() != nil {
-		return nil, max(code, 1)
+	if code != 0 {
+		return nil, code
+	}
+	if ctx.Err() != nil {
+		return nil, 1
+	}
+	if n.cfg.get("default-runtime") == "nvidia" && !n.nvidia {
+		return nil, n.shutdown("failed to start container runtime: default runtime nvidia was not found")
 	}
 	return n.run(ctx)
 }
 
 // prepare does what both roles do before they talk to anybody.
 func (n *node) prepare(v *disk.View) int {
+	_, unknown := v.ReadFile(clientCertificate)
+	switch {
+	case n.role == "agent" && n.token == "" && unknown != nil:
+		return n.die("Error: --token is required")
+	case n.role == "agent" && n.cfg.get("server") == "":
+		return n.die("Error: --server is required")
+	}
+	n.say("info", "Starting k3s %s%s (%s)", map[string]string{"agent": "agent "}[n.role], n.version, caHash(n.version)[:8])
 	for _, dir := range strings.Split("/usr/local/nvidia/toolkit:/opt/kwasm/bin:"+machine.SearchPath, ":") {
 		if _, err := v.Stat(dir + "/nvidia-container-runtime"); err == nil {
 			n.nvidia, n.runtime = true, dir+"/nvidia-container-runtime"
 			n.say("info", "Found nvidia container runtime at %s/nvidia-container-runtime", dir)
 			break
 		}
-	}
-	if n.cfg.get("default-runtime") == "nvidia" && !n.nvidia {
-		n.say("error", "default runtime nvidia was not found")
-		return n.die("failed to start networking: unable to initialize network policy controller: unknown driver")
-	}
-	if n.role == "agent" && n.token == "" {
-		n.sys.Log(n.unit, "Error: --token is required")
-		return 1
-	}
-	if n.role == "agent" && n.cfg.get("server") == "" {
-		n.sys.Log(n.unit, "Error: --server is required")
-		return 1
 	}
 	if n.sys.Config.Network == nil || !n.sys.Address().IsValid() {
 		return n.die("failed to find interface with default route: no default routes found")
@@ -150,7 +159,7 @@ func (n *node) prepare(v *disk.View) int {
 func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("Invalid server url, failed to parse: %s", raw)
+		return nil, fmt.Errorf("only https:// URLs are supported, invalid scheme: %s", raw)
 	}
 	port := u.Port()
 	if port == "" {
@@ -159,13 +168,18 @@ func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
 	to := net.JoinHostPort(u.Hostname(), port)
 	ctx, cancel := context.WithTimeout(ctx, n.sys.Scale(requestTime))
 	defer cancel()
+	// An agent asks through a load balancer of its own, which just hangs up.
 	wrap := func(err error) error {
-		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", map[bool]string{true: "127.0.0.1:6444", false: to}[n.role == "agent"], err)
+		by := to
+		if n.role == "agent" {
+			by, err = "127.0.0.1:6444", io.EOF
+		}
+		return fmt.Errorf("failed to get CA certs: Get \"https://%s/cacerts\": %w", by, err)
 	}
 	h, tcp, err := network.Lookup(n.sys.Config.Network, ctx, "tcp", to)
 	if err != nil {
 		if tcp != nil && ctx.Err() != nil {
-			err = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+			err = fmt.Errorf("dial tcp %s: connect: no route to host", to)
 		}
 		return nil, wrap(err)
 	}
@@ -175,21 +189,6 @@ func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
 		}
 	}
 	return nil, wrap(network.Refused(tcp))
-}
-
-// admits checks what a machine comes with. A server logs whom it refuses, also
-// while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
-func (n *node) admits(asks *node, role string) error {
-	err := n.cluster.admits(role, asks.token)
-	from := netip.AddrPortFrom(asks.sys.Address(), 40000+uint16(asks.sys.Config.VMID))
-	switch {
-	case errors.Is(err, errNotAuthorized):
-		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", from)
-		n.say("error", "Sending HTTP/1.1 401 response to %s: not authorized", from)
-	case errors.Is(err, errForbidden):
-		n.say("error", "Sending HTTP/1.1 403 response to %s: forbidden", from)
-	}
-	return err
 }
 
 // APIPort is that of the API server, and of the servers' supervisors.
@@ -220,63 +219,6 @@ func Listen(s *machine.System) network.Handler {
 	}
 }
 
-// follow joins as an agent. It never gives up.
-func (n *node) follow(ctx context.Context) int {
-	for {
-		server, err := n.upstreamServer(ctx, n.cfg.get("server"))
-		if err == nil {
-			err = server.admits(n, "agent")
-		}
-		switch {
-		case ctx.Err() != nil:
-			return 1
-		case errors.Is(err, errNotAuthorized), errors.Is(err, errForbidden):
-			n.say("info", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: %v", err)
-		case err != nil:
-			n.say("error", "%v", err)
-		case serverOn(server.sys.Machine()) == nil:
-			n.say("info", "Waiting to retrieve agent configuration; server is not ready: https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable")
-		default:
-			n.cluster = server.cluster
-			n.sys.Root().Save(agentCA, n.cluster.ca, 0o600)
-			if parseToken(n.token).hash == "" {
-				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. Use the full token from the server's node-token file to enable Cluster CA validation.")
-			}
-			if err = n.claimName(ctx); err == nil {
-				if !n.sys.Pause(ctx, joinAgentTime) {
-					return 1
-				}
-				n.renew(n.sys.Root())
-				return 0
-			}
-			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v", err)
-		}
-		if !n.sys.Pause(ctx, retryTime) {
-			return 1
-		}
-	}
-}
-
-// claimName checks the node's password: a name belongs to whom it was first given
-// to, until its Node is deleted.
-func (n *node) claimName(ctx context.Context) error {
-	data, _ := n.sys.Root().ReadFile("/etc/rancher/node/password")
-	mine := strings.TrimSpace(string(data))
-	c := n.cluster
-	c.mu.Lock()
-	known := c.passwords[n.name]
-	c.mu.Unlock()
-	if known != "" && known != mine {
-		if exists, err := nodeExists(ctx, c.plane, n.name); err != nil || exists {
-			return errors.New("Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry, try enabling a unique node name with the --with-node-id flag")
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.passwords[n.name] = mine
-	return nil
-}
-
 // run is K3s from the moment that it is ready. No goroutine is left behind for it.
 func (n *node) run(ctx context.Context) (stop func(), code int) {
 	ip := n.sys.Address()
@@ -298,7 +240,7 @@ func (n *node) run(ctx context.Context) (stop func(), code int) {
 		n.deploy(inner)
 		n.scheduled(inner)
 	}
-	n.say("info", "k3s is up and running")
+	n.say("info", "k3s %sis up and running", map[string]string{"agent": "agent "}[n.role])
 	return func() {
 		cancel()
 		stateOf(n.sys).running.CompareAndSwap(n, nil)

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
@@ -55,13 +58,23 @@ func (n *node) resume(ctx context.Context, mark []byte) int {
 		}
 		return n.die("failed to start: etcd cluster of this disk is gone")
 	}
+	n.say("info", "Managed etcd cluster bootstrap already complete and initialized")
 	n.member = disk.Value(mark, "member")
 	if n.token != "" && parseToken(n.token).secret != c.secret {
-		return n.die("starting kubernetes: preparing server: bootstrap data already found and encrypted with different token")
+		if n.cfg.get("server") != "" {
+			n.say("warning", "Unable to reconcile with remote datastore: not authorized")
+		}
+		return n.die("Failed to reconcile with temporary etcd: bootstrap data already found and encrypted with different token")
 	}
 	c.reap(ctx)
 	if !c.isMember(n.name, n.member) {
-		return n.die("this server is not a member of the etcd cluster: the member has been permanently removed from the cluster")
+		// etcd ends, and K3s waits for it forever.
+		n.sys.Log(n.unit, `{"level":"warn","ts":%q,"caller":"etcdserver/server.go:860","msg":"server error",`+
+			`"error":"the member has been permanently removed from the cluster"}`,
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		n.say("error", "etcd exited: server is stopping")
+		<-ctx.Done()
+		return 1
 	}
 	n.cluster = c
 	n.afterReset()
@@ -89,7 +102,7 @@ func (n *node) form(ctx context.Context) int {
 	c := &cluster{
 		id: machine.HexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.Config.Network, scale: n.sys.Scale,
 		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
-		bootstrap: map[string]bool{}, applied: map[string]string{},
+		bootstrap: map[string]bootstrapToken{}, applied: map[string]string{},
 	}
 	if c.secret == "" {
 		c.secret = machine.HexID(16)
@@ -124,18 +137,22 @@ func (n *node) joinServers(ctx context.Context) int {
 	if err == nil && serverOn(server.sys.Machine()) == nil {
 		err = errors.New("failed to get CA certs: 503 Service Unavailable")
 	}
-	if err != nil {
-		return n.die("starting kubernetes: preparing server: %v", err)
+	if err == nil {
+		err = server.cluster.trusts(parseToken(n.token))
 	}
+	if err != nil {
+		return n.die("%sfailed to check if bootstrap data has been initialized: failed to validate token: %v", bootstrapping, err)
+	}
+	n.say("info", "Managed etcd cluster not yet initialized")
 	c := server.cluster
 	if err := server.admits(n, "server"); err != nil {
-		return n.die("starting kubernetes: preparing server: failed to bootstrap cluster data: %v", err)
-	}
-	mine := n.cfg.critical()
-	for key, theirs := range c.critical {
-		if mine[key] != theirs {
-			return n.die("starting kubernetes: preparing server: failed to validate server configuration: critical configuration value mismatch between servers: %s", key)
+		if errors.Is(err, errNotAuthorized) {
+			n.say("warning", "Skipping cluster configuration validation: %v", err)
 		}
+		return n.die("%s%v", bootstrapping, err)
+	}
+	if n.mismatched(c) {
+		return n.die("%sfailed to validate server configuration: critical configuration value mismatch between servers", bootstrapping)
 	}
 	n.cluster = c
 	n.isJoining(n)
@@ -148,9 +165,28 @@ func (n *node) joinServers(ctx context.Context) int {
 	_, duplicate := c.members[n.name]
 	c.mu.Unlock()
 	if duplicate {
-		return n.die("starting kubernetes: preparing server: start managed database: etcd cluster join failed: duplicate node name found, please use a unique name for this node")
+		return n.shutdown("etcd cluster join failed: duplicate node name found, please use a unique name for this node")
 	}
 	return n.addMember()
+}
+
+// bootstrapping is what the last words of a server that cannot join begin with.
+const bootstrapping = "Error: preparing server: failed to bootstrap cluster data: "
+
+// mismatched reports, and logs, the settings that differ from those of the cluster. Of networks
+// K3s names a field of its own, not the key (pkg/cluster/bootstrap.go).
+func (n *node) mismatched(c *cluster) (some bool) {
+	mine := n.cfg.critical()
+	for _, name := range slices.Sorted(maps.Keys(c.critical)) {
+		if mine[name] == c.critical[name] {
+			continue
+		}
+		some = true
+		for _, word := range criticalWords(name) {
+			n.say("warning", "critical configuration mismatched: %s", word)
+		}
+	}
+	return some
 }
 
 func (n *node) isJoining(who *node) {

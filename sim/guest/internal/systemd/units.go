@@ -152,8 +152,12 @@ func runUnit(ctx context.Context, s *machine.System, u *unit, f *unitFile) {
 		}
 		oneshot := f.get("Service.Type") == "oneshot"
 		again := code != 0 && slices.Contains([]string{"always", "on-failure"}, f.get("Service.Restart"))
+		why := "exit-code"
+		if code == ExitEarly {
+			why = "protocol"
+		}
 		unitsOf(s).mu.Lock()
-		u.code = code
+		u.code = max(code, 0)
 		switch {
 		case code == 0 && stop != nil:
 			u.active, u.sub, u.stop, u.result = "active", "running", stop, "success"
@@ -162,16 +166,18 @@ func runUnit(ctx context.Context, s *machine.System, u *unit, f *unitFile) {
 		case code == 0:
 			u.active, u.sub, u.result = "inactive", "dead", "success"
 		case again:
-			u.active, u.sub, u.result = "activating", "auto-restart", "exit-code"
+			u.active, u.sub, u.result = "activating", "auto-restart", why
 		default:
-			u.active, u.sub, u.result = "failed", "failed", "exit-code"
+			u.active, u.sub, u.result = "failed", "failed", why
 		}
 		u.since = time.Now()
 		u.pid = map[bool]int{true: u.pid}[u.sub == "running"]
 		unitsOf(s).mu.Unlock()
-		if code != 0 {
+		if code > 0 {
 			s.Log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
-			s.Log(u.name, "%s: Failed with result 'exit-code'.", u.name)
+		}
+		if code != 0 {
+			s.Log(u.name, "%s: Failed with result '%s'.", u.name, why)
 		}
 		answer()
 		if !again {
@@ -210,6 +216,10 @@ func mainProcess(s *machine.System, f *unitFile) service {
 	}
 	return func(ctx context.Context, u *unit, f *unitFile) (func(), int) { return command(ctx, s, u, f) }
 }
+
+// ExitEarly stands for a service of type notify that ends with status 0 before it has said that
+// it is ready.
+const ExitEarly = -1
 
 // ExitExec is systemd's status for a program that is not there.
 const ExitExec = 203

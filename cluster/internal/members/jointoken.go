@@ -1,0 +1,75 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// joinTokenTime is how long a token for one agent is valid, in case this run ends before it
+// revokes the token. The agent may download K3s first.
+const joinTokenTime = time.Hour
+
+// revokeTime limits how long to try to revoke a token, also when the run was interrupted.
+const revokeTime = 20 * time.Second
+
+// hasJoined reports whether an agent can start again without a token: it runs, so it has the
+// certificate of its node, and the cluster has that Node. A K3s server accepts this certificate
+// in place of a token, as long as the Node exists.
+func (ms *Members) hasJoined(ctx context.Context, n spec.Node, have k3s.State) (bool, error) {
+	if !have.Running() || have.TokenMode == "" {
+		return false, nil
+	}
+	node, err := ms.ObserveNode(ctx, n.Name)
+	return node != nil, err
+}
+
+// withJoinToken calls do with a token that was created for this join alone, and revokes it when
+// do returns. Anyone who reads the token on the worker later can join nothing with it.
+func (ms *Members) withJoinToken(ctx context.Context, n spec.Node, do func(context.Context, secret.Value) error) error {
+	var id string
+	create := func(ctx context.Context, r remote.Runner) (token secret.Value, err error) {
+		id, token, err = k3s.CreateToken(ctx, r, run.Limit(ms.Spec, joinTokenTime), "homelab: "+ms.Spec.Name+"/"+n.Name)
+		return token, err
+	}
+	token, err := ms.token(ctx, n.Name, create)
+	if err != nil {
+		return err
+	}
+	defer ms.revoke(ctx, id)
+	return do(ctx, token)
+}
+
+func (ms *Members) revoke(ctx context.Context, id string) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), run.Limit(ms.Spec, revokeTime))
+	defer cancel()
+	_, err := ms.token(limited, "", func(ctx context.Context, r remote.Runner) (secret.Value, error) {
+		return secret.Value{}, k3s.RevokeToken(ctx, r, id)
+	})
+	if err != nil {
+		progress.Say(ctx, "the join token %s was not revoked and expires within %s", id, run.Limit(ms.Spec, joinTokenTime))
+	}
+}
+
+// waitJoined waits until K3s runs on an agent, for which it must have joined.
+func (ms *Members) waitJoined(ctx context.Context, n spec.Node) error {
+	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " has not joined the cluster"}
+	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+		have, err := ms.observeK3s(ctx, n)
+		if err != nil || have.Running() {
+			return "", err
+		}
+		if d, ok := have.Diagnosis(); ok {
+			return fmt.Sprintf("K3s is %s: %s", have.Active, d), nil
+		}
+		return "K3s is " + have.Active, nil
+	})
+}
