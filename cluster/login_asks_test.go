@@ -198,7 +198,7 @@ func TestVerbsLetNobodyIn(t *testing.T) {
 				return err
 			},
 			"gpu:verify": func(ctx context.Context, c *cluster.Cluster) error {
-				g, _ := c.GPUVerify()
+				g, _ := c.GPUVerify(cluster.VerifyQuick)
 				_, err := g.Run(ctx, func(converge.Event) {})
 				return err
 			},

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -220,7 +221,7 @@ nodes:
 		assert.EqualValues(t, 2, nodes["wk2"].Count("nvidia.com/gpu"))
 
 		c := w.cluster(t, spec)
-		graph, v := c.GPUVerify()
+		graph, v := c.GPUVerify(cluster.VerifyQuick)
 		_, err := graph.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		var got []string

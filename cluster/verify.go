@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -29,6 +30,19 @@ type GPUResult struct {
 	Note string `json:"note,omitempty"`
 }
 
+// VerifyLevel says how much a verification does.
+type VerifyLevel string
+
+// The levels.
+const (
+	// VerifyQuick computes on every GPU, and judges what nvidia-smi reports on the nodes.
+	VerifyQuick VerifyLevel = "quick"
+	// VerifyFull also asks for one GPU more than each node offers, which must be refused, and has
+	// systemd reload its units while a container holds the GPUs, which must keep them. It does the
+	// latter only on nodes where nobody else holds a GPU.
+	VerifyFull VerifyLevel = "full"
+)
+
 // Verification is a running or finished proof that every GPU computes.
 type Verification struct {
 	cluster *Cluster
@@ -36,15 +50,23 @@ type Verification struct {
 
 	mu      sync.Mutex
 	results map[string][]nvidia.VerifyResult
+	checks  map[string][]check.Check // by step
 }
 
-// GPUVerify prepares a Job for each node with GPUs, which computes on every one of them. Run the
-// graph, then read the Results.
-func (c *Cluster) GPUVerify() (*converge.Graph, *Verification) {
-	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}}
+// GPUVerify prepares a Job for each node with GPUs, which computes on every one of them, and the
+// checks of the level. Run the graph, then read the Results and Checks.
+func (c *Cluster) GPUVerify(level VerifyLevel) (*converge.Graph, *Verification) {
+	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}}
 	g := run.Graph(c.spec)
 	for _, n := range c.spec.GPUNodes() {
-		g.Add(v.step(n), g.Add(c.members.AllocatableStep(n)))
+		if c.members.HasDriver(n) {
+			g.Add(v.factsStep(n))
+		}
+		last := g.Add(v.step(n), g.Add(c.members.AllocatableStep(n)))
+		if level == VerifyFull {
+			last = g.Add(v.refuseStep(n), last)
+			g.Add(v.keepStep(n), last)
+		}
 	}
 	return g, v
 }
@@ -245,7 +267,9 @@ func (v *Verification) Clean(ctx context.Context) error {
 	}
 	var errs []error
 	for _, n := range v.cluster.spec.GPUNodes() {
-		errs = append(errs, client.Delete(ctx, v.objects(n)...))
+		for _, objects := range [][]runtime.Object{v.objects(n), v.refused(n), v.kept(n)} {
+			errs = append(errs, client.Delete(ctx, objects...))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -40,6 +40,18 @@ type SMIGPU struct {
 	RowsFailing bool        `json:"rowsFailing"` // remapping of bad memory rows is pending or has failed: the card wants a reset, or replacement
 	Virtual     string      `json:"virtual"`     // "Pass-Through", "None", "VGPU"…
 	Persistence bool        `json:"persistence"` // the driver stays initialised without clients
+	Link        PCIeLink    `json:"link"`
+	Slowed      []string    `json:"slowed"` // why the hardware slows its clocks now: "heat", "power brake", "hardware"
+	Celsius     int         `json:"celsius"`
+}
+
+// PCIeLink is the link between a GPU and the machine. 0 means unknown. An idle GPU lowers the
+// generation to save power, but never the width.
+type PCIeLink struct {
+	Generation    int `json:"generation"`
+	MaxGeneration int `json:"maxGeneration"` // of GPU and slot together
+	Width         int `json:"width"`         // lanes
+	MaxWidth      int `json:"maxWidth"`      // that the GPU can use
 }
 
 // MIGDevice is one instance of a divided GPU.
@@ -75,8 +87,40 @@ type smiGPU struct {
 	SRAMParity  string   `xml:"ecc_errors>volatile>sram_uncorrectable_parity"` // from 535 on, in two parts
 	SRAMSecDed  string   `xml:"ecc_errors>volatile>sram_uncorrectable_secded"`
 	DRAM        string   `xml:"ecc_errors>volatile>dram_uncorrectable"`
+	Gen         string   `xml:"pci>pci_gpu_link_info>pcie_gen>current_link_gen"`
+	MaxGen      string   `xml:"pci>pci_gpu_link_info>pcie_gen>max_link_gen"`
+	Width       string   `xml:"pci>pci_gpu_link_info>link_widths>current_link_width"`
+	MaxWidth    string   `xml:"pci>pci_gpu_link_info>link_widths>max_link_width"`
+	Temperature string   `xml:"temperature>gpu_temp"`
+	Slow        smiSlow  `xml:"clocks_event_reasons"`
+	SlowOld     smiSlow  `xml:"clocks_throttle_reasons"` // before branch 535
 	RowsPending string   `xml:"remapped_rows>remapped_row_pending"`
 	RowsFailure string   `xml:"remapped_rows>remapped_row_failure"`
+}
+
+// smiSlow has the reasons for lower clocks under their names since branch 535 and before it.
+type smiSlow struct {
+	Hardware    string `xml:"clocks_event_reason_hw_slowdown"`
+	Heat        string `xml:"clocks_event_reason_hw_thermal_slowdown"`
+	Power       string `xml:"clocks_event_reason_hw_power_brake_slowdown"`
+	HardwareOld string `xml:"clocks_throttle_reason_hw_slowdown"`
+	HeatOld     string `xml:"clocks_throttle_reason_hw_thermal_slowdown"`
+	PowerOld    string `xml:"clocks_throttle_reason_hw_power_brake_slowdown"`
+}
+
+// reasons returns why the hardware slows the clocks; "hardware" stands for one that it does not
+// name.
+func (s smiSlow) reasons() []string {
+	var out []string
+	for _, r := range [][3]string{{s.Heat, s.HeatOld, "heat"}, {s.Power, s.PowerOld, "power brake"}} {
+		if r[0] == "Active" || r[1] == "Active" {
+			out = append(out, r[2])
+		}
+	}
+	if len(out) == 0 && (s.Hardware == "Active" || s.HardwareOld == "Active") {
+		out = append(out, "hardware")
+	}
+	return out
 }
 
 type smiMIG struct {
@@ -125,6 +169,9 @@ func (g smiGPU) read(index int) (SMIGPU, error) {
 		RowsFailing: g.RowsPending == "Yes" || g.RowsFailure == "Yes",
 		Virtual:     g.Virtual,
 		Persistence: g.Persistence == "Enabled",
+		Link:        PCIeLink{Generation: int(count(g.Gen)), MaxGeneration: int(count(g.MaxGen)), Width: lanes(g.Width), MaxWidth: lanes(g.MaxWidth)},
+		Slowed:      append(g.Slow.reasons(), g.SlowOld.reasons()...),
+		Celsius:     int(count(strings.TrimSuffix(g.Temperature, " C"))),
 	}
 	for _, m := range g.Instances {
 		out.Instances = append(out.Instances, MIGDevice{
@@ -133,6 +180,9 @@ func (g smiGPU) read(index int) (SMIGPU, error) {
 	}
 	return out, nil
 }
+
+// lanes reads "16x"; anything else, such as "N/A", is 0.
+func lanes(s string) int { return int(count(strings.TrimSuffix(strings.TrimSpace(s), "x"))) }
 
 // memory reads "40960 MiB"; anything else, such as "N/A", is 0.
 func memory(s string) int64 {

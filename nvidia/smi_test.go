@@ -28,6 +28,7 @@ func TestParseSMI(t *testing.T) {
 	assert.Equal(t, SMIGPU{
 		Name: "NVIDIA A100-PCIE-40GB", UUID: "GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a", Address: "00000000:01:00.0", ID: card,
 		Memory: 40960 << 20, ECC: true, Virtual: "Pass-Through", Persistence: true,
+		Link: PCIeLink{Generation: 4, MaxGeneration: 4, Width: 16, MaxWidth: 16}, Celsius: 31,
 	}, s.GPUs[0])
 
 	divided := s.GPUs[1]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/examine"
 	"github.com/cps-gpu/homelab/internal/session/report"
 )
 
@@ -89,6 +90,24 @@ func (Cluster) Watch(ctx context.Context,
 	o := options(spec, nil, nil)
 	o.ChartFlags = session.ChartFlags{Charts: value(charts), Offline: value(offline)}
 	return withFlags(ctx, o, report.Watch, session.WatchFlags{Port: value(port), Browser: value(browser)})
+}
+
+// Doctor finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work.
+func (Cluster) Doctor(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	json *bool, // print data and events as lines of JSON
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+) error {
+	return with(ctx, options(spec, json, timeout), examine.Doctor)
+}
+
+// Support packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events.
+func (Cluster) Support(ctx context.Context,
+	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	out *string, // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
+	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+) error {
+	return withFlags(ctx, options(spec, nil, timeout), examine.Support, examine.SupportFlags{Out: value(out)})
 }
 
 // Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.

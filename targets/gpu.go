@@ -23,14 +23,17 @@ func (GPU) List(ctx context.Context,
 	return withFlags(ctx, options(spec, json, nil), (*session.Session).GPUList, hosts(host, ssh, fingerprint))
 }
 
-// Verify runs a CUDA job on every GPU of every node and shows the results.
+// Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
 func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
+	level *string, // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
+	junit *string, // FILE: write every check here, for a CI system
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
 	o := options(spec, json, timeout)
 	o.Report = value(report)
-	return withReport(ctx, o, "gpu:verify", (*session.Session).GPUVerify)
+	flags := session.VerifyFlags{Level: value(level), JUnit: value(junit)}
+	return withReport(ctx, o, "gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, flags) })
 }

@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,9 +43,18 @@ func TestHelpIsThatOfTheFields(t *testing.T) {
 
 // flagFields are the structs of flags: by type and by the name of the flag, the comment.
 func flagFields(t *testing.T) map[string]map[string]string {
-	file, err := parser.ParseFile(token.NewFileSet(), "../internal/session/flags.go", nil, parser.ParseComments)
+	rooms, err := filepath.Glob("../internal/session/*/flags.go")
 	require.NoError(t, err)
 	out := map[string]map[string]string{}
+	for _, name := range append(rooms, "../internal/session/flags.go") {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		readFields(file, out)
+	}
+	return out
+}
+
+func readFields(file *ast.File, out map[string]map[string]string) {
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.TYPE {
@@ -60,7 +70,6 @@ func flagFields(t *testing.T) map[string]map[string]string {
 			}
 		}
 	}
-	return out
 }
 
 // documented is a file whose targets' parameters have the comments of their fields.

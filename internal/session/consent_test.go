@@ -292,7 +292,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			"plan, in JSON":   {Options{JSON: true}, (*Session).Plan, pending, `"costs":[{"machine":"gpu1","kind":"enter","why":"no server`},
 			"status":          {Options{}, (*Session).Status, pending, "server1"},
 			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "go tool mage cluster:up asks first and adds a login"},
-			"gpu:verify":      {Options{}, (*Session).GPUVerify, 1, "go tool mage cluster:up asks first and adds a login"},
+			"gpu:verify":      {Options{}, with(VerifyFlags{}, (*Session).GPUVerify), 1, "go tool mage cluster:up asks first and adds a login"},
 			"node:drain":      {Options{}, with(NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, (*Session).NodeDrain), 1, "gpu1"},
 			"node:cycle":      {Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeCycle), 1, "gpu1"},
 			"node:replace":    {Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, Force: true}, (*Session).NodeReplace), 1, "gpu1"},

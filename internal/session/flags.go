@@ -50,6 +50,12 @@ type UpFlags struct {
 	Destroy string // A,B: agree to destroy these machines
 }
 
+// VerifyFlags are those of gpu:verify.
+type VerifyFlags struct {
+	Level string // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
+	JUnit string // FILE: write every check here, for a CI system
+}
+
 // DownFlags are the flags of cluster:down.
 type DownFlags struct {
 	ChangeFlags

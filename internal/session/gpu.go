@@ -111,10 +111,15 @@ func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GP
 	return nil
 }
 
-// GPUVerify computes on every GPU of every node, and prints the results.
-func (s *Session) GPUVerify(ctx context.Context) error {
+// GPUVerify computes on every GPU of every node, does the checks of the level, and prints the
+// results.
+func (s *Session) GPUVerify(ctx context.Context, f VerifyFlags) error {
 	start := time.Now()
-	graph, verification := s.Cluster.GPUVerify()
+	level, err := f.level()
+	if err != nil {
+		return err
+	}
+	graph, verification := s.Cluster.GPUVerify(level)
 	talk := *s.Console
 	talk.JSON = false // the data of this command are results, not events
 	_, runErr := run(ctx, &talk, graph, wish{})
@@ -123,6 +128,11 @@ func (s *Session) GPUVerify(ctx context.Context) error {
 		if err := s.printResults(results, s.remember(results)); err != nil {
 			return err
 		}
+	}
+	checks := verification.Checks()
+	s.printChecks(checks)
+	if err := f.write(s.Spec.Name, checks); err != nil {
+		return err
 	}
 	// The Jobs are also removed after an interruption.
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)

@@ -145,12 +145,16 @@ func (r *reader) twoCommands(t *testing.T) {
 		assert.Contains(t, said, "chart/"+part)
 	}
 	r.says(t, "go tool mage gpu:verify")
+	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=full -junit=gpu.xml"), "44 checks: 44 passed")
+	assert.FileExists(t, filepath.Join(r.dir, "gpu.xml"))
 	nodes := r.says(t, "kubectl --kubeconfig=.homelab/eight-a100/kubeconfig get nodes")
 	assert.Equal(t, 7, strings.Count(nodes, " Ready "), nodes)
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	r.says(t, "go tool mage cluster:status")
 	r.reports(t)
+	assert.Contains(t, r.says(t, "go tool mage cluster:doctor"), "7 nodes")
 	r.says(t, "go tool mage hub:verify")
+	r.sick(t)
 
 	file := strings.Replace(example(t), "limit: 2}", "limit: 3}", 1)
 	require.NotEqual(t, example(t), file)
@@ -165,6 +169,19 @@ func (r *reader) twoCommands(t *testing.T) {
 	said, code := r.ends(t, "go tool mage cluster:down")
 	assert.Equal(t, 4, code, "with nobody to ask it refuses: %s", said)
 	r.says(t, "go tool mage cluster:down", "-yes")
+}
+
+// sick has something wrong with the cluster, which the doctor finds, and packs what a helper needs.
+func (r *reader) sick(t *testing.T) {
+	const kubectl = "kubectl --kubeconfig=.homelab/eight-a100/kubeconfig "
+	r.says(t, kubectl+"cordon wk-gpu2")
+	assert.Contains(t, r.says(t, "go tool mage cluster:doctor"), "node-cordoned  node wk-gpu2", "a warning, and no error")
+	said := r.says(t, "go tool mage cluster:support", "-out=help.tar.gz")
+	assert.Contains(t, said, "machines/wk-gpu1.txt")
+	info, err := os.Stat(filepath.Join(r.dir, "help.tar.gz"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	r.says(t, kubectl+"uncordon wk-gpu2")
 }
 
 // yourOwnHost is README's file, with the lab for a host.

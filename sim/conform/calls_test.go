@@ -95,7 +95,11 @@ func live(t *testing.T, name string, model pvesim.Model, calls map[string]map[st
 	command(plan)
 	command(up)
 	command(up)
-	command(func(c *cluster.Cluster) error { g, _ := c.GPUVerify(); _, err := g.Run(t.Context(), nil); return err })
+	command(func(c *cluster.Cluster) error {
+		g, _ := c.GPUVerify(cluster.VerifyQuick)
+		_, err := g.Run(t.Context(), nil)
+		return err
+	})
 	command(func(c *cluster.Cluster) error {
 		g, err := c.Down(t.Context())
 		if err == nil {

@@ -75,6 +75,9 @@ func visible(p *machine.Proc) ([]Card, *NVMLError) {
 	if failed != nil || p.Box == nil {
 		return cards, failed
 	}
+	if p.Box.Reloads != p.Sys.Reloads.Load() && p.Sys.Faulty(func(f machine.Faults) bool { return f.LosesGPUsOnReload }) {
+		return nil, &NVMLError{255, "Failed to initialize NVML: Unknown Error\n"}
+	}
 	if cards = Allotted(p.Box, cards); len(cards) == 0 {
 		return nil, &NVMLError{6, "No devices were found\n"}
 	}
@@ -187,6 +190,10 @@ type smiGPU struct {
 		DeviceID  string `xml:"pci_device_id"`
 		BusID     string `xml:"pci_bus_id"`
 		SubSystem string `xml:"pci_sub_system_id"`
+		MaxGen    string `xml:"pci_gpu_link_info>pcie_gen>max_link_gen"`
+		Gen       string `xml:"pci_gpu_link_info>pcie_gen>current_link_gen"`
+		MaxWidth  string `xml:"pci_gpu_link_info>link_widths>max_link_width"`
+		Width     string `xml:"pci_gpu_link_info>link_widths>current_link_width"`
 	} `xml:"pci"`
 	Memory struct {
 		Total    string `xml:"total"`
@@ -219,6 +226,7 @@ func smiXML(p *machine.Proc, cards []Card, numbers []int, version string) int {
 		g.MIG.Current, g.MIG.Pending = mode, mode
 		g.PCI.Domain, g.PCI.Bus, g.PCI.Device = c.Address[:4], strings.ToUpper(c.Address[5:7]), strings.ToUpper(c.Address[8:10])
 		g.PCI.DeviceID, g.PCI.BusID = fmt.Sprintf("%04X%04X", c.Device, c.Vendor), smiBus(c)
+		g.PCI.MaxGen, g.PCI.Gen, g.PCI.MaxWidth, g.PCI.Width = "4", "1", "16x", "16x" // idle
 		g.PCI.SubSystem = fmt.Sprintf("%04X%04X", c.SubDevice, c.SubVendor)
 		g.Memory.Total, g.Memory.Reserved, g.Memory.Used, g.Memory.Free = fmt.Sprintf("%d MiB", c.memory), "0 MiB", "0 MiB", fmt.Sprintf("%d MiB", c.memory)
 		g.BAR1.Total, g.BAR1.Used, g.BAR1.Free = fmt.Sprintf("%d MiB", c.memory), "1 MiB", fmt.Sprintf("%d MiB", c.memory-1)

@@ -28,7 +28,7 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.Context(), cancel)()
-	b := &machine.Box{Visible: c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs}
+	b := &machine.Box{Visible: c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs, Reloads: s.Reloads.Load()}
 	cards, failed := gpu.NVML(s)
 	image := image.Container(failed == nil && len(gpu.Allotted(b, cards)) > 0)
 	v := disk.ViewOf(image)

@@ -76,10 +76,13 @@ type Faults struct {
 	SecondGPUFails    bool // RmInitAdapter fails for every GPU but the first
 	// ModuleDoesNotBuild has the compiler refuse NVIDIA's modules under DKMS.
 	ModuleDoesNotBuild bool
-	CUDAFails          bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
-	NodeNeverReady     bool // K3s runs, but its kubelet never joins
-	SSHRefuses         bool // port 22 refuses connections
-	NeverBoots         bool // stays in the firmware
+	// LosesGPUsOnReload takes the GPUs from running containers when systemd reloads its units, as
+	// where the container runtime does not inject them by CDI.
+	LosesGPUsOnReload bool
+	CUDAFails         bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
+	NodeNeverReady    bool // K3s runs, but its kubelet never joins
+	SSHRefuses        bool // port 22 refuses connections
+	NeverBoots        bool // stays in the firmware
 }
 
 // ErrOff is returned by what needs a running guest.

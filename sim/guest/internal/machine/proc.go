@@ -196,6 +196,7 @@ func (p *Proc) notFound(err error) int {
 type Box struct {
 	Visible string // NVIDIA_VISIBLE_DEVICES
 	Count   int    // cards allotted, where the variable does not name them
+	Reloads int64  // how often systemd had reloaded its units when it began
 }
 
 // Exported prints a program's environment as KEY=value, sorted.

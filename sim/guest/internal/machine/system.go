@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -24,6 +25,9 @@ type System struct {
 
 	kernel string    // uname -r; set before up
 	booted time.Time // when the kernel started
+
+	// Reloads is how often systemd has reloaded its units since the machine booted.
+	Reloads atomic.Int64
 
 	volatile []disk.Mount // file systems that are not on a disk
 	table    *disk.Mounts // all of them

@@ -61,7 +61,10 @@ func runSystemctl(ctx context.Context, p *machine.Proc) int {
 		return 1
 	}
 	switch verb {
-	case "daemon-reload", "daemon-reexec", "reset-failed", "preset", "set-default":
+	case "daemon-reload":
+		p.Sys.Reloads.Add(1)
+		return 0
+	case "daemon-reexec", "reset-failed", "preset", "set-default":
 		return 0
 	case "poweroff", "halt", "reboot":
 		p.Sys.Mutated(verb)

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Doctor returns where [doctor.Examine] looks for the cause of a failure of this cluster.
+func (c *Cluster) Doctor() doctor.Sources {
+	s := doctor.Sources{Spec: c.spec, Root: c.nodes.Root, HasDriver: c.members.HasDriver, Kube: c.members.Kube}
+	if c.Proxmox == nil {
+		return s
+	}
+	s.Proxmox = c.Proxmox
+	s.VM = func(ctx context.Context, name string) (*proxmox.VM, error) {
+		return c.Proxmox.VM(ctx, names.Tag(c.spec), name)
+	}
+	s.Cards = c.brokenCards
+	return s
+}
+
+// brokenCards lists the cards of each host that this cluster has and cannot use as they are.
+func (c *Cluster) brokenCards(ctx context.Context) (map[string][]doctor.Card, error) {
+	all, err := c.GPUs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]doctor.Card{}
+	for _, g := range all {
+		if g.Problem != "" && (g.State == GPUConflict || g.State == GPUOurs) {
+			out[g.Host] = append(out[g.Host], doctor.Card{Address: g.Address, Model: g.Model, Node: g.Node, Problem: g.Problem})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// k3s judges the K3s of a machine.
+func (d *diagnosis) k3s(m Machine) {
+	if m.Err != nil || m.Role == spec.FileServer {
+		return
+	}
+	s, want := m.K3s, k3s.RoleAgent
+	if m.Role == spec.Server {
+		want = k3s.RoleServer
+	}
+	switch {
+	case m.K3sErr != nil:
+		d.add(inK3s, m.Name, Finding{Failure: "k3s-unread", What: "K3s could not be looked at", Evidence: said(m.K3sErr), Do: "run it again"})
+		return
+	case s.Role == k3s.RoleNone:
+		d.add(inK3s, m.Name, Finding{Failure: "k3s-missing", What: "K3s is not set up", Do: "go tool mage cluster:up installs it and lets the node join"})
+		return
+	case s.Role != want:
+		d.add(inK3s, m.Name, Finding{
+			Failure: "k3s-role", What: fmt.Sprintf("it should be %s and has the units of %s", want, s.Role), Evidence: []string{"units: " + string(s.Role)},
+			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: go tool mage node:replace -node=%s", m.Name),
+		})
+	}
+	if !s.Running() {
+		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Role.Unit() + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", s.Role.Unit(), m.Name)}
+		if said, ok := s.Diagnosis(); ok {
+			f.What += ": " + said.Cause
+			f.Evidence = append(f.Evidence, said.Line)
+			if said.Cure != "" {
+				f.Do = said.Cure
+			}
+		}
+		d.add(inK3s, m.Name, f)
+	}
+	if want := d.e.Spec.K3s.Version; s.Version != "" && s.Version != want {
+		d.add(inK3s, m.Name, Finding{
+			Failure: "k3s-version", Severity: Warning, What: fmt.Sprintf("K3s is %s, and the file says %s", s.Version, want), Evidence: []string{"k3s --version: " + s.Version},
+			Do: "go tool mage cluster:up upgrades node by node",
+		})
+	}
+}
+
+// driver judges NVIDIA's driver and toolkit on a machine.
+func (d *diagnosis) driver(m Machine) {
+	if m.DrvErr != nil {
+		d.add(inSystem, m.Name, Finding{Failure: "driver-unread", Severity: Warning, What: "NVIDIA's driver could not be looked at", Evidence: said(m.DrvErr), Do: "run it again"})
+	}
+	if m.Driver == nil {
+		return
+	}
+	s := *m.Driver
+	seen := append(said(s.SMIError), s.Log...)
+	switch {
+	case errors.Is(s.SMIError, nvidia.ErrVersionMismatch):
+		d.add(inSystem, m.Name, Finding{
+			Failure: "driver-mismatch", What: "a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts",
+			Evidence: append(seen, "loaded module: "+s.Loaded), Do: "go tool mage node:cycle -node=" + m.Name + " drains it and switches it off and on; cluster:up holds driver and kernel",
+		})
+	case s.Loaded == "" || s.SMIError != nil:
+		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "go tool mage cluster:up installs or repairs it"}
+		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
+		d.add(inSystem, m.Name, f)
+	case len(s.GPUs()) < m.GPUs.Count:
+		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "go tool mage node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
+		d.add(inSystem, m.Name, f)
+	}
+	for _, field := range (nvidia.Toolkit{}).Diff(s) {
+		if field.Path != "containerd" && field.Path != "runtime" {
+			continue // versions and holds are the plan's
+		}
+		d.add(inSystem, m.Name, Finding{
+			Failure: "toolkit", What: "containers cannot use its GPUs: " + firstOf(field.Note, field.Have), Evidence: []string{strings.TrimSpace(field.Path + ": " + field.Have)}, Do: "go tool mage cluster:up does it",
+		})
+	}
+}
+
+// explained adds the reason that the driver's state has.
+func (d *diagnosis) explained(f *Finding, diff drift.Diff) {
+	for _, field := range diff {
+		if field.Note != "" {
+			f.What += ": " + field.Note
+		}
+	}
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// nodes judges the nodes as Kubernetes sees them.
+func (d *diagnosis) nodes() {
+	if d.e.API != nil {
+		d.noAPI()
+		return
+	}
+	seen := map[string]bool{}
+	for _, n := range d.e.Nodes {
+		seen[n.Name] = true
+		want, ours := d.wanted(n.Name)
+		if !ours {
+			d.add(inKubernetes, n.Name, Finding{Failure: "node-foreign", Severity: Warning, Where: "node " + n.Name, What: "it is in the cluster and not in the file", Do: "if it is gone for good: kubectl delete node " + n.Name})
+			continue
+		}
+		if !n.Ready {
+			d.add(inKubernetes, n.Name, Finding{Failure: "node-not-ready", Where: "node " + n.Name, What: "it is not ready: " + n.Reason, Evidence: []string{"Ready: " + n.Reason}, Do: "journalctl -u k3s-agent (k3s on a server) on " + n.Name})
+		}
+		if n.Cordoned {
+			d.add(inKubernetes, "", Finding{Failure: "node-cordoned", Severity: Warning, Where: "node " + n.Name, What: "it is drained or cordoned and gets no pods", Do: "go tool mage node:uncordon -node=" + n.Name})
+		}
+		d.allocatable(want, n.Allocatable)
+	}
+	for _, m := range d.e.Machines {
+		if !seen[m.Name] && m.Role != spec.FileServer {
+			d.add(inKubernetes, m.Name, Finding{Failure: "node-missing", Where: "node " + m.Name, What: "the file has it and the cluster does not", Do: "go tool mage cluster:up lets it join"})
+		}
+	}
+}
+
+// noAPI is the finding of an API that does not answer. It follows from the servers, if one of
+// them has an error.
+func (d *diagnosis) noAPI() {
+	f := Finding{Failure: "api-down", Where: "Kubernetes", What: "its API does not answer, so nodes and pods were not looked at", Evidence: said(d.e.API), Do: "look at the servers first: K3s must run on more than half of them"}
+	for _, m := range d.e.Machines {
+		if m.Role != spec.Server {
+			continue
+		}
+		for _, cause := range d.found {
+			if cause.machine == m.Name && cause.Severity == Error {
+				f.Follows = cause.name()
+				d.add(inKubernetes, "", f)
+				return
+			}
+		}
+	}
+	d.add(inKubernetes, "", f)
+}

@@ -1,0 +1,75 @@
+package doctor
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Evidence is what was seen of a cluster.
+type Evidence struct {
+	Spec     *spec.Spec
+	Time     time.Time // of the examination
+	Proxmox  error     // why Proxmox could not be asked; nil if it was
+	Hosts    []Host
+	Machines []Machine // in the order of the file
+
+	API     error // why the API could not be asked; nil if it was
+	Nodes   []kube.Node
+	Objects map[string][]unstructured.Unstructured // by kind: Pod, PersistentVolumeClaim, StorageClass, Namespace, Event
+	Unread  map[string]error                       // kinds that could not be listed
+}
+
+// Host is what Proxmox says of a host.
+type Host struct {
+	Name     string
+	Online   bool
+	Storages []proxmox.Storage // those that the file uses
+	Err      error             // why its storages could not be listed
+	Cards    []Card            // with a problem
+}
+
+// Card is a GPU of a host that cannot be used as it is.
+type Card struct {
+	Address, Model string
+	Node           string // the node of the file that has it, "" for none
+	Problem        string
+}
+
+// Machine is what was seen of one machine of the file.
+type Machine struct {
+	spec.Node
+	VM    *proxmox.VM // nil if there is none, or if the machine is external
+	Asked bool        // Proxmox was asked for the VM
+
+	Err    error // why nobody could log in; nil if somebody did
+	Inside Inside
+	K3s    k3s.State
+	K3sErr error
+	Driver *nvidia.DriverState // nil if it was not asked
+	DrvErr error
+}
+
+// Inside is how a machine is, seen from inside.
+type Inside struct {
+	Disks  []Usage
+	Inodes []Usage
+	// ReadOnly are the mount points of file systems on disks that are mounted read-only.
+	ReadOnly []string
+	Failed   []string // failed units
+	Clock    string   // "yes" if it is synchronized; "" if unknown
+	Reboot   []string // packages that wait for a restart
+	Kernel   []string // lines of the kernel's log that show trouble, the latest last
+}
+
+// Usage is how full a file system is.
+type Usage struct {
+	At      string // mount point
+	Percent int    // as df prints it
+}

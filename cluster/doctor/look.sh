@@ -1,0 +1,30 @@
+#!/bin/sh
+# Prints how a machine is, in sections that begin with a line "@@ NAME". Reads
+# only; a missing program leaves its section empty.
+
+section() { printf '\n@@ %s\n' "$1"; }
+
+section disks
+df -P -k -x tmpfs -x devtmpfs -x overlay -x squashfs 2>/dev/null | tail -n +2
+
+section inodes
+df -P -i -x tmpfs -x devtmpfs -x overlay -x squashfs 2>/dev/null | tail -n +2
+
+section mounts
+cat /proc/self/mounts 2>/dev/null
+
+section failed
+systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null
+
+section clock
+timedatectl show -p NTPSynchronized --value 2>/dev/null
+
+section reboot
+cat /run/reboot-required.pkgs 2>/dev/null | sort -u
+
+section kernel
+dmesg 2>/dev/null | grep -E \
+	'Out of memory: Killed|I/O error|EXT4-fs error|XFS .*(Corruption|Shutting down)|Remounting filesystem read-only|Unable to change power state|NVRM|Xid' |
+	tail -n 40
+
+section end

@@ -1,0 +1,75 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// seen is what a Debian machine prints, with troubles of several kinds.
+const seen = `
+@@ disks
+/dev/sda1         30832548  29904412    928136      97% /
+/dev/sdb1       1055761844        28 1002057416       1% /scratch disk
+/dev/sda15          126678     11840    114838      10% /boot/efi
+
+@@ inodes
+/dev/sda1      1966080  88123 1877957    5% /
+/dev/sda15           0      0       0     - /boot/efi
+
+@@ mounts
+sysfs /sys sysfs rw,nosuid 0 0
+/dev/sda1 / ext4 rw,relatime,errors=remount-ro 0 0
+/dev/sdb1 /scratch ext4 ro,relatime 0 0
+/dev/loop0 /snap/core squashfs ro,nodev 0 0
+/dev/sr0 /media/cdrom iso9660 ro,relatime 0 0
+
+@@ failed
+● nfs-server.service loaded failed failed NFS server and services
+apt-daily.service loaded failed failed Daily apt download activities
+
+@@ clock
+no
+
+@@ reboot
+linux-image-6.8.0-90-generic
+
+@@ kernel
+[   12.345678] I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2
+
+@@ end
+`
+
+func TestParse(t *testing.T) {
+	in, err := parse(seen)
+	require.NoError(t, err)
+	assert.Equal(t, Inside{
+		Disks:    []Usage{{"/", 97}, {"/scratch disk", 1}, {"/boot/efi", 10}},
+		Inodes:   []Usage{{"/", 5}},
+		ReadOnly: []string{"/scratch"},
+		Failed:   []string{"nfs-server.service", "apt-daily.service"},
+		Clock:    "no",
+		Reboot:   []string{"linux-image-6.8.0-90-generic"},
+		Kernel:   []string{"[   12.345678] I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2"},
+	}, in)
+	_, err = parse(strings.TrimSuffix(seen, "@@ end\n"))
+	require.Error(t, err, "a truncated answer does not count")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(seen)
+	f.Add("@@ disks\n/dev/sda 1 1 1 -% /\n@@ end\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		in, err := parse(out)
+		if err != nil {
+			return
+		}
+		for _, u := range append(in.Disks, in.Inodes...) {
+			if u.At == "" {
+				t.Errorf("a file system without a mount point in %q", out)
+			}
+		}
+	})
+}

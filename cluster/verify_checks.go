@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// factsStep judges what nvidia-smi reports on a node. If nobody can log in, the check is skipped:
+// whether the GPUs compute is another step's matter.
+func (v *Verification) factsStep(n spec.Node) *converge.Resource[[]check.Check] {
+	id := "facts/" + n.Name
+	return &converge.Resource[[]check.Check]{
+		ID: id,
+		Observe: func(ctx context.Context) ([]check.Check, error) {
+			var checks []check.Check
+			seen, err := nvidia.ObserveDriver(ctx, v.cluster.nodes.Root(n.Name))
+			if err == nil {
+				checks = check.Facts(n.Name, seen)
+			} else if ctx.Err() == nil {
+				checks = []check.Check{{Node: n.Name, GPU: check.WholeNode, Name: check.Report, Verdict: check.Skipped, Detail: err.Error()}}
+			}
+			v.note(id, checks...)
+			return checks, converge.Permanent(broken(checks))
+		},
+		Diff: func([]check.Check) drift.Diff { return nil },
+	}
+}
+
+// broken joins the failed checks.
+func broken(checks []check.Check) error {
+	var errs []error
+	for _, c := range checks {
+		if c.Verdict == check.Failed {
+			errs = append(errs, fmt.Errorf("%s: %s: %s", c.Subject(), c.Name, c.Detail))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// offers is how many GPUs, or shares of them, pods can get on a node.
+func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
+
+func (v *Verification) options() nvidia.VerifyOptions {
+	return nvidia.VerifyOptions{RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)}
+}
+
+func (v *Verification) refused(n spec.Node) []runtime.Object {
+	return check.Refused(n.Name, offers(n), v.options())
+}
+
+// refuseTime is how long the scheduler may take to say no.
+const refuseTime = time.Minute
+
+// refuseStep asks for one GPU more than a node offers. That the Job stays pending for this reason
+// is the proof; one that starts fails the step.
+func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
+	id := "refuse/" + n.Name
+	return &converge.Resource[kube.Job]{
+		ID:      id,
+		Observe: func(ctx context.Context) (kube.Job, error) { return v.job(ctx, check.Name(n.Name, "refuse", v.run)) },
+		Diff: func(j kube.Job) drift.Diff {
+			said := strings.Contains(j.Reason, "Insufficient "+string(nvidia.Resource))
+			c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Refuse, Verdict: check.Passed, Detail: fmt.Sprintf("%d were asked for, and refused", offers(n)+1)}
+			switch {
+			case j.Phase == kube.JobPending && said:
+				v.note(id, c)
+				return nil
+			case j.Phase == kube.JobMissing, j.Phase == kube.JobPending:
+				return drift.Diff{{Have: string(j.Phase), Want: fmt.Sprintf("a pod that asks for %d GPUs of %s is refused", offers(n)+1, n.Name), Effect: drift.Create}}
+			}
+			c.Verdict, c.Detail = check.Failed, fmt.Sprintf("%d were asked for and granted, but the node has %d", offers(n)+1, offers(n))
+			v.note(id, c)
+			return drift.Diff{{Have: c.Detail, Want: "refused"}}
+		},
+		Apply:  func(ctx context.Context, _ kube.Job) error { return v.create(ctx, v.refused(n)) },
+		Settle: refuseTime, Poll: run.LookEvery,
+	}
+}
+
+func (v *Verification) kept(n spec.Node) []runtime.Object { return check.Kept(n.Name, v.options()) }
+
+// keptSeen is the state of the Job that holds a GPU, and its result.
+type keptSeen struct {
+	kube.Job
+	skipped string
+	result  check.Check
+}
+
+// keepStep has systemd reload its units while a container holds a GPU of a node. It does so only
+// if nobody else holds one, because a node that fails this takes the GPUs from all of them.
+func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
+	id := "keep/" + n.Name
+	others := ""
+	return &converge.Resource[keptSeen]{
+		ID: id,
+		Observe: func(ctx context.Context) (keptSeen, error) {
+			if others != "" {
+				c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Keep, Verdict: check.Skipped, Detail: others}
+				v.note(id, c)
+				return keptSeen{skipped: others}, nil
+			}
+			j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
+			if err != nil || !j.Ended() {
+				return keptSeen{Job: j}, err
+			}
+			c, err := v.lastWords(ctx, n)
+			if err != nil {
+				return keptSeen{}, err
+			}
+			v.note(id, c)
+			return keptSeen{Job: j, result: c}, converge.Permanent(broken([]check.Check{c}))
+		},
+		Diff: func(s keptSeen) drift.Diff {
+			if s.skipped != "" || s.result.Verdict == check.Passed {
+				return nil
+			}
+			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "a container keeps its GPU when systemd reloads its units", Effect: drift.Create}}
+		},
+		Apply: func(ctx context.Context, _ keptSeen) (err error) {
+			others, err = v.reload(ctx, n)
+			return err
+		},
+		Settle: check.KeepTime + time.Minute, Poll: run.LookEvery,
+	}
+}
+
+// reload starts the Job that holds a GPU, and has systemd reload its units. It does nothing, and
+// names the reason, if others hold GPUs of the node, or nobody can log in.
+func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err error) {
+	client, err := v.cluster.members.Kube(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := v.create(ctx, v.kept(n)); err != nil {
+		return "", err
+	}
+	rule := wait.Rule{What: "waiting for the container to start", Limit: verifyTime, Late: "the container did not start"}
+	err = run.Until(ctx, v.cluster.spec, rule, func(ctx context.Context) (string, error) {
+		j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
+		if err != nil || j.Phase != kube.JobMissing && j.Phase != kube.JobPending {
+			return "", err
+		}
+		return strings.TrimSuffix(string(j.Phase)+": "+j.Reason, ": "), nil
+	})
+	if err != nil {
+		return "", err
+	}
+	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+	if err != nil {
+		return "", err
+	}
+	holders = slices.DeleteFunc(holders, func(h kube.Holder) bool { return strings.HasPrefix(h.Pod, check.Name(n.Name, "keep", v.run)) })
+	if len(holders) > 0 {
+		return fmt.Sprintf("not tried, since a failure would take the GPUs of others: %s", holders[0]), nil
+	}
+	if err := remote.Run(ctx, v.cluster.nodes.Root(n.Name), "systemctl", "daemon-reload"); err != nil {
+		if ctx.Err() != nil {
+			return "", err
+		}
+		return "not tried: " + err.Error(), nil
+	}
+	return "", nil
+}
+
+// lastWords reads the result of the Job that held a GPU.
+func (v *Verification) lastWords(ctx context.Context, n spec.Node) (check.Check, error) {
+	client, err := v.cluster.members.Kube(ctx)
+	if err != nil {
+		return check.Check{}, err
+	}
+	ended, err := client.PodTermination(ctx, nvidia.PluginName, "job-name="+check.Name(n.Name, "keep", v.run))
+	if err != nil {
+		return check.Check{}, err
+	}
+	words := ""
+	for _, t := range ended {
+		words += t.Message
+	}
+	return check.ParseKept(n.Name, words), nil
+}
+
+func (v *Verification) job(ctx context.Context, name string) (kube.Job, error) {
+	client, err := v.cluster.members.Kube(ctx)
+	if err != nil {
+		return kube.Job{}, err
+	}
+	return client.JobState(ctx, nvidia.PluginName, name)
+}
+
+func (v *Verification) create(ctx context.Context, objects []runtime.Object) error {
+	client, err := v.cluster.members.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = client.Apply(ctx, objects...)
+	return err
+}
+
+// note records the checks of a step.
+func (v *Verification) note(step string, checks ...check.Check) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.checks[step] = checks
+}
+
+// Checks are all checks so far, by node and GPU: those of the level, whether each GPU computes,
+// and one that failed for each node that did not answer.
+func (v *Verification) Checks() []check.Check {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []check.Check
+	for _, n := range v.cluster.spec.GPUNodes() {
+		for _, r := range v.results[n.Name] {
+			c := check.Check{Node: n.Name, GPU: r.Index, UUID: r.UUID, Name: check.Compute, Verdict: check.Passed, Detail: note(n)}
+			if !r.Passed {
+				c.Verdict, c.Detail = check.Failed, r.Detail
+			}
+			out = append(out, c)
+		}
+		if len(v.results[n.Name]) == 0 {
+			out = append(out, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"})
+		}
+		for _, step := range []string{"facts/", "refuse/", "keep/"} {
+			out = append(out, v.checks[step+n.Name]...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,3 @@
+// Package examine has the commands that look for the cause of a failure: cluster:doctor, and
+// cluster:support, which packs what a helper needs.
+package examine

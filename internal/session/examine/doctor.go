@@ -1,0 +1,82 @@
+package examine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// sick is the exit code if something does not work.
+const sick = 2
+
+// Doctor looks everywhere at once, and prints what is wrong: causes first, and below each what
+// follows from it.
+func Doctor(s *session.Session, ctx context.Context) error {
+	report, err := doctor.Examine(ctx, s.Cluster.Doctor())
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		err = console.Objects(s.Console, report.Findings)
+	} else {
+		show(s.Console, report)
+	}
+	if err == nil && report.Sick() {
+		err = &session.Error{Code: sick, Err: errors.New("something does not work")}
+	}
+	return err
+}
+
+// show prints a report.
+func show(c *console.Console, report doctor.Report) {
+	var lines []console.Finding
+	errs, warnings := 0, 0
+	for _, f := range report.Causes() {
+		if f.Severity == doctor.Error {
+			errs++
+		} else {
+			warnings++
+		}
+		lines = append(lines, console.Finding{Grave: f.Severity == doctor.Error, ID: f.Failure, Subject: f.Where, Evidence: told(f, report.Of(f)), Cure: f.Do})
+	}
+	c.Findings(lines)
+	verdict := "nothing wrong"
+	if errs+warnings > 0 {
+		verdict = many(errs, "error") + ", " + many(warnings, "warning")
+	}
+	if n := len(report.Findings) - errs - warnings; n > 0 {
+		verdict += ", " + many(n, "consequence")
+	}
+	c.Summary("%s: %s (%s)", strings.Join(report.Looked, ", "), verdict, report.Took.Round(100*time.Millisecond))
+}
+
+// told is a finding's text: the cause, what was seen, and what follows.
+func told(f doctor.Finding, follows []doctor.Finding) string {
+	lines := []string{f.What}
+	for _, e := range f.Evidence {
+		if e = strings.TrimSpace(e); e != "" && !strings.Contains(f.What, e) {
+			lines = append(lines, "seen: "+e)
+		}
+	}
+	for i, c := range follows {
+		if i == 5 {
+			lines = append(lines, fmt.Sprintf("so:   and %s", many(len(follows)-i, "more")))
+			break
+		}
+		lines = append(lines, "so:   "+c.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func many(n int, what string) string {
+	if n != 1 && what != "more" {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -1,0 +1,6 @@
+package examine
+
+// SupportFlags are those of cluster:support.
+type SupportFlags struct {
+	Out string // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
+}

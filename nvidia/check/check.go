@@ -1,0 +1,111 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// Verdict is the outcome of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	Passed  Verdict = "passed"
+	Warning Verdict = "warning" // it works, with less than it could
+	Failed  Verdict = "failed"
+	Skipped Verdict = "skipped" // it could not be checked; the detail says why
+)
+
+// WholeNode is the GPU of a check that concerns all of a node.
+const WholeNode = -1
+
+// Check is a judgement about a node or a GPU.
+type Check struct {
+	Node    string  `json:"node"`
+	GPU     int     `json:"gpu"` // index on the node, WholeNode for all of it
+	UUID    string  `json:"uuid,omitempty"`
+	Name    string  `json:"check"` // e.g. "pcie"
+	Verdict Verdict `json:"verdict"`
+	Detail  string  `json:"detail,omitempty"` // what was seen, and the cure
+}
+
+// Subject is e.g. "wk-gpu1 GPU 0", or the node alone.
+func (c Check) Subject() string {
+	if c.GPU == WholeNode {
+		return c.Node
+	}
+	return fmt.Sprintf("%s GPU %d", c.Node, c.GPU)
+}
+
+// Names of checks.
+const (
+	PCIe    = "pcie"    // the link has the width that the card can use
+	ECC     = "ecc"     // no uncorrectable memory errors, no rows that wait for repair
+	Clocks  = "clocks"  // the hardware does not slow the card
+	Xid     = "xid"     // no Xid errors of the driver since the node has booted
+	Report  = "report"  // nvidia-smi answers on the node
+	Refuse  = "refuse"  // one GPU more than the node offers is refused
+	Keep    = "keep"    // a container keeps its GPU when systemd reloads its units
+	Compute = "compute" // a CUDA program computes correctly
+)
+
+// Facts judges what nvidia-smi and the kernel's log say on a node.
+func Facts(node string, s nvidia.DriverState) []Check {
+	if s.SMIError != nil {
+		return []Check{{Node: node, GPU: WholeNode, Name: Report, Verdict: Failed, Detail: s.SMIError.Error()}}
+	}
+	var out []Check
+	for _, g := range s.GPUs() {
+		for _, judge := range []func(nvidia.SMIGPU) (string, Verdict, string){pcie, ecc, clocks} {
+			name, verdict, detail := judge(g)
+			out = append(out, Check{Node: node, GPU: g.Index, UUID: g.UUID, Name: name, Verdict: verdict, Detail: detail})
+		}
+	}
+	return append(out, xids(node, s.Log)...)
+}
+
+func pcie(g nvidia.SMIGPU) (string, Verdict, string) {
+	l := g.Link
+	switch {
+	case l.Width == 0 || l.MaxWidth == 0:
+		return PCIe, Skipped, "nvidia-smi does not report the link"
+	case l.Width < l.MaxWidth:
+		return PCIe, Warning, fmt.Sprintf("x%d, and the card can use x%d: another slot, a riser or a bad contact", l.Width, l.MaxWidth)
+	}
+	return PCIe, Passed, fmt.Sprintf("x%d, generation %d", l.Width, max(l.MaxGeneration, l.Generation))
+}
+
+func ecc(g nvidia.SMIGPU) (string, Verdict, string) {
+	switch {
+	case g.RowsFailing:
+		return ECC, Failed, "bad memory rows wait for a reset or cannot be remapped: switch the VM off and on (node:cycle); if it stays, replace the card"
+	case g.ECCErrors > 0:
+		return ECC, Failed, fmt.Sprintf("%d uncorrectable memory errors since the driver was loaded: results may be wrong", g.ECCErrors)
+	case !g.ECC:
+		return ECC, Passed, "off, or the card has none"
+	}
+	return ECC, Passed, "no uncorrectable errors"
+}
+
+func clocks(g nvidia.SMIGPU) (string, Verdict, string) {
+	if len(g.Slowed) > 0 {
+		return Clocks, Warning, fmt.Sprintf("slowed by %s at %d °C: look at air flow and power", strings.Join(g.Slowed, " and "), g.Celsius)
+	}
+	return Clocks, Passed, fmt.Sprintf("%d °C", g.Celsius)
+}
+
+// xids finds Xid errors, such as "NVRM: Xid (PCI:0000:01:00): 79, pid=…", in the driver's lines.
+func xids(node string, log []string) []Check {
+	last := ""
+	for _, line := range log {
+		if strings.Contains(line, "NVRM: Xid") {
+			last = strings.TrimSpace(line)
+		}
+	}
+	if last == "" {
+		return []Check{{Node: node, GPU: WholeNode, Name: Xid, Verdict: Passed, Detail: "none in the kernel's log"}}
+	}
+	return []Check{{Node: node, GPU: WholeNode, Name: Xid, Verdict: Warning, Detail: "the last one: " + last}}
+}

@@ -1,0 +1,133 @@
+package check_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
+)
+
+// real is the report of two A100, the second with errors and bad rows.
+func real(t *testing.T) nvidia.DriverState {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/a100.xml")
+	require.NoError(t, err)
+	smi, err := nvidia.ParseSMI(text)
+	require.NoError(t, err)
+	return nvidia.DriverState{SMI: smi}
+}
+
+func of(all []check.Check, gpu int, name string) check.Check {
+	for _, c := range all {
+		if c.GPU == gpu && c.Name == name {
+			return c
+		}
+	}
+	return check.Check{}
+}
+
+func TestFacts(t *testing.T) {
+	s := real(t)
+	all := check.Facts("gpu1", s)
+	require.Len(t, all, 7)
+	for _, name := range []string{check.PCIe, check.ECC, check.Clocks} {
+		assert.Equal(t, check.Passed, of(all, 0, name).Verdict, name)
+	}
+	assert.Equal(t, "x16, generation 4", of(all, 0, check.PCIe).Detail)
+	assert.Equal(t, check.Failed, of(all, 1, check.ECC).Verdict)
+
+	s.SMI.GPUs[1].RowsFailing = false
+	assert.Contains(t, of(check.Facts("gpu1", s), 1, check.ECC).Detail, "3 uncorrectable memory errors")
+	s.SMI.GPUs[0].Link.Width = 8
+	assert.Equal(t, "x8, and the card can use x16: another slot, a riser or a bad contact", of(check.Facts("gpu1", s), 0, check.PCIe).Detail)
+	s.SMI.GPUs[0].Link = nvidia.PCIeLink{}
+	assert.Equal(t, check.Skipped, of(check.Facts("gpu1", s), 0, check.PCIe).Verdict)
+	s.SMI.GPUs[0].Slowed = []string{"heat", "power brake"}
+	assert.Contains(t, of(check.Facts("gpu1", s), 0, check.Clocks).Detail, "slowed by heat and power brake at 31 °C")
+
+	s.Log = []string{"[1.0] NVRM: loading", "[9.5] NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus."}
+	x := of(check.Facts("gpu1", s), check.WholeNode, check.Xid)
+	assert.Equal(t, check.Warning, x.Verdict)
+	assert.Contains(t, x.Detail, "Xid (PCI:0000:01:00): 79")
+
+	s.SMIError = nvidia.ErrNotLoaded
+	assert.Equal(t, []check.Check{{Node: "gpu1", GPU: check.WholeNode, Name: check.Report, Verdict: check.Failed, Detail: nvidia.ErrNotLoaded.Error()}}, check.Facts("gpu1", s))
+}
+
+func TestParseKept(t *testing.T) {
+	for words, want := range map[string]check.Verdict{
+		"kept|\n": check.Passed,
+		"lost|after 3 s: Failed to initialize NVML: Unknown Error": check.Failed,
+		"failed|No devices were found":                             check.Failed,
+		"":                                                         check.Failed,
+	} {
+		c := check.ParseKept("gpu1", words)
+		assert.Equal(t, want, c.Verdict, words)
+		assert.NotEmpty(t, c.Detail)
+	}
+	assert.Contains(t, check.ParseKept("gpu1", "lost|after 3 s: Failed to initialize NVML: Unknown Error").Detail, "Unknown Error: the container runtime must inject devices by CDI")
+}
+
+// The Job that must be refused asks for one more than there are, and the one that holds a GPU for
+// as many as it was told.
+func TestJobs(t *testing.T) {
+	o := nvidia.VerifyOptions{RunID: "r1"}
+	for asks, objects := range map[int64][]int{3: {2}} {
+		j := check.Refused("gpu1", objects[0], o)[1].(*batchv1.Job)
+		limit := j.Spec.Template.Spec.Containers[0].Resources.Limits[nvidia.Resource]
+		assert.Equal(t, asks, limit.Value())
+		assert.Equal(t, check.Name("gpu1", "refuse", "r1"), j.Name)
+	}
+	j := check.Kept("gpu1", o)[1].(*batchv1.Job)
+	assert.Equal(t, []string{"sh", "/check/keep.sh", "20"}, j.Spec.Template.Spec.Containers[0].Command)
+	assert.NotEqual(t, check.Name("gpu1", "keep", "r1"), check.Name("gpu1", "refuse", "r1"))
+}
+
+func TestJUnit(t *testing.T) {
+	checks := []check.Check{
+		{Node: "gpu1", GPU: 0, Name: check.PCIe, Verdict: check.Warning, Detail: "x8 <&>\x01"},
+		{Node: "gpu1", GPU: 0, Name: check.ECC, Verdict: check.Failed, Detail: "3 errors"},
+		{Node: "gpu2", GPU: check.WholeNode, Name: check.Report, Verdict: check.Skipped, Detail: "no login"},
+		{Node: "gpu1", GPU: 1, Name: check.ECC, Verdict: check.Passed},
+	}
+	var out bytes.Buffer
+	require.NoError(t, check.JUnit(&out, "gpu:verify", time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC), checks))
+	assert.Equal(t, `<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="gpu:verify" tests="4" failures="1" skipped="1" timestamp="2026-11-23T20:00:00">
+  <testcase classname="gpu1 GPU 0" name="pcie">
+    <system-out>warning: x8 &lt;&amp;&gt;</system-out>
+  </testcase>
+  <testcase classname="gpu1 GPU 0" name="ecc">
+    <failure message="3 errors"></failure>
+  </testcase>
+  <testcase classname="gpu2" name="report">
+    <skipped message="no login"></skipped>
+  </testcase>
+  <testcase classname="gpu1 GPU 1" name="ecc"></testcase>
+</testsuite>
+`, out.String())
+	full := errors.New("disk full")
+	assert.ErrorIs(t, check.JUnit(fails{full}, "x", time.Now(), checks), full)
+}
+
+type fails struct{ err error }
+
+func (f fails) Write([]byte) (int, error) { return 0, f.err }
+
+func FuzzJUnit(f *testing.F) {
+	f.Add("gpu1", "a\x00b]]>")
+	f.Fuzz(func(t *testing.T, node, detail string) {
+		var out bytes.Buffer
+		require.NoError(t, check.JUnit(&out, node, time.Now(), []check.Check{{Node: node, Detail: detail, Verdict: check.Failed}}))
+		require.NoError(t, xml.Unmarshal(out.Bytes(), new(struct{})), "%q", out.String())
+	})
+}
