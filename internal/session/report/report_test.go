@@ -136,7 +136,7 @@ func TestLifeInPages(t *testing.T) {
 		assert.Equal(t, 8, strings.Count(html, `<i class="gpu free" title="A100 PCIe 40GB 0000:`))
 		assert.Contains(t, html, "Machines ready</span><span class=\"number good\">7<small> of 7")
 
-		_, err = w.do("gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, session.VerifyFlags{}) })
+		_, err = w.do("gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, session.GPUVerifyFlags{}) })
 		require.NoError(t, err)
 		w.inUse(t)
 	})
