@@ -54,14 +54,20 @@ func leaves(role string) []leaf {
 	)
 }
 
-// renew makes the certificates that are missing or end soon.
+// renew makes the certificates that are missing or end soon. Those of an agent, which every
+// server also is, come from a server at each start (pkg/agent/config/config.go, get).
 func (n *node) renew(v *disk.View) {
 	_, key, _ := ed25519.GenerateKey(rand.Reader) // never fails, see crypto/rand
 	for _, l := range leaves(n.role) {
-		if c := certificateIn(v, l.file); c != nil && time.Until(c.NotAfter) > renewDays*24*time.Hour {
+		agents := strings.HasPrefix(l.file, dir+"/agent/")
+		if c := certificateIn(v, l.file); !agents && c != nil && time.Until(c.NotAfter) > renewDays*24*time.Hour {
 			continue
 		}
-		v.Save(l.file, l.sign(n.name, key), 0o644)
+		text := l.sign(n.name, key)
+		if l.file == clientCertificate {
+			text = n.identity() + text
+		}
+		v.Save(l.file, text, 0o644)
 	}
 }
 

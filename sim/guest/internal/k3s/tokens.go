@@ -70,8 +70,11 @@ func servingCertificate(why string) error {
 
 // getsCertificate is what a machine gets when a server has accepted its name and password.
 func (n *node) getsCertificate() {
-	n.sys.Root().Save(clientCertificate, "cluster: "+n.cluster.id+"\nnode: "+n.name+"\n", 0o600)
+	n.sys.Root().Save(clientCertificate, n.identity(), 0o600)
 }
+
+// identity is what a machine's certificate says, for our servers to read.
+func (n *node) identity() string { return "cluster: " + n.cluster.id + "\nnode: " + n.name + "\n" }
 
 var (
 	tokenIDForm = regexp.MustCompile(`^[a-z0-9]{6}$`)
