@@ -31,6 +31,7 @@ func askedAbout() map[string]string {
 		"costsOfDrain":     "`node:drain`, where somebody works",
 		"costsOfCycle":     "`node:cycle`",
 		"costsOfRestore":   "../internal/session/backup TestPage",
+		"costsOfDividing":  "GPUs divided in another way, or whole again (MIG)",
 		"costsOfCards":     "fewer GPUs for a node",
 		"costsOfChart":     "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfClaims":    "internal/parts TestCostsOfClaimsAndReplacements",

@@ -270,6 +270,10 @@ func TestRestoreWithAnotherToken(t *testing.T) {
 	})
 }
 
+// agedInPlace replaces the certificate of an agent's node by the one on stdin. The lines before it,
+// by which simulated servers know the node, stay.
+const agedInPlace = `f=/var/lib/rancher/k3s/agent/client-kubelet.crt; grep -E '^(cluster|node): ' $f >/tmp/old; cat /tmp/old - >$f`
+
 // aged is a certificate that ends in some days.
 func aged(t *testing.T, days int) []byte {
 	t.Helper()
@@ -291,7 +295,7 @@ func TestCertificates(t *testing.T) {
 		w.up(t, want)
 		old := aged(t, 100)
 		for _, m := range w.guests() {
-			pid, err := m.AgentExec([]string{"sh", "-c", "cat > /var/lib/rancher/k3s/agent/client-kubelet.crt"}, old)
+			pid, err := m.AgentExec([]string{"sh", "-c", agedInPlace}, old)
 			require.NoError(t, err)
 			for status, err := m.AgentStatus(pid); !status.Exited; status, err = m.AgentStatus(pid) {
 				require.NoError(t, err)

@@ -1,14 +1,16 @@
 package cluster_test
 
 import (
+	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -36,15 +38,19 @@ func TestANodeBringsItsTaintsAlong(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
 		spec := parse(t, lab(example(t, "one-gpu")))
-		w.up(t, spec)
-		want := w.nodes(t)["gpu1"]
-		require.NotEmpty(t, want.Taints)
-		w.byHand(t, spec, "gpu1", "stop")
-		require.NoError(t, w.api(t).DeleteNode(t.Context(), "gpu1"))
-		w.byHand(t, spec, "gpu1", "start")
-		time.Sleep(5 * time.Minute)
+		w.kubeTap = func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPatch && r.URL.Path == "/api/v1/nodes/gpu1" {
+					return nil, errors.New("nobody marks nodes")
+				}
+				return next.RoundTrip(r)
+			})
+		}
+		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "nobody marks nodes")
+		w.kubeTap = nil
 		have := w.nodes(t)["gpu1"]
-		assert.Equal(t, want.Taints, have.Taints)
+		assert.Equal(t, []kube.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}}, have.Taints)
 		assert.Equal(t, "true", have.Labels[nvidia.LabelPresent])
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))

@@ -19,9 +19,6 @@ type Fabric struct {
 	Active   bool     // it runs
 }
 
-// there reports whether the machine has switches.
-func (f Fabric) there() bool { return len(f.Switches)+len(f.NVLink5) > 0 }
-
 const fabricService = "nvidia-fabricmanager"
 
 // parseFabric reads the section of observe.sh.

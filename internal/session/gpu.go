@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/internal/session/rows"
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
@@ -126,13 +126,13 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	_, runErr := run(ctx, &talk, graph, wish{})
 	results := verification.Results()
 	if len(results) > 0 {
-		if err := s.printResults(results, s.remember(results)); err != nil {
+		if err := rows.Results(s.Console, results, s.remember(results)); err != nil {
 			return err
 		}
 	}
 	checks := verification.Checks()
-	s.printChecks(checks)
-	if err := f.write(s.Spec.Name, checks); err != nil {
+	rows.Checks(s.Console, checks)
+	if err := rows.JUnit(f.JUnit, s.Spec.Name, checks); err != nil {
 		return err
 	}
 	// The Jobs are also removed after an interruption.
@@ -162,40 +162,20 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 
 const cleanTime = 3 * time.Second
 
-// printResults prints the results; remarks compare each with earlier runs.
-func (s *Session) printResults(results []cluster.GPUResult, remarks []string) error {
-	if s.JSON {
-		return console.Objects(s.Console, results)
-	}
-	t := console.Table{Header: []string{"NODE", "GPU", "MODEL", "MEMORY", "DRIVER", "UUID", "RESULT"}}
-	for i, r := range results {
-		verdict := "passed"
-		if !r.Passed {
-			verdict = "FAILED: " + r.Detail
-		}
-		if r.Note != "" {
-			verdict += ", " + r.Note
-		}
-		if remarks[i] != "" {
-			verdict += "; " + remarks[i]
-		}
-		t.Add(r.Node, fmt.Sprint(r.Index), r.Name, memoryOf(r), r.Driver, r.UUID, verdict)
-	}
-	s.Table(t)
-	return nil
-}
-
-// memoryOf is a GPU's memory. A container does not see that of an instance.
-func memoryOf(r cluster.GPUResult) string {
-	if r.Memory == 0 {
-		return "-"
-	}
-	return proxmox.Size(r.Memory).String()
-}
-
 func dash(list []string) string {
 	if len(list) == 0 {
 		return "-"
 	}
 	return strings.Join(list, ", ")
+}
+
+// level returns the requested level.
+func (f GPUVerifyFlags) level() (cluster.VerifyLevel, error) {
+	switch l := cluster.VerifyLevel(f.Level); l {
+	case "":
+		return cluster.VerifyQuick, nil
+	case cluster.VerifyQuick, cluster.VerifyFull:
+		return l, nil
+	}
+	return "", failedf(invalid, "-level=%s: write quick or full", f.Level)
 }

@@ -17,11 +17,11 @@ import (
 // geometries are the layouts of profiles without suffix to which nothing can be added: those
 // of the diagrams of NVIDIA's MIG User Guide ("Supported MIG Profiles").
 func geometries(c mig.Chip) [][]int {
-	switch {
-	case c.Memory == 8:
+	switch c.Memory {
+	case 8:
 		return [][]int{{7}, {4, 3}, {4, 2, 1}, {4, 1, 1, 1}, {3, 3}, {3, 2, 2}, {3, 2, 1, 1}, {3, 1, 1, 1, 1},
 			{2, 2, 2, 1}, {2, 2, 1, 1, 1}, {2, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1}}
-	case c.Memory == 4:
+	case 4:
 		return [][]int{{4}, {2, 2}, {2, 1, 1}, {1, 1, 1, 1}}
 	default:
 		return [][]int{{2}, {1, 1}}

@@ -21,16 +21,16 @@ import (
 func Backup(s *session.Session, ctx context.Context, f session.BackupFlags) error {
 	keys := slices.Concat(s.Spec.K3s.Snapshots.Recipients, strings.FieldsFunc(f.Recipient, func(r rune) bool { return r == ',' || r == ' ' }))
 	if len(keys) == 0 {
-		return session.Mistake(errors.New("who may decrypt the backup? write recipients: [age1…] under k3s.snapshots, or add -recipient=age1…; age-keygen makes a pair of keys, " +
+		return session.Invalid("%w", errors.New("who may decrypt the backup? write recipients: [age1…] under k3s.snapshots, or add -recipient=age1…; age-keygen makes a pair of keys, "+
 			"and the private one does not belong on this machine"))
 	}
 	to, err := backup.Recipients(keys...)
 	if err != nil {
-		return session.Mistake(err)
+		return session.Invalid("%w", err)
 	}
 	path, err := destination(f.To, s.Spec.Name, time.Now())
 	if err != nil {
-		return session.Mistake(err)
+		return session.Invalid("%w", err)
 	}
 	var m backup.Manifest
 	var sum string

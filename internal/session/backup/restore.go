@@ -19,7 +19,7 @@ func Restore(s *session.Session, ctx context.Context, f session.RestoreFlags) er
 	}
 	if f.Snapshot != "" {
 		if f.From != "" {
-			return session.Mistake(errors.New("-from and -snapshot are two snapshots: write one of them"))
+			return session.Invalid("%w", errors.New("-from and -snapshot are two snapshots: write one of them"))
 		}
 		return s.Change(ctx, func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.RestoreSnapshot(ctx, f.Snapshot) }, say)
 	}
@@ -33,7 +33,7 @@ func Restore(s *session.Session, ctx context.Context, f session.RestoreFlags) er
 	}
 	s.AddSecrets(is.Token, is.AgentToken)
 	if is.Cluster != s.Spec.Name {
-		return session.Mistake(fmt.Errorf("%s is a backup of %s, and the file is of %s: take the file of %s, or give the cluster that name", f.From, is.Cluster, s.Spec.Name, is.Cluster))
+		return session.Invalid("%w", fmt.Errorf("%s is a backup of %s, and the file is of %s: take the file of %s, or give the cluster that name", f.From, is.Cluster, s.Spec.Name, is.Cluster))
 	}
 	if !s.JSON {
 		describe(s.Console, is, facts)

@@ -41,18 +41,18 @@ type openBackup func() (*backup.Reader, io.Closer, error)
 func opener(f session.VerifyFlags) (openBackup, error) {
 	switch {
 	case f.From == "":
-		return nil, session.Mistake(errors.New("which backup? write -from=FILE"))
+		return nil, session.Invalid("%w", errors.New("which backup? write -from=FILE"))
 	case f.Identity == "":
-		return nil, session.Mistake(errors.New("what decrypts it? write -identity=FILE, a file with a private key of age"))
+		return nil, session.Invalid("%w", errors.New("what decrypts it? write -identity=FILE, a file with a private key of age"))
 	}
 	keys, err := os.Open(f.Identity)
 	if err != nil {
-		return nil, session.Mistake(err)
+		return nil, session.Invalid("%w", err)
 	}
 	defer func() { _ = keys.Close() }()
 	ids, err := backup.Identities(keys)
 	if err != nil {
-		return nil, session.Mistake(fmt.Errorf("%s: %w", f.Identity, err))
+		return nil, session.Invalid("%w", fmt.Errorf("%s: %w", f.Identity, err))
 	}
 	return func() (*backup.Reader, io.Closer, error) { return open(f.From, ids) }, nil
 }
