@@ -25,39 +25,34 @@ func main() {
 	var gpus []nvidia.PCIID
 	for _, text := range flag.Args() {
 		id, err := nvidia.ParsePCIID(text)
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		gpus = append(gpus, id)
 	}
 	driver, why, err := nvidia.SelectDriverBranch(gpus, policy)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	recipe := nvidia.Recipe{Driver: driver}
 	fmt.Printf("driver:   %s\nbecause:  %s\npackages: %s\n", driver, why, strings.Join(recipe.Packages(), " "))
 	if *on != "" {
-		if err := install(context.Background(), *on, recipe); err != nil {
-			log.Fatal(err)
-		}
+		install(context.Background(), *on, recipe)
 	}
 }
 
-func install(ctx context.Context, on string, recipe nvidia.Recipe) error {
+func install(ctx context.Context, on string, recipe nvidia.Recipe) {
 	machine, err := ssh.Login(ctx, on)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = machine.Close() }()
-	state, err := nvidia.ObserveDriver(ctx, remote.Sudo(machine))
-	if err != nil {
-		return err
-	}
+	check(err)
+	root := remote.Sudo(machine)
+	state, err := nvidia.ObserveDriver(ctx, root)
+	check(err)
 	recipe = recipe.For(state) // its kernel, and switches between its GPUs
-	if err := nvidia.InstallDriver(ctx, remote.Sudo(machine), recipe); err != nil {
-		return err
-	}
-	state, err = nvidia.ObserveDriver(ctx, remote.Sudo(machine))
+	check(nvidia.InstallDriver(ctx, root, recipe))
+	state, err = nvidia.ObserveDriver(ctx, root)
+	check(err)
 	fmt.Printf("installed; left to do: [%s]\n", recipe.Diff(state))
-	return err
+	check(machine.Close())
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }
