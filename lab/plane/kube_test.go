@@ -247,7 +247,7 @@ func (u *user) drains(t *testing.T) {
 		}
 		return nil
 	})
-	assert.Contains(t, stuck.Error(), "The disruption budget web needs 1 healthy pods and has 1 currently")
+	assert.Contains(t, stuck.Error(), "the PodDisruptionBudget web (minAvailable: 1) never lets one of its 1 pods go")
 	require.NoError(t, u.Delete(t.Context(), objs[1]))
 	require.NoError(t, u.Drain(t.Context(), "wk1", kube.Drain{Timeout: 30 * time.Second}))
 	require.NoError(t, u.DeleteNode(t.Context(), "wk1"))
