@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/gitops"
 )
 
 // Fleet is about GitOps by Rancher Fleet.
@@ -31,7 +32,7 @@ func (Fleet) Lint(ctx context.Context,
 ) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	return leave(console.New(value(json)), session.Lint(ctx, session.LintFlags{
+	return leave(console.New(value(json)), gitops.Lint(ctx, gitops.LintFlags{
 		Dir: value(dir), Paths: value(paths), Repo: value(repo), Clusters: value(clusters),
 		Elsewhere: value(elsewhere), Releases: value(releases),
 		Charts: value(charts), SARIF: value(sarif), Level: value(level), Online: value(online), JSON: value(json),
@@ -72,5 +73,5 @@ func (Fleet) Status(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // 15m: wait until everything is deployed, at most this long
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).FleetStatus, session.FleetStatusFlags{Timeout: value(timeout)})
+	return withFlags(ctx, options(spec, json, timeout), gitops.Status, gitops.StatusFlags{Timeout: value(timeout)})
 }

@@ -154,7 +154,7 @@ var allowed = map[string][]string{
 	"cluster/internal/rescue":      {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "spec"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 
-	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
+	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
 
 	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/session", "k3s"},
 	"cmd/homelab":             {"internal/keep"},
@@ -174,6 +174,7 @@ var allowed = map[string][]string{
 	"internal/session/report":  {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "proxmox", "spec"},
 	"internal/session/examine": {"cluster/doctor", "internal/console", "internal/keep", "internal/session", "remote", "secret"},
 	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
+	"internal/session/gitops": {"converge/wait", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/session", "kube", "kube/chart"},
 	"internal/session/upgrade": {"clusterfile", "internal/keep", "internal/session", "internal/yamlnode", "k3s"},
 }
 

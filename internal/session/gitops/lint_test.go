@@ -1,4 +1,4 @@
-package session
+package gitops
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/session"
 )
 
 // A repository with an error in it ends with exit code 1, a wrong flag with 3.
@@ -22,7 +24,7 @@ func TestLintExitCodes(t *testing.T) {
 	write("clusters.yaml", "- name: local\n  labels: {env: lab}\n")
 	code := func(f LintFlags) int {
 		err := Lint(t.Context(), f)
-		var e *Error
+		var e *session.Error
 		if errors.As(err, &e) {
 			return e.Code
 		}
@@ -34,7 +36,7 @@ func TestLintExitCodes(t *testing.T) {
 	require.FileExists(t, sarif)
 	require.Equal(t, 0, code(LintFlags{Dir: dir, Clusters: "local,other"}))
 	for _, wrong := range []LintFlags{{Dir: dir + "/none"}, {Dir: dir, Paths: "none"}, {Dir: dir, Level: "loud"}, {Dir: dir, Clusters: "none.yaml"}, {Dir: dir, Charts: dir + "/none"}, {Dir: dir, Clusters: filepath.Join(dir, "apps/web/fleet.yaml")}} {
-		require.Equal(t, invalid, code(wrong), "%+v", wrong)
+		require.Equal(t, 3, code(wrong), "%+v", wrong)
 	}
 	write("apps/web/fleet.yaml", "defaultNamespace: web\nowner: lab\n")
 	require.Equal(t, 1, code(LintFlags{Dir: dir, JSON: true, Level: "error"}))

@@ -1,4 +1,4 @@
-package session
+package gitops
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -28,15 +29,15 @@ func Lint(ctx context.Context, f LintFlags) error {
 	}
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
-		return failedf(invalid, "-dir=%s: there is no such folder", dir)
+		return session.Invalid("-dir=%s: there is no such folder", dir)
 	}
 	o, least, err := f.options()
 	if err != nil {
-		return failed(invalid, err)
+		return session.Invalid("%w", err)
 	}
 	root, err := os.OpenRoot(dir) // links out of the folder are not followed
 	if err != nil {
-		return failed(invalid, err)
+		return session.Invalid("%w", err)
 	}
 	defer func() { _ = root.Close() }()
 	r, err := lint.Run(ctx, root.FS(), o)
@@ -44,7 +45,7 @@ func Lint(ctx context.Context, f LintFlags) error {
 		return err
 	}
 	if len(o.Paths) > 0 && r.Bundles == 0 {
-		return failedf(invalid, "-paths=%s: Fleet finds nothing to deploy there", f.Paths)
+		return session.Invalid("-paths=%s: Fleet finds nothing to deploy there", f.Paths)
 	}
 	if f.SARIF != "" {
 		if err := writeSARIF(f.SARIF, dir, r); err != nil {
@@ -58,7 +59,7 @@ func Lint(ctx context.Context, f LintFlags) error {
 		c.Say("%s", r.Summary())
 	}
 	if n := r.Count(lint.Failure); err == nil && n > 0 {
-		return failedf(1, "fleet:lint: %d of these must be fixed", n)
+		return &session.Error{Code: 1, Err: fmt.Errorf("fleet:lint: %d of these must be fixed", n)}
 	}
 	return err
 }
@@ -121,7 +122,7 @@ func writeSARIF(file, dir string, r *lint.Report) error {
 		return err
 	}
 	if err := keep.Whole(file, out.Bytes(), 0o644); err != nil {
-		return failedf(invalid, "-sarif: %w", err)
+		return session.Invalid("-sarif: %w", err)
 	}
 	return nil
 }

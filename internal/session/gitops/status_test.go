@@ -1,4 +1,4 @@
-package session
+package gitops
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func TestFleetIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var talk bytes.Buffer
-				s := &Session{Console: console.New(true)}
+				s := console.New(true)
 				s.Talk = &talk
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -55,7 +55,7 @@ func TestFleetIsWaitedFor(t *testing.T) {
 					defer cancel()
 				}
 				i, start := 0, time.Now()
-				got, err := s.fleetState(ctx, tt.limit > 0, func(context.Context) (*fleet.State, error) {
+				got, err := waited(ctx, s, tt.limit > 0, func(context.Context) (*fleet.State, error) {
 					l := tt.looks[min(i, len(tt.looks)-1)]
 					i++
 					return l.state, l.err

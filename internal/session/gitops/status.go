@@ -1,0 +1,99 @@
+package gitops
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// statusPoll is how often Fleet's status is read while waiting; Fleet polls Git every 15 s.
+const statusPoll = 2 * time.Second
+
+// askAgain is after how many checks the repository's commit is read again.
+const askAgain = 10
+
+// Status shows how far Fleet has deployed the repository's last commit, and what blocks it. With a time limit it waits until everything is deployed, or the time is over.
+func Status(s *session.Session, ctx context.Context, f StatusFlags) error {
+	commit, looks, last := commitInGit(ctx, s), 0, ""
+	state, err := waited(ctx, s.Console, f.Timeout > 0, func(ctx context.Context) (*fleet.State, error) {
+		if looks++; looks%askAgain == 0 && last != commit { // others push there too
+			commit = commitInGit(ctx, s)
+		}
+		state, err := s.Cluster.FleetState(ctx, commit)
+		if err == nil {
+			last = state.Commit
+		}
+		return state, err
+	})
+	if err != nil {
+		return err
+	}
+	return show(s.Console, state)
+}
+
+// waited is Fleet's state; if it waits, the last state before the time is over. It retries
+// if the API does not answer for a while.
+func waited(ctx context.Context, c *console.Console, waits bool, look func(context.Context) (*fleet.State, error)) (state *fleet.State, err error) {
+	if !waits {
+		return look(ctx)
+	}
+	rule := wait.Rule{Poll: statusPoll, Strict: true, Say: func(seen string) { c.Say("waiting: %s", seen) }}
+	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		now, err := look(ctx)
+		if err != nil {
+			return "", err
+		}
+		state = now
+		if d := now.Diff(); !d.Empty() {
+			return d[0].String(), nil
+		}
+		return "", nil
+	})
+	if state != nil && ctx.Err() != nil {
+		return state, nil // the last state counts
+	}
+	return state, err
+}
+
+// commitInGit is the commit that Fleet should have deployed; empty, with a warning, if the
+// repository cannot be read.
+func commitInGit(ctx context.Context, s *session.Session) string {
+	remote, err := s.Cluster.FleetRemote()
+	if err == nil {
+		var repo *fleet.Repo
+		if repo, err = remote.Observe(ctx, nil); err == nil {
+			return repo.Commit
+		}
+	}
+	s.Say("warning: cannot find out which commit should be deployed: %s", err)
+	return ""
+}
+
+func show(c *console.Console, state *fleet.State) error {
+	if c.JSON {
+		if err := console.Objects(c, []*fleet.State{state}); err != nil {
+			return err
+		}
+	} else {
+		t := console.Table{Header: []string{"BUNDLE", "CLUSTER", "STATE", ""}}
+		for _, b := range state.Bundles {
+			var why []string
+			for _, o := range b.Why {
+				why = append(why, o.String())
+			}
+			t.Add(b.Name, b.Cluster, b.State, strings.Join(why, "; "))
+		}
+		c.Table(t)
+	}
+	if d := state.Diff(); !d.Empty() {
+		return session.Pending(errors.New("not everything is deployed: " + d[0].String()))
+	}
+	c.Say("Everything is deployed, of commit %.12s.", state.Commit)
+	return nil
+}
