@@ -80,7 +80,10 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 	if want.GPUs.Count == 0 || d.e.Spec.NVIDIA.Stack == spec.StackNone {
 		return
 	}
-	offers := offer.Of(want).Resources
+	offers, namespace := offer.Of(want).Resources, nvidia.PluginName
+	if d.e.Spec.NVIDIA.Stack == spec.StackOperator {
+		namespace = "gpu-operator"
+	}
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
 		n := have.Count(name)
 		if n >= int64(offers[name]) {
@@ -88,14 +91,14 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 		}
 		f := Finding{
 			Failure: "gpus-not-offered", Where: "node " + want.Name, What: fmt.Sprintf("it offers %d of %d %s", n, offers[name], name), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", name, n)},
-			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints", nvidia.PluginName),
+			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints", namespace),
 		}
 		for _, t := range foreign(want, have) {
 			f.Evidence = append(f.Evidence, "taint: "+t)
 			f.What += ", and has a taint that the file does not name: nothing that homelab deploys tolerates it"
 			f.Do = fmt.Sprintf("write taints: [%q] for the node, and cluster:up makes everything tolerate it; or remove it: kubectl taint node %s %s-", t, want.Name, t)
 		}
-		d.add(inKubernetes, want.Name, f)
+		d.add(inOffer, want.Name, f)
 	}
 }
 

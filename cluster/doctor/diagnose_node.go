@@ -33,6 +33,7 @@ func (d *diagnosis) k3s(m Machine) {
 			Failure: "k3s-role", What: fmt.Sprintf("it should be %s and has the units of %s", want, s.Role), Evidence: []string{"units: " + string(s.Role)},
 			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: go tool mage node:replace -node=%s", m.Name),
 		})
+		return // what its units do is of no account
 	}
 	if !s.Running() {
 		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Role.Unit() + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", s.Role.Unit(), m.Name)}

@@ -84,8 +84,18 @@ func (d *diagnosis) pods() {
 		if more := len(t.pods) - 1; more > 0 {
 			t.What += fmt.Sprintf(" (and %s of the same owner)", count(more, "more pod"))
 		}
-		d.add(inWorkload, t.machine, t.Finding)
+		d.add(t.layer, t.machine, t.Finding)
 	}
+}
+
+// layerOf is that of a workload, but for pods without which a node offers no GPUs.
+func layerOf(p *corev1.Pod) layer {
+	for i, image := range []string{"/nvidia/driver:", "/container-toolkit:", "/k8s-device-plugin:"} {
+		if len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+			return inDriver + layer(i)
+		}
+	}
+	return inWorkload
 }
 
 func ownerOf(p *corev1.Pod) string {
@@ -98,7 +108,7 @@ func ownerOf(p *corev1.Pod) string {
 // pod judges a pod. A pod that waits is not the fault of a machine, one that runs on a machine
 // may be.
 func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
-	f := Finding{Where: "pod " + p.Namespace + "/" + p.Name, machine: p.Spec.NodeName}
+	f := Finding{Where: "pod " + p.Namespace + "/" + p.Name, machine: p.Spec.NodeName, layer: layerOf(p)}
 	if p.Status.Phase == corev1.PodSucceeded || d.e.Time.Sub(p.CreationTimestamp.Time) < settled {
 		return f, false
 	}
@@ -116,6 +126,10 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 	switch {
 	case p.Status.Reason == "Evicted":
 		f.Failure, f.Severity, f.What, f.Evidence, f.Do = "pod-evicted", Warning, "it was evicted: "+p.Status.Message, []string{p.Status.Message}, "make room on the node; delete the pod's record afterwards"
+		return f, true
+	case p.Status.Reason == "UnexpectedAdmissionError" && strings.Contains(p.Status.Message, "Allocate failed"):
+		f.Failure, f.What, f.Evidence = "pod-not-starting", "its node refused it: "+p.Status.Message, []string{p.Status.Message}
+		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: go tool mage gpu:verify"
 		return f, true
 	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
 		f.Evidence = d.complaints("Pod", p.Namespace, p.Name)
@@ -189,6 +203,9 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 		}
 	case "CrashLoopBackOff":
 		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, cs.Name)
+		if strings.Contains(cs.Image, "/container-toolkit:") {
+			f.Do = "it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back; " + f.Do
+		}
 		if t := cs.LastTerminationState.Terminated; t != nil {
 			f.Evidence = append(f.Evidence, strings.TrimSpace(fmt.Sprintf("exit code %d, %s %s", t.ExitCode, t.Reason, t.Message)))
 			if t.Reason == "OOMKilled" {

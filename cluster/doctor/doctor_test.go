@@ -217,7 +217,7 @@ func TestConsequencesFollow(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"host-offline <- ", "host-offline <- ", "node-cordoned <- ",
-		"no-login <- host-offline of host pve1", "gpus-not-offered <- host-offline of host pve1", "node-not-ready <- host-offline of host pve1",
+		"no-login <- host-offline of host pve1", "node-not-ready <- host-offline of host pve1", "gpus-not-offered <- host-offline of host pve1",
 	}, got)
 }
 

@@ -300,7 +300,7 @@ func runDf(_ context.Context, p *machine.Proc) int {
 		unit = 1
 	}
 	percent := int64(20)
-	if p.Sys.Faulty(func(f machine.Faults) bool { return f.DiskFull }) {
+	if !getopt.Has(opts, "i") && p.Sys.Faulty(func(f machine.Faults) bool { return f.DiskFull }) {
 		percent = 100
 	}
 	size /= unit
