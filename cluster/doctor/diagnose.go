@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -11,21 +12,24 @@ import (
 // Diagnose says what is wrong in what was seen. It is pure: the same evidence gives the same
 // report.
 func Diagnose(e Evidence) Report {
-	d := &diagnosis{e: e}
+	d := &diagnosis{e: e, ahead: usual(e.Machines)}
 	d.hosts()
 	for _, m := range e.Machines {
 		d.machine(m)
 		d.inside(m)
 		d.k3s(m)
+		d.certificates(m)
 		d.driver(m)
 	}
 	d.nodes()
 	d.objects()
+	d.fleet()
 	return Report{Findings: relate(d.found), Looked: d.looked()}
 }
 
 type diagnosis struct {
 	e     Evidence
+	ahead time.Duration // by how much most machines' clocks are ahead of ours
 	found []Finding
 }
 
@@ -187,12 +191,7 @@ func (d *diagnosis) inside(m Machine) {
 			Do: "systemctl status " + in.Failed[0] + " on " + m.Name + " says why",
 		})
 	}
-	if in.Clock == "no" {
-		d.add(inSystem, m.Name, Finding{
-			Failure: "clock", Severity: Warning, What: "its clock is not synchronized: certificates and etcd need clocks that agree", Evidence: []string{"NTPSynchronized=no"},
-			Do: "let it reach a time server: timedatectl timesync-status",
-		})
-	}
+	d.clock(m)
 	if killed := grep(in.Kernel, "Out of memory: Killed"); len(killed) > 0 {
 		d.add(inSystem, m.Name, Finding{
 			Failure: "out-of-memory", Severity: Warning, What: "the machine itself ran out of memory, and the kernel killed processes", Evidence: killed,
@@ -208,6 +207,50 @@ func (d *diagnosis) inside(m Machine) {
 			Do: "go tool mage node:cycle -node=" + m.Name + " switches the VM off and on",
 		})
 	}
+}
+
+// How far a machine's clock may be from those of the others. From minutes on, a new certificate of
+// one is not valid yet on another.
+const (
+	clocksDiffer = 5 * time.Second
+	clocksClash  = time.Minute
+)
+
+// usual is the median of what the machines' clocks are ahead of ours, which may itself be wrong.
+func usual(all []Machine) time.Duration {
+	var ahead []time.Duration
+	for _, m := range all {
+		if m.Err == nil {
+			ahead = append(ahead, m.Inside.Ahead)
+		}
+	}
+	if len(ahead) == 0 {
+		return 0
+	}
+	slices.Sort(ahead)
+	return ahead[(len(ahead)-1)/2]
+}
+
+// clock judges a machine's clock.
+func (d *diagnosis) clock(m Machine) {
+	in, off := m.Inside, m.Inside.Ahead-d.ahead
+	f := Finding{Failure: "clock", Severity: Warning, What: "its clock is not synchronized: certificates and etcd need clocks that agree", Do: "let it reach a time server: timedatectl timesync-status"}
+	if in.Clock == "no" {
+		f.Evidence = append(f.Evidence, "NTPSynchronized=no")
+	}
+	if off.Abs() >= clocksDiffer {
+		where := "ahead of"
+		if off < 0 {
+			where = "behind"
+		}
+		f.What = fmt.Sprintf("its clock is %s %s the other machines': certificates and etcd need clocks that agree", off.Abs(), where)
+	} else if in.Clock != "no" {
+		return
+	}
+	if off.Abs() >= clocksClash {
+		f.Severity = Error
+	}
+	d.add(inSystem, m.Name, f)
 }
 
 // grep returns the last lines that contain one of the texts, at most three.

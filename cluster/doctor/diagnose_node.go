@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/k3s"
@@ -32,6 +33,7 @@ func (d *diagnosis) k3s(m Machine) {
 			Failure: "k3s-role", What: fmt.Sprintf("it should be %s and has the units of %s", want, s.Role), Evidence: []string{"units: " + string(s.Role)},
 			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: go tool mage node:replace -node=%s", m.Name),
 		})
+		return // what its units do is of no account
 	}
 	if !s.Running() {
 		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Role.Unit() + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", s.Role.Unit(), m.Name)}
@@ -50,6 +52,37 @@ func (d *diagnosis) k3s(m Machine) {
 			Do: "go tool mage cluster:up upgrades node by node",
 		})
 	}
+}
+
+// endsSoon is how long before its end a certificate of K3s is a finding. K3s renews those that end
+// within k3s.RenewDays, but only when it starts.
+const endsSoon = 30 * 24 * time.Hour
+
+// certificates judges the certificates of K3s on a machine.
+func (d *diagnosis) certificates(m Machine) {
+	f := Finding{Failure: "certificate", Do: "go tool mage cluster:certs -rotate makes new ones, on one node after the other"}
+	var some []string
+	for _, c := range m.Certs {
+		left := c.Until.Sub(d.e.Time)
+		if left > endsSoon {
+			break // the first to end is first
+		}
+		some = append(some, fmt.Sprintf("%s (%s) until %s", c.File, c.Subject, c.Until.UTC().Format(time.DateOnly)))
+		if c.Authority {
+			f.Do = "it is an authority's, which cluster:certs does not renew: k3s certificate rotate-ca on a server"
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	first := m.Certs[0].Until
+	f.What = fmt.Sprintf("%s of K3s: the first has ended on %s, and its programs are refused", count(len(some), "certificate"), first.UTC().Format(time.DateOnly))
+	if first.After(d.e.Time) {
+		f.Severity = Warning
+		f.What = fmt.Sprintf("%s of K3s: the first ends on %s, and K3s renews them only when it starts", count(len(some), "certificate"), first.UTC().Format(time.DateOnly))
+	}
+	f.Evidence = some[:min(3, len(some))]
+	d.add(inSystem, m.Name, f)
 }
 
 // driver judges NVIDIA's driver and toolkit on a machine.
@@ -76,6 +109,9 @@ func (d *diagnosis) driver(m Machine) {
 		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "go tool mage node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
 		d.add(inSystem, m.Name, f)
+	default:
+		d.logged(m, s.Log)
+		d.divided(m, s)
 	}
 	for _, field := range (nvidia.Toolkit{}).Diff(s) {
 		if field.Path != "containerd" && field.Path != "runtime" {
@@ -125,7 +161,7 @@ func (d *diagnosis) nodes() {
 		if n.Cordoned {
 			d.add(inKubernetes, "", Finding{Failure: "node-cordoned", Severity: Warning, Where: "node " + n.Name, What: "it is drained or cordoned and gets no pods", Do: "go tool mage node:uncordon -node=" + n.Name})
 		}
-		d.allocatable(want, n.Allocatable)
+		d.allocatable(want, n)
 	}
 	for _, m := range d.e.Machines {
 		if !seen[m.Name] && m.Role != spec.FileServer {

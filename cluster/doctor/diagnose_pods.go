@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,24 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/spec"
 )
-
-// allocatable compares the GPUs that a node offers with those that it has.
-func (d *diagnosis) allocatable(want spec.Node, have corev1.ResourceList) {
-	s := want.GPUs.Sharing
-	if want.GPUs.Count == 0 || d.e.Spec.NVIDIA.Stack == spec.StackNone || s.Strategy == spec.SharingMIG {
-		return // instances have names of their own
-	}
-	shares := int64(want.GPUs.Count * max(1, s.Replicas))
-	q := have[nvidia.Resource]
-	if n := q.Value(); n < shares {
-		d.add(inKubernetes, want.Name, Finding{
-			Failure: "gpus-not-offered", Where: "node " + want.Name, What: fmt.Sprintf("it offers %d of %d %s", n, shares, nvidia.Resource), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", nvidia.Resource, n)},
-			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints", nvidia.PluginName),
-		})
-	}
-}
 
 // objects judges what runs in the cluster.
 func (d *diagnosis) objects() {
@@ -100,8 +84,18 @@ func (d *diagnosis) pods() {
 		if more := len(t.pods) - 1; more > 0 {
 			t.What += fmt.Sprintf(" (and %s of the same owner)", count(more, "more pod"))
 		}
-		d.add(inWorkload, t.machine, t.Finding)
+		d.add(t.layer, t.machine, t.Finding)
 	}
+}
+
+// layerOf is that of a workload, but for pods without which a node offers no GPUs.
+func layerOf(p *corev1.Pod) layer {
+	for i, image := range []string{"/nvidia/driver:", "/container-toolkit:", "/k8s-device-plugin:"} {
+		if len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+			return inDriver + layer(i)
+		}
+	}
+	return inWorkload
 }
 
 func ownerOf(p *corev1.Pod) string {
@@ -114,7 +108,7 @@ func ownerOf(p *corev1.Pod) string {
 // pod judges a pod. A pod that waits is not the fault of a machine, one that runs on a machine
 // may be.
 func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
-	f := Finding{Where: "pod " + p.Namespace + "/" + p.Name, machine: p.Spec.NodeName}
+	f := Finding{Where: "pod " + p.Namespace + "/" + p.Name, machine: p.Spec.NodeName, layer: layerOf(p)}
 	if p.Status.Phase == corev1.PodSucceeded || d.e.Time.Sub(p.CreationTimestamp.Time) < settled {
 		return f, false
 	}
@@ -132,6 +126,10 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 	switch {
 	case p.Status.Reason == "Evicted":
 		f.Failure, f.Severity, f.What, f.Evidence, f.Do = "pod-evicted", Warning, "it was evicted: "+p.Status.Message, []string{p.Status.Message}, "make room on the node; delete the pod's record afterwards"
+		return f, true
+	case p.Status.Reason == "UnexpectedAdmissionError" && strings.Contains(p.Status.Message, "Allocate failed"):
+		f.Failure, f.What, f.Evidence = "pod-not-starting", "its node refused it: "+p.Status.Message, []string{p.Status.Message}
+		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: go tool mage gpu:verify"
 		return f, true
 	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
 		f.Evidence = d.complaints("Pod", p.Namespace, p.Name)
@@ -152,24 +150,42 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	message, _, _ = strings.Cut(message, " preemption:")
 	message = strings.TrimSuffix(strings.TrimSuffix(message, " no new claims to deallocate,"), ".")
 	f.Failure, f.What, f.Evidence, f.Do = "pod-unschedulable", "no node takes it: "+message, []string{message}, "it asks for more than any node has left, or for nodes that do not exist"
-	asks, most := int64(0), int64(0)
-	for _, c := range p.Spec.Containers {
-		q := c.Resources.Limits[nvidia.Resource] // equal to its request, as for every such resource
-		asks += q.Value()
-	}
-	for _, n := range d.e.Nodes {
-		most = max(most, n.Count(string(nvidia.Resource)))
-	}
+	asks, most, resource := d.asks(p)
 	switch {
-	case asks > most:
+	case asks > most && resource == nvidia.Resource:
 		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
-	case strings.Contains(message, "Insufficient "+string(nvidia.Resource)):
+	case asks > most:
+		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
+	case strings.Contains(message, "Insufficient nvidia.com/"):
 		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
 		f.Do = "its volume does not exist yet: see the finding of its claim"
 	case strings.Contains(message, "untolerated taint"):
 		f.Do = "the pod has no toleration for the nodes' taints"
 	}
+}
+
+// asks is what a pod requests of GPUs or their instances, and the most that a node has of it. Of
+// several resources it is the one that no node has enough of.
+func (d *diagnosis) asks(p *corev1.Pod) (asks, most int64, resource corev1.ResourceName) {
+	sum := map[corev1.ResourceName]int64{}
+	for _, c := range p.Spec.Containers {
+		for name, q := range c.Resources.Limits { // equal to its request, as for every such resource
+			if strings.HasPrefix(string(name), "nvidia.com/") {
+				sum[name] += q.Value()
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		asks, most, resource = sum[name], 0, name
+		for _, n := range d.e.Nodes {
+			most = max(most, n.Count(string(name)))
+		}
+		if asks > most {
+			break
+		}
+	}
+	return asks, most, resource
 }
 
 // waitingOn judges a container that does not run.
@@ -182,8 +198,14 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 	switch w.Reason {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
 		f.Failure, f.What, f.Do = "image", "image "+cs.Image+" cannot be pulled", "does the image exist, may the node read it (k3s.registries), and does it reach the registry?"
+		if strings.Contains(cs.Image, "/nvidia/driver:") && strings.Contains(w.Message, "not found") {
+			f.What, f.Do = "the GPU operator's driver "+cs.Image+" cannot be pulled", "NVIDIA has no driver container with prebuilt modules for every kernel: remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}"
+		}
 	case "CrashLoopBackOff":
 		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, cs.Name)
+		if strings.Contains(cs.Image, "/container-toolkit:") {
+			f.Do = "it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back; " + f.Do
+		}
 		if t := cs.LastTerminationState.Terminated; t != nil {
 			f.Evidence = append(f.Evidence, strings.TrimSpace(fmt.Sprintf("exit code %d, %s %s", t.ExitCode, t.Reason, t.Message)))
 			if t.Reason == "OOMKilled" {

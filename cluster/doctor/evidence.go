@@ -5,9 +5,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -24,6 +26,7 @@ type Evidence struct {
 	Nodes   []kube.Node
 	Objects map[string][]unstructured.Unstructured // by kind: Pod, PersistentVolumeClaim, StorageClass, Namespace, Event
 	Unread  map[string]error                       // kinds that could not be listed
+	Fleet   []*fleet.State                         // each GitRepo, with its bundles
 }
 
 // Host is what Proxmox says of a host.
@@ -54,6 +57,8 @@ type Machine struct {
 	K3sErr error
 	Driver *nvidia.DriverState // nil if it was not asked
 	DrvErr error
+	Certs  []k3s.Certificate // the first to end first
+	MIG    *mig.State        // nil if the file divides none of its GPUs, or it was not asked
 }
 
 // Inside is how a machine is, seen from inside.
@@ -62,10 +67,11 @@ type Inside struct {
 	Inodes []Usage
 	// ReadOnly are the mount points of file systems on disks that are mounted read-only.
 	ReadOnly []string
-	Failed   []string // failed units
-	Clock    string   // "yes" if it is synchronized; "" if unknown
-	Reboot   []string // packages that wait for a restart
-	Kernel   []string // lines of the kernel's log that show trouble, the latest last
+	Failed   []string      // failed units
+	Clock    string        // "yes" if it is synchronized; "" if unknown
+	Ahead    time.Duration // by how much its clock is ahead of ours, at least
+	Reboot   []string      // packages that wait for a restart
+	Kernel   []string      // lines of the kernel's log that show trouble, the latest last
 }
 
 // Usage is how full a file system is.

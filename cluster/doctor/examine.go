@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,9 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/spec"
@@ -92,19 +96,37 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 		if m.Err != nil {
 			return
 		}
-		if m.Role != spec.FileServer {
-			limited(ctx, func(ctx context.Context) { m.K3s, m.K3sErr = k3s.Observe(ctx, root) })
-		}
-		if s.hasDriver(m.Node) {
-			limited(ctx, func(ctx context.Context) {
-				var d nvidia.DriverState
-				if d, m.DrvErr = nvidia.ObserveDriver(ctx, root); m.DrvErr == nil {
-					m.Driver = &d
-				}
-			})
-		}
+		limited(ctx, func(ctx context.Context) { s.inside(ctx, root, m) })
 	})
 	wg.Wait()
+}
+
+// inside asks a machine for K3s, its certificates and NVIDIA's driver, all at once.
+func (s Sources) inside(ctx context.Context, root remote.Runner, m *Machine) {
+	var wg sync.WaitGroup
+	var certsErr, migErr error
+	if m.Role != spec.FileServer {
+		wg.Go(func() { m.K3s, m.K3sErr = k3s.Observe(ctx, root) })
+		wg.Go(func() { m.Certs, certsErr = k3s.Certificates(ctx, root) })
+	}
+	if s.hasDriver(m.Node) {
+		wg.Go(func() {
+			var d nvidia.DriverState
+			if d, m.DrvErr = nvidia.ObserveDriver(ctx, root); m.DrvErr == nil {
+				m.Driver = &d
+			}
+		})
+	}
+	if len(offer.Layouts(m.Node)) > 0 {
+		wg.Go(func() {
+			var d mig.State
+			if d, migErr = mig.Observe(ctx, root); migErr == nil {
+				m.MIG = &d
+			}
+		})
+	}
+	wg.Wait()
+	m.K3sErr, m.DrvErr = errors.Join(m.K3sErr, certsErr), errors.Join(m.DrvErr, migErr)
 }
 
 func (s Sources) hasDriver(n spec.Node) bool {
@@ -183,5 +205,25 @@ func (s Sources) kubernetes(ctx context.Context, e *Evidence) {
 			continue
 		}
 		e.Objects[k[1]] = list
+	}
+	e.fleet(ctx, client)
+}
+
+// fleet reads what Fleet has made of each GitRepo, where there is Fleet.
+func (e *Evidence) fleet(ctx context.Context, client *kube.Client) {
+	repos, err := client.List(ctx, "fleet.cattle.io/v1alpha1", "GitRepo", "", "")
+	var none *kube.NoKindError
+	if errors.As(err, &none) {
+		return
+	}
+	for _, r := range repos {
+		var state *fleet.State
+		if state, err = fleet.Observe(ctx, client, fleet.StatusOptions{Name: r.GetName(), Namespace: r.GetNamespace()}); err != nil {
+			break
+		}
+		e.Fleet = append(e.Fleet, state)
+	}
+	if err != nil {
+		e.Unread["GitRepo"] = err
 	}
 }

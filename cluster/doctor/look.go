@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -18,15 +19,16 @@ var lookScript string
 // Look reads how a machine is, in one round trip. The runner should be root's, to read the
 // kernel's log.
 func Look(ctx context.Context, r remote.Runner) (Inside, error) {
+	asked := time.Now()
 	out, err := remote.Output(ctx, r, "sh", "-c", lookScript)
 	if err != nil {
 		return Inside{}, err
 	}
-	return parse(string(out))
+	return parse(string(out), asked, time.Now())
 }
 
-// parse reads the output of the script.
-func parse(out string) (Inside, error) {
+// parse reads the output of the script, which ran between two times of this machine's clock.
+func parse(out string, asked, answered time.Time) (Inside, error) {
 	sections := map[string][]string{}
 	name, ended := "", false
 	for line := range strings.Lines(out) {
@@ -44,6 +46,7 @@ func parse(out string) (Inside, error) {
 	}
 	in := Inside{
 		Disks: usages(sections["disks"]), Inodes: usages(sections["inodes"]), ReadOnly: readOnly(sections["mounts"]),
+		Ahead: ahead(strings.Join(sections["now"], ""), asked, answered),
 		Clock: strings.TrimSpace(strings.Join(sections["clock"], "")), Reboot: sections["reboot"], Kernel: sections["kernel"],
 	}
 	for _, line := range sections["failed"] {
@@ -52,6 +55,23 @@ func parse(out string) (Inside, error) {
 		}
 	}
 	return in, nil
+}
+
+// ahead is by how much a clock is ahead of ours, at least: what the answer's way may explain does
+// not count. 0: as far as can be seen, or unknown.
+func ahead(said string, asked, answered time.Time) time.Duration {
+	seconds, err := strconv.ParseFloat(strings.TrimSpace(said), 64)
+	if err != nil || seconds < 0 || seconds > 1<<40 {
+		return 0
+	}
+	at := time.UnixMilli(int64(1000 * seconds))
+	switch {
+	case at.After(answered):
+		return at.Sub(answered).Round(time.Second)
+	case at.Before(asked):
+		return at.Sub(asked).Round(time.Second)
+	}
+	return 0
 }
 
 // usages reads lines of df -P: device, size, used, free, percent, mount point.

@@ -4,6 +4,9 @@
 
 section() { printf '\n@@ %s\n' "$1"; }
 
+section now
+date -u +%s.%N
+
 section disks
 df -P -k -x tmpfs -x devtmpfs -x overlay -x squashfs 2>/dev/null | tail -n +2
 

@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,9 @@ import (
 
 // seen is what a Debian machine prints, with troubles of several kinds.
 const seen = `
+@@ now
+1700000100.250000000
+
 @@ disks
 /dev/sda1         30832548  29904412    928136      97% /
 /dev/sdb1       1055761844        28 1002057416       1% /scratch disk
@@ -43,9 +47,11 @@ linux-image-6.8.0-90-generic
 `
 
 func TestParse(t *testing.T) {
-	in, err := parse(seen)
+	asked := time.Unix(1700000000, 0)
+	in, err := parse(seen, asked, asked.Add(2*time.Second))
 	require.NoError(t, err)
 	assert.Equal(t, Inside{
+		Ahead:    98 * time.Second,
 		Disks:    []Usage{{"/", 97}, {"/scratch disk", 1}, {"/boot/efi", 10}},
 		Inodes:   []Usage{{"/", 5}},
 		ReadOnly: []string{"/scratch"},
@@ -54,7 +60,12 @@ func TestParse(t *testing.T) {
 		Reboot:   []string{"linux-image-6.8.0-90-generic"},
 		Kernel:   []string{"[   12.345678] I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2"},
 	}, in)
-	_, err = parse(strings.TrimSuffix(seen, "@@ end\n"))
+	for when, want := range map[time.Duration]time.Duration{99 * time.Second: 0, 110 * time.Second: -10 * time.Second} {
+		in, err = parse(seen, asked.Add(when), asked.Add(when+2*time.Second))
+		require.NoError(t, err)
+		assert.Equal(t, want, in.Ahead, "what the way may explain does not count")
+	}
+	_, err = parse(strings.TrimSuffix(seen, "@@ end\n"), asked, asked)
 	require.Error(t, err, "a truncated answer does not count")
 }
 
@@ -62,7 +73,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(seen)
 	f.Add("@@ disks\n/dev/sda 1 1 1 -% /\n@@ end\n")
 	f.Fuzz(func(t *testing.T, out string) {
-		in, err := parse(out)
+		in, err := parse(out, time.Time{}, time.Time{})
 		if err != nil {
 			return
 		}

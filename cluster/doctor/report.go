@@ -44,6 +44,10 @@ const (
 	inSystem
 	inK3s
 	inKubernetes
+	inDriver // a pod that brings the driver, and on top of it the toolkit and the device plugin
+	inToolkit
+	inPlugin
+	inOffer // what a node offers of GPUs
 	inWorkload
 )
 

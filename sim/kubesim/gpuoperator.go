@@ -82,7 +82,11 @@ func (c *Cluster) toMachine(p *corev1.Pod, k *kubelet) (reason, why string) {
 		for _, v := range ct.Env {
 			env[v.Name] = v.Value
 		}
-		if code, output, _ := k.node.Run(k.ctx, guest.Container{Image: ct.Image, Env: env}); code != 0 {
+		code, output, _ := k.node.Run(k.ctx, guest.Container{Image: ct.Image, Env: env})
+		if code > 1 {
+			return "CrashLoopBackOff", output
+		}
+		if code != 0 {
 			return "PodInitializing", output
 		}
 	}

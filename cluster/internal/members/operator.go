@@ -193,7 +193,7 @@ func pulls(pod unstructured.Unstructured, node string) (string, error) {
 // for some kernels of a distribution only, and name the kernel.
 func noDriverImage(image, node string) string {
 	cure := "write branch: 580-server under nvidia.driver, or mode: prebuilt"
-	if strings.Contains(image, "-generic") {
+	if strings.Count(image[strings.LastIndexByte(image, ':')+1:], "-") > 1 { // BRANCH-KERNEL-SYSTEM, not VERSION-SYSTEM
 		cure = "remove driver.usePrecompiled from nvidia.values, so that the container builds the modules, or write mode: prebuilt"
 	}
 	return fmt.Sprintf("NVIDIA has no driver container for the kernel of %s: there is no image %s: %s", node, image, cure)

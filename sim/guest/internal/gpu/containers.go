@@ -16,6 +16,9 @@ var driverImage = regexp.MustCompile(`/nvidia/driver:(\d+)\.(\d[\d.]*)-ubuntu24\
 // operatorRuntime is where the GPU operator's toolkit container installs NVIDIA's runtime.
 const operatorRuntime = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
 
+// ToolkitEnds is the code of a container that ended with an error, and does not just wait.
+const ToolkitEnds = 2
+
 // HostContainer does what containers of the GPU operator do to their machine. done is false for all
 // others. A container that cannot do its work yet, or fails, returns another code than 0.
 func HostContainer(s *machine.System, image string, env map[string]string) (code int, output string, done bool) {
@@ -30,6 +33,11 @@ func HostContainer(s *machine.System, image string, env map[string]string) (code
 	}
 	if loadedDriver(s) == nil {
 		return 1, "waiting for the driver validations to be ready...\n", true
+	}
+	// By default it has containerd read its configuration anew, which must be where systemd's is
+	// (cmd/nvidia-ctk-installer/container/runtime/containerd of nvidia-container-toolkit).
+	if env["RUNTIME_RESTART_MODE"] != "none" && env["CONTAINERD_SOCKET"] != "/run/k3s/containerd/containerd.sock" {
+		return ToolkitEnds, "Error signaling containerd, attempt 6/6: unable to dial: dial unix /runtime/sock-dir/containerd.sock: connect: no such file or directory\n", true
 	}
 	v := s.Root()
 	if _, err := v.Stat(operatorRuntime); err != nil {

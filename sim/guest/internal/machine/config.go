@@ -115,6 +115,8 @@ type Faults struct {
 	EtcdSick          bool // the etcd member of this server answers nobody
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
+	DiskFull          bool // the system's disk has no room left
+	ClockAhead        bool // its clock is ten minutes ahead, and reaches no time server
 	MIGModeSticks     bool // switching the machine off and on does not reset its cards: a pending mode stays pending
 }
 

@@ -154,6 +154,9 @@ func runTimeout(ctx context.Context, p *machine.Proc) int {
 func runDate(_ context.Context, p *machine.Proc) int {
 	opts, rest := getopt.Parse(p.Args[1:], "d", "date")
 	now := time.Now().UTC()
+	if p.Sys.Faulty(func(f machine.Faults) bool { return f.ClockAhead }) {
+		now = now.Add(10 * time.Minute)
+	}
 	format := "%a %b %e %H:%M:%S UTC %Y"
 	if len(rest) > 0 && strings.HasPrefix(rest[0], "+") {
 		format = rest[0][1:]

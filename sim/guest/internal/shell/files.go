@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
@@ -40,6 +41,9 @@ func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileM
 	case "/dev/stdin", "/dev/fd/0":
 		return stream1{r: p.Stdin}, nil
 	}
+	if name == "/dev/kmsg" && flag&os.O_WRONLY != 0 && p.User.UID == 0 { // a line in the kernel's log, see kmsg(4)
+		return stream1{w: kernelLog{p.Sys}}, nil
+	}
 	if flag&(os.O_WRONLY|os.O_RDWR) == 0 {
 		data, err := p.FS.ReadFile(p.Abs(name))
 		if err != nil {
@@ -52,6 +56,14 @@ func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileM
 		return nil, s.openError(name, err)
 	}
 	return stream1{w: p.FS.Writer(at)}, nil
+}
+
+// kernelLog takes each write as a message.
+type kernelLog struct{ sys *machine.System }
+
+func (k kernelLog) Write(p []byte) (int, error) {
+	k.sys.Kmsg("%s", bytes.TrimSpace(p))
+	return len(p), nil
 }
 
 // openError is an error that the interpreter prints as its own shell's.

@@ -299,6 +299,11 @@ func runDf(_ context.Context, p *machine.Proc) int {
 	if getopt.Has(opts, "B") && getopt.Last(opts, "B") == "1" {
 		unit = 1
 	}
-	p.Printf("Filesystem 1K-blocks Used Available Use%% Mounted on\n/dev/sda %d %d %d 20%% /\n", size/unit, size/unit/5, size/unit/5*4)
+	percent := int64(20)
+	if !getopt.Has(opts, "i") && p.Sys.Faulty(func(f machine.Faults) bool { return f.DiskFull }) {
+		percent = 100
+	}
+	size /= unit
+	p.Printf("Filesystem 1K-blocks Used Available Use%% Mounted on\n/dev/sda %d %d %d %d%% /\n", size, size*percent/100, size-size*percent/100, percent)
 	return 0
 }

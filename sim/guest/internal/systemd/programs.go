@@ -44,6 +44,9 @@ func runTimedatectl(_ context.Context, p *machine.Proc) int {
 		zone = strings.TrimSpace(string(data))
 	}
 	values := map[string]string{"Timezone": zone, "NTPSynchronized": "yes", "NTP": "yes"}
+	if p.Sys.Faulty(func(f machine.Faults) bool { return f.ClockAhead }) {
+		values["NTPSynchronized"] = "no"
+	}
 	if name := getopt.Last(opts, "p"); name != "" {
 		if getopt.Has(opts, "value") {
 			p.Printf("%s\n", values[name])

@@ -227,7 +227,7 @@ func (r *Rule) pair(key, value string) (err error) {
 func guestFaultNames(f *guest.Faults) map[string]*bool {
 	return map[string]*bool{
 		"AgentNeverAnswers": &f.AgentNeverAnswers, "DriverFailsToLoad": &f.DriverFailsToLoad, "CUDAFails": &f.CUDAFails, "ModuleDoesNotBuild": &f.ModuleDoesNotBuild,
-		"MIGModeSticks":  &f.MIGModeSticks,
+		"MIGModeSticks": &f.MIGModeSticks, "DiskFull": &f.DiskFull, "ClockAhead": &f.ClockAhead,
 		"NodeNeverReady": &f.NodeNeverReady, "SSHRefuses": &f.SSHRefuses, "NeverBoots": &f.NeverBoots,
 	}
 }

@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/fleet"
+)
+
+// fleet judges what Fleet has made of the Git repositories.
+func (d *diagnosis) fleet() {
+	for _, s := range d.e.Fleet {
+		for _, why := range s.Wrong {
+			d.add(inWorkload, "", Finding{
+				Failure: "fleet-repo", Severity: Warning, Where: "gitrepo " + s.Name, What: why, Evidence: []string{"job: " + s.Job},
+				Do: "what runs keeps running, and no new commit arrives: check URL, credentials and branch; go tool mage fleet:status",
+			})
+		}
+		for _, b := range s.Bundles {
+			if b.State != fleet.StateReady {
+				d.bundle(s, b)
+			}
+		}
+	}
+}
+
+// bundle judges a bundle that is not ready. One that waits for another follows from that one, and
+// one whose object has a pod in trouble from the pod's.
+func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
+	f := Finding{Failure: "fleet-bundle", Severity: Warning, Where: "bundle " + b.Name, What: b.State, Do: "go tool mage fleet:status shows it until it is ready"}
+	if b.Cluster != "" && b.Cluster != "local" {
+		f.Where += "@" + b.Cluster
+	}
+	for _, o := range b.Why {
+		f.Evidence = append(f.Evidence, o.String())
+	}
+	if len(f.Evidence) > 0 {
+		f.What += ": " + f.Evidence[0]
+	}
+	switch b.State {
+	case "ErrApplied":
+		f.Severity, f.Do = Error, "mend it in Git, and push: the reason names what is wrong"
+	case "NotReady":
+		f.Severity, f.Do = Error, "look at the object that the reason names, and at its pods and events"
+	case fleet.StateNowhere:
+		f.Severity, f.Do = Error, "its targets match no cluster: go tool mage fleet:lint says why"
+	case "Modified":
+		f.Do = "bring the change into Git, or undo it: Fleet reports it and does not correct it"
+	}
+	for _, cause := range d.found {
+		if f.Follows == "" && (waitsFor(s, b, cause) || standsOn(b, cause)) {
+			f.Follows = cause.name()
+		}
+	}
+	d.add(inWorkload, "", f)
+}
+
+// waitsFor reports whether a bundle waits for the one of a finding. Bundles are sorted, those that
+// failed before those that wait.
+func waitsFor(s *fleet.State, b fleet.BundleState, cause Finding) bool {
+	name, ok := strings.CutPrefix(cause.Where, "bundle ")
+	return ok && b.State == fleet.StateWaiting && slices.ContainsFunc(b.Why, func(o fleet.Obstacle) bool {
+		return slices.Contains(strings.FieldsFunc(o.Why, func(r rune) bool { return r == ' ' || r == ',' }), name)
+	}) && slices.ContainsFunc(s.Bundles, func(x fleet.BundleState) bool { return x.Name == name })
+}
+
+// standsOn reports whether a finding is of a pod of an object that a bundle waits for.
+func standsOn(b fleet.BundleState, cause Finding) bool {
+	return slices.ContainsFunc(b.Why, func(o fleet.Obstacle) bool {
+		_, name, ok := strings.Cut(o.Object, " ")
+		return ok && strings.HasPrefix(cause.Where, "pod "+name+"-")
+	})
+}

@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// logged judges what the driver has logged of GPUs that all are there: errors with a number. Those
+// that a program has caused are its owner's, and messages without a number are of an earlier start.
+func (d *diagnosis) logged(m Machine, log []string) {
+	for _, x := range nvidia.ExplainLog(log) {
+		if x.Xid == 0 || x.Fault == "" || x.Fault == nvidia.InApplication {
+			continue
+		}
+		f := Finding{Failure: "gpu-error", Severity: Warning, Evidence: []string{x.Line}, Do: firstOf(x.Do, "go tool mage gpu:verify shows whether it computes")}
+		if x.Stops {
+			f.Severity = Error
+			f.Do += ": go tool mage node:cycle -node=" + m.Name
+		}
+		x.Do = ""
+		f.What = x.String()
+		d.add(inSystem, m.Name, f)
+	}
+}
+
+// divided compares how a machine's GPUs are divided with the file.
+func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
+	f := Finding{Failure: "mig-layout", Do: "go tool mage cluster:up divides them; journalctl -u homelab-mig on " + m.Name + " says what nvidia-smi answered"}
+	if m.External {
+		f.Do = "divide them on the machine and at its every boot, since it is external: docs/mig.md"
+	}
+	var wrong []string
+	if m.MIG != nil {
+		for _, l := range offer.Layouts(m.Node) {
+			d.fits(m, l, &f, &wrong)
+		}
+		f.Evidence = m.MIG.Said
+	} else {
+		for _, g := range s.GPUs() {
+			if g.MIG {
+				wrong = append(wrong, fmt.Sprintf("GPU %d is in MIG mode, with %s", g.Index, count(len(g.Instances), "instance")))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		f.What = "its GPUs are not divided as in the file: " + strings.Join(wrong, "; ")
+		d.add(inSystem, m.Name, f)
+	}
+}
+
+// fits says what is wrong with the layout of one GPU: the card does not have it, or is divided in
+// another way.
+func (d *diagnosis) fits(m Machine, l mig.Layout, f *Finding, wrong *[]string) {
+	diff := m.MIG.DiffGPUs([]mig.Layout{l})
+	if diff.Empty() {
+		return
+	}
+	for _, g := range m.MIG.GPUs {
+		var no *mig.LayoutError
+		if g.Index == l.Index && len(l.Profiles) > 0 && errors.As(mig.Fits(g.Kind, l.Profiles), &no) {
+			*wrong = append(*wrong, fmt.Sprintf("GPU %d cannot be divided into %s: %s: %s", l.Index, l, no.Chip, no.Why))
+			f.Do = no.Do
+			return
+		}
+	}
+	*wrong = append(*wrong, diff.String())
+}
+
+// allocatable compares the GPUs, or their instances, that a node offers with those of the file.
+func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
+	if want.GPUs.Count == 0 || d.e.Spec.NVIDIA.Stack == spec.StackNone {
+		return
+	}
+	offers, namespace := offer.Of(want).Resources, nvidia.PluginName
+	if d.e.Spec.NVIDIA.Stack == spec.StackOperator {
+		namespace = "gpu-operator"
+	}
+	for _, name := range slices.Sorted(maps.Keys(offers)) {
+		n := have.Count(name)
+		if n >= int64(offers[name]) {
+			continue
+		}
+		f := Finding{
+			Failure: "gpus-not-offered", Where: "node " + want.Name, What: fmt.Sprintf("it offers %d of %d %s", n, offers[name], name), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", name, n)},
+			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints", namespace),
+		}
+		for _, t := range foreign(want, have) {
+			f.Evidence = append(f.Evidence, "taint: "+t)
+			f.What += ", and has a taint that the file does not name: nothing that homelab deploys tolerates it"
+			f.Do = fmt.Sprintf("write taints: [%q] for the node, and cluster:up makes everything tolerate it; or remove it: kubectl taint node %s %s-", t, want.Name, t)
+		}
+		d.add(inOffer, want.Name, f)
+	}
+}
+
+// foreign is the first taint of a node that is not the file's, nor Kubernetes' own.
+func foreign(want spec.Node, have kube.Node) []string {
+	for _, t := range have.Taints {
+		ours := slices.ContainsFunc(want.Taints, func(w spec.Taint) bool { return w.Key == t.Key })
+		if !ours && !strings.Contains(t.Key, ".kubernetes.io/") && !strings.HasPrefix(t.Key, string(nvidia.Resource)) {
+			return []string{t.String()}
+		}
+	}
+	return nil
+}
