@@ -155,7 +155,10 @@ func (f *Factory) make(ctx context.Context, want networks, saved *guest.PlaneSav
 	cp := f.blank(want)
 	f.mu.Unlock()
 	cp.saved = saved
-	return cp, startControlPlane(ctx, cp)
+	err := startControlPlane(ctx, cp)
+	cp.saved = nil // etcd has it now
+	_ = os.Remove(cp.snapshotFile())
+	return cp, err
 }
 
 // take returns the spare if it fits, or a new one.

@@ -17,6 +17,9 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -34,7 +37,7 @@ func (p *plane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
 	}
 	const patience = 10 * time.Second
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"https://127.0.0.1:" + strconv.Itoa(cp.etcd)}, TLS: tls, Context: ctx, DialTimeout: patience,
+		Endpoints: []string{"https://127.0.0.1:" + strconv.Itoa(cp.etcd)}, TLS: tls, Context: ctx, DialTimeout: patience, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
@@ -165,7 +168,7 @@ func (cp *controlPlane) encryptionArgs() []string {
 }
 
 // deregisterAll says of the nodes in a restored state that their kubelets are silent, which is
-// so until they join.
+// so until they join. Their leases are those of another KWOK, which ours would wait out.
 func (cp *controlPlane) deregisterAll(ctx context.Context) error {
 	if cp.saved == nil {
 		return nil
@@ -177,6 +180,10 @@ func (cp *controlPlane) deregisterAll(ctx context.Context) error {
 	for _, n := range nodes.Items {
 		if err := deregister(ctx, cp.client, n.Name); err != nil {
 			return err
+		}
+		err := cp.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("lease of the restored node %s: %w", n.Name, err)
 		}
 	}
 	return nil
