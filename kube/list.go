@@ -66,6 +66,29 @@ func (c *Client) List(ctx context.Context, apiVersion, kind, namespace, selector
 	}
 }
 
+// Count returns how many objects of a kind there are in all namespaces. A kind that is not
+// served is a [*NoKindError]. It reads one object; the API server says how many remain.
+func (c *Client) Count(ctx context.Context, apiVersion, kind string) (int, error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return 0, err
+	}
+	res, err := c.resource(ctx, gv.WithKind(kind))
+	if err != nil {
+		return 0, err
+	}
+	var answer metav1.PartialObjectMetadataList
+	r := request{doing: "count " + strings.ToLower(kind) + "s", path: path(gv, "", res.Name, ""), query: url.Values{"limit": {"1"}}}
+	if err := c.do(ctx, r, &answer); err != nil {
+		return 0, err
+	}
+	n := len(answer.Items)
+	if more := answer.RemainingItemCount; more != nil {
+		n += int(*more)
+	}
+	return n, nil
+}
+
 // Plain returns o as the mapping that [Client.Apply] sends to the API server: with its kind,
 // and without what typed objects add: a status and empty times.
 func Plain(o runtime.Object) (*unstructured.Unstructured, error) { return plain(o) }

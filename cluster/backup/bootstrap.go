@@ -48,6 +48,7 @@ func (f *Facts) unlock(keys map[string][]byte, token secret.Value) error {
 		return errors.New("the snapshot lacks the certificate authority of the servers")
 	}
 	f.Authority = hexSum(files["ServerCA"].Content)
+	f.Encryption = secret.New(string(files["EncryptionConfig"].Content))
 	f.SecretsKey = len(files["EncryptionConfig"].Content) > 0
 	if hash != "" && hash != f.Authority {
 		return errors.New("the token is that of another certificate authority than the snapshot's")

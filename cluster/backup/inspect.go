@@ -24,11 +24,15 @@ type Facts struct {
 	Nodes      []string // of Kubernetes
 	Namespaces []string // of Kubernetes
 
+	Objects map[string]int // how many there are of each of Kinds, by resource
+
 	// Authority is the SHA-256 of the cluster's certificate authority, whose private key is in
 	// the snapshot, as everything else that K3s encrypts with the token.
 	Authority string
 	// SecretsKey reports whether the key that Secrets are encrypted with is there too.
 	SecretsKey bool
+	// Encryption is the API server's configuration for that, with the key.
+	Encryption secret.Value `json:"-"`
 }
 
 // ErrToken means that K3s could not restore the snapshot with the token.
@@ -38,20 +42,27 @@ var ErrToken = errors.New("the token does not decrypt the authorities in the sna
 // compressed. It checks etcd's checksum at its end, all pages of the database that are in use,
 // and that token opens it. It holds the snapshot in memory, and nothing of it anywhere else.
 func Inspect(ctx context.Context, snapshot io.Reader, name string, token secret.Value) (*Facts, error) {
-	b, err := io.ReadAll(contextReader{ctx, snapshot})
+	b, err := Plain(ctx, snapshot, name)
 	if err != nil {
 		return nil, err
-	}
-	if strings.HasSuffix(name, ".zip") {
-		if b, err = unzip(ctx, b); err != nil {
-			return nil, fmt.Errorf("snapshot %s: %w", name, err)
-		}
 	}
 	facts, err := inspect(ctx, b, token)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	return facts, nil
+}
+
+// Plain returns a snapshot of that file name as etcd makes it, with etcd's checksum at its end.
+// It is in memory alone.
+func Plain(ctx context.Context, snapshot io.Reader, name string) ([]byte, error) {
+	b, err := io.ReadAll(contextReader{ctx, snapshot})
+	if err == nil && strings.HasSuffix(name, ".zip") {
+		if b, err = unzip(ctx, b); err != nil {
+			err = fmt.Errorf("snapshot %s: %w", name, err)
+		}
+	}
+	return b, err
 }
 
 // unzip unpacks the only file of a compressed snapshot.
@@ -126,7 +137,7 @@ func (f *Facts) read(ctx context.Context, db *database, token secret.Value) erro
 	if err != nil {
 		return err
 	}
-	f.Keys = len(alive)
+	f.Keys, f.Objects = len(alive), counted(alive)
 	for key := range alive {
 		if node, ok := strings.CutPrefix(key, "/registry/minions/"); ok {
 			f.Nodes = append(f.Nodes, node)

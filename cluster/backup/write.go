@@ -32,6 +32,10 @@ type Manifest struct {
 	Snapshot string    `json:"snapshot"` // file name that K3s gave it
 	Size     int64     `json:"size"`     // of the snapshot, in bytes
 	SHA256   string    `json:"sha256"`   // of the snapshot, in hexadecimal
+
+	// Objects are how many there were, by resource, as the API told right before and after the
+	// snapshot. A resource whose number changed in between is not in it.
+	Objects map[string]int `json:"objects,omitempty"`
 }
 
 // Contents is what a backup has beside the snapshot.

@@ -20,6 +20,7 @@ import (
 type etcdFlags struct {
 	dataDir, client, peer string
 	ca, cert, key         string
+	restore               string
 }
 
 // runEtcd runs one member that need not survive a power failure: the lab's clusters exist as
@@ -33,6 +34,7 @@ func runEtcd(ctx context.Context) int {
 	set.StringVar(&f.ca, "trusted-ca-file", "", "the CA of clients and peers")
 	set.StringVar(&f.cert, "cert-file", "", "the certificate, server's and client's")
 	set.StringVar(&f.key, "key-file", "", "its key")
+	set.StringVar(&f.restore, "restore", "", "the snapshot to begin with, if there are no data yet")
 	if err := set.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
@@ -48,6 +50,9 @@ func serveEtcd(ctx context.Context, f etcdFlags) error {
 	cfg, err := f.config()
 	if err != nil {
 		return err
+	}
+	if err := restore(f.restore, f.dataDir); err != nil {
+		return fmt.Errorf("restore: %w", err)
 	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {

@@ -22,14 +22,14 @@ func (cp *controlPlane) args(which string) []string {
 	etcd := "https://127.0.0.1:" + strconv.Itoa(cp.etcd)
 	switch which {
 	case name.Etcd:
-		return []string{
+		return append(cp.restoreArgs(), []string{
 			"-data-dir=" + filepath.Join(cp.dir, "etcd"),
 			"-listen-client-urls=" + etcd,
 			"-listen-peer-urls=https://127.0.0.1:" + strconv.Itoa(cp.peer),
 			"-trusted-ca-file=" + ca, "-cert-file=" + pki("etcd.crt"), "-key-file=" + pki("etcd.key"),
-		}
+		}...)
 	case name.APIServer:
-		return []string{
+		return append(cp.encryptionArgs(), []string{
 			"--etcd-servers=" + etcd, "--etcd-cafile=" + ca,
 			"--etcd-certfile=" + pki("etcd.crt"), "--etcd-keyfile=" + pki("etcd.key"),
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(cp.port),
@@ -45,8 +45,8 @@ func (cp *controlPlane) args(which string) []string {
 			"--egress-selector-config-file=" + cp.egressFile(),
 			"--kubelet-certificate-authority=" + ca, "--kubelet-preferred-address-types=InternalIP",
 			"--kubelet-client-certificate=" + pki("etcd.crt"), "--kubelet-client-key=" + pki("etcd.key"),
-			"--profiling=false", "--event-ttl=1h",
-		}
+			"--profiling=false", "--event-ttl=1h", "--watch-cache=" + strconv.FormatBool(!cp.reads),
+		}...)
 	case name.ControllerManager:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/cps-gpu/homelab/lab/gpuoperator"
 	"github.com/cps-gpu/homelab/lab/operators"
+	"github.com/cps-gpu/homelab/lab/traffic"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -47,6 +48,10 @@ type Factory struct {
 	spare  *spare
 	planes map[*plane]bool
 	warm   sync.WaitGroup
+
+	// volumes are what pods have written, by their cluster's authority: no snapshot of etcd has
+	// it, and no restore touches it.
+	volumes map[string]*traffic.Volumes
 }
 
 // spare is an unused control plane.
@@ -62,7 +67,7 @@ func New(ctx context.Context, opts Options) *Factory {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	return &Factory{opts: opts, ctx: ctx, close: cancel, planes: map[*plane]bool{}}
+	return &Factory{opts: opts, ctx: ctx, close: cancel, planes: map[*plane]bool{}, volumes: map[string]*traffic.Volumes{}}
 }
 
 // defaults are K3s' networks.
@@ -127,7 +132,8 @@ func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane,
 		want.pods = cfg.PodCIDR
 	}
 	want.domain = cmp.Or(cfg.DNSDomain, want.domain)
-	cp, err := f.take(ctx, want)
+	want.plain = cfg.PlainSecrets
+	cp, err := f.make(ctx, want, cfg.Saved)
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +143,22 @@ func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane,
 		return nil, err
 	}
 	return p, nil
+}
+
+// make returns a running control plane, with a saved state if there is one.
+func (f *Factory) make(ctx context.Context, want networks, saved *guest.PlaneSaved) (*controlPlane, error) {
+	if saved == nil {
+		return f.take(ctx, want)
+	}
+	want.plain = saved.Encryption == nil
+	f.mu.Lock()
+	cp := f.blank(want)
+	f.mu.Unlock()
+	cp.saved = saved
+	err := startControlPlane(ctx, cp)
+	cp.saved = nil // etcd has it now
+	_ = os.Remove(cp.snapshotFile())
+	return cp, err
 }
 
 // take returns the spare if it fits, or a new one.
@@ -188,8 +210,13 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, cfg guest.Plan
 	p.closed = func() { f.forget(p) }
 	f.mu.Lock()
 	f.planes[p] = true
+	volumes, known := f.volumes[string(cp.ca.pem)]
+	if !known {
+		volumes = traffic.NewVolumes()
+		f.volumes[string(cp.ca.pem)] = volumes
+	}
 	f.mu.Unlock()
-	p.cluster = p.programs(cfg.Disable)
+	p.cluster = p.programs(cfg.Disable, volumes)
 	p.kubelet = newKubelet(p)
 	p.cluster.Exec = p.kubelet.exec
 	cp.egress.serveNodes(p.kubelet.at, p.kubelet.api())

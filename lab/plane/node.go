@@ -71,9 +71,9 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 
 // deregister sets the Node to the state after a long silence of its kubelet: KWOK releases it,
 // and its conditions are unknown.
-func (p *plane) deregister(ctx context.Context, name string) error {
+func deregister(ctx context.Context, client kubernetes.Interface, name string) error {
 	meta := map[string]any{"metadata": map[string]any{"labels": map[string]any{managedLabel: nil}}}
-	if _, err := patchNode(ctx, p.cp.client, name, meta); err != nil {
+	if _, err := patchNode(ctx, client, name, meta); err != nil {
 		return err
 	}
 	now := metav1.Now()
@@ -84,7 +84,7 @@ func (p *plane) deregister(ctx context.Context, name string) error {
 			Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
 		})
 	}
-	_, err := patchNode(ctx, p.cp.client, name, map[string]any{"status": map[string]any{"conditions": conditions}}, "status")
+	_, err := patchNode(ctx, client, name, map[string]any{"status": map[string]any{"conditions": conditions}}, "status")
 	return err
 }
 

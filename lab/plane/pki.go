@@ -52,7 +52,12 @@ func newAuthority(dir string) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	a := &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der), dir: dir}
+	return (&authority{cert: cert, key: key, dir: dir}).written()
+}
+
+// written writes its certificate where the components find it.
+func (a *authority) written() (*authority, error) {
+	a.pem = encode("CERTIFICATE", a.cert.Raw)
 	return a, a.write("ca.crt", a.pem)
 }
 
@@ -105,16 +110,12 @@ func (a *authority) issueFile(file, name, group string, sans ...string) (cert, k
 }
 
 // signingKey makes the key that service account tokens are signed with.
-func (a *authority) signingKey(file string) (string, error) {
+func signingKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return "", fmt.Errorf("signing key: %w", err)
+		return nil, fmt.Errorf("signing key: %w", err)
 	}
-	data, err := encodeKey(key)
-	if err != nil {
-		return "", err
-	}
-	return a.path(file), a.write(file, data)
+	return encodeKey(key)
 }
 
 func (a *authority) path(file string) string { return filepath.Join(a.dir, file) }

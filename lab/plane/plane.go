@@ -48,7 +48,7 @@ func (p *plane) Leave(name string) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if err := p.deregister(ctx, name); err != nil && p.ctx.Err() == nil {
+	if err := deregister(ctx, p.cp.client, name); err != nil && p.ctx.Err() == nil {
 		p.log.Info("the Node of a leaving node could not be marked", "node", name, "why", err)
 	}
 }

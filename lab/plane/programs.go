@@ -13,12 +13,12 @@ import (
 )
 
 // programs returns the cluster as the programs in pods see it.
-func (p *plane) programs(disable []string) *operators.Cluster {
+func (p *plane) programs(disable []string, volumes *traffic.Volumes) *operators.Cluster {
 	ca := signer{p.cp.ca}
 	return &operators.Cluster{
 		Kubeconfig: p.Kubeconfig(p.cp.url()), Address: p.cp.address(),
 		Config: p.cp.config, Client: p.cp.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: ca,
-		Volumes: traffic.NewVolumes(), Traffic: traffic.NewTraffic(p.ctx, p.cp.client, ca), Disable: disable, Log: p.log,
+		Volumes: volumes, Traffic: traffic.NewTraffic(p.ctx, p.cp.client, ca), Disable: disable, Log: p.log,
 	}
 }
 

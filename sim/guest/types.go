@@ -76,9 +76,11 @@ type Kubernetes = plane.Kubernetes
 // PlaneConfig is what the first server's configuration says about its cluster.
 type PlaneConfig = plane.Config
 
-// PlaneSaved is the state of a control plane, as a snapshot of etcd has it. A [Plane] that has
-// a method Save can be saved.
+// PlaneSaved is the state of a control plane, as a snapshot of etcd has it.
 type PlaneSaved = plane.Saved
+
+// PlaneSaver is a [Plane] that can be saved, and restored with [PlaneConfig].
+type PlaneSaver = plane.Saver
 
 // OfferBucket makes an S3 service with an empty bucket reachable from the machines of a
 // network, at HOST or HOST:PORT, for those who have its keys.

@@ -32,11 +32,16 @@ func (c *Cluster) Save(context.Context) (*guest.PlaneSaved, error) {
 	return out, err
 }
 
-// etcdKey is where the API server stores an object: nodes have an old name there.
+// etcdKey is where the API server stores an object: nodes and Services have old names there, and
+// what is of apps is with what has no group.
 func etcdKey(resource, name string) string {
-	if resource == "nodes" {
+	switch resource {
+	case "nodes":
 		resource = "minions"
+	case "services":
+		resource = "services/specs"
 	}
+	resource = strings.TrimSuffix(resource, ".apps")
 	return "/registry/" + resource + "/" + strings.TrimPrefix(name, "/")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"time"
 
@@ -53,11 +54,15 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 	if err != nil {
 		return m, "", err
 	}
+	before := r.counts(ctx)
 	snapshot, err := k3s.SaveSnapshot(ctx, root, have, prefix)
 	if err != nil {
 		return m, "", fmt.Errorf("%s: %w", server.Name, err)
 	}
 	defer func() { err = errors.Join(err, tidy(ctx, root, snapshot)) }()
+	after := r.counts(ctx)
+	maps.DeleteFunc(before, func(resource string, n int) bool { return after[resource] != n })
+	c.Objects = before
 	c.Made, c.Snapshot, c.Size, c.SHA256 = time.Now().UTC().Truncate(time.Second), snapshot.Name(), snapshot.Size, snapshot.SHA256
 	progress.Say(ctx, "fetching it from %s, encrypted", server.Name)
 	from, into := io.Pipe()
@@ -67,6 +72,24 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 		return m, "", err
 	}
 	return c.Manifest, sum, nil
+}
+
+// counts are how many objects there are, by resource. A backup does not need them: without an
+// answer of the API there are none.
+func (r *Rescue) counts(ctx context.Context) map[string]int {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	client, err := r.Members.Kube(ctx)
+	if err != nil {
+		return nil
+	}
+	out := map[string]int{}
+	for _, k := range backup.Kinds() {
+		if n, err := client.Count(ctx, k.APIVersion, k.Kind); err == nil {
+			out[k.Resource] = n
+		}
+	}
+	return out
 }
 
 // tidy deletes the snapshot that was fetched, also when ctx has ended.

@@ -28,11 +28,18 @@ func main() {
 	if status, ok := component.Run(ctx, os.Args[1:]); ok {
 		os.Exit(status)
 	}
-	if len(os.Args) < 2 || os.Args[1] != "serve" {
-		fmt.Fprintln(os.Stderr, "usage: labd serve [-dir .lab] [-model eight-a100] [-speed 10]\n       labd kubectl …")
+	verb := strings.Join(os.Args[1:min(len(os.Args), 2)], "")
+	var err error
+	switch verb {
+	case "serve":
+		err = serve(ctx, os.Args[2:])
+	case "scratch":
+		err = scratch(ctx, os.Args[2:], os.Stdin, os.Stdout)
+	default:
+		fmt.Fprintln(os.Stderr, "usage: labd serve [-dir .lab] [-model eight-a100] [-speed 10]\n       labd scratch [-dir .lab] <SNAPSHOT-AS-JSON\n       labd kubectl …")
 		os.Exit(2)
 	}
-	if err := serve(ctx, os.Args[2:]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "labd:", err)
 		os.Exit(1)
 	}

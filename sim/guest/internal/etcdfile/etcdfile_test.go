@@ -9,7 +9,7 @@ import (
 
 func TestThereAndBack(t *testing.T) {
 	keys := map[string][]byte{"/registry/minions/cp1": []byte("{}"), "/bootstrap/0123": make([]byte, 10000), "/a": {}}
-	file, err := Encode(keys)
+	file, err := Encode(nil, keys, "")
 	require.NoError(t, err)
 	back, err := Decode(file)
 	require.NoError(t, err)
@@ -21,5 +21,20 @@ func TestThereAndBack(t *testing.T) {
 	require.ErrorContains(t, err, "snapshot missing hash")
 	file[len(file)/2] ^= 1
 	_, err = Decode(file)
+	require.ErrorContains(t, err, "expected sha256")
+}
+
+// What comes on top of a snapshot replaces what was there, and stale keys go.
+func TestOnTopOfAnother(t *testing.T) {
+	base, err := Encode(nil, map[string][]byte{"/registry/a": []byte("a"), "/bootstrap/old": []byte("o"), "/k3s": []byte("1")}, "")
+	require.NoError(t, err)
+	file, err := Encode(base, map[string][]byte{"/bootstrap/new": []byte("n"), "/k3s": []byte("2")}, "/bootstrap/")
+	require.NoError(t, err)
+	back, err := Decode(file)
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]byte{"/registry/a": []byte("a"), "/bootstrap/new": []byte("n"), "/k3s": []byte("2")}, back)
+
+	base[10] ^= 1
+	_, err = Encode(base, nil, "")
 	require.ErrorContains(t, err, "expected sha256")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
 // What a server that starts without its folder tls needs is in etcd, under a key that begins
@@ -31,11 +32,14 @@ type bootstrapFile struct {
 
 // sealed encrypts the cluster's authorities. Those of clients, of etcd and the others are not
 // simulated: one stands for all.
-func (c *cluster) sealed(authority []byte) ([]byte, error) {
+func (c *cluster) sealed(saved *plane.Saved) ([]byte, error) {
 	files := map[string]bootstrapFile{
-		"ServerCA": {time.Now().UTC(), []byte(c.ca)}, "ServerCAKey": {time.Now().UTC(), authority},
+		"ServerCA": {time.Now().UTC(), []byte(c.ca)}, "ServerCAKey": {time.Now().UTC(), saved.Authority},
 	}
-	if c.critical["EncryptSecrets"] == "true" {
+	switch {
+	case saved.Encryption != nil:
+		files["EncryptionConfig"] = bootstrapFile{time.Now().UTC(), saved.Encryption}
+	case c.critical["EncryptSecrets"] == "true":
 		files["EncryptionConfig"] = bootstrapFile{time.Now().UTC(), []byte(`{"kind":"EncryptionConfiguration"}`)}
 	}
 	plain, err := json.Marshal(files)

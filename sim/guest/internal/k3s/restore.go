@@ -90,6 +90,7 @@ func (n *node) restore(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+	saved.Snapshot = data
 	cfg, err := n.planeConfig()
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (n *node) revive(keys map[string][]byte) (*cluster, *plane.Saved, error) {
 		id: machine.HexID(8), version: n.version, secret: secret, agentSecret: was.AgentSecret, critical: was.Critical, net: n.sys.Config.Network, scale: n.sys.Scale,
 		members: map[string]member{}, passwords: was.Passwords, bootstrap: map[string]bootstrapToken{}, applied: was.Applied, vip: was.VIP,
 	}
-	return c, &plane.Saved{Objects: objects, Authority: authorityOf(files)}, nil
+	return c, &plane.Saved{Objects: objects, Authority: authorityOf(files), Encryption: files["EncryptionConfig"].Content}, nil
 }
 
 // afterReset forgets the password of the restored server's own name, which may be another now

@@ -117,7 +117,10 @@ func (n *node) form(ctx context.Context) int {
 }
 
 func (n *node) planeConfig() (plane.Config, error) {
-	out := plane.Config{DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable")}
+	out := plane.Config{
+		DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable"),
+		PlainSecrets: n.cfg.critical()["EncryptSecrets"] != "true",
+	}
 	for to, key := range map[*netip.Prefix]string{&out.ServiceCIDR: "ServiceIPRanges", &out.PodCIDR: "ClusterIPRanges"} {
 		first, _, _ := strings.Cut(n.cfg.critical()[key], ",")
 		p, err := netip.ParsePrefix(first)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -42,9 +43,9 @@ type own struct {
 	VIP         netip.Addr
 }
 
-// contents is what etcd holds: Kubernetes' objects, what a joining server needs, encrypted
-// with the token (pkg/cluster/storage.go), and the simulation's own.
-func (c *cluster) contents(ctx context.Context) (map[string][]byte, error) {
+// contents is a snapshot of what etcd holds: Kubernetes' objects, what a joining server needs,
+// encrypted with the token (pkg/cluster/storage.go), and the simulation's own.
+func (c *cluster) contents(ctx context.Context) ([]byte, error) {
 	saved := &plane.Saved{Objects: map[string][]byte{}, Authority: []byte(notSaved)}
 	var err error
 	if saver, ok := c.plane.(plane.Saver); ok {
@@ -52,24 +53,24 @@ func (c *cluster) contents(ctx context.Context) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	keys := saved.Objects
-	if keys[bootstrapKey(c.secret)], err = c.sealed(saved.Authority); err != nil {
+	keys := map[string][]byte{}
+	maps.Copy(keys, saved.Objects)
+	if keys[bootstrapKey(c.secret)], err = c.sealed(saved); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	keys[ownKey], err = json.Marshal(own{c.agentSecret, c.critical, c.passwords, c.applied, c.vip})
-	return keys, err
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return etcdfile.Encode(saved.Snapshot, keys, bootstrapPrefix)
 }
 
 // snapshot saves etcd on a server's disk, and copies it to the bucket if there is one. Where
 // the bucket is not available, K3s warns and goes on (snapshot, pkg/etcd/snapshot.go).
 func (n *node) snapshot(ctx context.Context, prefix string) (name string, created int, err error) {
-	keys, err := n.cluster.contents(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	file, err := etcdfile.Encode(keys)
+	file, err := n.cluster.contents(ctx)
 	if err != nil {
 		return "", 0, err
 	}

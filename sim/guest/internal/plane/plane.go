@@ -18,12 +18,13 @@ type Kubernetes interface {
 // Empty fields are those that the configuration leaves to K3s' defaults, which
 // are filled in before Form is called.
 type Config struct {
-	ServiceCIDR netip.Prefix // 10.43.0.0/16
-	PodCIDR     netip.Prefix // 10.42.0.0/16
-	DNSDomain   string       // cluster.local
-	TLSSANs     []string     // names and addresses for the API server's certificate, the servers' own among them
-	Version     string       // of K3s, e.g. v1.36.2+k3s1
-	Disable     []string     // packaged components that K3s leaves out, e.g. traefik
+	ServiceCIDR  netip.Prefix // 10.43.0.0/16
+	PodCIDR      netip.Prefix // 10.42.0.0/16
+	DNSDomain    string       // cluster.local
+	TLSSANs      []string     // names and addresses for the API server's certificate, the servers' own among them
+	Version      string       // of K3s, e.g. v1.36.2+k3s1
+	Disable      []string     // packaged components that K3s leaves out, e.g. traefik
+	PlainSecrets bool         // Secrets are not encrypted in etcd
 
 	// Saved is the state that the cluster begins with: a restored snapshot. Nil: a new cluster.
 	Saved *Saved
@@ -31,8 +32,10 @@ type Config struct {
 
 // Saved is the state of a control plane, as a snapshot of etcd has it.
 type Saved struct {
-	Objects   map[string][]byte // by their keys in etcd
-	Authority []byte            // the certificate authority with its private key, PEM
+	Objects    map[string][]byte // by their keys in etcd
+	Snapshot   []byte            // the file that etcd itself makes, from a control plane that has an etcd; Objects are in it
+	Authority  []byte            // the certificate authority with its private key, PEM
+	Encryption []byte            // how the API server encrypts Secrets, with the key, as its file has it; nil: another or none
 }
 
 // Saver is a Plane that can be saved, and restored with [Config.Saved].
