@@ -59,6 +59,8 @@ const (
 	Refuse  = "refuse"  // one GPU more than the node offers is refused
 	Keep    = "keep"    // a container keeps its GPU when systemd reloads its units
 	Compute = "compute" // a CUDA program computes correctly
+	Scratch = "scratch" // a file on a scratch volume of the node is read as it was written
+	Home    = "home"    // and on a volume like the home of a user of the hub
 )
 
 // Facts judges what nvidia-smi and the kernel's log say on a node.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"syscall"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
@@ -115,7 +116,10 @@ type Faults struct {
 	EtcdSick          bool // the etcd member of this server answers nobody
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
-	MIGModeSticks     bool // switching the machine off and on does not reset its cards: a pending mode stays pending
+	// VolumesRefuse is how writing to containers' volumes fails: syscall.ENOSPC or EROFS.
+	VolumesRefuse  syscall.Errno
+	VolumesAreSlow bool // containers' volumes have a fiftieth of their speed
+	MIGModeSticks  bool // switching the machine off and on does not reset its cards: a pending mode stays pending
 }
 
 // ErrOff is returned by what needs a running guest.
