@@ -32,7 +32,28 @@ const (
 
 const mountPath = "/probe"
 
-func (t trial) run(ctx context.Context, k *kube.Client) (err error) {
+func (t trial) run(ctx context.Context, k *kube.Client) error {
+	return t.with(ctx, k, func(ctx context.Context) error {
+		claim, err := k.ClaimState(ctx, t.Namespace, t.name)
+		if err != nil {
+			return err
+		}
+		// The claim's own id, which no other volume contains.
+		for _, step := range []struct{ verb, node, script string }{{"write", t.writer, writeScript}, {"read", t.reader, readScript}} {
+			got, err := t.runPod(ctx, k, t.pod(step.verb, step.node, step.script, claim.UID))
+			if err != nil {
+				return fmt.Errorf("%s on %s: %w", step.verb, step.node, err)
+			}
+			if got != claim.UID {
+				return fmt.Errorf("%s on %s: the volume holds %q where %q was written", step.verb, step.node, got, claim.UID)
+			}
+		}
+		return nil
+	})
+}
+
+// with runs do while the trial's claim exists, and has its volume if the class does not wait.
+func (t trial) with(ctx context.Context, k *kube.Client, do func(context.Context) error) (err error) {
 	if err := t.remove(ctx, k); err != nil {
 		return fmt.Errorf("cleaning up after an earlier try: %w", err)
 	}
@@ -47,26 +68,12 @@ func (t trial) run(ctx context.Context, k *kube.Client) (err error) {
 	if _, err := k.Apply(ctx, t.claim()); err != nil {
 		return err
 	}
-	claim, err := k.ClaimState(ctx, t.Namespace, t.name)
-	if err != nil {
-		return err
-	}
 	if !t.waits {
 		if err := t.bound(ctx, k); err != nil {
 			return err
 		}
 	}
-	// The claim's own id, which no other volume contains.
-	for _, step := range []struct{ verb, node, script string }{{"write", t.writer, writeScript}, {"read", t.reader, readScript}} {
-		got, err := t.runPod(ctx, k, t.pod(step.verb, step.node, step.script, claim.UID))
-		if err != nil {
-			return fmt.Errorf("%s on %s: %w", step.verb, step.node, err)
-		}
-		if got != claim.UID {
-			return fmt.Errorf("%s on %s: the volume holds %q where %q was written", step.verb, step.node, got, claim.UID)
-		}
-	}
-	return nil
+	return do(ctx)
 }
 
 func (t trial) claim() *corev1.PersistentVolumeClaim {

@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/volumes"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -45,7 +46,8 @@ const (
 	VerifyQuick VerifyLevel = "quick"
 	// VerifyFull also asks for one GPU more than each node offers, which must be refused, and has
 	// systemd reload its units while a container holds the GPUs, which must keep them. It does the
-	// latter only on nodes where nobody else holds a GPU.
+	// latter only on nodes where nobody else holds a GPU. And it writes and reads volumes like
+	// those that users get: of scratch, and of the hub's homes.
 	VerifyFull VerifyLevel = "full"
 )
 
@@ -71,6 +73,9 @@ func (c *Cluster) GPUVerify(level VerifyLevel) (*converge.Graph, *Verification) 
 		needs := []*converge.Ref{g.Add(c.members.AllocatableStep(n))}
 		for _, p := range v.parts(n) {
 			needs = append(needs, g.Add(v.step(p), needs[0]))
+		}
+		if level == VerifyFull && (volumes.Config{Spec: c.spec, Node: n.Name}).Any() {
+			g.Add(v.volumesStep(n), needs...)
 		}
 		if level == VerifyFull && n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
 			g.Add(v.keepStep(n), g.Add(v.refuseStep(n), needs...))

@@ -10,8 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/volumes"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/wait"
@@ -95,6 +97,32 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 }
 
 func (v *Verification) kept(n spec.Node) []runtime.Object { return check.Kept(n.Name, v.jobOptions()) }
+
+// volumesStep writes and reads volumes like those that users get on a node.
+func (v *Verification) volumesStep(n spec.Node) *converge.Resource[[]check.Check] {
+	id := "volumes/" + n.Name
+	var checks []check.Check
+	return &converge.Resource[[]check.Check]{
+		ID:      id,
+		Observe: func(context.Context) ([]check.Check, error) { return checks, converge.Permanent(broken(checks)) },
+		Diff: func(done []check.Check) drift.Diff {
+			if done != nil {
+				return nil
+			}
+			return drift.Diff{{Want: "volumes are read as they were written", Effect: drift.Create}}
+		},
+		Apply: func(ctx context.Context, _ []check.Check) error {
+			client, err := v.cluster.members.Kube(ctx)
+			if err != nil {
+				return err
+			}
+			checks = volumes.Config{Spec: v.cluster.spec, Node: n.Name}.Check(ctx, client)
+			v.note(id, checks...)
+			return ctx.Err()
+		},
+		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what it waits for", addon.ProbeNamespace),
+	}
+}
 
 // keptSeen is the state of the Job that holds a GPU, and its result.
 type keptSeen struct {
@@ -241,7 +269,7 @@ func (v *Verification) Checks() []check.Check {
 		if !answered {
 			out = append(out, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"})
 		}
-		for _, step := range []string{"facts/", "refuse/", "keep/"} {
+		for _, step := range []string{"facts/", "refuse/", "keep/", "volumes/"} {
 			out = append(out, v.checks[step+n.Name]...)
 		}
 	}

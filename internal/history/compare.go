@@ -8,97 +8,152 @@ import (
 	"time"
 )
 
-// noise is the part by which a measure may be worse without a remark.
-const noise = 0.05
+// noise is the part by which a measure may be worse without a remark. Disks and networks, which
+// others use too, are in MB/s.
+func noise(m Measure) float64 {
+	if m.Unit == "MB/s" {
+		return 0.3
+	}
+	return 0.05
+}
 
-// month is how far back a slow loss of performance is looked for.
-const month = 31 * 24 * time.Hour
+// month is how far back results are compared with. A median of fewer than few is none.
+const (
+	month = 31 * 24 * time.Hour
+	few   = 3
+)
 
-// Compare compares a result with all earlier ones. worse says what is worse than before, other
-// what else is different.
-func Compare(records []Record, now Record) (worse, other []string) {
-	past := slices.DeleteFunc(Of(records, now.UUID), func(r Record) bool { return !r.Time.Before(now.Time) })
+// Difference is how a result differs from earlier ones of the same GPU or node.
+type Difference struct {
+	Worse  []string // such as a failure where it passed
+	Slower []Slower
+	Other  []string // such as another driver
+}
+
+// Slower says that a measure is worse than before.
+type Slower struct{ Measure, Text string }
+
+// Bad are the texts of all that is worse.
+func (d Difference) Bad() []string {
+	out := slices.Clone(d.Worse)
+	for _, s := range d.Slower {
+		out = append(out, s.Text)
+	}
+	return out
+}
+
+// Compare compares a result with all earlier ones.
+func Compare(records []Record, now Record) (d Difference) {
+	past := slices.DeleteFunc(Of(records, now), func(r Record) bool { return !r.Time.Before(now.Time) })
 	if len(past) == 0 {
 		if before, ok := predecessor(records, now); ok {
-			other = append(other, fmt.Sprintf("another card than on %s (%s)", day(before.Time), before.UUID))
+			d.Other = append(d.Other, fmt.Sprintf("another card than on %s (%s)", day(before.Time), before.UUID))
 		}
-		return nil, other
+		return d
 	}
 	last := past[len(past)-1]
 	switch {
 	case !now.Passed && last.Passed:
-		worse = append(worse, "it passed on "+day(last.Time))
+		d.Worse = append(d.Worse, "it passed on "+day(last.Time))
 	case now.Passed && !last.Passed:
-		other = append(other, "it failed on "+day(last.Time))
+		d.Other = append(d.Other, "it failed on "+day(last.Time))
 	}
 	for _, m := range now.Measures {
 		if text := slower(past, now, m); text != "" {
-			worse = append(worse, text)
+			d.Slower = append(d.Slower, Slower{m.Name, text})
 		}
 	}
-	if now.Memory < last.Memory {
-		worse = append(worse, fmt.Sprintf("less memory than on %s", day(last.Time)))
+	if now.Memory < last.Memory && now.Memory > 0 {
+		d.Worse = append(d.Worse, fmt.Sprintf("less memory than on %s", day(last.Time)))
 	}
-	if now.Driver != last.Driver {
-		other = append(other, fmt.Sprintf("driver %s on %s", last.Driver, day(last.Time)))
+	if now.Driver != last.Driver && now.Driver != "" && last.Driver != "" {
+		d.Other = append(d.Other, fmt.Sprintf("driver %s on %s", last.Driver, day(last.Time)))
 	}
 	if now.Node != last.Node {
-		other = append(other, fmt.Sprintf("in %s on %s", last.Node, day(last.Time)))
+		d.Other = append(d.Other, fmt.Sprintf("in %s on %s", last.Node, day(last.Time)))
 	}
-	return worse, other
+	return d
 }
 
 // predecessor is the latest earlier result at the same place.
 func predecessor(records []Record, now Record) (last Record, ok bool) {
 	for _, r := range records {
-		if r.Node == now.Node && r.Index == now.Index && r.Time.Before(now.Time) && !r.Time.Before(last.Time) {
+		if r.Node == now.Node && r.Index == now.Index && r.UUID != "" && now.UUID != "" && r.Time.Before(now.Time) && !r.Time.Before(last.Time) {
 			last, ok = r, true
 		}
 	}
 	return last, ok
 }
 
-// slower says that a measure is worse than last time, or than the median of the month before.
-// Only results of the same level are compared.
+// dated is a measure of a run.
+type dated struct {
+	Measure
+	time time.Time
+}
+
+// slower says that a measure is worse than the median of the last month, or than last time if it
+// was not measured often then. Only passed results of the same level count, and those with the
+// same driver if there are any; other drivers since then are named.
 func slower(past []Record, now Record, m Measure) string {
-	var values []Measure
-	var first time.Time // within the month
-	last, found := Measure{}, false
-	lastTime := time.Time{}
+	was := measured(past, now, m, true)
+	if len(was) == 0 {
+		was = measured(past, now, m, false)
+	}
+	if len(was) == 0 {
+		return ""
+	}
+	first := slices.IndexFunc(was, func(d dated) bool { return now.Time.Sub(d.time) <= month })
+	if recent := was[max(first, 0):]; first >= 0 && len(recent) >= few {
+		sorted := slices.SortedFunc(slices.Values(recent), func(a, b dated) int { return cmp.Compare(a.Value, b.Value) })
+		median := sorted[len(sorted)/2].Measure
+		if loss(m, median) > noise(m) {
+			return fmt.Sprintf("%s %s is slower than last month: median %s of %d runs since %s (%+.0f %%)",
+				m.Name, m, median, len(recent), day(recent[0].time), change(m, median)) + drivers(past, now, recent[0].time)
+		}
+		return ""
+	}
+	if last := was[len(was)-1]; loss(m, last.Measure) > noise(m) {
+		return fmt.Sprintf("%s %s is slower than last time: %s on %s (%+.0f %%)",
+			m.Name, m, last.Measure, day(last.time), change(m, last.Measure)) + drivers(past, now, last.time)
+	}
+	return ""
+}
+
+// measured are the values of a measure so far, the oldest first.
+func measured(past []Record, now Record, m Measure, sameDriver bool) (out []dated) {
 	for _, r := range past {
-		if r.Level != now.Level || !r.Passed {
+		if cmp.Or(r.Level, quick) != cmp.Or(now.Level, quick) || !r.Passed || sameDriver && r.Driver != now.Driver {
 			continue
 		}
 		for _, was := range r.Measures {
-			if was.Name != m.Name || was.Unit != m.Unit || was.Value <= 0 {
-				continue
-			}
-			last, lastTime, found = was, r.Time, true
-			if now.Time.Sub(r.Time) <= month {
-				if first.IsZero() {
-					first = r.Time
-				}
-				values = append(values, was)
+			if was.Name == m.Name && was.Unit == m.Unit && was.Value > 0 {
+				out = append(out, dated{was, r.Time})
 			}
 		}
 	}
-	if !found {
-		return ""
+	return out
+}
+
+// quick is the level of records without one.
+const quick = "quick"
+
+// drivers names the drivers since a time that are not the present one.
+func drivers(past []Record, now Record, since time.Time) (text string) {
+	until := map[string]time.Time{}
+	var order []string
+	for _, r := range past {
+		if r.Time.Before(since) || r.Driver == now.Driver || r.Driver == "" {
+			continue
+		}
+		if until[r.Driver].IsZero() {
+			order = append(order, r.Driver)
+		}
+		until[r.Driver] = r.Time
 	}
-	if by := loss(m, last); by > noise {
-		return fmt.Sprintf("%s %s is slower than last time: %s on %s (%+.0f %%)", m.Name, m, last, day(lastTime), change(m, last))
+	for _, d := range order {
+		text += fmt.Sprintf(", driver %s until %s", d, day(until[d]))
 	}
-	slices.SortFunc(values, func(a, b Measure) int { return cmp.Compare(a.Value, b.Value) })
-	const few = 3
-	if len(values) < few {
-		return ""
-	}
-	median := values[len(values)/2]
-	if by := loss(m, median); by > noise {
-		return fmt.Sprintf("%s %s is slower than in the last month: median %s since %s (%+.0f %%)",
-			m.Name, m, median, day(first), change(m, median))
-	}
-	return ""
+	return text
 }
 
 // loss is how much worse a measure is, as a part.

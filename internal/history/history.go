@@ -1,7 +1,7 @@
 // Package history keeps the results of gpu:verify in a file beside the cluster's other files,
 // and says what is worse than before.
 //
-// The file has a line of JSON for each GPU of each run. A later version adds keys, and never
+// The file has a line of JSON for each GPU of each run, and one for each node. A later version adds keys, and never
 // changes what a key means: readers ignore keys that they do not know.
 package history
 
@@ -26,13 +26,16 @@ const File = "gpu-verify.jsonl"
 // Schema is the version of the records that this program writes.
 const Schema = 1
 
-// Record is the result of one GPU in one run.
+// Whole is the index of what was checked of a node as a whole.
+const Whole = -1
+
+// Record is the result of one GPU, or of a whole node, in one run.
 type Record struct {
 	Schema   int       `json:"schema"`
 	Time     time.Time `json:"time"`            // of the run: the same in all its records
-	Level    string    `json:"level,omitempty"` // how much was tested; empty: every GPU adds two vectors
+	Level    string    `json:"level,omitempty"` // how much was tested; empty: quick
 	Node     string    `json:"node"`
-	Index    int       `json:"index"` // in the container
+	Index    int       `json:"index"` // in the container; Whole: the node
 	UUID     string    `json:"uuid"`
 	Model    string    `json:"model"`
 	Driver   string    `json:"driver"`
@@ -40,7 +43,23 @@ type Record struct {
 	Passed   bool      `json:"passed"`
 	Detail   string    `json:"detail,omitempty"` // why it failed
 	Note     string    `json:"note,omitempty"`   // what the result does not prove
-	Measures []Measure `json:"measures,omitempty"`
+	Checks   []Check   `json:"checks,omitempty"`
+	Measures []Measure `json:"measures,omitempty"` // of all checks
+}
+
+// Check is what one check of a record found.
+type Check struct {
+	Name    string `json:"check"`
+	Verdict string `json:"verdict"` // passed, warning, failed or skipped
+	Detail  string `json:"detail,omitempty"`
+}
+
+// Same reports whether two records are of the same GPU, on any node, or of the same node.
+func (r Record) Same(other Record) bool {
+	if r.UUID != "" || other.UUID != "" {
+		return r.UUID == other.UUID
+	}
+	return r.Node == other.Node && r.Index == other.Index
 }
 
 // Measure is something that a test measured. The first of a record is the main one.
@@ -115,9 +134,14 @@ func Add(path string, records ...Record) error {
 	return keep.Whole(path, data, 0o600)
 }
 
-// Of returns the records of a GPU, the oldest first: of its UUID, on any node.
-func Of(records []Record, uuid string) []Record {
-	out := slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.UUID != uuid })
+// Of returns the records of the same GPU or node, the oldest first.
+func Of(records []Record, of Record) []Record {
+	var out []Record
+	for _, r := range records {
+		if r.Same(of) {
+			out = append(out, r)
+		}
+	}
 	slices.SortStableFunc(out, func(a, b Record) int { return a.Time.Compare(b.Time) })
 	return out
 }

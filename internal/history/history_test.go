@@ -28,6 +28,19 @@ func bandwidth(v float64) func(*history.Record) {
 	}
 }
 
+// driven is a bandwidth under another driver.
+func driven(driver string, v float64) func(*history.Record) {
+	return func(r *history.Record) { bandwidth(v)(r); r.Driver = driver }
+}
+
+// node is what was measured of a node as a whole.
+func node(day int, v float64) history.Record {
+	return on(day, func(r *history.Record) {
+		r.Index, r.UUID, r.Level, r.Memory = history.Whole, "", "full", 0
+		r.Measures = []history.Measure{{Name: "scratch write", Value: v, Unit: "MB/s"}}
+	})
+}
+
 func TestCompare(t *testing.T) {
 	failed := func(r *history.Record) { r.Passed, r.Detail = false, "error 719" }
 	for name, x := range map[string]struct {
@@ -35,27 +48,38 @@ func TestCompare(t *testing.T) {
 		now          history.Record
 		worse, other []string
 	}{
-		"the first":       {now: on(20, nil)},
-		"no difference":   {past: []history.Record{on(1, nil), on(2, bandwidth(1400))}, now: on(20, bandwidth(1390))},
-		"fails now":       {past: []history.Record{on(1, failed), on(2, nil)}, now: on(20, failed), worse: []string{"it passed on 2026-11-02"}},
-		"passes again":    {past: []history.Record{on(1, nil), on(2, failed)}, now: on(20, nil), other: []string{"it failed on 2026-11-02"}},
-		"still fails":     {past: []history.Record{on(2, failed)}, now: on(20, failed)},
-		"another driver":  {past: []history.Record{on(2, func(r *history.Record) { r.Driver = "575.57.08" })}, now: on(20, nil), other: []string{"driver 575.57.08 on 2026-11-02"}},
-		"less memory":     {past: []history.Record{on(2, func(r *history.Record) { r.Memory++ })}, now: on(20, nil), worse: []string{"less memory than on 2026-11-02"}},
-		"another node":    {past: []history.Record{on(2, func(r *history.Record) { r.Node = "wk7" })}, now: on(20, nil), other: []string{"in wk7 on 2026-11-02"}},
-		"another card":    {past: []history.Record{on(2, func(r *history.Record) { r.UUID = "GPU-0" })}, now: on(20, nil), other: []string{"another card than on 2026-11-02 (GPU-0)"}},
-		"later ones":      {past: []history.Record{on(21, failed)}, now: on(20, nil)},
-		"another level":   {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); r.Level = "burn" })}, now: on(20, bandwidth(900))},
-		"a failed one":    {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); failed(r) })}, now: on(20, bandwidth(900)), other: []string{"it failed on 2026-11-02"}},
-		"slower":          {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, bandwidth(800)), worse: []string{"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-02 (-20 %)", "time 1.25 s is slower than last time: 1.00 s on 2026-11-02 (+25 %)"}},
-		"faster":          {past: []history.Record{on(2, bandwidth(800))}, now: on(20, bandwidth(1000))},
-		"slowly slower":   {past: []history.Record{on(2, bandwidth(1000)), on(5, bandwidth(990)), on(9, bandwidth(920)), on(12, bandwidth(900))}, now: on(20, bandwidth(870)), worse: []string{"memory bandwidth 870 GB/s is slower than in the last month: median 990 GB/s since 2026-11-02 (-12 %)", "time 1.15 s is slower than in the last month: median 1.09 s since 2026-11-02 (+6 %)"}},
-		"slow for a year": {past: []history.Record{on(-300, bandwidth(1000)), on(-299, bandwidth(1000)), on(-298, bandwidth(1000)), on(12, bandwidth(900))}, now: on(20, bandwidth(890))},
+		"the first":      {now: on(20, nil)},
+		"no difference":  {past: []history.Record{on(1, nil), on(2, bandwidth(1400))}, now: on(20, bandwidth(1390))},
+		"fails now":      {past: []history.Record{on(1, failed), on(2, nil)}, now: on(20, failed), worse: []string{"it passed on 2026-11-02"}},
+		"passes again":   {past: []history.Record{on(1, nil), on(2, failed)}, now: on(20, nil), other: []string{"it failed on 2026-11-02"}},
+		"still fails":    {past: []history.Record{on(2, failed)}, now: on(20, failed)},
+		"another driver": {past: []history.Record{on(2, func(r *history.Record) { r.Driver = "575.57.08" })}, now: on(20, nil), other: []string{"driver 575.57.08 on 2026-11-02"}},
+		"less memory":    {past: []history.Record{on(2, func(r *history.Record) { r.Memory++ })}, now: on(20, nil), worse: []string{"less memory than on 2026-11-02"}},
+		"another node":   {past: []history.Record{on(2, func(r *history.Record) { r.Node = "wk7" })}, now: on(20, nil), other: []string{"in wk7 on 2026-11-02"}},
+		"another card":   {past: []history.Record{on(2, func(r *history.Record) { r.UUID = "GPU-0" })}, now: on(20, nil), other: []string{"another card than on 2026-11-02 (GPU-0)"}},
+		"later ones":     {past: []history.Record{on(21, failed)}, now: on(20, nil)},
+		"another level":  {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); r.Level = "burn" })}, now: on(20, bandwidth(900))},
+		"a failed one":   {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); failed(r) })}, now: on(20, bandwidth(900)), other: []string{"it failed on 2026-11-02"}},
+		"slower":         {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, bandwidth(800)), worse: []string{"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-02 (-20 %)", "time 1.25 s is slower than last time: 1.00 s on 2026-11-02 (+25 %)"}},
+		"faster":         {past: []history.Record{on(2, bandwidth(800))}, now: on(20, bandwidth(1000))},
+		"slowly slower":  {past: []history.Record{on(2, bandwidth(1000)), on(5, bandwidth(990)), on(9, bandwidth(920)), on(12, bandwidth(900))}, now: on(20, bandwidth(870)), worse: []string{"memory bandwidth 870 GB/s is slower than last month: median 990 GB/s of 4 runs since 2026-11-02 (-12 %)", "time 1.15 s is slower than last month: median 1.09 s of 4 runs since 2026-11-02 (+6 %)"}},
+		"slower after another driver": {past: []history.Record{on(2, driven("575.57.08", 1000)), on(5, driven("575.57.08", 1000))}, now: on(20, bandwidth(800)),
+			worse: []string{
+				"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-05 (-20 %), driver 575.57.08 until 2026-11-05",
+				"time 1.25 s is slower than last time: 1.00 s on 2026-11-05 (+25 %), driver 575.57.08 until 2026-11-05",
+			}, other: []string{"driver 575.57.08 on 2026-11-05"}},
+		"the same driver counts": {past: []history.Record{on(1, bandwidth(805)), on(2, bandwidth(800)), on(3, bandwidth(795)), on(5, driven("575.57.08", 1000))}, now: on(20, bandwidth(790)),
+			other: []string{"driver 575.57.08 on 2026-11-05"}},
+		"disks are noisy": {past: []history.Record{node(2, 800)}, now: node(20, 600)},
+		"a slow disk": {past: []history.Record{on(2, bandwidth(1)), node(2, 800), node(3, 700), node(4, 900)}, now: node(20, 80),
+			worse: []string{"scratch write 80.0 MB/s is slower than last month: median 800 MB/s of 3 runs since 2026-11-02 (-90 %)"}},
+		"an old record has no level": {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, func(r *history.Record) { bandwidth(990)(r); r.Level = "quick" })},
+		"slow for a year":            {past: []history.Record{on(-300, bandwidth(1000)), on(-299, bandwidth(1000)), on(-298, bandwidth(1000)), on(12, bandwidth(900))}, now: on(20, bandwidth(890))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			worse, other := history.Compare(x.past, x.now)
-			assert.Equal(t, x.worse, worse)
-			assert.Equal(t, x.other, other)
+			d := history.Compare(x.past, x.now)
+			assert.Equal(t, x.worse, d.Bad())
+			assert.Equal(t, x.other, d.Other)
 		})
 	}
 }
@@ -79,7 +103,7 @@ func TestFile(t *testing.T) {
 	want := on(1, bandwidth(1000))
 	want.Schema = history.Schema
 	assert.Equal(t, want, all[0])
-	assert.Len(t, history.Of(all, "GPU-1"), 2)
+	assert.Len(t, history.Of(all, all[0]), 2)
 	assert.Equal(t, []history.Record{all[2]}, history.Latest(all), "a run of the node has the results of all its cards")
 }
 

@@ -1,67 +1,112 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// check is one row of the GPUs' results: a GPU, or all equal ones of a node.
+// check is one row of the results: a GPU, or all equal ones of a machine, or a machine.
 type check struct {
 	Result
 	GPUs    string // its index, or how many
 	State   State
 	Words   string
-	Trend   *trend
+	Title   string  // all machines, if Node is shortened
+	Found   []Check // that did not pass
+	Fine    string  // the names of those that did
+	Charts  []*chart
 	Remarks []string
 }
 
-// trend is a small picture of earlier results.
-type trend struct {
-	Label string
-	Line  string // points of a line of values, oldest first; empty: there are none
-	Dots  []dot
-}
-
-type dot struct{ X, Y, Class, Title string }
-
-// foldFrom is the number of GPUs from which those of a node that passed share a row.
+// foldFrom is the number of results from which those that passed share rows, and charts are small.
 const foldFrom = 33
 
+// checksOf returns the rows, what is wrong first, and what they say in a sentence.
 func checksOf(results []Result) (out []check, sentence string) {
-	passed, worse := 0, 0
+	if len(results) == 0 {
+		return nil, ""
+	}
+	many := len(results) >= foldFrom
+	results = sorted(results, many)
+	for i := 0; i < len(results); {
+		n := 1
+		for many && i+n < len(results) && alike(results[i], results[i+n]) {
+			n++
+		}
+		out = append(out, checkOf(results[i:i+n], many))
+		i += n
+	}
+	return out, sentenceOf(results)
+}
+
+// sorted puts what is wrong first; else the results of a machine are together. Where there are
+// many, those of whole machines that passed come last, so that they can share a row.
+func sorted(results []Result, many bool) []Result {
+	order := map[string]int{}
 	for _, r := range results {
-		if r.Passed {
-			passed++
+		if _, ok := order[r.Node]; !ok {
+			order[r.Node] = len(order)
+		}
+	}
+	rank := func(r Result) int {
+		switch state := r.state(); {
+		case state == Bad:
+			return 0
+		case state == Waiting:
+			return 1
+		case many && r.Index == Whole:
+			return 3
+		}
+		return 2
+	}
+	return slices.SortedStableFunc(slices.Values(results), func(a, b Result) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(order[a.Node], order[b.Node]), cmp.Compare(a.Index, b.Index))
+	})
+}
+
+func (r Result) state() State {
+	switch {
+	case !r.Passed:
+		return Bad
+	case len(r.Worse) > 0 || slices.ContainsFunc(r.Checks, func(c Check) bool { return c.State == Waiting }):
+		return Waiting
+	}
+	return Good
+}
+
+func sentenceOf(results []Result) string {
+	passed, all, worse := [2]int{}, [2]int{}, 0 // of GPUs, and of machines
+	for _, r := range results {
+		kind := 0
+		if r.Index == Whole {
+			kind = 1
+		}
+		if all[kind]++; r.Passed {
+			passed[kind]++
 		}
 		if len(r.Worse) > 0 {
 			worse++
 		}
 	}
-	for i := 0; i < len(results); {
-		n := 1
-		if len(results) >= foldFrom {
-			for i+n < len(results) && alike(results[i], results[i+n]) {
-				n++
-			}
-		}
-		out = append(out, checkOf(results[i:i+n]))
-		i += n
+	text := "No GPU has reported a result"
+	if all[0] > 0 {
+		text = fmt.Sprintf("%d of %d GPUs passed", passed[0], all[0])
 	}
-	if len(results) == 0 {
-		return nil, ""
-	}
-	sentence = fmt.Sprintf("%d of %d GPUs passed", passed, len(results))
 	if from, to := period(results); to != "" && from == to {
-		sentence += " on " + to
+		text += " on " + to
 	} else if to != "" {
-		sentence += " between " + from + " and " + to
+		text += " between " + from + " and " + to
 	}
-	sentence += "."
+	text += "."
+	if all[1] > 0 {
+		text += fmt.Sprintf(" What concerns a whole machine passed on %d of %d.", passed[1], all[1])
+	}
 	if worse > 0 {
-		sentence += fmt.Sprintf(" %s worse than before.", plural(worse, "is", "are"))
+		text += fmt.Sprintf(" %s worse than before.", plural(worse, "result is", "results are"))
 	}
-	return out, sentence
+	return text
 }
 
 // period is when the results are from.
@@ -89,71 +134,50 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// alike reports whether two results may share a row.
+// alike reports whether two results may share a row: of GPUs of a machine, or of machines.
 func alike(a, b Result) bool {
-	return a.Passed && b.Passed && a.Node == b.Node && a.Model == b.Model && a.Driver == b.Driver &&
-		a.Memory == b.Memory && a.Note == b.Note && len(a.Worse)+len(b.Worse) == 0 && slices.Equal(a.Better, b.Better)
+	return a.state() == Good && b.state() == Good && (a.Index == Whole) == (b.Index == Whole) && (a.Node == b.Node || a.Index == Whole) &&
+		a.Model == b.Model && a.Driver == b.Driver && a.Memory == b.Memory && a.Note == b.Note && slices.Equal(a.Better, b.Better) && slices.Equal(a.Checks, b.Checks)
 }
 
-func checkOf(rs []Result) check {
+func checkOf(rs []Result, small bool) check {
 	r := rs[0]
-	c := check{Result: r, GPUs: fmt.Sprint(r.Index), State: Good, Words: "passed", Remarks: slices.Clone(r.Better), Trend: trendOf(r.Past)}
-	if len(rs) > 1 {
+	c := check{Result: r, GPUs: fmt.Sprint(r.Index), State: r.state(), Words: "passed", Remarks: slices.Clone(r.Better)}
+	var nodes []string
+	for _, x := range rs {
+		nodes = append(nodes, x.Node)
+	}
+	switch {
+	case r.Index == Whole:
+		c.GPUs = "all"
+		c.Node, c.Title = several(nodes)
+	case len(rs) > 1:
 		c.GPUs, c.UUID = fmt.Sprintf("%d–%d", r.Index, rs[len(rs)-1].Index), ""
+	}
+	if len(rs) == 1 {
+		c.Charts = chartsOf(r, small)
+	} else {
+		c.Charts = chartsOf(Result{Past: passes(rs)}, small)
 	}
 	if r.Note != "" {
 		c.Remarks = append(c.Remarks, r.Note)
 	}
 	if !r.Passed {
-		c.State, c.Words = Bad, "failed"
-	} else if len(r.Worse) > 0 {
-		c.State = Waiting
+		c.Words = "failed"
+	}
+	var fine []string
+	for _, one := range r.Checks {
+		if one.State == Good {
+			fine = append(fine, one.Name)
+		} else if c.Found = append(c.Found, one); one.State == Bad {
+			c.Detail = "" // it is this one
+		}
+	}
+	slices.SortStableFunc(c.Found, func(a, b Check) int { return cmp.Compare(gravity(a.State), gravity(b.State)) })
+	if len(fine) > 0 {
+		c.Fine = strings.Join(fine, ", ") + " passed"
 	}
 	return c
 }
 
-const (
-	trendWidth, trendHeight = 96, 22
-	trendMost               = 12
-)
-
-// trendOf draws the last results: their values as a line, or passed and failed as dots.
-func trendOf(past []Past) *trend {
-	if len(past) < 2 {
-		return nil
-	}
-	past = past[max(0, len(past)-trendMost):]
-	low, high, values := past[0].Value, past[0].Value, true
-	for _, p := range past {
-		low, high, values = min(low, p.Value), max(high, p.Value), values && p.Value > 0
-	}
-	span := max(high-low, high/8) // what is noise looks like it
-	t := &trend{}
-	var line []string
-	failed := 0
-	for i, p := range past {
-		x := 4.0
-		if len(past) > 1 {
-			x += float64(i) * (trendWidth - 8) / float64(len(past)-1)
-		}
-		y := float64(trendHeight) / 2
-		if values {
-			y -= (p.Value - (low+high)/2) / span * (trendHeight - 8)
-		}
-		d := dot{X: fmt.Sprintf("%.1f", x), Y: fmt.Sprintf("%.1f", y), Class: string(Good), Title: p.Time.Format("2006-01-02 15:04") + ": passed"}
-		if !p.Passed {
-			d.Class, d.Title = string(Bad), p.Time.Format("2006-01-02 15:04")+": failed"
-			failed++
-		}
-		if p.Words != "" {
-			d.Title += ", " + p.Words
-		}
-		t.Dots = append(t.Dots, d)
-		line = append(line, d.X+","+d.Y)
-	}
-	if values && len(past) > 1 {
-		t.Line = strings.Join(line, " ")
-	}
-	t.Label = fmt.Sprintf("%s since %s, %d failed", counted(len(past), "result"), past[0].Time.Format("2006-01-02"), failed)
-	return t
-}
+func gravity(s State) int { return slices.Index([]State{Bad, Waiting, Off, Good}, s) }

@@ -45,20 +45,23 @@ func troubled() *page.Page {
 		Problems: []page.Problem{
 			{Where: "wk-gpu4", What: "K3s: k3s-agent.service does not start: the server refuses the node's password: node password rejected, duplicate hostname", Cure: "delete the old password and run cluster:up again: kubectl -n kube-system delete secret wk-gpu4.node-password.k3s"},
 			{Where: "monitoring", What: "chart: deployment monitoring/grafana: 2 of 3 pods are ready: container grafana: CrashLoopBackOff"},
-			{Where: "wk-gpu3, GPU 1", What: "verify: slower than last month: 1214 GB/s, was 1391 GB/s on 2026-10-22 (-13 %)", Warning: true},
+			{Where: "wk-gpu3", What: "scratch: class scratch: the pod ended with exit status 1: dd: error writing '/probe/data': No space left on device"},
+			{Where: "wk-small1, GPU 0", What: "compute: vectorAdd: CUDA error 719: unspecified launch failure"},
+			{Where: "wk-gpu3, GPU 1", What: "memory bandwidth 1214 GB/s is slower than last month: median 1391 GB/s of 10 runs since 2026-11-12 (-13 %), driver 575.57.08 until 2026-11-18", Warning: true},
+			{Where: "wk-gpu2, GPU 1", What: "pcie: x8, and the card can use x16: another slot, a riser or a bad contact", Warning: true},
 			{Where: "pve2", What: "the storage fast is 91 % full", Cure: "free space, or move disks to another storage", Warning: true},
 		},
 		Hosts: []page.Host{
 			{Name: "pve1", State: page.Good, Words: "online", About: "64 cores, 512GiB", Machines: []page.Machine{
-				server(1), server(2), worker(1, page.Good, "ready", cards(a100, 2, 0x41), notebook("ada", 1, 3*time.Hour), notebook("grace", 1, 50*time.Minute)),
+				server(1), server(2), worker(1, page.Good, "ready", cards(a100, 2, 0x41), notebook("teacher", 1, 3*time.Hour), notebook("student1", 1, 50*time.Minute)),
 				worker(2, page.Good, "ready", cards(a100, 2, 0x81), page.Holder{Name: "training/llm-finetune-0", Pod: "training/llm-finetune-0", Count: 2, Since: at().Add(-75 * time.Hour)}),
 			}, Cards: []page.GPU{{Model: "RTX A4000", Address: "0000:c1:00", Owner: "104 win11"}, {Model: "RTX A4000", Address: "0000:e1:00"}}},
 			{Name: "pve2", State: page.Good, Words: "online", About: "64 cores, 512GiB", Machines: []page.Machine{
-				server(3), worker(3, page.Good, "ready", cards(a100, 2, 0x41), notebook("ada", 1, 20*time.Minute)), lost, files,
+				server(3), worker(3, page.Good, "ready", cards(a100, 2, 0x41), notebook("teacher", 1, 20*time.Minute)), lost, files,
 			}, Cards: []page.GPU{{Model: "T4", Address: "0000:c1:00", Problem: "its IOMMU group has another device: 0000:c1:00.1"}}},
 			{Name: "pve3", State: page.Good, Words: "online", About: "32 cores, 256GiB", Machines: []page.Machine{
 				{Name: "wk-small1", State: page.Waiting, Words: "drained", Role: "agent", Address: "10.0.0.31", VMID: 131, Age: "12d", GPUs: cards(l40s, 1, 0x21),
-					Use: page.Use{Used: 3, Total: 10, Unit: "shares", Holders: []page.Holder{notebook("edsger", 1, 90*time.Second), notebook("barbara", 1, 26*time.Hour), notebook("donald", 1, 80*time.Hour)}}},
+					Use: page.Use{Used: 3, Total: 10, Unit: "shares", Holders: []page.Holder{notebook("student2", 1, 90*time.Second), notebook("student3", 1, 26*time.Hour), notebook("student4", 1, 80*time.Hour)}}},
 			}},
 		},
 		Pools: []page.Pool{
@@ -90,23 +93,60 @@ func troubled() *page.Page {
 	return p
 }
 
-// results are those of seven GPUs, with a history of eleven days.
+// results are those of seven GPUs and their machines, with a history of eleven days.
 func results() (out []page.Result) {
-	for i := range 7 {
-		r := page.Result{Node: fmt.Sprintf("wk-gpu%d", 1+i/2), Index: i % 2, Model: a100, Memory: "40GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-5c8ad2b1-%04d", i), Passed: true, Time: at().Add(-14 * time.Hour)}
+	fine := func(names ...string) (checks []page.Check) {
+		for _, name := range names {
+			checks = append(checks, page.Check{Name: name, State: page.Good})
+		}
+		return checks
+	}
+	history := func(name, unit string, value func(day int) float64) page.Trend {
+		t := page.Trend{Name: name}
 		for day := range 11 {
-			v := 1390 + float64((i*7+day*5)%11)
+			t.Words = fmt.Sprintf("%.0f %s", value(day), unit)
+			t.Past = append(t.Past, page.Past{Time: at().AddDate(0, 0, day-11), Passed: true, Value: value(day), Words: t.Words})
+		}
+		return t
+	}
+	for i := range 7 {
+		r := page.Result{Node: fmt.Sprintf("wk-gpu%d", 1+i/2), Index: i % 2, Level: "full", Model: a100, Memory: "40GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-5c8ad2b1-%04d", i), Passed: true, Time: at().Add(-14 * time.Hour)}
+		r.Checks = fine("compute", "pcie", "ecc", "clocks")
+		bandwidth := history("memory bandwidth", "GB/s", func(day int) float64 {
 			if i == 5 && day > 6 {
-				v = 1214
+				return 1214
 			}
-			r.Past = append(r.Past, page.Past{Time: at().AddDate(0, 0, day-11), Passed: i != 2 || day != 4, Value: v, Words: fmt.Sprintf("%.0f GB/s", v)})
+			return 1390 + float64((i*7+day*5)%11)
+		})
+		if i == 2 {
+			bandwidth.Past[4].Passed = false
+		}
+		r.Trends, r.Past = []page.Trend{bandwidth}, bandwidth.Past
+		switch i {
+		case 3:
+			r.Checks[1] = page.Check{Name: "pcie", State: page.Waiting, Detail: "x8, and the card can use x16: another slot, a riser or a bad contact"}
+		case 5:
+			r.Worse, r.Trends[0].Slower = []string{"memory bandwidth 1214 GB/s is slower than last month: median 1391 GB/s of 10 runs since 2026-11-12 (-13 %), driver 575.57.08 until 2026-11-18"}, true
+			r.Better = []string{"driver 575.57.08 on 2026-11-18"}
+		case 6:
+			r.Trends, r.Past, r.Model, r.Passed, r.Detail, r.Note = nil, nil, l40s, false, "vectorAdd: CUDA error 719: unspecified launch failure", "one of 10 shares (time-slicing)"
+			r.Node, r.Memory, r.Index = "wk-small1", "48GiB", 0
+			r.Checks = append([]page.Check{{Name: "compute", State: page.Bad, Detail: r.Detail}}, fine("pcie", "ecc", "clocks")...)
+		}
+		out = append(out, r)
+	}
+	for i, node := range []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-small1"} {
+		r := page.Result{Node: node, Index: page.Whole, Level: "full", Passed: true, Time: out[0].Time, Checks: fine("xid", "refuse", "keep", "scratch", "home")}
+		r.Trends = []page.Trend{
+			history("scratch write", "MB/s", func(day int) float64 { return 2100 + float64((i*40+day*70)%300) }),
+			history("home write", "MB/s", func(day int) float64 { return 108 + float64((i+day*3)%8) }),
 		}
 		switch i {
-		case 5:
-			r.Worse = []string{"slower than last month: 1214 GB/s, was 1391 GB/s on 2026-10-22 (-13 %)"}
-		case 6:
-			r.Past, r.Model, r.Passed, r.Detail, r.Note = nil, l40s, false, "vectorAdd: CUDA error 719: unspecified launch failure", "one of 10 shares (time-slicing)"
-			r.Node, r.Memory, r.Index = "wk-small1", "48GiB", 0
+		case 1:
+			r.Checks[2] = page.Check{Name: "keep", State: page.Off, Detail: "not tried, since a failure would take the GPUs of others: training/llm-finetune-0 holds 2 on wk-gpu2"}
+		case 2:
+			r.Passed, r.Detail, r.Trends = false, "scratch: class scratch: No space left on device", r.Trends[1:]
+			r.Checks[3] = page.Check{Name: "scratch", State: page.Bad, Detail: "class scratch: the pod ended with exit status 1: dd: error writing '/probe/data': No space left on device"}
 		}
 		out = append(out, r)
 	}
@@ -189,8 +229,11 @@ func large(nodes int) *page.Page {
 			for day := range 10 {
 				r.Past = append(r.Past, page.Past{Time: at().AddDate(0, 0, day-10), Passed: true, Value: 2900 + float64((i+g+day)%7), Words: "2900 GB/s"})
 			}
+			r.Trends = []page.Trend{{Name: "memory bandwidth", Words: "2900 GB/s", Past: r.Past}, {Name: "matrix product", Words: "312 TFLOPS", Past: r.Past}}
+			r.Checks = []page.Check{{Name: "compute", State: page.Good}, {Name: "pcie", State: page.Good}, {Name: "ecc", State: page.Good}, {Name: "clocks", State: page.Good}}
 			p.Results = append(p.Results, r)
 		}
+		p.Results = append(p.Results, page.Result{Node: name, Index: page.Whole, Passed: true, Checks: []page.Check{{Name: "xid", State: page.Good}, {Name: "keep", State: page.Good}}})
 		for h := range i % 4 {
 			m.Use.Holders = append(m.Use.Holders, page.Holder{Name: fmt.Sprintf("student%d", (i*3+h)%60), Pod: fmt.Sprintf("jupyterhub/jupyter-student%d-%d", (i*3+h)%60, i), Count: 2, Since: at().Add(-time.Duration(i) * time.Hour)})
 			m.Use.Used += 2

@@ -161,11 +161,15 @@ type Change struct {
 // Field is one difference.
 type Field struct{ Path, Before, After, Note string }
 
-// Result is the result of one GPU.
+// Whole is the index of the result of a whole machine.
+const Whole = -1
+
+// Result is the result of one GPU, or of what concerns a whole machine.
 type Result struct {
 	Node   string
 	Index  int
 	Time   time.Time // of the run
+	Level  string    // how much was checked
 	Model  string
 	Memory string
 	Driver string
@@ -173,16 +177,32 @@ type Result struct {
 	Passed bool
 	Detail string // why it failed
 	Note   string
+	Checks []Check
+	Trends []Trend  // of what was measured, the main one first
 	Past   []Past   // results so far with this one, the oldest first
 	Worse  []string // how it is worse than before
 	Better []string // other differences to earlier results
+}
+
+// Check is one thing that was checked.
+type Check struct {
+	Name   string
+	State  State // Waiting: a warning; Off: it could not be checked
+	Detail string
+}
+
+// Trend is a measure with its earlier values.
+type Trend struct {
+	Name, Words string // the value with its unit, and its day if it is not of this run
+	Slower      bool
+	Past        []Past
 }
 
 // Past is one result of a GPU's history.
 type Past struct {
 	Time   time.Time
 	Passed bool
-	Value  float64 // of the main measure; 0: none
+	Value  float64 // of a measure; 0: none
 	Words  string  // the value with its unit
 }
 

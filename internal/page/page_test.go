@@ -77,7 +77,7 @@ func TestCleanReachesAll(t *testing.T) {
 	seen := map[string]bool{}
 	same := p.Clean(func(s string) string { seen[s] = true; return s })
 	assert.Equal(t, p, same)
-	for _, s := range []string{"ml", "wk-gpu4", "node password rejected", "GPU-5c8ad2b1-0001", "jupyterhub/jupyter-ada", "quota of 6 GPUs", "575.57.08", "104 win11", "k3s-agent.service does not start\n  delete the old password"} {
+	for _, s := range []string{"ml", "wk-gpu4", "node password rejected", "GPU-5c8ad2b1-0001", "jupyterhub/jupyter-teacher", "quota of 6 GPUs", "575.57.08", "104 win11", "k3s-agent.service does not start\n  delete the old password"} {
 		found := false
 		for text := range seen {
 			found = found || strings.Contains(text, s)

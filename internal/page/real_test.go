@@ -24,7 +24,7 @@ func TestRealBrowser(t *testing.T) {
 		b.view(x.width, x.scheme)
 		b.load(written(t, troubled()))
 		assert.Empty(t, b.complaints(), x.name)
-		looks[x.name] = b.picture(x.width, 1600)
+		looks[x.name] = b.picture(x.width, 4000)
 		assert.Empty(t, overlaps(b), x.name)
 		assert.Equal(t, x.width, number(b, `document.documentElement.scrollWidth`), "%s: nothing is wider than the window", x.name)
 	}

@@ -109,7 +109,7 @@ func TestFoldedChanges(t *testing.T) {
 
 // A machine's cells are as many as it has GPUs, and filled as far as they are held.
 func TestCells(t *testing.T) {
-	colour := map[string]string{"ada": "h0", "grace": "h1"}
+	colour := map[string]string{"teacher": "h0", "student1": "h1"}
 	classes := func(m Machine) (out []string) {
 		for _, c := range boxOf(m, colour).Cells {
 			out = append(out, c.Class)
@@ -117,16 +117,16 @@ func TestCells(t *testing.T) {
 		return out
 	}
 	cards := []GPU{{Model: "A100"}, {Model: "A100"}, {Model: "A100"}}
-	held := Use{Used: 2, Total: 3, Unit: "GPUs", Holders: []Holder{{Name: "grace", Count: 1}, {Name: "ada", Count: 1}}}
+	held := Use{Used: 2, Total: 3, Unit: "GPUs", Holders: []Holder{{Name: "student1", Count: 1}, {Name: "teacher", Count: 1}}}
 	assert.Equal(t, []string{"h1", "h0", "free"}, classes(Machine{GPUs: cards, Use: held}))
 	assert.Equal(t, []string{"h1", "h0", "free"}, classes(Machine{Use: held}), "the cards are not known")
 	assert.Equal(t, []string{"idle", "idle", "idle"}, classes(Machine{GPUs: cards, Use: Use{Unknown: "not known"}}))
 	broken := []GPU{{}, {Problem: "assigned twice"}, {}}
 	assert.Equal(t, []string{"h1", "broken", "free"}, classes(Machine{GPUs: broken, Use: held}))
-	shares := Use{Used: 3, Total: 30, Unit: "shares", Holders: []Holder{{Name: "ada", Count: 3}}}
+	shares := Use{Used: 3, Total: 30, Unit: "shares", Holders: []Holder{{Name: "teacher", Count: 3}}}
 	assert.Equal(t, []string{"rest", "rest", "rest"}, classes(Machine{GPUs: cards, Use: shares}))
 	assert.Equal(t, "10%", boxOf(Machine{GPUs: cards, Use: shares}, colour).Share)
 	assert.Empty(t, classes(Machine{}))
-	over := Use{Used: 3, Total: 3, Unit: "GPUs", Holders: []Holder{{Name: "ada", Count: 1}}}
+	over := Use{Used: 3, Total: 3, Unit: "GPUs", Holders: []Holder{{Name: "teacher", Count: 1}}}
 	assert.Len(t, classes(Machine{GPUs: cards, Use: over}), 3, "fewer holders than used")
 }

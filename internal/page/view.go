@@ -256,14 +256,17 @@ func (v *view) tiles() {
 		}
 		v.ready("Parts ready", good, n, "#platform")
 	}
-	if n := len(v.Results); n > 0 {
-		passed := 0
-		for _, r := range v.Results {
-			if r.Passed {
-				passed++
-			}
+	gpus, passed := 0, 0
+	for _, r := range v.Results {
+		if r.Index == Whole {
+			continue
 		}
-		v.ready("GPUs verified", passed, n, "#results")
+		if gpus++; r.Passed {
+			passed++
+		}
+	}
+	if gpus > 0 {
+		v.ready("GPUs verified", passed, gpus, "#results")
 	}
 	if t := v.Timeline; t != nil {
 		v.Tiles = append(v.Tiles, tile{Label: "Run took", Number: t.Took, Note: counted(t.Steps, "step"), State: Off, Href: "#run"})

@@ -125,14 +125,14 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	talk.JSON = false // the data of this command are results, not events
 	_, runErr := run(ctx, &talk, graph, wish{})
 	results := verification.Results()
-	if len(results) > 0 {
-		if err := rows.Results(s.Console, results, s.remember(results)); err != nil {
-			return err
-		}
+	found := rows.Verify(string(level), results, verification.Checks())
+	if err := found.Remember(s.History()); err != nil {
+		s.Say("warning: these results cannot be compared with later ones: %s", err)
 	}
-	checks := verification.Checks()
-	rows.Checks(s.Console, checks)
-	if err := rows.JUnit(f.JUnit, s.Spec.Name, checks); err != nil {
+	if err := found.Print(s.Console); err != nil {
+		return err
+	}
+	if err := found.JUnit(f.JUnit, s.Spec.Name); err != nil {
 		return err
 	}
 	// The Jobs are also removed after an interruption.

@@ -7,12 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/session/rows"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -41,12 +39,3 @@ func (s *Session) Inventory(ctx context.Context, plan *converge.Plan) *inventory
 
 // History is the file with the results of gpu:verify.
 func (s *Session) History() string { return filepath.Join(s.Cluster.Dir, history.File) }
-
-// remember appends results to the history, and returns how each differs from earlier ones.
-func (s *Session) remember(results []cluster.GPUResult) []string {
-	remarks, err := rows.Remember(s.History(), results)
-	if err != nil {
-		s.Say("warning: these results cannot be compared with later ones: %s", err)
-	}
-	return remarks
-}

@@ -148,10 +148,25 @@ func (w *site) gpus(yaml string) {
 	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "most"}, (*Session).GPUVerify)), "-level=most: write quick or full")
 	require.NoError(t, w.do(yaml, Options{JSON: true}, with(GPUVerifyFlags{}, (*Session).GPUVerify)))
 	results := objects(t, w.data.Bytes())
-	require.Len(t, results, 8, "one object for each GPU, and no events between them")
-	for _, r := range results {
+	require.Len(t, results, 12, "one object for each GPU and each node, and no events between them")
+	for i, r := range results {
 		assert.Equal(t, true, r["passed"])
+		assert.Equal(t, "quick", r["level"])
+		assert.Equal(t, i < 8, r["uuid"] != nil)
+		assert.Equal(t, i >= 8, r["index"] == -1.0)
 	}
+	assert.Equal(t, []any{"compute", "pcie", "ecc", "clocks"}, checksOf(results[0]))
+	assert.Equal(t, []any{"xid"}, checksOf(results[8]))
+}
+
+// checksOf are the names of the checks of a line of gpu:verify -json.
+func checksOf(line map[string]any) (out []any) {
+	all, _ := line["checks"].([]any)
+	for _, c := range all {
+		one, _ := c.(map[string]any)
+		out = append(out, one["check"])
+	}
+	return out
 }
 
 // change makes a worker smaller, and removes another.

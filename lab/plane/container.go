@@ -103,6 +103,8 @@ func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spe
 			if data, ok := v.files[mount.SubPath]; ok {
 				c.Files[mount.MountPath] = data
 			}
+		case len(v.files) == 0:
+			c.Empty = append(c.Empty, mount.MountPath)
 		default:
 			for name, data := range v.files {
 				c.Files[path.Join(mount.MountPath, name)] = data

@@ -257,7 +257,9 @@ func (c *Cluster) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Cont
 	}
 	for _, m := range ct.VolumeMounts {
 		for _, v := range p.Spec.Volumes {
-			if v.Name == m.Name {
+			if v.Name == m.Name && v.EmptyDir != nil {
+				out.Empty = append(out.Empty, m.MountPath)
+			} else if v.Name == m.Name {
 				c.mount(out.Files, m, v, p.Namespace)
 			}
 		}

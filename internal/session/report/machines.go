@@ -10,7 +10,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
@@ -177,54 +176,4 @@ func ownerOf(g cluster.GPUInfo) string {
 		return "another cluster"
 	}
 	return ""
-}
-
-// results shows the latest results of gpu:verify with their history.
-func (c *collector) results() {
-	all, bad, err := history.Read(c.session.History())
-	if err != nil {
-		c.problem("gpu:verify", err.Error(), true)
-		return
-	}
-	if bad > 0 {
-		c.problem("gpu:verify", fmt.Sprintf("%d lines of %s are not results, and are left out", bad, c.session.History()), true)
-	}
-	for _, r := range history.Latest(all) {
-		if _, ours := c.session.Spec.Node(r.Node); !ours {
-			continue
-		}
-		x := page.Result{
-			Node: r.Node, Index: r.Index, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time,
-		}
-		if r.Memory > 0 {
-			x.Memory = proxmox.Size(r.Memory).String()
-		}
-		x.Worse, x.Better = history.Compare(all, r)
-		for _, past := range history.Of(all, r.UUID) {
-			p := page.Past{Time: past.Time, Passed: past.Passed}
-			if len(past.Measures) > 0 {
-				p.Value, p.Words = past.Measures[0].Value, past.Measures[0].String()
-			}
-			x.Past = append(x.Past, p)
-		}
-		where := fmt.Sprintf("%s, GPU %d", r.Node, r.Index)
-		if !r.Passed && !c.toldBy("verify/"+r.Node) {
-			c.problem(where, "gpu:verify failed: "+r.Detail, false)
-		}
-		for _, w := range x.Worse {
-			if r.Passed {
-				c.problem(where, "gpu:verify: "+w, true)
-			}
-		}
-		c.Results = append(c.Results, x)
-	}
-}
-
-// toldBy reports whether a step of the run has failed with the same.
-func (c *collector) toldBy(step string) bool {
-	if c.report == nil {
-		return false
-	}
-	s, ok := c.report.Of(step)
-	return ok && s.Err != nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -149,17 +150,17 @@ func (w *site) inUse(t *testing.T) {
 	defer s.Close()
 	client, err := s.Cluster.Kube(t.Context())
 	require.NoError(t, err)
-	_, err = client.Apply(t.Context(), notebook("ada", "wk-gpu1", 1), notebook("grace", "wk-gpu2", 2))
+	_, err = client.Apply(t.Context(), notebook("teacher", "wk-gpu1", 1), notebook("student1", "wk-gpu2", 2))
 	require.NoError(t, err)
 	time.Sleep(30 * time.Second)
 	html, err := w.do("cluster:status", (*session.Session).Status)
 	require.NoError(t, err)
-	assert.Contains(t, html, "1 of 2 in use: ada&lt;b&gt;")
-	assert.NotContains(t, html, "ada<b>")
+	assert.Contains(t, html, "1 of 2 in use: teacher&lt;b&gt;")
+	assert.NotContains(t, html, "teacher<b>")
 	assert.Contains(t, html, "8 of 8 GPUs passed on ")
 	status := w.data.String()
 	assert.Regexp(t, `PART +STATE +ROLE +ADDRESS +VMID +VERSION +AGE +GPUS +HELD BY`, status)
-	assert.Regexp(t, `wk-gpu2 +up to date +agent +10.0.0.22 +\d+ +v1\S+ +\d+[sm] +2/2 +default/grace<b> \(2\)\n`, status)
+	assert.Regexp(t, `wk-gpu2 +up to date +agent +10.0.0.22 +\d+ +v1\S+ +\d+[sm] +2/2 +default/student1<b> \(2\)\n`, status)
 	for line := range strings.Lines(status) {
 		assert.LessOrEqual(t, len([]rune(line)), 141)
 	}
@@ -169,11 +170,36 @@ func (w *site) inUse(t *testing.T) {
 	times := regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d UTC|>\d+[smh]<`)
 	assert.Equal(t, times.ReplaceAllString(html, ""), times.ReplaceAllString(again, ""), "the same state is the same page")
 
+	w.slowly(t, s)
 	require.NoError(t, client.Cordon(t.Context(), "wk-gpu3"))
 	html, err = w.do("cluster:status", (*session.Session).Status)
 	require.Error(t, err)
 	assert.Contains(t, html, "go tool mage node:uncordon -node=wk-gpu3")
 	assert.Contains(t, html, "steps differ from the file")
+}
+
+// slowly has a disk become slower and then full: the page says both, what is wrong first.
+func (w *site) slowly(t *testing.T, s *session.Session) {
+	for day := range 5 {
+		r := history.Record{
+			Time: time.Now().AddDate(0, 0, day-4), Level: "full", Node: "wk-gpu2", Index: history.Whole, Driver: "580.95.05", Passed: true,
+			Checks:   []history.Check{{Name: "keep", Verdict: "skipped", Detail: "not tried"}, {Name: "scratch", Verdict: "passed"}},
+			Measures: []history.Measure{{Name: "scratch write", Value: 800, Unit: "MB/s"}},
+		}
+		if day == 4 {
+			r.Measures[0].Value = 80
+		}
+		require.NoError(t, history.Add(s.History(), r))
+	}
+	require.NoError(t, history.Add(s.History(), history.Record{
+		Time: time.Now(), Level: "full", Node: "wk-gpu4", Index: history.Whole, Checks: []history.Check{{Name: "scratch", Verdict: "failed", Detail: "No space left on device"}},
+	}))
+	html, err := w.do("cluster:status", (*session.Session).Status)
+	require.NoError(t, err)
+	const slower = "scratch write 80.0 MB/s is slower than last month: median 800 MB/s of 4 runs since "
+	assert.Regexp(t, `(?s)What is wrong.*wk-gpu4.*gpu:verify: scratch: No space left on device.*wk-gpu2.*warning.*gpu:verify: `+slower+`.*id="cluster"`, html)
+	assert.Regexp(t, `(?s)id="results".*<th scope="row">wk-gpu4</th><td class="n">all</td>.*No space left on device.*<th scope="row">wk-gpu2</th><td class="n">all</td>.*`+slower+`.*5 results since .*80.0 MB/s.*<th scope="row">wk-gpu1`, html)
+	assert.Contains(t, html, "<b>keep</b> skipped: not tried")
 }
 
 // TestPageOfAnInterruptedRun is written within the time that Mage leaves.

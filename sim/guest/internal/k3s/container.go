@@ -3,7 +3,9 @@ package k3s
 import (
 	"bytes"
 	"context"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -31,13 +33,18 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.Context(), cancel)()
-	b := &machine.Box{Visible: c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs, Reloads: s.Reloads.Load()}
+	b := &machine.Box{
+		Visible: c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs, Reloads: s.Reloads.Load(), Volumes: slices.Collect(maps.Keys(c.Volumes)),
+	}
 	cards, failed := gpu.NVML(s)
 	image := image.Container(failed == nil && len(gpu.Allotted(b, cards)) > 0)
 	v := disk.ViewOf(image)
 	v.Umask = 0o022
 	for name, data := range c.Files {
 		_ = image.WriteFile(name, data, 0o755)
+	}
+	for _, at := range c.Empty {
+		_ = v.MkdirAll(at, 0o777)
 	}
 	mounts := []disk.Mount{{At: "/", Disk: image}}
 	for at, volume := range c.Volumes {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"syscall"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
@@ -117,7 +118,10 @@ type Faults struct {
 	NeverBoots        bool // stays in the firmware
 	DiskFull          bool // the system's disk has no room left
 	ClockAhead        bool // its clock is ten minutes ahead, and reaches no time server
-	MIGModeSticks     bool // switching the machine off and on does not reset its cards: a pending mode stays pending
+	// VolumesRefuse is how writing to containers' volumes fails: syscall.ENOSPC or EROFS.
+	VolumesRefuse  syscall.Errno
+	VolumesAreSlow bool // containers' volumes have a fiftieth of their speed
+	MIGModeSticks  bool // switching the machine off and on does not reset its cards: a pending mode stays pending
 }
 
 // ErrOff is returned by what needs a running guest.

@@ -194,9 +194,10 @@ func (p *Proc) notFound(err error) int {
 
 // Box is a container's own little world.
 type Box struct {
-	Visible string // NVIDIA_VISIBLE_DEVICES
-	Count   int    // cards allotted, where the variable does not name them
-	Reloads int64  // how often systemd had reloaded its units when it began
+	Visible string   // NVIDIA_VISIBLE_DEVICES
+	Count   int      // cards allotted, where the variable does not name them
+	Reloads int64    // how often systemd had reloaded its units when it began
+	Volumes []string // where volumes are mounted that outlive it
 }
 
 // Exported prints a program's environment as KEY=value, sorted.

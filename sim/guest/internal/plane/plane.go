@@ -100,4 +100,5 @@ type Container struct {
 	// Volumes are disks by where they are mounted. They outlive the container, and
 	// containers may share them.
 	Volumes map[string]*disk.Disk
+	Empty   []string // where folders are mounted that end with the pod
 }

@@ -63,30 +63,6 @@ func runTee(_ context.Context, p *machine.Proc) int {
 	return code
 }
 
-func runDD(_ context.Context, p *machine.Proc) int {
-	from, to := "-", ""
-	for _, a := range p.Args[1:] {
-		switch key, value, _ := strings.Cut(a, "="); key {
-		case "if":
-			from = value
-		case "of":
-			to = value
-		}
-	}
-	data, err := input(p, from)
-	if err != nil {
-		return p.Fail("failed to open '%s': %s", from, disk.Strerror(err))
-	}
-	if to == "" {
-		_, _ = p.Stdout.Write(data)
-		return 0
-	}
-	if err := p.FS.WriteFile(p.Abs(to), data, 0o666); err != nil {
-		return p.Fail("failed to open '%s': %s", to, disk.Strerror(err))
-	}
-	return 0
-}
-
 // into returns where a file goes: to itself, or below it when it is a directory.
 func into(p *machine.Proc, to, from string) string {
 	if e, err := p.FS.Stat(p.Abs(to)); err == nil && e.IsDir() {

@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/internal/page"
+	"github.com/cps-gpu/homelab/nvidia/check"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// results shows the latest results of gpu:verify with their history.
+func (c *collector) results() {
+	all, bad, err := history.Read(c.session.History())
+	if err != nil {
+		c.problem("gpu:verify", err.Error(), true)
+		return
+	}
+	if bad > 0 {
+		c.problem("gpu:verify", fmt.Sprintf("%d lines of %s are not results, and are left out", bad, c.session.History()), true)
+	}
+	for _, r := range history.Latest(all) {
+		if c.ours(r.Node) {
+			c.result(all, r)
+		}
+	}
+}
+
+// ours reports whether a machine is of the cluster; a result may be of several.
+func (c *collector) ours(names string) bool {
+	return slices.ContainsFunc(strings.Split(names, ", "), func(name string) bool {
+		_, ok := c.session.Spec.Node(name)
+		return ok
+	})
+}
+
+// result shows one result, and what is wrong about it.
+func (c *collector) result(all []history.Record, r history.Record) {
+	x := page.Result{
+		Node: r.Node, Index: r.Index, Level: r.Level, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time,
+	}
+	if r.Memory > 0 {
+		x.Memory = proxmox.Size(r.Memory).String()
+	}
+	differs := history.Compare(all, r)
+	x.Worse, x.Better = differs.Bad(), differs.Other
+	past := history.Of(all, r)
+	for _, p := range past {
+		x.Past = append(x.Past, page.Past{Time: p.Time, Passed: p.Passed})
+	}
+	x.Trends = trends(past, r.Time, differs)
+	where := r.Node
+	if r.Index != history.Whole {
+		where = fmt.Sprintf("%s, GPU %d", r.Node, r.Index)
+	}
+	failed := false
+	for _, one := range r.Checks {
+		state, known := map[string]page.State{string(check.Passed): page.Good, string(check.Warning): page.Waiting, string(check.Failed): page.Bad}[one.Verdict]
+		if !known {
+			state = page.Off
+		}
+		x.Checks = append(x.Checks, page.Check{Name: one.Name, State: state, Detail: one.Detail})
+		failed = failed || state == page.Bad
+		if (state == page.Bad || state == page.Waiting) && !c.told(one.Detail) {
+			c.problem(where, "gpu:verify: "+one.Name+": "+one.Detail, state == page.Waiting)
+		}
+	}
+	if !r.Passed && !failed && !c.told(r.Detail) { // of a version without checks
+		c.problem(where, "gpu:verify failed: "+r.Detail, false)
+	}
+	for _, w := range x.Worse {
+		if r.Passed {
+			c.problem(where, "gpu:verify: "+w, true)
+		}
+	}
+	c.Results = append(c.Results, x)
+}
+
+// told reports whether a step of the run has failed with the same.
+func (c *collector) told(detail string) bool {
+	return slices.ContainsFunc(c.Problems, func(p page.Problem) bool { return !p.Warning && detail != "" && strings.Contains(p.What, detail) })
+}
+
+// trends are what was measured at last, with the values before. A quick run measures nothing:
+// then it is of an earlier one.
+func trends(past []history.Record, now time.Time, differs history.Difference) (out []page.Trend) {
+	last := len(past) - 1
+	for last >= 0 && (len(past[last].Measures) == 0 || past[last].Time.After(now)) {
+		last--
+	}
+	if last < 0 {
+		return nil
+	}
+	for _, m := range past[last].Measures {
+		t := page.Trend{Name: m.Name, Words: m.String(), Slower: slices.ContainsFunc(differs.Slower, func(s history.Slower) bool { return s.Measure == m.Name })}
+		if !past[last].Time.Equal(now) {
+			t.Words += " on " + past[last].Time.Format(time.DateOnly)
+		}
+		for _, p := range past[:last+1] {
+			for _, was := range p.Measures {
+				if p.Level == past[last].Level && was.Name == m.Name && was.Unit == m.Unit {
+					t.Past = append(t.Past, page.Past{Time: p.Time, Passed: p.Passed, Value: was.Value, Words: was.String()})
+				}
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
