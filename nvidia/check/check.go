@@ -29,6 +29,16 @@ type Check struct {
 	Name    string  `json:"check"` // e.g. "pcie"
 	Verdict Verdict `json:"verdict"`
 	Detail  string  `json:"detail,omitempty"` // what was seen, and the cure
+	// Measures are what the check measured, the main one first.
+	Measures []Measure `json:"measures,omitempty"`
+}
+
+// Measure is something that a check measured.
+type Measure struct {
+	Name  string  `json:"name"` // e.g. "peer-to-peer"
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`           // e.g. "GB/s"
+	Less  bool    `json:"less,omitempty"` // less is better, as of a duration
 }
 
 // Subject is e.g. "wk-gpu1 GPU 0", or the node alone.
