@@ -111,11 +111,16 @@ type Faults struct {
 	// where the container runtime does not inject them by CDI.
 	LosesGPUsOnReload bool
 	CUDAFails         bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
-	NodeNeverReady    bool // K3s runs, but its kubelet never joins
-	EtcdSick          bool // the etcd member of this server answers nobody
-	SSHRefuses        bool // port 22 refuses connections
-	NeverBoots        bool // stays in the firmware
-	MIGModeSticks     bool // switching the machine off and on does not reset its cards: a pending mode stays pending
+	// What shows under load only, or between GPUs.
+	ComputesWrong   bool // the last GPU's results are wrong once in a while
+	ThrottlesOnLoad bool // the first GPU gets too hot and slows down
+	XidUnderLoad    bool // the driver logs a memory error while a GPU computes for long
+	SlowLink        bool // copies between the first GPU and others, and to other machines, crawl
+	NodeNeverReady  bool // K3s runs, but its kubelet never joins
+	EtcdSick        bool // the etcd member of this server answers nobody
+	SSHRefuses      bool // port 22 refuses connections
+	NeverBoots      bool // stays in the firmware
+	MIGModeSticks   bool // switching the machine off and on does not reset its cards: a pending mode stays pending
 }
 
 // ErrOff is returned by what needs a running guest.

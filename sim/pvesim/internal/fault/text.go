@@ -227,7 +227,8 @@ func (r *Rule) pair(key, value string) (err error) {
 func guestFaultNames(f *guest.Faults) map[string]*bool {
 	return map[string]*bool{
 		"AgentNeverAnswers": &f.AgentNeverAnswers, "DriverFailsToLoad": &f.DriverFailsToLoad, "CUDAFails": &f.CUDAFails, "ModuleDoesNotBuild": &f.ModuleDoesNotBuild,
-		"MIGModeSticks":  &f.MIGModeSticks,
+		"MIGModeSticks": &f.MIGModeSticks, "ComputesWrong": &f.ComputesWrong, "ThrottlesOnLoad": &f.ThrottlesOnLoad,
+		"XidUnderLoad": &f.XidUnderLoad, "SlowLink": &f.SlowLink,
 		"NodeNeverReady": &f.NodeNeverReady, "SSHRefuses": &f.SSHRefuses, "NeverBoots": &f.NeverBoots,
 	}
 }
