@@ -216,4 +216,3 @@ func TestVerifyBurnOfSilentNodes(t *testing.T) {
 		assert.Len(t, v.Results(), 6)
 	})
 }
-

@@ -139,7 +139,8 @@ func slower(a, b int, first bool) int {
 	return min(a, b)
 }
 
-// Sweep deletes Jobs and Services of verifications that were killed before they could.
+// Sweep deletes what verifications left that were killed before they could, and waits until their
+// pods have given their GPUs back.
 func (b *Benches) Sweep() converge.Step {
 	return &converge.Resource[[]string]{
 		ID: "leftovers",

@@ -75,13 +75,13 @@ func (b *Benches) Clean(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leftovers are the Jobs and Services of other runs.
+// leftovers are the Jobs and Services of other runs, and their pods, which hold GPUs until they are gone.
 func (b *Benches) leftovers(ctx context.Context) (objects []runtime.Object, names []string, err error) {
 	client, err := b.Kube(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, kind := range [][2]string{{"batch/v1", "Job"}, {"v1", "Service"}} {
+	for _, kind := range [][2]string{{"batch/v1", "Job"}, {"v1", "Service"}, {"v1", "Pod"}} {
 		found, err := client.List(ctx, kind[0], kind[1], b.namespace(), bench.Selector())
 		if err != nil {
 			return nil, nil, err
