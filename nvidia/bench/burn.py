@@ -47,13 +47,15 @@ class Watch:
         self.watts = [0.0] * count
         self.slowed = [0] * count
         self.looks = 0
-        self.reasons = "clocks_event_reasons.active"
+        self.reasons = ["clocks_event_reasons.active", "clocks_throttle_reasons.active"]  # the second before driver 535
 
     def look(self):
         try:
-            rows = report.smi("temperature.gpu,power.draw," + self.reasons)
+            rows = report.smi("temperature.gpu,power.draw," + self.reasons[0])
         except (RuntimeError, OSError, subprocess.SubprocessError):
-            self.reasons = "clocks_throttle_reasons.active"  # its name before driver 535
+            if len(self.reasons) > 1:
+                del self.reasons[0]
+                self.look()
             return
         self.looks += 1
         for i, row in enumerate(rows[:len(self.celsius)]):
