@@ -221,7 +221,7 @@ type NVIDIA struct {
 	Flavour    string // "auto", "open" or "proprietary"
 	Sharing    Sharing
 	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
-	Images     VerifyImages
+	Images     VerifyImages   `json:",omitzero"` // of gpu:verify
 }
 
 // VerifyImages are those in which GPUs are verified; an empty one has a default, or its check is left out.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -165,4 +166,16 @@ func TestJob(t *testing.T) {
 		assert.Contains(t, configMap("x").Data, k.program())
 	}
 	assert.Len(t, names, 6)
+}
+
+// The page has the limits that the code has.
+func TestLimitsAreInThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/verify.md")
+	require.NoError(t, err)
+	var table strings.Builder
+	table.WriteString("| check | link | a warning below |\n|---|---|---|\n")
+	for _, row := range Limits() {
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", row[0], row[1], row[2])
+	}
+	assert.Contains(t, string(page), table.String(), "docs/verify.md should have:\n%s", &table)
 }
