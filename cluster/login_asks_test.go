@@ -198,7 +198,7 @@ func TestVerbsLetNobodyIn(t *testing.T) {
 				return err
 			},
 			"gpu:verify": func(ctx context.Context, c *cluster.Cluster) error {
-				g, _ := c.GPUVerify(cluster.VerifyQuick)
+				g, _ := c.GPUVerify(cluster.VerifyQuick, 0)
 				_, err := g.Run(ctx, func(converge.Event) {})
 				return err
 			},

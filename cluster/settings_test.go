@@ -221,7 +221,7 @@ nodes:
 		assert.EqualValues(t, 2, nodes["wk2"].Count("nvidia.com/gpu"))
 
 		c := w.cluster(t, spec)
-		graph, v := c.GPUVerify(cluster.VerifyQuick)
+		graph, v := c.GPUVerify(cluster.VerifyQuick, 0)
 		_, err := graph.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		var got []string

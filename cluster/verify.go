@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/addon"
-	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/benches"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/volumes"
 	"github.com/cps-gpu/homelab/cluster/platform"
@@ -48,8 +48,17 @@ const (
 	// systemd reload its units while a container holds the GPUs, which must keep them. It does the
 	// latter only on nodes where nobody else holds a GPU. And it writes and reads volumes like
 	// those that users get: of scratch, and of the hub's homes.
+	//
+	// Where an image with PyTorch or TensorFlow is named, it computes with them too, copies between
+	// GPUs, and sums over the GPUs of a node and of all nodes.
 	VerifyFull VerifyLevel = "full"
+	// VerifyBurn loads every GPU that nobody else has for a while, in place of computing once, and
+	// does the other checks of VerifyFull.
+	VerifyBurn VerifyLevel = "burn"
 )
+
+// BurnTime is how long VerifyBurn loads GPUs if nobody says.
+const BurnTime = 10 * time.Minute
 
 // Verification is a running or finished proof that every GPU computes.
 type Verification struct {
@@ -59,29 +68,65 @@ type Verification struct {
 	mu      sync.Mutex
 	results map[string][]nvidia.VerifyResult
 	checks  map[string][]check.Check // by step
+
+	level   VerifyLevel
+	benches *benches.Benches // nil for VerifyQuick
 }
 
 // GPUVerify prepares a Job for each node with GPUs, which computes on every one of them, and the
-// checks of the level. Run the graph, then read the Results and Checks.
-func (c *Cluster) GPUVerify(level VerifyLevel) (*converge.Graph, *Verification) {
-	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}}
+// checks of the level; burn is for VerifyBurn, 0 means BurnTime. Run the graph, then read the Results
+// and Checks.
+func (c *Cluster) GPUVerify(level VerifyLevel, burn time.Duration) (*converge.Graph, *Verification) {
+	v := &Verification{cluster: c, run: runID(), results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}, level: level}
 	g := run.Graph(c.spec)
+	var swept *converge.Ref
+	if level != VerifyQuick {
+		v.benches = v.newBenches(burn)
+		swept = g.Add(v.benches.Sweep())
+	}
+	var last []*converge.Ref
 	for _, n := range c.spec.GPUNodes() {
 		if c.members.HasDriver(n) {
 			g.Add(v.factsStep(n))
 		}
-		needs := []*converge.Ref{g.Add(c.members.AllocatableStep(n))}
-		for _, p := range v.parts(n) {
-			needs = append(needs, g.Add(v.step(p), needs[0]))
+		needs := []*converge.Ref{g.Add(c.members.AllocatableStep(n), swept)}
+		if level != VerifyBurn {
+			for _, p := range v.parts(n) {
+				needs = append(needs, g.Add(v.step(p), needs[0]))
+			}
 		}
-		if level == VerifyFull && (volumes.Config{Spec: c.spec, Node: n.Name}).Any() {
+		if level == VerifyQuick {
+			continue
+		}
+		if (volumes.Config{Spec: c.spec, Node: n.Name}).Any() {
 			g.Add(v.volumesStep(n), needs...)
 		}
-		if level == VerifyFull && n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
-			g.Add(v.keepStep(n), g.Add(v.refuseStep(n), needs...))
+		for _, s := range v.benches.Steps(n) {
+			needs = []*converge.Ref{g.Add(s, needs...)}
+		}
+		if n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
+			needs = []*converge.Ref{g.Add(v.keepStep(n), g.Add(v.refuseStep(n), needs...))}
+		}
+		last = append(last, needs...)
+	}
+	if level != VerifyQuick {
+		if s := v.benches.Across(); s != nil {
+			g.Add(s, last...)
 		}
 	}
 	return g, v
+}
+
+// newBenches prepares what is measured with PyTorch and TensorFlow.
+func (v *Verification) newBenches(burn time.Duration) *benches.Benches {
+	switch {
+	case v.level != VerifyBurn:
+		burn = 0
+	case burn == 0:
+		burn = BurnTime
+	}
+	c := v.cluster
+	return benches.New(benches.Config{Spec: c.spec, Kube: c.members.Kube, Root: c.nodes.Root, Verify: v.jobOptions(), Burn: burn, Computed: v.keep})
 }
 
 // verifiedPart is what one Job verifies: all of one resource of a node.
@@ -201,7 +246,9 @@ func (v *Verification) objects(n verifiedPart) []runtime.Object {
 }
 
 func (v *Verification) options(n verifiedPart) nvidia.VerifyOptions {
-	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec), Resource: corev1.ResourceName(n.resource)}
+	o := v.jobOptions()
+	o.Resource = corev1.ResourceName(n.resource)
+	return o
 }
 
 // namespace is that of what offers the GPUs. Its pods may be privileged.
@@ -310,6 +357,18 @@ func (v *Verification) busy(ctx context.Context, client *kube.Client, n verified
 	return strings.TrimPrefix(strings.Join(reasons, "; "), "; ")
 }
 
+// resultParts are the keys of a node's results.
+func (v *Verification) resultParts(n spec.Node) []string {
+	if v.level == VerifyBurn {
+		return []string{n.Name}
+	}
+	var out []string
+	for _, p := range v.parts(n) {
+		out = append(out, p.id())
+	}
+	return out
+}
+
 func (v *Verification) keep(part string, results []nvidia.VerifyResult) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -322,8 +381,8 @@ func (v *Verification) Results() []GPUResult {
 	defer v.mu.Unlock()
 	var out []GPUResult
 	for _, n := range v.cluster.spec.GPUNodes() {
-		for _, p := range v.parts(n) {
-			for _, r := range v.results[p.id()] {
+		for _, p := range v.resultParts(n) {
+			for _, r := range v.results[p] {
 				out = append(out, GPUResult{Node: n.Name, VerifyResult: r, Note: note(n)})
 			}
 		}
@@ -339,6 +398,9 @@ func (v *Verification) Clean(ctx context.Context) error {
 		return err
 	}
 	var errs []error
+	if v.benches != nil {
+		errs = append(errs, v.benches.Clean(ctx))
+	}
 	for _, n := range v.cluster.spec.GPUNodes() {
 		for _, p := range v.parts(n) {
 			errs = append(errs, client.Delete(ctx, v.objects(p)...))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +59,7 @@ func broken(checks []check.Check) error {
 func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
 
 func (v *Verification) jobOptions() nvidia.VerifyOptions {
-	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec)}
+	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec), Image: v.cluster.spec.NVIDIA.Images.CUDA}
 }
 
 func (v *Verification) refused(n spec.Node) []runtime.Object {
@@ -176,6 +175,9 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if err != nil {
 		return "", err
 	}
+	if why, err := v.others(ctx, client, n); err != nil || why != "" {
+		return why, err
+	}
 	if err := v.create(ctx, v.kept(n)); err != nil {
 		return "", err
 	}
@@ -190,19 +192,28 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if err != nil {
 		return "", err
 	}
-	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
-	if err != nil {
-		return "", err
-	}
-	holders = slices.DeleteFunc(holders, func(h kube.Holder) bool { return strings.HasPrefix(h.Pod, check.Name(n.Name, "keep", v.run)) })
-	if len(holders) > 0 {
-		return fmt.Sprintf("not tried, since a failure would take the GPUs of others: %s", holders[0]), nil
+	if why, err := v.others(ctx, client, n); err != nil || why != "" {
+		return why, err
 	}
 	if err := remote.Run(ctx, v.cluster.nodes.Root(n.Name), "systemctl", "daemon-reload"); err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}
 		return "not tried: " + err.Error(), nil
+	}
+	return "", nil
+}
+
+// others says who else holds a GPU of a node; empty: nobody.
+func (v *Verification) others(ctx context.Context, client *kube.Client, n spec.Node) (string, error) {
+	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+	if err != nil {
+		return "", err
+	}
+	for _, h := range holders {
+		if !strings.HasPrefix(h.Pod, check.Name(n.Name, "keep", v.run)) {
+			return fmt.Sprintf("not tried, since a failure would take the GPUs of others: %s", h), nil
+		}
 	}
 	return "", nil
 }
@@ -255,9 +266,9 @@ func (v *Verification) Checks() []check.Check {
 	defer v.mu.Unlock()
 	var out []check.Check
 	for _, n := range v.cluster.spec.GPUNodes() {
-		answered := false
-		for _, p := range v.parts(n) {
-			for _, r := range v.results[p.id()] {
+		answered := v.level == VerifyBurn // its own checks say how each GPU computed
+		for _, p := range v.resultParts(n) {
+			for _, r := range v.results[p] {
 				answered = true
 				c := check.Check{Node: n.Name, GPU: r.Index, UUID: r.UUID, Name: check.Compute, Verdict: check.Passed, Detail: note(n)}
 				if !r.Passed {
@@ -272,6 +283,9 @@ func (v *Verification) Checks() []check.Check {
 		for _, step := range []string{"facts/", "refuse/", "keep/", "volumes/"} {
 			out = append(out, v.checks[step+n.Name]...)
 		}
+	}
+	if v.benches != nil {
+		out = append(out, v.benches.Checks()...)
 	}
 	return out
 }

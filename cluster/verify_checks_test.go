@@ -19,7 +19,7 @@ func (w *world) verifyAll(t testing.TB, spec *spec.Spec) ([]check.Check, error) 
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
-	graph, v := c.GPUVerify(cluster.VerifyFull)
+	graph, v := c.GPUVerify(cluster.VerifyFull, 0)
 	_, err := graph.Run(t.Context(), w.listen(t))
 	require.NoError(t, v.Clean(t.Context()))
 	return v.Checks(), err

@@ -23,7 +23,7 @@ func (w *world) verify(t testing.TB, spec *spec.Spec) ([]cluster.GPUResult, *con
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
-	g, v := c.GPUVerify(cluster.VerifyQuick)
+	g, v := c.GPUVerify(cluster.VerifyQuick, 0)
 	report, err := g.Run(t.Context(), w.listen(t))
 	require.NoError(t, v.Clean(t.Context()))
 	assert.Empty(t, w.kube.Clusters()[0].Names("jobs.batch"), "the Jobs are cleaned")

@@ -111,7 +111,7 @@ func (w *world) interrupt(t *testing.T, spec *spec.Spec) {
 	defer cancel()
 	c := w.cluster(t, spec)
 	defer c.Close()
-	graph, v := c.GPUVerify(cluster.VerifyFull)
+	graph, v := c.GPUVerify(cluster.VerifyFull, 0)
 	_, err := graph.Run(ctx, func(e converge.Event) {
 		if e.Kind == converge.Acting && strings.HasPrefix(e.Step, "volumes/") {
 			time.AfterFunc(time.Second, cancel)

@@ -23,6 +23,7 @@ func (r *resolver) gpuStack() {
 		Flavour: r.choice(&raw.Driver.Flavour, "flavour", "auto", "open", "proprietary"),
 		Sharing: r.sharing(&raw.Sharing),
 		Values:  raw.Values,
+		Images:  r.verifyImages(&raw.Verify.Images),
 	}
 	if raw.Stack != "" {
 		r.spec.NVIDIA.Stack = r.choice(&raw.Stack, "stack", spec.StackDevicePlugin, spec.StackOperator, spec.StackNone)
@@ -32,6 +33,22 @@ func (r *resolver) gpuStack() {
 	}
 	r.driverBranch()
 	r.driverMode()
+}
+
+// verifyImages are the images of gpu:verify. A digest says which one was proven to run.
+func (r *resolver) verifyImages(raw *written.VerifyImages) spec.VerifyImages {
+	for _, image := range []*string{&raw.CUDA, &raw.PyTorch, &raw.TensorFlow} {
+		name, _, digest := strings.Cut(*image, "@")
+		_, tag, _ := written.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
+		switch {
+		case *image == "":
+		case !matches(imageName, *image):
+			r.Wrong(image, fmt.Sprintf("%q is not an image", *image), "write registry/path:tag or registry/path@sha256:…, e.g. docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime")
+		case !digest && (tag == "" || tag == "latest"):
+			r.Wrong(image, fmt.Sprintf("image %s changes over time, so results of two days cannot be compared", *image), "add @sha256: and its digest, or the tag of a release")
+		}
+	}
+	return spec.VerifyImages{CUDA: raw.CUDA, PyTorch: raw.PyTorch, TensorFlow: raw.TensorFlow}
 }
 
 // driverMode checks that stack, driver and the image fit together.

@@ -1,11 +1,14 @@
 package nvidia
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cps-gpu/homelab/remote"
 )
 
 // Link is how two devices of a machine reach each other, in the words of nvidia-smi.
@@ -139,4 +142,13 @@ func topologyRow(f []string, columns int) (TopologyDevice, error) {
 		}
 	}
 	return d, nil
+}
+
+// ReadTopology asks a machine how its devices reach each other.
+func ReadTopology(ctx context.Context, r remote.Runner) (Topology, error) {
+	out, err := remote.Output(ctx, r, "nvidia-smi", "topo", "-m")
+	if err != nil {
+		return Topology{}, fmt.Errorf("ask nvidia-smi for the topology: %w", err)
+	}
+	return ParseTopology(string(out))
 }

@@ -221,6 +221,14 @@ type NVIDIA struct {
 	Flavour    string // "auto", "open" or "proprietary"
 	Sharing    Sharing
 	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
+	Images     VerifyImages   `json:",omitzero"` // of gpu:verify
+}
+
+// VerifyImages are those in which GPUs are verified; an empty one has a default, or its check is left out.
+type VerifyImages struct {
+	CUDA       string // with NVIDIA's vectorAdd in /cuda-samples
+	PyTorch    string
+	TensorFlow string
 }
 
 // Choices of Sharing.Strategy.

@@ -26,7 +26,8 @@ func (GPU) List(ctx context.Context,
 // Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
 func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	level *string, // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
+	level *string, // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd and measures links; burn loads every free GPU; default: quick
+	burn *time.Duration, // DURATION: how long -level=burn loads the GPUs; default: 10m
 	junit *string, // FILE: write every check here, for a CI system
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
@@ -34,6 +35,6 @@ func (GPU) Verify(ctx context.Context,
 ) error {
 	o := options(spec, json, timeout)
 	o.Report = value(report)
-	flags := session.GPUVerifyFlags{Level: value(level), JUnit: value(junit)}
+	flags := session.GPUVerifyFlags{Level: value(level), Burn: value(burn), JUnit: value(junit)}
 	return withReport(ctx, o, "gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, flags) })
 }

@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	"k3s":                       {"remote", "internal/suggest"},
 	"nvidia":                    {"remote", "internal/distro"},
 	"nvidia/check":              {"nvidia"},
+	"nvidia/bench":              {"nvidia", "nvidia/check"},
 	"nvidia/mig":                {"nvidia", "remote"},
 	"internal/offer":            {"nvidia", "nvidia/mig", "spec"},
 
@@ -137,7 +138,7 @@ var allowed = map[string][]string{
 	"cluster/platform":             {"addon", "fleet", "internal/names", "internal/offer", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written": {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                  {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec", "cluster/backup", "internal/offer", "nvidia/mig", "addon"},
-	"cluster":                      {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "nvidia/check", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig", "addon", "cluster/internal/volumes"},
+	"cluster":                      {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "nvidia/check", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig", "addon", "cluster/internal/volumes", "cluster/internal/benches"},
 	"cluster/doctor":               {"converge/drift", "fleet", "internal/offer", "k3s", "kube", "nvidia", "nvidia/mig", "proxmox", "remote", "spec"},
 	"cluster/prepare":              {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/volumes":     {"addon", "cluster/platform", "kube", "nvidia/check", "spec"},
@@ -152,6 +153,7 @@ var allowed = map[string][]string{
 	"cluster/internal/artifacts":   {"converge", "k3s", "remote", "spec"},
 	"cluster/consent":              {"converge", "kube"},
 	"cluster/backup":               nil,
+	"cluster/internal/benches":     {"cluster/internal/run", "converge", "kube", "nvidia", "nvidia/bench", "nvidia/check", "remote", "spec"},
 	"cluster/internal/rescue":      {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "spec"},
 	"cluster/draft":                {"proxmox", "proxmox/pci", "spec"},
 

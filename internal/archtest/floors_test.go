@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 func rooms() []floor {
 	return []floor{
 		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/rows", "internal/page"}},
-		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue",
+		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
 			"cluster/internal/run", "cluster/internal/thorns", "cluster/internal/volumes", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labmodel", "cluster/backup", "internal/offer", "cluster/inventory"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/manifest", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl"}},
@@ -39,7 +39,7 @@ func rooms() []floor {
 			"sim/guest/internal/gpu", "sim/guest/internal/machine", "sim/guest/internal/plane", "sim/guest/internal/network", "sim/guest/internal/internet",
 			"sim/guest/internal/getopt", "sim/guest/internal/archive", "sim/guest/internal/disk"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/chart/pins"}},
-		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/machine", "proxmox/api", "proxmox/permission", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig"}},
+		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/machine", "proxmox/api", "proxmox/permission", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "nvidia/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig"}},
 		{"What is wanted", []string{"spec"}},
 		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "secret/sops", "unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",

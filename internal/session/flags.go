@@ -52,8 +52,9 @@ type UpFlags struct {
 
 // GPUVerifyFlags are those of gpu:verify.
 type GPUVerifyFlags struct {
-	Level string // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
-	JUnit string // FILE: write every check here, for a CI system
+	Level string        // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd and measures links; burn loads every free GPU; default: quick
+	Burn  time.Duration // DURATION: how long -level=burn loads the GPUs; default: 10m
+	JUnit string        // FILE: write every check here, for a CI system
 }
 
 // UpgradeFlags are the flags of k3s:upgrade.

@@ -120,7 +120,7 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	if err != nil {
 		return err
 	}
-	graph, verification := s.Cluster.GPUVerify(level)
+	graph, verification := s.Cluster.GPUVerify(level, f.Burn)
 	talk := *s.Console
 	talk.JSON = false // the data of this command are results, not events
 	_, runErr := run(ctx, &talk, graph, wish{})
@@ -136,7 +136,7 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 		return err
 	}
 	// The Jobs are also removed after an interruption.
-	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := verification.Clean(clean); err != nil {
 		s.Say("warning: the verification's jobs could not be removed: %s", err)
@@ -160,8 +160,6 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	return nil
 }
 
-const cleanTime = 3 * time.Second
-
 func dash(list []string) string {
 	if len(list) == 0 {
 		return "-"
@@ -171,11 +169,11 @@ func dash(list []string) string {
 
 // level returns the requested level.
 func (f GPUVerifyFlags) level() (cluster.VerifyLevel, error) {
-	switch l := cluster.VerifyLevel(f.Level); l {
-	case "":
-		return cluster.VerifyQuick, nil
-	case cluster.VerifyQuick, cluster.VerifyFull:
+	switch l := cmp.Or(cluster.VerifyLevel(f.Level), cluster.VerifyQuick); {
+	case f.Burn != 0 && (l != cluster.VerifyBurn || f.Burn < time.Second):
+		return "", failedf(invalid, "-burn=%s is the time of -level=burn: write both, and a second or more", f.Burn)
+	case slices.Contains([]cluster.VerifyLevel{cluster.VerifyQuick, cluster.VerifyFull, cluster.VerifyBurn}, l):
 		return l, nil
 	}
-	return "", failedf(invalid, "-level=%s: write quick or full", f.Level)
+	return "", failedf(invalid, "-level=%s: write quick, full or burn", f.Level)
 }

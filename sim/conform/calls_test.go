@@ -96,7 +96,7 @@ func live(t *testing.T, name string, model pvesim.Model, calls map[string]map[st
 	command(up)
 	command(up)
 	command(func(c *cluster.Cluster) error {
-		g, _ := c.GPUVerify(cluster.VerifyQuick)
+		g, _ := c.GPUVerify(cluster.VerifyQuick, 0)
 		_, err := g.Run(t.Context(), nil)
 		return err
 	})

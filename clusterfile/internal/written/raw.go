@@ -177,6 +177,17 @@ type NVIDIA struct {
 	Driver  Driver         `yaml:"driver" jsonschema_description:"The kernel driver."`
 	Sharing Sharing        `yaml:"sharing" jsonschema_description:"How one GPU serves several pods."`
 	Values  map[string]any `yaml:"values" jsonschema_description:"Raw overrides for the stack's values."`
+	Verify  Verify         `yaml:"verify" jsonschema_description:"What gpu:verify runs."`
+}
+
+type Verify struct {
+	Images VerifyImages `yaml:"images" jsonschema_description:"Images to compute in, by digest or tag."`
+}
+
+type VerifyImages struct {
+	CUDA       string `yaml:"cuda" jsonschema_description:"With NVIDIA's vectorAdd sample, for every level. Default: NVIDIA's own."`
+	PyTorch    string `yaml:"pytorch" jsonschema_description:"With python3 and PyTorch. Default: PyTorch's own with -level=burn, otherwise none."`
+	TensorFlow string `yaml:"tensorflow" jsonschema_description:"With python3 and TensorFlow. Default none."`
 }
 
 type Driver struct {

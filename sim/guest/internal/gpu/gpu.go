@@ -25,6 +25,8 @@ func Program(name string) machine.Program {
 		return runToolkit
 	case "vectorAdd":
 		return runVectorAdd
+	case "gpu-python3":
+		return runPython
 	case "ubuntu-drivers":
 		return runUbuntuDrivers
 	case "dkms":

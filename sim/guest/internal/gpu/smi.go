@@ -18,6 +18,9 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 	if len(p.Args) > 1 && p.Args[1] == "mig" {
 		return smiMIG(p, p.Args[2:])
 	}
+	if slices.Equal(p.Args[1:], []string{"topo", "-m"}) {
+		return smiTopology(p)
+	}
 	given, mode := slices.Clone(p.Args[1:]), ""
 	if at := slices.Index(given, "-mig"); at >= 0 && at+1 < len(given) {
 		mode = given[at+1]

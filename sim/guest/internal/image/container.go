@@ -23,6 +23,7 @@ func Container(gpus bool) *disk.Disk {
 		must(v.WriteFile("/usr/bin/nvidia-smi", disk.Program("nvidia-smi"), 0o755))
 		must(v.MkdirAll("/cuda-samples", 0o755))
 		must(v.WriteFile("/cuda-samples/vectorAdd", disk.Program("vectorAdd"), 0o755))
+		must(v.WriteFile("/usr/bin/python3", disk.Program("gpu-python3"), 0o755)) // with PyTorch and TensorFlow
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
 		must(v.Device("/dev/"+name, fs.ModeCharDevice|0o666))

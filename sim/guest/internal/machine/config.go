@@ -122,6 +122,11 @@ type Faults struct {
 	VolumesRefuse  syscall.Errno
 	VolumesAreSlow bool // containers' volumes have a fiftieth of their speed
 	MIGModeSticks  bool // switching the machine off and on does not reset its cards: a pending mode stays pending
+	// What shows under load only, or between GPUs.
+	ComputesWrong   bool // the last GPU's results are wrong once in a while
+	ThrottlesOnLoad bool // the first GPU gets too hot and slows down
+	XidUnderLoad    bool // the driver logs a memory error while a GPU computes for long
+	SlowLink        bool // copies between the first GPU and others, and to other machines, crawl
 }
 
 // ErrOff is returned by what needs a running guest.

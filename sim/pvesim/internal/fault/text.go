@@ -228,6 +228,8 @@ func guestFaultNames(f *guest.Faults) map[string]*bool {
 	return map[string]*bool{
 		"AgentNeverAnswers": &f.AgentNeverAnswers, "DriverFailsToLoad": &f.DriverFailsToLoad, "CUDAFails": &f.CUDAFails, "ModuleDoesNotBuild": &f.ModuleDoesNotBuild,
 		"MIGModeSticks": &f.MIGModeSticks, "DiskFull": &f.DiskFull, "ClockAhead": &f.ClockAhead,
+		"ComputesWrong": &f.ComputesWrong, "ThrottlesOnLoad": &f.ThrottlesOnLoad,
+		"XidUnderLoad": &f.XidUnderLoad, "SlowLink": &f.SlowLink,
 		"NodeNeverReady": &f.NodeNeverReady, "SSHRefuses": &f.SSHRefuses, "NeverBoots": &f.NeverBoots,
 	}
 }

@@ -1,0 +1,170 @@
+package benches
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia/bench"
+	"github.com/cps-gpu/homelab/nvidia/check"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// everyNode is the node of a check that concerns several of them.
+const everyNode = "all nodes"
+
+// Across sums over the GPUs of all nodes that have free ones, if there are two or more. It returns
+// nil where fewer have GPUs.
+func (b *Benches) Across() converge.Step {
+	var nodes []spec.Node
+	for _, n := range b.Spec.GPUNodes() {
+		if n.GPUs.Sharing.Strategy != spec.SharingMIG {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) < 2 {
+		return nil
+	}
+	id := b.plan(bench.Across, everyNode)
+	if _, why := b.image(bench.Across); why != "" {
+		return b.step(bench.Across, spec.Node{Name: everyNode}, why)
+	}
+	a := &across{}
+	return &converge.Resource[seen]{
+		ID: id,
+		Observe: func(ctx context.Context) (seen, error) {
+			if a.nothing {
+				return seen{done: true}, nil
+			}
+			s, err := b.all(ctx, a)
+			if err != nil || !s.Ended() {
+				return s, err
+			}
+			lines, err := b.lines(ctx, bench.Name(a.nodes[0].Name, bench.Across, b.Verify.RunID))
+			if s.Phase == kube.JobFailed { // whichever it was, all wait for it
+				err = fmt.Errorf("the job failed: %s", s.Reason)
+			}
+			s.checks = complete(bench.Across, everyNode, bench.Judge(bench.Across, everyNode, lines, bench.Machine{Mbit: a.mbit}), a.world, s.Job, err)
+			b.note(id, append(s.checks, a.used...)...)
+			return s, converge.Permanent(broken(s.checks))
+		},
+		Diff: func(s seen) drift.Diff {
+			if s.done || s.Phase == kube.JobSucceeded {
+				return nil
+			}
+			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "NCCL sums over the GPUs of all nodes", Effect: drift.Create}}
+		},
+		Apply:  func(ctx context.Context, _ seen) error { return b.meet(ctx, nodes, a) },
+		Settle: pullTime + bench.Across.Work(0), Poll: run.LookEvery,
+	}
+}
+
+// across is who takes part.
+type across struct {
+	nodes   []spec.Node
+	world   int // GPUs
+	mbit    int
+	used    []check.Check
+	nothing bool
+}
+
+// all is the state of the Jobs: of the worst of them.
+func (b *Benches) all(ctx context.Context, a *across) (seen, error) {
+	s := seen{Job: kube.Job{Phase: kube.JobMissing}}
+	for i, n := range a.nodes {
+		one, err := b.look(ctx, bench.Across, n.Name)
+		if err != nil {
+			return s, err
+		}
+		if one.Reason != "" {
+			one.Reason = n.Name + ": " + one.Reason
+		}
+		if one.Phase == kube.JobFailed {
+			return one, nil
+		}
+		if i == 0 || s.Phase == kube.JobSucceeded || one.Phase == kube.JobPending {
+			s = one
+		}
+	}
+	return s, nil
+}
+
+// meet creates the Jobs of all nodes that have free GPUs.
+func (b *Benches) meet(ctx context.Context, nodes []spec.Node, a *across) error {
+	client, err := b.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	*a = across{}
+	counts := map[string]int{}
+	for _, n := range nodes {
+		count, used, err := b.free(ctx, client, bench.Across, n)
+		if err != nil {
+			return err
+		}
+		a.used = append(a.used, used...)
+		if count > 0 {
+			a.nodes, counts[n.Name] = append(a.nodes, n), count
+			a.world += count
+			a.mbit = slower(a.mbit, speed(ctx, b.Root(n.Name)), len(a.nodes) == 1)
+		}
+	}
+	if len(a.nodes) < 2 {
+		a.nothing = true
+		b.note(b.id(bench.Across, everyNode), append(a.used, skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes))))...)
+		return nil
+	}
+	image, _ := b.image(bench.Across)
+	o := bench.Options{Verify: b.Verify, Image: image, World: a.world}
+	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.Across.Work(0))
+	for i, n := range a.nodes {
+		o.Rank = i
+		if err := b.create(ctx, client, bench.Job(n.Name, counts[n.Name], bench.Across, o)); err != nil {
+			return err
+		}
+		o.First += counts[n.Name]
+	}
+	return nil
+}
+
+// slower is the lower speed of two networks; 0 means unknown, and stays so.
+func slower(a, b int, first bool) int {
+	if first {
+		return b
+	}
+	return min(a, b)
+}
+
+// Sweep deletes what verifications left that were killed before they could, and waits until their
+// pods have given their GPUs back.
+func (b *Benches) Sweep() converge.Step {
+	return &converge.Resource[[]string]{
+		ID: "leftovers",
+		Observe: func(ctx context.Context) ([]string, error) {
+			_, names, err := b.leftovers(ctx)
+			return names, err
+		},
+		Diff: func(names []string) (d drift.Diff) {
+			for _, name := range names {
+				d = append(d, drift.Field{Have: name + " of a verification that was ended", Want: "removed", Effect: drift.Remove})
+			}
+			return d
+		},
+		Apply: func(ctx context.Context, _ []string) error {
+			objects, _, err := b.leftovers(ctx)
+			if err != nil {
+				return err
+			}
+			client, err := b.Kube(ctx)
+			if err != nil {
+				return err
+			}
+			return client.Delete(ctx, objects...)
+		},
+		Poll: run.LookEvery,
+	}
+}

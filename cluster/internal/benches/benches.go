@@ -1,0 +1,275 @@
+package benches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/bench"
+	"github.com/cps-gpu/homelab/nvidia/check"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Config says what to measure, and how to reach it.
+type Config struct {
+	Spec   *spec.Spec
+	Kube   func(ctx context.Context) (*kube.Client, error)
+	Root   func(node string) remote.Runner // logs in to a node
+	Verify nvidia.VerifyOptions            // of all Jobs, without a Timeout
+	Burn   time.Duration                   // 0: no load
+	// Computed takes what the GPUs of a node said of themselves under load.
+	Computed func(node string, results []nvidia.VerifyResult)
+}
+
+// Benches are the measurements of one run.
+type Benches struct {
+	Config
+
+	mu     sync.Mutex
+	checks map[string][]check.Check // by step
+	order  []string                 // the steps
+	of     map[string]check.Check   // what is said of a step that was not reached
+	jobs   [][]runtime.Object
+}
+
+// New prepares the measurements of a run.
+func New(c Config) *Benches {
+	return &Benches{Config: c, checks: map[string][]check.Check{}, of: map[string]check.Check{}}
+}
+
+// pullTime is how long an image of several gigabytes may take to arrive.
+const pullTime = 30 * time.Minute
+
+// Kinds are what is measured on each node, and in which order.
+func (b *Benches) Kinds() []bench.Kind {
+	if b.Burn > 0 {
+		return []bench.Kind{bench.Burn, bench.TensorFlow, bench.Peers, bench.AllReduce}
+	}
+	return []bench.Kind{bench.PyTorch, bench.TensorFlow, bench.Peers, bench.AllReduce}
+}
+
+// image is that of a measurement; "" with the reason if there is none.
+func (b *Benches) image(k bench.Kind) (name, why string) {
+	images := b.Spec.NVIDIA.Images
+	switch {
+	case k == bench.TensorFlow && images.TensorFlow == "":
+		return "", "nvidia.verify.images.tensorflow names no image; TensorFlow's own is of 3 to 8 GB"
+	case k == bench.TensorFlow:
+		return images.TensorFlow, ""
+	case images.PyTorch != "":
+		return images.PyTorch, ""
+	case b.Burn == 0:
+		return "", "nvidia.verify.images.pytorch names no image, and PyTorch's own has 3 GB; -level=burn takes that one"
+	}
+	return bench.Image, ""
+}
+
+// Steps returns the steps of one node, each after the one before.
+func (b *Benches) Steps(n spec.Node) []converge.Step {
+	var out []converge.Step
+	for _, k := range b.Kinds() {
+		offers := n.GPUs.Count
+		if n.GPUs.Sharing.Shared() {
+			offers = 1
+		}
+		if offers < k.Least() {
+			continue
+		}
+		why := ""
+		if n.GPUs.Sharing.Strategy == spec.SharingMIG {
+			why = "GPUs of this node may be divided into instances: not tested"
+		}
+		out = append(out, b.step(k, n, why))
+	}
+	return out
+}
+
+// seen is what a step has found.
+type seen struct {
+	kube.Job
+	done   bool
+	checks []check.Check
+}
+
+// step measures on one node.
+func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource[seen] {
+	id := b.plan(k, n.Name)
+	if _, none := b.image(k); none != "" {
+		why = none
+	}
+	if why != "" {
+		return &converge.Resource[seen]{ID: id, Observe: func(context.Context) (seen, error) {
+			b.note(id, skipped(k, n.Name, why))
+			return seen{}, nil
+		}, Diff: func(seen) drift.Diff { return nil }}
+	}
+	m := &machine{node: n}
+	return &converge.Resource[seen]{
+		ID: id,
+		Observe: func(ctx context.Context) (seen, error) {
+			if m.nothing {
+				return seen{done: true}, nil
+			}
+			s, err := b.look(ctx, k, n.Name)
+			if err != nil || !s.Ended() {
+				return s, err
+			}
+			lines, err := b.lines(ctx, bench.Name(n.Name, k, b.Verify.RunID))
+			if k == bench.Burn {
+				m.after(ctx, b.Root(n.Name))
+				b.Computed(n.Name, bench.Results(lines))
+			}
+			s.checks = complete(k, n.Name, bench.Judge(k, n.Name, lines, m.Machine), m.gpus, s.Job, err)
+			b.note(id, append(s.checks, m.used...)...)
+			return s, converge.Permanent(broken(s.checks))
+		},
+		Diff: func(s seen) drift.Diff {
+			if s.done || s.Phase == kube.JobSucceeded {
+				return nil
+			}
+			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: fmt.Sprintf("%s of %s is measured", k, n.Name), Effect: drift.Create}}
+		},
+		Apply:  func(ctx context.Context, _ seen) error { return b.start(ctx, k, m) },
+		Settle: pullTime + k.Work(b.Burn), Poll: run.LookEvery,
+	}
+}
+
+// start creates the Job of a measurement for those GPUs that nobody else has.
+func (b *Benches) start(ctx context.Context, k bench.Kind, m *machine) error {
+	client, err := b.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	if m.gpus, m.used, err = b.free(ctx, client, k, m.node); err != nil {
+		return err
+	}
+	if m.gpus < k.Least() {
+		m.nothing = true
+		b.note(b.id(k, m.node.Name), m.used...)
+		return nil
+	}
+	m.before(ctx, b.Root(m.node.Name))
+	image, _ := b.image(k)
+	o := bench.Options{Verify: b.Verify, Image: image, Burn: b.Burn}
+	o.Verify.Timeout = run.Limit(b.Spec, pullTime+k.Work(b.Burn))
+	return b.create(ctx, client, bench.Job(m.node.Name, m.gpus, k, o))
+}
+
+// create applies objects, and keeps them for [Benches.Clean] before they exist.
+func (b *Benches) create(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
+	b.mu.Lock()
+	b.jobs = append(b.jobs, objects)
+	b.mu.Unlock()
+	_, err := client.Apply(ctx, objects...)
+	return err
+}
+
+// free counts the GPUs of a node that nobody has, and names who has the others.
+func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n spec.Node) (int, []check.Check, error) {
+	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+	if err != nil {
+		return 0, nil, err
+	}
+	count := n.GPUs.Count
+	var used []check.Check
+	for _, h := range holders {
+		count -= int(h.Count)
+		what := "1 GPU is"
+		if h.Count > 1 {
+			what = fmt.Sprintf("%d GPUs are", h.Count)
+		}
+		used = append(used, skipped(k, n.Name, fmt.Sprintf("%s in use by %s/%s, not tested", what, h.Namespace, h.Pod)))
+	}
+	switch {
+	case n.GPUs.Sharing.Shared() && len(holders) > 0:
+		return 0, used, nil // its share may be of any of them
+	case n.GPUs.Sharing.Shared():
+		if n.GPUs.Count > 1 {
+			used = append(used, skipped(k, n.Name, fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", n.GPUs.Count)))
+		}
+		return 1, used, nil
+	case count < k.Least() && len(used) == 0:
+		used = append(used, skipped(k, n.Name, "too few GPUs"))
+	}
+	return max(count, 0), used, nil
+}
+
+// look reads the state of a Job.
+func (b *Benches) look(ctx context.Context, k bench.Kind, node string) (seen, error) {
+	client, err := b.Kube(ctx)
+	if err != nil {
+		return seen{}, err
+	}
+	j, err := client.JobState(ctx, b.namespace(), bench.Name(node, k, b.Verify.RunID))
+	return seen{Job: j}, err
+}
+
+// lines reads the last words of a Job.
+func (b *Benches) lines(ctx context.Context, job string) ([]bench.Line, error) {
+	client, err := b.Kube(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := client.PodTermination(ctx, b.namespace(), "job-name="+job)
+	if err != nil {
+		return nil, err
+	}
+	var words strings.Builder
+	for _, t := range ended {
+		words.WriteString(t.Message + "\n")
+	}
+	return bench.Parse(words.String())
+}
+
+func (b *Benches) namespace() string { return b.Verify.Namespace }
+
+// complete adds a failed check if a program did not say all that it should.
+func complete(k bench.Kind, node string, checks []check.Check, want int, j kube.Job, problem error) []check.Check {
+	c := check.Check{Node: node, GPU: check.WholeNode, Name: string(k), Verdict: check.Failed}
+	least := 1
+	if k != bench.AllReduce && k != bench.Across {
+		least = want
+	}
+	switch {
+	case problem != nil && j.Phase == kube.JobFailed && strings.Contains(j.Reason, "Deadline"):
+		c.Detail = "the job did not end in time: " + j.Reason
+	case problem != nil:
+		c.Detail = problem.Error()
+	case j.Phase == kube.JobFailed && broken(checks) == nil:
+		c.Detail = "the job failed: " + j.Reason
+	case len(checks) < least:
+		c.Detail = fmt.Sprintf("%d of %d GPUs left a result", len(checks), want)
+	default:
+		return checks
+	}
+	if k == bench.AllReduce || k == bench.Across { // that there is no result is said already
+		return []check.Check{c}
+	}
+	return append(checks, c)
+}
+
+// broken joins the failed checks.
+func broken(checks []check.Check) error {
+	var errs []error
+	for _, c := range checks {
+		if c.Verdict == check.Failed {
+			errs = append(errs, fmt.Errorf("%s: %s", c.Subject(), c.Detail))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func skipped(k bench.Kind, node, why string) check.Check {
+	return check.Check{Node: node, GPU: check.WholeNode, Name: string(k), Verdict: check.Skipped, Detail: why}
+}

@@ -1,0 +1,227 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
+)
+
+// Machine is what is known of a node. All of it may be unknown.
+type Machine struct {
+	Before   []nvidia.SMIGPU // what nvidia-smi reports on the node
+	Topology nvidia.Topology
+	// After and Faults are for [Burn]: what nvidia-smi reports after it, and the faults that the
+	// kernel's log has of this time.
+	After  []nvidia.SMIGPU
+	Faults []nvidia.LogFinding
+	Mbit   int // speed of the slowest network card of the nodes of [Across]; 0: unknown
+}
+
+// gpu finds a GPU by its UUID, with its number on the node; -1 if it is not there.
+func gpu(all []nvidia.SMIGPU, uuid string) (nvidia.SMIGPU, int) {
+	if i := slices.IndexFunc(all, func(g nvidia.SMIGPU) bool { return g.UUID == uuid }); i >= 0 {
+		return all[i], i
+	}
+	return nvidia.SMIGPU{}, -1
+}
+
+// What is worth a warning under load.
+const (
+	unsteady = 25.0 // percent between the fastest and the slowest second
+	behind   = 0.85 // of the fastest GPU of the same model
+)
+
+// Judge makes checks of what a program said on a node.
+func Judge(k Kind, node string, lines []Line, m Machine) []check.Check {
+	switch k {
+	case Peers:
+		return peers(node, lines, m)
+	case AllReduce, Across:
+		return allReduce(k, node, lines, m)
+	}
+	var out []check.Check
+	for _, l := range lines {
+		if l.UUID != "" && l.GPU != nil {
+			out = append(out, computed(k, node, l, fastest(lines, l.Model), m))
+		}
+	}
+	if k == Burn {
+		for _, f := range m.Faults {
+			c := check.Check{Node: node, GPU: check.WholeNode, Name: string(Burn), Verdict: check.Warning, Detail: "during the load: " + f.String()}
+			if f.Stops || f.Fault == nvidia.InHardware {
+				c.Verdict = check.Failed
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// fastest is the speed of the fastest GPU of a model.
+func fastest(lines []Line, model string) float64 {
+	most := 0.0
+	for _, l := range lines {
+		if l.Model == model {
+			most = max(most, l.Values["speed"])
+		}
+	}
+	return most
+}
+
+// computed judges one GPU that has computed.
+func computed(k Kind, node string, l Line, fastest float64, m Machine) check.Check {
+	c := check.Check{Node: node, GPU: *l.GPU, UUID: l.UUID, Name: string(k), Verdict: check.Passed}
+	v := l.Values
+	if speed, ok := v["speed"]; ok {
+		c.Measures = append(c.Measures, check.Measure{Name: string(k), Value: speed, Unit: "TFLOP/s"})
+	}
+	for _, more := range []struct {
+		name, as, unit string
+		less           bool
+	}{{"memory", "memory", "GB/s", false}, {"spread", "spread", "%", true}, {"celsius", "temperature", "°C", true},
+		{"watts", "power", "W", true}, {"slowed", "slowed", "%", true}} {
+		if value, ok := v[more.name]; ok {
+			c.Measures = append(c.Measures, check.Measure{Name: string(k) + " " + more.as, Value: value, Unit: more.unit, Less: more.less})
+		}
+	}
+	was, _ := gpu(m.Before, l.UUID)
+	is, at := gpu(m.After, l.UUID)
+	switch {
+	case l.wrong() != "":
+		c.Verdict, c.Detail = check.Failed, l.wrong()
+		if l.Error == "" {
+			c.Detail += ": do not trust this card; check heat, power and riser, then have it replaced"
+		}
+	case at >= 0 && (is.ECCErrors > was.ECCErrors || is.RowsFailing && !was.RowsFailing):
+		c.Verdict, c.Detail = check.Failed, fmt.Sprintf("%d uncorrectable memory errors came up under load: have the card replaced", is.ECCErrors-was.ECCErrors)
+	case v["slowed"] > 0:
+		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("slowed by heat or power in %.0f %% of the time, at up to %.0f °C: look at air flow and power", math.Ceil(v["slowed"]), v["celsius"])
+	case v["speed"] < behind*fastest:
+		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("%.4g TFLOP/s, and the fastest of its model %.4g: look at power limit, heat and clocks", v["speed"], fastest)
+	case v["spread"] > unsteady:
+		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("the slowest second is %.0f %% below the fastest: somebody else computes too, or its clocks change", v["spread"])
+	default:
+		c.Detail = fmt.Sprintf("%.4g TFLOP/s", v["speed"])
+		if v["celsius"] > 0 {
+			c.Detail += fmt.Sprintf(", %.0f °C", v["celsius"])
+		}
+	}
+	return c
+}
+
+// peers judges copies between GPUs: for each, the link that is worst of what it must reach.
+func peers(node string, lines []Line, m Machine) []check.Check {
+	uuids := map[int]string{}
+	for _, l := range lines {
+		if l.UUID != "" && l.GPU != nil {
+			uuids[*l.GPU] = l.UUID
+		}
+	}
+	worst := map[int]pair{}
+	for _, l := range lines {
+		if l.Peer == nil {
+			continue
+		}
+		for _, ends := range [][2]int{{*l.GPU, *l.Peer}, {*l.Peer, *l.GPU}} {
+			p := pair{ends[1], l, m.floor(uuids[ends[0]], uuids[ends[1]])}
+			if old, ok := worst[ends[0]]; !ok || p.reach() < old.reach() {
+				worst[ends[0]] = p
+			}
+		}
+	}
+	var out []check.Check
+	for i := range len(uuids) {
+		p, ok := worst[i]
+		if !ok {
+			continue
+		}
+		c := check.Check{Node: node, GPU: i, UUID: uuids[i], Name: string(Peers), Verdict: check.Passed}
+		c.Detail = fmt.Sprintf("%.3g GB/s with GPU %d (%s)", p.line.Values["speed"], p.other, p.floor.Why)
+		c.Measures = []check.Measure{{Name: string(Peers), Value: p.line.Values["speed"], Unit: "GB/s"}}
+		switch {
+		case p.line.wrong() != "":
+			c.Verdict, c.Detail = check.Failed, fmt.Sprintf("copying with GPU %d: %s", p.other, p.line.wrong())
+			if p.line.Error == "" {
+				c.Detail += ": data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers"
+			} else {
+				c.Measures = nil
+			}
+		case p.reach() < 1:
+			c.Verdict = check.Warning
+			c.Detail += fmt.Sprintf(", below %.3g: look at slot, riser and NVLink bridge", p.floor.GBps)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// pair is a link of a GPU to another.
+type pair struct {
+	other int
+	line  Line
+	floor Floor
+}
+
+// reach is how much of its floor a link reaches; damage is worse than any speed.
+func (p pair) reach() float64 {
+	if p.line.wrong() != "" {
+		return -1
+	}
+	return p.line.Values["speed"] / p.floor.GBps
+}
+
+// floor is that of two GPUs of the node.
+func (m Machine) floor(a, b string) Floor {
+	one, i := gpu(m.Before, a)
+	other, j := gpu(m.Before, b)
+	link := nvidia.Link("")
+	if i >= 0 && j >= 0 {
+		link = m.Topology.Between(fmt.Sprintf("GPU%d", one.Index), fmt.Sprintf("GPU%d", other.Index))
+	}
+	return PeerFloor(link, one.Link, other.Link)
+}
+
+// allReduce judges a sum over GPUs.
+func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
+	c := check.Check{Node: node, GPU: check.WholeNode, Name: string(k), Verdict: check.Passed}
+	var uuids []string
+	var result *Line
+	for i := range lines {
+		if lines[i].UUID != "" {
+			uuids = append(uuids, lines[i].UUID)
+		} else if lines[i].GPU == nil {
+			result = &lines[i]
+		}
+	}
+	if result == nil {
+		c.Verdict, c.Detail = check.Failed, "the first GPU left no result"
+		return []check.Check{c}
+	}
+	floor := AcrossFloor(m.Mbit)
+	if k == AllReduce {
+		slowest := Floor{GBps: math.Inf(1)}
+		for i := range uuids {
+			for j := range i {
+				if f := m.floor(uuids[j], uuids[i]); f.GBps < slowest.GBps {
+					slowest = f
+				}
+			}
+		}
+		floor = AllReduceFloor(slowest)
+	}
+	speed := result.Values["speed"]
+	c.Measures = []check.Measure{{Name: string(k), Value: speed, Unit: "GB/s"}}
+	c.Detail = fmt.Sprintf("%.3g GB/s (%s)", speed, strings.TrimSpace(floor.Why))
+	switch {
+	case result.wrong() != "":
+		c.Verdict, c.Detail = check.Failed, result.wrong()+" in the sum: data is damaged on the way between the GPUs"
+	case speed < floor.GBps:
+		c.Verdict = check.Warning
+		c.Detail += fmt.Sprintf(", below %.3g: look at the links that gpu:verify names, and at the network", floor.GBps)
+	}
+	return []check.Check{c}
+}

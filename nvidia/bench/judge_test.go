@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+func card(i int) string {
+	return fmt.Sprintf(`{"gpu":%d,"uuid":"GPU-%d","model":"A100","driver":"580","memory":40960`, i, i)
+}
+
+// judged are the verdicts and details of checks.
+func judged(t *testing.T, k Kind, words string, m Machine) []string {
+	t.Helper()
+	lines, err := Parse(words)
+	require.NoError(t, err)
+	var out []string
+	for _, c := range Judge(k, "gpu1", lines, m) {
+		out = append(out, fmt.Sprintf("%s: %s: %s", c.Subject(), c.Verdict, c.Detail))
+	}
+	return out
+}
+
+// What happens under load is told by what is worst.
+func TestJudgeBurn(t *testing.T) {
+	before := []nvidia.SMIGPU{{UUID: "GPU-0", ECCErrors: 1}, {UUID: "GPU-1"}}
+	for values, want := range map[string]string{
+		`"speed":200,"spread":2,"wrong":0,"celsius":70,"slowed":0`:   "gpu1 GPU 1: passed: 200 TFLOP/s, 70 °C",
+		`"speed":160,"spread":2,"wrong":0,"celsius":70,"slowed":0`:   "gpu1 GPU 1: warning: 160 TFLOP/s, and the fastest of its model 200: look at power limit, heat and clocks",
+		`"speed":200,"spread":31,"wrong":0,"celsius":70,"slowed":0`:  "gpu1 GPU 1: warning: the slowest second is 31 % below the fastest: somebody else computes too, or its clocks change",
+		`"speed":160,"spread":31,"wrong":0,"celsius":91,"slowed":.2`: "gpu1 GPU 1: warning: slowed by heat or power in 1 % of the time, at up to 91 °C: look at air flow and power",
+		`"speed":160,"spread":31,"wrong":7,"celsius":91,"slowed":50`: "gpu1 GPU 1: failed: 7 numbers were wrong: do not trust this card; check heat, power and riser, then have it replaced",
+	} {
+		words := card(0) + `,"values":{"speed":200,"wrong":0}}` + "\n" + card(1) + `,"values":{` + strings.ReplaceAll(values, ":.", ":0.") + `}}`
+		assert.Equal(t, []string{"gpu1 GPU 0: passed: 200 TFLOP/s", want}, judged(t, Burn, words, Machine{Before: before, After: before}))
+	}
+	words := card(0) + `,"values":{"speed":200}}` + "\n" + card(1) + `,"error":"CUDA error: out of memory"}`
+	after := []nvidia.SMIGPU{{UUID: "GPU-0", ECCErrors: 4}, {UUID: "GPU-1"}}
+	assert.Equal(t, []string{
+		"gpu1 GPU 0: failed: 3 uncorrectable memory errors came up under load: have the card replaced",
+		"gpu1 GPU 1: failed: CUDA error: out of memory",
+		"gpu1: warning: during the load: Xid 31 (application): a program",
+		"gpu1: failed: during the load: Xid 79 (hardware): lost",
+	}, judged(t, Burn, words, Machine{Before: before, After: after, Faults: []nvidia.LogFinding{
+		{Xid: 31, Fault: nvidia.InApplication, Means: "a program"}, {Xid: 79, Fault: nvidia.InHardware, Means: "lost", Stops: true}}}))
+}
+
+// The link between two GPUs says what they must reach; the worst pair of a GPU is its result.
+func TestJudgePeers(t *testing.T) {
+	pcie := nvidia.PCIeLink{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16}
+	m := Machine{}
+	for i := range 3 {
+		m.Before = append(m.Before, nvidia.SMIGPU{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Link: pcie})
+	}
+	var err error
+	m.Topology, err = nvidia.ParseTopology("\tGPU0\tGPU1\tGPU2\tCPU Affinity\nGPU0\t X \tNV12\tSYS\t0-7\nGPU1\tNV12\t X \tPIX\t0-7\nGPU2\tSYS\tPIX\t X \t0-7\n")
+	require.NoError(t, err)
+	words := card(0) + "}\n" + card(1) + "}\n" + card(2) + "}\n"
+	pair := func(i, j int, speed float64, wrong int) string {
+		return fmt.Sprintf(`{"gpu":%d,"peer":%d,"values":{"speed":%g,"direct":1,"wrong":%d}}`+"\n", i, j, speed, wrong)
+	}
+	assert.Equal(t, []string{
+		"gpu1 GPU 0: warning: 100 GB/s with GPU 1 (12 NVLinks), below 120: look at slot, riser and NVLink bridge",
+		"gpu1 GPU 1: warning: 100 GB/s with GPU 0 (12 NVLinks), below 120: look at slot, riser and NVLink bridge",
+		"gpu1 GPU 2: passed: 20 GB/s with GPU 1 (PIX, PCIe generation 4, x16)",
+	}, judged(t, Peers, words+pair(0, 1, 100, 0)+pair(0, 2, 9, 0)+pair(1, 2, 20, 0), m))
+	assert.Equal(t, []string{
+		"gpu1 GPU 0: passed: 9 GB/s with GPU 2 (SYS, PCIe generation 4, x16)",
+		"gpu1 GPU 1: failed: copying with GPU 2: 1 numbers were wrong: data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers",
+		"gpu1 GPU 2: failed: copying with GPU 1: 1 numbers were wrong: data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers",
+	}, judged(t, Peers, words+pair(0, 1, 300, 0)+pair(0, 2, 9, 0)+pair(1, 2, 20, 1), m))
+	assert.Equal(t, []string{"gpu1: warning: 1.2 GB/s (slowest pair: SYS, PCIe generation 4, x16), below 2.52: look at the links that gpu:verify names, and at the network"},
+		judged(t, AllReduce, `{"values":{"speed":1.2,"wrong":0}}`+"\n"+words, m))
+	assert.Equal(t, []string{"gpu1: failed: 5 numbers were wrong in the sum: data is damaged on the way between the GPUs"},
+		judged(t, AllReduce, `{"values":{"speed":100,"wrong":5}}`+"\n"+words, m))
+}
+
+// More lanes, a later generation and a nearer link never lower a floor, and what is unknown does not raise it.
+func TestFloors(t *testing.T) {
+	at := func(link nvidia.Link, generation, width int) float64 {
+		p := nvidia.PCIeLink{Generation: generation, Width: width}
+		return PeerFloor(link, p, p).GBps
+	}
+	for _, link := range []nvidia.Link{"", nvidia.LinkPIX, nvidia.LinkPHB, nvidia.LinkSys} {
+		for generation := 1; generation < 8; generation++ {
+			assert.GreaterOrEqual(t, at(link, generation+1, 16), at(link, generation, 16))
+			assert.Greater(t, at(link, generation, 16), at(link, generation, 8))
+			assert.GreaterOrEqual(t, at(nvidia.LinkPIX, generation, 16), at(link, generation, 16))
+		}
+	}
+	assert.InDelta(t, 1, at("", 0, 0), 0)
+	assert.InDelta(t, 120, at("NV12", 0, 0), 0)
+	assert.Less(t, AcrossFloor(0).GBps, AcrossFloor(10000).GBps)
+	assert.InDelta(t, 0.375, AcrossFloor(10000).GBps, 1e-9)
+	assert.Equal(t, AcrossFloor(0), AcrossFloor(-1), "what Linux says of a card that does not know")
+}
+
+func TestParseRefuses(t *testing.T) {
+	for words, want := range map[string]string{
+		"":                                  "the program left no result",
+		"Traceback (most recent call last)": `"Traceback (most recent call last)" is not a result`,
+		`{"error":"nvidia-smi sees 1"}`:     "nvidia-smi sees 1",
+		`{"gpu":-1}`:                        "is not a result",
+		`{"gpu":0,"values":{"speed":NaN}}`:  "is not a result",
+		`{"gpu":0,"values":{"speed":-2}}`:   "is not a result",
+		`{"peer":1}`:                        "is not a result",
+	} {
+		_, err := Parse(words)
+		require.ErrorContains(t, err, want, words)
+	}
+	lines, err := Parse(card(0) + "}\nKilled")
+	require.Error(t, err)
+	assert.Len(t, lines, 1, "what was said before is kept")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(card(0) + `,"values":{"speed":1e308,"wrong":1,"slowed":3}}` + "\n" + `{"gpu":0,"peer":7,"values":{"speed":0}}` + "\n" + `{"values":{}}`)
+	f.Fuzz(func(t *testing.T, words string) {
+		lines, _ := Parse(words)
+		for _, k := range []Kind{Burn, PyTorch, Peers, AllReduce, Across} {
+			for _, c := range Judge(k, "gpu1", lines, Machine{}) {
+				require.NotEmpty(t, c.Verdict)
+				require.Equal(t, string(k), c.Name)
+				for _, m := range c.Measures {
+					require.NotEmpty(t, m.Unit)
+				}
+			}
+		}
+		require.LessOrEqual(t, len(Results(lines)), len(lines))
+	})
+}
+
+func TestJob(t *testing.T) {
+	o := Options{Verify: nvidia.VerifyOptions{RunID: "r1", Timeout: time.Hour}, Image: "registry.lan/pytorch:1", Burn: 90 * time.Second, First: 2, World: 4, Rank: 1}
+	objects := Job("gpu1", 2, Burn, o)
+	require.Len(t, objects, 2)
+	j := objects[1].(*batchv1.Job)
+	c := j.Spec.Template.Spec.Containers[0]
+	assert.Equal(t, []string{"python3", "/bench/burn.py", "2", "90"}, c.Command)
+	assert.Equal(t, "registry.lan/pytorch:1", c.Image)
+	assert.EqualValues(t, 3600, *j.Spec.ActiveDeadlineSeconds)
+	limit := c.Resources.Limits[nvidia.Resource]
+	assert.EqualValues(t, 2, limit.Value())
+	assert.Contains(t, objects[0].(*corev1.ConfigMap).Data, "report.py")
+	objects = Job("gpu1", 2, Across, o)
+	s, j := objects[0].(*corev1.Service), objects[2].(*batchv1.Job)
+	assert.Equal(t, []string{"python3", "/bench/allreduce.py", "2", "2", "4", "rank0." + s.Name}, j.Spec.Template.Spec.Containers[0].Command)
+	assert.Equal(t, s.Name, j.Spec.Template.Spec.Subdomain)
+	assert.Equal(t, "rank1", j.Spec.Template.Spec.Hostname)
+	for key, value := range s.Spec.Selector {
+		assert.Equal(t, value, j.Spec.Template.Labels[key])
+	}
+	names := map[string]bool{}
+	for _, k := range []Kind{Burn, PyTorch, TensorFlow, Peers, AllReduce, Across} {
+		names[Name("gpu1", k, "r1")] = true
+		assert.Contains(t, configMap("x").Data, k.program())
+	}
+	assert.Len(t, names, 6)
+}
+
+// The page has the limits that the code has.
+func TestLimitsAreInThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/verify.md")
+	require.NoError(t, err)
+	var table strings.Builder
+	table.WriteString("| check | link | a warning below |\n|---|---|---|\n")
+	for _, row := range Limits() {
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", row[0], row[1], row[2])
+	}
+	assert.Contains(t, string(page), table.String(), "docs/verify.md should have:\n%s", &table)
+}

@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// Floor is the speed below which a link is not as it should be, in GB/s.
+type Floor struct {
+	GBps float64
+	Why  string // e.g. "PHB, generation 4, x16"
+}
+
+// What is expected at least. A machine's bridges, its IOMMU and a hypervisor take a share that
+// nobody can know before, so these are far below what a good machine reaches.
+const (
+	perNVLink     = 10.0 // GB/s in one direction; the slowest NVLinks of two bridged cards do 14, an H100's 25
+	throughSwitch = 0.5  // of the PCIe link: the copy does not leave the PCIe switches
+	throughHost   = 0.2  // through host bridges, or in two steps through the host's memory where peers cannot reach each other
+	unknownLink   = 1.0  // GB/s, if neither the link nor its speed is known
+	ofSlowestPair = 0.4  // all-reduce in a node, in bus bandwidth: several pairs share bridges
+	ofNetwork     = 0.3  // all-reduce across nodes: over TCP, and through the pods' network
+	unknownNet    = 0.05 // GB/s: half of what a network of 1 Gbit/s does
+)
+
+// laneSpeed is what a PCIe lane carries in one direction, in GB/s, by generation (PCI-SIG).
+func laneSpeed(generation int) float64 {
+	lanes := [...]float64{0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563}
+	return lanes[min(max(generation, 0), len(lanes)-1)]
+}
+
+// PeerFloor is what copying between two GPUs of a node must reach, by the link between them and by
+// their PCIe links. Whatever is unknown lowers it.
+func PeerFloor(link nvidia.Link, a, b nvidia.PCIeLink) Floor {
+	if n := link.NVLinks(); n > 0 {
+		return Floor{perNVLink * float64(n), fmt.Sprintf("%d NVLinks", n)}
+	}
+	generation, width := min(top(a), top(b)), min(a.Width, b.Width)
+	if generation == 0 || width == 0 {
+		return Floor{unknownLink, strings.TrimPrefix(string(link)+", unknown PCIe link", ", ")}
+	}
+	why := fmt.Sprintf("PCIe generation %d, x%d", generation, width)
+	if link != "" {
+		why = string(link) + ", " + why
+	}
+	share := throughHost
+	if link == nvidia.LinkPIX || link == nvidia.LinkPXB {
+		share = throughSwitch
+	}
+	return Floor{share * laneSpeed(generation) * float64(width), why}
+}
+
+// top is the generation of a link that computes: an idle one is lower.
+func top(l nvidia.PCIeLink) int { return max(l.MaxGeneration, l.Generation) }
+
+// AllReduceFloor is the bus bandwidth that summing over all GPUs of a node must reach, by the
+// lowest floor of its pairs.
+func AllReduceFloor(slowest Floor) Floor {
+	return Floor{slowest.GBps * ofSlowestPair, "slowest pair: " + slowest.Why}
+}
+
+// AcrossFloor is the same for GPUs of several nodes, by the speed of the slowest node's network in
+// Mbit/s; 0 means unknown.
+func AcrossFloor(mbit int) Floor {
+	if mbit <= 0 {
+		return Floor{unknownNet, "speed of the network unknown"}
+	}
+	return Floor{ofNetwork * float64(mbit) / 8000, fmt.Sprintf("network of %g Gbit/s", float64(mbit)/1000)}
+}
+
+// Limits are the floors of common links, for a table.
+func Limits() [][3]string {
+	gen := func(g, w int) nvidia.PCIeLink { return nvidia.PCIeLink{MaxGeneration: g, Width: w} }
+	row := func(what, link string, f Floor) [3]string {
+		return [3]string{what, link, fmt.Sprintf("%.3g GB/s", f.GBps)}
+	}
+	var out [][3]string
+	for _, link := range []nvidia.Link{"NV4", "NV12", "NV18"} {
+		out = append(out, row("`peer-to-peer`", "`"+string(link)+"`", PeerFloor(link, gen(4, 16), gen(4, 16))))
+	}
+	for _, p := range []nvidia.PCIeLink{gen(3, 16), gen(4, 8), gen(4, 16), gen(5, 16)} {
+		out = append(out, row("`peer-to-peer`", fmt.Sprintf("`PIX`, `PXB`: PCIe generation %d, x%d", p.MaxGeneration, p.Width), PeerFloor(nvidia.LinkPIX, p, p)),
+			row("`peer-to-peer`", fmt.Sprintf("`PHB`, `NODE`, `SYS`: PCIe generation %d, x%d", p.MaxGeneration, p.Width), PeerFloor(nvidia.LinkSys, p, p)))
+	}
+	pair := PeerFloor(nvidia.LinkPHB, gen(4, 16), gen(4, 16))
+	return append(out, row("`peer-to-peer`", "unknown", PeerFloor("", gen(0, 0), gen(0, 0))),
+		row("`all-reduce`", "`PHB`: PCIe generation 4, x16", AllReduceFloor(pair)),
+		row("`all-reduce`", "`NV12`", AllReduceFloor(PeerFloor("NV12", gen(4, 16), gen(4, 16)))),
+		row("`all-reduce-nodes`", "network of 10 Gbit/s", AcrossFloor(10000)),
+		row("`all-reduce-nodes`", "unknown, as of a VM's card", AcrossFloor(0)))
+}

@@ -1,0 +1,3 @@
+def spawn(work, args, nprocs):
+    for i in reversed(range(nprocs)):
+        work(i, *args)
