@@ -68,6 +68,7 @@ func (m *Manager) step(ctx context.Context) error {
 	if err := m.enqueue(ctx, w); err != nil {
 		return err
 	}
+	w.count() // after what ended has given its part back
 	return m.schedule(ctx, w)
 }
 
@@ -162,7 +163,6 @@ func (m *Manager) look(ctx context.Context, exclude []string) (*world, error) {
 		l := readLoad(&lists["workloads"][i], w)
 		w.loads[key(l.object)] = l
 	}
-	w.count()
 	return w, nil
 }
 

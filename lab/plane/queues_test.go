@@ -76,6 +76,13 @@ func install(t *testing.T, p guest.Plane, c kubernetes.Interface) {
 	}
 	eventually(t, time.Minute, "Kueue is installed", func(ctx context.Context) error { return p.Apply(ctx, manifest) })
 	eventually(t, time.Minute, "its queues are there", func(ctx context.Context) error { return p.Apply(ctx, objects.Bytes()) })
+	eventually(t, time.Minute, "pods wait", func(ctx context.Context) error {
+		tried, err := c.CoreV1().Pods("student1").Create(ctx, student("student1", "tried", "1"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		return is("gates", 1, len(tried.Spec.SchedulingGates))
+	})
 }
 
 // waitsFor is what the Workload of a pod says of its quota.
@@ -153,6 +160,13 @@ func TestAClassSharesEightCards(t *testing.T) {
 	runs(t, c, "research", "r0")
 	runs(t, c, "student1", "a0 a1 a2 a3 a4 a5 a6")
 	require.NoError(t, c.CoreV1().Pods("student1").Delete(t.Context(), "a0", metav1.DeleteOptions{}))
+	time.Sleep(30 * time.Second)
+	for _, n := range []string{"student1", "student2"} {
+		l, _ := c.CoreV1().Pods(n).List(t.Context(), metav1.ListOptions{})
+		for _, p := range l.Items {
+			t.Log("DEBUG", p.Name, p.Status.Phase, p.DeletionTimestamp, p.Finalizers, p.Spec.SchedulingGates, p.Status.Conditions, said(t.Context(), n, p.Name))
+		}
+	}
 	runs(t, c, "student2", "b0")
 	runs(t, c, "student1", "a1 a2 a3 a4 a5 a6")
 	otherPodsDoNotWait(t, c)
