@@ -24,7 +24,7 @@ type Platform struct {
 
 	Monitoring *Monitoring
 	Backup     *Backup
-	Queues     []Queue // in the order of the file; none: whoever asks first has the GPUs
+	Queues     []Queue // in the order of the file; none: the GPUs go to who asks first
 	CNI        *CNI
 }
 

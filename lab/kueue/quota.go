@@ -225,13 +225,14 @@ func (w *world) victims(q *queue, short map[string]int64) []*load {
 		ta, tb := a.object.GetCreationTimestamp(), b.object.GetCreationTimestamp()
 		return cmp.Or(tb.Compare(ta.Time), cmp.Compare(key(b.object), key(a.object)))
 	})
-	need := maps.Clone(short)
+	need, given := maps.Clone(short), map[string]int64{} // given: by queue and resource
 	for _, l := range all {
 		of := w.queues[l.queue]
 		for name := range need {
-			if need[name] > 0 && l.requests[name] > 0 && of.used[name] > of.nominal[name] {
+			from := l.queue + " " + name
+			if need[name] > 0 && l.requests[name] > 0 && of.used[name]-given[from] > of.nominal[name] {
 				need[name] -= l.requests[name]
-				of.used[name] -= l.requests[name]
+				given[from] += l.requests[name]
 				out = append(out, l)
 			}
 		}
