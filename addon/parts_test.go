@@ -109,6 +109,12 @@ func samples(t *testing.T) []sample {
 			Configs: map[string]string{"none": "version: v1\n", "time-slicing-4": "version: v1\nsharing: {}\n"}, Metrics: true})},
 		{"gpu-operator-driver", must(t, addon.GPUOperator, addon.GPUOperatorOptions{Common: seven, RuntimeClass: "nvidia", Default: "none",
 			Configs: map[string]string{"none": "version: v1\n"}, Driver: &addon.GPUDriver{Version: "580.126.20", Modules: "open"}})},
+		{"kueue", must(t, addon.Kueue, addon.KueueOptions{Resources: []string{"nvidia.com/gpu"}, Queues: []addon.Queue{
+			{Name: "students", Namespaces: []string{"course-a"}, Quota: map[string]int{"nvidia.com/gpu": 8}, Borrow: true}}})},
+		{"kueue-rich", must(t, addon.Kueue, addon.KueueOptions{Common: seven, Resources: []string{"nvidia.com/gpu", "nvidia.com/mig-1g.5gb"}, Queues: []addon.Queue{
+			{Name: "students", Namespaces: []string{"course-a", "course-b"}, Labelled: []string{"jupyterhub"},
+				Quota: map[string]int{"nvidia.com/gpu": 6, "nvidia.com/mig-1g.5gb": 7}, Borrow: true},
+			{Name: "staff", Namespaces: []string{"research"}, Quota: map[string]int{"nvidia.com/gpu": 2}, Reclaim: true}}})},
 		{"velero", must(t, addon.Velero, addon.VeleroOptions{Bucket: "backups", AccessKey: key0, SecretKey: key1})},
 		{"velero-rich", must(t, addon.Velero, addon.VeleroOptions{Common: seven, Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CA: []byte("PEM"), Schedule: "30 2 * * 6",

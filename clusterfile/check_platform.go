@@ -24,6 +24,7 @@ func (r *resolver) validatePlatform() {
 	r.versionsFit()
 	r.viaFleet()
 	r.profilesFit()
+	r.queuesFit()
 	r.replacedValues()
 }
 

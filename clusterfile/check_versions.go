@@ -112,6 +112,10 @@ func (r *resolver) section(part string) any {
 		return &raw.NVIDIA.Stack
 	case "velero":
 		return raw.Backup
+	case platform.Kueue:
+		if len(raw.Queues) > 0 {
+			return raw.Queues[0].Value
+		}
 	case "nfs":
 		return raw.Storage.NFS
 	case "longhorn":

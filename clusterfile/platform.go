@@ -35,6 +35,7 @@ func (r *resolver) platform() {
 	r.monitoring()
 	r.backup()
 	r.hub()
+	r.queues()
 	r.withoutBuiltIn()
 }
 

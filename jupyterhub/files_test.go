@@ -28,7 +28,7 @@ func needTool(t *testing.T, name string) string {
 func TestFilesAreWellFormed(t *testing.T) {
 	py, err := filepath.Glob("files/*.py")
 	require.NoError(t, err)
-	require.Len(t, py, 4)
+	require.Len(t, py, 5)
 	compile := "import sys\nfor p in sys.argv[1:]: compile(open(p).read(), p, 'exec')"
 	out, err := exec.Command(needTool(t, "python3"), append([]string{"-c", compile}, py...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -85,6 +85,30 @@ func TestProfilesForGroups(t *testing.T) {
 	have = snippet(t, "profiles.py", map[string]any{"values": values, "users": users})
 	require.Equal(t, []any{"gpus"}, have["ada"])
 	require.Contains(t, have["eve"], "There is no profile for you", "an empty list would start the chart's defaults")
+}
+
+// A server with a GPU may wait for hours, others fail as early as before; and the page says what it
+// waits for.
+func TestServersWaitInAQueue(t *testing.T) {
+	h := hubs()["native"]
+	h.Queue = "students"
+	values, err := h.Values()
+	require.NoError(t, err)
+	text, err := json.Marshal(values)
+	require.NoError(t, err)
+	out, err := exec.Command(needTool(t, "python3"), "testdata/queue.py", "files/queue.py", string(text)).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, "cpu 1200\ngpu 28800\nnone 1200\n"+
+		"Created container\nYour server is in the queue students. While all its GPUs are in use it waits, and then starts by itself: you may leave this page.\n", string(out))
+
+	for _, e := range values["singleuser"].(map[string]any)["profileList"].([]any) {
+		e := e.(map[string]any)
+		labels, waits := e["kubespawner_override"].(map[string]any)["extra_labels"]
+		require.Equal(t, e["slug"] != "cpu", waits, e["slug"])
+		if waits {
+			require.Equal(t, map[string]any{queueLabel: "students"}, labels)
+		}
+	}
 }
 
 func TestPasswordsAreTakenFromTheSecret(t *testing.T) {

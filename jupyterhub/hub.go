@@ -31,6 +31,7 @@ type Hub struct {
 	Cull     Cull
 	PrePull  bool // pull the profiles' images to the nodes in advance
 	Quota    Quota
+	Queue    string // Kueue's LocalQueue in which servers with GPUs wait for their turn; empty: none
 
 	Isolate bool           // network policies around hub and notebooks
 	Reach   []netip.Prefix // private networks that isolated notebooks may reach; none by default

@@ -148,6 +148,9 @@ func (h Hub) entry(p Profile) map[string]any {
 	if p.DefaultURL != "" {
 		override["default_url"] = p.DefaultURL
 	}
+	if h.waits(p) {
+		override["extra_labels"] = map[string]any{queueLabel: h.Queue}
+	}
 	e := map[string]any{"slug": p.Name, "display_name": or(p.Title, p.Name), "kubespawner_override": override}
 	if p.Description != "" {
 		e["description"] = p.Description

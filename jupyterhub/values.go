@@ -96,6 +96,9 @@ func (h Hub) snippets() map[string]any {
 	if len(h.profileGroups()) > 0 {
 		s["20-homelab-profiles"] = profilesSnippet
 	}
+	if h.Queue != "" {
+		s["30-homelab-queue"] = queueSnippet
+	}
 	return s
 }
 
@@ -310,6 +313,9 @@ func (h Hub) custom() map[string]any {
 	if groups := h.profileGroups(); len(groups) > 0 {
 		v["profileGroups"] = groups
 		v["verifyUser"] = verifyUser
+	}
+	if h.Queue != "" {
+		v["queue"] = h.queue()
 	}
 	if h.exempts() {
 		v["cull"] = map[string]any{

@@ -69,6 +69,8 @@ func lacks(u *unstructured.Unstructured) (string, error) {
 		return established(u), nil
 	case "ClusterIssuer.cert-manager.io", "Issuer.cert-manager.io", "Certificate.cert-manager.io":
 		return signs(u), nil
+	case "ClusterQueue.kueue.x-k8s.io", "LocalQueue.kueue.x-k8s.io":
+		return admits(u), nil
 	case "APIService.apiregistration.k8s.io":
 		return available(u), nil
 	}
@@ -212,4 +214,13 @@ func signs(u *unstructured.Unstructured) string {
 		return ""
 	}
 	return cmp.Or(why, "cert-manager has not processed it yet")
+}
+
+// admits says why a queue of Kueue's lets no pod start, by its condition Active.
+func admits(u *unstructured.Unstructured) string {
+	is, why := condition(u, "Active")
+	if is {
+		return ""
+	}
+	return cmp.Or(why, notSeen)
 }

@@ -24,6 +24,7 @@ type Platform struct {
 
 	Monitoring *Monitoring
 	Backup     *Backup
+	Queues     []Queue // in the order of the file; none: the GPUs go to who asks first
 	CNI        *CNI
 }
 
@@ -195,6 +196,16 @@ type Backup struct {
 	FileSystem                       bool          // also the contents of volumes; default true
 	CAFile                           string
 	Insecure                         bool
+}
+
+// Queue is a group's part of the cluster's GPUs: its pods wait until it is their turn.
+type Queue struct {
+	Name       string
+	GPUs       int            // of nvidia.com/gpu, as pods request it
+	MIG        map[string]int // instances by profile, e.g. 1g.5gb
+	Namespaces []string
+	Borrow     bool // may also use what other queues leave unused; default true
+	Reclaim    bool // ends pods of borrowers when it needs its own part
 }
 
 // CNI is a network other than K3s' flannel.

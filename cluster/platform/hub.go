@@ -74,6 +74,9 @@ func (r *recipe) hubNeeds(p *spec.Platform) []string {
 	}
 	add("issuer")
 	add("ingress")
+	if hubQueue(p) != "" {
+		add(Kueue)
+	}
 	return needs
 }
 
@@ -184,6 +187,7 @@ func (r *recipe) jupyterHub() jupyterhub.Hub {
 		SHM: toBytes(in.SHM), PrePull: in.PrePull, Isolate: in.Isolate, Reach: in.Reach, Taints: Taints(s),
 		Cull:        jupyterhub.Cull{Enabled: in.Cull.Enabled, Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
 		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: in.Quota.CPU, Memory: toBytes(in.Quota.Memory)},
+		Queue:       hubQueue(p),
 		ChartValues: p.Charts.Values["jupyterhub"],
 	}
 	if v := p.Charts.Versions["jupyterhub"]; v != "" && h.Version == "" {

@@ -51,6 +51,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]Piece, error) {
 	r.fleet(p)
 	r.monitoring(p)
 	r.backup(p)
+	r.queues(p)
 	r.hub(p)
 	if err := errors.Join(r.errs...); err != nil {
 		return nil, err
@@ -360,6 +361,7 @@ func PartsOn(s *spec.Spec) []string {
 	add(p.Monitoring != nil && p.Monitoring.GPUs && !HasGPUOperator(s), "dcgm-exporter")
 	add(HasGPUOperator(s), GPUOperator)
 	add(p.Backup != nil, "velero")
+	add(len(p.Queues) > 0, Kueue)
 	add(p.Hub != nil, "jupyterhub")
 	return out
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/cps-gpu/homelab/lab/gpuoperator"
+	"github.com/cps-gpu/homelab/lab/kueue"
 	"github.com/cps-gpu/homelab/lab/operators"
 	"github.com/cps-gpu/homelab/lab/traffic"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -226,6 +227,8 @@ func (f *Factory) assemble(ctx context.Context, cp *controlPlane, cfg guest.Plan
 	p.running.Go(func() { operators.Run(p.ctx, p.cluster) })
 	operator := &gpuoperator.Operator{Client: cp.client, Dynamic: dyn, Log: f.opts.Log}
 	p.running.Go(func() { operator.Run(p.ctx) })
+	queues := &kueue.Manager{Client: cp.client, Dynamic: dyn, Log: f.opts.Log}
+	p.running.Go(func() { queues.Run(p.ctx) })
 	if err := p.Apply(ctx, packaged(cfg.Disable)); err != nil {
 		return nil, fmt.Errorf("what K3s ships: %w", err)
 	}

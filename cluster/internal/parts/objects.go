@@ -81,7 +81,8 @@ func (s *Steps) lookAtObjects(ctx context.Context, p platform.Piece) (seen objec
 const webhookTime = 2 * time.Minute
 
 // applyPatiently applies objects, and waits for admission webhooks that are not ready. It
-// recreates storage classes that cannot be changed, which does not affect their volumes.
+// recreates storage classes that cannot be changed, which does not affect their volumes, and doors
+// to another queue, which does not affect pods that run.
 func (s *Steps) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
 	var refused error
 	err := run.Until(ctx, s.Spec, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
@@ -102,12 +103,12 @@ func (s *Steps) applyPatiently(ctx context.Context, client *kube.Client, objects
 	return err
 }
 
-// applyClasses recreates storage classes and applies the other objects again. why is the error
-// that made it necessary.
+// applyClasses recreates storage classes and Kueue's LocalQueues and applies the other objects
+// again. why is the error that made it necessary.
 func applyClasses(ctx context.Context, client *kube.Client, objects []runtime.Object, why error) error {
 	var rest []runtime.Object
 	for _, o := range objects {
-		if _, isClass := o.(*storagev1.StorageClass); !isClass {
+		if _, isClass := o.(*storagev1.StorageClass); !isClass && o.GetObjectKind().GroupVersionKind().Kind != "LocalQueue" {
 			rest = append(rest, o)
 			continue
 		}

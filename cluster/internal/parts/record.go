@@ -326,6 +326,9 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := remove(r.After); err != nil {
 		return err
 	}
+	if err := s.emptyQueues(ctx, client, r); err != nil {
+		return err
+	}
 	if r.Release != "" {
 		if err := charts.Uninstall(ctx, r.Namespace, r.Release); err != nil {
 			return err
@@ -349,7 +352,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 // be mounted or deleted.
 func Unused(ctx context.Context, client *kube.Client, r Record) error {
 	if len(r.Classes) == 0 {
-		return nil
+		return queuesUnused(ctx, client, r)
 	}
 	volumes, err := client.List(ctx, "v1", "PersistentVolume", "", "")
 	if err != nil {

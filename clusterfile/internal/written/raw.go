@@ -34,6 +34,7 @@ type File struct {
 	Fleet        *Fleet        `yaml:"fleet" jsonschema_description:"GitOps with Fleet."`
 	Monitoring   *Monitoring   `yaml:"monitoring" jsonschema_description:"Prometheus and Grafana, with the GPUs' metrics."`
 	Backup       *Backup       `yaml:"backup" jsonschema_description:"Velero, into a bucket."`
+	Queues       named[Queue]  `yaml:"queues" jsonschema_description:"Kueue: groups that share the GPUs, by name."`
 	Hub          *Hub          `yaml:"hub" jsonschema_description:"JupyterHub."`
 }
 

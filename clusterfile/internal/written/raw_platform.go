@@ -151,3 +151,12 @@ type Backup struct {
 	CA         string         `yaml:"ca" jsonschema_description:"PEM file of the authority that signed the service's certificate."`
 	Insecure   bool           `yaml:"insecure" jsonschema_description:"Do not check the service's certificate."`
 }
+
+// Queue is a group's part of the GPUs.
+type Queue struct {
+	GPUs       *int           `yaml:"gpus" jsonschema:"minimum=0" jsonschema_description:"How many nvidia.com/gpu it can always have. Default 0: only what others leave."`
+	MIG        map[string]int `yaml:"mig" jsonschema_description:"How many MIG instances with a name of their own, by profile, e.g. 1g.5gb: 8."`
+	Namespaces []string       `yaml:"namespaces" jsonschema:"required" jsonschema_description:"Pods and Jobs in these wait in the queue; in the hub's, only notebooks with GPUs."`
+	Borrow     *bool          `yaml:"borrow" jsonschema_description:"It may also use what other queues leave unused. Default true."`
+	Reclaim    bool           `yaml:"reclaim" jsonschema_description:"It takes its own part back from borrowers, by ending their pods. Default: it waits for them."`
+}

@@ -86,6 +86,11 @@ var table = []Pin{
 		Source: "pinned: image references of autumn 2026; read: 4.4.0 of 2026-06-10, Chart.yaml (its appVersion too)",
 	},
 	{
+		Name: "kueue", Chart: "kueue", Repo: "oci://registry.k8s.io/kueue/charts",
+		Version: "0.19.2", App: "v0.19.2", Kubernetes: ">=1.29.0-0",
+		Source: "pinned and read: tag v0.19.2 of 2026-08-20, charts/kueue; its README names Kubernetes and the registry",
+	},
+	{
 		Name: "longhorn", Chart: "longhorn", Repo: "https://charts.longhorn.io",
 		Version: "1.13.0", App: "v1.13.0", Kubernetes: ">=1.34.0-0",
 		Source: "pinned and Kubernetes: release notes of 2026-09-29, second hand; read: 1.12.1 of 2026-08-14, whose Chart.yaml says >=1.25",

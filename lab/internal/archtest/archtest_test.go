@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
+	"lab/kueue":            {"converge/wait"},
 	"lab/operators":        {"converge/wait"},
 	"lab/traffic":          {"sim/guest"},
 	"lab/plane":            {"converge/wait", "sim/gpuoperator", "sim/guest"},
