@@ -136,8 +136,8 @@ func (e effects) ofMachine(ctx context.Context, c *Cluster, n spec.Node) {
 			vm, err = c.templates.Cloned(ctx, n, vm, nil)
 		}
 		e.say("vm/"+n.Name, vm, err)
-		if len(nodes.MountedDisks(n)) > 0 {
-			e.say("disks/"+n.Name, nodes.MountedDisks(n), nil)
+		for _, d := range nodes.MountedDisks(n) { // what the guest is told of them
+			e.say("disks/"+n.Name, []string{d.Name, d.FS, d.Mount}, nil)
 		}
 	}
 	if n.Role == spec.FileServer {

@@ -120,7 +120,8 @@ func rowsOf(t *testing.T) map[string]row {
 			continue
 		}
 		for key, layer := range map[string]string{"defaults": "defaults", "pools.*": "pools.wk", "nodes.*": "nodes.wk1"} {
-			in := row{Key: key + r.Key, Base: "shape", At: layer + r.At, Value: r.Value, Given: map[string]any{}}
+			in := r
+			in.Key, in.Base, in.At, in.Given = key+r.Key, "shape", layer+r.At, map[string]any{}
 			for place, value := range r.Given {
 				if strings.HasPrefix(place, ".") {
 					place = layer + place
