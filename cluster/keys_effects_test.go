@@ -136,7 +136,7 @@ func (e effects) ofMachine(ctx context.Context, c *Cluster, n spec.Node) {
 			vm, err = c.templates.Cloned(ctx, n, vm, nil)
 		}
 		e.say("vm/"+n.Name, vm, err)
-		for _, d := range nodes.MountedDisks(n) { // what the guest is told of them
+		for _, d := range nodes.MountedDisks(n) { // what the script in the guest gets
 			e.say("disks/"+n.Name, []string{d.Name, d.FS, d.Mount}, nil)
 		}
 	}
