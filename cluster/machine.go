@@ -28,6 +28,9 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	if n.Adopt {
 		spec.Adopted, spec.Seed, spec.SecureBoot = true, "", nil
 	}
+	for _, in := range n.NUMANodes {
+		spec.NUMANodes = append(spec.NUMANodes, proxmox.NUMANode(in))
+	}
 	for i, d := range n.Disks {
 		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
 	}

@@ -231,3 +231,23 @@ nodes:
 		assert.Equal(t, []string{"wk1: one of 8 shares (time-slicing); the node has 2 GPUs, the others were not tested", "wk2: ", "wk2: "}, got)
 	})
 }
+
+// The NUMA nodes of the file are those of the VM; other ones wait for its next start.
+func TestNUMANodesOfTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := strings.Replace(duo, "gpus: 1}", `cores: 4, memory: 8GiB, numa: true,
+    numaNodes: [{cpus: 0-1, memory: 4GiB, hostNodes: "0", policy: preferred}, {cpus: "2,3", memory: 4GiB, hostNodes: "1"}]}`, 1)
+		w.up(t, parse(t, text))
+		assert.Empty(t, w.plan(t, parse(t, text)))
+		config := w.vm(t, "wk1").Config
+		assert.Equal(t, "cpus=0-1,hostnodes=0,memory=4096,policy=preferred", config["numa0"])
+		assert.Equal(t, "cpus=2;3,hostnodes=1,memory=4096,policy=bind", config["numa1"])
+
+		other := strings.Replace(text, "policy: preferred", "policy: interleave", 1)
+		assert.Contains(t, strings.Join(w.plan(t, parse(t, other)), "\n"), "policy=preferred → cpus=0-1,hostnodes=0,memory=4096,policy=interleave (needs a restart)")
+		w.up(t, parse(t, duo))
+		assert.NotContains(t, w.vm(t, "wk1").Config, "numa0")
+	})
+}

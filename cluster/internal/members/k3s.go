@@ -112,6 +112,9 @@ func (ms *Members) Server(n spec.Node, joins bool) (k3s.Server, error) {
 	return k3sServer(ms.Spec, n, joins)
 }
 
+// Agent is the wanted state of an agent.
+func (ms *Members) Agent(n spec.Node) (k3s.Agent, error) { return k3sAgent(ms.Spec, n) }
+
 // Unfinished says that a restore of this server was cut short: what it would start from is
 // neither the old state nor the new one.
 func Unfinished(name string, have k3s.State) error {

@@ -22,7 +22,7 @@ func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "device-plugin",
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			objects, err := pluginObjects(ms.Spec)
+			objects, err := PluginObjects(ms.Spec)
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
@@ -35,7 +35,7 @@ func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 		Diff:  func(d drift.Diff) drift.Diff { return d },
 		Costs: ms.costsOfPlugin,
 		Apply: func(ctx context.Context, _ drift.Diff) error {
-			objects, err := pluginObjects(ms.Spec)
+			objects, err := PluginObjects(ms.Spec)
 			if err != nil {
 				return err
 			}
@@ -49,10 +49,10 @@ func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
 	}
 }
 
-// pluginObjects are the objects of the device plugins. There is one plugin for each way in
+// PluginObjects are the objects of the device plugins. There is one plugin for each way in
 // which nodes share their GPUs, since a plugin reads one configuration. [sharingLabel] selects
 // the nodes of each.
-func pluginObjects(s *spec.Spec) ([]runtime.Object, error) {
+func PluginObjects(s *spec.Spec) ([]runtime.Object, error) {
 	all := []nvidia.PluginOptions{pluginOptions(s, spec.Node{GPUs: spec.GPURequest{Sharing: undivided(s.NVIDIA.Sharing)}})}
 	for _, n := range s.GPUNodes() {
 		o := pluginOptions(s, n)

@@ -1,0 +1,36 @@
+package parts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// Where charts come from is what the file says, unless a flag says more.
+func TestSourceOfCharts(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"flag", "own"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+	}
+	const digest = "sha256:abababababababababababababababababababababababababababababababab"
+	source := func(more string, flags chart.Source) chart.Source {
+		spec, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(external+more))
+		require.NoError(t, err)
+		return New(Config{Spec: spec, Charts: flags}).chartSource()
+	}
+	plain := source("", chart.Source{})
+	assert.Empty(t, plain.Folder)
+	assert.False(t, plain.Offline)
+	assert.NotContains(t, plain.Digests, "nfs")
+	own := source("charts: {folder: own, offline: true, digests: {nfs: '"+digest+"'}}\n", chart.Source{})
+	assert.Equal(t, filepath.Join(dir, "own"), own.Folder)
+	assert.True(t, own.Offline)
+	assert.Contains(t, own.Digests, "csi-driver-nfs")
+	assert.Equal(t, "flag", source("charts: {folder: own}\n", chart.Source{Folder: "flag"}).Folder)
+}

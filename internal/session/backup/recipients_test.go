@@ -1,0 +1,35 @@
+package backup
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/internal/session"
+)
+
+// The recipients of the file can decrypt a backup; without any, nothing is asked of the machines.
+func TestRecipientsOfTheFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const text = "name: a\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\nnodes: {a: {role: server, external: ops@10.0.0.2}}\n"
+	backup := func(more string) error {
+		want, err := clusterfile.Parse("cluster.yaml", []byte(text+more))
+		require.NoError(t, err)
+		c, err := cluster.New(want, cluster.Backend{Dir: "nowhere"})
+		require.NoError(t, err)
+		defer c.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // before it reaches a machine
+		return Backup(&session.Session{Spec: want, Cluster: c}, ctx, session.BackupFlags{})
+	}
+	require.ErrorContains(t, backup(""), "who may decrypt the backup? write recipients: [age1…] under k3s.snapshots")
+	require.ErrorIs(t, backup("k3s: {snapshots: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}}\n"), context.Canceled)
+	left, err := os.ReadDir(".")
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
