@@ -228,8 +228,9 @@ func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 // builds fit any kernel, so the kernel stays; prebuilt ones come with the newest of their series.
 func (r Recipe) wanted(s DriverState) []string {
 	packages := r.Packages()
-	if r.Build {
-		packages = slices.DeleteFunc(packages, func(name string) bool { return slices.Contains(s.kernels(), name) })
+	kernels := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return !kernelMeta.MatchString(name) })
+	if r.Build && !slices.ContainsFunc(kernels, func(name string) bool { return s.Packages[name] == "" }) { // with its headers
+		packages = slices.DeleteFunc(packages, func(name string) bool { return slices.Contains(kernels, name) })
 	}
 	for _, name := range r.others(s) {
 		packages = append(packages, name+"-") // apt-get's word for: remove it
