@@ -101,6 +101,9 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it has not joined yet, so the restart interrupts nothing
 		}
+		if c.replaces(n) {
+			return c.costsOfReplacing(ctx, n, s.words())
+		}
 		return c.members.Upgrades(ctx, s.words(), n)
 	}
 }

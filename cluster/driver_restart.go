@@ -65,6 +65,9 @@ func (c *Cluster) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen) 
 		}
 		return c.loadDriver(ctx, n, s)
 	}
+	if c.replaces(n) {
+		return c.replaceForDriver(ctx, n)
+	}
 	if err := nvidia.FetchDriver(ctx, root, s.want); err != nil {
 		return fmt.Errorf("%s keeps its driver, and stays up: %w", n.Name, err)
 	}
@@ -174,7 +177,7 @@ func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) e
 // words say what a node goes down for.
 func (s driverSeen) words() string {
 	if !s.mayLoad() {
-		return (nvidia.Toolkit{}).String() + " is installed"
+		return (nvidia.Toolkit{}).String()
 	}
 	text := "NVIDIA's driver " + s.want.String() + " is loaded by a restart"
 	if !s.want.Build && !s.remaining().Empty() {

@@ -52,6 +52,7 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 		return err
 	}
 	defer done()
+	ctx = context.WithValue(ctx, hasTurn{}, true)
 	if v.first != nil {
 		if err := v.first(ctx); err != nil {
 			return errors.Join(err, ms.freeAgain(ctx, n, v))
