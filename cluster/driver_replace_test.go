@@ -104,7 +104,7 @@ func TestARecreatedMachineDividesItsGPUs(t *testing.T) {
 		w := newWorld(t, pvesim.EightA100())
 		defer w.close()
 		text := replace(t, small, "gpus: 1}", "gpus: {count: 1, sharing: {strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}}}")
-		text = replace(t, text, "nodes:\n", "nodes:\n  gpu2: {role: agent, address: 10.0.0.22, cores: 8, memory: 32GiB, gpus: 1, disks: [{name: data, size: 10GiB, role: data, mount: /data}]}\n")
+		text = replace(t, text, "nodes:\n", "nodes:\n  gpu2: {role: agent, address: 10.0.0.22, cores: 8, memory: 32GiB, gpus: 1, disks: {data: {size: 10GiB, mount: /data}}}\n")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
 		one, two := w.vm(t, "gpu1").Config["smbios1"], w.vm(t, "gpu2").Config["smbios1"]

@@ -205,7 +205,7 @@ func TestTheOtherModeGoes(t *testing.T) {
 	assert.Equal(t, []string{"linux-modules-nvidia-580-server-open-generic"}, built.others(s))
 	free := built.frees(s)
 	assert.Contains(t, free, "linux-modules-nvidia-580-server-open-generic")
-	assert.NotContains(t, free, "linux-generic", "a kernel does not change by itself, whoever builds its modules")
+	assert.NotContains(t, free, "linux-generic", "a kernel does not change by itself in either mode")
 	for _, name := range free {
 		assert.NotContains(t, built.Holds(), name)
 		assert.Contains(t, s.Held, name)
