@@ -179,7 +179,7 @@ func TestUpgradeWithAServerCutOff(t *testing.T) {
 	}
 }
 
-// stepOf is the kind of a moment: whose it is, and what it does there.
+// stepOf is the kind of a moment: a server or an agent, and what it does then.
 func stepOf(moment string) string {
 	node, does, _ := strings.Cut(moment, ": ")
 	who := "agent"
