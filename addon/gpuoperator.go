@@ -83,7 +83,9 @@ func (o GPUOperatorOptions) driver() values {
 	if o.Driver == nil {
 		return values{"enabled": false}
 	}
-	v := values{"enabled": true}
+	// The operator's own upgrades delete the pods that use GPUs. Without them its DaemonSet replaces a
+	// driver's pod when that is deleted, which homelab does on one node after the other.
+	v := values{"enabled": true, "upgradePolicy": values{"autoUpgrade": false}}
 	if o.Driver.Version != "" {
 		v["version"] = o.Driver.Version
 	}

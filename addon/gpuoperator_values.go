@@ -66,6 +66,7 @@ func decided() [][3]string {
 		{"driver.enabled", "nvidia.driver.mode decides it", "write mode: operator under nvidia.driver, or another mode"},
 		{"driver.version", "nvidia.driver.branch decides it", "write branch: under nvidia.driver"},
 		{"driver.kernelModuleType", "nvidia.driver.flavour decides it", "write flavour: under nvidia.driver"},
+		{"driver.upgradePolicy", "homelab upgrades the driver, on one node after the other", "write upgrade: under k3s"},
 		{"driver.nvidiaDriverCRD.enabled", "homelab waits for the driver of the ClusterPolicy", "remove it"},
 		{"toolkit.enabled", "nvidia.driver.mode decides it: the toolkit comes with the driver", "write mode: operator under nvidia.driver, or another mode"},
 		{"toolkit.env", "it says where K3s keeps its containerd, and a list replaces ours", "remove it"},

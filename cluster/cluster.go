@@ -67,7 +67,8 @@ type Cluster struct {
 	warnings  warnings
 	members   *members.Members
 
-	parts *parts.Steps // the steps of the platform
+	parts  *parts.Steps  // the steps of the platform
+	baking chan struct{} // has room for the one step that bakes a template for a machine that is recreated
 }
 
 // New binds spec to b. It changes nothing, and neither does a Plan: only Runs and Keep write to
@@ -77,7 +78,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
 	c := &Cluster{
-		spec: want, Backend: b,
+		spec: want, Backend: b, baking: make(chan struct{}, 1),
 		hosts: ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 	}
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)

@@ -89,7 +89,7 @@ func (c *Cluster) running(ctx context.Context, names ...string) []string {
 // costsOfDriver is the cost of another driver on a joined node: a restart loads it.
 func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
-		if !s.mayLoad() {
+		if !s.upgrades() {
 			if stillDivided(n, s.DriverState).Empty() {
 				return nil
 			}
@@ -101,7 +101,10 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it has not joined yet, so the restart interrupts nothing
 		}
-		return c.members.Stops(ctx, "NVIDIA's driver "+s.want.String()+" is loaded by a restart", n.Name)
+		if c.replaces(n) {
+			return c.costsOfReplacing(ctx, n, s.words())
+		}
+		return c.members.Upgrades(ctx, s.words(), n)
 	}
 }
 

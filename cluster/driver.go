@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
@@ -28,7 +27,6 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 	if n.External {
 		return c.externalDriverStep(n)
 	}
-	toolkit := nvidia.Toolkit{}
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
 		Observe: func(ctx context.Context) (driverSeen, error) {
@@ -43,7 +41,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 			return driverSeen{seen, want}, err
 		},
 		Diff: func(s driverSeen) drift.Diff {
-			d := append(s.want.Diff(s.DriverState), toolkit.Diff(s.DriverState)...)
+			d := append(s.want.Diff(s.DriverState), nvidia.Toolkit{}.Diff(s.DriverState)...)
 			if s.Loaded != "" {
 				d = append(d, nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)...)
 			}
@@ -51,13 +49,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 		},
 		Costs: c.costsOfDriver(n),
 		Apply: func(ctx context.Context, s driverSeen) error {
-			if err := nvidia.InstallDriver(ctx, c.nodes.Root(n.Name), s.want); err != nil {
-				return err
-			}
-			if err := nvidia.InstallToolkit(ctx, artifacts.Outward(c.spec, c.nodes.Root(n.Name)), toolkit); err != nil {
-				return err
-			}
-			if err := c.loadDriver(ctx, n, s); err != nil || stillDivided(n, s.DriverState).Empty() {
+			if err := c.upgradeDriver(ctx, n, s); err != nil || stillDivided(n, s.DriverState).Empty() {
 				return err
 			}
 			return c.divide(ctx, n, offer.Whole(n))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -30,13 +31,82 @@ func (s driverSeen) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
 // mayLoad reports whether a node may have to restart for its driver. Then the plan shows the
 // cost; otherwise loadDriver restarts nothing.
 func (s driverSeen) mayLoad() bool {
-	if s.remaining().Empty() {
+	missing := s.remaining()
+	if s.Loaded != "" { // modules for another kernel than the running one are built without it
+		missing = slices.DeleteFunc(missing, func(f drift.Field) bool { return strings.HasPrefix(f.Path, nvidia.ModulePath) })
+	}
+	if missing.Empty() {
 		return !s.failed() && s.want.Diff(s.DriverState).Effect() == drift.Restart // otherwise a restart does not help
 	}
 	return true
 }
 
-// loadDriver restarts a node whose driver is installed but not loaded. That is the case if the
+// upgrades reports whether a node goes down for its driver or its toolkit.
+func (s driverSeen) upgrades() bool { return s.mayLoad() || nvidia.Toolkit{}.Stale(s.DriverState) }
+
+// upgradeDriver installs a node's driver and toolkit as wanted. A node that has joined goes down for
+// that as for another version of K3s: one after the other, when no pod holds its GPUs or their time is
+// over. Nothing is installed before: libraries of another version than the loaded module would end the
+// work on its GPUs as surely. A node whose driver is not loaded runs no such work.
+func (c *Cluster) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen) error {
+	root := c.nodes.Root(n.Name)
+	install := func(ctx context.Context) error {
+		if err := nvidia.InstallDriver(ctx, root, s.want); err != nil {
+			return err
+		}
+		return nvidia.InstallToolkit(ctx, artifacts.Outward(c.spec, root), nvidia.Toolkit{})
+	}
+	if !s.upgrades() {
+		return install(ctx)
+	}
+	if !c.joined(ctx, n) {
+		if err := install(ctx); err != nil || !s.mayLoad() {
+			return err
+		}
+		return c.loadDriver(ctx, n, s)
+	}
+	if c.replaces(n) {
+		return c.replaceForDriver(ctx, n)
+	}
+	if err := nvidia.FetchDriver(ctx, root, s.want); err != nil {
+		return fmt.Errorf("%s keeps its driver, and stays up: %w", n.Name, err)
+	}
+	keeps := "its driver"
+	if s.Loaded == "" {
+		keeps = ""
+	}
+	return c.wayOn(ctx, n, c.members.Upgrade(ctx, n, keeps, func(ctx context.Context) error {
+		if err := install(ctx); err != nil {
+			return err
+		}
+		progress.Say(ctx, "restarting %s with driver %s", n.Name, s.want)
+		if err := c.restart(ctx, n); err != nil {
+			return err
+		}
+		return c.waitDriver(ctx, n, s.want.Diff)
+	}))
+}
+
+// joined reports whether Kubernetes has a node, or cannot say: a new machine has not joined.
+func (c *Cluster) joined(ctx context.Context, n spec.Node) bool {
+	if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+		return false
+	}
+	was, err := c.members.ObserveNode(ctx, n.Name)
+	return was != nil || err != nil && !errors.Is(err, members.ErrUnformed)
+}
+
+// wayOn adds to the failure of an upgrade how to go on, and how to go back.
+func (c *Cluster) wayOn(ctx context.Context, n spec.Node, err error) error {
+	var stays *members.StaysError
+	if err == nil || ctx.Err() != nil || errors.As(err, &stays) {
+		return err
+	}
+	return fmt.Errorf("%w\n  to go on: fix that, then run go tool mage cluster:up again: it goes on with %s, and no other node goes down before it is well"+
+		"\n  to go back: write the earlier branch under nvidia.driver and run it again; go tool mage node:replace -node=%s recreates the machine with the driver of the file", err, n.Name, n.Name)
+}
+
+// loadDriver restarts a new node whose driver is installed but not loaded. That is the case if the
 // driver was just installed, together with its kernel, or if an earlier run ended after
 // installing it. A restart does not help if the kernel's log shows that the driver failed to
 // load.
@@ -45,24 +115,13 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 	if err != nil {
 		return err
 	}
-	remaining := before.remaining()
 	// Modules of another mode may have the version that is loaded. Only a restart shows whether
 	// they load.
-	switched := slices.ContainsFunc(remaining, func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
-	if !before.mayLoad() || !switched && before.want.Diff(now).Effect() != drift.Restart {
+	switched := slices.ContainsFunc(before.remaining(), func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
+	if !switched && before.want.Diff(now).Effect() != drift.Restart {
 		return nil
 	}
 	progress.Say(ctx, "restarting %s to load the driver", n.Name)
-	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // otherwise the machine is new, and the restart interrupts nothing
-		if was, err := c.members.ObserveNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, members.ErrUnformed) {
-			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
-				if err := c.restart(ctx, n); err != nil {
-					return err
-				}
-				return c.waitDriver(ctx, n, before.want.Diff)
-			})
-		}
-	}
 	if err := c.restart(ctx, n); err != nil {
 		return err
 	}
@@ -113,4 +172,16 @@ func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) e
 		return err
 	}
 	return c.waitDriver(ctx, n, func(nvidia.DriverState) drift.Diff { return nil })
+}
+
+// words say what a node goes down for.
+func (s driverSeen) words() string {
+	if !s.mayLoad() {
+		return (nvidia.Toolkit{}).String()
+	}
+	text := "NVIDIA's driver " + s.want.String() + " is loaded by a restart"
+	if !s.want.Build && !s.remaining().Empty() {
+		text += ", with the newest kernel of its series"
+	}
+	return text
 }

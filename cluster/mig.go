@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
@@ -106,7 +105,7 @@ func (c *Cluster) costsOfDividing(ctx context.Context, n spec.Node) []converge.C
 	if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 		return nil // it has not joined yet
 	}
-	return c.members.Stops(ctx, "its GPUs are divided in another way", n.Name)
+	return c.members.Upgrades(ctx, "its GPUs are divided in another way", n)
 }
 
 // stillDivided says which GPUs of a node are divided although the file wants them whole.
@@ -129,10 +128,15 @@ func stillDivided(n spec.Node, s nvidia.DriverState) drift.Diff {
 // divide divides a node's GPUs as wanted. On a node that has joined, pods and programs that
 // watch the GPUs hold them, so it is drained, switched off and on, as for a driver: at its boot
 // the service divides the GPUs before anything uses them. That also resets the cards, which
-// Ampere's MIG mode needs.
+// Ampere's MIG mode needs. Until the node goes down for it, nothing is installed there: the next
+// boot would divide them.
 func (c *Cluster) divide(ctx context.Context, n spec.Node, want []mig.Layout) error {
 	root := c.nodes.Root(n.Name)
-	if err := mig.Install(ctx, root, want); err != nil {
+	s, err := mig.Observe(ctx, root)
+	if err == nil {
+		err = s.Check(want)
+	}
+	if err != nil {
 		return noLayout(err)
 	}
 	progress.Say(ctx, "dividing the GPUs of %s", n.Name)
@@ -149,18 +153,22 @@ func (c *Cluster) divide(ctx context.Context, n spec.Node, want []mig.Layout) er
 
 func (c *Cluster) redivide(ctx context.Context, n spec.Node, want []mig.Layout) error {
 	root := c.nodes.Root(n.Name)
-	if !nodes.SeenOf(ctx, n.Name).Absent.Load() { // otherwise the machine is new
-		if was, err := c.members.ObserveNode(ctx, n.Name); was != nil || err != nil && !errors.Is(err, members.ErrUnformed) {
-			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
-				if err := c.members.Reshare(ctx, n); err != nil {
-					return err
-				}
-				if err := mig.Switch(ctx, root); err != nil {
-					return err
-				}
-				return c.cycleDivided(ctx, n, want)
-			})
-		}
+	if c.joined(ctx, n) {
+		return c.members.Upgrade(ctx, n, "its GPUs as they are divided", func(ctx context.Context) error {
+			if err := mig.Install(ctx, root, want); err != nil {
+				return err
+			}
+			if err := c.members.Reshare(ctx, n); err != nil {
+				return err
+			}
+			if err := mig.Switch(ctx, root); err != nil {
+				return err
+			}
+			return c.cycleDivided(ctx, n, want)
+		})
+	}
+	if err := mig.Install(ctx, root, want); err != nil {
+		return err
 	}
 	if err := mig.Divide(ctx, root); err != nil {
 		return err

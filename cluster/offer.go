@@ -55,11 +55,13 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 	return step
 }
 
-// runtimeOf adds the step that lets K3s find what the operator has installed on a node, if it
-// installs the driver there.
+// runtimeOf adds the steps that bring another driver of the operator to a node, and let K3s find what
+// the operator has installed there, if it installs the driver.
 func (c *Cluster) runtimeOf(up *converge.Graph, n spec.Node, needs ...*converge.Ref) []*converge.Ref {
 	if !c.members.HasOperatorDriver(n) {
 		return needs
 	}
-	return []*converge.Ref{up.Add(c.members.RuntimeStep(n, addon.GPUOperatorNamespace, addon.GPUDriverPods), needs...)}
+	restart := func(ctx context.Context) error { return c.restart(ctx, n) }
+	driver := up.Add(c.members.OperatorDriverStep(n, addon.GPUOperatorNamespace, addon.GPUDriverPods, restart), needs...)
+	return []*converge.Ref{up.Add(c.members.RuntimeStep(n, addon.GPUOperatorNamespace, addon.GPUDriverPods), driver)}
 }

@@ -143,6 +143,45 @@ func TestOperatorBringsTheDriver(t *testing.T) {
 	})
 }
 
+// Another driver of the operator comes to one node after the other, through the same gate as another
+// version of K3s: the operator itself ends no pods.
+func TestAnotherDriverOfTheOperatorWaitsForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		text := replace(t, withPlatform(t, "eight-a100", ""), "driver: {branch: auto}", "stack: operator\n  driver: {mode: operator, branch: 580-server}")
+		w.up(t, parse(t, text))
+		time.Sleep(time.Minute)
+		busy := lodger("training", "wk-gpu1", 1)
+		pod := w.moveIn(t, busy)
+		after := parse(t, replace(t, text, "branch: 580-server", "branch: 595-server"))
+		asked := 0
+		for _, it := range w.looks(t, after).Items {
+			for _, cost := range it.Costs {
+				asked++
+				assert.Equal(t, "the GPU operator's driver 595.91.07 is loaded by a restart; waits up to 1h for pods that hold GPUs, and does not end them", cost.Why)
+				assert.NotContains(t, cost.Users, "pod default/"+pod+" (1 GPU)")
+			}
+		}
+		assert.Equal(t, 4, asked)
+		before := w.now()
+		err := w.tries(t, after)
+		require.ErrorContains(t, err, "wk-gpu1 keeps its driver, because pods hold its GPUs after 1h: pod default/"+pod)
+		assert.Equal(t, pod, w.running(t, busy))
+		assert.ElementsMatch(t, []string{"wk-gpu2", "wk-gpu3", "wk-gpu4"}, before.changes().Restarted)
+		version := func(name string) string { return ask(t, w.guests()[name], "cat", "/proc/driver/nvidia/version") }
+		assert.Contains(t, version("wk-gpu1"), "  580.126.20 ")
+		assert.Contains(t, version("wk-gpu2"), "  595.91.07 ")
+
+		require.NoError(t, w.api(t).Delete(t.Context(), busy))
+		time.Sleep(time.Minute)
+		w.up(t, after)
+		assert.Contains(t, version("wk-gpu1"), "  595.91.07 ")
+		assert.EqualValues(t, 2, w.nodes(t)["wk-gpu1"].Count("nvidia.com/gpu"))
+		assert.Empty(t, w.plan(t, after))
+	})
+}
+
 // A machine with a driver of its own is not left with two.
 func TestOperatorsDriverBesideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

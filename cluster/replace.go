@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
@@ -77,6 +78,9 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	}
 	if c.members.HasDriver(n) {
 		ready = g.Add(c.driverStep(n), ready)
+	}
+	if len(offer.Layouts(n)) > 0 && c.members.HasPlugin() {
+		ready = g.Add(c.migStep(n), ready)
 	}
 	c.joinAgain(g, n, ready)
 	return g, nil

@@ -172,7 +172,77 @@ func TestUpgradeWithAServerCutOff(t *testing.T) {
 		}
 	})
 	t.Log("\n" + rows.of(moments, servers))
+	t.Log("\n" + rows.sums(moments, servers))
 	rows.page(t, moments, servers)
+	if len(rows.cells) == len(moments)*len(servers) { // all shares
+		docBlock(t, "../docs/upgrade.md", "campaign sums", "```\n"+rows.sums(moments, servers)+"```\n")
+	}
+}
+
+// stepOf is the kind of a moment: a server or an agent, and what it does then.
+func stepOf(moment string) string {
+	node, does, _ := strings.Cut(moment, ": ")
+	who := "agent"
+	if strings.HasPrefix(node, "cp") {
+		who = "server"
+	}
+	switch words := strings.Fields(does); words[0] {
+	case "acting":
+		does = "begins"
+	case "changed":
+		does = "is done"
+	case "the":
+		does = "the snapshot is saved"
+	case "waiting":
+		does = strings.NewReplacer(node, "it").Replace(strings.TrimSuffix(strings.Join(words[:min(5, len(words))], " "), ":"))
+	default:
+		does = strings.Join(words[:1], " ")
+	}
+	return who + ": " + does
+}
+
+// sums are the cases by step and outcome.
+func (x *cuts) sums(moments, servers []string) string {
+	var b bytes.Buffer
+	out := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(out, "CUT OFF WHEN\tCASES\tSTOPPED\tWENT ON\tLONGEST WITHOUT A WRITE")
+	type sum struct {
+		cases, stopped int
+		longest        time.Duration
+	}
+	all, steps := map[string]sum{}, []string{}
+	add := func(step string, r row) {
+		s, seen := all[step]
+		if !seen {
+			steps = append(steps, step)
+		}
+		s.cases++
+		if r.first == "stopped" {
+			s.stopped++
+		}
+		s.longest = max(s.longest, r.longest)
+		all[step] = s
+	}
+	for _, m := range moments {
+		for _, server := range servers {
+			if r, ok := x.cells[m+server]; ok {
+				add(stepOf(m), r)
+			}
+		}
+	}
+	for _, m := range moments {
+		for _, server := range servers {
+			if r, ok := x.cells[m+server]; ok {
+				add("all", r)
+			}
+		}
+	}
+	for _, step := range steps {
+		s := all[step]
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%.0f s\n", step, s.cases, s.stopped, s.cases-s.stopped, s.longest.Seconds())
+	}
+	_ = out.Flush()
+	return b.String()
 }
 
 // cuts has a row for each moment, with a cell for each server.

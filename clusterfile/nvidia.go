@@ -24,6 +24,8 @@ func (r *resolver) gpuStack() {
 		Sharing: r.sharing(&raw.Sharing),
 		Values:  raw.Values,
 		Images:  r.verifyImages(&raw.Verify.Images),
+
+		DriverUpgrade: r.choice(&raw.Driver.Upgrade, "upgrade", spec.DriverInPlace, spec.DriverReplace),
 	}
 	if raw.Stack != "" {
 		r.spec.NVIDIA.Stack = r.choice(&raw.Stack, "stack", spec.StackDevicePlugin, spec.StackOperator, spec.StackNone)
@@ -63,6 +65,9 @@ func (r *resolver) driverMode() {
 			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
 		}
 		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
+	}
+	if n.DriverUpgrade == spec.DriverReplace && (n.DriverMode == spec.DriverOperator || n.DriverMode == spec.DriverNone) {
+		r.Wrong(&raw.Driver.Upgrade, fmt.Sprintf("with mode: %s no template has the driver", n.DriverMode), "remove upgrade, or write mode: prebuilt")
 	}
 	r.operatorStack()
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {

@@ -19,6 +19,9 @@ func (r Recipe) DiffPackages(s DriverState) drift.Diff {
 // modules: prebuilt and signed, or built by DKMS.
 const FieldMode = "mode"
 
+// ModulePath begins the paths of modules that DKMS has not built for the kernel that starts next.
+const ModulePath = "module/"
+
 // diffInstalled compares only packages. Another source or flavour of the modules is a
 // difference of its own, because packages are removed.
 func (r Recipe) diffInstalled(s DriverState) drift.Diff {
@@ -31,7 +34,7 @@ func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 	case len(others) > 0: // the loaded one may be different
 		d = append(d, drift.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
 	}
-	return append(d, packages(r.Packages(), r.Holds(), s)...)
+	return append(d, packages(r.Packages(), r.holdsOn(s), s)...)
 }
 
 // Diff returns the differences between the wanted and the present driver: its packages, and
@@ -72,6 +75,11 @@ func (t Toolkit) diffPackages(s DriverState) drift.Diff {
 	return packages(t.packages(), t.holds(), s)
 }
 
+// Stale reports whether a machine has the toolkit in another version, or only a part of it.
+func (t Toolkit) Stale(s DriverState) bool {
+	return s.Runtime != "" && !onlyHolds(t.diffPackages(s))
+}
+
 // Diff returns the differences between the wanted and the present toolkit: its packages, and
 // whether K3s has found it. The latter is not checked until K3s has started once.
 func (t Toolkit) Diff(s DriverState) drift.Diff {
@@ -94,6 +102,9 @@ func (t Toolkit) Diff(s DriverState) drift.Diff {
 	return diff
 }
 
+// holdPath begins the paths of packages that may change by themselves.
+const holdPath = "hold/"
+
 func packages(want, holds []string, s DriverState) drift.Diff {
 	var diff drift.Diff
 	for _, p := range want {
@@ -104,12 +115,12 @@ func packages(want, holds []string, s DriverState) drift.Diff {
 		case !ok:
 			diff = append(diff, drift.Field{Path: "package/" + name, Want: "installed", Effect: drift.Create})
 		case pinned && have != version:
-			diff = append(diff, drift.Field{Path: "package/" + name, Have: have, Want: version})
+			diff = append(diff, drift.Field{Path: "package/" + name, Have: have, Want: version, Effect: drift.Restart})
 		}
 	}
 	for _, name := range holds {
 		if !slices.Contains(s.Held, name) {
-			diff = append(diff, drift.Field{Path: "hold/" + name, Have: "may change by itself", Want: "held"})
+			diff = append(diff, drift.Field{Path: holdPath + name, Have: "may change by itself", Want: "held"})
 		}
 	}
 	return diff

@@ -94,7 +94,7 @@ func newer(a, b string) bool {
 // diffBuilt says whether the kernel that starts next would have no module.
 func (r Recipe) diffBuilt(s DriverState) drift.Diff {
 	if kernel := s.nextKernel(); r.Build && !s.builtFor(kernel) {
-		return drift.Diff{{Path: "module/" + kernel, Have: "not built", Want: "built by DKMS", Effect: drift.Create, Note: cure(s.BuildLog)}}
+		return drift.Diff{{Path: ModulePath + kernel, Have: "not built", Want: "built by DKMS", Effect: drift.Create, Note: cure(s.BuildLog)}}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ cat /proc/driver/nvidia/version 2>/dev/null
 section packages
 # shellcheck disable=SC2016 # the names in braces are dpkg-query's own
 dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\n' \
-	'linux-generic' 'linux-image-*' 'linux-headers-*' 'linux-modules-nvidia-*' \
+	'linux-generic*' 'linux-virtual*' 'linux-image-*' 'linux-headers-*' 'linux-modules-nvidia-*' \
 	'linux-objects-nvidia-*' 'linux-signatures-nvidia-*' 'build-essential' 'dkms' \
 	'nvidia-*' 'libnvidia-*' 2>/dev/null
 

@@ -29,6 +29,9 @@ const (
 	toolkitSource  = "deb [signed-by=" + toolkitKeyring + "] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
 )
 
+// String names the toolkit with its version.
+func (t Toolkit) String() string { return "NVIDIA container toolkit " + t.version() }
+
 func (t Toolkit) version() string {
 	if t.Version == "" {
 		return ToolkitVersion
@@ -94,9 +97,9 @@ func apt(args ...string) []string {
 
 // add installs packages with apt-get. lists is apt-get's output when it read the package
 // lists.
-func add(ctx context.Context, r remote.Runner, packages []string, lists string) error {
+func add(ctx context.Context, r remote.Runner, packages []string, lists string, options ...string) error {
 	var said remote.Tail
-	args := append(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), packages...)
+	args := slices.Concat(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), options, packages)
 	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(progress.Lines(ctx), &said)}); err != nil {
 		return why(err, said.String(), lists)
 	}

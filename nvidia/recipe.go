@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/remote"
@@ -76,10 +77,38 @@ func (r Recipe) Packages() []string {
 	return append(r.fill(r.way().Packages), r.fabricPackages()...)
 }
 
-// Holds returns the packages to hold. With prebuilt modules the kernel is one of them; DKMS
-// builds modules for each new kernel.
+// Holds returns the driver's packages to hold. What brings new kernels is held in addition, as far as
+// a machine has it.
 func (r Recipe) Holds() []string {
 	return append(r.fill(r.way().Holds), r.fabricPackages()...)
+}
+
+// kernelMeta are the packages with which a distribution brings new kernels. Cloud images have others
+// than the driver's recipe: unattended-upgrades would install a newer kernel through them, without
+// modules, and the next restart would start it.
+var kernelMeta = regexp.MustCompile(`^linux-((image|headers)-)?(generic|virtual|lowlatency|kvm|amd64|cloud-amd64)(-hwe-[\d.]+)?$`)
+
+// kernels are the installed packages that bring new kernels, sorted.
+func (s DriverState) kernels() []string {
+	var out []string
+	for name := range s.Packages {
+		if kernelMeta.MatchString(name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// holdsOn are the packages to hold on a machine: Holds, and whatever else would bring another kernel.
+func (r Recipe) holdsOn(s DriverState) []string {
+	out := r.Holds()
+	for _, name := range s.kernels() {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Patterns of packages with prebuilt modules, with modules that DKMS builds, and of each
@@ -131,7 +160,7 @@ func (r Recipe) frees(s DriverState) []string {
 			theirs = append(theirs, other.Holds()...)
 		}
 	}
-	ours := r.Holds()
+	ours := r.holdsOn(s)
 	return slices.DeleteFunc(slices.Clone(s.Held), func(name string) bool {
 		return slices.Contains(ours, name) || !slices.Contains(theirs, name)
 	})
@@ -150,8 +179,14 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	if d.DiffPackages(state).Empty() {
 		return d.repairFabric(ctx, r, state)
 	}
-	progress.Say(ctx, "installing NVIDIA driver %s", d)
-	if !d.diffInstalled(state).Empty() {
+	switch missing := d.diffInstalled(state); {
+	case missing.Empty():
+	case onlyHolds(missing): // installing would upgrade what is there
+		if err := d.hold(ctx, r); err != nil {
+			return err
+		}
+	default:
+		progress.Say(ctx, "installing NVIDIA driver %s", d)
 		if err := d.install(ctx, r, state); err != nil {
 			return fmt.Errorf("install NVIDIA driver %s: %w", d, explained(ctx, r, err))
 		}
@@ -160,6 +195,47 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 		return err
 	}
 	return d.build(ctx, r)
+}
+
+// onlyHolds reports whether packages may change by themselves, and nothing else is wrong.
+func onlyHolds(d drift.Diff) bool {
+	return !slices.ContainsFunc(d, func(f drift.Field) bool { return !strings.HasPrefix(f.Path, holdPath) })
+}
+
+// FetchDriver downloads what [InstallDriver] would install, and changes nothing else: what does not
+// exist or cannot be reached shows while the machine still works. A driver of another repository than
+// the distribution's is not downloaded.
+func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
+	state, err := ObserveDriver(ctx, r)
+	if err != nil || onlyHolds(d.diffInstalled(state)) || d.source() != nil {
+		return err
+	}
+	progress.Say(ctx, "downloading NVIDIA driver %s", d)
+	lists, err := readLists(ctx, r)
+	if err == nil {
+		err = d.available(ctx, r, state)
+	}
+	if err == nil {
+		err = add(ctx, r, d.wanted(state), lists, "--download-only")
+	}
+	if err != nil {
+		return fmt.Errorf("download NVIDIA driver %s: %w", d, err)
+	}
+	return nil
+}
+
+// wanted returns what apt-get is told to install, and to remove in the same go. Modules that DKMS
+// builds fit any kernel, so the kernel stays; prebuilt ones come with the newest of their series.
+func (r Recipe) wanted(s DriverState) []string {
+	packages := r.Packages()
+	kernels := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return !kernelMeta.MatchString(name) })
+	if r.Build && !slices.ContainsFunc(kernels, func(name string) bool { return s.Packages[name] == "" }) { // with its headers
+		packages = slices.DeleteFunc(packages, func(name string) bool { return slices.Contains(kernels, name) })
+	}
+	for _, name := range r.others(s) {
+		packages = append(packages, name+"-") // apt-get's word for: remove it
+	}
+	return packages
 }
 
 func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) error {
@@ -187,16 +263,16 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 			return err
 		}
 	}
-	packages := r.Packages()
-	for _, name := range r.others(s) {
-		packages = append(packages, name+"-") // apt-get's word for: remove it, in the same go
-	}
-	if err := add(ctx, on, packages, lists); err != nil {
+	if err := add(ctx, on, r.wanted(s), lists); err != nil {
 		return err
 	}
 	return r.hold(ctx, on)
 }
 
 func (r Recipe) hold(ctx context.Context, on remote.Runner) error {
-	return remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "hold"}, r.Holds())...)
+	now, err := ObserveDriver(ctx, on)
+	if err != nil {
+		return err
+	}
+	return remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "hold"}, r.holdsOn(now))...)
 }

@@ -165,7 +165,13 @@ const (
 	GPUPodsEvict = "evict" // they are evicted
 )
 
-// Upgrade says how nodes go to another version of K3s.
+// Choices of NVIDIA.DriverUpgrade.
+const (
+	DriverInPlace = "in-place" // the node is drained, and its machine switched off and on
+	DriverReplace = "replace"  // its machine is recreated from a new template
+)
+
+// Upgrade says how nodes go to another version of K3s, another driver or another layout of their GPUs.
 type Upgrade struct {
 	GPUPods string        // what happens to pods that still hold GPUs of a node after Wait
 	Wait    time.Duration // how long such pods have to end
@@ -219,6 +225,9 @@ type NVIDIA struct {
 	DriverMode string // DriverPrebuilt, DriverDKMS, DriverOperator or DriverNone
 	Branch     string // "auto", "lts", "production", or pinned, e.g. 580-server
 	Flavour    string // "auto", "open" or "proprietary"
+	// DriverUpgrade says how a node that runs gets another driver or toolkit: DriverInPlace or
+	// DriverReplace.
+	DriverUpgrade string
 	Sharing    Sharing
 	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
 	Images     VerifyImages   `json:",omitzero"` // of gpu:verify

@@ -132,6 +132,12 @@ func (s State) instancesOf(l Layout) (string, error) {
 	return strings.Join(out, ","), nil
 }
 
+// Check returns a [*LayoutError] if a layout does not fit its GPU.
+func (s State) Check(want []Layout) error {
+	_, err := s.file(want)
+	return err
+}
+
 // Install writes the layout and the service that divides the GPUs at every boot. It divides
 // nothing now. If a layout does not fit its GPU, it changes nothing and returns a [*LayoutError].
 func Install(ctx context.Context, r remote.Runner, want []Layout) error {

@@ -77,13 +77,23 @@ func (p Policy) drivers(kernels []string) []*unstructured.Unstructured {
 	const name, system = "nvidia-driver-daemonset", "ubuntu24.04"
 	env := append([]any{values{"name": "KERNEL_MODULE_TYPE", "value": p.text("driver", "kernelModuleType")}}, p.list("driver", "env")...)
 	if !p.is("driver", "usePrecompiled") {
-		return []*unstructured.Unstructured{p.daemonSet(name, "nvidia-driver-ctr", p.image("driver")+"-"+system, "", env...)}
+		return []*unstructured.Unstructured{p.onDelete(p.daemonSet(name, "nvidia-driver-ctr", p.image("driver")+"-"+system, "", env...))}
 	}
 	var out []*unstructured.Unstructured
 	for _, kernel := range slices.Compact(slices.Sorted(slices.Values(kernels))) {
-		out = append(out, p.daemonSet(name+"-"+kernel+"-"+system, "nvidia-driver-ctr", p.image("driver")+"-"+kernel+"-"+system, "", env...))
+		out = append(out, p.onDelete(p.daemonSet(name+"-"+kernel+"-"+system, "nvidia-driver-ctr", p.image("driver")+"-"+kernel+"-"+system, "", env...)))
 	}
 	return out
+}
+
+// onDelete has a driver's pods replaced when they are deleted (assets/state-driver/0500_daemonset.yaml).
+// With autoUpgrade the operator deletes them itself (controllers/upgrade_controller.go), which is
+// simulated by a rolling update.
+func (p Policy) onDelete(set *unstructured.Unstructured) *unstructured.Unstructured {
+	if !p.is("driver", "upgradePolicy", "autoUpgrade") {
+		set.Object["spec"].(values)["updateStrategy"] = values{"type": "OnDelete"}
+	}
+	return set
 }
 
 func (p Policy) owned(api, kind, namespace, name string) *unstructured.Unstructured {

@@ -115,7 +115,9 @@ func (c *Cluster) daemonSet(e *entry, d *appsv1.DaemonSet, pods []*entry) {
 			status.CurrentNumberScheduled++
 			p := typed[corev1.Pod](pe)
 			if p.Labels[hashLabel] != want && p.DeletionTimestamp == nil {
-				c.doom(pe)
+				if d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+					c.doom(pe)
+				}
 				continue
 			}
 			status.UpdatedNumberScheduled++

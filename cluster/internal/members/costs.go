@@ -23,14 +23,28 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drif
 		if !stale(have, ms.Spec.K3s.Version) {
 			return nil
 		}
-		costs := ms.Stops(ctx, fmt.Sprintf("K3s %s → %s%s", have.Version, ms.Spec.K3s.Version, ms.gpuTime(n)), n.Name)
-		if n.GPUs.Count > 0 && !ms.evicts() { // pods that hold GPUs go on
-			for i := range costs {
-				costs[i].Users = ms.Users(ctx, func(w *consent.Work) []string { return w.WithoutGPUs().On(n.Name) })
-			}
-		}
-		return costs
+		return ms.Upgrades(ctx, fmt.Sprintf("K3s %s → %s", have.Version, ms.Spec.K3s.Version), n)
 	}
+}
+
+// Upgrades is the cost of an [Members.Upgrade], or of another version of K3s.
+func (ms *Members) Upgrades(ctx context.Context, why string, n spec.Node) []converge.Cost {
+	costs := ms.Stops(ctx, why+ms.gpuTime(n), n.Name)
+	for i := range costs {
+		costs[i].Users = ms.EndsWith(ctx, n)
+	}
+	return costs
+}
+
+// EndsWith is whose work ends if a node is upgraded: pods that hold GPUs go on, unless the file has
+// them evicted.
+func (ms *Members) EndsWith(ctx context.Context, n spec.Node) []string {
+	return ms.Users(ctx, func(w *consent.Work) []string {
+		if n.GPUs.Count > 0 && !ms.evicts() {
+			w = w.WithoutGPUs()
+		}
+		return w.On(n.Name)
+	})
 }
 
 // costsOfMarks is the cost of new taints: a NoExecute taint evicts pods that do not tolerate it.

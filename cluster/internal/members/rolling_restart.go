@@ -25,6 +25,13 @@ func (ms *Members) TakeDown(ctx context.Context, n spec.Node, do func(context.Co
 	return ms.inTurn(ctx, n, visit{away: ms.othersAway, do: do})
 }
 
+// Upgrade is TakeDown for another driver, toolkit or kernel, and for GPUs that are divided in another
+// way: pods that hold the node's GPUs get the time of the file to end, as with another version of K3s.
+// keeps is what the node keeps if they do not.
+func (ms *Members) Upgrade(ctx context.Context, n spec.Node, keeps string, do func(context.Context) error) error {
+	return ms.inTurn(ctx, n, visit{away: ms.othersAway, keeps: keeps, do: do})
+}
+
 // Cycle is TakeDown for a node that the user has named: other agents may be down.
 func (ms *Members) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	return ms.inTurn(ctx, n, visit{away: ms.ServersAway, do: do})
@@ -33,7 +40,7 @@ func (ms *Members) Cycle(ctx context.Context, n spec.Node, do func(context.Conte
 // visit is what happens to a node in its turn.
 type visit struct {
 	away  awayCheck                   // what must be up
-	gpus  bool                        // pods that hold GPUs get the time of the file to end
+	keeps string                      // pods that hold GPUs get the time of the file to end, else the node keeps this; "": they get none
 	first func(context.Context) error // before the node is drained; may be nil
 	do    func(context.Context) error
 	after func(context.Context) error // once the node is back; may be nil
@@ -45,6 +52,7 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 		return err
 	}
 	defer done()
+	ctx = context.WithValue(ctx, hasTurn{}, true)
 	if v.first != nil {
 		if err := v.first(ctx); err != nil {
 			return errors.Join(err, ms.freeAgain(ctx, n, v))

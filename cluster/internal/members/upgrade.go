@@ -18,13 +18,16 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
+// itsVersion is what a node keeps whose pods hold up another version of K3s.
+const itsVersion = "its version"
+
 // upgradeServer brings a running server to the version of the file: after a snapshot of etcd
 // if it is the first one, and only while every etcd member is well.
 func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have k3s.State, srv k3s.Server) error {
 	err := ms.inTurn(ctx, n, visit{
 		away:  ms.othersOrEtcd,
 		first: func(ctx context.Context) error { return ms.saveBefore(ctx, n, have) },
-		gpus:  true,
+		keeps: itsVersion,
 		do: func(ctx context.Context) error {
 			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
 				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), srv)
@@ -41,8 +44,8 @@ func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, join k3s.Join)
 		return err
 	}
 	return ms.inTurn(ctx, n, visit{
-		away: ms.othersAway,
-		gpus: true,
+		away:  ms.othersAway,
+		keeps: itsVersion,
 		do: func(ctx context.Context) error {
 			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
 				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), join)

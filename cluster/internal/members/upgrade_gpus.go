@@ -24,12 +24,12 @@ const gpuPoll = 10 * time.Second
 func (ms *Members) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done func(), err error) {
 	left := ms.Spec.K3s.Upgrade.Wait
 	for {
-		if v.gpus {
-			if left, err = ms.waitGPUs(ctx, n, left); err != nil {
+		if v.keeps != "" {
+			if left, err = ms.waitGPUs(ctx, n, v.keeps, left); err != nil {
 				return nil, err
 			}
 		}
-		if done, err = ms.TurnOf(ctx, n, v.away); err != nil || !v.gpus {
+		if done, err = ms.TurnOf(ctx, n, v.away); err != nil || v.keeps == "" {
 			return done, err
 		}
 		free, err := ms.freeOfGPUs(ctx, n)
@@ -74,7 +74,7 @@ func (ms *Members) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
 
 // freeAgain lets pods onto a node again that does not go down after all.
 func (ms *Members) freeAgain(ctx context.Context, n spec.Node, v visit) error {
-	if !v.gpus || n.GPUs.Count == 0 || ctx.Err() != nil {
+	if v.keeps == "" || n.GPUs.Count == 0 || ctx.Err() != nil {
 		return nil
 	}
 	client, err := ms.Kube(ctx)
@@ -85,9 +85,14 @@ func (ms *Members) freeAgain(ctx context.Context, n spec.Node, v visit) error {
 }
 
 // waitGPUs waits until no pod holds GPUs of a node, for at most that time, and returns what is
-// left of it. Then it is an error, unless the file has such pods evicted.
-func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, limit time.Duration) (left time.Duration, err error) {
+// left of it. Then it is an error, unless the file has such pods evicted. keeps is what the node
+// keeps in that case.
+func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit time.Duration) (left time.Duration, err error) {
 	start := time.Now()
+	then := fmt.Sprintf("until %s at most, then %s keeps %s", start.Add(limit).Format("Jan 2 15:04"), n.Name, keeps)
+	if ms.evicts() {
+		then = fmt.Sprintf("until %s at most, then they are evicted", start.Add(limit).Format("Jan 2 15:04"))
+	}
 	held, err := ms.heldNow(ctx, n)
 	if err != nil || len(held) == 0 {
 		return limit, err
@@ -99,7 +104,10 @@ func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, limit time.Duratio
 			if err == nil {
 				held = now
 			}
-			return strings.Join(now, ", "), err
+			if len(now) == 0 {
+				return "", err
+			}
+			return strings.Join(now, ", ") + "; " + then, err
 		})
 		var over *wait.Error
 		switch {
@@ -113,9 +121,14 @@ func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, limit time.Duratio
 		progress.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
 		return 0, nil
 	}
-	return 0, converge.Permanent(fmt.Errorf("%s keeps its version, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run go tool mage cluster:up again; "+
-		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, words(ms.Spec.K3s.Upgrade.Wait), strings.Join(held, ", ")))
+	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run go tool mage cluster:up again; "+
+		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, words(ms.Spec.K3s.Upgrade.Wait), strings.Join(held, ", "))})
 }
+
+// StaysError says that a node was not upgraded, because pods hold its GPUs.
+type StaysError struct{ words string }
+
+func (e *StaysError) Error() string { return e.words }
 
 // heldNow names the pods that hold GPUs of a node and that a drain would evict. It names none
 // if there is no cluster yet, or if the only server's API does not answer.

@@ -59,8 +59,8 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 	return err
 }
 
-// costsOfOperator is what a change of the GPU operator ends: with another driver, the operator deletes
-// the pods that use GPUs, on one node after the other; without its MPS daemon, jobs that compute
+// costsOfOperator is what a change of the GPU operator ends: without its driver, the pods that use
+// GPUs; without its MPS daemon, jobs that compute
 // through it end.
 func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) []converge.Cost {
 	if part != platform.GPUOperator {
@@ -70,8 +70,8 @@ func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) 
 	for _, f := range d {
 		switch {
 		case f.Have == "":
-		case strings.HasPrefix(f.Path, "values/driver/"):
-			why = "another driver: the GPU operator ends the pods that use it"
+		case strings.HasPrefix(f.Path, "values/driver/enabled"): // another version is each node's operator-driver/NODE
+			why = "the GPU operator removes its driver, and the pods that use it end"
 		case strings.HasPrefix(f.Path, "values/devicePlugin/config/") && strings.Contains(f.Have, spec.SharingMPS):
 			why = cmp.Or(why, "GPU sharing changes, and jobs that use the MPS daemon end")
 		}

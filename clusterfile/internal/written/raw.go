@@ -195,6 +195,7 @@ type Driver struct {
 	Mode    string `yaml:"mode" jsonschema:"enum=prebuilt,enum=dkms,enum=operator,enum=none" jsonschema_description:"Default prebuilt: Ubuntu's signed modules. dkms builds them on the machines, as Debian 13 requires."`
 	Branch  string `yaml:"branch" jsonschema_description:"auto, lts, production, or pinned, e.g. 580-server."`
 	Flavour string `yaml:"flavour" jsonschema:"enum=auto,enum=open,enum=proprietary" jsonschema_description:"Kind of the kernel modules. Default auto."`
+	Upgrade string `yaml:"upgrade" jsonschema:"enum=in-place,enum=replace" jsonschema_description:"How running nodes get another driver: in-place (default), or replace: each machine is recreated from a new template."`
 }
 
 type Sharing struct {

@@ -55,7 +55,7 @@ func runApt(ctx context.Context, p *machine.Proc) int {
 	case "update":
 		return apt.update(ctx)
 	case "install":
-		apt.again = getopt.Has(opts, "reinstall")
+		apt.again, apt.download = getopt.Has(opts, "reinstall"), getopt.Has(opts, "d", "download-only")
 		return apt.install(ctx, args[1:], getopt.Has(opts, "allow-change-held-packages"))
 	case "remove", "purge", "autoremove":
 		return apt.remove(args[1:])
@@ -74,7 +74,7 @@ type apt struct {
 	fs   *disk.View // root's, and not counted as the caller's changes: the package is
 	disk *disk.Disk
 
-	again bool // --reinstall
+	again, download bool // --reinstall, --download-only
 }
 
 // away says why an archive's server cannot be reached, "" where it answers, whatever it
@@ -209,6 +209,9 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 			fmt.Fprintf(a.p.Stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
 			return exitFailed
 		}
+	}
+	if a.download { // the archive's files are at hand then (apt-get(8), --download-only)
+		return 0
 	}
 	if code := a.remove(gone); code != 0 {
 		return code
