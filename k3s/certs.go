@@ -62,7 +62,7 @@ func Certificates(ctx context.Context, r remote.Runner) ([]Certificate, error) {
 		if dir := path.Base(path.Dir(file)); dir != "tls" && dir != "agent" {
 			name = dir + "/" + name
 		}
-		all = append(all, Certificate{File: name, Subject: c.Subject.CommonName, Authority: strings.HasSuffix(name, "-ca.crt"), From: c.NotBefore, Until: c.NotAfter})
+		all = append(all, Certificate{File: name, Subject: c.Subject.CommonName, Authority: c.IsCA || strings.HasSuffix(name, "-ca.crt"), From: c.NotBefore, Until: c.NotAfter})
 	}
 	slices.SortStableFunc(all, func(a, b Certificate) int { return a.Until.Compare(b.Until) })
 	return all, nil

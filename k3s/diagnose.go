@@ -25,6 +25,14 @@ func (d Diagnosis) String() string {
 // NodePassword reports whether the cluster knows another machine of this name.
 func (d Diagnosis) NodePassword() bool { return strings.Contains(d.Line, "Node password rejected") }
 
+// oldCertificate is how K3s says it: … with Body length 0, at the request for its certificates.
+const oldCertificate = ": http: ContentLength="
+
+// OldCertificate reports whether an agent has the certificate of a Node that there is not: [Rejoin]
+// helps. The Node was deleted, or K3s ended between the two: it asks for the certificate some
+// seconds before its kubelet registers the Node (testdata/real/07-agent-ends-early.txt).
+func (d Diagnosis) OldCertificate() bool { return strings.Contains(d.Line, oldCertificate) }
+
 // ofOthers are pieces of lines about other machines or pods: a server logs each request that
 // it refuses, with the reason (pkg/util/apierrors.go and pkg/server/auth/auth.go), and the
 // kubelet logs problems of its pods.

@@ -29,12 +29,13 @@ for unit in k3s k3s-agent; do
 		if [ "$active" != active ]; then
 			section "journal $unit"
 			# Only what was said since we last asked it to start: older
-			# lines tell of troubles that may be over.
+			# lines tell of troubles that may be over. With --since, -n counts
+			# from the oldest line in systemd 252; with --reverse it never does.
+			since=@0
 			if [ -f "$etc/homelab.started" ]; then
-				journalctl -u "$unit" -n 60 -o cat --no-pager "--since=@$(stat -c %Y "$etc/homelab.started")" 2>/dev/null
-			else
-				journalctl -u "$unit" -n 60 -o cat --no-pager 2>/dev/null
+				since=@$(stat -c %Y "$etc/homelab.started")
 			fi
+			journalctl -u "$unit" -r -n 60 -o cat --no-pager "--since=$since" 2>/dev/null | tac
 		fi
 	fi
 done

@@ -101,14 +101,15 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	}
 	verb := "start"
 	// Starting a unit that is starting already does nothing, even if it retries forever with a
-	// wrong token or setting that is fixed now.
+	// wrong token or setting that is fixed now. It reads its token at its start only.
 	stuck, _ := have.Diagnosis()
-	if d.Effect() == drift.Restart || have.Active == "activating" && have.Applied != p.digest() || stuck.Fatal {
+	newToken := p.role == RoleAgent && !token.IsZero()
+	if d.Effect() == drift.Restart || have.Active == "activating" && (have.Applied != p.digest() || newToken) || stuck.Fatal {
 		verb = "restart"
 	}
 	progress.Say(ctx, "%sing k3s %s", verb, p.role)
 	args := []string{"sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest()}
-	if p.role == RoleAgent && !token.IsZero() {
+	if newToken {
 		args = append(args, "again")
 	}
 	err = remote.Run(ctx, r, args...)

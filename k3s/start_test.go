@@ -92,6 +92,29 @@ func TestJoinAgent(t *testing.T) {
 	assert.Equal(t, "token-file: /etc/rancher/k3s/token with mode 0644 → /etc/rancher/k3s/token with mode 0600 (needs a restart)", a.Diff(m.observe()).String())
 }
 
+// K3s reads its token when it starts: one that still waits for its server needs a restart to see a new one.
+func TestNewTokenRestartsAnAgent(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	join := k3s.Join{Token: token, Agent: agent()}
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, join))
+	m.write("units/journal", `level=info msg="Starting k3s agent v1.36.5+k3s1"`+"\n"+`level=error msg="failed to get CA certs: EOF"`+"\n")
+	m.write("units/calls", "")
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, join))
+	assert.Contains(t, m.read("units/calls"), "restart --no-block k3s-agent\n")
+}
+
+// The newest lines count, also where an old systemd would print the first ones.
+func TestNewestLinesOfTheJournal(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: agent()}))
+	m.write("units/journal", `level=info msg="Starting k3s agent v1.36.5+k3s1"`+"\n"+strings.Repeat("of the kubelet\n", 100)+"the\nlast\n")
+	have := m.observe().Journal
+	assert.Len(t, have, 60)
+	assert.Equal(t, []string{"the", "last"}, have[58:])
+}
+
 // K3s gives its node the labels of config.yaml at every start, so the file has to
 // follow; for labels and taints alone nothing is restarted.
 func TestLabelsAndTaintsRestartNothing(t *testing.T) {
@@ -333,6 +356,7 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 		dies   = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: failed to retrieve agent configuration: failed to retrieve configuration from server: not authorized"`
 		noFlag = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: flag provided but not defined: -tls-san"`
 	)
+	const old = `time="2026-11-22T11:36:19Z" level=info msg="Waiting to retrieve agent configuration; server is not ready: Post: http: ContentLength=189 with Body length 0"`
 	long := make([]string, 60)
 	for i := range long {
 		long[i] = waits
@@ -349,8 +373,13 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 		{"activating", []string{begun, waits}, true},
 		{"activating", []string{dies, noFlag}, true},
 		{"activating", long, true},
+		{"activating", []string{begun, noFlag, begun, old}, true},
 	} {
 		d, _ := k3s.State{Role: k3s.RoleAgent, Active: tc.active, Journal: tc.journal}.Diagnosis()
 		assert.Equal(t, tc.fatal, d.Fatal, "%s %q", tc.active, tc.journal)
 	}
+	d, _ := k3s.State{Role: k3s.RoleAgent, Active: "activating", Journal: []string{begun, noFlag, begun, old}}.Diagnosis()
+	assert.Equal(t, noFlag, d.Line, "what ended the run that got the certificate")
+	d, _ = k3s.State{Role: k3s.RoleAgent, Active: "activating", Journal: []string{begun, "the power fails", begun, old}}.Diagnosis()
+	assert.True(t, d.OldCertificate())
 }

@@ -65,7 +65,7 @@ func (s State) Diagnosis() (Diagnosis, bool) {
 		return Diagnosis{}, false
 	}
 	if s.Role == RoleAgent {
-		return Diagnose(thisRun(s.Journal))
+		return diagnoseAgent(s.Journal)
 	}
 	return Diagnose(s.Journal)
 }
@@ -73,9 +73,21 @@ func (s State) Diagnosis() (Diagnosis, bool) {
 // journalLines is how many lines of the journal observe.sh asks for.
 const journalLines = 60
 
-// thisRun returns the lines of an agent's present run. A started agent never ends by itself:
-// lines before its last start belong to another configuration. A server ends, and is started
-// again.
+// diagnoseAgent diagnoses an agent's present run. If that cannot join because an earlier one has
+// ended, the reason for that counts.
+func diagnoseAgent(journal []string) (Diagnosis, bool) {
+	now := thisRun(journal)
+	d, ok := Diagnose(now)
+	if d.OldCertificate() {
+		if before, _ := Diagnose(journal[:len(journal)-len(now)]); before.Fatal && !before.OldCertificate() {
+			return before, true
+		}
+	}
+	return d, ok
+}
+
+// thisRun returns the lines of an agent's present run: lines before its last start mostly belong
+// to another configuration. A server ends often, and is started again.
 func thisRun(journal []string) []string {
 	for i := len(journal) - 1; i >= 0; i-- {
 		if strings.Contains(journal[i], "Starting k3s agent") {

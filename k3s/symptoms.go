@@ -20,8 +20,8 @@ var lasting = []symptom{
 	{"Node password rejected, duplicate hostname",
 		"the cluster knows another machine of this name",
 		"delete its Node (kubectl delete node NAME frees the password too), or give this machine a name of its own"},
-	{": http: ContentLength=", // … with Body length 0, at the request for its certificates
-		"the Node of this agent was deleted, and K3s cannot join again with the certificate of that Node",
+	{oldCertificate,
+		"this agent has the certificate of a Node that was deleted or never registered, and K3s cannot join with it",
 		"give it a new token, remove " + nodeCertificate + " and its .key, and restart k3s-agent; go tool mage cluster:up does so"},
 	{"etcd cluster join failed: duplicate node name found",
 		"etcd still has a member of this name",

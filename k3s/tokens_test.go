@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,12 +90,48 @@ func TestRejoin(t *testing.T) {
 		require.NoError(t, c.DeleteNode(ctx, "wk1"))
 		require.NoError(t, remote.Run(ctx, r, "systemctl", "restart", "--no-block", "k3s-agent"))
 		_, err = k3s.Wait(ctx, r, k3s.RoleAgent)
-		require.ErrorContains(t, err, "the Node of this agent was deleted")
+		require.ErrorContains(t, err, "the certificate of a Node that was deleted or never registered")
 		require.NoError(t, k3s.Rejoin(ctx, r, token))
 		s.up(r, k3s.RoleAgent, func(st k3s.State) string { return a.Diff(st).String() })
 		_, err = c.Node(ctx, "wk1")
 		require.NoError(t, err)
 	})
+}
+
+// TestAgentThatEndsEarly: between its certificate and its Node, as recorded. With a bootstrap token it
+// never joins by itself after that, with the servers' it does, and what ended it is said.
+func TestAgentThatEndsEarly(t *testing.T) {
+	rejected := map[string]bool{}
+	for _, r := range recordings(t) {
+		if r.file == "07-agent-ends-early.txt" {
+			rejected[r.title] = strings.Contains(strings.Join(r.journal, "\n"), "Node authorization rejected")
+		}
+	}
+	for of, bootstrap := range map[string]bool{"wk1 agent, bootstrap token, started again": true, "wk2 agent, the servers' token, started again": false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t)
+			first, token, _ := s.form(1)
+			ctx := t.Context()
+			var err error
+			if bootstrap {
+				_, token, err = k3s.CreateToken(ctx, first, time.Hour, "")
+				require.NoError(t, err)
+			}
+			_, r := s.boot("wk1", 21, k3s.RoleAgent)
+			a := worker("wk1")
+			a.DefaultRuntime = "nvidia"
+			require.NoError(t, k3s.JoinAgent(ctx, r, k3s.Join{Token: token, Agent: a}))
+			time.Sleep(time.Minute)
+			have, err := k3s.Observe(ctx, r)
+			require.NoError(t, err)
+			assert.Equal(t, rejected[of], strings.Contains(strings.Join(have.Journal, "\n"), "Node authorization rejected"), of)
+			_, err = k3s.Wait(ctx, r, k3s.RoleAgent)
+			require.ErrorContains(t, err, "default-runtime is nvidia", of)
+			a.DefaultRuntime = ""
+			require.NoError(t, k3s.JoinAgent(ctx, r, k3s.Join{Token: token, Agent: a}))
+			s.up(r, k3s.RoleAgent, func(st k3s.State) string { return a.Diff(st).String() })
+		})
+	}
 }
 
 func TestTokensRefuse(t *testing.T) {

@@ -2,6 +2,7 @@ package members
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,11 +60,24 @@ func (ms *Members) revoke(ctx context.Context, id string) {
 	}
 }
 
-// waitJoined waits until K3s runs on an agent, for which it must have joined.
-func (ms *Members) waitJoined(ctx context.Context, n spec.Node) error {
+// againTime is how long the journal may still end with a K3s that was just restarted.
+const againTime = 20 * time.Second
+
+// waitJoined waits until K3s runs on an agent, for which it must have joined. K3s that ended after
+// it had its certificate and before its Node registered never joins by itself; it joins again, once.
+func (ms *Members) waitJoined(ctx context.Context, n spec.Node, token secret.Value) error {
 	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " has not joined the cluster"}
+	var again time.Time
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		have, err := ms.observeK3s(ctx, n)
+		var start *k3s.StartError
+		if errors.As(err, &start) && start.Diagnosis.OldCertificate() && (again.IsZero() || time.Since(again) < againTime) {
+			if again.IsZero() {
+				again, err = time.Now(), k3s.Rejoin(ctx, ms.Nodes.Root(n.Name), token)
+				return "K3s ended before its Node registered, and joins again", err
+			}
+			return "K3s joins again", nil
+		}
 		if err != nil || have.Running() {
 			return "", err
 		}

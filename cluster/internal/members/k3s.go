@@ -291,7 +291,7 @@ func (ms *Members) bringAgent(ctx context.Context, n spec.Node, have k3s.State) 
 		if err := ms.startAgent(ctx, n, have, k3s.Join{Token: token, Agent: agent}); err != nil {
 			return err
 		}
-		return ms.waitJoined(ctx, n)
+		return ms.waitJoined(ctx, n, token)
 	})
 }
 

@@ -9,7 +9,7 @@ var (
 		"[", "awk", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",
 		"df", "dirname", "du", "echo", "env", "expr", "false", "find", "grep", "egrep", "gzip", "head", "hostname", "id", "install",
 		"ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nproc", "printenv", "printf", "ps", "pwd", "readlink", "realpath", "rm", "rmdir",
-		"sed", "seq", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tail", "tee", "test", "timeout", "touch", "tr", "true",
+		"sed", "seq", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tac", "tail", "tee", "test", "timeout", "touch", "tr", "true",
 		"truncate", "uname", "uniq", "wc", "which", "whoami", "xargs",
 	}
 	downloads  = []string{"curl", "wget"}

@@ -45,9 +45,12 @@ func (c *cluster) isKnown(n *node) bool {
 // claimNode asks a server for the certificates of the agent's node. If the agent has them from
 // earlier, it authenticates with them. Without its Node they are refused, and K3s' second try,
 // with the token, fails whatever the token is: it sends the body of a request that was sent
-// already (v1.34.3, getNodeNamedCrt of pkg/agent/config/config.go; seen on the real thing).
+// already (v1.34.3, getNodeNamedCrt of pkg/agent/config/config.go; seen on the real thing). Servers
+// look at a token of theirs before the certificate, and at a bootstrap token after it
+// (pkg/authenticator/authenticator.go, FromArgs).
 func (n *node) claimNode(ctx context.Context, server *node) error {
-	if n.cluster.isKnown(n) {
+	t := parseToken(n.token)
+	if own := !t.bootstrap && n.cluster.accepts(t, "agent") == nil; !own && n.cluster.isKnown(n) {
 		// A server knows its Nodes, also while the API does not answer.
 		if there, err := nodeExists(ctx, n.cluster.plane, n.name); err == nil && !there {
 			server.refuses(n, 401, fmt.Sprintf("unable to verify node identity: nodes %q not found", n.name))

@@ -80,6 +80,8 @@ func textProgram(name string) machine.Program {
 		return runAwk
 	case "head", "tail":
 		return runHead
+	case "tac":
+		return runTac
 	case "wc":
 		return runWc
 	case "sort":

@@ -153,6 +153,14 @@ func runHead(_ context.Context, p *machine.Proc) int {
 	})
 }
 
+func runTac(_ context.Context, p *machine.Proc) int {
+	return each(p, p.Args[1:], func(_ string, data []byte) {
+		all := slices.Collect(bytes.Lines(data))
+		slices.Reverse(all)
+		_, _ = p.Stdout.Write(bytes.Join(all, nil))
+	})
+}
+
 // part is the first or last n of s; from counts the start from 1, as tail -n +2.
 func part[T any](s []T, n int, tail, from bool) []T {
 	switch {

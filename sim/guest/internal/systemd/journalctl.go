@@ -45,10 +45,16 @@ func runJournalctl(_ context.Context, p *machine.Proc) int {
 	}
 	all := entries(p.Sys, append(opts["u"], opts["unit"]...), getopt.Has(opts, "k", "dmesg"))
 	all = slices.DeleteFunc(all, func(l machine.JournalLine) bool { return l.At.Before(since) || l.At.After(until) })
+	reverse := getopt.Has(opts, "r", "reverse")
 	if n, err := strconv.Atoi(getopt.Last(opts, "n", "lines")); err == nil {
+		// systemd 252 goes on from --since then, and prints the oldest lines; 255 prints the newest. Machines
+		// have either, and here the older one (seen with 252.39; src/journal/journalctl.c of both).
+		if since.Unix() > 0 && !reverse {
+			all = all[:min(n, len(all))]
+		}
 		all = newest(all, n)
 	}
-	if getopt.Has(opts, "r", "reverse") {
+	if reverse {
 		slices.Reverse(all)
 	}
 	if len(all) == 0 && !getopt.Has(opts, "q", "quiet") {
