@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -152,6 +153,8 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	f.Failure, f.What, f.Evidence, f.Do = "pod-unschedulable", "no node takes it: "+message, []string{message}, "it asks for more than any node has left, or for nodes that do not exist"
 	asks, most, resource := d.asks(p)
 	switch {
+	case asks > most && d.promised(asks, resource) != "":
+		f.Follows, f.Do = d.promised(asks, resource), "it starts when that is mended"
 	case asks > most && resource == nvidia.Resource:
 		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
 	case asks > most:
@@ -163,6 +166,16 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	case strings.Contains(message, "untolerated taint"):
 		f.Do = "the pod has no toleration for the nodes' taints"
 	}
+}
+
+// promised is the finding of a node that would have so much of a resource, and does not offer it.
+func (d *diagnosis) promised(asks int64, resource corev1.ResourceName) string {
+	for _, f := range d.found {
+		if n, ours := d.wanted(f.machine); ours && f.Failure == "gpus-not-offered" && int64(offer.Of(n).Resources[string(resource)]) >= asks {
+			return f.name()
+		}
+	}
+	return ""
 }
 
 // asks is what a pod requests of GPUs or their instances, and the most that a node has of it. Of
