@@ -131,7 +131,7 @@ func mishaps() []mishap {
 		oneInstance("instances that somebody removed", "nvidia-smi mig -dci; nvidia-smi mig -dgi",
 			"mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0: in MIG mode, without instances → 2 of 3g.40gb (needs a restart) [go tool mage cluster:up divides them"),
 		onSmall("a repository that Fleet cannot read", func(t *testing.T, w *world, _ *spec.Spec) { w.fleetSays(t) },
-			"fleet-bundle of bundle hub: ErrApplied: chart hub: 404 Not Found [mend it in Git, and push", "  fleet-bundle of bundle monitors",
+			"fleet-bundle of bundle hub: ErrApplied: chart hub: 404 Not Found [fix it in Git, and push", "  fleet-bundle of bundle monitors",
 			"fleet-repo of gitrepo homelab: Fleet cannot read the repository: authentication required: Unauthorized [what runs keeps running"),
 	}
 }

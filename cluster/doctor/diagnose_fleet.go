@@ -39,7 +39,7 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 	}
 	switch b.State {
 	case "ErrApplied":
-		f.Severity, f.Do = Error, "mend it in Git, and push: the reason names what is wrong"
+		f.Severity, f.Do = Error, "fix it in Git, and push: the reason names what is wrong"
 	case "NotReady":
 		f.Severity, f.Do = Error, "look at the object that the reason names, and at its pods and events"
 	case fleet.StateNowhere:

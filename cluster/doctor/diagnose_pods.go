@@ -154,7 +154,7 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	asks, most, resource := d.asks(p)
 	switch {
 	case asks > most && d.promised(asks, resource) != "":
-		f.Follows, f.Do = d.promised(asks, resource), "it starts when that is mended"
+		f.Follows, f.Do = d.promised(asks, resource), "it starts when that is fixed"
 	case asks > most && resource == nvidia.Resource:
 		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
 	case asks > most:
