@@ -130,7 +130,8 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		return f, true
 	case p.Status.Reason == "UnexpectedAdmissionError" && strings.Contains(p.Status.Message, "Allocate failed"):
 		f.Failure, f.What, f.Evidence = "pod-not-starting", "its node refused it: "+p.Status.Message, []string{p.Status.Message}
-		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: go tool mage gpu:verify"
+		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); " +
+			"elsewhere the node has lost a GPU: go tool mage gpu:verify"
 		return f, true
 	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
 		f.Evidence = d.complaints("Pod", p.Namespace, p.Name)
@@ -158,7 +159,8 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	case asks > most && resource == nvidia.Resource:
 		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
 	case asks > most:
-		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
+		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: "+
+			"ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
 	case strings.Contains(message, "Insufficient nvidia.com/"):
 		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
@@ -212,7 +214,9 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
 		f.Failure, f.What, f.Do = "image", "image "+cs.Image+" cannot be pulled", "does the image exist, may the node read it (k3s.registries), and does it reach the registry?"
 		if strings.Contains(cs.Image, "/nvidia/driver:") && strings.Contains(w.Message, "not found") {
-			f.What, f.Do = "the GPU operator's driver "+cs.Image+" cannot be pulled", "NVIDIA has no driver container with prebuilt modules for every kernel: remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}"
+			f.What = "the GPU operator's driver " + cs.Image + " cannot be pulled"
+			f.Do = "NVIDIA has no driver container with prebuilt modules for every kernel: " +
+				"remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}"
 		}
 	case "CrashLoopBackOff":
 		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, cs.Name)
