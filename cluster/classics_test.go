@@ -34,22 +34,33 @@ func classicMishaps() []mishap {
 		{name: "K2, the first server dies", do: func(t *testing.T, w *world, spec *spec.Spec) { w.byHand(t, spec, "cp1", "stop") }, want: []string{
 			"vm-stopped of cp1: cp1 (VM …) does not run [go tool mage cluster:up starts it", "  node-not-ready of node cp1"}},
 		onSmall("K3, another machine of that name", by("gpu1", "echo other >/etc/rancher/node/password; systemctl restart --no-block k3s-agent"),
-			"k3s-down of gpu1: K3s does not run: the cluster knows another machine of this name [delete its Node (kubectl delete node NAME frees the password too)", "  node-not-ready of node gpu1"),
-		{name: "K4, a member that was kept", do: by("cp3", "systemctl stop k3s; rm -rf /var/lib/rancher/k3s/server/db; systemctl start --no-block k3s"), want: []string{
-			"k3s-down of cp3: K3s does not run: etcd still has a member of this name [delete the Node of the old server, which removes its member, then start this one again]", "  node-not-ready of node cp3"}},
-		{name: "K5, another token", do: by("cp3", "systemctl stop k3s; echo K10other::server:other >/etc/rancher/k3s/token; systemctl start --no-block k3s"), want: []string{
-			"k3s-down of cp3: K3s does not run: this machine holds the data of a cluster with another token [join with the token that is in /var/lib/rancher/k3s/server/token of a running server]", "  node-not-ready of node cp3"}},
+			"k3s-down of gpu1: K3s does not run: the cluster knows another machine of this name [delete its Node (kubectl delete node NAME frees the password too)", "  node-not-ready of node gpu1").
+			showing("gpu1", "journalctl -u k3s-agent", "Node password rejected, duplicate hostname"),
+		{name: "K4, a member that was kept", do: by("cp3", "systemctl stop k3s; rm -rf /var/lib/rancher/k3s/server/db; systemctl start --no-block k3s"),
+			shows: []string{"cp3", "journalctl -u k3s", "etcd cluster join failed: duplicate node name found"}, want: []string{
+				"k3s-down of cp3: K3s does not run: etcd still has a member of this name [delete the Node of the old server, which removes its member, then start this one again]", "  node-not-ready of node cp3"}},
+		{name: "K5, another token", do: by("cp3", "systemctl stop k3s; echo K10other::server:other >/etc/rancher/k3s/token; systemctl start --no-block k3s"),
+			shows: []string{"cp3", "journalctl -u k3s", "bootstrap data already found and encrypted with different token"}, want: []string{
+				"k3s-down of cp3: K3s does not run: this machine holds the data of a cluster with another token [join with the token that is in /var/lib/rancher/k3s/server/token of a running server]", "  node-not-ready of node cp3"}},
 		onSmall("K7, an agent with the server's unit", by("gpu1", "cp /etc/systemd/system/k3s-agent.service /etc/systemd/system/k3s.service"),
 			"k3s-role of gpu1: it should be agent and has the units of server and agent [disable the wrong unit on it, or recreate it: go tool mage node:replace -node=gpu1]"),
 		volta("N1, modules that do not fit the chip", "apt-get remove -y --allow-change-held-packages 'linux-modules-nvidia-580-server-generic' nvidia-headless-no-dkms-580-server; "+
 			"apt-get install -y linux-modules-nvidia-580-server-open-generic nvidia-headless-no-dkms-580-server-open",
 			"driver-not-loaded of gpu1: NVIDIA's driver does not work: the chip does not work with the open kernel modules: choose the proprietary series (…PCI ID: 10de:1db4…) [go tool mage cluster:up installs or repairs it]",
-			"  gpus-not-offered of node gpu1"),
+			"  gpus-not-offered of node gpu1").showing("gpu1", "dmesg", "is not supported by open nvidia.ko"),
 		{name: "N2, a driver over the loaded one", do: func(t *testing.T, w *world, _ *spec.Spec) {
 			w.inside(t, "wk-gpu3", "apt-get remove -y --allow-change-held-packages libnvidia-compute-580-server nvidia-utils-580-server nvidia-headless-no-dkms-580-server-open; apt-get install -y nvidia-utils-595-server")
-		}, want: []string{"driver-mismatch of wk-gpu3: a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts [go tool mage node:cycle -node=wk-gpu3 drains it"}},
-		onSmall("N3, the toolkit came after K3s", by("gpu1", "apt-get remove -y --allow-change-held-packages nvidia-container-toolkit nvidia-container-toolkit-base; systemctl restart k3s-agent; apt-get install -y nvidia-container-toolkit"),
-			"toolkit of gpu1: containers cannot use its GPUs: the toolkit was installed after K3s had started, and K3s detects it only at start: restart k3s-agent (or k3s, on a server) [go tool mage cluster:up does it]"),
+		}, shows: []string{"wk-gpu3", "nvidia-smi || true", "Failed to initialize NVML: Driver/library version mismatch"}, want: []string{"driver-mismatch of wk-gpu3: a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts [go tool mage node:cycle -node=wk-gpu3 drains it"}},
+		onSmall("N3, the toolkit came after K3s", func(t *testing.T, w *world, _ *spec.Spec) {
+			w.inside(t, "gpu1", "apt-get remove -y --allow-change-held-packages nvidia-container-toolkit nvidia-container-toolkit-base; systemctl restart k3s-agent; apt-get install -y nvidia-container-toolkit")
+			_, err := w.api(t).Apply(t.Context(), requesting("job", "cpu", 1), requesting("training", "nvidia.com/gpu", 1))
+			require.NoError(t, err)
+			time.Sleep(3 * time.Minute)
+			said, err := w.api(t).List(t.Context(), "v1", "Event", "default", "")
+			require.NoError(t, err)
+			assert.Contains(t, fmt.Sprint(said), `no runtime for "nvidia" is configured`)
+		}, "toolkit of gpu1: containers cannot use its GPUs: the toolkit was installed after K3s had started, and K3s detects it only at start: restart k3s-agent (or k3s, on a server) [go tool mage cluster:up does it]",
+			"  toolkit of pod default/job-", "  gpus-not-offered of node gpu1", "  pod-unschedulable of pod default/training-"),
 		onSmall("N3, a template of somebody", by("gpu1", "echo x >/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl"),
 			"toolkit of gpu1: containers cannot use its GPUs: the template overrides what K3s detects: remove the file and restart K3s [go tool mage cluster:up does it]"),
 		onSmall("N5, a taint of somebody", func(t *testing.T, w *world, _ *spec.Spec) {
@@ -69,7 +80,8 @@ func classicMishaps() []mishap {
 		onSmall("N8, a driver that does not load", func(t *testing.T, w *world, _ *spec.Spec) {
 			w.sim.SetGuestFaults(w.vm(t, "gpu1").ID, guest.Faults{DriverFailsToLoad: true})
 			w.reboot(t, "gpu1")
-		}, "driver-not-loaded of gpu1: NVIDIA's driver does not work: the driver could not initialize the GPU: stop and start the VM", "  gpus-not-offered of node gpu1"),
+		}, "driver-not-loaded of gpu1: NVIDIA's driver does not work: the driver could not initialize the GPU: stop and start the VM", "  gpus-not-offered of node gpu1").
+			showing("gpu1", "dmesg", "RmInitAdapter failed!"),
 	}
 }
 

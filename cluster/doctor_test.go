@@ -63,7 +63,14 @@ type mishap struct {
 	model func() pvesim.Model // nil: EightA100
 	file  func(t *testing.T) string
 	do    func(t *testing.T, w *world, spec *spec.Spec)
+	shows []string // a machine, a command there, and what it prints: the symptom
 	want  []string
+}
+
+// showing is a mishap with its symptom.
+func (m mishap) showing(machine, command, text string) mishap {
+	m.shows = []string{machine, command, text}
+	return m
 }
 
 // onSmall is small, for mishaps that need no more than a node with a card.
@@ -124,7 +131,7 @@ func mishaps() []mishap {
 		oneInstance("instances that somebody removed", "nvidia-smi mig -dci; nvidia-smi mig -dgi",
 			"mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0: in MIG mode, without instances → 2 of 3g.40gb (needs a restart) [go tool mage cluster:up divides them"),
 		onSmall("a repository that Fleet cannot read", func(t *testing.T, w *world, _ *spec.Spec) { w.fleetSays(t) },
-			"fleet-bundle of bundle hub: ErrApplied: chart hub: 404 Not Found [mend it in Git, and push", "  fleet-bundle of bundle monitors",
+			"fleet-bundle of bundle hub: ErrApplied: chart hub: 404 Not Found [fix it in Git, and push", "  fleet-bundle of bundle monitors",
 			"fleet-repo of gitrepo homelab: Fleet cannot read the repository: authentication required: Unauthorized [what runs keeps running"),
 	}
 }
@@ -184,6 +191,9 @@ func findTheCauses(t *testing.T, all []mishap) {
 				w.up(t, spec)
 				time.Sleep(5 * time.Minute)
 				m.do(t, w, spec)
+				if m.shows != nil {
+					assert.Contains(t, ask(t, w.guests()[m.shows[0]], "sh", "-c", m.shows[1]), m.shows[2])
+				}
 				assertFound(t, m.want, w.examine(t, spec))
 			})
 		})

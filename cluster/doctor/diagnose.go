@@ -234,7 +234,8 @@ func usual(all []Machine) time.Duration {
 // clock judges a machine's clock.
 func (d *diagnosis) clock(m Machine) {
 	in, off := m.Inside, m.Inside.Ahead-d.ahead
-	f := Finding{Failure: "clock", Severity: Warning, What: "its clock is not synchronized: certificates and etcd need clocks that agree", Do: "let it reach a time server: timedatectl timesync-status"}
+	f := Finding{Failure: "clock", Severity: Warning, Do: "let it reach a time server: timedatectl timesync-status"}
+	f.What = "its clock is not synchronized: certificates and etcd need clocks that agree"
 	if in.Clock == "no" {
 		f.Evidence = append(f.Evidence, "NTPSynchronized=no")
 	}

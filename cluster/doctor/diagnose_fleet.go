@@ -27,7 +27,8 @@ func (d *diagnosis) fleet() {
 // bundle judges a bundle that is not ready. One that waits for another follows from that one, and
 // one whose object has a pod in trouble from the pod's.
 func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
-	f := Finding{Failure: "fleet-bundle", Severity: Warning, Where: "bundle " + b.Name, What: b.State, Do: "go tool mage fleet:status shows it until it is ready"}
+	f := Finding{Failure: "fleet-bundle", Severity: Warning, Where: "bundle " + b.Name, What: b.State}
+	f.Do = "go tool mage fleet:status shows it until it is ready"
 	if b.Cluster != "" && b.Cluster != "local" {
 		f.Where += "@" + b.Cluster
 	}
@@ -39,7 +40,7 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 	}
 	switch b.State {
 	case "ErrApplied":
-		f.Severity, f.Do = Error, "mend it in Git, and push: the reason names what is wrong"
+		f.Severity, f.Do = Error, "fix it in Git, and push: the reason names what is wrong"
 	case "NotReady":
 		f.Severity, f.Do = Error, "look at the object that the reason names, and at its pods and events"
 	case fleet.StateNowhere:

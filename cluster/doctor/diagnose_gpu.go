@@ -21,7 +21,8 @@ func (d *diagnosis) logged(m Machine, log []string) {
 		if x.Xid == 0 || x.Fault == "" || x.Fault == nvidia.InApplication {
 			continue
 		}
-		f := Finding{Failure: "gpu-error", Severity: Warning, Evidence: []string{x.Line}, Do: firstOf(x.Do, "go tool mage gpu:verify shows whether it computes")}
+		f := Finding{Failure: "gpu-error", Severity: Warning, Evidence: []string{x.Line}}
+		f.Do = firstOf(x.Do, "go tool mage gpu:verify shows whether it computes")
 		if x.Stops {
 			f.Severity = Error
 			f.Do += ": go tool mage node:cycle -node=" + m.Name
@@ -34,7 +35,8 @@ func (d *diagnosis) logged(m Machine, log []string) {
 
 // divided compares how a machine's GPUs are divided with the file.
 func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
-	f := Finding{Failure: "mig-layout", Do: "go tool mage cluster:up divides them; journalctl -u homelab-mig on " + m.Name + " says what nvidia-smi answered"}
+	f := Finding{Failure: "mig-layout"}
+	f.Do = "go tool mage cluster:up divides them; journalctl -u homelab-mig on " + m.Name + " says what nvidia-smi answered"
 	if m.External {
 		f.Do = "divide them on the machine and at its every boot, since it is external: docs/mig.md"
 	}
@@ -90,13 +92,16 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 			continue
 		}
 		f := Finding{
-			Failure: "gpus-not-offered", Where: "node " + want.Name, What: fmt.Sprintf("it offers %d of %d %s", n, offers[name], name), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", name, n)},
-			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints", namespace),
+			Failure: "gpus-not-offered", Where: "node " + want.Name,
+			What: fmt.Sprintf("it offers %d of %d %s", n, offers[name], name), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", name, n)},
+			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; "+
+				"it needs the driver, the toolkit, and a toleration for the node's taints", namespace),
 		}
 		for _, t := range foreign(want, have) {
 			f.Evidence = append(f.Evidence, "taint: "+t)
 			f.What += ", and has a taint that the file does not name: nothing that homelab deploys tolerates it"
-			f.Do = fmt.Sprintf("write taints: [%q] for the node, and cluster:up makes everything tolerate it; or remove it: kubectl taint node %s %s-", t, want.Name, t)
+			f.Do = fmt.Sprintf("write taints: [%q] for the node, and cluster:up makes everything tolerate it; "+
+				"or remove it: kubectl taint node %s %s-", t, want.Name, t)
 		}
 		d.add(inOffer, want.Name, f)
 	}

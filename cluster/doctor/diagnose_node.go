@@ -76,10 +76,11 @@ func (d *diagnosis) certificates(m Machine) {
 		return
 	}
 	first := m.Certs[0].Until
-	f.What = fmt.Sprintf("%s of K3s: the first has ended on %s, and its programs are refused", count(len(some), "certificate"), first.UTC().Format(time.DateOnly))
+	all, day := count(len(some), "certificate"), first.UTC().Format(time.DateOnly)
+	f.What = fmt.Sprintf("%s of K3s: the first has ended on %s, and its programs are refused", all, day)
 	if first.After(d.e.Time) {
 		f.Severity = Warning
-		f.What = fmt.Sprintf("%s of K3s: the first ends on %s, and K3s renews them only when it starts", count(len(some), "certificate"), first.UTC().Format(time.DateOnly))
+		f.What = fmt.Sprintf("%s of K3s: the first ends on %s, and K3s renews them only when it starts", all, day)
 	}
 	f.Evidence = some[:min(3, len(some))]
 	d.add(inSystem, m.Name, f)

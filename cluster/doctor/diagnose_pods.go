@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -129,7 +130,8 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		return f, true
 	case p.Status.Reason == "UnexpectedAdmissionError" && strings.Contains(p.Status.Message, "Allocate failed"):
 		f.Failure, f.What, f.Evidence = "pod-not-starting", "its node refused it: "+p.Status.Message, []string{p.Status.Message}
-		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: go tool mage gpu:verify"
+		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); " +
+			"elsewhere the node has lost a GPU: go tool mage gpu:verify"
 		return f, true
 	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
 		f.Evidence = d.complaints("Pod", p.Namespace, p.Name)
@@ -152,10 +154,13 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	f.Failure, f.What, f.Evidence, f.Do = "pod-unschedulable", "no node takes it: "+message, []string{message}, "it asks for more than any node has left, or for nodes that do not exist"
 	asks, most, resource := d.asks(p)
 	switch {
+	case asks > most && d.promised(asks, resource) != "":
+		f.Follows, f.Do = d.promised(asks, resource), "it starts when that is fixed"
 	case asks > most && resource == nvidia.Resource:
 		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
 	case asks > most:
-		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
+		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: "+
+			"ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
 	case strings.Contains(message, "Insufficient nvidia.com/"):
 		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
@@ -163,6 +168,16 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	case strings.Contains(message, "untolerated taint"):
 		f.Do = "the pod has no toleration for the nodes' taints"
 	}
+}
+
+// promised is the finding of a node that would have so much of a resource, and does not offer it.
+func (d *diagnosis) promised(asks int64, resource corev1.ResourceName) string {
+	for _, f := range d.found {
+		if n, ours := d.wanted(f.machine); ours && f.Failure == "gpus-not-offered" && int64(offer.Of(n).Resources[string(resource)]) >= asks {
+			return f.name()
+		}
+	}
+	return ""
 }
 
 // asks is what a pod requests of GPUs or their instances, and the most that a node has of it. Of
@@ -199,7 +214,9 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
 		f.Failure, f.What, f.Do = "image", "image "+cs.Image+" cannot be pulled", "does the image exist, may the node read it (k3s.registries), and does it reach the registry?"
 		if strings.Contains(cs.Image, "/nvidia/driver:") && strings.Contains(w.Message, "not found") {
-			f.What, f.Do = "the GPU operator's driver "+cs.Image+" cannot be pulled", "NVIDIA has no driver container with prebuilt modules for every kernel: remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}"
+			f.What = "the GPU operator's driver " + cs.Image + " cannot be pulled"
+			f.Do = "NVIDIA has no driver container with prebuilt modules for every kernel: " +
+				"remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}"
 		}
 	case "CrashLoopBackOff":
 		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, cs.Name)

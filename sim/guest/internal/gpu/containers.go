@@ -34,7 +34,7 @@ func HostContainer(s *machine.System, image string, env map[string]string) (code
 	if loadedDriver(s) == nil {
 		return 1, "waiting for the driver validations to be ready...\n", true
 	}
-	// By default it has containerd read its configuration anew, which must be where systemd's is
+	// By default it has containerd read its configuration again, which must be where systemd's is
 	// (cmd/nvidia-ctk-installer/container/runtime/containerd of nvidia-container-toolkit).
 	if env["RUNTIME_RESTART_MODE"] != "none" && env["CONTAINERD_SOCKET"] != "/run/k3s/containerd/containerd.sock" {
 		return ToolkitEnds, "Error signaling containerd, attempt 6/6: unable to dial: dial unix /runtime/sock-dir/containerd.sock: connect: no such file or directory\n", true
