@@ -58,7 +58,8 @@ func basesOf(t *testing.T) []*base {
 	key, certificate := authority(t)
 	_, other := authority(t)
 	for file, text := range map[string][]byte{
-		"token-secret": []byte("token"), "s3-key": []byte("s3"), "id": private, "lab-ca.key": key, "lab-ca.pem": certificate, "other-ca.pem": other, "ca.pem": certificate,
+		"token-secret": []byte("token"), "s3-key": []byte("s3"), "id": private, "lab-ca.key": key, "lab-ca.pem": certificate,
+		"other-ca.pem": other, "ca.pem": certificate,
 	} {
 		_ = os.Remove(file)
 		require.NoError(t, os.WriteFile(file, text, 0o600))
@@ -86,7 +87,10 @@ func basesOf(t *testing.T) []*base {
 func authority(t *testing.T) (key, certificate []byte) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	form := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().AddDate(9, 0, 0)}
+	form := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().AddDate(9, 0, 0),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, form, form, private.Public(), private)
 	require.NoError(t, err)
 	bare, err := x509.MarshalPKCS8PrivateKey(private)

@@ -246,7 +246,8 @@ func TestNUMANodesOfTheFile(t *testing.T) {
 		assert.Equal(t, "cpus=2;3,hostnodes=1,memory=4096,policy=bind", config["numa1"])
 
 		other := strings.Replace(text, "policy: preferred", "policy: interleave", 1)
-		assert.Contains(t, strings.Join(w.plan(t, parse(t, other)), "\n"), "policy=preferred → cpus=0-1,hostnodes=0,memory=4096,policy=interleave (needs a restart)")
+		assert.Contains(t, strings.Join(w.plan(t, parse(t, other)), "\n"),
+			"policy=preferred → cpus=0-1,hostnodes=0,memory=4096,policy=interleave (needs a restart)")
 		w.up(t, parse(t, duo))
 		assert.NotContains(t, w.vm(t, "wk1").Config, "numa0")
 	})

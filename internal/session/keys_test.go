@@ -112,22 +112,27 @@ func TestEveryKeyOfTheWay(t *testing.T) {
 	require.NoError(t, os.WriteFile("mine.pub", []byte(ssh.AuthorizedKey(signer.PublicKey())+"\n"), 0o600))
 	pin := strings.Replace(trusted, "insecure: true", "fingerprint: 'FINGERPRINT'}\n", 1)
 	for _, c := range []struct{ key, before, after, shows string }{
-		{"proxmox.endpoint", trusted + "}\n", strings.Replace(trusted, "ENDPOINT", further.URL, 1) + "}\n", further.Listener.Addr().String() + " PVEAPIToken"},
+		{"proxmox.endpoint", trusted + "}\n", strings.Replace(trusted, "ENDPOINT", further.URL, 1) + "}\n",
+			further.Listener.Addr().String() + " PVEAPIToken"},
 		{"proxmox.token", trusted + "}\n", strings.Replace(trusted, "operator", "other", 1) + "}\n", "homelab@pve!other"},
 		{"proxmox.secret", trusted + "}\n", strings.Replace(trusted, "SITE_TOKEN", "SITE_OTHER", 1) + "}\n", "homelab@pve!operator=wrong"},
 		{"proxmox.insecure", strings.Replace(trusted, "true", "false", 1) + "}\n", trusted + "}\n", "<nil>"},
 		{"proxmox.fingerprint", pin, strings.Replace(pin, "FINGERPRINT", strings.Repeat("ab", 32), 1), "fingerprint"},
-		{"proxmox.ca", strings.Replace(trusted, "insecure: true", "ca: other.pem", 1) + "}\n", strings.Replace(trusted, "insecure: true", "ca: site.pem", 1) + "}\n", "<nil>"},
-		{"proxmox.user", trusted + ", user: root@pam, password: env:SITE_OTHER}\n", trusted + ", user: ada@pam, password: env:SITE_OTHER}\n", "root is ada@pam wrong"},
-		{"proxmox.password", trusted + ", user: root@pam}\n", trusted + ", user: root@pam, password: env:SITE_OTHER}\n", "root is root@pam wrong"},
-		{"proxmox.hosts.pve1.ssh", trusted + "}\n", trusted + ", hosts: {pve1: {ssh: 'ada@10.0.0.5:2222'}}}\n", "10.0.0.5:2222"},
+		{"proxmox.ca", strings.Replace(trusted, "insecure: true", "ca: other.pem", 1) + "}\n",
+			strings.Replace(trusted, "insecure: true", "ca: site.pem", 1) + "}\n", "<nil>"},
+		{"proxmox.user", trusted + ", user: root@pam, password: env:SITE_OTHER}\n", trusted + ", user: teacher@pam, password: env:SITE_OTHER}\n",
+			"root is teacher@pam wrong"},
+		{"proxmox.password", trusted + ", user: root@pam}\n", trusted + ", user: root@pam, password: env:SITE_OTHER}\n",
+			"root is root@pam wrong"},
+		{"proxmox.hosts.pve1.ssh", trusted + "}\n", trusted + ", hosts: {pve1: {ssh: 'teacher@10.0.0.5:2222'}}}\n", "10.0.0.5:2222"},
 		{"ssh.agent", trusted + "}\n", trusted + "}\n" + keys + "agent: true}\n", "/run/agent"},
 		{"ssh.privateKey", trusted + "}\n", trusted + "}\n" + keys + "privateKey: mine}\n", ssh.Fingerprint(signer.PublicKey())},
-		{"ssh.jump", trusted + "}\n", trusted + "}\nssh: {jump: ada@bastion}\n", "jump host bastion:22"},
+		{"ssh.jump", trusted + "}\n", trusted + "}\nssh: {jump: teacher@bastion}\n", "jump host bastion:22"},
 		{"ssh.proxy", trusted + "}\n", trusted + "}\nssh: {proxy: 'socks5://10.0.0.9:1080'}\n", "proxy 10.0.0.9:1080 socks5://10.0.0.9:1080"},
 		{"lab.guests", inLab, inLab + "lab: {guests: qemu, image: image}\n", "true false image <nil>"},
 		{"lab.image", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: other}\n", "true false other <nil>"},
-		{"lab.internet", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: image, internet: true}\n", "true true image <nil>"},
+		{"lab.internet", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: image, internet: true}\n",
+			"true true image <nil>"},
 	} {
 		before, after := w.way(c.before), w.way(c.after)
 		assert.NotContains(t, before, c.shows, c.key)

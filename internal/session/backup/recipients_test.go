@@ -28,7 +28,8 @@ func TestRecipientsOfTheFile(t *testing.T) {
 		return Backup(&session.Session{Spec: want, Cluster: c}, ctx, session.BackupFlags{})
 	}
 	require.ErrorContains(t, backup(""), "who may decrypt the backup? write recipients: [age1…] under k3s.snapshots")
-	require.ErrorIs(t, backup("k3s: {snapshots: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}}\n"), context.Canceled)
+	const recipients = "k3s: {snapshots: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}}\n"
+	require.ErrorIs(t, backup(recipients), context.Canceled)
 	left, err := os.ReadDir(".")
 	require.NoError(t, err)
 	assert.Empty(t, left)
