@@ -3,7 +3,6 @@ package clusterfile
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
@@ -61,9 +60,9 @@ func (r *resolver) queuesFit() {
 				r.Wrong(at, fmt.Sprintf("the queue %s has %d %s", e.Name, n, resource), "write 0 or more")
 			case offered[resource] == 0 && n > 0:
 				r.Wrong(at, fmt.Sprintf("no node offers %s", resource), "the nodes offer "+platform.Amounts(offered))
-			case given[resource] > offered[resource]:
+			case n > 0 && given[resource] > offered[resource]:
 				r.Wrong(at, fmt.Sprintf("the queues have %d %s, and the nodes offer %d", given[resource], resource, offered[resource]),
-					"write less: each queue can always have what it is given; more it borrows")
+					"write less: a queue can always have its part, and borrows more")
 			}
 		}
 		for j, n := range e.Value.Namespaces {
@@ -103,7 +102,7 @@ func (r *resolver) profilesQueue(offered map[string]int) {
 		for resource, n := range platform.Wants(p) {
 			if raw := r.raw.Hub.Profiles.Get(p.Name); n > most[resource] && raw != nil && offered[resource] > 0 {
 				r.Wrong(raw, fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),
-					strings.TrimSpace("ask for less, or give the queues more"))
+					"ask for less, or give the queues more")
 			}
 		}
 	}

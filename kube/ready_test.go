@@ -91,6 +91,9 @@ func TestNotReady(t *testing.T) {
 		{"apiregistration.k8s.io/v1, kind: APIService", `status: {conditions: [{type: Available, status: "True", reason: Passed}]}`, nothing},
 		{"apiregistration.k8s.io/v1, kind: APIService", `status: {conditions: [{type: Available, status: "False", reason: FailedDiscoveryCheck, message: no route}]}`, "it is not available yet: FailedDiscoveryCheck: no route"},
 		{"apiregistration.k8s.io/v1, kind: APIService", `spec: {}`, "it is not available yet"},
+		{"kueue.x-k8s.io/v1beta2, kind: ClusterQueue", `status: {conditions: [{type: Active, status: "True", reason: Ready}]}`, nothing},
+		{"kueue.x-k8s.io/v1beta2, kind: ClusterQueue", `status: {conditions: [{type: Active, status: "False", reason: FlavorNotFound, message: no homelab}]}`, "FlavorNotFound: no homelab"},
+		{"kueue.x-k8s.io/v1beta2, kind: LocalQueue", `spec: {}`, "its controller has not seen it yet"},
 
 		{"v1, kind: ConfigMap", `data: {a: b}`, nothing},
 		{"v1, kind: ConfigMap", `metadata: {deletionTimestamp: "2026-11-22T03:04:05Z"}`, "it is being deleted"},

@@ -85,14 +85,14 @@ func install(t *testing.T, p guest.Plane, c kubernetes.Interface) {
 	})
 }
 
-// waitsFor is what the Workload of a pod says of its quota.
-func waitsFor(ctx context.Context, d dynamic.Interface, namespace, pod string) string {
+// waitsFor is what the Workload of a pod or Job says of its quota.
+func waitsFor(ctx context.Context, d dynamic.Interface, namespace, name string) string {
 	list, err := d.Resource(schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err.Error()
 	}
 	for _, u := range list.Items {
-		if strings.HasPrefix(u.GetName(), "pod-"+pod+"-") {
+		if strings.Contains(u.GetName(), "-"+name+"-") {
 			conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 			for _, condition := range conditions {
 				if m := condition.(map[string]any); m["type"] == "QuotaReserved" {
@@ -162,11 +162,11 @@ func TestAClassSharesEightCards(t *testing.T) {
 	require.NoError(t, c.CoreV1().Pods("student1").Delete(t.Context(), "a0", metav1.DeleteOptions{}))
 	runs(t, c, "student2", "b0")
 	runs(t, c, "student1", "a1 a2 a3 a4 a5 a6")
-	otherPodsDoNotWait(t, c)
+	otherPodsDoNotWait(t, c, said)
 }
 
 // Outside of queues, and in the hub's namespace without the label, nothing waits; a Job waits as a whole.
-func otherPodsDoNotWait(t *testing.T, c kubernetes.Interface) {
+func otherPodsDoNotWait(t *testing.T, c kubernetes.Interface, said func(ctx context.Context, namespace, name string) string) {
 	t.Helper()
 	hub := student("jupyterhub", "hub", "1")
 	hub.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -189,6 +189,9 @@ func otherPodsDoNotWait(t *testing.T, c kubernetes.Interface) {
 	require.NoError(t, err)
 	require.True(t, *job.Spec.Suspend)
 	require.Equal(t, "default", job.Labels["kueue.x-k8s.io/queue-name"])
+	eventually(t, time.Minute, "the Job waits", func(ctx context.Context) error {
+		return is("message", true, strings.Contains(said(ctx, "student2", "train"), "1 more needed"))
+	})
 	require.NoError(t, c.CoreV1().Pods("default").Delete(t.Context(), "verify", metav1.DeleteOptions{}))
 	for _, name := range []string{"a1", "a2"} {
 		require.NoError(t, c.CoreV1().Pods("student1").Delete(t.Context(), name, metav1.DeleteOptions{}))
@@ -198,7 +201,7 @@ func otherPodsDoNotWait(t *testing.T, c kubernetes.Interface) {
 		if err != nil {
 			return err
 		}
-		return is("suspend", false, *j.Spec.Suspend)
+		return is("suspend of a Job of which Kueue says "+said(ctx, "student2", "train"), false, *j.Spec.Suspend)
 	})
 	runs(t, c, "jupyterhub", "hub jupyter-student1")
 }

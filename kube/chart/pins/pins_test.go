@@ -145,5 +145,5 @@ func TestDigests(t *testing.T) {
 		assert.Empty(t, pins.Digest(p.Chart, p.Repo, p.Version+"-other"))
 		assert.Empty(t, pins.Digest(p.Chart, "https://charts.example.com", p.Version))
 	}
-	assert.Equal(t, []string{"cephfs", "cert-manager", "cilium", "fleet", "fleet-crd", "gpu-operator", "jupyterhub", "longhorn", "metallb", "monitoring", "rancher", "scratch"}, unknown)
+	assert.Equal(t, []string{"cephfs", "cert-manager", "cilium", "fleet", "fleet-crd", "gpu-operator", "jupyterhub", "kueue", "longhorn", "metallb", "monitoring", "rancher", "scratch"}, unknown)
 }

@@ -1,0 +1,50 @@
+package platform_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile"
+)
+
+// In the hub's namespace only what has the label waits, elsewhere everything; and queues cover all that
+// the nodes offer, so that no pod of theirs gets more beside them.
+func TestQueuesOfAFile(t *testing.T) {
+	s, err := clusterfile.Load("../../clusterfile/testdata/good/queues.yaml")
+	require.NoError(t, err)
+	pieces, err := platform.Pieces(s, false)
+	require.NoError(t, err)
+	var doors, covered []string
+	for _, p := range pieces {
+		if p.Name == "jupyterhub" {
+			assert.Contains(t, p.Needs, platform.Kueue)
+		}
+		for _, o := range p.After {
+			u, ok := o.(*unstructured.Unstructured)
+			if !ok || p.Name != platform.Kueue {
+				continue
+			}
+			switch u.GetKind() {
+			case "LocalQueue":
+				to, _, _ := unstructured.NestedString(u.Object, "spec", "clusterQueue")
+				doors = append(doors, u.GetNamespace()+"/"+u.GetName()+" "+to)
+			case "ClusterQueue":
+				groups, _, _ := unstructured.NestedSlice(u.Object, "spec", "resourceGroups")
+				list, _, _ := unstructured.NestedStringSlice(groups[0].(map[string]any), "coveredResources")
+				covered = append(covered, list...)
+			}
+		}
+	}
+	assert.Equal(t, []string{"student1/default students", "jupyterhub/students students", "research/default staff"}, doors)
+	all := []string{"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
+	assert.Equal(t, append(all, all...), covered)
+	assert.Equal(t, "students", platform.Hub(s).Queue)
+	assert.Contains(t, platform.PartsOn(s), platform.Kueue)
+	assert.Equal(t, map[string]int{"nvidia.com/gpu": 4, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-3g.20gb": 1}, platform.Offered(s))
+	assert.NotContains(t, platform.Namespaces(s), "jupyterhub")
+	assert.Contains(t, platform.Namespaces(s), "kueue-system")
+}
