@@ -70,7 +70,7 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref)
 
 // uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
 // kubelet that still runs would register again. A server without which etcd has no majority first
-// loses its Node, and with it its place in etcd, while it runs: otherwise nobody could take it away.
+// loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
 func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
