@@ -69,7 +69,8 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref)
 }
 
 // uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
-// kubelet that still runs would register again.
+// kubelet that still runs would register again. A server without which etcd has no majority first
+// loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
 func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
@@ -83,8 +84,20 @@ func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 			return err
 		}
 	}
+	needed := n.Role == spec.Server && have.Running() && len(c.spec.Servers()) > 1 && !c.canLose(ctx, n)
+	if needed {
+		if err := c.members.DeleteNode(ctx, n.Name); err != nil {
+			return err
+		}
+	}
 	if err := k3s.Remove(ctx, c.nodes.Root(n.Name)); err != nil {
 		return err
+	}
+	if needed { // the API may have been at this machine
+		c.members.Use(nil, "")
+		if err := c.members.APIBack(ctx, members.APITime); err != nil {
+			return err
+		}
 	}
 	return c.members.DeleteNode(ctx, n.Name)
 }
