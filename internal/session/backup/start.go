@@ -29,7 +29,8 @@ func started(ctx context.Context, o session.Options, open openBackup, facts *bac
 		return none, err
 	}
 	defer func() { _ = file.Close() }()
-	if k3s.CompareVersions(minorOf.FindString(r.K3s)+".0", minorOf.FindString(labctl.KubernetesVersion)+".0") > 0 {
+	const first = ".0+k3s1" // of a minor version: patches do not matter
+	if k3s.CompareVersions(minorOf.FindString(r.K3s)+first, minorOf.FindString(labctl.KubernetesVersion)+first) > 0 {
 		return none, session.Invalid("%w", fmt.Errorf("-start: the snapshot is of K3s %s, and homelab brings Kubernetes %s, which cannot read it: verify it with a later homelab, or without -start",
 			r.K3s, labctl.KubernetesVersion))
 	}
