@@ -78,9 +78,9 @@ func describeStarted(c *console.Console, has labctl.ScratchContents, facts *back
 	for _, n := range has.Objects {
 		total += n
 	}
-	secrets := fmt.Sprintf("%d Secrets", has.Objects["secrets"])
+	secrets := fmt.Sprintf("%d %s", has.Objects["secrets"], plural(has.Objects["secrets"], "Secret"))
 	if facts.SecretsKey {
-		secrets += ", which the key decrypts"
+		secrets += " that the key decrypts"
 	}
 	c.Say("%-15s Kubernetes %s, on loopback: it reads %d objects of %d kinds, among them %s", "started", has.Kubernetes, total, len(has.Objects), secrets)
 	if len(has.Unread) > 0 {

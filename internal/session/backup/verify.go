@@ -130,8 +130,7 @@ func objects(is backup.Contents, facts *backup.Facts) string {
 	var out []string
 	for _, k := range backup.Kinds() {
 		if n := is.Objects[k.Resource]; n > 0 {
-			resource, _, _ := strings.Cut(k.Resource, ".")
-			out = append(out, fmt.Sprintf("%d %s", n, resource))
+			out = append(out, fmt.Sprintf("%d %s", n, plural(n, k.Kind)))
 		}
 	}
 	return "as counted when it was made: " + strings.Join(out, ", ")
