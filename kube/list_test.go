@@ -75,3 +75,29 @@ current-context: c
 	require.Len(t, found, 2)
 	assert.Equal(t, "b", found[1].GetName())
 }
+
+// Count asks for one object, and the API server says how many remain.
+func TestCount(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1" {
+			fmt.Fprint(w, `{"resources": [{"name": "secrets", "kind": "Secret", "namespaced": true}]}`)
+			return
+		}
+		assert.Equal(t, "/api/v1/secrets?limit=1", r.URL.String(), "of all namespaces")
+		fmt.Fprint(w, `{"metadata": {"continue": "x", "remainingItemCount": 41}, "items": [{"metadata": {"name": "a"}, "data": {"k": "dg=="}}]}`)
+	}))
+	defer srv.Close()
+	k, err := kube.New(kube.Config{Kubeconfig: fmt.Appendf(nil, `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, srv.URL)})
+	require.NoError(t, err)
+	n, err := k.Count(t.Context(), "v1", "Secret")
+	require.NoError(t, err)
+	assert.Equal(t, 42, n)
+	_, err = k.Count(t.Context(), "v1", "Nothing")
+	require.ErrorAs(t, err, new(*kube.NoKindError))
+}

@@ -3,6 +3,7 @@ module github.com/cps-gpu/homelab/lab
 go 1.26.0
 
 require (
+	filippo.io/age v1.3.1
 	github.com/go-git/go-git/v5 v5.19.3
 	github.com/rancher/fleet/pkg/apis v0.16.0
 	github.com/stretchr/testify v1.12.1
@@ -18,7 +19,6 @@ require (
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
-	filippo.io/age v1.3.1 // indirect
 	filippo.io/edwards25519 v1.2.0 // indirect
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect

@@ -17,10 +17,11 @@ type Backup mg.Namespace
 func (Backup) Verify(ctx context.Context,
 	from *string, // FILE: the backup
 	identity *string, // FILE: private keys of age, one of which decrypts the backup
+	start *bool, // also start Kubernetes from the snapshot, on loopback of this machine, and have it read every object
 	json *bool, // print data and events as lines of JSON
 ) error {
 	return within(ctx, options(nil, json, nil), func(ctx context.Context, o session.Options) error {
-		return backup.Verify(ctx, o, session.VerifyFlags{From: value(from), Identity: value(identity)})
+		return backup.Verify(ctx, o, backup.VerifyFlags{SourceFlags: backup.SourceFlags{From: value(from), Identity: value(identity)}, Start: value(start)})
 	})
 }
 
@@ -32,7 +33,7 @@ func (Cluster) Backup(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), backup.Backup, session.BackupFlags{To: value(to), Recipient: value(recipient)})
+	return withFlags(ctx, options(spec, json, timeout), backup.Backup, backup.BackupFlags{To: value(to), Recipient: value(recipient)})
 }
 
 // Restore brings Kubernetes back to a backup, or to a snapshot that a server has; pods keep running, and what was created since is lost.
@@ -46,8 +47,8 @@ func (Cluster) Restore(ctx context.Context,
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), backup.Restore, session.RestoreFlags{
-		VerifyFlags: session.VerifyFlags{From: value(from), Identity: value(identity)}, ChangeFlags: changes(yes, nowait), Snapshot: value(snapshot),
+	return withFlags(ctx, options(spec, json, timeout), backup.Restore, backup.RestoreFlags{
+		SourceFlags: backup.SourceFlags{From: value(from), Identity: value(identity)}, ChangeFlags: changes(yes, nowait), Snapshot: value(snapshot),
 	})
 }
 
@@ -61,7 +62,7 @@ func (Cluster) Certs(ctx context.Context,
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), backup.Certs, session.CertsFlags{
+	return withFlags(ctx, options(spec, json, timeout), backup.Certs, backup.CertsFlags{
 		ChangeFlags: changes(yes, nowait), Rotate: value(rotate), Warn: value(warn),
 	})
 }

@@ -159,7 +159,7 @@ var allowed = map[string][]string{
 
 	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
 
-	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/session", "k3s"},
+	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/labctl", "internal/session", "k3s"},
 	"cmd/homelab":             {"internal/keep"},
 
 	"internal/faults":          {"internal/share", "remote"},

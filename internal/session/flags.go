@@ -63,32 +63,6 @@ type UpgradeFlags struct {
 	To string // VERSION: the release of K3s, e.g. v1.36.6+k3s1
 }
 
-// BackupFlags are the flags of cluster:backup.
-type BackupFlags struct {
-	To        string // FILE: where to write it; a folder gets a file with the time in its name; default: this folder
-	Recipient string // age1…,age1…: encrypt it to these public keys, too; default: k3s.snapshots.recipients of the file
-}
-
-// VerifyFlags are the flags of backup:verify.
-type VerifyFlags struct {
-	From     string // FILE: the backup
-	Identity string // FILE: private keys of age, one of which decrypts the backup
-}
-
-// RestoreFlags are the flags of cluster:restore.
-type RestoreFlags struct {
-	VerifyFlags
-	ChangeFlags
-	Snapshot string // NAME: restore this snapshot of a server, instead of a backup
-}
-
-// CertsFlags are the flags of cluster:certs.
-type CertsFlags struct {
-	ChangeFlags
-	Rotate bool // make new certificates, on one node after the other
-	Warn   int  // 90: end with exit code 2 if a certificate ends within this many days
-}
-
 // DownFlags are the flags of cluster:down.
 type DownFlags struct {
 	ChangeFlags

@@ -26,7 +26,7 @@ func (s *Session) guestsOf() labctl.Guests {
 
 // labGuests prepares this machine for real VMs, if the file wants them.
 func (s *Session) labGuests(ctx context.Context) (labctl.Guests, error) {
-	running, err := labctl.Find(ctx, labDir())
+	running, err := labctl.Find(ctx, LabDir())
 	if err == nil && s.Spec == nil {
 		return running.Guests, nil
 	}

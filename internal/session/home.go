@@ -30,5 +30,5 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// labDir is the folder of the lab's state, beside the cluster's file.
-func labDir() string { return filepath.Join(home(), labctl.DefaultDir) }
+// LabDir is the folder of the lab's state, beside the cluster's file.
+func LabDir() string { return filepath.Join(home(), labctl.DefaultDir) }

@@ -26,11 +26,11 @@ func TestTheClusterOfAFolderAbove(t *testing.T) {
 	write("mine/go.mod", []byte("module mine\n"))
 	t.Chdir(below)
 	assert.Empty(t, home())
-	assert.Equal(t, ".lab", labDir())
+	assert.Equal(t, ".lab", LabDir())
 
 	write("mine/cluster.yaml", examples.EightA100)
 	assert.Equal(t, filepath.Join("..", ".."), home())
-	assert.Equal(t, filepath.Join("..", "..", ".lab"), labDir())
+	assert.Equal(t, filepath.Join("..", "..", ".lab"), LabDir())
 	var talk bytes.Buffer
 	s, err := Load(Options{Console: &console.Console{Talk: &talk, Redact: &secret.Redactor{}}})
 	require.NoError(t, err)

@@ -41,16 +41,9 @@ func LabStart(ctx context.Context) error {
 // StartLab returns the lab, and starts it if it does not run. It shows progress, because the
 // first build takes minutes.
 func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
-	said, at := "", time.Time{}
-	ctx = progress.With(ctx, func(u progress.Update) {
-		// In place on a terminal; elsewhere a line from time to time.
-		if m := u.String(); m != said && (s.Live || time.Since(at) > 15*time.Second) {
-			said, at = m, time.Now()
-			s.Progress(m)
-		}
-	})
-	defer s.Progress("")
-	model, err := s.labModel(ctx, labDir())
+	ctx, end := Shown(ctx, s.Console)
+	defer end()
+	model, err := s.labModel(ctx, LabDir())
 	if err != nil {
 		return labctl.State{}, err
 	}
@@ -58,7 +51,19 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	if err != nil {
 		return labctl.State{}, err
 	}
-	return labctl.Start(ctx, labctl.Options{Dir: labDir(), Model: model, Guests: guests})
+	return labctl.Start(ctx, labctl.Options{Dir: LabDir(), Model: model, Guests: guests})
+}
+
+// Shown shows the progress of what is done with ctx, until end is called.
+func Shown(ctx context.Context, c *console.Console) (shown context.Context, end func()) {
+	said, at := "", time.Time{}
+	return progress.With(ctx, func(u progress.Update) {
+		// In place on a terminal; elsewhere a line from time to time.
+		if m := u.String(); m != said && (c.Live || time.Since(at) > 15*time.Second) {
+			said, at = m, time.Now()
+			c.Progress(m)
+		}
+	}), func() { c.Progress("") }
 }
 
 // labModel chooses the lab's hardware for the cluster file. A running lab keeps its own if
@@ -109,7 +114,7 @@ func fits(name string, spec *spec.Spec) error {
 // LabStatus prints the lab's status; exit code 2 if it does not run.
 func LabStatus(ctx context.Context, f LabStatusFlags) error {
 	s := &Session{Console: console.New(f.JSON)}
-	status, err := labctl.Stat(ctx, labDir())
+	status, err := labctl.Stat(ctx, LabDir())
 	if errors.Is(err, labctl.ErrNotRunning) {
 		return failed(pending, err)
 	}
@@ -137,8 +142,8 @@ func LabStatus(ctx context.Context, f LabStatusFlags) error {
 // LabStop ends the lab.
 func LabStop(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
-	_, running := labctl.Find(ctx, labDir())
-	if err := labctl.Stop(ctx, labDir()); err != nil {
+	_, running := labctl.Find(ctx, LabDir())
+	if err := labctl.Stop(ctx, LabDir()); err != nil {
 		return err
 	}
 	if errors.Is(running, labctl.ErrNotRunning) {

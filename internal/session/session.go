@@ -207,7 +207,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	s.Say("%s", s.guestsOf().Banner())
-	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, labDir()) }
+	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, LabDir()) }
 	if s.opt.Start {
 		find = s.StartLab
 	}

@@ -62,7 +62,7 @@ func forgetMembers(path string) error {
 		if meta == nil || tx.Bucket(schema.Key.Name()) == nil {
 			return errors.New("the database in the snapshot is not one of etcd")
 		}
-		// Its log begins anew; with the old index, etcd would take new entries for old ones.
+		// Its log begins at 1; with the old index, etcd would take new entries for old ones.
 		for _, key := range [][]byte{schema.MetaConsistentIndexKeyName, schema.MetaTermKeyName, schema.MetaConfStateName} {
 			if err := meta.Delete(key); err != nil {
 				return err

@@ -109,7 +109,8 @@ func (cp *controlPlane) kinds(ctx context.Context, client metadata.Interface) ([
 		for _, g := range groups {
 			gv, _ := schema.ParseGroupVersion(g.GroupVersion)
 			for _, r := range g.APIResources {
-				if slices.Contains(r.Verbs, "list") {
+				// What cannot be watched is in no etcd, and events have two names.
+				if slices.Contains(r.Verbs, "watch") && slices.Contains(r.Verbs, "list") && gv.Group != "events.k8s.io" {
 					k := gv.WithResource(r.Name)
 					out, served[k.GroupResource().String()] = append(out, k), true
 				}

@@ -55,7 +55,7 @@
 // the clock forever. Device contents, partitions, quotas and free space are not
 // there, and the journal of one boot ends with it. K3s' supervisor port serves
 // the API only, not /ping and /cacerts; a server that has lost its quorum refuses
-// connections but does not exit; snapshots cannot be restored. After a power cut,
+// connections but does not exit; all servers share one etcd. After a power cut,
 // connections are reset rather than left hanging. Nothing checks signatures of
 // packages, only that keys are there.
 //

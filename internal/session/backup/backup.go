@@ -18,7 +18,7 @@ import (
 )
 
 // Backup writes a backup of the cluster.
-func Backup(s *session.Session, ctx context.Context, f session.BackupFlags) error {
+func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	keys := slices.Concat(s.Spec.K3s.Snapshots.Recipients, strings.FieldsFunc(f.Recipient, func(r rune) bool { return r == ',' || r == ' ' }))
 	if len(keys) == 0 {
 		return session.Invalid("%w", errors.New("who may decrypt the backup? write recipients: [age1…] under k3s.snapshots, or add -recipient=age1…; age-keygen makes a pair of keys, "+

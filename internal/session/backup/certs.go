@@ -17,7 +17,7 @@ import (
 const warnDays = 90
 
 // Certs shows the ages of K3s' certificates, and rotates them with -rotate.
-func Certs(s *session.Session, ctx context.Context, f session.CertsFlags) error {
+func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	if f.Rotate {
 		return s.Change(ctx, func(context.Context) (*converge.Graph, error) { return s.Cluster.RotateCerts(), nil }, session.Change{
 			ChangeFlags: f.ChangeFlags, Question: "Restart K3s on these nodes, one after the other?",

@@ -117,38 +117,38 @@ func TestPage(t *testing.T) {
 		require.NoError(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
 		file := filepath.Join(w.dir, "home.backup.age")
 
-		require.ErrorContains(t, w.do(with(session.BackupFlags{}, Backup)), "who may decrypt the backup?")
-		to := session.BackupFlags{To: file, Recipient: key.Recipient().String()}
+		require.ErrorContains(t, w.do(with(BackupFlags{}, Backup)), "who may decrypt the backup?")
+		to := BackupFlags{To: file, Recipient: key.Recipient().String()}
 		w.shows("backup", w.said(w.do(with(to, Backup))))
 		info, err := os.Stat(file)
 		require.NoError(t, err)
 		assert.Equal(t, "-rw-------", info.Mode().String())
 		require.ErrorContains(t, w.do(with(to, Backup)), "the file exists already")
 
-		from := session.VerifyFlags{From: file, Identity: identity}
-		w.shows("verify", w.said(Verify(t.Context(), session.Options{Console: w.console()}, from)))
+		from := SourceFlags{From: file, Identity: identity}
+		w.shows("verify", w.said(Verify(t.Context(), session.Options{Console: w.console()}, VerifyFlags{SourceFlags: from})))
 
-		restore := session.RestoreFlags{VerifyFlags: from}
+		restore := RestoreFlags{SourceFlags: from}
 		w.shows("restore", w.said(w.do(with(restore, Restore)))) // nobody is there to agree
 		restore.Yes = true
 		require.NoError(t, w.do(with(restore, Restore)))
 		assert.Contains(t, w.talk.String(), "Kubernetes is as it was then.")
 
 		time.Sleep(time.Minute)
-		w.shows("certs", w.said(w.do(with(session.CertsFlags{}, Certs))))
-		err = w.do(with(session.CertsFlags{Warn: 400}, Certs))
+		w.shows("certs", w.said(w.do(with(CertsFlags{}, Certs))))
+		err = w.do(with(CertsFlags{Warn: 400}, Certs))
 		require.ErrorContains(t, err, "on 4 nodes a certificate ends within 400 days: go tool mage cluster:certs -rotate renews them")
-		require.NoError(t, w.do(with(session.CertsFlags{Rotate: true}, Certs)))
+		require.NoError(t, w.do(with(CertsFlags{Rotate: true}, Certs)))
 		assert.Contains(t, w.talk.String(), "All certificates are less than a month old.")
 
 		other, err := age.GenerateX25519Identity()
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(identity, []byte(other.String()+"\n"), 0o600))
 		require.ErrorContains(t, w.do(with(restore, Restore)), "none of these identities decrypts it")
-		for flags, want := range map[session.RestoreFlags]string{
-			{}: "which backup? write -from=FILE",
-			{VerifyFlags: session.VerifyFlags{From: file}}:                 "what decrypts it?",
-			{VerifyFlags: session.VerifyFlags{From: file}, Snapshot: "s"}:  "write one of them",
+		for flags, want := range map[RestoreFlags]string{
+			{}:                                     "which backup? write -from=FILE",
+			{SourceFlags: SourceFlags{From: file}}: "what decrypts it?",
+			{SourceFlags: SourceFlags{From: file}, Snapshot: "s"}:          "write one of them",
 			{ChangeFlags: session.ChangeFlags{Yes: true}, Snapshot: "x-1"}: "there is no snapshot of that name",
 		} {
 			require.ErrorContains(t, w.do(with(flags, Restore)), want)

@@ -12,7 +12,7 @@ import (
 )
 
 // Restore brings the cluster back to a backup, or to a snapshot that a server has.
-func Restore(s *session.Session, ctx context.Context, f session.RestoreFlags) error {
+func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
 	say := session.Change{
 		ChangeFlags: f.ChangeFlags, Question: "Give up the present state of the cluster, and go back to this snapshot?", Name: s.Spec.Name,
 		Done: "Kubernetes is as it was then. Next: go tool mage cluster:up, for what the file says and the snapshot does not have.",
@@ -23,7 +23,7 @@ func Restore(s *session.Session, ctx context.Context, f session.RestoreFlags) er
 		}
 		return s.Change(ctx, func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.RestoreSnapshot(ctx, f.Snapshot) }, say)
 	}
-	open, err := opener(f.VerifyFlags)
+	open, err := opener(f.SourceFlags)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // Verify proves what can be proven of a backup without a machine.
-func Verify(ctx context.Context, o session.Options, f session.VerifyFlags) error {
-	open, err := opener(f)
+func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
+	open, err := opener(f.SourceFlags)
 	if err != nil {
 		return err
 	}
@@ -26,11 +26,29 @@ func Verify(ctx context.Context, o session.Options, f session.VerifyFlags) error
 		return err
 	}
 	o.Console.Redact.Add(c.Token)
-	if o.JSON {
-		return console.Objects(o.Console, []any{map[string]any{"manifest": c.Manifest, "facts": facts}})
+	out := map[string]any{"manifest": c.Manifest, "facts": facts}
+	if !o.JSON {
+		describe(o.Console, c, facts)
 	}
-	describe(o.Console, c, facts)
-	o.Console.Say("This proves that the file is whole, and that K3s can decrypt what it needs. Whether Kubernetes works with it, only a restore shows: docs/restore.md.")
+	if lost := c.Lost(facts.Objects); len(lost) > 0 {
+		return fmt.Errorf("the snapshot is not what the cluster had when it was backed up: %s: make another backup", strings.Join(lost, ", "))
+	}
+	last := "This proves that the file is whole, and that K3s can decrypt what it needs. Whether Kubernetes works with it, -start shows, and a restore: docs/restore.md."
+	if f.Start {
+		has, err := started(ctx, o, open, facts)
+		if err != nil {
+			return err
+		}
+		out["started"] = has
+		if !o.JSON {
+			describeStarted(o.Console, has, facts)
+		}
+		last = "Kubernetes has started from the snapshot and read all of it. How the programs of the cluster take going back, only a restore shows: docs/restore.md."
+	}
+	if o.JSON {
+		return console.Objects(o.Console, []any{out})
+	}
+	o.Console.Say("%s", last)
 	return nil
 }
 
@@ -38,7 +56,7 @@ func Verify(ctx context.Context, o session.Options, f session.VerifyFlags) error
 type openBackup func() (*backup.Reader, io.Closer, error)
 
 // opener reads the identities, and returns what opens the file of -from.
-func opener(f session.VerifyFlags) (openBackup, error) {
+func opener(f SourceFlags) (openBackup, error) {
 	switch {
 	case f.From == "":
 		return nil, session.Invalid("%w", errors.New("which backup? write -from=FILE"))
@@ -95,9 +113,27 @@ func describe(c *console.Console, is backup.Contents, facts *backup.Facts) {
 		{"key of Secrets", key},
 		{"nodes", listed(facts.Nodes)},
 		{"namespaces", listed(facts.Namespaces)},
+		{"objects", objects(is, facts)},
 	} {
 		c.Say("%-15s %s", row[0], row[1])
 	}
+}
+
+// objects says what was counted when the backup was made, and is in the snapshot.
+func objects(is backup.Contents, facts *backup.Facts) string {
+	if len(is.Objects) == 0 {
+		return "not counted when it was made"
+	}
+	if lost := is.Lost(facts.Objects); len(lost) > 0 {
+		return "other than counted when it was made: " + strings.Join(lost, ", ")
+	}
+	var out []string
+	for _, k := range backup.Kinds() {
+		if n := is.Objects[k.Resource]; n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", n, plural(n, k.Kind)))
+		}
+	}
+	return "as counted when it was made: " + strings.Join(out, ", ")
 }
 
 func listed(names []string) string {
