@@ -228,8 +228,8 @@ type NVIDIA struct {
 	// DriverUpgrade says how a node that runs gets another driver or toolkit: DriverInPlace or
 	// DriverReplace.
 	DriverUpgrade string
-	Sharing    Sharing
-	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
+	Sharing       Sharing
+	Values        map[string]any // raw overrides for the chosen stack's values; may be nil
 }
 
 // Choices of Sharing.Strategy.
