@@ -194,7 +194,7 @@ func stepOf(moment string) string {
 	case "the":
 		does = "the snapshot is saved"
 	case "waiting":
-		does = strings.NewReplacer(node, "it").Replace(strings.TrimSuffix(strings.Join(words[:min(5, len(words))], " "), ":"))
+		does, _, _ = strings.Cut(strings.ReplaceAll(does, node, "it"), ":")
 	default:
 		does = strings.Join(words[:1], " ")
 	}

@@ -228,9 +228,9 @@ type NVIDIA struct {
 	// DriverUpgrade says how a node that runs gets another driver or toolkit: DriverInPlace or
 	// DriverReplace.
 	DriverUpgrade string
-	Sharing    Sharing
-	Values     map[string]any // raw overrides for the chosen stack's values; may be nil
-	Images     VerifyImages   `json:",omitzero"` // of gpu:verify
+	Sharing       Sharing
+	Values        map[string]any // raw overrides for the chosen stack's values; may be nil
+	Images        VerifyImages   `json:",omitzero"` // of gpu:verify
 }
 
 // VerifyImages are those in which GPUs are verified; an empty one has a default, or its check is left out.

@@ -52,7 +52,8 @@ func TestCostsOfTheOperator(t *testing.T) {
 			return s.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: part}}}, d)
 		}
 		version := drift.Field{Path: "values/driver/version", Have: "580.126.20", Want: "595.91.07", Effect: drift.Update}
-		out := costs(platform.GPUOperator, version)
+		assert.Empty(t, costs(platform.GPUOperator, version), "each node says that itself")
+		out := costs(platform.GPUOperator, drift.Field{Path: "values/driver/enabled", Have: "true", Want: "false"})
 		require.Len(t, out, 1)
 		assert.Equal(t, "GPUs of wk1", out[0].Machine)
 		assert.Equal(t, converge.Stops, out[0].Kind)
