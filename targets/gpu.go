@@ -26,7 +26,7 @@ func (GPU) List(ctx context.Context,
 // Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
 func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	level *string, // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
+	level *string, // quick or full: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, and writes and reads volumes; default: quick
 	junit *string, // FILE: write every check here, for a CI system
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h

@@ -52,7 +52,7 @@ type UpFlags struct {
 
 // GPUVerifyFlags are those of gpu:verify.
 type GPUVerifyFlags struct {
-	Level string // quick or full: quick computes and reads nvidia-smi; full also over-allocates and reloads systemd; default: quick
+	Level string // quick or full: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, and writes and reads volumes; default: quick
 	JUnit string // FILE: write every check here, for a CI system
 }
 
