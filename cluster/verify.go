@@ -74,7 +74,7 @@ func (c *Cluster) GPUVerify(level VerifyLevel) (*converge.Graph, *Verification) 
 		for _, p := range v.parts(n) {
 			needs = append(needs, g.Add(v.step(p), needs[0]))
 		}
-		if level == VerifyFull && (volumes.Config{Spec: c.spec, Node: n.Name}).Any() {
+		if level != VerifyQuick && (volumes.Config{Spec: c.spec, Node: n.Name}).Any() {
 			g.Add(v.volumesStep(n), needs...)
 		}
 		if level == VerifyFull && n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
