@@ -111,17 +111,17 @@ hub:
 
 // people work in it: notebooks, a job with a GPU, a volume on a node's own disk.
 const people = `
-{apiVersion: v1, kind: Pod, metadata: {name: jupyter-ada, namespace: jupyterhub, labels: {component: singleuser-server}, annotations: {hub.jupyter.org/username: ada}},
+{apiVersion: v1, kind: Pod, metadata: {name: jupyter-teacher, namespace: jupyterhub, labels: {component: singleuser-server}, annotations: {hub.jupyter.org/username: teacher}},
   spec: {nodeName: gpu1, containers: [{name: notebook, image: notebook, resources: {limits: {nvidia.com/gpu: 1}}}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: jupyter-eve, namespace: jupyterhub, labels: {component: singleuser-server}, annotations: {hub.jupyter.org/username: eve}},
+{apiVersion: v1, kind: Pod, metadata: {name: jupyter-student3, namespace: jupyterhub, labels: {component: singleuser-server}, annotations: {hub.jupyter.org/username: student3}},
   spec: {nodeName: wk2, containers: [{name: notebook, image: notebook}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: train, namespace: default},
   spec: {nodeName: gpu2, containers: [{name: train, image: train, resources: {limits: {nvidia.com/gpu: 1}}}]}}
 ---
-{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-eve}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: local-path,
-  hostPath: {path: /data}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: jupyterhub, name: claim-eve},
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-student3}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: local-path,
+  hostPath: {path: /data}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: jupyterhub, name: claim-student3},
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [wk2]}]}]}}}}
 `
 

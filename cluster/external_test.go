@@ -186,20 +186,20 @@ func TestLeaseWithoutProxmox(t *testing.T) {
 		claim := func(who string) lease.Claim {
 			return lease.Claim{What: "cluster strangers", Holder: who, Purpose: "cluster:up"}
 		}
-		_, l, err := lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("ada"), func(lease.Held) error { return nil })
+		_, l, err := lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("teacher"), func(lease.Held) error { return nil })
 		require.NoError(t, err)
-		assert.Contains(t, content(t, a, "/var/lib/homelab-strangers.lease"), "holder: ada\n")
+		assert.Contains(t, content(t, a, "/var/lib/homelab-strangers.lease"), "holder: teacher\n")
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, l.Check(t.Context()))
 
-		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("bob"), func(h lease.Held) error { return &lease.HeldError{What: "cluster strangers", Held: h} })
-		require.ErrorContains(t, err, "ada since ")
+		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), func(h lease.Held) error { return &lease.HeldError{What: "cluster strangers", Held: h} })
+		require.ErrorContains(t, err, "teacher since ")
 		require.NoError(t, l.Release(t.Context()))
 		assert.False(t, a.Disk().Exists("/var/lib/homelab-strangers.lease"))
 
 		a.Kill()
 		begin := time.Now()
-		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("bob"), nil)
+		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), nil)
 		require.ErrorContains(t, err, "cannot reach 10.0.0.40:22")
 		assert.InDelta(t, 10, time.Since(begin).Minutes(), 1)
 	})

@@ -159,16 +159,16 @@ func TestATokenIsLetInOnce(t *testing.T) {
 			return parse(t, replace(t, duo, "{endpoint: lab}", "{endpoint: 'https://pve1:8006', host: pve1, token: '"+id+"', secret: 'env:TOKEN'}\ndefaults: {storage: vmdata}"))
 		}
 		w.keys = tokenKey(t, "the first secret")
-		w.up(t, of("ada@pve!one"))
+		w.up(t, of("teacher@pve!one"))
 		w.keys = named(t) // a colleague, who makes a node anew, which knows no token
-		w.up(t, of("ada@pve!one"))
-		require.NoError(t, w.verb(t, of("ada@pve!one"), replaced(t.Context(), "wk1", true)))
+		w.up(t, of("teacher@pve!one"))
+		require.NoError(t, w.verb(t, of("teacher@pve!one"), replaced(t.Context(), "wk1", true)))
 		time.Sleep(time.Minute)
 		w.keys = tokenKey(t, "the second secret")
-		assert.Empty(t, w.costsOf(t, of("ada@pve!one")))
-		assert.Len(t, w.costsOf(t, of("eve@pve!one")), 2)
-		require.NoError(t, w.agreeing(t, of("ada@pve!one"), &consent.Agreement{}))
-		assert.Empty(t, w.plan(t, of("ada@pve!one")))
+		assert.Empty(t, w.costsOf(t, of("teacher@pve!one")))
+		assert.Len(t, w.costsOf(t, of("student3@pve!one")), 2)
+		require.NoError(t, w.agreeing(t, of("teacher@pve!one"), &consent.Agreement{}))
+		assert.Empty(t, w.plan(t, of("teacher@pve!one")))
 	})
 }
 

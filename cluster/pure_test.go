@@ -19,11 +19,11 @@ func TestEntrancesAndPasswords(t *testing.T) {
 	base := "name: lab\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\npools:\n  cp: {role: server, count: 1, addresses: [10.0.0.11], memory: 16GiB}\n"
 	for more, want := range map[string]string{
 		"": "[] []", "monitoring: {}": "[] [monitoring/grafana-admin/admin-password]", "monitoring: {hostname: g.lab.example}": "[monitoring=http://g.lab.example] [monitoring/grafana-admin/admin-password]",
-		"monitoring: {hostname: g.lab.example}\ntls: {}":                      "[monitoring=https://g.lab.example] [monitoring/grafana-admin/admin-password]",
-		"rancher: {hostname: r.lab.example}":                                  "[rancher=https://r.lab.example] [cattle-system/bootstrap-secret/bootstrapPassword]",
-		"rancher: {hostname: r.lab.example, bootstrapPassword: env:P}":        "[rancher=https://r.lab.example] []",
-		"hub: {hostname: h.lab.example, auth: {kind: native, admins: [ada]}}": "[jupyterhub=http://h.lab.example] []",
-		"hub: {hostname: h.lab.example, auth: dummy}\ntls: {}":                "[jupyterhub=https://h.lab.example] [jupyterhub/hub-homelab/user-password jupyterhub/hub-homelab/admin-password]",
+		"monitoring: {hostname: g.lab.example}\ntls: {}":                          "[monitoring=https://g.lab.example] [monitoring/grafana-admin/admin-password]",
+		"rancher: {hostname: r.lab.example}":                                      "[rancher=https://r.lab.example] [cattle-system/bootstrap-secret/bootstrapPassword]",
+		"rancher: {hostname: r.lab.example, bootstrapPassword: env:P}":            "[rancher=https://r.lab.example] []",
+		"hub: {hostname: h.lab.example, auth: {kind: native, admins: [teacher]}}": "[jupyterhub=http://h.lab.example] []",
+		"hub: {hostname: h.lab.example, auth: dummy}\ntls: {}":                    "[jupyterhub=https://h.lab.example] [jupyterhub/hub-homelab/user-password jupyterhub/hub-homelab/admin-password]",
 	} {
 		c := &Cluster{spec: fileOf(t, base+more)}
 		in, out := []string{}, []string{}

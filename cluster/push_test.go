@@ -45,7 +45,7 @@ func TestTreeOfAFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, tree)
 	assert.Empty(t, assumed)
-	tree, _, err = platform.FleetTree(parse(t, file+"fleet: {repo: 'https://git.lab.example/gpu.git', username: ada, password: env:GIT_TOKEN}\ncharts: {folder: "+charts(t)+", offline: true, via: {jupyterhub: fleet}}\n"))
+	tree, _, err = platform.FleetTree(parse(t, file+"fleet: {repo: 'https://git.lab.example/gpu.git', username: teacher, password: env:GIT_TOKEN}\ncharts: {folder: "+charts(t)+", offline: true, via: {jupyterhub: fleet}}\n"))
 	require.NoError(t, err)
 	require.NotEmpty(t, tree)
 	for name := range tree {

@@ -216,7 +216,7 @@ func TestHooksHoldForAnyGraph(t *testing.T) {
 
 // A run that must not begin does nothing, says why once, and ends at once.
 func TestNothingIsDoneWhereTheRunMayNotBegin(t *testing.T) {
-	busy := errors.New("ada@desk has it since 17:02")
+	busy := errors.New("teacher@desk has it since 17:02")
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 11))
@@ -261,7 +261,7 @@ func TestInterruptedBeforeItBegins(t *testing.T) {
 		g.Add(b.step("b"))
 		g.Before = func(ctx context.Context) error {
 			<-ctx.Done()
-			return fmt.Errorf("waited for ada@desk: %w", errors.Join(errors.New("has it since 17:02"), ctx.Err()))
+			return fmt.Errorf("waited for teacher@desk: %w", errors.Join(errors.New("has it since 17:02"), ctx.Err()))
 		}
 		rep, err := g.Run(ctx, nil)
 		require.ErrorIs(t, err, context.Canceled)

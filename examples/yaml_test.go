@@ -25,7 +25,7 @@ var around = map[string]string{
 	"storage":      "storage: {nfs: {server: 10.0.0.30, export: /export/k3s, shares: {datasets: {export: /export/datasets}}}, scratch: true}",
 	"tls":          "tls: self-signed",
 	"loadBalancer": "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}",
-	"hub":          "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [ada]}}",
+	"hub":          "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [teacher]}}",
 	"pools": `pools:
   cp: {role: server, count: 3, addresses: [10.0.0.11-10.0.0.13], cores: 8, memory: 32GiB}
   wk-gpu:

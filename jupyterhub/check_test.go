@@ -37,10 +37,10 @@ func TestCheckSaysEverythingAtOnce(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for want, breaks := range map[string]func(*Hub){
 		"Auth.Kind: \"saml\"":            func(h *Hub) { h.Auth.Kind = "saml" },
-		"Auth: nobody could log in":      func(h *Hub) { h.Auth = Auth{Kind: Dummy, Admins: []string{"ada"}} },
+		"Auth: nobody could log in":      func(h *Hub) { h.Auth = Auth{Kind: Dummy, Admins: []string{"teacher"}} },
 		"or Organizations":               func(h *Hub) { h.Auth = Auth{Kind: GitHub, ClientID: "a", ClientSecret: secret.New("b")} },
 		"shorter than 8 characters":      func(h *Hub) { h.Auth = Auth{Kind: Dummy, AllowAll: true, Password: secret.New("short")} },
-		"in small letters":               func(h *Hub) { h.Auth.Users = []string{"Ada"} },
+		"in small letters":               func(h *Hub) { h.Auth.Users = []string{"Teacher"} },
 		"never logs in":                  func(h *Hub) { h.Auth.Admins = []string{verifyUser} },
 		"Auth.Directory.BindDN: missing": func(h *Hub) { h.Auth = Auth{Kind: LDAP, AllowAll: true, Directory: Directory{Server: "ldaps://a"}} },
 		"all users would be the same": func(h *Hub) {
@@ -107,7 +107,7 @@ func TestWarnings(t *testing.T) {
 	h := hubs()["dummy"]
 	require.Contains(t, h.Warnings()[0], "everyone has the same password")
 	h = hubs()["native"]
-	require.Contains(t, strings.Join(h.Warnings(), "\n"), "sign up as ada now")
+	require.Contains(t, strings.Join(h.Warnings(), "\n"), "sign up as teacher now")
 	h.Ingress.TLSSecret = ""
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "passwords are sent unencrypted")
 	h.Profiles[0].Image = "quay.io/jupyter/scipy-notebook"

@@ -20,7 +20,7 @@ func Example() {
 	}
 	hub := jupyterhub.Hub{
 		Hostname: "hub.lab.example",
-		Auth:     jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"ada"}},
+		Auth:     jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"teacher"}},
 		Pools:    []jupyterhub.Pool{gpu},
 		Profiles: []jupyterhub.Profile{
 			{Name: "gpu", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPULimit: 4, MemLimit: 32 * jupyterhub.GiB},

@@ -72,10 +72,10 @@ func TestProfilesForGroups(t *testing.T) {
 	h := hubs()["native"] // whose profile "gpus" is for the group "lab"
 	values, err := h.Values()
 	require.NoError(t, err)
-	users := map[string]any{"ada": []string{"lab"}, "bob": []string{"guests"}, "eve": []string{}, verifyUser: []string{}}
+	users := map[string]any{"teacher": []string{"lab"}, "student1": []string{"guests"}, "student3": []string{}, verifyUser: []string{}}
 	have := snippet(t, "profiles.py", map[string]any{"values": values, "users": users})
 	require.Equal(t, map[string]any{
-		"ada": []any{"cpu", "gpu", "gpus"}, "bob": []any{"cpu", "gpu"}, "eve": []any{"cpu", "gpu"}, verifyUser: []any{"cpu", "gpu", "gpus"},
+		"teacher": []any{"cpu", "gpu", "gpus"}, "student1": []any{"cpu", "gpu"}, "student3": []any{"cpu", "gpu"}, verifyUser: []any{"cpu", "gpu", "gpus"},
 	}, have)
 
 	h = hubs()["oidc"]
@@ -83,8 +83,8 @@ func TestProfilesForGroups(t *testing.T) {
 	values, err = h.Values()
 	require.NoError(t, err)
 	have = snippet(t, "profiles.py", map[string]any{"values": values, "users": users})
-	require.Equal(t, []any{"gpus"}, have["ada"])
-	require.Contains(t, have["eve"], "There is no profile for you", "an empty list would start the chart's defaults")
+	require.Equal(t, []any{"gpus"}, have["teacher"])
+	require.Contains(t, have["student3"], "There is no profile for you", "an empty list would start the chart's defaults")
 }
 
 // A server with a GPU may wait for hours, others fail as early as before; and the page says what it

@@ -253,7 +253,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 		_, err = Verify(t.Context(), Client{URL: local.URL, Token: secret.New(hub.token)}, []Check{{Profile: "cpu", GPUs: 1}}, patience)
 		require.ErrorContains(t, err, "profile cpu: CUDA does not compute: no driver in the container")
 		require.NotContains(t, hub.users(t), verifyUser)
-		require.True(t, (&realHub{url: local.URL}).login(t, "eve"))
+		require.True(t, (&realHub{url: local.URL}).login(t, "student3"))
 	})
 
 	t.Run("what a killed run left is removed first", func(t *testing.T) {
@@ -314,24 +314,24 @@ func TestVerifyOnRealHub(t *testing.T) {
 	})
 
 	t.Run("the token may do nothing else", func(t *testing.T) {
-		_, err := hub.site(t).call(t.Context(), http.MethodPost, "/hub/api/users/ada", nil, nil)
+		_, err := hub.site(t).call(t.Context(), http.MethodPost, "/hub/api/users/teacher", nil, nil)
 		require.NoError(t, err)
 		c, err := hub.client().open()
 		require.NoError(t, err)
 		defer c.close()
 		for _, ask := range [][2]string{
-			{http.MethodGet, "/hub/api/users/ada"}, {http.MethodDelete, "/hub/api/users/ada"}, {http.MethodPost, "/hub/api/users/ada/server"},
-			{http.MethodPost, "/hub/api/users/mallory"}, {http.MethodPost, "/hub/api/users/ada/tokens"}, {http.MethodPost, "/hub/api/shutdown"},
+			{http.MethodGet, "/hub/api/users/teacher"}, {http.MethodDelete, "/hub/api/users/teacher"}, {http.MethodPost, "/hub/api/users/teacher/server"},
+			{http.MethodPost, "/hub/api/users/stranger"}, {http.MethodPost, "/hub/api/users/teacher/tokens"}, {http.MethodPost, "/hub/api/shutdown"},
 			{http.MethodPost, "/hub/api/groups/admins"},
 		} {
 			_, err := c.call(t.Context(), ask[0], ask[1], nil, nil)
 			require.True(t, is(err, http.StatusForbidden) || is(err, http.StatusNotFound), "%s %s: %v", ask[0], ask[1], err)
 		}
-		require.True(t, slices.Contains(hub.users(t), "ada"))
+		require.True(t, slices.Contains(hub.users(t), "teacher"))
 	})
 
 	t.Run("nobody logs in as the one who verifies", func(t *testing.T) {
-		for name, in := range map[string]bool{verifyUser: false, "ada": true} {
+		for name, in := range map[string]bool{verifyUser: false, "teacher": true} {
 			require.Equal(t, in, hub.login(t, name), name)
 		}
 	})
@@ -362,7 +362,7 @@ func (h *realHub) login(t *testing.T, name string) bool {
 func TestCullerOnRealHub(t *testing.T) {
 	hub := startHub(t, Hub{
 		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: testProfiles("cpu"),
-		Cull: Cull{Enabled: true, Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"ada"}},
+		Cull: Cull{Enabled: true, Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"teacher"}},
 	})
 	site := hub.site(t)
 	running := func(name string) bool {
@@ -372,21 +372,21 @@ func TestCullerOnRealHub(t *testing.T) {
 		return user.Servers[""] != nil && user.Servers[""].Ready
 	}
 	seen := map[string]bool{}
-	for _, name := range []string{"ada", "bob"} {
+	for _, name := range []string{"teacher", "student1"} {
 		_, err := site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name, nil, nil)
 		require.NoError(t, err)
 		_, err = site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name+"/server", map[string]any{"profile": "cpu"}, nil)
 		require.NoError(t, err)
 	}
 	deadline := time.Now().Add(90 * time.Second)
-	for !seen["ada"] || !seen["bob"] || running("bob") {
-		for _, name := range []string{"ada", "bob"} {
+	for !seen["teacher"] || !seen["student1"] || running("student1") {
+		for _, name := range []string{"teacher", "student1"} {
 			seen[name] = seen[name] || running(name)
 		}
-		require.True(t, time.Now().Before(deadline), "ran: %v, and bob's server runs: %v", seen, running("bob"))
+		require.True(t, time.Now().Before(deadline), "ran: %v, and student1's server runs: %v", seen, running("student1"))
 		time.Sleep(200 * time.Millisecond)
 	}
-	require.Contains(t, hub.output.String(), "stopping /users/bob/server: nobody used it for")
-	require.True(t, running("ada"), "she is exempt")
-	require.NotContains(t, hub.output.String(), "stopping /users/ada")
+	require.Contains(t, hub.output.String(), "stopping /users/student1/server: nobody used it for")
+	require.True(t, running("teacher"), "she is exempt")
+	require.NotContains(t, hub.output.String(), "stopping /users/teacher")
 }

@@ -64,12 +64,12 @@ func hubs() map[string]Hub {
 		all[name] = h
 	}
 	with("dummy", func(h *Hub) {
-		h.Auth = Auth{Kind: Dummy, AllowAll: true, Admins: []string{"ada"}}
+		h.Auth = Auth{Kind: Dummy, AllowAll: true, Admins: []string{"teacher"}}
 		h.Database = Database{Class: "longhorn", Size: 2 * GiB}
 	})
 	with("native", func(h *Hub) {
-		h.Auth = Auth{Kind: Native, Admins: []string{"ada"}}
-		h.Cull.Exempt = []string{"ada"}
+		h.Auth = Auth{Kind: Native, Admins: []string{"teacher"}}
+		h.Cull.Exempt = []string{"teacher"}
 		h.PrePull = true
 	})
 	with("oidc", func(h *Hub) {

@@ -32,7 +32,7 @@ func TestKubeconfigsThatAreWrong(t *testing.T) {
 		"kubeconfig: invalid configuration: [context was not found for specified context: other": {Kubeconfig: []byte(somewhere), Context: "other"},
 		`kubeconfig: server "https://a b": `:                                                     {Kubeconfig: []byte(strings.Replace(somewhere, "10.0.0.10:6443", "a b", 1))},
 		"kubeconfig: unable to load root":                                                        {Kubeconfig: []byte(strings.Replace(somewhere, "{server", "{certificate-authority-data: eA==, server", 1))},
-		"kubeconfig: invalid configuration: more than":                                           {Kubeconfig: []byte(strings.Replace(somewhere, "{cluster: c}}]", "{cluster: c, user: u}}]\nusers: [{name: u, user: {token: x, username: ada}}]", 1))},
+		"kubeconfig: invalid configuration: more than":                                           {Kubeconfig: []byte(strings.Replace(somewhere, "{cluster: c}}]", "{cluster: c, user: u}}]\nusers: [{name: u, user: {token: x, username: teacher}}]", 1))},
 	} {
 		_, err := kube.New(config)
 		assert.ErrorContains(t, err, want)

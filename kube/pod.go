@@ -63,7 +63,7 @@ type Holder struct {
 // _build_common_annotations).
 const userNote = "hub.jupyter.org/username"
 
-// String returns e.g. "jupyter/jupyter-ada holds 2 on wk-gpu1".
+// String returns e.g. "jupyter/jupyter-teacher holds 2 on wk-gpu1".
 func (h Holder) String() string {
 	return fmt.Sprintf("%s/%s holds %d on %s", h.Namespace, h.Pod, h.Count, h.Node)
 }

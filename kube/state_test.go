@@ -182,7 +182,7 @@ func TestWhoHoldsAnyOf(t *testing.T) {
 		return fmt.Sprintf(`{"metadata": {"name": %q, "namespace": "hub", "annotations": {%s}}, "spec": {"nodeName": "wk1", "containers": [{"name": "c", "resources": {"requests": {%s}}}]}, "status": {"phase": "Running", "startTime": "2026-11-23T10:00:00Z"}}`, name, notes, requests)
 	}
 	c, _ := scripted(t, map[string]any{"GET /api/v1/pods": items(
-		pod("jupyter-ada", `"hub.jupyter.org/username": "ada@lab"`, `"nvidia.com/gpu": 1, "cpu": 4`),
+		pod("jupyter-teacher", `"hub.jupyter.org/username": "teacher@lab"`, `"nvidia.com/gpu": 1, "cpu": 4`),
 		pod("train", "", `"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu": 3`), pod("cpu", "", `"cpu": 1, "nvidia.community/gpu": 1`))})
 	held, err := c.WhoHolds(t.Context(), "nvidia.com/", "")
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestWhoHoldsAnyOf(t *testing.T) {
 		held[i].Since = time.Time{}
 	}
 	assert.Equal(t, []kube.Holder{
-		{Namespace: "hub", Pod: "jupyter-ada", Node: "wk1", Resource: "nvidia.com/gpu", Count: 1, Phase: "Running", User: "ada@lab"},
+		{Namespace: "hub", Pod: "jupyter-teacher", Node: "wk1", Resource: "nvidia.com/gpu", Count: 1, Phase: "Running", User: "teacher@lab"},
 		{Namespace: "hub", Pod: "train", Node: "wk1", Resource: "nvidia.com/gpu", Count: 3, Phase: "Running"},
 		{Namespace: "hub", Pod: "train", Node: "wk1", Resource: "nvidia.com/mig-1g.5gb", Count: 2, Phase: "Running"},
 	}, held)

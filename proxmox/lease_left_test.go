@@ -43,10 +43,10 @@ func TestALeaseThatNamesNobody(t *testing.T) {
 				left.ID, left.Node = leaseID(t, sim, c), "pve1"
 				sim.AddVM(left.VM)
 				begin := time.Now()
-				_, _, err := acquire(t.Context(), c, claim("bob@ci"), impatient)
+				_, _, err := acquire(t.Context(), c, claim("student1@ci"), impatient)
 				require.ErrorAs(t, err, new(*lease.HeldError))
 				assert.Less(t, time.Since(begin), 10*time.Second)
-				_, l, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+				_, l, err := acquire(t.Context(), c, claim("student1@ci"), patient)
 				assert.InDelta(t, 90, time.Since(begin).Seconds(), 20)
 				if left.err != "" {
 					require.ErrorContains(t, err, strings.Split(fmt.Sprintf(left.err, left.ID), "%!")[0])
@@ -66,7 +66,7 @@ func TestSomebodysVMWithoutAName(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		id := leaseID(t, sim, c)
 		sim.AddVM(pvesim.VM{ID: id, Node: "pve1", Config: map[string]string{"description": "mine"}})
-		_, _, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+		_, _, err := acquire(t.Context(), c, claim("student1@ci"), patient)
 		require.ErrorContains(t, err, fmt.Sprintf("VM %d (without a name) on pve1 belongs to somebody else", id))
 		assert.Len(t, sim.VMs(), 1)
 	})
@@ -74,7 +74,7 @@ func TestSomebodysVMWithoutAName(t *testing.T) {
 
 // leaseID is the VMID of the lease of cluster a100.
 func leaseID(t testing.TB, sim *pvesim.Sim, c *proxmox.Client) int {
-	_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+	_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 	require.NoError(t, err)
 	id := where(t, sim).ID
 	require.NoError(t, l.Release(t.Context()))
@@ -109,10 +109,10 @@ func TestALeaseWithoutHosts(t *testing.T) {
 		})
 		require.NoError(t, err)
 		way.on.Store(true)
-		_, _, err = acquire(t.Context(), c, claim("ada@desk"), patient)
+		_, _, err = acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.ErrorContains(t, err, "the lease has no host to be created on: Proxmox lists none, for 10m")
 		time.AfterFunc(time.Minute, func() { way.on.Store(false) })
-		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		require.NoError(t, l.Release(t.Context()))
 	})

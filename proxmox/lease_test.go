@@ -104,7 +104,7 @@ func on(t testing.TB, sim *pvesim.Sim) (*laptop, *proxmox.Client) {
 func TestADeadHolder(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		desk, lid := on(t, sim)
-		mine := claim("ada@desk")
+		mine := claim("teacher@desk")
 		mine.Process = "desk/17"
 		run, asleep, err := acquire(t.Context(), lid, mine, patient)
 		require.NoError(t, err)
@@ -115,17 +115,17 @@ func TestADeadHolder(t *testing.T) {
 		begin := time.Now()
 		var told []string
 		tell := func(h lease.Held) error { told = append(told, h.String()); return nil }
-		_, l, err := acquire(t.Context(), c, claim("bob@ci"), tell)
+		_, l, err := acquire(t.Context(), c, claim("student1@ci"), tell)
 		require.NoError(t, err)
 		assert.InDelta(t, 90, time.Since(begin).Seconds(), 30)
 		require.Len(t, told, 1)
-		assert.Contains(t, told[0], "ada@desk since ")
+		assert.Contains(t, told[0], "teacher@desk since ")
 		assert.Contains(t, told[0], "(cluster:up)")
 
 		require.NoError(t, run.Err(), "it does not know yet")
 		desk.off.Store(false) // the lid opens
 		require.ErrorIs(t, asleep.Check(t.Context()), lease.ErrLost, "and nothing is changed before it is asked")
-		require.ErrorContains(t, asleep.Check(t.Context()), "bob@ci")
+		require.ErrorContains(t, asleep.Check(t.Context()), "student1@ci")
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, context.Cause(run), lease.ErrLost)
 		require.NoError(t, asleep.Release(t.Context()), "it is another's")
@@ -135,7 +135,7 @@ func TestADeadHolder(t *testing.T) {
 		_, left, err := acquire(t.Context(), lid, mine, patient)
 		require.NoError(t, err)
 		begin = time.Now()
-		next := claim("ada@desk")
+		next := claim("teacher@desk")
 		next.Dead = func(process string) bool { return process == "desk/17" }
 		_, again, err := acquire(t.Context(), lid, next, patient)
 		require.NoError(t, err)
@@ -152,14 +152,14 @@ func TestALidThatClosesOverTheEnd(t *testing.T) {
 	for _, asleep := range []string{http.MethodPut, http.MethodDelete} {
 		bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			desk, lid := on(t, sim)
-			_, l, err := acquire(t.Context(), lid, claim("ada@desk"), patient)
+			_, l, err := acquire(t.Context(), lid, claim("teacher@desk"), patient)
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 			desk.sleeps.Store(&asleep)
 			released := make(chan error, 1)
 			go func() { released <- l.Release(t.Context()) }()
 
-			run, mine, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+			run, mine, err := acquire(t.Context(), c, claim("student1@ci"), patient)
 			require.NoError(t, err)
 			time.Sleep(10 * time.Minute)
 			require.NoError(t, <-released)
@@ -175,16 +175,16 @@ func TestALidThatClosesOverTheEnd(t *testing.T) {
 // TestWhoWillNotWait: the caller decides, and what is in the way is told.
 func TestWhoWillNotWait(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
-		_, _, err = acquire(t.Context(), c, claim("bob@ci"), func(h lease.Held) error { return &lease.HeldError{What: "cluster a100", Held: h} })
-		require.ErrorContains(t, err, "ada@desk since ")
+		_, _, err = acquire(t.Context(), c, claim("student1@ci"), func(h lease.Held) error { return &lease.HeldError{What: "cluster a100", Held: h} })
+		require.ErrorContains(t, err, "teacher@desk since ")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, _, err = acquire(ctx, c, claim("bob@ci"), patient)
+		_, _, err = acquire(ctx, c, claim("student1@ci"), patient)
 		require.ErrorContains(t, err, "changes cluster a100")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, of, err := lease.Acquire(t.Context(), c.Lease("b200", "pve1"), claim("eve@ci"), patient)
+		_, of, err := lease.Acquire(t.Context(), c.Lease("b200", "pve1"), claim("student3@ci"), patient)
 		require.NoError(t, err, "another cluster does not matter")
 		require.NoError(t, errors.Join(of.Release(t.Context()), l.Release(t.Context())))
 	})
@@ -193,7 +193,7 @@ func TestWhoWillNotWait(t *testing.T) {
 // TestSomebodysVM: a VM of somebody else where the lease would be is left alone.
 func TestSomebodysVM(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		vmid := 0
 		for _, r := range residents(t, c) {
@@ -203,7 +203,7 @@ func TestSomebodysVM(t *testing.T) {
 		}
 		require.NoError(t, l.Release(t.Context()))
 		sim.AddVM(pvesim.VM{ID: vmid, Node: "pve1", Name: "theirs"})
-		_, _, err = acquire(t.Context(), c, claim("ada@desk"), patient)
+		_, _, err = acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.ErrorContains(t, err, fmt.Sprintf("VM %d (theirs) on pve1 belongs to somebody else", vmid))
 		names := []string{}
 		for _, r := range residents(t, c) {
@@ -221,13 +221,13 @@ func TestALeaseWhenAnythingFails(t *testing.T) {
 			bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, _ *proxmox.Client) {
 				desk, c := on(t, sim)
 				sim.Fail(pvesim.Rule{Skip: n, Drop: true, After: after, Path: "^/(nodes/pve1/qemu.*|nodes/pve1/tasks.*)$"})
-				_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+				_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 				if err == nil {
 					time.Sleep(time.Minute)
 					_ = l.Release(t.Context()) // may say that it stays
 				}
 				desk.off.Store(true)
-				_, next, err := acquire(t.Context(), dialSim(t, sim), claim("bob@ci"), patient)
+				_, next, err := acquire(t.Context(), dialSim(t, sim), claim("student1@ci"), patient)
 				require.NoError(t, err, "after request %d", n)
 				require.NoError(t, next.Release(t.Context()))
 				assert.Zero(t, leases(t, dialSim(t, sim)))
@@ -251,12 +251,12 @@ func where(t testing.TB, sim *pvesim.Sim) pvesim.VMState {
 // meanwhile, and nobody is sent away.
 func TestALeaseThatABackupHolds(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		held, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		held, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		sim.LockVM(where(t, sim).ID, "backup")
 		next := make(chan error, 1)
 		go func() {
-			_, second, err := acquire(t.Context(), dialSim(t, sim), claim("bob@ci"), patient)
+			_, second, err := acquire(t.Context(), dialSim(t, sim), claim("student1@ci"), patient)
 			if err == nil {
 				err = second.Release(t.Context())
 			}
@@ -280,14 +280,14 @@ func TestALeaseThatABackupHolds(t *testing.T) {
 func TestWhereALeaseIs(t *testing.T) {
 	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		second := c.Lease("a100", "none", "pve2", "pve1")
-		_, l, err := lease.Acquire(t.Context(), second, claim("ada@desk"), patient)
+		_, l, err := lease.Acquire(t.Context(), second, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		assert.Equal(t, "pve2", where(t, sim).Node)
 		assert.Equal(t, fmt.Sprintf("VM %d (homelab-a100-lease) on pve2", where(t, sim).ID), second.String())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, _, err = acquire(ctx, dialSim(t, sim), claim("bob@ci"), patient)
-		require.ErrorContains(t, err, "ada@desk since ")
+		_, _, err = acquire(ctx, dialSim(t, sim), claim("student1@ci"), patient)
+		require.ErrorContains(t, err, "teacher@desk since ")
 
 		sim.SetRole("HomelabOperator", append(pvesim.OperatorPrivileges(), "VM.Migrate")...)
 		post(t, sim, fmt.Sprintf("/nodes/pve2/qemu/%d/migrate", where(t, sim).ID), url.Values{"target": {"pve1"}})
@@ -305,7 +305,7 @@ func TestALeaseOnAHostThatIsDown(t *testing.T) {
 	m.Hosts[1].Offline = true
 	vmid := 0
 	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		_, l, err := acquire(t.Context(), c, claim("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		vmid = where(t, sim).ID
 		require.NoError(t, l.Release(t.Context()))
@@ -313,7 +313,7 @@ func TestALeaseOnAHostThatIsDown(t *testing.T) {
 	m.VMs = append(m.VMs, pvesim.VM{ID: vmid, Node: "pve2", Name: "homelab-a100-lease"})
 	bubble(t, m, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		begin := time.Now()
-		_, _, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+		_, _, err := acquire(t.Context(), c, claim("student1@ci"), patient)
 		require.ErrorContains(t, err, fmt.Sprintf("the lease is VM %d on pve2, which is offline, so nobody can see whether another run still holds it", vmid))
 		require.ErrorContains(t, err, fmt.Sprintf("rm /etc/pve/nodes/pve2/qemu-server/%d.conf", vmid))
 		assert.InDelta(t, 10, time.Since(begin).Minutes(), 1, "it may come back")
@@ -325,11 +325,11 @@ func TestALeaseOnAHostThatIsDown(t *testing.T) {
 func TestWhatIsUnderWayStopsToo(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		desk, lid := on(t, sim)
-		_, l, err := acquire(t.Context(), lid, claim("ada@desk"), patient)
+		_, l, err := acquire(t.Context(), lid, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		done := lid.Guard(l.Check)
 		desk.off.Store(true)
-		_, next, err := acquire(t.Context(), c, claim("bob@ci"), patient)
+		_, next, err := acquire(t.Context(), c, claim("student1@ci"), patient)
 		require.NoError(t, err)
 		sim.AddVM(pvesim.VM{ID: 200, Node: "pve1", Name: "worker"})
 		desk.off.Store(false)

@@ -26,7 +26,7 @@ func (GPU) List(ctx context.Context,
 // Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
 func (GPU) Verify(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	level *string, // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd and measures links; burn loads every free GPU; default: quick
+	level *string, // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick
 	burn *time.Duration, // DURATION: how long -level=burn loads the GPUs; default: 10m
 	junit *string, // FILE: write every check here, for a CI system
 	json *bool, // print data and events as lines of JSON

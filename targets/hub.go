@@ -29,8 +29,11 @@ func (Hub) Verify(ctx context.Context,
 	profile *string, // NAME: only this profile
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
+	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).HubVerify, session.HubVerifyFlags{Profile: value(profile)})
+	o, flags := options(spec, json, timeout), session.HubVerifyFlags{Profile: value(profile)}
+	o.Report = value(report)
+	return withReport(ctx, o, "hub:verify", func(s *session.Session, ctx context.Context) error { return s.HubVerify(ctx, flags) })
 }
 
 // Profiles shows on which nodes each profile fits, and how many servers at once, from the file alone.

@@ -155,7 +155,7 @@ func TestWhoseWorkEnds(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "x"}}
 	}
 	w := &Work{pods: []corev1.Pod{
-		podOn("a", "jupyter-eve", "", notebookOf("eve", "")), podOn("a", "jupyter-ada--big", "", notebookOf("ada", "big")),
+		podOn("a", "jupyter-student3", "", notebookOf("student3", "")), podOn("a", "jupyter-teacher--big", "", notebookOf("teacher", "big")),
 		podOn("a", "train", "Job", gpus), podOn("a", "by-hand", "", nil), podOn("a", "of-a-node", "", owned), podOn("a", "web-1", "ReplicaSet", nil),
 		podOn("a", "web-2", "ReplicaSet", nil), podOn("a", "agent", "DaemonSet", gpus),
 		podOn("a", "static", "Node", func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "x" }),
@@ -163,14 +163,14 @@ func TestWhoseWorkEnds(t *testing.T) {
 		podOn("c", "web-4", "ReplicaSet", nil),
 	}}
 	assert.Equal(t, []string{
-		"the notebook big of ada", "the notebook of eve", "pod ns/by-hand, which nobody makes again", "pod ns/of-a-node, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
+		"the notebook big of teacher", "the notebook of student3", "pod ns/by-hand, which nobody makes again", "pod ns/of-a-node, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
 	}, w.On("a"))
 	assert.Equal(t, []string{"2 pods that are made again"}, w.On("b"))
 	assert.Equal(t, []string{"1 pod that is made again"}, w.On("c"))
 	assert.Empty(t, w.Ends("c"))
 	assert.Equal(t, w.On("a")[:5], w.Ends("a"))
 	assert.Empty(t, w.On("d"))
-	assert.Equal(t, []string{"the notebook big of ada", "the notebook of eve"}, w.Notebooks(""))
+	assert.Equal(t, []string{"the notebook big of teacher", "the notebook of student3"}, w.Notebooks(""))
 	assert.Empty(t, w.Notebooks("another"))
 }
 
@@ -212,16 +212,16 @@ func TestWhichVolumesGoWithANode(t *testing.T) {
 	hub := map[string]string{releaseNote: "jupyterhub", namespaceNote: "jupyterhub"}
 	w := &Work{
 		volumes: []corev1.PersistentVolume{
-			volume("pv1", "claim-ada", on("a"), corev1.PersistentVolumeReclaimDelete), volume("pv2", "", on("a"), corev1.PersistentVolumeReclaimRetain),
-			volume("pv3", "claim-eve", on("a", "b"), corev1.PersistentVolumeReclaimDelete), volume("pv4", "hub-db-dir", nil, corev1.PersistentVolumeReclaimDelete),
+			volume("pv1", "claim-teacher", on("a"), corev1.PersistentVolumeReclaimDelete), volume("pv2", "", on("a"), corev1.PersistentVolumeReclaimRetain),
+			volume("pv3", "claim-student3", on("a", "b"), corev1.PersistentVolumeReclaimDelete), volume("pv4", "hub-db-dir", nil, corev1.PersistentVolumeReclaimDelete),
 			volume("pv5", "kept", nil, corev1.PersistentVolumeReclaimRetain),
 		},
 		claims: []corev1.PersistentVolumeClaim{
-			claim("hub-db-dir", hub), claim("kept", hub), claim("claim-ada", nil),
+			claim("hub-db-dir", hub), claim("kept", hub), claim("claim-teacher", nil),
 			claim("policy", map[string]string{releaseNote: "jupyterhub", namespaceNote: "jupyterhub", policyNote: "keep"}),
 		},
 	}
-	assert.Equal(t, []string{"volume jupyterhub/claim-ada (10Gi)", "volume pv2 (10Gi)"}, w.Volumes("a"))
+	assert.Equal(t, []string{"volume jupyterhub/claim-teacher (10Gi)", "volume pv2 (10Gi)"}, w.Volumes("a"))
 	assert.Empty(t, w.Volumes("b"), "it can be used on a, too")
 	assert.Equal(t, []string{"volume jupyterhub/hub-db-dir (10Gi)"}, w.ClaimsOf("jupyterhub", "jupyterhub"))
 	assert.Empty(t, w.ClaimsOf("jupyterhub", ""))
@@ -237,14 +237,14 @@ func TestWhoHoldsGPUs(t *testing.T) {
 	}
 	mine := func(p *corev1.Pod) {
 		gpu(p)
-		p.Labels["component"], p.Annotations[userNote] = "singleuser-server", "ada"
+		p.Labels["component"], p.Annotations[userNote] = "singleuser-server", "teacher"
 	}
 	pods := []corev1.Pod{
-		podOn("wk1", "train-0", "Job", gpu), podOn("wk1", "jupyter-ada", "", mine), podOn("wk1", "lone", "", gpu),
+		podOn("wk1", "train-0", "Job", gpu), podOn("wk1", "jupyter-teacher", "", mine), podOn("wk1", "lone", "", gpu),
 		podOn("wk1", "plugin", "DaemonSet", gpu), podOn("wk1", "web", "ReplicaSet", nil),
 	}
 	assert.Equal(t, []string{
-		"pod ns/jupyter-ada (1 GPU), the notebook of ada", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[0].OwnerReferences[0].Name,
+		"pod ns/jupyter-teacher (1 GPU), the notebook of teacher", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[0].OwnerReferences[0].Name,
 	}, HoldGPUs(pods))
 	assert.Equal(t, []string{"1 pod that is made again"}, (&Work{pods: pods}).WithoutGPUs().On("wk1"))
 }

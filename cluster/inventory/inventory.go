@@ -174,7 +174,7 @@ func (u Use) By() string {
 	return strings.Join(names, ", ")
 }
 
-// Name is the user of a notebook with its namespace, as in jupyterhub/ada, or the namespace
+// Name is the user of a notebook with its namespace, as in jupyterhub/teacher, or the namespace
 // and name of another pod.
 func Name(h kube.Holder) string {
 	return h.Namespace + "/" + cmp.Or(h.User, h.Pod)

@@ -31,13 +31,13 @@ func ExampleJoin() {
 	vms := []proxmox.Summary{{Name: "wk1", VMID: 104, Host: "pve1", Running: true}}
 	nodes := []kube.Node{{Name: "wk1", Ready: true, Version: "v1.36.5+k3s1", Allocatable: gpus(map[string]int64{"nvidia.com/gpu": 4})}}
 	holders := []kube.Holder{
-		{Namespace: "jupyterhub", Pod: "jupyter-ada", User: "ada", Node: "wk1", Resource: "nvidia.com/gpu", Count: 1},
+		{Namespace: "jupyterhub", Pod: "jupyter-teacher", User: "teacher", Node: "wk1", Resource: "nvidia.com/gpu", Count: 1},
 		{Namespace: "training", Pod: "llm-0", Node: "wk1", Resource: "nvidia.com/gpu", Count: 2},
 	}
 	for _, m := range inventory.Join(want, vms, nodes, holders) {
 		fmt.Printf("%s is VM %d on %s: %d of %d %s held by %s\n", m.Name, m.VMID, m.Host, m.GPUs.Used, m.GPUs.Total, m.GPUs.Unit, m.GPUs.By())
 	}
-	// Output: wk1 is VM 104 on pve1: 3 of 4 GPUs held by jupyterhub/ada, training/llm-0 (2)
+	// Output: wk1 is VM 104 on pve1: 3 of 4 GPUs held by jupyterhub/teacher, training/llm-0 (2)
 }
 
 func TestJoin(t *testing.T) {

@@ -51,18 +51,18 @@ func (s *oneFile) put(over, text string, otherwise error) error {
 // Two runs want to change the same cluster. The second is told who is at work.
 func Example() {
 	store := &oneFile{}
-	ctx, held, err := lease.Acquire(context.Background(), store, lease.Claim{What: "cluster a100", Holder: "ada@desk", Purpose: "up"}, nil)
+	ctx, held, err := lease.Acquire(context.Background(), store, lease.Claim{What: "cluster a100", Holder: "teacher@desk", Purpose: "up"}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, _, err = lease.Acquire(context.Background(), store, lease.Claim{What: "cluster a100", Holder: "grace@lab", Purpose: "down"},
+	_, _, err = lease.Acquire(context.Background(), store, lease.Claim{What: "cluster a100", Holder: "student2@lab", Purpose: "down"},
 		func(other lease.Held) error { return fmt.Errorf("%s is at work: %s", other.Holder, other.Purpose) })
 	fmt.Println(err)
 	fmt.Println("ours while we work:", ctx.Err() == nil) // ctx ends where the lease is lost
 	fmt.Println("released:", held.Release(ctx))
 	// Output:
-	// the right to change cluster a100: ada@desk is at work: up
+	// the right to change cluster a100: teacher@desk is at work: up
 	// ours while we work: true
 	// released: <nil>
 }

@@ -32,7 +32,7 @@ type Held struct {
 	Since   time.Time // by the holder's clock
 }
 
-// String names the holder: ada@desk since 17:02 (cluster:up).
+// String names the holder: teacher@desk since 17:02 (cluster:up).
 func (h Held) String() string {
 	if h.Holder == "" {
 		return "an unknown run"

@@ -198,14 +198,14 @@ func TestNeverTwo(t *testing.T) {
 func TestALockIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{}
-		held, l, err := lease.Acquire(t.Context(), open(s), claim("ada"), patient)
+		held, l, err := lease.Acquire(t.Context(), open(s), claim("teacher"), patient)
 		require.NoError(t, err)
 		s.lock("backup")
 		var second time.Duration
 		begin := time.Now()
 		done := make(chan error, 1)
 		go func() {
-			_, next, err := lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+			_, next, err := lease.Acquire(t.Context(), open(s), claim("student1"), patient)
 			second = time.Since(begin)
 			if err == nil {
 				err = next.Release(t.Context())
@@ -224,13 +224,13 @@ func TestALockIsNoSilence(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.Greater(t, second, 5*time.Minute)
 
-		_, l, err = lease.Acquire(t.Context(), open(s), claim("ada"), patient)
+		_, l, err = lease.Acquire(t.Context(), open(s), claim("teacher"), patient)
 		require.NoError(t, err)
 		s.lock("suspended")
 		begin = time.Now()
-		_, _, err = lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+		_, _, err = lease.Acquire(t.Context(), open(s), claim("student1"), patient)
 		require.ErrorContains(t, err, "the shelf is locked (suspended), for 10m")
-		require.ErrorContains(t, err, "ada since ")
+		require.ErrorContains(t, err, "teacher since ")
 		assert.InDelta(t, 10, time.Since(begin).Minutes(), 0.5)
 		s.lock("")
 		require.NoError(t, l.Release(t.Context()))
@@ -242,17 +242,17 @@ func TestWhoeverWakesStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{}
 		sleeps := open(s)
-		held, _, err := lease.Acquire(t.Context(), sleeps, claim("ada"), patient)
+		held, _, err := lease.Acquire(t.Context(), sleeps, claim("teacher"), patient)
 		require.NoError(t, err)
 		awake := make(chan struct{})
 		sleeps.cutBy(func(context.Context) error { <-awake; return nil })
-		_, l, err := lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+		_, l, err := lease.Acquire(t.Context(), open(s), claim("student1"), patient)
 		require.NoError(t, err)
 		require.NoError(t, held.Err())
 		close(awake)
 		time.Sleep(time.Second)
 		require.ErrorIs(t, context.Cause(held), lease.ErrLost)
-		require.ErrorContains(t, context.Cause(held), "bob since ")
+		require.ErrorContains(t, context.Cause(held), "student1 since ")
 		require.NoError(t, l.Release(t.Context()))
 	})
 }
@@ -261,7 +261,7 @@ func TestWhoeverWakesStopsAtOnce(t *testing.T) {
 func TestAskingDoesNotHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(&shelf{})
-		_, l, err := lease.Acquire(t.Context(), w, claim("ada"), patient)
+		_, l, err := lease.Acquire(t.Context(), w, claim("teacher"), patient)
 		require.NoError(t, err)
 		w.cutBy(hangs)
 		time.Sleep(time.Minute)
@@ -285,16 +285,16 @@ func TestAskingDoesNotHang(t *testing.T) {
 func TestWhoWillNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{}
-		_, l, err := lease.Acquire(t.Context(), open(s), claim("ada"), patient)
+		_, l, err := lease.Acquire(t.Context(), open(s), claim("teacher"), patient)
 		require.NoError(t, err)
 		begin := time.Now()
-		_, _, err = lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
+		_, _, err = lease.Acquire(t.Context(), open(s), claim("student1"), impatient)
 		var held *lease.HeldError
 		require.ErrorAs(t, err, &held)
-		assert.Equal(t, "ada", held.Holder)
+		assert.Equal(t, "teacher", held.Holder)
 		assert.Zero(t, time.Since(begin))
 		require.NoError(t, l.Release(t.Context()))
-		_, l, err = lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
+		_, l, err = lease.Acquire(t.Context(), open(s), claim("student1"), impatient)
 		require.NoError(t, err)
 		require.NoError(t, l.Release(t.Context()))
 	})
@@ -303,22 +303,22 @@ func TestWhoWillNotWait(t *testing.T) {
 // TestALeaseThatSaysNothing: one of which a run that died, or another owner's hand, has left a
 // lease that names no run does not block forever: it expires like any other.
 func TestALeaseThatSaysNothing(t *testing.T) {
-	for _, text := range []string{"", "what somebody has written", "holder: ada\nbeat: 3"} {
+	for _, text := range []string{"", "what somebody has written", "holder: teacher\nbeat: 3"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &shelf{there: true, text: text}
 			begin := time.Now()
-			_, _, err := lease.Acquire(t.Context(), open(s), claim("bob"), impatient)
+			_, _, err := lease.Acquire(t.Context(), open(s), claim("student1"), impatient)
 			require.ErrorAs(t, err, new(*lease.HeldError))
 			require.ErrorContains(t, err, "an unknown run changes cluster home")
 			assert.Zero(t, time.Since(begin))
-			_, l, err := lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+			_, l, err := lease.Acquire(t.Context(), open(s), claim("student1"), patient)
 			require.NoError(t, err)
 			assert.InDelta(t, 90, time.Since(begin).Seconds(), 10)
 			require.NoError(t, l.Release(t.Context()))
 
 			s.there, s.text = true, text
 			s.lock("backup")
-			_, _, err = lease.Acquire(t.Context(), open(s), claim("bob"), patient)
+			_, _, err = lease.Acquire(t.Context(), open(s), claim("student1"), patient)
 			require.ErrorContains(t, err, "the shelf is locked (backup), for 10m")
 		})
 	}
@@ -334,10 +334,10 @@ func (late) Create(context.Context, string) error { return lease.ErrThere }
 func TestWhoWillNotWaitForABeginner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		_, _, err := lease.Acquire(t.Context(), late{open(&shelf{})}, claim("bob"), impatient)
+		_, _, err := lease.Acquire(t.Context(), late{open(&shelf{})}, claim("student1"), impatient)
 		require.ErrorAs(t, err, new(*lease.HeldError))
 		assert.Zero(t, time.Since(begin))
-		_, _, err = lease.Acquire(t.Context(), late{open(&shelf{})}, claim("bob"), patient)
+		_, _, err = lease.Acquire(t.Context(), late{open(&shelf{})}, claim("student1"), patient)
 		require.ErrorContains(t, err, "another run is taking it, for 10m")
 	})
 }

@@ -174,7 +174,7 @@ var allowed = map[string][]string{
 	"internal/page":            nil,
 	"internal/history":         {"internal/keep"},
 	"internal/session/rows":    {"cluster", "cluster/inventory", "internal/console", "internal/history", "internal/keep", "nvidia/check", "proxmox"},
-	"internal/session/report":  {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "nvidia/check", "proxmox", "spec"},
+	"internal/session/report":  {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "jupyterhub", "nvidia/check", "proxmox", "spec"},
 	"internal/session/examine": {"cluster/doctor", "internal/console", "internal/keep", "internal/session", "remote", "secret"},
 	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
 	"internal/session/gitops": {"converge/wait", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/session", "kube", "kube/chart"},

@@ -16,11 +16,11 @@ func lost() []converge.Cost {
 		return converge.Cost{Machine: name, Kind: converge.Stops, Why: "other memory", Users: users, Away: away}
 	}
 	return []converge.Cost{
-		stop("wk-gpu1", "the notebook of ada", "2 other pods"),
-		{Machine: "wk-gpu1", Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Users: []string{"the notebook of ada", "2 other pods"}, Away: away},
+		stop("wk-gpu1", "the notebook of teacher", "2 other pods"),
+		{Machine: "wk-gpu1", Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Users: []string{"the notebook of teacher", "2 other pods"}, Away: away},
 		stop("wk-gpu2"), stop("wk-gpu3"),
-		{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file", Users: []string{"the notebook of eve", "pod train/llm-0 (2 GPU)", "4 other pods"},
-			Holds: []string{"disk data (2TiB)", "volume jupyterhub/claim-eve (10Gi)"}},
+		{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file", Users: []string{"the notebook of student3", "pod train/llm-0 (2 GPU)", "4 other pods"},
+			Holds: []string{"disk data (2TiB)", "volume jupyterhub/claim-student3 (10Gi)"}},
 		{Machine: "wk-gpu4", Kind: converge.Stops, Why: "drained and removed from Kubernetes", Away: away},
 		{Machine: "monitoring", Kind: converge.Destroys, Why: "no longer in the file"},
 		{Machine: "wk-gpu1", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run"},

@@ -128,7 +128,7 @@ func resized(kind, of string) converge.Item {
 		it := changes(
 			drift.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart},
 			drift.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
-		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: []string{"the notebook of ada", "2 other pods"}, Away: "2 to 10 min"}}
+		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: []string{"the notebook of teacher", "2 other pods"}, Away: "2 to 10 min"}}
 		return it
 	case "node/wk-gpu2":
 		return changes(drift.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
@@ -141,7 +141,7 @@ func removed(kind, _ string) converge.Item {
 	case "removed":
 		it := changes(drift.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: drift.Remove, Note: "no longer in the file"})
 		it.Costs = []converge.Cost{{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file",
-			Holds: []string{"volume jupyterhub/claim-eve (10Gi)", "disk data (2TiB)"}, Users: []string{"the notebook of eve", "4 other pods"}}}
+			Holds: []string{"volume jupyterhub/claim-student3 (10Gi)", "disk data (2TiB)"}, Users: []string{"the notebook of student3", "4 other pods"}}}
 		return it
 	case "leftovers":
 		return changes(
@@ -272,7 +272,7 @@ func TestStatusOfMachines(t *testing.T) {
 		machines[name] = Machine{Role: "server", Address: fmt.Sprintf("10.0.0.%d", 11+i), VMID: fmt.Sprint(102 + i), Version: "v1.36.5+k3s1", Age: "41d"}
 	}
 	worker := machines["wk-gpu1"]
-	worker.Role, worker.GPUs, worker.Holders = "agent", "4/8", "jupyterhub/ada, jupyterhub/grace (2), training/llm-finetune-0-with-a-long-name, training/llm-finetune-1-with-a-long-name"
+	worker.Role, worker.GPUs, worker.Holders = "agent", "4/8", "jupyterhub/teacher, jupyterhub/student2 (2), training/llm-finetune-0-with-a-long-name, training/llm-finetune-1-with-a-long-name"
 	machines["wk-gpu1"] = worker
 	for _, width := range []int{0, 110, 80} {
 		for name, see := range map[string]func(kind, of string) converge.Item{"clean": clean, "broken": broken} {

@@ -77,7 +77,11 @@ func (c *chart) draw(past []Past, small bool) bool {
 		if values {
 			y -= (p.Value - (low+high)/2) / span * (chartHeight - 8)
 		}
-		d := dot{X: fmt.Sprintf("%.1f", x), Y: fmt.Sprintf("%.1f", y), Class: string(Good), Title: p.Time.Format("2006-01-02 15:04") + ": passed"}
+		digits := 1
+		if small {
+			digits = 0
+		}
+		d := dot{X: fmt.Sprintf("%.*f", digits, x), Y: fmt.Sprintf("%.*f", digits, y), Class: string(Good), Title: p.Time.Format("2006-01-02 15:04") + ": passed"}
 		last := i == len(past)-1
 		switch {
 		case !p.Passed:
@@ -88,6 +92,9 @@ func (c *chart) draw(past []Past, small bool) bool {
 		}
 		if p.Words != "" {
 			d.Title += ", " + p.Words
+		}
+		if small {
+			d.Title = ""
 		}
 		if !small || last || !p.Passed {
 			c.Dots = append(c.Dots, d)

@@ -219,6 +219,7 @@ type FitRow struct {
 	Cells   []FitCell
 	Total   int
 	Limit   string
+	Check   *Check // of a server of this profile; nil: none was started
 }
 
 // FitCell is how many servers fit on a pool, or why none does.

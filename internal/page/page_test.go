@@ -42,7 +42,12 @@ func TestGolden(t *testing.T) {
 
 // A page of a hundred nodes is small enough to be sent by mail.
 func TestSizeOfAHundredNodes(t *testing.T) {
-	assert.LessOrEqual(t, len(written(t, large(100))), 1<<20)
+	p := large(100)
+	assert.LessOrEqual(t, len(written(t, p)), 1<<20)
+	for i := range p.Results { // none shares a row
+		p.Results[i].Worse = []string{fmt.Sprintf("memory bandwidth %d GB/s is slower than last month: median 2900 GB/s of 10 runs since 2026-11-01 (-13 %%)", 2400+i%9)}
+	}
+	assert.LessOrEqual(t, len(written(t, p)), 1<<20)
 }
 
 // digest identifies a page in its picture.

@@ -23,6 +23,7 @@ type view struct {
 	Checks   []check
 	Checked  string // what the results say, as a sentence
 	Refresh  string
+	Servers  bool // of the hub were started
 }
 
 // chip is the verdict beside the title.
@@ -101,6 +102,7 @@ func viewOf(p *Page) *view {
 		v.Places = append(v.Places, at)
 	}
 	v.Checks, v.Checked = checksOf(p.Results)
+	v.Servers = slices.ContainsFunc(p.Fit.Rows, func(r FitRow) bool { return r.Check != nil })
 	v.Chip = v.verdict()
 	v.tiles()
 	return v

@@ -40,11 +40,11 @@ func typing(text string, command func(*Session, context.Context) error) func(*Se
 
 // adasNotebook is one that runs on gpu1, and evesVolume one whose data is on gpu2.
 const adasNotebook = `
-{apiVersion: v1, kind: Pod, metadata: {name: jupyter-ada, namespace: default, labels: {component: singleuser-server},
-  annotations: {hub.jupyter.org/username: ada}}, spec: {nodeName: gpu1, containers: [{name: notebook, image: notebook}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: jupyter-teacher, namespace: default, labels: {component: singleuser-server},
+  annotations: {hub.jupyter.org/username: teacher}}, spec: {nodeName: gpu1, containers: [{name: notebook, image: notebook}]}}
 ---
-{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-eve}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: local-path,
-  hostPath: {path: /data}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: jupyterhub, name: claim-eve},
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-student3}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: local-path,
+  hostPath: {path: /data}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: jupyterhub, name: claim-student3},
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [gpu2]}]}]}}}}
 `
 
@@ -71,8 +71,8 @@ func TestUpAsks(t *testing.T) {
 		yaml := strings.Replace(asking, "gpu1: {address: 10.0.0.21,", "gpu1: {address: 10.0.0.21, memory: 24GiB,", 1)
 		yaml = yaml[:strings.Index(yaml, "  gpu2:")]
 
-		const stopped = "gpu1 is stopped for 2 to 10 min: other memory\n    ends  the notebook of ada"
-		const gone = "gpu2 is destroyed: no longer in the file\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)\n"
+		const stopped = "gpu1 is stopped for 2 to 10 min: other memory\n    ends  the notebook of teacher"
+		const gone = "gpu2 is destroyed: no longer in the file\n    with  volume jupyterhub/claim-student3 (10Gi), disk data (50GiB)\n"
 		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
 		assert.Contains(t, w.data.String(), stopped)
 		assert.Contains(t, w.data.String(), gone)
@@ -242,10 +242,10 @@ func TestVerbsAsk(t *testing.T) {
 			shows string
 		}{
 			"drain, and somebody works there": {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "n\n", "Drain this node? [y/N] "},
-			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "", "work on gpu1 is stopped: drained: no pods are scheduled until it is uncordoned\n    ends  the notebook of ada"},
+			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "", "work on gpu1 is stopped: drained: no pods are scheduled until it is uncordoned\n    ends  the notebook of teacher"},
 			"cycle":                           {with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle), "\n", "switch its machine off and on? [y/N] "},
 			"replace":                         {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeReplace), "y\n", "create it again? Type gpu1: "},
-			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, (*Session).NodeReplace), "y\n", "gpu2 is destroyed: drained and removed from Kubernetes; its machine is recreated\n    with  volume jupyterhub/claim-eve (10Gi), disk data (50GiB)"},
+			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, (*Session).NodeReplace), "y\n", "gpu2 is destroyed: drained and removed from Kubernetes; its machine is recreated\n    with  volume jupyterhub/claim-student3 (10Gi), disk data (50GiB)"},
 			"down":                            {with(DownFlags{}, (*Session).Down), "y\n", "Destroy all this? Type one: "},
 		} {
 			command := x.do
@@ -280,7 +280,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(time.Minute)
 		before := len(w.sim.Requests())
-		eve := w.another()
+		student3 := w.another()
 		const asks = "a login is added to gpu1, gpu2, server1: no server of the cluster knows a key of this run"
 		for name, x := range map[string]struct {
 			o     Options
@@ -301,14 +301,14 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			"up, and no":      {Options{}, typing("\n", with(UpFlags{}, (*Session).Up)), refused, "Go on? [y/N] "},
 			"up, the name":    {Options{}, typing("one\n", with(UpFlags{}, (*Session).Up)), refused, asks},
 		} {
-			err := eve.do(asking, x.o, x.do)
+			err := student3.do(asking, x.o, x.do)
 			require.Error(t, err, name)
 			assert.Equal(t, x.code, code(err), name)
-			assert.Contains(t, eve.data.String()+eve.talk.String()+err.Error()+"\n", x.shows, name)
-			assert.Empty(t, eve.changed(before), name)
+			assert.Contains(t, student3.data.String()+student3.talk.String()+err.Error()+"\n", x.shows, name)
+			assert.Empty(t, student3.changed(before), name)
 		}
-		require.NoError(t, eve.do(asking, Options{}, typing("y\n", with(UpFlags{}, (*Session).Up))))
-		require.NoError(t, eve.do(asking, Options{}, (*Session).Plan))
+		require.NoError(t, student3.do(asking, Options{}, typing("y\n", with(UpFlags{}, (*Session).Up))))
+		require.NoError(t, student3.do(asking, Options{}, (*Session).Plan))
 		for _, f := range []UpFlags{{Login: true}, {ChangeFlags: ChangeFlags{Yes: true}}} {
 			require.NoError(t, w.another().do(asking, Options{}, with(f, (*Session).Up)))
 		}

@@ -52,7 +52,7 @@ type UpFlags struct {
 
 // GPUVerifyFlags are those of gpu:verify.
 type GPUVerifyFlags struct {
-	Level string        // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd and measures links; burn loads every free GPU; default: quick
+	Level string        // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick
 	Burn  time.Duration // DURATION: how long -level=burn loads the GPUs; default: 10m
 	JUnit string        // FILE: write every check here, for a CI system
 }

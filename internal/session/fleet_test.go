@@ -105,7 +105,7 @@ func TestFleetPushAsks(t *testing.T) {
 	}
 	other := w.theirs("lab1")
 	err := w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}}, (*Session).FleetPush))
-	require.ErrorContains(t, err, "ada@desk since ")
+	require.ErrorContains(t, err, "teacher@desk since ")
 	assert.Equal(t, first, tip())
 	require.NoError(t, other.Release(t.Context()))
 	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).FleetPush)))

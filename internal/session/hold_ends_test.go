@@ -37,7 +37,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 			return err
 		})
 		assert.Equal(t, refused, code(err))
-		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: ada@desk since ")
+		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: teacher@desk since ")
 		require.ErrorContains(t, err, "✗ away\n  it comes back")
 		assert.False(t, there)
 		require.NoError(t, other.Release(t.Context()))
@@ -87,7 +87,7 @@ func TestWhoIsInterruptedInAVerb(t *testing.T) {
 			err := verb(0)
 			assert.Equal(t, want, code(err))
 			require.ErrorContains(t, err, says)
-			require.ErrorContains(t, err, "ada@desk since ")
+			require.ErrorContains(t, err, "teacher@desk since ")
 			require.NoError(t, other.Release(t.Context()))
 			for hangs := range 2 {
 				err := verb(1 + hangs)

@@ -177,7 +177,7 @@ func (w *site) theirs(name string) *lease.Lease {
 	id, value := w.sim.Token()
 	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: w.sim.Client()})
 	require.NoError(w.t, err)
-	_, l, err := lease.Acquire(w.t.Context(), pve.Lease(name, "pve1"), lease.Claim{What: "cluster " + name, Holder: "ada@desk", Purpose: "cluster:up"}, nil)
+	_, l, err := lease.Acquire(w.t.Context(), pve.Lease(name, "pve1"), lease.Claim{What: "cluster " + name, Holder: "teacher@desk", Purpose: "cluster:up"}, nil)
 	require.NoError(w.t, err)
 	return l
 }
@@ -233,7 +233,7 @@ func TestWhoDoesNotWait(t *testing.T) {
 		now := ChangeFlags{NoWait: true, Yes: true}
 		err := w.do(one, Options{}, with(UpFlags{ChangeFlags: now}, (*Session).Up))
 		assert.Equal(t, refused, code(err))
-		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: ada@desk since ")
+		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: teacher@desk since ")
 		require.NoError(t, other.Release(t.Context()))
 		require.NoError(t, w.do(one, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{NoWait: true}}, (*Session).Up)))
 		time.Sleep(time.Minute)
@@ -247,7 +247,7 @@ func TestWhoDoesNotWait(t *testing.T) {
 		} {
 			err := w.do(one, Options{}, do)
 			assert.Equal(t, refused, code(err), name)
-			require.ErrorContains(t, err, "ada@desk since ", name)
+			require.ErrorContains(t, err, "teacher@desk since ", name)
 		}
 		require.NoError(t, other.Release(t.Context()))
 		require.NoError(t, w.do(one, Options{}, (*Session).Plan), "nothing was changed")
@@ -346,19 +346,19 @@ func TestMoreCostsThanWereShown(t *testing.T) {
 	cost := func(kind converge.CostKind, users ...string) converge.Cost {
 		return converge.Cost{Machine: "gpu1", Kind: kind, Users: users, Holds: []string{"disk data (50GiB)"}}
 	}
-	ada := cost(converge.Stops, "the notebook of ada", "11 other pods")
-	shown := plan("12", ada)
-	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "the notebook of ada", "10 other pods")), shown), "noise")
+	teacher := cost(converge.Stops, "the notebook of teacher", "11 other pods")
+	shown := plan("12", teacher)
+	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "the notebook of teacher", "10 other pods")), shown), "noise")
 	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "11 pods that are made again")), shown), "less")
-	assert.Empty(t, notShown(shown, plan("12", cost(converge.Destroys, "the notebook of ada"))), "what is destroyed may be stopped")
-	assert.Equal(t, []string{"gpu1 is stopped, and with it the notebook of eve"}, notShown(plan("12", cost(converge.Stops, "the notebook of eve")), shown))
+	assert.Empty(t, notShown(shown, plan("12", cost(converge.Destroys, "the notebook of teacher"))), "what is destroyed may be stopped")
+	assert.Equal(t, []string{"gpu1 is stopped, and with it the notebook of student3"}, notShown(plan("12", cost(converge.Stops, "the notebook of student3")), shown))
 	assert.Equal(t, []string{"gpu1 is destroyed"}, notShown(plan("12", cost(converge.Destroys)), shown))
 	assert.Equal(t, []string{"a login is added to gpu1"}, notShown(plan("12", cost(converge.Enters)), plan("12", cost(converge.Destroys))))
-	more := ada
-	more.Holds = []string{"disk data (50GiB)", "3 TiB of eve's"}
-	assert.Equal(t, []string{"gpu1 is stopped, and with it 3 TiB of eve's"}, notShown(plan("12", more), shown))
+	more := teacher
+	more.Holds = []string{"disk data (50GiB)", "3 TiB of student3's"}
+	assert.Equal(t, []string{"gpu1 is stopped, and with it 3 TiB of student3's"}, notShown(plan("12", more), shown))
 	more.Machine = "gpu2"
-	assert.Contains(t, notShown(plan("12", ada, more), shown), "gpu2 is stopped")
+	assert.Contains(t, notShown(plan("12", teacher, more), shown), "gpu2 is stopped")
 	assert.Len(t, notShown(&converge.Plan{Items: []converge.Item{{Step: "drain/gpu1", Verdict: converge.Change,
 		Diff: drift.Diff{{Path: "pods", Have: "12", Want: "killed"}}}}}, shown), 1)
 }

@@ -77,11 +77,11 @@ func (w *hostSite) file(host, path string) []byte {
 	return text
 }
 
-// ada prepares a host by herself.
-func (w *hostSite) ada(host string) *lease.Lease {
+// teacher prepares a host by herself.
+func (w *hostSite) teacher(host string) *lease.Lease {
 	w.t.Helper()
 	prep := &prepare.Prep{Hosts: []string{host}, Root: map[string]remote.Runner{host: w.shell(host)}}
-	_, l, err := lease.Acquire(w.t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host " + host, Holder: "ada@desk", Purpose: "host:prep"}, nil)
+	_, l, err := lease.Acquire(w.t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host " + host, Holder: "teacher@desk", Purpose: "host:prep"}, nil)
 	require.NoError(w.t, err)
 	return l
 }
@@ -92,7 +92,7 @@ func TestPreparationsMeetOnEveryHost(t *testing.T) {
 	for _, host := range []string{"pve1", "pve2"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := twoHosts(t)
-			ada := w.ada(host)
+			teacher := w.teacher(host)
 			err := w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 			assert.Equal(t, refused, code(err))
 			require.ErrorContains(t, err, "nothing was changed: ")
@@ -104,7 +104,7 @@ func TestPreparationsMeetOnEveryHost(t *testing.T) {
 			}
 			other := map[string]string{"pve1": "pve2", "pve2": "pve1"}[host]
 			assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{HostFlags: HostFlags{Host: other}, ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})), "she is not at work there")
-			require.NoError(t, ada.Release(t.Context()))
+			require.NoError(t, teacher.Release(t.Context()))
 			assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})))
 		})
 	}
@@ -152,10 +152,10 @@ func TestAMachineStartedMeanwhile(t *testing.T) {
 	waits := func(t *testing.T, f HostPrepFlags) (*hostSite, error, bool) {
 		w := prepared(t)
 		before := booted(w)
-		ada, root := w.ada("pve1"), w.shell("pve1")
+		teacher, root := w.teacher("pve1"), w.shell("pve1")
 		time.AfterFunc(time.Minute, func() {
 			w.start(root, 100)
-			_ = ada.Release(t.Context())
+			_ = teacher.Release(t.Context())
 		})
 		err := w.prep(Options{}, f)
 		return w, err, booted(w) != before

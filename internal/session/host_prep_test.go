@@ -347,11 +347,11 @@ func TestOnePreparationAtATime(t *testing.T) {
 		shell := ssh.New(cfg)
 		defer func() { _ = shell.Close() }()
 		prep := &prepare.Prep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
-		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "ada@desk", Purpose: "host:prep"}, nil)
+		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "teacher@desk", Purpose: "host:prep"}, nil)
 		require.NoError(t, err)
 		err = w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 		assert.Equal(t, refused, code(err))
-		require.ErrorContains(t, err, "ada@desk since ")
+		require.ErrorContains(t, err, "teacher@desk since ")
 		require.NoError(t, l.Release(t.Context()))
 		assert.Equal(t, pending, code(w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})), "it is prepared, and waits for a reboot")
 		text, err := remote.Output(t.Context(), shell, "ls", "/var/lib")

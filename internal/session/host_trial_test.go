@@ -86,7 +86,7 @@ func TestHostTrial(t *testing.T) {
 		other := w.theirs("my-trial")
 		err = w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 		assert.Equal(t, refused, code(err), "another run is at work")
-		assert.ErrorContains(t, err, "ada@desk since ")
+		assert.ErrorContains(t, err, "teacher@desk since ")
 		require.NoError(t, other.Release(t.Context()))
 
 		_, token := w.sim.Token()

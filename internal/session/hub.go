@@ -82,6 +82,9 @@ func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
 		}
 	})
 	results, runErr := jupyterhub.Verify(ctx, client, checks, jupyterhub.Options{})
+	if r, ok := s.Recorder.(interface{ Served([]jupyterhub.Result) }); ok {
+		r.Served(results)
+	}
 	if err := s.printHub(results); err != nil {
 		return errors.Join(runErr, err)
 	}

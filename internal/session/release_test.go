@@ -43,7 +43,7 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	server.Close()
 	require.NoError(t, check(gone, todo))
 
-	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: ada@192.168.1.40}}\n"))
+	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: teacher@192.168.1.40}}\n"))
 	require.NoError(t, err)
 	assert.Equal(t, "https://github.com/k3s-io/k3s/releases/download/v1.36.5%2Bk3s1/sha256sum-amd64.txt", cluster.K3sURL(spec))
 }

@@ -185,7 +185,7 @@ func TestWithoutAHome(t *testing.T) {
 	var b cluster.Backend
 	require.NoError(t, s.openSite(t.Context(), &b))
 	assert.Nil(t, b.KnownHosts)
-	spec.Access.Jump = "ada@bastion"
+	spec.Access.Jump = "teacher@bastion"
 	err := s.openSite(t.Context(), &b)
 	assert.Equal(t, invalid, code(err))
 	assert.ErrorContains(t, err, "ssh.jump: the jump host's key is unknown here: set HOME")

@@ -94,7 +94,7 @@ func TestDigestsOfAnIndex(t *testing.T) {
 
 // TestDownloadsAreTriedAgain: in growing steps, as long as there is hope and somebody waits.
 func TestDownloadsAreTriedAgain(t *testing.T) {
-	u, err := url.Parse("https://ada:hunter2@charts.example.com/a.tgz")
+	u, err := url.Parse("https://teacher:hunter2@charts.example.com/a.tgz")
 	require.NoError(t, err)
 	body := func(r io.Reader) *http.Response {
 		return &http.Response{StatusCode: 200, Status: "200 OK", Body: io.NopCloser(r)}
@@ -192,10 +192,10 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 	}{
 		{"https://r.example/stable", "a.tgz", "", "https://r.example/stable/a.tgz", ""},
 		{"https://r.example/stable/", "/b.tgz", sum, "https://r.example/b.tgz", ""},
-		{"https://ada:x@r.example/stable", "a.tgz", "", "https://r.example/stable/a.tgz as ada", ""},
-		{"https://ada:x@r.example/stable", "'https://r.example/b.tgz'", "", "https://r.example/b.tgz as ada", ""},
-		{"https://ada:x@r.example/stable", "'https://bob:y@r.example/b.tgz'", "", "https://r.example/b.tgz as bob", ""},
-		{"https://ada:x@r.example/stable", "'https://other.example/b.tgz'", "", "https://other.example/b.tgz", ""},
+		{"https://teacher:x@r.example/stable", "a.tgz", "", "https://r.example/stable/a.tgz as teacher", ""},
+		{"https://teacher:x@r.example/stable", "'https://r.example/b.tgz'", "", "https://r.example/b.tgz as teacher", ""},
+		{"https://teacher:x@r.example/stable", "'https://student1:y@r.example/b.tgz'", "", "https://r.example/b.tgz as student1", ""},
+		{"https://teacher:x@r.example/stable", "'https://other.example/b.tgz'", "", "https://other.example/b.tgz", ""},
 		{"https://r.example/stable", "'http://other.example/b.tgz'", "", "", "https://r.example/stable/ leads to http://other.example/b.tgz, which is without TLS"},
 		{"https://r.example/stable", "'http://other.example/b.tgz'", sum, "http://other.example/b.tgz", ""},
 		{"http://r.example/stable", "'http://other.example/b.tgz'", "", "http://other.example/b.tgz", ""},
@@ -225,10 +225,10 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 // TestRepositoriesThatAreNone: and what they may hold of passwords is not repeated.
 func TestRepositoriesThatAreNone(t *testing.T) {
 	for repo, want := range map[string]string{
-		"https://ada:hunter2@a b/":    `repository "(not a URL)" is not a URL`,
-		"ftp://ada:hunter2@a.example": "repository ftp://xxxxx@a.example: its scheme must be https or oci",
-		"oci://bad host":              `repository "(not a URL)" is not a URL`,
-		"oci://":                      "oci:///web: ",
+		"https://teacher:hunter2@a b/":    `repository "(not a URL)" is not a URL`,
+		"ftp://teacher:hunter2@a.example": "repository ftp://xxxxx@a.example: its scheme must be https or oci",
+		"oci://bad host":                  `repository "(not a URL)" is not a URL`,
+		"oci://":                          "oci:///web: ",
 	} {
 		_, err := Source{}.fetch(t.Context(), Release{Chart: "web", Version: "1.0.0", Repo: repo}, "")
 		require.ErrorContains(t, err, want)

@@ -40,11 +40,11 @@ func TestLoginGoesNowhereElse(t *testing.T) {
 				return w.Result(), nil
 			})
 		}}
-		r := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: "https://ada:hunter2@charts.example.com"}
+		r := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: "https://teacher:hunter2@charts.example.com"}
 		require.NoError(t, s.Validate(t.Context(), r, caps), url)
 		require.Len(t, got, 2)
-		assert.Equal(t, "ada:hunter2", got[0])
-		assert.Equal(t, want, got[1] == "ada:hunter2", "%s got %s", url, got[1])
+		assert.Equal(t, "teacher:hunter2", got[0])
+		assert.Equal(t, want, got[1] == "teacher:hunter2", "%s got %s", url, got[1])
 	}
 }
 

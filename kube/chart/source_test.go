@@ -184,7 +184,7 @@ func TestRepositorySaysWhatIsWrong(t *testing.T) {
 		"no place for charts": {func(_ *repository, r *chart.Release, _ *chart.Source) { r.Repo = "ftp://x" },
 			[]string{"its scheme must be https or oci"}},
 		"a password in the URL": {func(_ *repository, r *chart.Release, _ *chart.Source) {
-			r.Repo = strings.Replace(r.Repo, "http://", "http://ada:hunter2@", 1) + "/deeper"
+			r.Repo = strings.Replace(r.Repo, "http://", "http://teacher:hunter2@", 1) + "/deeper"
 		}, []string{"//xxxxx@"}},
 		"not exact": {func(_ *repository, r *chart.Release, _ *chart.Source) { r.Version = "" },
 			[]string{"exact version must be named"}},

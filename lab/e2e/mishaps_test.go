@@ -91,7 +91,7 @@ func (u *user) fullDisk(t *testing.T) {
 func (u *user) clonedNode(t *testing.T) {
 	const copied = "900"
 	worker := u.vmid(t, "wk-gpu1")
-	u.asRoot(t, "pvesh", "create", fmt.Sprintf("/nodes/pve1/qemu/%d/clone", worker), "--newid", copied, "--full", "1", "--name", "wk-gpu1-of-anna")
+	u.asRoot(t, "pvesh", "create", fmt.Sprintf("/nodes/pve1/qemu/%d/clone", worker), "--newid", copied, "--full", "1", "--name", "wk-gpu1-of-student1")
 	var stray proxmox.Stray
 	u.eventually(t, "the copy is there", func() bool {
 		all, err := u.proxmox(t).Strays(t.Context(), "homelab-eight-a100")
@@ -108,7 +108,7 @@ func (u *user) clonedNode(t *testing.T) {
 		return u.asRoot(t, "pvesh", "get", "/nodes/pve1/qemu/"+copied+"/config", "--output-format", "json")
 	}
 	before := config()
-	const says = "VM 900 (wk-gpu1-of-anna) on pve1 has the tag homelab-eight-a100 but is not a machine of this cluster"
+	const says = "VM 900 (wk-gpu1-of-student1) on pve1 has the tag homelab-eight-a100 but is not a machine of this cluster"
 	out, talk := u.must(t, "cluster:plan")
 	assert.Contains(t, out, "Nothing to change")
 	assert.Contains(t, talk, says)

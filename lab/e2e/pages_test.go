@@ -145,7 +145,7 @@ func (r *reader) twoCommands(t *testing.T) {
 		assert.Contains(t, said, "chart/"+part)
 	}
 	r.says(t, "go tool mage gpu:verify")
-	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=full -junit=gpu.xml"), "44 checks: 44 passed")
+	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=full -junit=gpu.xml"), "52 checks: 52 passed")
 	assert.FileExists(t, filepath.Join(r.dir, "gpu.xml"))
 	nodes := r.says(t, "kubectl --kubeconfig=.homelab/eight-a100/kubeconfig get nodes")
 	assert.Equal(t, 7, strings.Count(nodes, " Ready "), nodes)

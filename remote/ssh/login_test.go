@@ -21,23 +21,23 @@ func TestLoginSaysWhatIsMissing(t *testing.T) {
 		_, err := ssh.Login(t.Context(), to)
 		require.ErrorContains(t, err, want)
 	}
-	for _, to := range []string{"", "ada", "@10.0.0.1", "ada@"} {
+	for _, to := range []string{"", "teacher", "@10.0.0.1", "teacher@"} {
 		fails(to, "write user@host or user@host:port")
 	}
-	fails("ada@127.0.0.1:1", "no key: make one with ssh-keygen")
+	fails("teacher@127.0.0.1:1", "no key: make one with ssh-keygen")
 
 	folder := filepath.Join(home, ".ssh")
 	require.NoError(t, os.Mkdir(folder, 0o700))
 	private, _, err := ssh.GenerateKey()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "id_ed25519"), private, 0o644))
-	fails("ada@127.0.0.1:1", "may be read by others")
+	fails("teacher@127.0.0.1:1", "may be read by others")
 	require.NoError(t, os.Chmod(filepath.Join(folder, "id_ed25519"), 0o600))
-	_, err = ssh.Login(t.Context(), "ada@127.0.0.1:1")
+	_, err = ssh.Login(t.Context(), "teacher@127.0.0.1:1")
 	require.ErrorAs(t, err, new(*ssh.UnreachableError))
 	assert.ErrorContains(t, err, "127.0.0.1:1")
 
 	require.NoError(t, os.Remove(filepath.Join(folder, "id_ed25519")))
 	t.Setenv("SSH_AUTH_SOCK", filepath.Join(home, "no-agent"))
-	fails("ada@127.0.0.1:1", "no-agent")
+	fails("teacher@127.0.0.1:1", "no-agent")
 }

@@ -43,7 +43,7 @@ func (a *Answered) Err() error {
 
 // things are the values of path variables, on the host that is read.
 func things() map[string]string {
-	return map[string]string{"node": "pve1", "vmid": "300", "storage": "local", "volume": "local:iso/seed.iso", "snapname": "before", "userid": "eve@pve", "tokenid": "t1",
+	return map[string]string{"node": "pve1", "vmid": "300", "storage": "local", "volume": "local:iso/seed.iso", "snapname": "before", "userid": "student3@pve", "tokenid": "t1",
 		"groupid": "ops", "roleid": "Watcher", "realm": "pve", "poolid": "lab", "id": "thing", "pos": "0", "name": "thing", "cidr": "10.9.0.0/16", "group": "web",
 		"sid": "vm:300", "iface": "vmbr0", "pci-id-or-mapping": "0000:01:00.0"}
 }
@@ -54,8 +54,8 @@ func steps() [][]string {
 	return [][]string{
 		{"POST", "/access/groups", "groupid=ops", "comment=who runs it"},
 		{"POST", "/access/roles", "roleid=Watcher", "privs=VM.Audit"},
-		{"POST", "/access/users", "userid=eve@pve", "groups=ops", "comment=a user", "email=eve@example.com"},
-		{"POST", "/access/users/eve@pve/token/t1", "comment=hers"},
+		{"POST", "/access/users", "userid=student3@pve", "groups=ops", "comment=a user", "email=student3@example.com"},
+		{"POST", "/access/users/student3@pve/token/t1", "comment=hers"},
 		{"PUT", "/access/acl", "path=/vms", "roles=Watcher", "groups=ops"},
 		{"POST", "/pools", "poolid=lab", "comment=a pool"},
 		{"POST", "/nodes/pve1/qemu", "vmid=300", "name=thing", "memory=2048", "scsi0=vmdata:8", "ide2=vmdata:cloudinit", "net0=virtio,bridge=vmbr0", "ciuser=u", "ipconfig0=ip=dhcp", "tags=a;b", "pool=lab"},

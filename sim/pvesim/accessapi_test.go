@@ -33,32 +33,32 @@ func TestATokenFromNothing(t *testing.T) {
 			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit"}, "200 OK"},
 			{"POST", "/access/roles", []string{"roleid", "Watcher", "privs", "VM.Audit"}, "500 create role failed: role 'Watcher' already exists"},
 			{"PUT", "/access/roles/Administrator", []string{"privs", "VM.Audit"}, "500 auto-generated role 'Administrator' cannot be modified"},
-			{"POST", "/access/users", []string{"userid", "eve"}, "500 value 'eve' does not look like a valid user name"},
-			{"POST", "/access/users", []string{"userid", "eve@pve", "groups", "ops"}, "500 create user failed: no such group 'ops'"},
+			{"POST", "/access/users", []string{"userid", "student3"}, "500 value 'student3' does not look like a valid user name"},
+			{"POST", "/access/users", []string{"userid", "student3@pve", "groups", "ops"}, "500 create user failed: no such group 'ops'"},
 			{"POST", "/access/groups", []string{"groupid", "ops"}, "200 OK"},
-			{"POST", "/access/users", []string{"userid", "eve@pve", "groups", "ops", "password", "long enough"}, "200 OK"},
+			{"POST", "/access/users", []string{"userid", "student3@pve", "groups", "ops", "password", "long enough"}, "200 OK"},
 			{"PUT", "/access/acl", []string{"path", "/vms/100", "roles", "Watcher", "users", "adam@pve"}, "500 ACL update failed: user 'adam@pve' does not exist"},
 			{"PUT", "/access/acl", []string{"path", "/nonsense", "roles", "Watcher", "groups", "ops"}, "400 Parameter verification failed."},
 			{"PUT", "/access/acl", []string{"path", "/vms/100", "roles", "Watcher", "groups", "ops"}, "200 OK"},
 		} {
 			assert.Equal(t, step.want, root.do(step.method, step.path, step.kv...).line(), "%s %s %v", step.method, step.path, step.kv)
 		}
-		r := root.do("POST", "/access/users/eve@pve/token/t1", "privsep", "0", "comment", "hers")
+		r := root.do("POST", "/access/users/student3@pve/token/t1", "privsep", "0", "comment", "hers")
 		require.Equal(t, "200 OK", r.line(), r.body)
 		made := r.object()
-		assert.Equal(t, "eve@pve!t1", made["full-tokenid"])
-		eve := &caller{t: t, s: s, auth: "PVEAPIToken=eve@pve!t1=" + made["value"].(string)}
-		assert.Equal(t, "200 OK", eve.do("GET", "/nodes/pve1/qemu/100/config").line())
-		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Audit)", eve.do("GET", "/nodes/pve1/qemu/104/config").line())
-		assert.Equal(t, "403 Permission check failed (/access, Sys.Modify)", eve.do("POST", "/access/roles", "roleid", "Mine").line())
-		assert.Equal(t, "403 Permission check failed", eve.do("GET", "/access/users/homelab@pve/token").line())
-		assert.Equal(t, 400, root.do("POST", "/access/users/eve@pve/token/t1").status, "there already")
-		assert.NotContains(t, root.do("GET", "/access/users/eve@pve").body, made["value"], "a secret is told once")
+		assert.Equal(t, "student3@pve!t1", made["full-tokenid"])
+		student3 := &caller{t: t, s: s, auth: "PVEAPIToken=student3@pve!t1=" + made["value"].(string)}
+		assert.Equal(t, "200 OK", student3.do("GET", "/nodes/pve1/qemu/100/config").line())
+		assert.Equal(t, "403 Permission check failed (/vms/104, VM.Audit)", student3.do("GET", "/nodes/pve1/qemu/104/config").line())
+		assert.Equal(t, "403 Permission check failed (/access, Sys.Modify)", student3.do("POST", "/access/roles", "roleid", "Mine").line())
+		assert.Equal(t, "403 Permission check failed", student3.do("GET", "/access/users/homelab@pve/token").line())
+		assert.Equal(t, 400, root.do("POST", "/access/users/student3@pve/token/t1").status, "there already")
+		assert.NotContains(t, root.do("GET", "/access/users/student3@pve").body, made["value"], "a secret is told once")
 
 		require.Equal(t, "200 OK", root.do("DELETE", "/access/groups/ops").line())
-		assert.Equal(t, 403, eve.do("GET", "/nodes/pve1/qemu/100/config").status, "with the group went what it was granted")
-		require.Equal(t, "200 OK", root.do("DELETE", "/access/users/eve@pve/token/t1").line())
-		assert.Equal(t, 401, eve.do("GET", "/version").status)
+		assert.Equal(t, 403, student3.do("GET", "/nodes/pve1/qemu/100/config").status, "with the group went what it was granted")
+		require.Equal(t, "200 OK", root.do("DELETE", "/access/users/student3@pve/token/t1").line())
+		assert.Equal(t, 401, student3.do("GET", "/version").status)
 	})
 }
 

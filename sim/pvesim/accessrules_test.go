@@ -23,21 +23,21 @@ func (c *caller) withTicket(cookie, path string) reply {
 func TestLogins(t *testing.T) {
 	in(t, EightA100(), Options{}, func(t *testing.T, s *Sim, _ *caller) {
 		c := asRoot(t, s)
-		login := kv("username", "eve@pve", "password", "long-enough-1")
+		login := kv("username", "student3@pve", "password", "long-enough-1")
 		c.walk([]step{
-			{"POST", "/access/users", kv("userid", "eve@pve", "password", "long-enough-1"), ""},
+			{"POST", "/access/users", kv("userid", "student3@pve", "password", "long-enough-1"), ""},
 		})
 		nobody := &caller{t: t, s: s}
 		nobody.walk([]step{
 			{"POST", "/access/ticket", login, ""},
-			{"POST", "/access/ticket", kv("username", "eve@pve", "password", "wrong"), "401 authentication failure"},
+			{"POST", "/access/ticket", kv("username", "student3@pve", "password", "wrong"), "401 authentication failure"},
 		})
 		ticket, _ := nobody.do("POST", "/access/ticket", login...).object()["ticket"].(string)
 		for what, cookie := range map[string]string{"as it is": ticket, "escaped": url.QueryEscape(ticket)} {
 			assert.Equal(t, "200 OK", c.withTicket(cookie, "/version").line(), what)
 		}
 		assert.Equal(t, 401, c.withTicket(ticket+"x", "/version").status)
-		c.walk([]step{{"PUT", "/access/users/eve@pve", kv("enable", "0"), ""}})
+		c.walk([]step{{"PUT", "/access/users/student3@pve", kv("enable", "0"), ""}})
 		nobody.walk([]step{{"POST", "/access/ticket", login, "401 authentication failure"}})
 		assert.Equal(t, 401, c.withTicket(ticket, "/version").status, "who is disabled has no session either")
 	})

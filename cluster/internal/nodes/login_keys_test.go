@@ -41,8 +41,8 @@ func (f filesInside) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Whose keys let in is read when the first boot is over, or where there was none of ours.
 func TestKeysInsideAMachine(t *testing.T) {
-	const keys = "/home/ada/.ssh/authorized_keys"
-	passwd := "root:x:0:0:root:/root:/bin/bash\nada\nada:x:1000:1000:Ada:/home/ada:/bin/bash\nbob:x:1001:1001::/home/bob:/bin/sh\n"
+	const keys = "/home/teacher/.ssh/authorized_keys"
+	passwd := "root:x:0:0:root:/root:/bin/bash\nteacher\nteacher:x:1000:1000:Teacher:/home/teacher:/bin/bash\nstudent1:x:1001:1001::/home/student1:/bin/sh\n"
 	for name, tt := range map[string]struct {
 		files filesInside
 		want  []string
@@ -56,13 +56,13 @@ func TestKeysInsideAMachine(t *testing.T) {
 		"what it was told is hidden":  {filesInside{firstboot.UserDataFile: "!", "/etc/passwd": passwd, keys: "a b"}, nil, "hidden " + firstboot.UserDataFile},
 		"passwd is hidden":            {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": "!"}, nil, "hidden /etc/passwd"},
 		"keys are hidden":             {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": passwd, keys: "!"}, nil, "hidden " + keys},
-		"no such user":                {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": "adam:x:1:1::/a:/b\n"}, nil, "there is no user ada"},
+		"no such user":                {filesInside{cloudinit.ResultFile: "{}", "/etc/passwd": "adam:x:1:1::/a:/b\n"}, nil, "there is no user teacher"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: "a@pve!b", TokenSecret: secret.New("s"), HTTPClient: &http.Client{Transport: tt.files}})
 			require.NoError(t, err)
 			ns := &Nodes{Config: Config{Proxmox: client}}
-			got, err := ns.keysInside(t.Context(), &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}, "ada")
+			got, err := ns.keysInside(t.Context(), &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}, "teacher")
 			if tt.err == "" {
 				require.NoError(t, err)
 			} else {

@@ -57,8 +57,8 @@ func TestLoginToTheRepository(t *testing.T) {
 	}{
 		"nothing":             {f: nil, err: "the file names no Git repository"},
 		"no repository":       {f: &spec.Fleet{}, err: "the file names no Git repository"},
-		"open":                {f: &spec.Fleet{Repo: "https://g/a", Branch: "main", Path: "x", Author: "Ada <ada@lab.example>", Username: "ada"}},
-		"a password":          {f: &spec.Fleet{Repo: "https://g/a", Username: "ada", Password: ref("env:GIT_TOKEN"), CAFile: ca}},
+		"open":                {f: &spec.Fleet{Repo: "https://g/a", Branch: "main", Path: "x", Author: "Teacher <teacher@lab.example>", Username: "teacher"}},
+		"a password":          {f: &spec.Fleet{Repo: "https://g/a", Username: "teacher", Password: ref("env:GIT_TOKEN"), CAFile: ca}},
 		"a key":               {f: &spec.Fleet{Repo: "ssh://git@g/a", SSHKey: ref("file:" + key), KnownHosts: known}},
 		"no password":         {f: &spec.Fleet{Repo: "https://g/a", Password: ref("file:" + none)}, err: "fleet.password: "},
 		"no key":              {f: &spec.Fleet{Repo: "https://g/a", SSHKey: ref("file:" + none), KnownHosts: known}, err: "fleet.sshKey: "},

@@ -19,7 +19,7 @@ func TestRedact(t *testing.T) {
 		{"PVEAPIToken=me@pve!x=00000000-0000-4000-8000-000000000000", "[secret]"},
 		{"-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\nrest", "[secret]\nrest"},
 		{"-----BEGIN EC PRIVATE KEY-----\ncut off", "[secret]"},
-		{"https://ada:lovelace@git.example/x", "https://ada:[secret]@git.example/x"},
+		{"https://teacher:lovelace@git.example/x", "https://teacher:[secret]@git.example/x"},
 		{"hash: $6$rounds$abcdefghijklmnopqrstuvwxyz", "hash: [secret]"},
 		{`"password": "hunter22",`, `"password": "[secret]",`},
 		{"agent-token: hunter22", "agent-token: [secret]"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/inventory"
@@ -15,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -25,6 +27,7 @@ type collector struct {
 	session *session.Session
 	plan    *converge.Plan
 	report  *converge.Report
+	hub     []jupyterhub.Result
 
 	steps map[string]*steps // by machine, host or part
 	parts map[string]string // the part of a storage class
@@ -284,11 +287,31 @@ func (c *collector) profiles() {
 		for _, cell := range row.Cells {
 			r.Cells = append(r.Cells, page.FitCell{Count: cell.Count, Why: cell.Why})
 		}
+		r.Check = c.server(row.Profile)
 		c.Fit.Rows = append(c.Fit.Rows, r)
 	}
 	for _, a := range fit.Apart {
 		c.Fit.Notes = append(c.Fit.Notes, fmt.Sprintf("Homes stay on one node: %s.", a))
 	}
+}
+
+// server is what a server of a profile did.
+func (c *collector) server(profile string) *page.Check {
+	i := slices.IndexFunc(c.hub, func(r jupyterhub.Result) bool { return r.Profile == profile })
+	if i < 0 {
+		return nil
+	}
+	r := c.hub[i]
+	if r.Err != nil {
+		text := strings.TrimPrefix(r.Err.Error(), "profile "+profile+": ")
+		c.problem("profile "+profile, text, false)
+		return &page.Check{Name: "failed", State: page.Bad, Detail: text}
+	}
+	words := fmt.Sprintf("ready after %s, and computed", r.Ready.Round(time.Second))
+	if n := len(r.Saw.GPUs); n > 0 {
+		words += fmt.Sprintf(" on %d × %s", n, r.Saw.GPUs[0].Name)
+	}
+	return &page.Check{Name: words, State: page.Good}
 }
 
 // pools sums up the machines.

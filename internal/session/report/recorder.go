@@ -7,12 +7,14 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
 // recorder keeps what a command saw and did. It is the console's Recorder.
 type recorder struct {
 	plan   *converge.Plan
 	report *converge.Report
+	hub    []jupyterhub.Result
 
 	mu    sync.Mutex
 	acted map[string]drift.Diff // the first difference that each step closed
@@ -49,6 +51,9 @@ func (r *recorder) Looked(p *converge.Plan) { r.plan = p }
 
 // Ran keeps the report of a run.
 func (r *recorder) Ran(report *converge.Report) { r.report = report }
+
+// Served keeps what servers of the hub's profiles did.
+func (r *recorder) Served(results []jupyterhub.Result) { r.hub = results }
 
 func (r *recorder) diffs() map[string]drift.Diff {
 	r.mu.Lock()

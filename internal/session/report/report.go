@@ -101,7 +101,7 @@ func (v view) render(ctx context.Context, s *session.Session) ([]byte, error) {
 func (v view) page(ctx context.Context, s *session.Session) *page.Page {
 	p := &page.Page{Cluster: s.Spec.Name, Command: v.command, Version: version(), Time: time.Now(), Every: v.every}
 	v.outcome(p)
-	c := &collector{Page: p, session: s, plan: v.rec.plan, report: v.rec.report}
+	c := &collector{Page: p, session: s, plan: v.rec.plan, report: v.rec.report, hub: v.rec.hub}
 	c.collect(ctx, v.rec.diffs())
 	return p
 }
@@ -126,6 +126,8 @@ func (v view) outcome(p *page.Page) {
 			}
 		}
 		p.Outcome = fmt.Sprintf("Done: %d of %d steps changed something.", changed, all)
+	case len(v.rec.hub) > 0:
+		p.Outcome = fmt.Sprintf("A server of each of %d profiles started and computed.", len(v.rec.hub))
 	case plan != nil && plan.Settled():
 		p.Outcome = fmt.Sprintf("All %d steps are up to date.", len(plan.Items))
 	}

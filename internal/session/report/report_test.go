@@ -26,6 +26,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -200,6 +201,24 @@ func (w *site) slowly(t *testing.T, s *session.Session) {
 	assert.Regexp(t, `(?s)What is wrong.*wk-gpu4.*gpu:verify: scratch: No space left on device.*wk-gpu2.*warning.*gpu:verify: `+slower+`.*id="cluster"`, html)
 	assert.Regexp(t, `(?s)id="results".*<th scope="row">wk-gpu4</th><td class="n">all</td>.*No space left on device.*<th scope="row">wk-gpu2</th><td class="n">all</td>.*`+slower+`.*5 results since .*80.0 MB/s.*<th scope="row">wk-gpu1`, html)
 	assert.Contains(t, html, "<b>keep</b> skipped: not tried")
+}
+
+// The page of hub:verify says which profiles fit, and what a server of each did.
+func TestPageOfTheHub(t *testing.T) {
+	w := newSite(t)
+	all, err := clusterfile.Parse("cluster.yaml", examples.EightA100)
+	require.NoError(t, err)
+	html, err := w.do("hub:verify", func(s *session.Session, _ context.Context) error {
+		s.Spec = all
+		s.Recorder.(*recorder).Served([]jupyterhub.Result{
+			{Profile: "cpu", Ready: 24 * time.Second}, {Profile: "gpu-1", Ready: 31 * time.Second, Saw: jupyterhub.Sight{GPUs: []jupyterhub.GPU{{Name: "NVIDIA A100-PCIE-40GB"}}}},
+			{Profile: "gpu-2", Err: errors.New("profile gpu-2: 0/7 nodes are available: 4 Insufficient nvidia.com/gpu")},
+		})
+		return errors.New("profile gpu-2: 0/7 nodes are available: 4 Insufficient nvidia.com/gpu")
+	})
+	require.Error(t, err)
+	assert.Regexp(t, `(?s)What is wrong.*profile gpu-2.*Insufficient.*id="cluster"`, html)
+	assert.Regexp(t, `(?s)id="profiles".*>cpu</th>.*ready after 24s, and computed.*>gpu-1</th>.*ready after 31s, and computed on 1 × NVIDIA A100-PCIE-40GB.*>gpu-2</th>.*failed: 0/7 nodes`, html)
 }
 
 // TestPageOfAnInterruptedRun is written within the time that Mage leaves.

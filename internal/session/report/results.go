@@ -22,10 +22,18 @@ func (c *collector) results() {
 	if bad > 0 {
 		c.problem("gpu:verify", fmt.Sprintf("%d lines of %s are not results, and are left out", bad, c.session.History()), true)
 	}
+	var worse []page.Problem
 	for _, r := range history.Latest(all) {
 		if c.ours(r.Node) {
-			c.result(all, r)
+			worse = append(worse, c.result(all, r)...)
 		}
+	}
+	const most = 12 // a driver can slow all cards
+	if n := len(worse) - most; n > 0 {
+		worse = append(worse[:most], page.Problem{Where: "gpu:verify", What: fmt.Sprintf("%d more results are worse than before; see GPU results", n)})
+	}
+	for _, w := range worse {
+		c.problem(w.Where, w.What, true)
 	}
 }
 
@@ -37,8 +45,8 @@ func (c *collector) ours(names string) bool {
 	})
 }
 
-// result shows one result, and what is wrong about it.
-func (c *collector) result(all []history.Record, r history.Record) {
+// result shows one result, and what is wrong about it. It returns what is only worse than before.
+func (c *collector) result(all []history.Record, r history.Record) (worse []page.Problem) {
 	x := page.Result{
 		Node: r.Node, Index: r.Index, Level: r.Level, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time,
 	}
@@ -73,10 +81,11 @@ func (c *collector) result(all []history.Record, r history.Record) {
 	}
 	for _, w := range x.Worse {
 		if r.Passed {
-			c.problem(where, "gpu:verify: "+w, true)
+			worse = append(worse, page.Problem{Where: where, What: "gpu:verify: " + w})
 		}
 	}
 	c.Results = append(c.Results, x)
+	return worse
 }
 
 // told reports whether a step of the run has failed with the same.
