@@ -18,7 +18,7 @@ import (
 const everyNode = "all nodes"
 
 // Across sums over the GPUs of all nodes that have free ones, if there are two or more. It returns
-// nil where fewer have GPUs.
+// nil where fewer have GPUs, or no image is named.
 func (b *Benches) Across() converge.Step {
 	var nodes []spec.Node
 	for _, n := range b.Spec.GPUNodes() {
@@ -26,13 +26,10 @@ func (b *Benches) Across() converge.Step {
 			nodes = append(nodes, n)
 		}
 	}
-	if len(nodes) < 2 {
+	if len(nodes) < 2 || b.image(bench.Across) == "" {
 		return nil
 	}
 	id := b.plan(bench.Across, everyNode)
-	if _, why := b.image(bench.Across); why != "" {
-		return b.step(bench.Across, spec.Node{Name: everyNode}, why)
-	}
 	a := &across{}
 	return &converge.Resource[seen]{
 		ID: id,
@@ -41,6 +38,7 @@ func (b *Benches) Across() converge.Step {
 				return seen{done: true}, nil
 			}
 			s, err := b.all(ctx, a)
+			s.Job = a.waits.remember(s.Job)
 			if err != nil || !s.Ended() {
 				return s, err
 			}
@@ -59,7 +57,7 @@ func (b *Benches) Across() converge.Step {
 			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "NCCL sums over the GPUs of all nodes", Effect: drift.Create}}
 		},
 		Apply:  func(ctx context.Context, _ seen) error { return b.meet(ctx, nodes, a) },
-		Settle: pullTime + bench.Across.Work(0), Poll: run.LookEvery,
+		Settle: pullTime + bench.Across.Work(0) + afterwards, Poll: run.LookEvery,
 	}
 }
 
@@ -70,6 +68,7 @@ type across struct {
 	mbit    int
 	used    []check.Check
 	nothing bool
+	waits   waits
 }
 
 // all is the state of the Jobs: of the worst of them.
@@ -118,8 +117,7 @@ func (b *Benches) meet(ctx context.Context, nodes []spec.Node, a *across) error 
 		b.note(b.id(bench.Across, everyNode), append(a.used, skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes))))...)
 		return nil
 	}
-	image, _ := b.image(bench.Across)
-	o := bench.Options{Verify: b.Verify, Image: image, World: a.world}
+	o := bench.Options{Verify: b.Verify, Image: b.image(bench.Across), World: a.world}
 	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.Across.Work(0))
 	for i, n := range a.nodes {
 		o.Rank = i
