@@ -215,9 +215,9 @@ func TestVerifyBurnOfSilentNodes(t *testing.T) {
 		w.up(t, spec)
 		w.byHand(t, spec, "wk-gpu4", "stop")
 		v, err := w.prove(t, spec, cluster.VerifyBurn)
-		require.Error(t, err)
-		assert.Equal(t, check.Skipped, measured(v, bench.Burn)["wk-gpu4"].Verdict)
-		assert.Contains(t, measured(v, bench.Burn)["wk-gpu4"].Detail, "no result")
+		require.ErrorContains(t, err, "burn/wk-gpu4: wk-gpu4: the node is not ready: ")
+		assert.Equal(t, check.Failed, measured(v, bench.Burn)["wk-gpu4"].Verdict)
+		assert.Contains(t, measured(v, bench.Peers)["wk-gpu4"].Detail, "no result: its step failed, or one before it")
 		assert.Len(t, v.Results(), 6)
 	})
 }

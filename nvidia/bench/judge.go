@@ -221,7 +221,7 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 		c.Verdict, c.Detail = check.Failed, result.wrong()+" in the sum: data is damaged on the way between the GPUs"
 	case speed < floor.GBps:
 		c.Verdict = check.Warning
-		c.Detail += fmt.Sprintf(", below %.3g: look at the links that gpu:verify names, and at the network", floor.GBps)
+		c.Detail += fmt.Sprintf(", below %.3g: look at %s", floor.GBps, map[Kind]string{AllReduce: "the links that peer-to-peer names", Across: "the network between the nodes"}[k])
 	}
 	return []check.Check{c}
 }

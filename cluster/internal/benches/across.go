@@ -35,7 +35,7 @@ func (b *Benches) Across() converge.Step {
 		ID: id,
 		Observe: func(ctx context.Context) (seen, error) {
 			if a.nothing {
-				return seen{done: true}, nil
+				return seen{done: true}, converge.Permanent(broken(a.used))
 			}
 			s, err := b.all(ctx, a)
 			s.Job = a.waits.remember(s.Job)

@@ -124,7 +124,7 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 		ID: id,
 		Observe: func(ctx context.Context) (seen, error) {
 			if m.nothing {
-				return seen{done: true}, nil
+				return seen{done: true}, converge.Permanent(broken(m.used))
 			}
 			s, err := b.look(ctx, k, n.Name)
 			s.Job = m.waits.remember(s.Job)
@@ -193,6 +193,11 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 	node, err := client.Node(ctx, n.Name)
 	if err != nil {
 		return 0, nil, err
+	}
+	if !node.Ready {
+		c := skipped(k, n.Name, "the node is not ready: "+node.Reason)
+		c.Verdict = check.Failed
+		return 0, []check.Check{c}, nil
 	}
 	if node.Cordoned {
 		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run go tool mage node:uncordon -node="+n.Name+", then verify again")}, nil
