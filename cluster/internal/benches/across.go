@@ -3,7 +3,6 @@ package benches
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
@@ -46,7 +45,8 @@ func (b *Benches) Across() converge.Step {
 			if s.Phase == kube.JobFailed { // whichever it was, all wait for it
 				err = fmt.Errorf("the job failed: %s", s.Reason)
 			}
-			s.checks = complete(bench.Across, everyNode, bench.Judge(bench.Across, everyNode, lines, bench.Machine{Mbit: a.mbit}), a.world, s.Job, err)
+			judged := bench.Judge(bench.Across, everyNode, lines, bench.Machine{Mbit: a.mbit})
+			s.checks = complete(bench.Across, everyNode, judged, a.world, s.Job, err)
 			b.note(id, append(s.checks, a.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
@@ -54,7 +54,7 @@ func (b *Benches) Across() converge.Step {
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "NCCL sums over the GPUs of all nodes", Effect: drift.Create}}
+			return differs(s.Job, "NCCL sums over the GPUs of all nodes")
 		},
 		Apply:  func(ctx context.Context, _ seen) error { return b.meet(ctx, nodes, a) },
 		Settle: pullTime + bench.Across.Work(0) + afterwards, Poll: run.LookEvery,
@@ -114,7 +114,8 @@ func (b *Benches) meet(ctx context.Context, nodes []spec.Node, a *across) error 
 	}
 	if len(a.nodes) < 2 {
 		a.nothing = true
-		b.note(b.id(bench.Across, everyNode), append(a.used, skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes))))...)
+		few := skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes)))
+		b.note(b.id(bench.Across, everyNode), append(a.used, few)...)
 		return nil
 	}
 	o := bench.Options{Verify: b.Verify, Image: b.image(bench.Across), World: a.world}

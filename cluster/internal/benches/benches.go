@@ -144,11 +144,15 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: fmt.Sprintf("%s of %s is measured", b.called(k), n.Name), Effect: drift.Create}}
+			return differs(s.Job, fmt.Sprintf("%s of %s is measured", b.called(k), n.Name))
 		},
 		Apply:  func(ctx context.Context, _ seen) error { return b.start(ctx, k, m) },
 		Settle: pullTime + k.Work(b.Burn) + afterwards, Poll: run.LookEvery,
 	}
+}
+
+func differs(j kube.Job, want string) drift.Diff {
+	return drift.Diff{{Have: strings.TrimSuffix(string(j.Phase)+": "+j.Reason, ": "), Want: want, Effect: drift.Create}}
 }
 
 // called is a measurement in words.
@@ -221,7 +225,8 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 		return 0, used, nil // its share may be of any of them
 	case n.GPUs.Sharing.Shared():
 		if n.GPUs.Count > 1 {
-			used = append(used, skipped(k, n.Name, fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", n.GPUs.Count)))
+			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", n.GPUs.Count)
+			used = append(used, skipped(k, n.Name, why))
 		}
 		return 1, used, nil
 	case count < k.Least() && len(used) == 0:
