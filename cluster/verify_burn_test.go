@@ -2,6 +2,8 @@ package cluster_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia/bench"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -97,12 +101,13 @@ func TestVerifyFullWithoutImages(t *testing.T) {
 		w.up(t, spec)
 		v, err := w.prove(t, spec, cluster.VerifyFull)
 		require.NoError(t, err)
-		for _, kind := range []bench.Kind{bench.PyTorch, bench.TensorFlow, bench.Peers, bench.AllReduce, bench.Across} {
-			require.NotEmpty(t, measured(v, kind), kind)
-			for _, c := range measured(v, kind) {
-				assert.Equal(t, check.Skipped, c.Verdict)
-				assert.Contains(t, c.Detail, "nvidia.verify.images.")
-			}
+		for kind, key := range map[bench.Kind]string{bench.PyTorch: "pytorch", bench.TensorFlow: "tensorflow"} {
+			c := measured(v, kind)["all nodes"]
+			assert.Equal(t, check.Skipped, c.Verdict)
+			assert.Contains(t, c.Detail, "nvidia.verify.images."+key+" names no image")
+		}
+		for _, kind := range []bench.Kind{bench.Peers, bench.AllReduce, bench.Across} {
+			assert.Empty(t, measured(v, kind), kind)
 		}
 		assert.NotContains(t, strings.Join(w.kubeMutations(), "\n"), "gpu-bench")
 	})
@@ -210,9 +215,79 @@ func TestVerifyBurnOfSilentNodes(t *testing.T) {
 		w.up(t, spec)
 		w.byHand(t, spec, "wk-gpu4", "stop")
 		v, err := w.prove(t, spec, cluster.VerifyBurn)
-		require.Error(t, err)
-		assert.Equal(t, check.Skipped, measured(v, bench.Burn)["wk-gpu4"].Verdict)
-		assert.Contains(t, measured(v, bench.Burn)["wk-gpu4"].Detail, "not reached")
+		require.ErrorContains(t, err, "burn/wk-gpu4: wk-gpu4: the node is not ready: ")
+		assert.Equal(t, check.Failed, measured(v, bench.Burn)["wk-gpu4"].Verdict)
+		assert.Contains(t, measured(v, bench.Peers)["wk-gpu4"].Detail, "no result: its step failed, or one before it")
 		assert.Len(t, v.Results(), 6)
 	})
+}
+
+// A pod that never starts ends with its Job's time limit, and the row says what it waited for.
+func TestVerifyBurnThatNeverStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		spec := parse(t, example(t, "eight-a100"))
+		w.up(t, spec)
+		require.NoError(t, w.verb(t, spec, drained("wk-gpu1")))
+		u, err := w.api(t).Metadata(t.Context(), kube.Ref{APIVersion: "v1", Kind: "Node", Name: "wk-gpu2"})
+		require.NoError(t, err)
+		require.NoError(t, unstructured.SetNestedSlice(u.Object, []any{map[string]any{"key": "keep", "value": "off", "effect": "NoSchedule"}}, "spec", "taints"))
+		_, err = w.api(t).As("someone").Put(t.Context(), u)
+		require.NoError(t, err)
+		v, err := w.prove(t, spec, cluster.VerifyBurn)
+		require.ErrorContains(t, err, "burn/wk-gpu2: wk-gpu2: the job did not end in time: DeadlineExceeded: Job was active longer than specified deadline; it waited: Unschedulable: ")
+		assert.Contains(t, measured(v, bench.Burn)["wk-gpu2"].Detail, "had untolerated taint {keep: off}")
+		assert.Equal(t, "drained and gets no pods: run go tool mage node:uncordon -node=wk-gpu1, then verify again", measured(v, bench.Burn)["wk-gpu1"].Detail)
+		assert.Len(t, v.Results(), 4)
+	})
+}
+
+// Whatever request of Kubernetes is refused, there is a row for each GPU or node, and nothing is left.
+func TestVerifyBurnRefused(t *testing.T) {
+	for name, at := range map[string]func(*http.Request) bool{
+		"jobs cannot be made": func(r *http.Request) bool {
+			return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/jobs/")
+		},
+		"jobs cannot be read": func(r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/jobs/gpu-verify-burn-wk-gpu2")
+		},
+		"last words are not there": func(r *http.Request) bool {
+			return strings.Contains(r.URL.Query().Get("labelSelector"), "job-name=gpu-verify-burn-wk-gpu2")
+		},
+		"leftovers are not listed": func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/services") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				spec := parse(t, example(t, "eight-a100"))
+				w.up(t, spec)
+				w.kubeTap = func(next http.RoundTripper) http.RoundTripper { return refusing{next, at} }
+				c := w.cluster(t, spec)
+				defer c.Close()
+				graph, v := c.GPUVerify(cluster.VerifyBurn, time.Minute)
+				_, err := graph.Run(t.Context(), w.listen(t))
+				require.Error(t, err)
+				_ = v.Clean(t.Context())
+				w.kubeTap = nil
+				assert.Empty(t, w.ours(t))
+				require.NotEmpty(t, measured(v, bench.Burn)["wk-gpu2"].Detail)
+			})
+		})
+	}
+}
+
+// refusing refuses some requests.
+type refusing struct {
+	next http.RoundTripper
+	at   func(*http.Request) bool
+}
+
+func (r refusing) RoundTrip(q *http.Request) (*http.Response, error) {
+	if !r.at(q) {
+		return r.next.RoundTrip(q)
+	}
+	return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: q,
+		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"forbidden","reason":"Forbidden","code":403}`))}, nil
 }

@@ -51,7 +51,9 @@ func TestVerifyFull(t *testing.T) {
 			assert.Len(t, verdicts(all, name), 4, name)
 		}
 		for _, c := range all {
-			assert.Equal(t, check.Passed, c.Verdict, "%+v", c)
+			if c.Node != "all nodes" { // for which no image is named
+				assert.Equal(t, check.Passed, c.Verdict, "%+v", c)
+			}
 		}
 		assert.Empty(t, w.plan(t, spec))
 		jobs, err := w.api(t).List(t.Context(), "batch/v1", "Job", "nvidia-device-plugin", "")

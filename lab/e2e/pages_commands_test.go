@@ -22,6 +22,7 @@ type untypedRow struct {
 var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage test(All)?$`), "it is what runs this test"},
 	{regexp.MustCompile(`^go tool mage (bench|sim:faults|sim:guests|sim:conform|sim:coverage|sim:peers)`), "minutes; sim/conform has them, and .ci/run"},
+	{regexp.MustCompile(`^go tool mage gpu:verify .*-burn=30m`), "half an hour; twoCommands has five seconds of it"},
 	{regexp.MustCompile(`^go get `), "the internet; examples.TestBuildsOutside"},
 	{regexp.MustCompile(`^go run .*/cmd/homelab@`), "the internet; TestAFolderOfOnesOwn does it without"},
 	{regexp.MustCompile(`^go tool mage -d `), "a folder of one's own; TestAFolderOfOnesOwn"},

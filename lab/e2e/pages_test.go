@@ -145,8 +145,9 @@ func (r *reader) twoCommands(t *testing.T) {
 		assert.Contains(t, said, "chart/"+part)
 	}
 	r.says(t, "go tool mage gpu:verify")
-	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=full -junit=gpu.xml"), "52 checks: 52 passed")
+	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=full -junit=gpu.xml"), "54 checks: 52 passed, 2 skipped")
 	assert.FileExists(t, filepath.Join(r.dir, "gpu.xml"))
+	assert.Contains(t, r.says(t, "go tool mage gpu:verify -level=burn -burn=5s"), "8 of 8 GPUs computed")
 	nodes := r.says(t, "kubectl --kubeconfig=.homelab/eight-a100/kubeconfig get nodes")
 	assert.Equal(t, 7, strings.Count(nodes, " Ready "), nodes)
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")

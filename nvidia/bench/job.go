@@ -31,9 +31,10 @@ const (
 	Across     Kind = "all-reduce-nodes" // NCCL sums over the GPUs of several nodes
 )
 
-// Image is PyTorch's own image that measures if no other is named: 3.4 GB to pull, CUDA 12.8, for
-// cards of compute capability 7.5 and newer. The digest is of its index.
-const Image = "docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime@sha256:417bd75df6365104c283ea4c1651fb3530d9eb5a4c2fafa51943cff2a94e6385"
+// Image is PyTorch's own image that measures if no other is named: 3 to 4 GB to pull, CUDA 12.8, for
+// cards of compute capability 7.5 and newer.
+const Image = "docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime" +
+	"@sha256:417bd75df6365104c283ea4c1651fb3530d9eb5a4c2fafa51943cff2a94e6385"
 
 // App is the value of app.kubernetes.io/name of all objects.
 const App = "gpu-bench"

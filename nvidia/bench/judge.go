@@ -97,13 +97,17 @@ func computed(k Kind, node string, l Line, fastest float64, m Machine) check.Che
 			c.Detail += ": do not trust this card; check heat, power and riser, then have it replaced"
 		}
 	case at >= 0 && (is.ECCErrors > was.ECCErrors || is.RowsFailing && !was.RowsFailing):
-		c.Verdict, c.Detail = check.Failed, fmt.Sprintf("%d uncorrectable memory errors came up under load: have the card replaced", is.ECCErrors-was.ECCErrors)
+		c.Verdict, c.Detail = check.Failed,
+			fmt.Sprintf("%d uncorrectable memory errors came up under load: have the card replaced", is.ECCErrors-was.ECCErrors)
 	case v["slowed"] > 0:
-		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("slowed by heat or power in %.0f %% of the time, at up to %.0f °C: look at air flow and power", math.Ceil(v["slowed"]), v["celsius"])
+		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("slowed by heat or power in %.0f %% of the time, at up to %.0f °C: "+
+			"look at air flow and power", math.Ceil(v["slowed"]), v["celsius"])
 	case v["speed"] < behind*fastest:
-		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("%.4g TFLOP/s, and the fastest of its model %.4g: look at power limit, heat and clocks", v["speed"], fastest)
+		c.Verdict, c.Detail = check.Warning,
+			fmt.Sprintf("%.4g TFLOP/s, and the fastest of its model %.4g: look at power limit, heat and clocks", v["speed"], fastest)
 	case v["spread"] > unsteady:
-		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("the slowest second is %.0f %% below the fastest: somebody else computes too, or its clocks change", v["spread"])
+		c.Verdict, c.Detail = check.Warning,
+			fmt.Sprintf("the slowest second is %.0f %% below the fastest: somebody else computes too, or its clocks change", v["spread"])
 	default:
 		c.Detail = fmt.Sprintf("%.4g TFLOP/s", v["speed"])
 		if v["celsius"] > 0 {
@@ -221,7 +225,8 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 		c.Verdict, c.Detail = check.Failed, result.wrong()+" in the sum: data is damaged on the way between the GPUs"
 	case speed < floor.GBps:
 		c.Verdict = check.Warning
-		c.Detail += fmt.Sprintf(", below %.3g: look at the links that gpu:verify names, and at the network", floor.GBps)
+		c.Detail += fmt.Sprintf(", below %.3g: look at ", floor.GBps) +
+			map[Kind]string{AllReduce: "the links that peer-to-peer names", Across: "the network between the nodes"}[k]
 	}
 	return []check.Check{c}
 }

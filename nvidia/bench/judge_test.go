@@ -79,7 +79,7 @@ func TestJudgePeers(t *testing.T) {
 		"gpu1 GPU 1: failed: copying with GPU 2: 1 numbers were wrong: data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers",
 		"gpu1 GPU 2: failed: copying with GPU 1: 1 numbers were wrong: data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers",
 	}, judged(t, Peers, words+pair(0, 1, 300, 0)+pair(0, 2, 9, 0)+pair(1, 2, 20, 1), m))
-	assert.Equal(t, []string{"gpu1: warning: 1.2 GB/s (slowest pair: SYS, PCIe generation 4, x16), below 2.52: look at the links that gpu:verify names, and at the network"},
+	assert.Equal(t, []string{"gpu1: warning: 1.2 GB/s (slowest pair: SYS, PCIe generation 4, x16), below 2.52: look at the links that peer-to-peer names"},
 		judged(t, AllReduce, `{"values":{"speed":1.2,"wrong":0}}`+"\n"+words, m))
 	assert.Equal(t, []string{"gpu1: failed: 5 numbers were wrong in the sum: data is damaged on the way between the GPUs"},
 		judged(t, AllReduce, `{"values":{"speed":100,"wrong":5}}`+"\n"+words, m))

@@ -81,8 +81,9 @@ func Limits() [][3]string {
 		out = append(out, row("`peer-to-peer`", "`"+string(link)+"`", PeerFloor(link, gen(4, 16), gen(4, 16))))
 	}
 	for _, p := range []nvidia.PCIeLink{gen(3, 16), gen(4, 8), gen(4, 16), gen(5, 16)} {
-		out = append(out, row("`peer-to-peer`", fmt.Sprintf("`PIX`, `PXB`: PCIe generation %d, x%d", p.MaxGeneration, p.Width), PeerFloor(nvidia.LinkPIX, p, p)),
-			row("`peer-to-peer`", fmt.Sprintf("`PHB`, `NODE`, `SYS`: PCIe generation %d, x%d", p.MaxGeneration, p.Width), PeerFloor(nvidia.LinkSys, p, p)))
+		pcie := fmt.Sprintf("PCIe generation %d, x%d", p.MaxGeneration, p.Width)
+		out = append(out, row("`peer-to-peer`", "`PIX`, `PXB`: "+pcie, PeerFloor(nvidia.LinkPIX, p, p)),
+			row("`peer-to-peer`", "`PHB`, `NODE`, `SYS`: "+pcie, PeerFloor(nvidia.LinkSys, p, p)))
 	}
 	pair := PeerFloor(nvidia.LinkPHB, gen(4, 16), gen(4, 16))
 	return append(out, row("`peer-to-peer`", "unknown", PeerFloor("", gen(0, 0), gen(0, 0))),

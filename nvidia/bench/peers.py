@@ -41,7 +41,8 @@ def main():
             try:
                 (there, lost), (back, gone) = copy(torch, i, j), copy(torch, j, i)
                 direct = torch.cuda.can_device_access_peer(i, j)
-                pairs.append((min(there, back), {"gpu": i, "peer": j, "values": {"speed": min(there, back), "direct": int(direct), "wrong": lost + gone}}))
+                values = {"speed": min(there, back), "direct": int(direct), "wrong": lost + gone}
+                pairs.append((min(there, back), {"gpu": i, "peer": j, "values": values}))
             except RuntimeError as problem:
                 pairs.append((0.0, {"gpu": i, "peer": j, "error": str(problem)[:200]}))
             torch.cuda.empty_cache()

@@ -20,7 +20,7 @@ class Product:
             size //= 2
         self.size = size
         dice = torch.Generator().manual_seed(20 + gpu)
-        a, b = (torch.randint(-1, 2, (size, size), generator=dice).half() for _ in range(2))
+        a, b = (torch.randint(-1, 2, (size, size), generator=dice, dtype=torch.int8).half() for _ in range(2))
         self.a, self.b = a.to(self.device), b.to(self.device)
         self.want = torch.matmul(self.a, self.b)
         self.first_wrong = self.against_cpu(a, b, dice)
@@ -33,8 +33,7 @@ class Product:
     def against_cpu(self, a, b, dice):
         """How many rows of the first result differ from the CPU's, by multiplying with a vector."""
         x = (torch.randint(0, 2, (self.size, 1), generator=dice) * 2 - 1).double()
-        right = torch.matmul(a.double(), torch.matmul(b.double(), x))
-        seen = torch.matmul(self.want.cpu().double(), x)
+        right, seen = times(a, times(b, x)), times(self.want.cpu(), x)
         return int((right != seen).sum())
 
     def window(self, seconds=1.0):
@@ -52,6 +51,11 @@ class Product:
         speed = 2 * self.size**3 * self.rounds / took / 1e12
         self.rounds = max(1, min(100000, int(self.rounds * seconds / took)))
         return speed, wrong
+
+
+def times(matrix, vector):
+    """A product on the CPU in double precision, in parts: a machine may have little memory."""
+    return torch.cat([torch.matmul(part.double(), vector) for part in matrix.split(1024)])
 
 
 def bandwidth(gpu):

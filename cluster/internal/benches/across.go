@@ -3,7 +3,6 @@ package benches
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
@@ -18,7 +17,7 @@ import (
 const everyNode = "all nodes"
 
 // Across sums over the GPUs of all nodes that have free ones, if there are two or more. It returns
-// nil where fewer have GPUs.
+// nil where fewer have GPUs, or no image is named.
 func (b *Benches) Across() converge.Step {
 	var nodes []spec.Node
 	for _, n := range b.Spec.GPUNodes() {
@@ -26,21 +25,19 @@ func (b *Benches) Across() converge.Step {
 			nodes = append(nodes, n)
 		}
 	}
-	if len(nodes) < 2 {
+	if len(nodes) < 2 || b.image(bench.Across) == "" {
 		return nil
 	}
 	id := b.plan(bench.Across, everyNode)
-	if _, why := b.image(bench.Across); why != "" {
-		return b.step(bench.Across, spec.Node{Name: everyNode}, why)
-	}
 	a := &across{}
 	return &converge.Resource[seen]{
 		ID: id,
 		Observe: func(ctx context.Context) (seen, error) {
 			if a.nothing {
-				return seen{done: true}, nil
+				return seen{done: true}, converge.Permanent(broken(a.used))
 			}
 			s, err := b.all(ctx, a)
+			s.Job = a.waits.remember(s.Job)
 			if err != nil || !s.Ended() {
 				return s, err
 			}
@@ -48,7 +45,8 @@ func (b *Benches) Across() converge.Step {
 			if s.Phase == kube.JobFailed { // whichever it was, all wait for it
 				err = fmt.Errorf("the job failed: %s", s.Reason)
 			}
-			s.checks = complete(bench.Across, everyNode, bench.Judge(bench.Across, everyNode, lines, bench.Machine{Mbit: a.mbit}), a.world, s.Job, err)
+			judged := bench.Judge(bench.Across, everyNode, lines, bench.Machine{Mbit: a.mbit})
+			s.checks = complete(bench.Across, everyNode, judged, a.world, s.Job, err)
 			b.note(id, append(s.checks, a.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
@@ -56,10 +54,10 @@ func (b *Benches) Across() converge.Step {
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "NCCL sums over the GPUs of all nodes", Effect: drift.Create}}
+			return differs(s.Job, "NCCL sums over the GPUs of all nodes")
 		},
 		Apply:  func(ctx context.Context, _ seen) error { return b.meet(ctx, nodes, a) },
-		Settle: pullTime + bench.Across.Work(0), Poll: run.LookEvery,
+		Settle: pullTime + bench.Across.Work(0) + afterwards, Poll: run.LookEvery,
 	}
 }
 
@@ -70,6 +68,7 @@ type across struct {
 	mbit    int
 	used    []check.Check
 	nothing bool
+	waits   waits
 }
 
 // all is the state of the Jobs: of the worst of them.
@@ -115,11 +114,11 @@ func (b *Benches) meet(ctx context.Context, nodes []spec.Node, a *across) error 
 	}
 	if len(a.nodes) < 2 {
 		a.nothing = true
-		b.note(b.id(bench.Across, everyNode), append(a.used, skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes))))...)
+		few := skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes)))
+		b.note(b.id(bench.Across, everyNode), append(a.used, few)...)
 		return nil
 	}
-	image, _ := b.image(bench.Across)
-	o := bench.Options{Verify: b.Verify, Image: image, World: a.world}
+	o := bench.Options{Verify: b.Verify, Image: b.image(bench.Across), World: a.world}
 	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.Across.Work(0))
 	for i, n := range a.nodes {
 		o.Rank = i

@@ -43,13 +43,25 @@ type Benches struct {
 	jobs   [][]runtime.Object
 }
 
-// New prepares the measurements of a run.
+// New prepares the measurements of a run. For each image that it lacks, there is one check.
 func New(c Config) *Benches {
-	return &Benches{Config: c, checks: map[string][]check.Check{}, of: map[string]check.Check{}}
+	b := &Benches{Config: c, checks: map[string][]check.Check{}, of: map[string]check.Check{}}
+	lacks := func(k bench.Kind, why string) {
+		if b.image(k) == "" && len(c.Spec.GPUNodes()) > 0 {
+			b.note(b.plan(k, everyNode), skipped(k, everyNode, fmt.Sprintf("nvidia.verify.images.%s names no image%s", k, why)))
+		}
+	}
+	lacks(bench.PyTorch, ", so PyTorch, copies between GPUs and sums over them are not tested; PyTorch's own has 3 to 4 GB, and -level=burn takes it")
+	lacks(bench.TensorFlow, "")
+	return b
 }
 
 // pullTime is how long an image of several gigabytes may take to arrive.
 const pullTime = 30 * time.Minute
+
+// afterwards is how much longer a step looks than its Job may take: the Job says better what it
+// waited for.
+const afterwards = 2 * time.Minute
 
 // Kinds are what is measured on each node, and in which order.
 func (b *Benches) Kinds() []bench.Kind {
@@ -59,20 +71,16 @@ func (b *Benches) Kinds() []bench.Kind {
 	return []bench.Kind{bench.PyTorch, bench.TensorFlow, bench.Peers, bench.AllReduce}
 }
 
-// image is that of a measurement; "" with the reason if there is none.
-func (b *Benches) image(k bench.Kind) (name, why string) {
+// image is that of a measurement; empty if there is none.
+func (b *Benches) image(k bench.Kind) string {
 	images := b.Spec.NVIDIA.Images
 	switch {
-	case k == bench.TensorFlow && images.TensorFlow == "":
-		return "", "nvidia.verify.images.tensorflow names no image; TensorFlow's own is of 3 to 8 GB"
 	case k == bench.TensorFlow:
-		return images.TensorFlow, ""
-	case images.PyTorch != "":
-		return images.PyTorch, ""
-	case b.Burn == 0:
-		return "", "nvidia.verify.images.pytorch names no image, and PyTorch's own has 3 GB; -level=burn takes that one"
+		return images.TensorFlow
+	case images.PyTorch == "" && b.Burn > 0:
+		return bench.Image
 	}
-	return bench.Image, ""
+	return images.PyTorch
 }
 
 // Steps returns the steps of one node, each after the one before.
@@ -83,7 +91,7 @@ func (b *Benches) Steps(n spec.Node) []converge.Step {
 		if n.GPUs.Sharing.Shared() {
 			offers = 1
 		}
-		if offers < k.Least() {
+		if offers < k.Least() || b.image(k) == "" {
 			continue
 		}
 		why := ""
@@ -105,9 +113,6 @@ type seen struct {
 // step measures on one node.
 func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource[seen] {
 	id := b.plan(k, n.Name)
-	if _, none := b.image(k); none != "" {
-		why = none
-	}
 	if why != "" {
 		return &converge.Resource[seen]{ID: id, Observe: func(context.Context) (seen, error) {
 			b.note(id, skipped(k, n.Name, why))
@@ -119,9 +124,10 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 		ID: id,
 		Observe: func(ctx context.Context) (seen, error) {
 			if m.nothing {
-				return seen{done: true}, nil
+				return seen{done: true}, converge.Permanent(broken(m.used))
 			}
 			s, err := b.look(ctx, k, n.Name)
+			s.Job = m.waits.remember(s.Job)
 			if err != nil || !s.Ended() {
 				return s, err
 			}
@@ -138,11 +144,23 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: fmt.Sprintf("%s of %s is measured", k, n.Name), Effect: drift.Create}}
+			return differs(s.Job, fmt.Sprintf("%s of %s is measured", b.called(k), n.Name))
 		},
 		Apply:  func(ctx context.Context, _ seen) error { return b.start(ctx, k, m) },
-		Settle: pullTime + k.Work(b.Burn), Poll: run.LookEvery,
+		Settle: pullTime + k.Work(b.Burn) + afterwards, Poll: run.LookEvery,
 	}
+}
+
+func differs(j kube.Job, want string) drift.Diff {
+	return drift.Diff{{Have: strings.TrimSuffix(string(j.Phase)+": "+j.Reason, ": "), Want: want, Effect: drift.Create}}
+}
+
+// called is a measurement in words.
+func (b *Benches) called(k bench.Kind) string {
+	if k == bench.Burn {
+		return fmt.Sprintf("a load of %s", b.Burn)
+	}
+	return string(k)
 }
 
 // start creates the Job of a measurement for those GPUs that nobody else has.
@@ -160,8 +178,7 @@ func (b *Benches) start(ctx context.Context, k bench.Kind, m *machine) error {
 		return nil
 	}
 	m.before(ctx, b.Root(m.node.Name))
-	image, _ := b.image(k)
-	o := bench.Options{Verify: b.Verify, Image: image, Burn: b.Burn}
+	o := bench.Options{Verify: b.Verify, Image: b.image(k), Burn: b.Burn}
 	o.Verify.Timeout = run.Limit(b.Spec, pullTime+k.Work(b.Burn))
 	return b.create(ctx, client, bench.Job(m.node.Name, m.gpus, k, o))
 }
@@ -177,6 +194,18 @@ func (b *Benches) create(ctx context.Context, client *kube.Client, objects []run
 
 // free counts the GPUs of a node that nobody has, and names who has the others.
 func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n spec.Node) (int, []check.Check, error) {
+	node, err := client.Node(ctx, n.Name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if !node.Ready {
+		c := skipped(k, n.Name, "the node is not ready: "+node.Reason)
+		c.Verdict = check.Failed
+		return 0, []check.Check{c}, nil
+	}
+	if node.Cordoned {
+		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run go tool mage node:uncordon -node="+n.Name+", then verify again")}, nil
+	}
 	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
 	if err != nil {
 		return 0, nil, err
@@ -196,7 +225,8 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 		return 0, used, nil // its share may be of any of them
 	case n.GPUs.Sharing.Shared():
 		if n.GPUs.Count > 1 {
-			used = append(used, skipped(k, n.Name, fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", n.GPUs.Count)))
+			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", n.GPUs.Count)
+			used = append(used, skipped(k, n.Name, why))
 		}
 		return 1, used, nil
 	case count < k.Least() && len(used) == 0:
@@ -213,6 +243,20 @@ func (b *Benches) look(ctx context.Context, k bench.Kind, node string) (seen, er
 	}
 	j, err := client.JobState(ctx, b.namespace(), bench.Name(node, k, b.Verify.RunID))
 	return seen{Job: j}, err
+}
+
+// waits is what a Job last waited for.
+type waits string
+
+// remember adds that to a Job whose time limit has passed.
+func (w *waits) remember(j kube.Job) kube.Job {
+	switch {
+	case j.Phase == kube.JobPending && j.Reason != "":
+		*w = waits(j.Reason)
+	case j.Phase == kube.JobFailed && *w != "" && strings.Contains(j.Reason, "Deadline"):
+		j.Reason += "; it waited: " + string(*w)
+	}
+	return j
 }
 
 // lines reads the last words of a Job.

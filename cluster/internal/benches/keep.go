@@ -31,7 +31,7 @@ func (b *Benches) plan(k bench.Kind, node string) string {
 	if !slices.Contains(b.order, id) {
 		b.order = append(b.order, id)
 	}
-	b.of[id] = skipped(k, node, "not reached: an earlier step failed, or the run was ended")
+	b.of[id] = skipped(k, node, "no result: its step failed, or one before it, or the run was ended")
 	return id
 }
 
@@ -102,6 +102,7 @@ type machine struct {
 	used    []check.Check // about those that others have
 	nothing bool          // there was nothing to measure
 	log     []nvidia.LogFinding
+	waits   waits
 }
 
 // before notes what is known of a node. If nobody can log in, limits are lower and some faults are

@@ -36,7 +36,9 @@ func runPython(ctx context.Context, p *machine.Proc) int {
 		b.about[i] = fmt.Sprintf(`"gpu":%d,"uuid":%q,"model":%q,"driver":%q,"memory":%d`, i, c.UUID, c.Name, LoadedVersion(p.Sys), c.memory)
 	}
 	is := func(ask func(machine.Faults) bool) bool { return p.Sys.Faulty(ask) }
-	b.wrong, b.hot, b.slow = is(func(f machine.Faults) bool { return f.ComputesWrong }), is(func(f machine.Faults) bool { return f.ThrottlesOnLoad }), is(func(f machine.Faults) bool { return f.SlowLink })
+	b.wrong = is(func(f machine.Faults) bool { return f.ComputesWrong })
+	b.hot = is(func(f machine.Faults) bool { return f.ThrottlesOnLoad })
+	b.slow = is(func(f machine.Faults) bool { return f.SlowLink })
 	if is(func(f machine.Faults) bool { return f.CUDAFails }) {
 		for i := range cards {
 			b.say(`{%s,"error":"CUDA error: unspecified launch failure"}`, b.about[i])

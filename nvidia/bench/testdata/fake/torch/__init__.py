@@ -16,7 +16,7 @@ def passes(seconds):
 
 time.monotonic = lambda: passes(0.0001)
 
-float16, float32 = "float16", "float32"
+int8, float16, float32 = "int8", "float16", "float32"
 
 
 class device:
@@ -46,6 +46,10 @@ class Tensor:
         return self
 
     double = half
+
+    def split(self, rows):
+        assert self.on == -1
+        return [Tensor(rows, *self.shape[1:]) for _ in range(self.shape[0] // rows)]
 
     def sum(self):
         return Tensor(on=self.on, value=self.wrong)
@@ -78,7 +82,11 @@ class Generator:
         return self
 
 
-def randint(low, high, shape, generator=None):
+def cat(parts):
+    return Tensor(sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+
+
+def randint(low, high, shape, generator=None, dtype=None):
     assert low < high and isinstance(generator, Generator)
     return Tensor(*shape)
 
