@@ -25,7 +25,7 @@ func TestRecipientsOfTheFile(t *testing.T) {
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // before it reaches a machine
-		return Backup(&session.Session{Spec: want, Cluster: c}, ctx, session.BackupFlags{})
+		return Backup(&session.Session{Spec: want, Cluster: c}, ctx, BackupFlags{})
 	}
 	require.ErrorContains(t, backup(""), "who may decrypt the backup? write recipients: [age1…] under k3s.snapshots")
 	const recipients = "k3s: {snapshots: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}}\n"

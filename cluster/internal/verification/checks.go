@@ -1,4 +1,4 @@
-package cluster
+package verification
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (v *Verification) factsStep(n spec.Node) *converge.Resource[[]check.Check] 
 		ID: id,
 		Observe: func(ctx context.Context) ([]check.Check, error) {
 			var checks []check.Check
-			seen, err := nvidia.ObserveDriver(ctx, v.cluster.nodes.Root(n.Name))
+			seen, err := nvidia.ObserveDriver(ctx, v.Nodes.Root(n.Name))
 			if err == nil {
 				checks = check.Facts(n.Name, seen)
 			} else if ctx.Err() == nil {
@@ -59,7 +59,7 @@ func broken(checks []check.Check) error {
 func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
 
 func (v *Verification) jobOptions() nvidia.VerifyOptions {
-	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.cluster.spec), Image: v.cluster.spec.NVIDIA.Images.CUDA}
+	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.Spec), Image: v.Spec.NVIDIA.Images.CUDA}
 }
 
 func (v *Verification) refused(n spec.Node) []runtime.Object {
@@ -111,11 +111,11 @@ func (v *Verification) volumesStep(n spec.Node) *converge.Resource[[]check.Check
 			return drift.Diff{{Want: "volumes are read as they were written", Effect: drift.Create}}
 		},
 		Apply: func(ctx context.Context, _ []check.Check) error {
-			client, err := v.cluster.members.Kube(ctx)
+			client, err := v.Members.Kube(ctx)
 			if err != nil {
 				return err
 			}
-			checks = volumes.Config{Spec: v.cluster.spec, Node: n.Name}.Check(ctx, client)
+			checks = volumes.Config{Spec: v.Spec, Node: n.Name}.Check(ctx, client)
 			v.note(id, checks...)
 			return ctx.Err()
 		},
@@ -171,7 +171,7 @@ func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
 // reload starts the Job that holds a GPU, and has systemd reload its units. It does nothing, and
 // names the reason, if others hold GPUs of the node, or nobody can log in.
 func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err error) {
-	client, err := v.cluster.members.Kube(ctx)
+	client, err := v.Members.Kube(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +182,7 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 		return "", err
 	}
 	rule := wait.Rule{What: "waiting for the container to start", Limit: verifyTime, Late: "the container did not start"}
-	err = run.Until(ctx, v.cluster.spec, rule, func(ctx context.Context) (string, error) {
+	err = run.Until(ctx, v.Spec, rule, func(ctx context.Context) (string, error) {
 		j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
 		if err != nil || j.Phase != kube.JobMissing && j.Phase != kube.JobPending {
 			return "", err
@@ -195,7 +195,7 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if why, err := v.others(ctx, client, n); err != nil || why != "" {
 		return why, err
 	}
-	if err := remote.Run(ctx, v.cluster.nodes.Root(n.Name), "systemctl", "daemon-reload"); err != nil {
+	if err := remote.Run(ctx, v.Nodes.Root(n.Name), "systemctl", "daemon-reload"); err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}
@@ -220,7 +220,7 @@ func (v *Verification) others(ctx context.Context, client *kube.Client, n spec.N
 
 // lastWords reads the result of the Job that held a GPU.
 func (v *Verification) lastWords(ctx context.Context, n spec.Node) (check.Check, error) {
-	client, err := v.cluster.members.Kube(ctx)
+	client, err := v.Members.Kube(ctx)
 	if err != nil {
 		return check.Check{}, err
 	}
@@ -236,7 +236,7 @@ func (v *Verification) lastWords(ctx context.Context, n spec.Node) (check.Check,
 }
 
 func (v *Verification) job(ctx context.Context, name string) (kube.Job, error) {
-	client, err := v.cluster.members.Kube(ctx)
+	client, err := v.Members.Kube(ctx)
 	if err != nil {
 		return kube.Job{}, err
 	}
@@ -244,48 +244,10 @@ func (v *Verification) job(ctx context.Context, name string) (kube.Job, error) {
 }
 
 func (v *Verification) create(ctx context.Context, objects []runtime.Object) error {
-	client, err := v.cluster.members.Kube(ctx)
+	client, err := v.Members.Kube(ctx)
 	if err != nil {
 		return err
 	}
 	_, err = client.Apply(ctx, objects...)
 	return err
-}
-
-// note records the checks of a step.
-func (v *Verification) note(step string, checks ...check.Check) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.checks[step] = checks
-}
-
-// Checks are all checks so far, by node and GPU: those of the level, whether each GPU computes,
-// and one that failed for each node that did not answer.
-func (v *Verification) Checks() []check.Check {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	var out []check.Check
-	for _, n := range v.cluster.spec.GPUNodes() {
-		answered := v.level == VerifyBurn // its own checks say how each GPU computed
-		for _, p := range v.resultParts(n) {
-			for _, r := range v.results[p] {
-				answered = true
-				c := check.Check{Node: n.Name, GPU: r.Index, UUID: r.UUID, Name: check.Compute, Verdict: check.Passed, Detail: note(n)}
-				if !r.Passed {
-					c.Verdict, c.Detail = check.Failed, r.Detail
-				}
-				out = append(out, c)
-			}
-		}
-		if !answered {
-			out = append(out, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"})
-		}
-		for _, step := range []string{"facts/", "refuse/", "keep/", "volumes/"} {
-			out = append(out, v.checks[step+n.Name]...)
-		}
-	}
-	if v.benches != nil {
-		out = append(out, v.benches.Checks()...)
-	}
-	return out
 }

@@ -1,0 +1,366 @@
+package verification
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/internal/benches"
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/volumes"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Result is the result for one GPU of one node.
+type Result struct {
+	Node string `json:"node"`
+	nvidia.VerifyResult
+	// Note says what the result does not prove: if GPUs are shared, a pod gets one share, and the
+	// node's other GPUs are not tested.
+	Note string `json:"note,omitempty"`
+}
+
+// Level says how much a verification does.
+type Level string
+
+// The levels.
+const (
+	// Quick computes on every GPU, and judges what nvidia-smi reports on the nodes.
+	Quick Level = "quick"
+	// Full also asks for one GPU more than each node offers, which must be refused, and has
+	// systemd reload its units while a container holds the GPUs, which must keep them. It does the
+	// latter only on nodes where nobody else holds a GPU. And it writes and reads volumes like
+	// those that users get: of scratch, and of the hub's homes.
+	//
+	// Where an image with PyTorch or TensorFlow is named, it computes with them too, copies between
+	// GPUs, and sums over the GPUs of a node and of all nodes.
+	Full Level = "full"
+	// Burn loads every GPU that nobody else has for a while, in place of computing once, and
+	// does the other checks of Full.
+	Burn Level = "burn"
+)
+
+// BurnTime is how long Burn loads GPUs if nobody says.
+const BurnTime = 10 * time.Minute
+
+// Config is what a Verification needs.
+type Config struct {
+	Spec    *spec.Spec
+	Members *members.Members
+	Nodes   *nodes.Nodes
+}
+
+// Verification is a running or finished proof that every GPU computes.
+type Verification struct {
+	Config
+	run string // distinguishes the Jobs of this run from earlier ones
+
+	mu      sync.Mutex
+	results map[string][]nvidia.VerifyResult
+	checks  map[string][]check.Check // by step
+
+	level   Level
+	benches *benches.Benches // nil for Quick
+}
+
+// New prepares a Job for each node with GPUs, which computes on every one of them, and the checks
+// of the level; burn is for Burn, 0 means BurnTime. Run the graph, then read the Results and
+// Checks.
+func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verification) {
+	v := &Verification{Config: c, run: runID(), results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}, level: level}
+	g := run.Graph(c.Spec)
+	var swept *converge.Ref
+	if level != Quick {
+		v.benches = v.newBenches(burn)
+		swept = g.Add(v.benches.Sweep())
+	}
+	var last []*converge.Ref
+	for _, n := range c.Spec.GPUNodes() {
+		if c.Members.HasDriver(n) {
+			g.Add(v.factsStep(n))
+		}
+		needs := []*converge.Ref{g.Add(c.Members.AllocatableStep(n), swept)}
+		if level != Burn {
+			for _, p := range v.parts(n) {
+				needs = append(needs, g.Add(v.step(p), needs[0]))
+			}
+		}
+		if level == Quick {
+			continue
+		}
+		if (volumes.Config{Spec: c.Spec, Node: n.Name}).Any() {
+			g.Add(v.volumesStep(n), needs...)
+		}
+		for _, s := range v.benches.Steps(n) {
+			needs = []*converge.Ref{g.Add(s, needs...)}
+		}
+		if n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
+			needs = []*converge.Ref{g.Add(v.keepStep(n), g.Add(v.refuseStep(n), needs...))}
+		}
+		last = append(last, needs...)
+	}
+	if level != Quick {
+		if s := v.benches.Across(); s != nil {
+			g.Add(s, last...)
+		}
+	}
+	return g, v
+}
+
+// newBenches prepares what is measured with PyTorch and TensorFlow.
+func (v *Verification) newBenches(burn time.Duration) *benches.Benches {
+	switch {
+	case v.level != Burn:
+		burn = 0
+	case burn == 0:
+		burn = BurnTime
+	}
+	return benches.New(benches.Config{Spec: v.Spec, Kube: v.Members.Kube, Root: v.Nodes.Root, Verify: v.jobOptions(), Burn: burn, Computed: v.keep})
+}
+
+// verifiedPart is what one Job verifies: all of one resource of a node.
+type verifiedPart struct {
+	spec.Node
+	resource string
+	count    int
+	alone    bool // the node offers nothing else
+}
+
+// parts returns what the Jobs of a node verify. A container cannot have devices of several
+// resources, so each has a Job of its own.
+func (v *Verification) parts(n spec.Node) []verifiedPart {
+	offers := offer.Of(n).Resources
+	var out []verifiedPart
+	for _, name := range slices.Sorted(maps.Keys(offers)) {
+		p := verifiedPart{n, name, offers[name], len(offers) == 1}
+		if n.GPUs.Sharing.Shared() {
+			p.count = 1 // the device plugin refuses to give a pod two shares, which may be of one GPU
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// id names the part: the node, and where it offers several resources, which.
+func (p verifiedPart) id() string {
+	if p.alone {
+		return p.Name
+	}
+	_, what, _ := strings.Cut(p.resource, "/")
+	return p.Name + "/" + what
+}
+
+// runID returns a short id that is valid in a name and different each time.
+func runID() string { return time.Now().UTC().Format("150405") + lower(secret.Random(3).Reveal()) }
+
+// lower returns s in lower case, with only letters and digits, for a Kubernetes name.
+func lower(s string) string {
+	var out []rune
+	for _, r := range s {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			out = append(out, r-'A'+'a')
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			out = append(out, r)
+		}
+	}
+	return string(out)
+}
+
+// verified is the state of a node's Job.
+type verified struct {
+	kube.Job
+	results []nvidia.VerifyResult
+	problem error
+}
+
+func (v *Verification) step(n verifiedPart) *converge.Resource[verified] {
+	return &converge.Resource[verified]{
+		ID:      "verify/" + n.id(),
+		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
+		Diff: func(s verified) drift.Diff {
+			if s.Phase == kube.JobSucceeded {
+				return nil
+			}
+			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", n.asks()), Effect: drift.Create}
+			if s.Reason != "" {
+				f.Have += ": " + s.Reason
+			}
+			return drift.Diff{f}
+		},
+		Apply: func(ctx context.Context, _ verified) error {
+			client, err := v.Members.Kube(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = client.Apply(ctx, v.objects(n)...)
+			return err
+		},
+		Settle: verifyTime,
+		Poll:   run.LookEvery,
+	}
+}
+
+// asks says what a Job requests.
+func (p verifiedPart) asks() string {
+	switch {
+	case p.GPUs.Sharing.Shared():
+		return "one share of a GPU"
+	case offer.Of(p.Node).MIG == nvidia.MIGSingle:
+		return fmt.Sprintf("%d instances of GPUs", p.count)
+	case p.resource != string(nvidia.Resource):
+		return fmt.Sprintf("%d %s", p.count, p.resource)
+	}
+	return fmt.Sprintf("%d GPUs", p.count)
+}
+
+// note says what the result of a Job does not prove.
+func note(n spec.Node) string {
+	s := n.GPUs.Sharing
+	if !s.Shared() {
+		return ""
+	}
+	text := fmt.Sprintf("one of %d shares (%s)", n.GPUs.Count*s.Replicas, s.Strategy)
+	if n.GPUs.Count > 1 {
+		text += fmt.Sprintf("; the node has %d GPUs, the others were not tested", n.GPUs.Count)
+	}
+	return text
+}
+
+// verifyTime is how long a node may take. The first time, it pulls gigabytes of images.
+const verifyTime = 12 * time.Minute
+
+func (v *Verification) objects(n verifiedPart) []runtime.Object {
+	return nvidia.VerifyObjects(n.Name, n.count, v.options(n))
+}
+
+func (v *Verification) options(n verifiedPart) nvidia.VerifyOptions {
+	o := v.jobOptions()
+	o.Resource = corev1.ResourceName(n.resource)
+	return o
+}
+
+// namespace is that of what offers the GPUs. Its pods may be privileged.
+func (v *Verification) namespace() string {
+	if platform.HasGPUOperator(v.Spec) {
+		return addon.GPUOperatorNamespace
+	}
+	return nvidia.PluginName
+}
+
+// observe reads a node's Job. A failed Job is a permanent error.
+func (v *Verification) observe(ctx context.Context, n verifiedPart) (verified, error) {
+	client, err := v.Members.Kube(ctx)
+	if err != nil {
+		return verified{}, err
+	}
+	name := v.options(n).JobName(n.Name)
+	job, err := client.JobState(ctx, v.namespace(), name)
+	if err != nil {
+		return verified{}, err
+	}
+	s := verified{Job: job}
+	switch {
+	case job.Phase == kube.JobMissing:
+		return s, takesPods(ctx, client, n.Name)
+	case job.Phase == kube.JobPending:
+		s.Reason = v.busy(ctx, client, n, job.Reason)
+		return s, nil
+	case !job.Ended():
+		return s, nil
+	}
+	ended, err := client.PodTermination(ctx, v.namespace(), "job-name="+name)
+	if err != nil {
+		return s, err
+	}
+	for _, t := range ended {
+		results, problem := nvidia.ParseVerify(t.Message)
+		s.results, s.problem = append(s.results, results...), errors.Join(s.problem, problem)
+	}
+	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time limit passed before it started
+		s.Reason = v.busy(ctx, client, n, job.Reason)
+	}
+	v.keep(n.id(), s.results)
+	if err = s.verdict(n); err != nil {
+		err = errors.Join(err, v.logOf(ctx, n.Node))
+	}
+	return s, converge.Permanent(err)
+}
+
+// logOf is what the kernel's log of a node says about its GPUs; nil if it says nothing, or cannot
+// be read.
+func (v *Verification) logOf(ctx context.Context, n spec.Node) error {
+	found, err := nvidia.ReadLog(ctx, v.Nodes.Root(n.Name))
+	if err != nil {
+		return nil //nolint:nilerr // it only adds to another error
+	}
+	var errs []error
+	for _, f := range found {
+		errs = append(errs, fmt.Errorf("the kernel's log of %s: %s", n.Name, f))
+	}
+	return errors.Join(errs...)
+}
+
+// takesPods returns an error if a node is drained: a Job would wait there forever.
+func takesPods(ctx context.Context, client *kube.Client, name string) error {
+	node, err := client.Node(ctx, name)
+	if err != nil || !node.Cordoned {
+		return err
+	}
+	return converge.Permanent(fmt.Errorf("%s is drained and gets no pods\n  run go tool mage node:uncordon -node=%s, then verify again", name, name))
+}
+
+// verdict is the problem of a Job that has ended, nil if it succeeded.
+func (s verified) verdict(n verifiedPart) error {
+	var errs []error
+	for _, r := range s.results {
+		if !r.Passed {
+			errs = append(errs, fmt.Errorf("GPU %d (%s, %s) of %s failed: %s", r.Index, r.Name, r.UUID, n.Name, r.Detail))
+		}
+	}
+	switch {
+	case len(errs) > 0:
+	case s.problem != nil:
+		errs = append(errs, s.problem)
+	case s.Phase == kube.JobFailed:
+		errs = append(errs, fmt.Errorf("the job failed: %s", s.Reason))
+	case len(s.results) != n.count:
+		errs = append(errs, fmt.Errorf("a job on %s requested %s, but %d of them computed", n.Name, n.asks(), len(s.results)))
+	}
+	return errors.Join(errs...)
+}
+
+// busy adds to the reason why a Job does not start which pods hold the GPUs that it waits for,
+// except its own.
+func (v *Verification) busy(ctx context.Context, client *kube.Client, n verifiedPart, reason string) string {
+	holders, err := client.WhoHolds(ctx, n.resource, n.Name)
+	if err != nil {
+		return reason
+	}
+	reasons := []string{reason}
+	for _, h := range holders {
+		if !strings.HasPrefix(h.Pod, v.options(n).JobName(n.Name)) {
+			reasons = append(reasons, h.String())
+		}
+	}
+	return strings.TrimPrefix(strings.Join(reasons, "; "), "; ")
+}
