@@ -45,7 +45,15 @@ var beside = map[string]string{
 	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",
 	"nodes.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-10.0.0.22]}}\nstorage:\nhub:",
-	"trial.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",
+	"queues.md": `pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11]}
+  whole: {count: 4, addresses: [10.0.0.21-10.0.0.24], gpus: 2}
+  divided:
+    count: 2
+    addresses: [10.0.0.25-10.0.0.26]
+    gpus: {count: 2, sharing: {strategy: mig, layouts: [{gpus: [1], profiles: {1g.5gb: 7}}]}}
+storage:`,
+	"trial.md": "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",
 }
 
 // yours are the words that stand for something of the reader's own.
