@@ -115,3 +115,21 @@ func TestCrashAtAnyTime(t *testing.T) {
 		})
 	}
 }
+
+// A run that reads the list of VMs while an earlier run's clone is not in it yet, and clones once
+// that has ended, finds the earlier clone instead of making a second one.
+func TestAnEarlierCloneEndsMeanwhile(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		template(t, c)
+		spec := scratchNode(t, c)
+		next := dialSim(t, sim)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.ErrorIs(t, ensure(ctx, crashing(t, sim, &crash{n: 1, kill: cancel}), spec), context.Canceled)
+		vm, err := next.VM(t.Context(), spec.Owner, spec.Name)
+		require.NoError(t, err)
+		require.Nil(t, vm, "it has no name yet")
+		time.Sleep(1900 * time.Millisecond) // the clone ends, and the list is still shared
+		require.NoError(t, next.Shape(t.Context(), spec, nil))
+		converges(t, sim, spec)
+	})
+}

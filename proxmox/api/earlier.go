@@ -74,9 +74,8 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 		e.found = true
 	}
 	e.over = true
-	if e.found {
-		c.glances.forget("/qemu")
-		c.glances.forget("/storage/")
-	}
+	// A task that ran when the lists were read, and has ended since, is in neither.
+	c.glances.forget("/qemu")
+	c.glances.forget("/storage/")
 	return e.found, nil
 }
