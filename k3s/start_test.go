@@ -356,6 +356,8 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 		dies   = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: failed to retrieve agent configuration: failed to retrieve configuration from server: not authorized"`
 		noFlag = `time="2026-11-22T11:36:14Z" level=fatal msg="Error: flag provided but not defined: -tls-san"`
 	)
+	// recorded: testdata/real/34-v1.35.0-agent-of-a-restored-server.txt
+	const restoring = `time="2026-11-24T01:04:21Z" level=warning msg="Failed to validate server token: token CA hash does not match the Cluster CA certificate hash: 1 != 2"`
 	const old = `time="2026-11-22T11:36:19Z" level=info msg="Waiting to retrieve agent configuration; server is not ready: Post: http: ContentLength=189 with Body length 0"`
 	long := make([]string, 60)
 	for i := range long {
@@ -374,6 +376,10 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 		{"activating", []string{dies, noFlag}, true},
 		{"activating", long, true},
 		{"activating", []string{begun, noFlag, begun, old}, true},
+		{"activating", []string{restoring}, true},
+		{"activating", []string{restoring, "Starting k3s-agent.service - K3s agent..."}, false},
+		{"activating", []string{restoring, "Starting K3s agent..."}, false},
+		{"activating", []string{"Starting k3s-agent.service - K3s agent...", noFlag}, true},
 	} {
 		d, _ := k3s.State{Role: k3s.RoleAgent, Active: tc.active, Journal: tc.journal}.Diagnosis()
 		assert.Equal(t, tc.fatal, d.Fatal, "%s %q", tc.active, tc.journal)

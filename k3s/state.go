@@ -90,7 +90,7 @@ func diagnoseAgent(journal []string) (Diagnosis, bool) {
 // to another configuration. A server ends often, and is started again.
 func thisRun(journal []string) []string {
 	for i := len(journal) - 1; i >= 0; i-- {
-		if strings.Contains(journal[i], "Starting k3s agent") {
+		if begins(journal[i]) {
 			return journal[i:]
 		}
 	}
@@ -102,6 +102,13 @@ func thisRun(journal []string) []string {
 	return slices.DeleteFunc(slices.Clone(journal), func(line string) bool {
 		return strings.Contains(line, "failed to retrieve") || strings.Contains(line, "Waiting to retrieve")
 	})
+}
+
+// begins reports whether a line is the first of an agent's run: systemd's, which names the unit or,
+// before 250, its description, or K3s' own, some tenths of a second later.
+func begins(line string) bool {
+	return strings.Contains(line, "Starting k3s agent") || strings.HasPrefix(line, "Starting k3s-agent.service") ||
+		strings.HasPrefix(line, "Starting K3s agent")
 }
 
 // Observe reads the state of K3s on the machine behind r, in one round trip. A machine without

@@ -73,6 +73,10 @@ var lasting = []symptom{
 	{"unknown flag: --",
 		"an argument of the kubelet or of the control plane is not one of this version",
 		"remove it from kubelet-arg, kube-apiserver-arg and the like in " + configFile},
+	{"kubelet is configured to not run on a host using cgroup v1",
+		"this machine has cgroup v1, and from Kubernetes 1.35 on the kubelet does not start there",
+		"boot it with cgroup v2: remove systemd.unified_cgroup_hierarchy=0 from the kernel's command line, or install a newer system; " +
+			"until then, kubelet-arg: [fail-cgroupv1=false] in " + configFile},
 	{"default runtime nvidia was not found",
 		"default-runtime is nvidia, and the container toolkit is not installed",
 		"install nvidia-container-toolkit first, or drop default-runtime"},
