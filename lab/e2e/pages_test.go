@@ -59,6 +59,7 @@ func (r *reader) reports(t *testing.T) {
 		"go tool mage cluster:up -report=up.html":        "steps are up to date.",
 		"go tool mage gpu:verify -report=gpus.html":      "8 of 8 GPUs passed",
 		"go tool mage cluster:status -report=today.html": "8 of 8 GPUs passed",
+		"go tool mage hub:verify -report=hub.html":       "gpu-1",
 	} {
 		assert.Contains(t, r.says(t, line), "Report: ")
 		_, file, _ := strings.Cut(line, "-report=")

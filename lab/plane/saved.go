@@ -42,7 +42,7 @@ func (p *plane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	stream, err := client.Snapshot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)

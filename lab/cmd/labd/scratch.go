@@ -52,7 +52,7 @@ func scratch(ctx context.Context, args []string, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(data)
+	defer func() { _ = os.RemoveAll(data) }()
 	has, err := plane.Read(ctx, plane.Options{Dir: data, Logs: filepath.Join(*dir, "log", "scratch"), Exe: exe}, given)
 	if err != nil {
 		return err
