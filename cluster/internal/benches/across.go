@@ -3,10 +3,14 @@ package benches
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia/bench"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -138,23 +142,35 @@ func slower(a, b int, first bool) int {
 	return min(a, b)
 }
 
-// Sweep deletes what verifications left that were killed before they could, and waits until their
-// pods have given their GPUs back.
+// othersTime is how long another verification may take: its Jobs end by themselves.
+const othersTime = 90 * time.Minute
+
+// Sweep waits until other verifications have ended, and deletes what those left that were killed
+// before they could.
 func (b *Benches) Sweep() converge.Step {
 	return &converge.Resource[[]string]{
 		ID: "leftovers",
 		Observe: func(ctx context.Context) ([]string, error) {
-			_, names, err := b.leftovers(ctx)
+			_, names, _, err := b.leftovers(ctx)
 			return names, err
 		},
 		Diff: func(names []string) (d drift.Diff) {
 			for _, name := range names {
-				d = append(d, drift.Field{Have: name + " of a verification that was ended", Want: "removed", Effect: drift.Remove})
+				d = append(d, drift.Field{Have: name + " of another verification", Want: "removed, once it has ended", Effect: drift.Remove})
 			}
 			return d
 		},
 		Apply: func(ctx context.Context, _ []string) error {
-			objects, _, err := b.leftovers(ctx)
+			var objects []runtime.Object
+			rule := wait.Rule{What: "waiting for another gpu:verify", Limit: othersTime, Late: "it has not ended",
+				Hint: "if nobody runs it any more: kubectl -n " + b.namespace() + " delete jobs -l " + bench.Selector()}
+			err := run.Until(ctx, b.Spec, rule, func(ctx context.Context) (running string, err error) {
+				objects, _, running, err = b.leftovers(ctx)
+				if running != "" {
+					running = "its job " + running + " computes"
+				}
+				return running, err
+			})
 			if err != nil {
 				return err
 			}

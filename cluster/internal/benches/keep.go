@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/bench"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -75,23 +76,34 @@ func (b *Benches) Clean(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leftovers are the Jobs and Services of other runs, and their pods, which hold GPUs until they are gone.
-func (b *Benches) leftovers(ctx context.Context) (objects []runtime.Object, names []string, err error) {
+// leftovers are the Jobs and Services of other runs, and their pods, which hold GPUs until they are
+// gone; running is a Job of them that has not ended.
+func (b *Benches) leftovers(ctx context.Context) (objects []runtime.Object, names []string, running string, err error) {
 	client, err := b.Kube(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	for _, kind := range [][2]string{{"batch/v1", "Job"}, {"v1", "Service"}, {"v1", "Pod"}} {
 		found, err := client.List(ctx, kind[0], kind[1], b.namespace(), bench.Selector())
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, "", err
 		}
 		for i := range found {
 			objects = append(objects, &found[i])
 			names = append(names, strings.ToLower(kind[1])+" "+b.namespace()+"/"+found[i].GetName())
+			if kind[1] != "Job" {
+				continue
+			}
+			job, err := client.JobState(ctx, b.namespace(), found[i].GetName())
+			if err != nil {
+				return nil, nil, "", err
+			}
+			if !job.Ended() && job.Phase != kube.JobMissing {
+				running = found[i].GetName()
+			}
 		}
 	}
-	return objects, names, nil
+	return objects, names, running, nil
 }
 
 // machine is what is known of a node while it is measured.
