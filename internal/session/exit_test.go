@@ -24,7 +24,7 @@ func TestTheLastErrorIsHarmless(t *testing.T) {
 	r := &secret.Redactor{}
 	r.Add(secret.New("hunter2-hunter2"))
 	c := &console.Console{Talk: &talk, Redact: r}
-	foreign := errors.New("the notebook of \x1b]0;x\x07eve\u202e txt\r\n  run: kubectl get pods --token hunter2-hunter2 \x1b[2J")
+	foreign := errors.New("the notebook of \x1b]0;x\x07student3\u202e txt\r\n  run: kubectl get pods --token hunter2-hunter2 \x1b[2J")
 	const said = "the notebook of student3\\u202e txt\n  run: kubectl get pods --token "
 	for _, x := range []struct {
 		err  error
