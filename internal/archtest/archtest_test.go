@@ -134,7 +134,7 @@ var allowed = map[string][]string{
 	"spec":                          {"internal/suggest", "secret/sops", "unit"},
 	"internal/names":                {"cloudinit", "spec"},
 	"cluster/inventory":             {"kube", "proxmox", "spec"},
-	"cluster/placement":             {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
+	"cluster/placement":             {"converge", "internal/names", "nvidia", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":              {"addon", "fleet", "internal/names", "internal/offer", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
 	"clusterfile/internal/written":  {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
 	"clusterfile":                   {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec", "cluster/backup", "internal/offer", "nvidia/mig", "addon"},
