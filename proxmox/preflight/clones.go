@@ -1,0 +1,48 @@
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
+)
+
+// checkClones checks whether the missing machines can be cloned to their storages. What is copied as
+// a whole is no problem; it counts among the disks, and the finding says why.
+func checkClones(w *Want, s *seen) []Finding {
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		var refused *api.Error
+		switch err := seen.clones.err; {
+		case errors.As(err, &refused):
+			return []Finding{notSeen(h.Name, err)}
+		case err != nil:
+			evidence, cure, _ := strings.Cut(err.Error(), "\n")
+			return []Finding{{Subject: h.Name, Verdict: Error, Evidence: evidence, Cure: strings.TrimSpace(cure), Err: err}}
+		}
+		alike, order := map[proxmox.Cloning][]string{}, []proxmox.Cloning{}
+		for _, name := range slices.Sorted(maps.Keys(seen.clones.is)) {
+			c := seen.clones.is[name]
+			if alike[c] == nil {
+				order = append(order, c)
+			}
+			alike[c] = append(alike[c], name)
+		}
+		var out []Finding
+		for _, c := range order {
+			names := several(alike[c])
+			switch {
+			case c.Way == proxmox.NoClone:
+				out = append(out, wrong(h.Name, c.Cure, "no clone on %s can be made of the template, for %s: %s", h.Name, names, c.Why))
+			case c.Way == proxmox.WholeClone && c.Size > 0:
+				out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole, %s each time, for %s: %s", h.Name, c.Size.About(), names, c.Why)})
+			case c.Way == proxmox.WholeClone:
+				out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole for %s: %s", h.Name, names, c.Why)})
+			}
+		}
+		return out
+	})
+}
