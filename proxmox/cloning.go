@@ -79,7 +79,7 @@ func (s CloneSource) refuses(host string, storages []Storage, storage string) Cl
 	st := find(storages, storage)
 	switch {
 	case storages != nil && (st == nil || !st.Enabled):
-		return Cloning{Why: fmt.Sprintf("%s has no storage %s, or it is disabled there", host, storage), Cure: "write another storage for the node; `pvesm status` lists those of the host"}
+		return Cloning{Why: fmt.Sprintf("%s has no storage %s, or it is disabled there", host, storage), Cure: "write another storage for the node: pvesm status lists those of the host"}
 	}
 	if st != nil {
 		if why, cure := st.NoDisks(); why != "" {

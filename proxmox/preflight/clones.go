@@ -26,6 +26,9 @@ func checkClones(w *Want, s *seen) []Finding {
 		alike, order := map[proxmox.Cloning][]string{}, []proxmox.Cloning{}
 		for _, name := range slices.Sorted(maps.Keys(seen.clones.is)) {
 			c := seen.clones.is[name]
+			if c.Way == proxmox.NoClone && !seen.takesDisk(w, name) {
+				continue // the checks of the storages say why
+			}
 			if alike[c] == nil {
 				order = append(order, c)
 			}
@@ -45,4 +48,18 @@ func checkClones(w *Want, s *seen) []Finding {
 		}
 		return out
 	})
+}
+
+// takesDisk reports whether the storage of a VM's first disk could have it.
+func (h *hostSeen) takesDisk(w *Want, name string) bool {
+	i := slices.IndexFunc(w.VMs, func(vm VM) bool { return vm.Name == name })
+	if i < 0 || len(w.VMs[i].Disks) == 0 {
+		return true
+	}
+	st := h.storage(w.VMs[i].Disks[0].Storage)
+	if st == nil || !st.Active {
+		return false
+	}
+	why, _ := st.NoDisks()
+	return why == ""
 }
