@@ -39,6 +39,14 @@ type report struct {
 func reports() []report {
 	return []report{
 		{dir: "32", command: "plan", want: []string{"gpus/gpu1: mapping of 1 GPU"}, notWant: []string{"RTX 3090"}},
+		{dir: "18", file: "a.txt", command: "explain", want: []string{"GPU 0000:01:00.0 (machine): the GPU does not wake up (D3cold)", "the GPU does not answer after its reset", "switch the host off"}},
+		{dir: "18", file: "b.txt", command: "explain", want: []string{"(FWSEC)", "the GPU's own processor (GSP) did not start"}},
+		{dir: "18", file: "c.txt", command: "explain", want: []string{"the card was not reset after its last use", "the GPU's own processor (GSP) does not answer", "Xid 120"}},
+		{dir: "18", file: "e.txt", command: "explain", want: []string{"Xid 154", "GPU Reset Required", "Xid 109", "the GPU's own processor (GSP) does not answer"}},
+		{dir: "generations", command: "up", want: []string{"installing NVIDIA driver 580-server\n", "installing NVIDIA driver 580-server-open", "unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
+		{dir: "generations", file: "any.yaml", command: "plan", want: []string{"0000:01:00: Tesla P40", "0000:02:00: RTX PRO 6000"}, notWant: []string{"error"}},
+		{dir: "generations", file: "mapping.yaml", command: "up", want: []string{"unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
+		{dir: "generations", file: "both.yaml", command: "plan", want: []string{"no NVIDIA driver fits the cards of gpu1", "give a machine cards of one kind"}},
 		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "host:check", want: []string{
 			"error clone pve2: no clone on pve2 can be made of the template, for w1, w2: Proxmox clones ubuntu-noble (VM 9000 on pve1) to pve2 only if both hosts share the disk's storage, and thin is pve2's own: create a template of that name on pve2 too, or write storage: nas for the node",
 			"ok clone pve1: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1: the template is on nas and the disk on thin"}},
