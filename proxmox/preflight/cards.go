@@ -301,6 +301,9 @@ func checkDriver(w *Want, s *seen) []Finding {
 		}
 		var out []Finding
 		_, _, err := nvidia.SelectDriverBranch(ids, *w.Driver)
+		if err != nil && eachHasDriver(w, h.Name, ids) { // nodes have drivers of their own
+			err = nil
+		}
 		var no *nvidia.BranchError
 		switch {
 		case errors.As(err, &no):
@@ -316,6 +319,19 @@ func checkDriver(w *Want, s *seen) []Finding {
 			out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so the driver may not support it", g.Address, g.ID(), g.Name, h.Name))
 		}
 		return out
+	})
+}
+
+// eachHasDriver reports whether every VM of a host may get cards that a driver supports, if not the
+// same for all. Who gets which card the caller's own rules decide, and say where they are too
+// different for one VM.
+func eachHasDriver(w *Want, host string, ids []nvidia.PCIID) bool {
+	if w.Place == nil || len(w.gpus(host)) < 2 {
+		return false
+	}
+	return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool {
+		_, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{id}, *w.Driver)
+		return err != nil
 	})
 }
 
