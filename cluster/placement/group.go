@@ -16,7 +16,7 @@ import (
 const cureOfGroup = "give one node all cards of the group, or put one card into another slot, or switch on ACS in the firmware"
 
 // whole returns the seats whose groups are complete among them, and a remark for each other one.
-// belongs says who has a card that is no seat.
+// belongs says who has a card that is not among them.
 func whole(free []seat, belongs func(proxmox.PCIAddress) string) (out []seat, why []string) {
 	at := map[proxmox.PCIAddress]bool{}
 	for _, s := range free {

@@ -137,7 +137,7 @@ func (r *modelReader) checkMappings(m Model) {
 func (r *modelReader) checkContainers(m Model, hosts map[string]Host, ids map[int]bool) {
 	for i, ct := range m.Containers {
 		at := fmt.Sprintf(".containers[%d]", i)
-		r.says(at+".id", ct.ID < minVMID || ids[ct.ID], "%d is no VMID that is free", ct.ID)
+		r.says(at+".id", ct.ID < minVMID || ids[ct.ID], "VMID %d is taken, or below 100", ct.ID)
 		ids[ct.ID] = true
 		_, there := hosts[ct.Node]
 		r.says(at+".node", !there, "container %d is on node %q, which is none of the hosts", ct.ID, ct.Node)

@@ -148,7 +148,7 @@ func choose(s *world.State, h *world.Host, v *world.VM, indexes []int, choices m
 		chosen[i] = c
 		return nil
 	}
-	for _, i := range indexes { // in their order, whoever has no other choice
+	for _, i := range indexes { // in their order, one without a choice too
 		if len(choices[i]) == 1 {
 			if err := take(i, choices[i][0]); err != nil {
 				return nil, err
