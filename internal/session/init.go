@@ -159,7 +159,10 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 // certificate compares the host's certificate, as ssh(1) does with keys, before anything is
 // sent. A trusted one needs no fingerprint.
 func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
-	if o.Fingerprint != "" || o.Insecure {
+	switch {
+	case o.Fingerprint != "" && o.Insecure:
+		return "", errors.New("-fingerprint and -insecure exclude each other: give one of them")
+	case o.Fingerprint != "" || o.Insecure:
 		return o.Fingerprint, nil
 	}
 	shown, trusted, err := api.Certificate(ctx, endpoint)
