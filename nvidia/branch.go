@@ -25,8 +25,11 @@ type Driver struct {
 	Flavour Flavour
 }
 
-// String returns Ubuntu's name of the series, e.g. "580-server-open".
+// String returns Ubuntu's name of the series, e.g. "580-server-open"; "none" for the zero Driver.
 func (d Driver) String() string {
+	if d.Branch == 0 {
+		return "none"
+	}
 	s := strconv.Itoa(d.Branch) + "-server"
 	if d.Flavour == Open {
 		s += "-open"

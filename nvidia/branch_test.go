@@ -84,7 +84,7 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		"unknown flavour":           {[]string{a100}, Policy{Flavour: "free"}, "write open or proprietary"},
 		"two flavours":              {[]string{a100}, Policy{Branch: "580-server-open", Flavour: Proprietary}, "write one of the two"},
 		"not NVIDIA's":              {[]string{"1002:20f1"}, Policy{}, "PCI device 1002:20f1 is not NVIDIA's"},
-		"nothing":                   {nil, Policy{}, "no GPU"},
+		"nothing":                   {nil, Policy{}, "there is no GPU to choose one for"},
 		"installed is desktop":      {[]string{a100}, Policy{Installed: "580"}, "want a server series"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +93,12 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		})
 	}
 	_, _, err := SelectDriverBranch(ids(t, v100), Policy{Branch: "595"})
+	for _, gpus := range [][]PCIID{nil, {{Vendor: 0x8086, Device: 0x56c0}}} {
+		var none *BranchError
+		_, _, err := SelectDriverBranch(gpus, Policy{})
+		require.ErrorAs(t, err, &none, "%v", gpus)
+	}
+	assert.Equal(t, "none", Driver{}.String())
 	var bad *BranchError
 	assert.ErrorAs(t, err, &bad)
 }

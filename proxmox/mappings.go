@@ -74,8 +74,8 @@ type MappingInUseError struct {
 
 // Error names the VM, and says what to do.
 func (e *MappingInUseError) Error() string {
-	return fmt.Sprintf("proxmox: mapping %s differs, and %s uses it: it is not changed, since that VM would get other cards at its next start\n"+
-		"  name another mapping, or detach this one from the VM first", e.ID, e.By)
+	return fmt.Sprintf("proxmox: mapping %s differs, and VM %d (%s) on %s uses it: it is not changed, since that VM would get other cards at its next start\n"+
+		"  name another mapping, or detach this one from the VM first", e.ID, e.By.VMID, e.By.Name, e.By.Host)
 }
 
 // EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware and
@@ -98,7 +98,8 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 			return &MappingInUseError{ID: m.ID, By: by}
 		}
 		if len(holders.Silent) > 0 {
-			return fmt.Errorf("proxmox: mapping %s differs, and is not changed, since %s may use it: %w", m.ID, holders.Silent[0].Summary, holders.Silent[0].Err)
+			silent := holders.Silent[0]
+			return fmt.Errorf("proxmox: mapping %s differs, and is not changed, since VM %d on %s may use it: %w", m.ID, silent.VMID, silent.Host, silent.Err)
 		}
 	}
 	return c.RewriteMapping(ctx, m)

@@ -61,8 +61,8 @@ func (s *State) FaultFor(r fault.Request) *Fault {
 	return hit
 }
 
-// Inject puts a rule in force. It panics if the rule's path is no regular expression, or begins
-// with what no path of the API begins with: such a rule would never have an effect.
+// Inject puts a rule in force. It panics if the rule's path does not compile, or begins with
+// what no path of the API begins with: such a rule would never have an effect.
 func (s *State) Inject(r fault.Rule) *Fault {
 	if r.Times == 0 {
 		r.Times = 1
