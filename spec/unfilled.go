@@ -4,7 +4,7 @@ import "fmt"
 
 // Unfilled returns the fields that reading a file always fills in and that are empty here, by
 // their path, as in "Nodes[2].MAC". A Spec that was written in Go has such fields: what they stand
-// for would be left out of the cluster without a word.
+// for would silently be left out of the cluster.
 func (s *Spec) Unfilled() []string {
 	var out []string
 	need := func(there bool, path string, args ...any) {
