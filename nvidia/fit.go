@@ -160,7 +160,7 @@ func (n need) spelt(p Policy) (Policy, error) {
 		if n.closed != nil {
 			d.Flavour = Proprietary
 		}
-		if fits := n.refuses(d) == "" && n.from.has(b.Number) && n.from.refuses(d) == ""; fits && found != installed.Branch || b.Number == installed.Branch {
+		if fits := n.refuses(d) == "" && n.from.has(b.Number) && n.from.refuses(d) == ""; fits && (found == 0 || found != installed.Branch) || b.Number == installed.Branch {
 			found = b.Number
 		}
 	}
