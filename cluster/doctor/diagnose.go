@@ -24,6 +24,7 @@ func Diagnose(e Evidence) Report {
 	d.nodes()
 	d.objects()
 	d.fleet()
+	d.lastRun()
 	return Report{Findings: relate(d.found), Looked: d.looked()}
 }
 
