@@ -120,7 +120,9 @@ func (s *Session) next() {
 	if len(places) > 0 && s.Spec.IsLab() {
 		s.Say("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")
 	}
-	s.Say("Pods get a GPU with runtimeClassName: nvidia and a limit of nvidia.com/gpu: 1, see README.md.")
+	if hint := gpuHint(s.Spec); hint != "" {
+		s.Say("%s", hint)
+	}
 }
 
 // run runs a graph with a suitable display. Failures are printed as they happen, and the error

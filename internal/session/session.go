@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func Load(o Options) (*Session, error) {
 		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
 		s.Spec, err = clusterfile.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
 		if err == nil {
-			s.Spec.Dir = "." // it came with the program; its files belong here
+			s.Spec.Dir = cmp.Or(home(), ".") // it came with the program; its files belong here
 		}
 	default:
 		if file != DefaultSpec {

@@ -42,6 +42,10 @@ func TestPodsAreReadyAfterSilence(t *testing.T) {
 	first, err := f.Form(t.Context(), config)
 	require.NoError(t, err)
 	c, w := client(t, first), newWorker("wk-1", "10.0.0.21", 0)
+	w.Run = func(ctx context.Context, _ guest.Container) (int, string, string) { // until its pod is gone
+		<-ctx.Done()
+		return 143, "", ""
+	}
 	require.NoError(t, first.Join(t.Context(), w.Node))
 	require.NoError(t, first.Apply(t.Context(), []byte(lasting)))
 	podsAre(t, c, corev1.ConditionTrue)
@@ -63,7 +67,7 @@ func TestPodsAreReadyAfterSilence(t *testing.T) {
 // podsAre waits until both pods are Ready, or neither.
 func podsAre(t *testing.T, c kubernetes.Interface, want corev1.ConditionStatus) {
 	t.Helper()
-	eventually(t, 30*time.Second, "pods are Ready="+string(want), func(ctx context.Context) error {
+	eventually(t, 2*time.Minute, "pods are Ready="+string(want), func(ctx context.Context) error {
 		pods, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
