@@ -20,7 +20,7 @@ import (
 func Load(path string) (*spec.Spec, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s: write another name, or let go tool mage cluster:init make one: %w", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let go tool mage cluster:init make one", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster file: %w", err)
