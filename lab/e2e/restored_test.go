@@ -21,7 +21,7 @@ backup: {endpoint: "https://s3.lab.example:9000", bucket: backups, accessKey: "f
 
 storage:
   default: nfs
-  cephfs: {clusterID: b9127830-b0cc-4e34-aa47-9d1a2e9949a8, monitors: [10.0.0.41], fsName: cephfs, user: k3s, key: "file:secret.key"}
+  cephfs: {clusterID: b9127830-b0cc-4e34-aa47-9d1a2e9949a8, monitors: ["10.0.0.41:6789"], fsName: cephfs, user: k3s, key: "file:secret.key"}
 `, 1)
 }
 
