@@ -756,11 +756,13 @@ func TestATemplateThatIsHalfOne(t *testing.T) {
 		return pending(marked(100, "name", "tmpl", "template", "1", "scsi0", "thin:"+first+"-100-disk-0,size=1G", "efidisk0", "thin:"+second+"-100-disk-1,size=4M"))
 	}
 	busy := says(500, "can't lock file '/x' - got timeout")
+	storages := data([]any{entry{"storage": "thin", "type": "lvmthin"}, entry{"storage": "thick", "type": "lvm"}})
 	for name, tt := range map[string]struct {
 		post, look []http.HandlerFunc
 		did        []string
 		want       string
 	}{
+		"never":          {nil, []http.HandlerFunc{pending(marked(100, "name", "tmpl", "template", "1", "scsi0", "thick:vm-100-disk-0,size=1G"))}, nil, ""},
 		"whole":          {nil, []http.HandlerFunc{disks("base", "base")}, nil, ""},
 		"one":            {[]http.HandlerFunc{data(upid)}, []http.HandlerFunc{disks("vm", "base")}, []string{`{"disk":"scsi0"}`}, ""},
 		"both":           {[]http.HandlerFunc{data(upid)}, []http.HandlerFunc{disks("vm", "vm")}, []string{`{"disk":"efidisk0"}`, `{"disk":"scsi0"}`}, ""},
@@ -771,7 +773,7 @@ func TestATemplateThatIsHalfOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{
-				post: tt.post, "GET /nodes/pve1/qemu/100/pending": tt.look, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
+				post: tt.post, "GET /nodes/pve1/qemu/100/pending": tt.look, "GET /nodes/pve1/storage": {storages}, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				err := c.Convert(t.Context(), &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100})
 				if tt.want == "" {
