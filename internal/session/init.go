@@ -154,7 +154,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 	if l.fingerprint, err = s.certificate(ctx, l.endpoint, *o, ask); err != nil {
 		return nil, err
 	}
-	if l.token, err = ask.text(ctx, "API token (user@realm!name; docs/real-host.md says how to make one)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
+	if l.token, err = ask.text(ctx, "API token (user@realm!name; go tool mage host:prep makes one, or see https://github.com/cps-gpu/homelab/blob/main/docs/real-host.md)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
 		return nil, err
 	}
 	value, err := l.secret(ctx, *o, ask)
@@ -169,7 +169,10 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 // certificate compares the host's certificate, as ssh(1) does with keys, before anything is
 // sent. A trusted one needs no fingerprint.
 func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
-	if o.Fingerprint != "" || o.Insecure {
+	switch {
+	case o.Fingerprint != "" && o.Insecure:
+		return "", errors.New("-fingerprint and -insecure exclude each other: give one of them")
+	case o.Fingerprint != "" || o.Insecure:
 		return o.Fingerprint, nil
 	}
 	shown, trusted, err := api.Certificate(ctx, endpoint)
