@@ -246,7 +246,7 @@ func TestInstallRefuses(t *testing.T) {
 
 	for want, r := range map[string]k3s.Release{
 		`k3s version "latest"`:       {Version: "latest"},
-		`k3s architecture "riscv64"`: {Version: version, Arch: "riscv64"},
+		"K3s has no release for riscv64": {Version: version, Arch: "riscv64"},
 		`k3s base URL "http://x"`:    {Version: version, BaseURL: "http://x"},
 		`k3s artifacts "here"`:       {Version: version, Artifacts: "here"},
 	} {
