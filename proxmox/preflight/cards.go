@@ -276,7 +276,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 		case !strings.Contains(there.is.Machine, "q35"):
 			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe need q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
 		case there.is.BIOS != "ovmf":
-			out = append(out, odd(vm.Name, "remove the node from the file, run cluster:up, add it again and run cluster:up again: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
+			out = append(out, odd(vm.Name, "go tool mage node:replace -node="+vm.Name+" recreates it with OVMF: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
 		}
 	}
 	return out
