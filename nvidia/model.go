@@ -6,14 +6,14 @@ import (
 	"unicode"
 )
 
-// variants are words that make another card of a name: an RTX 3090 Ti is no RTX 3090.
+// variants are words that make another card of a name: an RTX 3090 Ti is not an RTX 3090.
 func variants() []string {
 	return []string{"ti", "super", "d", "ada", "sff", "laptop", "mobile", "max", "maxq", "embedded", "oem", "a"}
 }
 
 // IsModel reports whether a card is of a model, such as A100, RTX 4090 or "A100 80GB PCIe". The
 // card is known by its PCI id; for one that our table does not know, name, which is the PCI
-// database's, has to be exactly the model. A model is whole words of a name, so that L40 is no L40S,
+// database's, has to be exactly the model. A model is whole words of a name, so that L40 does not mean an L40S,
 // and it may stand for several cards: A100 for both sizes of memory. The empty model is every card.
 func IsModel(model string, id PCIID, name string) bool {
 	wish := nameWords(model)

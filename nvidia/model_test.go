@@ -36,11 +36,11 @@ func TestIsModel(t *testing.T) {
 			assert.False(t, nvidia.IsModel(model, id, c.name), "%s %s is no %q", c.id, c.name, model)
 		}
 	}
-	assert.False(t, nvidia.IsModel("-", nvidia.PCIID{}, ""), "what is no word is no wish for any card")
+	assert.False(t, nvidia.IsModel("-", nvidia.PCIID{}, ""), "a model without a word means none")
 }
 
-// Every name of the table is that of its own card, and adding a word that makes another card of it
-// takes it away.
+// Every name of the table is that of its own card, and a word that makes another card of it
+// means another.
 func TestEveryNameIsItsOwn(t *testing.T) {
 	for _, g := range nvidia.GPUs() {
 		assert.True(t, nvidia.IsModel(g.Name, g.ID, ""), g.Name)
