@@ -151,3 +151,50 @@ func TestWhatAContainerClaims(t *testing.T) {
 	}
 	assert.Contains(t, Claim{Container: true, VMID: 101, Slot: "lxc.mount.entry"}.Release(), "/etc/pve/lxc/101.conf")
 }
+
+// What a mapping gives to a VM has to be one whole card.
+func TestWhatAMappingGives(t *testing.T) {
+	at := func(text string) unit.PCIAddress {
+		a, err := unit.ParsePCIAddress(text)
+		require.NoError(t, err)
+		return a
+	}
+	first := at("01:00.0")
+	all := []Function{
+		{Address: first, Class: "030000", Vendor: "10de", Device: "2204", Name: "GA102 [RTX 3090]"}, {Address: at("01:00.1"), Class: "040300", Vendor: "10de", Device: "1aef", Name: "audio"},
+		{Address: at("01:00.4"), Class: "030200", Vendor: "10de", Device: "2204", Physical: &first}, {Address: at("02:00.0"), Class: "030000", Vendor: "10de", Device: "2204"},
+		{Address: at("03:00.0"), Class: "010802", Vendor: "144d", Device: "a80a", VendorName: "Samsung", Name: "PM9A1"},
+	}
+	var mappings []MappingState
+	for id, path := range map[string]string{"card": "01:00", "gpu": "0000:01:00.0", "two": "0000:01:00;0000:02:00", "part": "0000:01:00.4", "sound": "0000:01:00.1", "disk": "0000:03:00", "gone": "0000:09:00"} {
+		m := MappingState{Mapping: Mapping{ID: id}}
+		m.Add("node=pve1,path=" + path + ",id=10de:2204")
+		mappings = append(mappings, m)
+	}
+	away := MappingState{Mapping: Mapping{ID: "away"}}
+	away.Add("node=pve2,path=0000:01:00,id=10de:2204")
+	away.Add("node=pve3,path=0000:01:00;0000:02:00,id=10de:2204")
+	l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, append(mappings, away), nil, nil)
+	for id, want := range map[string]string{
+		"card": "", "gpu": "", "none": "", "gone": "",
+		"away":  "it has no device on pve1; it has some on pve2, pve3",
+		"two":   "it gives 0000:01:00 and 0000:02:00 to a VM as one device: make an entry of it for each",
+		"part":  "0000:01:00.4 is a virtual function of 0000:01:00.0 (RTX 3090), for NVIDIA's vGPU software, which this does not install",
+		"sound": "0000:01:00.1 (audio) is a function of the card at 0000:01:00.0 without its GPU",
+		"disk":  "0000:03:00.0 is Samsung PM9A1 (144d:a80a, class 010802), and no NVIDIA GPU",
+	} {
+		assert.Equal(t, want, l.Unfit("pve1", id), id)
+	}
+	_, there := l.Card("pve2", first)
+	assert.False(t, there, "the card of another host")
+	_, there = l.Card("pve1", at("03:00.0"))
+	assert.False(t, there)
+	f, there := l.Function("pve1", at("03:00"))
+	assert.True(t, there && f.Name == "PM9A1")
+	_, there = l.Function("pve1", at("09:00"))
+	assert.False(t, there)
+	assert.Error(t, Mapping{ID: "card"}.Check())
+	assert.NoError(t, Mapping{ID: "card", Devices: []MappedDevice{{}}}.Check())
+	assert.Contains(t, MappedDevice{Host: "pve1", Address: first, ID: "10de:2204"}.Line(), "iommugroup=0")
+	assert.NotContains(t, MappedDevice{Host: "pve1", Address: first, ID: "10de:2204", IOMMUGroup: -1}.Line(), "iommugroup")
+}
