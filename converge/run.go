@@ -146,7 +146,7 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 	}
 	if act != nil {
 		emit(Event{Kind: Acting, Diff: diff})
-		if err := act(ctx); err != nil {
+		if err := act(asking(ctx, n)); err != nil {
 			return true, err
 		}
 		diff = nil
@@ -176,6 +176,9 @@ func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
 			return diff, act, nil
 		default:
 			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
+			if errors.Is(err, ErrUnseen) {
+				return nil, nil, err
+			}
 			return diff, act, Permanent(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/lease"
@@ -33,7 +34,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
 				Diff: func(bool) drift.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
 			}))
-			_, err := s.run(ctx, &g, false, true)
+			_, err := s.run(ctx, &g, &consent.Agreement{}, false, true)
 			return err
 		})
 		assert.Equal(t, refused, code(err))

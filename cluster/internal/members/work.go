@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
@@ -21,26 +22,37 @@ const away = "2 to 10 min"
 // costTime limits the wait for the list of running work: a plan can be shown without it.
 const costTime = 10 * time.Second
 
-// workTime is how long an observation of the running work stays valid: the steps of one plan
-// share it, and a step that had to wait observes again.
-const workTime = 15 * time.Second
-
-// workSeen is the running work by node, as one Plan or Run observed it.
+// workSeen is the running work, as one Plan or Run last observed it.
 type workSeen struct {
-	mu   sync.Mutex
-	work *consent.Work
-	at   time.Time
+	mu    sync.Mutex
+	work  *consent.Work
+	err   error
+	begun time.Time
 }
 
-// Work observes the running work by node; nil if there is no cluster yet.
+// sharedTime is how much older than the question an observation of the running work may be: one
+// step asks several times.
+const sharedTime = time.Second
+
+// Work observes the running work by node; nil if there is no cluster yet. Steps that ask while one
+// observation runs share the next one.
 func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
+	asked := time.Now()
 	seen := run.Of[workSeen](ctx)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if seen.work != nil && time.Since(seen.at) < workTime {
-		return seen.work, nil
+	if !seen.begun.IsZero() && asked.Sub(seen.begun) < sharedTime {
+		return seen.work, seen.err
 	}
-	seen.work = nil
+	seen.begun = time.Now()
+	seen.work, seen.err = ms.lookAtWork(ctx)
+	if ctx.Err() != nil { // another step may have more time
+		seen.begun = time.Time{}
+	}
+	return seen.work, seen.err
+}
+
+func (ms *Members) lookAtWork(ctx context.Context) (work *consent.Work, err error) {
 	limit := run.Limit(ms.Spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
@@ -49,35 +61,52 @@ func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 		return nil, nil
 	}
 	if err == nil {
-		seen.work, err = consent.Look(ctx, client)
-		seen.at = time.Now()
+		work, err = consent.Look(ctx, client)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return seen.work, err
+	return work, err
 }
 
 // Users names the users whose work ends if a node goes down, or says why they are unknown.
-func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []string) []string {
+func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []converge.Loss) []converge.Loss {
 	w, err := ms.Work(ctx)
 	switch {
 	case err != nil:
-		return []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
+		return []converge.Loss{{Unknown: true, Text: "cannot find out whose work ends: " + printable.FirstLine(err.Error())}}
 	case w == nil:
 		return nil
 	}
 	return of(w)
 }
 
+// thing identifies the VM that a node is now. An external machine is known by its name alone.
+func (ms *Members) thing(ctx context.Context, name string) string {
+	if n, ok := ms.Spec.Node(name); !ms.VMs || ok && n.External {
+		return ""
+	}
+	vm, err := ms.Nodes.Proxmox.VM(ctx, names.Tag(ms.Spec), name)
+	switch {
+	case err != nil:
+		return "unknown"
+	case vm == nil:
+		return ""
+	}
+	return vm.Identity()
+}
+
+// SortNode is the sort of costs that are about a node or another machine of the cluster.
+const SortNode = "node"
+
 // Stops is the cost of nodes that are drained, go down and come back.
 func (ms *Members) Stops(ctx context.Context, why string, names ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range names {
-		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
-		of := func(w *consent.Work) []string { return w.On(name) }
+		cost := converge.Cost{Machine: name, Sort: SortNode, Thing: ms.thing(ctx, name), Kind: converge.Stops, Why: why, Away: away}
+		of := func(w *consent.Work) []converge.Loss { return w.On(name) }
 		if ms.Nodes.FileServer(name) { // mounts are hard, so it is not drained
-			of = func(w *consent.Work) []string { return w.Notebooks("") }
+			of = func(w *consent.Work) []converge.Loss { return w.Notebooks("") }
 			cost.Why += "; clients of its volumes wait until it is back"
 		}
 		cost.Users = ms.Users(ctx, of)
