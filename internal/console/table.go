@@ -3,9 +3,11 @@ package console
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 )
 
 // Table is data in rows of equal length.
@@ -117,8 +119,12 @@ func (c *Console) Fail(text string) {
 	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(text))+"\n")
 }
 
-// Prompt prints a question, and leaves the cursor after it.
+// Prompt prints a question, and leaves the cursor after it. What was typed on the terminal before
+// is no answer to it, and is thrown away.
 func (c *Console) Prompt(question string) {
+	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
+		dropTyped(in)
+	}
 	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(question)))
 }
 
