@@ -332,7 +332,7 @@ func (s *shelf) remove() {
 }
 
 // A run whose lease somebody removes has stopped before another one begins, whenever that is: it
-// begins nothing more at once, and what it is at ends soon. The other changes nothing until then.
+// begins nothing more once it asks, and what it is at ends soon. The other changes nothing until then.
 func TestALeaseThatSomebodyRemoves(t *testing.T) {
 	var longest time.Duration
 	for at := 6 * time.Second; at < 30*time.Second; at += 130 * time.Millisecond {
@@ -349,7 +349,9 @@ func TestALeaseThatSomebodyRemoves(t *testing.T) {
 			go func() { // one long act after another, each of which ends with its context
 				defer close(over)
 				for l.Check(held) == nil {
-					assert.True(t, removed.IsZero(), "it begins something at %s", at)
+					if !removed.IsZero() { // the answer may have been on its way
+						assert.LessOrEqual(t, time.Since(removed), 150*time.Millisecond, "removed after %s", at)
+					}
 					_ = wait.Pause(held, 11*time.Second)
 				}
 				stopped = time.Now()
