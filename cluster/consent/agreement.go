@@ -219,13 +219,18 @@ func Words(costs ...converge.Cost) []string {
 }
 
 // Flags returns the command-line flags that agree to these costs.
-func Flags(costs ...converge.Cost) string {
+func Flags(costs ...converge.Cost) string { return (&Agreement{}).Flags(costs...) }
+
+// Flags is the function, for costs of a plan in which things of several sorts may bear a name.
+func (a *Agreement) Flags(costs ...converge.Cost) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var flags, destroyed []string
 	kinds := map[converge.CostKind]bool{}
 	for _, c := range costs {
 		kinds[c.Kind] = true
 		if c.Kind == converge.Destroys {
-			destroyed = append(destroyed, nameAmong(c, costs))
+			destroyed = append(destroyed, a.nameAmong(c, costs))
 		}
 	}
 	if kinds[converge.Enters] {
@@ -242,11 +247,11 @@ func Flags(costs ...converge.Cost) string {
 }
 
 // nameAmong is how -destroy names a thing, if something of another sort may have the same name.
-func nameAmong(c converge.Cost, costs []converge.Cost) string {
+func (a *Agreement) nameAmong(c converge.Cost, costs []converge.Cost) string {
 	namesake := func(o converge.Cost) bool {
 		return o.Kind == converge.Destroys && o.Machine == c.Machine && o.Sort != c.Sort
 	}
-	if c.Sort != "" && slices.ContainsFunc(costs, namesake) {
+	if c.Sort != "" && (a.sorts[c.Machine] == several || slices.ContainsFunc(costs, namesake)) {
 		return c.Sort + ":" + c.Machine
 	}
 	return c.Machine

@@ -208,7 +208,7 @@ func failures(c *console.Console, report *converge.Report, w wish) error {
 			rest = unstarted + "; what is done stays done: run it again, and it asks"
 		}
 		return failedf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
-			strings.Join(names, ", "), rest, w.flags(costs...))
+			strings.Join(names, ", "), rest, w.flags(&consent.Agreement{}, costs...))
 	}
 	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
 }

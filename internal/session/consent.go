@@ -26,9 +26,9 @@ type wish struct {
 }
 
 // flags returns the command's flags that agree to these costs.
-func (w wish) flags(costs ...converge.Cost) string {
+func (w wish) flags(agreed *consent.Agreement, costs ...converge.Cost) string {
 	if w.narrow {
-		return consent.Flags(costs...) + ", or -yes,"
+		return agreed.Flags(costs...) + ", or -yes,"
 	}
 	return "-yes"
 }
@@ -63,10 +63,10 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 		s.Costs(lacking)
 	}
 	for _, name := range agreed.Ambiguous() {
-		s.Say("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name, consent.Flags(lacking...))
+		s.Say("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name, agreed.Flags(lacking...))
 	}
 	if !s.person() {
-		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(lacking...), ","))
+		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(agreed, lacking...), ","))
 	}
 	question, answers := s.questionFor(lacking, w)
 	if err := s.ask(ctx, question, answers...); err != nil {
