@@ -13,9 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
-
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
@@ -72,14 +69,18 @@ type event struct {
 func events() []event {
 	pod := func(note string) func(*testing.T, *world, string) func() bool {
 		return func(t *testing.T, w *world, node string) func() bool {
-			return w.comes(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: late, namespace: default, %s}, spec: {nodeName: %s, containers: [{name: a, image: a}]}}", note, node))
+			w.apply(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: late, namespace: default, %s}, spec: {nodeName: %s, containers: [{name: a, image: a}]}}", note, node))
+			before, stops := w.now(), w.stops(w.vm(t, node).ID)
+			return func() bool {
+				return stops() || slices.ContainsFunc(before.changes().Kubernetes, func(request string) bool { return strings.Contains(request, "/pods/late") })
+			}
 		}
 	}
 	set := func(body string) func(*testing.T, *world, string) func() bool {
 		return func(t *testing.T, w *world, node string) func() bool {
 			vm := w.vm(t, node)
 			w.set(t, vm.ID, body)
-			return w.ends(vm.ID)
+			return w.stops(vm.ID)
 		}
 	}
 	return []event{
@@ -98,7 +99,7 @@ func events() []event {
 		{"a notebook starts", pod("labels: {component: singleuser-server}, annotations: {hub.jupyter.org/username: student7}")},
 		{"a pod starts that nobody makes again", pod("labels: {}")},
 		{"a volume is made", func(t *testing.T, w *world, node string) func() bool {
-			w.comes(t, fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: late}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce],
+			w.apply(t, fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: late}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce],
   storageClassName: local-path, hostPath: {path: /late}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: default, name: late},
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%s]}]}]}}}}`, node))
 			id := w.vm(t, node).ID
@@ -111,27 +112,15 @@ func events() []event {
 			require.NoError(t, err)
 			_, err = g.Run(t.Context(), nil)
 			require.NoError(t, err)
-			return w.ends(w.vm(t, node).ID)
+			return w.stops(w.vm(t, node).ID)
 		}},
 		{"its owner takes the tag off", set(`{"delete":"tags"}`)},
 		{"it gets another name", set(`{"name":"mine"}`)},
 	}
 }
 
-// comes makes an object; it is gone when Kubernetes has it no more.
-func (w *world) comes(t *testing.T, manifest string) (gone func() bool) {
-	t.Helper()
-	require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(manifest)))
-	var object unstructured.Unstructured
-	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
-	resource := strings.ToLower(object.GetKind()) + "s"
-	return func() bool {
-		return !slices.ContainsFunc(w.kube.Clusters()[0].Names(resource), func(name string) bool { return strings.HasSuffix(name, "late") })
-	}
-}
-
-// ends reports whether a VM was stopped or destroyed since now.
-func (w *world) ends(id int) func() bool {
+// stops reports whether a VM was stopped or destroyed since now.
+func (w *world) stops(id int) func() bool {
 	before := w.now()
 	return func() bool {
 		return slices.ContainsFunc(before.changes().Proxmox, func(request string) bool {
@@ -139,6 +128,11 @@ func (w *world) ends(id int) func() bool {
 			return m != nil && (m[1] == fmt.Sprint(id) || m[2] == fmt.Sprint(id))
 		})
 	}
+}
+
+func (w *world) apply(t *testing.T, manifest string) {
+	t.Helper()
+	require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(manifest)))
 }
 
 // The world changes between a question and what was agreed to: at the question, when the run
@@ -181,7 +175,7 @@ func lateChange(t *testing.T, k kindOfChange, e event, node, moment string) (out
 		defer w.close()
 		w.up(t, parse(t, changing))
 		time.Sleep(time.Minute)
-		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(strings.NewReplacer("namespace: jupyterhub", "namespace: default", "nodeName: gpu2", "nodeName: gpu1").Replace(people))))
+		w.apply(t, strings.NewReplacer("namespace: jupyterhub", "namespace: default", "nodeName: gpu2", "nodeName: gpu1").Replace(people))
 		time.Sleep(time.Minute)
 		g := k.graph(t, w, changing)
 		plan, err := g.Plan(t.Context())

@@ -129,9 +129,11 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 	}
 	cost := converge.Cost{
 		Machine: cmp.Or(name, "nameless"), Sort: members.SortNode, Kind: converge.Destroys, Why: why,
-		Users: c.members.Users(ctx, func(w *consent.Work) []converge.Loss { return w.On(name) }),
-		Holds: c.members.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Volumes(name) }),
 	}
+	cost.Users = c.members.Users(ctx, func(w *consent.Work) []converge.Loss {
+		cost.Holds = w.Volumes(name)
+		return w.On(name)
+	})
 	if err != nil {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: "its disks are not readable: " + printable.FirstLine(err.Error()), Unknown: true})
 	}

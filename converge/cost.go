@@ -35,8 +35,8 @@ type Loss struct {
 	// ID is the same whenever the same thing is seen again, such as the id of its volume, while
 	// Text may change. Empty: Text is.
 	ID string
-	// Counted is a number of things that are made again. It changes by itself, and is no loss of
-	// its own.
+	// Counted is a number of things that are recreated. It changes by itself, so nobody is asked
+	// about it again.
 	Counted bool
 	// Unknown means that it could not be seen what is lost.
 	Unknown bool

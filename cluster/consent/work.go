@@ -226,7 +226,7 @@ func tied(v corev1.PersistentVolume, node string) bool {
 	})
 }
 
-// described names a volume by its claim, with its size. A claim that is made again has another
+// described names a volume by its claim, with its size. A claim that is recreated has another
 // volume.
 func described(v corev1.PersistentVolume) converge.Loss {
 	name := "volume " + v.Name

@@ -67,7 +67,7 @@ const (
 
 	// watchTime is how often a holder looks whether somebody has removed its lease, which it cannot
 	// know otherwise, and settleTime how long after that a run may still be at work that has found
-	// no lease: whoever makes one changes nothing before.
+	// no lease: a run that makes one changes nothing before.
 	watchTime  = 2 * time.Second
 	settleTime = 5 * time.Second
 

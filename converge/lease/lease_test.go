@@ -324,7 +324,7 @@ func TestALeaseThatSaysNothing(t *testing.T) {
 	}
 }
 
-// remove takes the lease away by hand, as somebody does who believes that its holder has ended.
+// remove deletes the lease by hand, as somebody does who believes that its holder has ended.
 func (s *shelf) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

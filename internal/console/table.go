@@ -120,7 +120,7 @@ func (c *Console) Fail(text string) {
 }
 
 // Prompt prints a question, and leaves the cursor after it. What was typed on the terminal before
-// is no answer to it, and is thrown away.
+// does not answer it: it is thrown away.
 func (c *Console) Prompt(question string) {
 	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
 		dropTyped(in)

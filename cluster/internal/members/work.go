@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
@@ -24,31 +25,26 @@ const costTime = 10 * time.Second
 
 // workSeen is the running work, as one Plan or Run last observed it.
 type workSeen struct {
+	looks atomic.Int64 // that have begun
 	mu    sync.Mutex
+	whole bool // the last one was not cut short
 	work  *consent.Work
 	err   error
-	begun time.Time
 }
 
-// sharedTime is how much older than the question an observation of the running work may be: one
-// step asks several times.
-const sharedTime = time.Second
-
 // Work observes the running work by node; nil if there is no cluster yet. Steps that ask while one
-// observation runs share the next one.
+// observation runs share the next one: what was seen before a step asked may be over.
 func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
-	asked := time.Now()
 	seen := run.Of[workSeen](ctx)
+	begun := seen.looks.Load()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if !seen.begun.IsZero() && asked.Sub(seen.begun) < sharedTime {
+	if seen.looks.Load() > begun && seen.whole {
 		return seen.work, seen.err
 	}
-	seen.begun = time.Now()
+	seen.looks.Add(1)
 	seen.work, seen.err = ms.lookAtWork(ctx)
-	if ctx.Err() != nil { // another step may have more time
-		seen.begun = time.Time{}
-	}
+	seen.whole = ctx.Err() == nil
 	return seen.work, seen.err
 }
 
