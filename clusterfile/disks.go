@@ -3,9 +3,9 @@ package clusterfile
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -50,7 +50,7 @@ func (r *resolver) disks(n *spec.Node, raw *written.Node) {
 
 func (r *resolver) osDisk(d *written.Disk, o spec.DiskOptions) {
 	if o.Size < leastOSDisk {
-		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
+		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", o.Size, distro.Named(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}
 	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
 		if r.IsSet(at) {
@@ -71,7 +71,7 @@ func (r *resolver) disk(name string, d *written.Disk) {
 	switch {
 	case d.Mount == "" && d.FS != "":
 		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem but no mount", name), "write mount: /data, or remove fs")
-	case d.Mount != "" && !isPlace(d.Mount):
+	case d.Mount != "" && !written.IsPlace(d.Mount):
 		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be a mount point", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 	}
 }
@@ -101,15 +101,4 @@ func (r *resolver) diskFS(d *written.Disk) string {
 		return fs
 	}
 	return ""
-}
-
-// isCleanPath reports whether p is absolute, in its shortest form, and not the root.
-func isCleanPath(p string) bool {
-	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") && !strings.Contains(p+"/", "/../")
-}
-
-// isPlace reports whether p is a clean path without characters that are special in fstab,
-// systemd or a shell, so that file systems and volumes can be there.
-func isPlace(p string) bool {
-	return isCleanPath(p) && matches(`^[\pL\pN/._~@=,:-]+$`, p)
 }

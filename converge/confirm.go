@@ -37,7 +37,7 @@ func Confirm(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	diff, act, costs, err := look(ctx, a.step, lookTime, weigh)
+	diff, act, costs, err := look(acts(ctx), a.step, lookTime, a.step.graph.looker())
 	if err != nil {
 		return err
 	}
@@ -46,6 +46,15 @@ func Confirm(ctx context.Context) error {
 	}
 	return a.step.graph.May(ctx, Item{Step: a.step.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
 }
+
+// actsKey is the key of a context in which a step is weighed that acts next.
+type actsKey struct{}
+
+func acts(ctx context.Context) context.Context { return context.WithValue(ctx, actsKey{}, true) }
+
+// Acts reports whether a step is weighed that acts next, if it may: its costs are those of now, and
+// not what an earlier step has seen.
+func Acts(ctx context.Context) bool { return ctx.Value(actsKey{}) != nil }
 
 // Asking returns the [Graph.May] of the run whose Act has this context, for a graph that the
 // Act runs; nil if it has none.

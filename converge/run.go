@@ -160,11 +160,15 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, []Cost, error) {
 	by, may := looker(check), n.graph.May
 	if may != nil {
-		by = weigh
+		by = n.graph.looker()
 	}
 	for {
 		begun := r.gate.open()
-		diff, act, costs, err := look(ctx, n, lookTime, by)
+		now := ctx
+		if begun {
+			now = acts(ctx)
+		}
+		diff, act, costs, err := look(now, n, lookTime, by)
 		switch {
 		case err != nil || diff.Empty():
 			return nil, nil, nil, err

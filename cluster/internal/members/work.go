@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
@@ -23,32 +22,81 @@ const away = "2 to 10 min"
 // costTime limits the wait for the list of running work: a plan can be shown without it.
 const costTime = 10 * time.Second
 
-// workSeen is the running work, as one Plan or Run last observed it.
+// workTime is how long an observation of the running work stays valid for a plan, also one that
+// failed: its steps share it.
+const workTime = 15 * time.Second
+
+// workSeen is the last observation of the running work in one Plan or Run.
 type workSeen struct {
-	looks atomic.Int64 // that have begun
 	mu    sync.Mutex
-	whole bool // the last one was not cut short
-	work  *consent.Work
-	err   error
+	last  *workLook
+	begun int // how many there were
 }
 
-// Work observes the running work by node; nil if there is no cluster yet. Steps that ask while one
-// observation runs share the next one: what was seen before a step asked may be over.
+// workLook is one observation. Its fields are set before done is closed.
+type workLook struct {
+	number int
+	done   chan struct{}
+	work   *consent.Work
+	err    error
+	at     time.Time
+	cut    bool // its step ended before an answer: another one may have more time
+}
+
+// asked returns the number of the last observation that a step cannot use: that of a plan can use
+// any, and one that acts next none that had begun before it asked.
+func (s *workSeen) asked(ctx context.Context) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if converge.Acts(ctx) {
+		return s.begun
+	}
+	return 0
+}
+
+// look returns the observation that is valid or under way, or a new one that the caller makes.
+func (s *workSeen) look(after int) (l *workLook, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil {
+		select {
+		case <-s.last.done:
+		default:
+			return s.last, false
+		}
+		if !s.last.cut && s.last.number > after && time.Since(s.last.at) < workTime {
+			return s.last, false
+		}
+	}
+	s.begun++
+	s.last = &workLook{number: s.begun, done: make(chan struct{})}
+	return s.last, true
+}
+
+// Work observes the running work by node; nil if there is no cluster yet.
 func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 	seen := run.Of[workSeen](ctx)
-	begun := seen.looks.Load()
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	if seen.looks.Load() > begun && seen.whole {
-		return seen.work, seen.err
+	after := seen.asked(ctx)
+	for {
+		l, mine := seen.look(after)
+		if mine {
+			l.work, l.err = ms.lookAtWork(ctx)
+			l.at, l.cut = time.Now(), ctx.Err() != nil
+			close(l.done)
+			return l.work, l.err
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if !l.cut && l.number > after {
+			return l.work, l.err
+		}
 	}
-	seen.looks.Add(1)
-	seen.work, seen.err = ms.lookAtWork(ctx)
-	seen.whole = ctx.Err() == nil
-	return seen.work, seen.err
 }
 
-func (ms *Members) lookAtWork(ctx context.Context) (work *consent.Work, err error) {
+func (ms *Members) lookAtWork(ctx context.Context) (*consent.Work, error) {
 	limit := run.Limit(ms.Spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
@@ -56,6 +104,7 @@ func (ms *Members) lookAtWork(ctx context.Context) (work *consent.Work, err erro
 	if errors.Is(err, ErrUnformed) {
 		return nil, nil
 	}
+	var work *consent.Work
 	if err == nil {
 		work, err = consent.Look(ctx, client)
 	}
