@@ -58,7 +58,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	}
 	graph.May = agreed.May
 	right.over(held, graph)
-	if _, err := s.runAgreed(held, graph, agreed, say.wish); err != nil || say.done == "" {
+	if _, err := s.ran(s.runAgreed(held, graph, agreed, say.wish)); err != nil || say.done == "" {
 		return err
 	}
 	s.Say("%s", say.done)
