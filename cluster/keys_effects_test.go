@@ -105,6 +105,9 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 
 func (e effects) ofHosts(ctx context.Context, c *Cluster) {
 	w := c.want()
+	for i := range w.Addresses {
+		w.Addresses[i].Place = ""
+	}
 	e.say("host", []any{w.Owner, w.Grants, w.Role, w.Looks, w.Addresses, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
 	for _, host := range c.templates.Hosts() {
 		a, err := c.allot(ctx, host)
@@ -135,6 +138,8 @@ func (e effects) ofMachine(ctx context.Context, c *Cluster, n spec.Node) {
 		if c.spec.Image.Template != "" {
 			vm, err = c.templates.Cloned(ctx, n, vm, nil)
 		}
+		e.say("claims/"+n.Name, vm.Claims, nil)
+		vm.Claims = nil
 		e.say("vm/"+n.Name, vm, err)
 		for _, d := range nodes.MountedDisks(n) { // what the script in the guest gets
 			e.say("disks/"+n.Name, []string{d.Name, d.FS, d.Mount}, nil)
