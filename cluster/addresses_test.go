@@ -52,7 +52,7 @@ pools:
   cp: {role: server, count: 3, addresses: [192.168.1.61-192.168.1.63]}
 `
 
-// A copied file with other names takes over nobody's cluster, whether its machines run or not.
+// A copied file with other names takes over no cluster, whether its machines run or not.
 func TestCopiedFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
@@ -112,7 +112,7 @@ func TestAnswersAtTheVIP(t *testing.T) {
 		}
 		w.moved(t)
 		taken := strings.NewReplacer("name: trio", "name: duo", "cp:", "boss:", "192.168.1.61-192.168.1.63", "192.168.1.81-192.168.1.83").Replace(trio)
-		assert.Contains(t, w.forbidden(t, taken), "192.168.1.60 of the VIP is taken: an API answers there on port 6443, with a certificate of k3s-server-ca")
+		assert.Contains(t, w.forbidden(t, taken), `192.168.1.60 of the VIP is taken: an API answers there on port 6443, with a certificate of "k3s-server-ca`)
 	})
 }
 

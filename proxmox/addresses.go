@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -22,9 +23,12 @@ import (
 // asked one at a time, and Proxmox waits three seconds for each agent that does not run.
 const agentPatience = 30 * time.Second
 
+// mostClaimed bounds how many addresses of a range that a cluster takes are listed one by one.
+const mostClaimed = 256
+
 // Addresses returns the IP addresses that are known to be in use on a host, each with its owner:
-// the host's bridges, containers, VMs by their cloud-init configuration, and running VMs by their
-// guest agents. It cannot see machines outside this host, or guests without an agent.
+// the host's bridges, containers, VMs by their cloud-init configuration and the notes of machines of
+// clusters, and running VMs by their guest agents. It cannot see machines outside this host, or guests without an agent.
 func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
 	bridges, err := c.Bridges(ctx, host)
 	if err != nil {
@@ -94,6 +98,11 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
 		}
 	}
+	for _, claim := range vm.Claims() {
+		for a, n := claim.First, 0; n < mostClaimed && a.IsValid() && !claim.Last.Less(a); a, n = a.Next(), n+1 {
+			out = append(out, a.String())
+		}
+	}
 	if !r.Running || !vm.Agent {
 		return out
 	}
@@ -111,8 +120,8 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 func (c *Client) interfaces(ctx context.Context, r Resident) ([]wire.Properties, error) {
 	config, err := api.Look[map[string]any](ctx, c.Client, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
 	var out []wire.Properties
-	for key, value := range config {
-		if line, ok := value.(string); ok && strings.HasPrefix(key, "net") {
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if line, ok := config[key].(string); ok && strings.HasPrefix(key, "net") {
 			out = append(out, wire.Loose(line))
 		}
 	}

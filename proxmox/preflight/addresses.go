@@ -13,14 +13,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // askNeighbours reads what all guests take of the network, and dials the addresses that are about
-// to be taken: an address is somebody's if a configuration names it, and also if something answers
-// there. Nobody is asked if every machine exists.
+// to be taken: an address belongs to another owner if a configuration names it, and also if something
+// answers there. Nobody is asked if every machine exists.
 func (s *seen) askNeighbours(ctx context.Context, g *gather, c *proxmox.Client, w *Want) {
 	s.answers = make([]fact[string], len(w.Addresses))
 	wanted := slices.ContainsFunc(w.Addresses, func(a Address) bool { return s.free(w, a) })
@@ -66,9 +65,10 @@ func answer(ctx context.Context, dial func(ctx context.Context, network, addr st
 	said := make(chan string, len(knocks()))
 	for port, listen := range knocks() {
 		go func() {
-			conn, err := dial(ctx, "tcp", net.JoinHostPort(addr.String(), port))
+			at := net.JoinHostPort(addr.String(), port)
+			conn, err := dial(ctx, "tcp", at)
 			switch {
-			case refused(err):
+			case refused(err, at):
 				said <- fmt.Sprintf("something there refuses connections to port %s", port)
 			case err != nil:
 				said <- ""
@@ -94,16 +94,23 @@ func knocks() map[string]func(context.Context, net.Conn) string {
 	return map[string]func(context.Context, net.Conn) string{"22": banner, "6443": authority}
 }
 
-// refused reports whether a machine answered that its port is closed. A jump host says it in words.
-func refused(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || err != nil && strings.Contains(strings.ToLower(err.Error()), "connection refused")
+// refused reports whether the machine at an address answered that its port is closed. A jump host or
+// a proxy says that in words; if it refuses the connection itself, nothing is known of the machine.
+func refused(err error, at string) bool {
+	var dialled *net.OpError
+	for rest := err; errors.As(rest, &dialled); rest = dialled.Err {
+		if dialled.Op == "dial" {
+			return errors.Is(dialled, syscall.ECONNREFUSED) && dialled.Addr != nil && dialled.Addr.String() == at
+		}
+	}
+	return err != nil && strings.Contains(strings.ToLower(err.Error()), "connection refused")
 }
 
 // banner reads the first line of an SSH server.
 func banner(_ context.Context, conn net.Conn) string {
 	line, _ := bufio.NewReaderSize(conn, 256).ReadSlice('\n')
-	if text := printable.FirstLine(string(line)); strings.HasPrefix(text, "SSH-") {
-		return "an SSH server answers there: " + text
+	if text := strings.TrimSpace(string(line)); strings.HasPrefix(text, "SSH-") {
+		return fmt.Sprintf("an SSH server answers there: %.80q", text)
 	}
 	return ""
 }
@@ -115,7 +122,7 @@ func authority(ctx context.Context, conn net.Conn) string {
 		return ""
 	}
 	by := client.ConnectionState().PeerCertificates[0].Issuer.CommonName
-	return "an API answers there on port 6443, with a certificate of " + printable.FirstLine(by)
+	return fmt.Sprintf("an API answers there on port 6443, with a certificate of %.80q", by)
 }
 
 // checkAddresses checks whether a host, another guest or another cluster has an address that is
