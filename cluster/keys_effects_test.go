@@ -108,7 +108,8 @@ func (e effects) ofHosts(ctx context.Context, c *Cluster) {
 	for i := range w.Addresses {
 		w.Addresses[i].Place = ""
 	}
-	e.say("host", []any{w.Owner, w.Grants, w.Role, w.Looks, w.Addresses, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
+	e.say("host", []any{w.Owner, w.Grants, w.Role, w.Looks, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
+	e.say("addresses", w.Addresses, nil)
 	for _, host := range c.templates.Hosts() {
 		a, err := c.allot(ctx, host)
 		if err != nil {
