@@ -85,13 +85,14 @@ func Tagged(owner string, tags []string) bool {
 }
 
 // Ours reports whether the VM belongs to owner, by its mark or because it is half-made. The mark is
-// a tag, and is repeated in the notes: the VM stays owner's if somebody clears its tags.
+// a tag, and is repeated in the notes: the VM stays owner's if somebody removes the tags, unless
+// another owner has taken it over since.
 func (v *VM) Ours(owner string) bool {
 	if v.HalfMade(owner) {
 		return true
 	}
 	mark := Mark(owner, v.VMID, v.uuid())
-	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || slices.Contains(v.noted()[:min(1, len(v.noted()))], mark))
+	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || v.notedAs(owner, mark))
 }
 
 // HalfMade reports whether the VM is a clone of ours that is not configured yet. During the

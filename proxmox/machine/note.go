@@ -17,6 +17,9 @@ import (
 // notePrefix begins our line of a VM's notes.
 const notePrefix = "homelab: "
 
+// ownerPrefix begins the tag of every owner.
+const ownerPrefix = "homelab-"
+
 // noteSize bounds our line: Proxmox takes notes of 8192 characters, and the file may have 8000.
 const noteSize = 190
 
@@ -64,6 +67,14 @@ func (v *VM) splitNotes() (text, line string) {
 func (v *VM) noted() []string {
 	_, line := v.splitNotes()
 	return strings.Fields(strings.TrimPrefix(line, notePrefix))
+}
+
+// notedAs reports whether the notes have a mark, and no tag names another owner.
+func (v *VM) notedAs(owner, mark string) bool {
+	words := v.noted()
+	return len(words) > 0 && words[0] == mark && !slices.ContainsFunc(v.Tags, func(t string) bool {
+		return strings.HasPrefix(t, ownerPrefix) && !Tagged(owner, []string{t})
+	})
 }
 
 // Claims returns the addresses that the VM's cluster takes beside those of its machines, as its

@@ -49,6 +49,10 @@ func TestNote(t *testing.T) {
 		claims = append(claims, r.String())
 	}
 	assert.Equal(t, spec.Claims, claims)
+	vm.Tags = []string{"gpu"}
+	assert.True(t, vm.Ours("homelab-a100"))
+	vm.Tags = []string{"homelab-b"}
+	assert.False(t, vm.Ours("homelab-a100"), "another cluster has taken it over")
 	copied := noted(map[string]string{"smbios1": "uuid=" + strings.Replace(uuid, "1b", "2b", 1), "description": line})
 	assert.False(t, copied.Ours("homelab-a100"), "a copy has another UUID, or another VMID")
 	copied = Read("pve1", 105, []Entry{{Key: "description", Value: (*wire.Text)(&vm.Description)}, {Key: "smbios1", Value: new(wire.Text("uuid=" + uuid))}}, true)

@@ -31,7 +31,7 @@ func (s *seen) askNeighbours(ctx context.Context, g *gather, c *proxmox.Client, 
 		return
 	}
 	for i, a := range w.Addresses {
-		if a.First == a.Last && s.free(w, a) {
+		if a.First == a.Last && s.free(w, a) && !s.namesake(a.By) {
 			ask(g, &s.answers[i], func() (string, error) { return answer(ctx, w.Dial, a.First), nil })
 		}
 	}
@@ -40,6 +40,13 @@ func (s *seen) askNeighbours(ctx context.Context, g *gather, c *proxmox.Client, 
 // free reports whether no machine that takes the address exists: it is yet to be taken.
 func (s *seen) free(w *Want, a Address) bool {
 	return !a.Exists && !slices.ContainsFunc(a.By, func(name string) bool { return s.ours(w, name) != nil })
+}
+
+// namesake reports whether a VM has the name of one of these machines. None of them exists, so it is
+// a copy, which has the machine's address too, or another owner's: the check of names, or the
+// machine's own step, says what to do about it.
+func (s *seen) namesake(names []string) bool {
+	return slices.ContainsFunc(s.residents.is, func(r proxmox.Resident) bool { return !r.Container && slices.Contains(names, r.Name) })
 }
 
 // restless reports whether a machine of ours runs that the file does not name: one that is being
@@ -161,11 +168,11 @@ func (s *seen) takenAddresses(w *Want) []Finding {
 		if a.Exists || !free && !a.Shared {
 			continue
 		}
+		who, found := s.taker(a)
 		finding := wrong
-		if !free {
+		if !free || machine.Tagged(w.Owner, who.Tags) { // a stray, which stops nothing else
 			finding = odd
 		}
-		who, found := s.taker(a.Range)
 		switch {
 		case found:
 			out = append(out, finding(a.Who, w.cureOf(who), "%s is taken: %s has it", a, w.describe(who)))
@@ -176,9 +183,11 @@ func (s *seen) takenAddresses(w *Want) []Finding {
 	return out
 }
 
-// taker returns the guest that takes an address of a range, if it is not a machine of ours.
-func (s *seen) taker(r machine.Range) (proxmox.Neighbour, bool) {
-	i := slices.IndexFunc(s.neighbours.is, func(n proxmox.Neighbour) bool { return !s.marked.is[n.VMID] && n.Has(r) })
+// taker returns the guest that takes an address, if it is not a machine of ours; see namesake.
+func (s *seen) taker(a Address) (proxmox.Neighbour, bool) {
+	i := slices.IndexFunc(s.neighbours.is, func(n proxmox.Neighbour) bool {
+		return !s.marked.is[n.VMID] && !slices.Contains(a.By, n.Name) && n.Has(a.Range)
+	})
 	if i < 0 {
 		return proxmox.Neighbour{}, false
 	}
@@ -193,7 +202,7 @@ func (s *seen) takenMACs(w *Want) []Finding {
 			continue
 		}
 		for _, n := range s.neighbours.is {
-			if !s.marked.is[n.VMID] && slices.ContainsFunc(vm.NICs, func(nic proxmox.NIC) bool { return slices.ContainsFunc(n.MACs, sameMAC(nic.MAC)) }) {
+			if n.Name != vm.Name && !s.marked.is[n.VMID] && slices.ContainsFunc(vm.NICs, func(nic proxmox.NIC) bool { return slices.ContainsFunc(n.MACs, sameMAC(nic.MAC)) }) {
 				out = append(out, wrong(vm.Name, "write another mac: for it, or remove the other: two machines with one MAC disturb each other",
 					"the MAC of %s is taken: %s has it", vm.Name, w.describe(n)))
 			}
@@ -232,7 +241,8 @@ func (w *Want) cureOf(n proxmox.Neighbour) string {
 // clusterOf returns the cluster in a guest's tags, or "".
 func clusterOf(n proxmox.Neighbour) string {
 	for _, tag := range n.Tags {
-		if name, found := strings.CutPrefix(tag, "homelab-"); found && !strings.Contains(name, "_") {
+		if name, found := strings.CutPrefix(tag, "homelab-"); found {
+			name, _, _ = strings.Cut(name, "_") // of a mark
 			return name
 		}
 	}
