@@ -31,8 +31,8 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		hosts = prepare.Hosts(s)
 	}
 	w := preflight.Want{
-		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s), Dial: c.nodes.DialTo,
-		Place:    c.checkCards,
+		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s),
+		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
@@ -45,6 +45,9 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	}
 	for _, host := range hosts {
 		h := preflight.Host{Name: host}
+		if s.Image.Template == "" {
+			h.Template = s.TemplateStorage(host)
+		}
 		for _, u := range prepare.Uses(s, host) {
 			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Why: u.Why})
 		}

@@ -94,7 +94,7 @@ func (r *resolver) k3sVersion(at *string) {
 			r.Warn(at, fmt.Sprintf("K3s %s no longer gets fixes", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
 		case k3s.CompareVersions(v, k3s.DefaultVersion) > 0:
 			r.Warn(at, fmt.Sprintf("K3s %s is newer than %s, the newest that this build knows", v, k3s.DefaultVersion),
-				"see that it exists: https://github.com/k3s-io/k3s/releases; cluster:plan and host:check ask there, too")
+				"see that it exists: https://github.com/k3s-io/k3s/releases")
 		}
 		return
 	}

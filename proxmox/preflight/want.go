@@ -27,6 +27,10 @@ type Want struct {
 	// their own rules; nil: any card that fits and is free can be used.
 	Place func(ctx context.Context, host string) error
 
+	// Clones says how the missing VMs of a host get their disks from a template, by name; nil: they
+	// are not cloned.
+	Clones func(ctx context.Context, host string) (map[string]proxmox.Cloning, error)
+
 	// Ticket says that there is a login of root@pam in addition to the token.
 	Ticket bool
 
@@ -63,6 +67,8 @@ func (a Address) String() string {
 type Host struct {
 	Name     string
 	Storages []StorageUse
+	// Template is the storage of a template that is made for the host's VMs; empty: none is made.
+	Template string
 }
 
 // StorageUse is the purpose of one storage of a host.
@@ -100,9 +106,10 @@ type GPUs struct {
 // fits reports whether a card matches the request.
 func (g GPUs) fits(card pci.GPU) bool {
 	if len(g.PCI) > 0 {
-		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() })
+		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() && !card.Splits(a) })
 	}
-	return containsFold(card.Name, g.Model)
+	id, err := nvidia.ParsePCIID(card.ID())
+	return g.Model == "" || err == nil && nvidia.IsModel(g.Model, id, card.Name)
 }
 
 // on returns the VMs of a host, and in gpus those of them that want GPUs.
