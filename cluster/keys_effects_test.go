@@ -92,7 +92,7 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 	up := c.Up()
 	e.say("steps", up.Names(), nil)
 	e.say("patience", up.Patience, nil)
-	e.say("artifacts", artifacts.Release(s), artifacts.Check(s))
+	e.say("artifacts", artifacts.Release(s, ""), artifacts.Check(s))
 	if hosts != nil {
 		e.ofHosts(t.Context(), c)
 	}
@@ -121,8 +121,11 @@ func (e effects) ofHosts(ctx context.Context, c *Cluster) {
 			}
 		}
 		if c.spec.Image.Template == "" {
-			t, err := c.templates.Template(ctx, host)
-			e.say("template/"+host, t, err)
+			all, err := c.templates.Templates(ctx, host)
+			for _, t := range all {
+				e.say("template/"+host, t, nil)
+			}
+			e.say("template/"+host, nil, err)
 		}
 	}
 }

@@ -38,7 +38,39 @@ type report struct {
 // reports are in the order of their folders.
 func reports() []report {
 	return []report{
-		{dir: "32", command: "plan", want: []string{"gpus/gpu1: mapping of 1 GPU"}, notWant: []string{"RTX 3090"}},
+		{dir: "02", command: "plan", want: []string{"0000:42:00, 0000:8c:00: RTX PRO 6000", "0001:04:00, 0001:c8:00: RTX PRO 6000"}},
+		{dir: "02", file: "named.yaml", command: "plan", want: []string{"0001:04:00, 0001:c8:00: RTX PRO 6000 Blackwell Server Edition, named in the file"}},
+		{dir: "04", command: "plan", want: []string{"0000:01:00: GeForce GTX 1660 SUPER, the only one"}},
+		{dir: "05", command: "plan", want: []string{"mapping rtx2060, which gpu1 names, does not fit the hardware of pve1", "missing expected property 'iommugroup'"}},
+		{dir: "07", command: "plan", want: []string{"there is no resource mapping gpu-2, which gpu1 names", "there is gpu-1"}},
+		{dir: "07", file: "count.yaml", command: "plan", want: []string{"requests 2 GPUs", "has 1 available", "belongs to VM 500 (openshift)"}},
+		{dir: "26", file: "real.yaml", site: "../04/site.yaml", command: "host:check", notWant: []string{"CPU type", "write cpu: host"}},
+		{dir: "32", command: "plan", want: []string{"0000:08:00: L40, the first free one"}, notWant: []string{"L40S"}},
+		{dir: "vgpu", command: "plan", want: []string{"mapping of 1 GPU [0000:81:00: L40S"}, notWant: []string{"0000:41"}},
+		{dir: "vgpu", file: "two.yaml", command: "plan", want: []string{"has 1 available", "0000:41:00.0 belongs to VM 700 (desktop)"}, notWant: []string{"0000:41:01"}},
+		{dir: "vgpu", file: "named.yaml", command: "plan", want: []string{"0000:41:01 is a part of the card at 0000:41:00.0 (L40S): name that"}},
+		{dir: "vgpu", file: "mapping.yaml", command: "plan", want: []string{"0000:41:01.1 is a virtual function of 0000:41:00.0 (L40S)"}},
+		{dir: "pair", command: "plan", want: []string{"0000:21:00, 0000:22:00: GeForce RTX 3090", "together in IOMMU group 9"}},
+		{dir: "pair", file: "board.yaml", command: "plan", want: []string{"0000:06:00, 0000:07:00: Tesla M60", "together in IOMMU group 5"}},
+		{dir: "pair", file: "split.yaml", command: "plan", want: []string{"0000:21:00, 0000:22:00 share IOMMU group 9", "give one node all cards of the group"}},
+		{dir: "pair", file: "named.yaml", command: "plan", want: []string{"0000:21:00.0 shares IOMMU group 9 with 0000:22:00.0, which gpu1 does not name"}},
+		{dir: "kinds", file: "disk.yaml", command: "plan", want: []string{"mapping disk, which gpu1 names", "PM9A1 (144d:a80a, class 010802), and no NVIDIA GPU"}},
+		{dir: "kinds", file: "sound.yaml", command: "plan", want: []string{"0000:01:00.1", "is a function of the card at 0000:01:00.0 without its GPU"}},
+		{dir: "kinds", file: "away.yaml", command: "plan", want: []string{"it has no device on pve1; it has some on pve2"}},
+		{dir: "kinds", file: "both.yaml", command: "plan", want: []string{"it gives 0000:01:00 and 0000:02:00 to a VM as one device"}},
+		{dir: "kinds", file: "each.yaml", command: "plan", notWant: []string{"error"}},
+		{dir: "capitals", command: "up", want: []string{"unchanged allocatable/gpu1", "changed   vm/gpu1"}, notWant: []string{"failed  "}},
+		{dir: "capitals", file: "small.yaml", command: "plan", want: []string{"there is no host gpu-node1 here; there is GPU-Node1"}},
+		{dir: "container", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3090"}},
+		{dir: "container", file: "named.yaml", command: "plan", want: []string{"by container 105 (jellyfin), by /dev/nvidia0 as dev0, running", "pct set 105 --delete dev0"}},
+		{dir: "18", file: "a.txt", command: "explain", want: []string{"GPU 0000:01:00.0 (machine): the GPU does not wake up (D3cold)", "the GPU does not answer after its reset", "switch the host off"}},
+		{dir: "18", file: "b.txt", command: "explain", want: []string{"(FWSEC)", "the GPU's own processor (GSP) did not start"}},
+		{dir: "18", file: "c.txt", command: "explain", want: []string{"the card was not reset after its last use", "the GPU's own processor (GSP) does not answer", "Xid 120"}},
+		{dir: "18", file: "e.txt", command: "explain", want: []string{"Xid 154", "GPU Reset Required", "Xid 109", "the GPU's own processor (GSP) does not answer"}},
+		{dir: "generations", command: "up", want: []string{"installing NVIDIA driver 580-server\n", "installing NVIDIA driver 580-server-open", "unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
+		{dir: "generations", file: "any.yaml", command: "plan", want: []string{"0000:01:00: Tesla P40", "0000:02:00: RTX PRO 6000"}, notWant: []string{"error"}},
+		{dir: "generations", file: "mapping.yaml", command: "up", want: []string{"unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
+		{dir: "generations", file: "both.yaml", command: "plan", want: []string{"no NVIDIA driver fits the cards of gpu1", "give a machine cards of one kind"}},
 		{dir: "13", command: "validate", want: []string{"k3s.agent.data-dir is set by homelab", "mount: /var/lib/rancher"}},
 		{dir: "13", file: "disk.yaml", command: "validate", notWant: []string{"error:", "warning:"}},
 		{dir: "16", command: "host:check", want: []string{"ok PX20", "ok PX1 "}, notWant: []string{"error", "warning"}},
@@ -68,7 +100,7 @@ func reports() []report {
 
 // TestReports gives each report the answer that its command prints.
 func TestReports(t *testing.T) {
-	for _, r := range reports() {
+	for _, r := range append(reports(), wishes()...) {
 		name := strings.Join([]string{r.dir, r.command, r.file}, " ")
 		t.Run(strings.TrimSpace(name), func(t *testing.T) {
 			got := r.answer(t)
@@ -86,7 +118,7 @@ func TestReports(t *testing.T) {
 // TestReportsAreUsed: a file that no row reads proves nothing.
 func TestReportsAreUsed(t *testing.T) {
 	read := map[string]bool{}
-	for _, r := range reports() {
+	for _, r := range append(reports(), wishes()...) {
 		read[r.path("")], read[r.sitePath()] = true, true
 	}
 	files, err := filepath.Glob("testdata/reports/*/*")

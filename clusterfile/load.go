@@ -2,7 +2,9 @@ package clusterfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,9 @@ import (
 // them. Load does not read secrets.
 func Load(path string) (*spec.Spec, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let go tool mage cluster:init make one", path, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster file: %w", err)
 	}

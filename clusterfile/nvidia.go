@@ -134,20 +134,17 @@ func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 	if raw.Model == "" {
 		return
 	}
-	var cards []nvidia.GPU
-	divisible := false
-	for _, g := range nvidia.GPUs() {
-		if strings.Contains(strings.ToLower(g.Name), strings.ToLower(raw.Model)) {
-			cards = append(cards, g)
-			divisible = divisible || g.MIGInstances > 0
-		}
-	}
+	cards := nvidia.OfModel(raw.Model)
+	divisible := slices.ContainsFunc(cards, func(g nvidia.GPU) bool { return g.MIGInstances > 0 })
 	if len(cards) == 0 {
-		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists has %q in its name", raw.Model), "write a part of the name that lspci shows, e.g. A100")
+		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists is called %q", raw.Model), "write whole words of the name that lspci shows, e.g. A100 or RTX 4090")
 		return
 	}
 	if refused := r.driverRefuses(cards); refused != nil {
 		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
+	}
+	if what, do := nvidia.CheckMPS(raw.Model, cards, sharing.Replicas); what != "" && sharing.Strategy == spec.SharingMPS {
+		r.Wrong(&raw.Model, what, do)
 	}
 	if sharing.Strategy == spec.SharingMIG && !divisible {
 		r.Wrong(&raw.Model, fmt.Sprintf("the %s does not support MIG", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")

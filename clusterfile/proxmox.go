@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,8 @@ func (r *resolver) trust() {
 	switch {
 	case raw.Insecure && (raw.CA != "" || raw.Fingerprint != ""):
 		r.Wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
+	case raw.CA != "" && raw.Fingerprint != "":
+		r.Wrong(&raw.CA, "ca and fingerprint exclude each other: a fingerprint trusts one certificate, and ca all that an authority signs", "keep one of them")
 	case raw.Insecure:
 		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anyone on the path can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
 	}
@@ -163,6 +166,9 @@ func (r *resolver) fingerprint(at *string) string {
 	return strings.Join(parts, ":")
 }
 
+// nodeName is pve-node of Proxmox's JSONSchema.pm: capitals are allowed, and kept.
+var nodeName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
+
 // hosts lists every host that is declared or has a node.
 func (r *resolver) hosts() {
 	raw := &r.raw.Proxmox
@@ -171,7 +177,7 @@ func (r *resolver) hosts() {
 			Name: e.Name, SSH: e.Value.SSH, Storage: e.Value.Storage,
 			Cores: or(e.Value.Cores, 0), Memory: or(e.Value.Memory, 0), GPUs: or(e.Value.GPUs, 0),
 		}
-		if !written.DNSLabel.MatchString(e.Name) {
+		if !nodeName.MatchString(e.Name) {
 			r.Wrong(e.Value, fmt.Sprintf("%q cannot be a Proxmox host's name", e.Name), "write the name that the left column of the web interface shows")
 		}
 		if h.SSH != "" {

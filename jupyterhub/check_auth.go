@@ -140,13 +140,16 @@ func (h Hub) Warnings() []string {
 			w = append(w, "anyone who reaches the hub can sign up and use it (Auth.OpenSignup)")
 		}
 		if len(a.Admins) > 0 {
-			w = append(w, "sign up as "+strings.Join(a.Admins, ", ")+" now: the first to sign up under an admin's name becomes that admin")
+			w = append(w, "the first to sign up under the name of an admin becomes that admin: sign up now (admins: "+strings.Join(a.Admins, ", ")+")")
 		}
 	}
 	if !strings.HasPrefix(h.URL(), "https:") && h.Auth.Kind != Dummy {
 		w = append(w, "passwords are sent unencrypted: the hub has no TLS")
 	}
-	if !h.Cull.Enabled {
+	if h.Exposed {
+		w = append(w, "notebooks and hub reach everything in the network, and are reached: network policies are off")
+	}
+	if h.Cull.Off {
 		w = append(w, "idle servers keep their GPUs: culling is off")
 	}
 	for _, p := range h.Profiles {

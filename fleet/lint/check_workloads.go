@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -69,7 +70,14 @@ func (l *linter) filledIn(o *lintObject) {
 			if !n.Set() || n.Str() == "None" || n.Kind == yamlnode.Map && len(n.Fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
 				continue
 			}
-			l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever", o, strings.Join(at, "."))
+			waits := l.awaited[o.bundle]
+			if waits == nil {
+				l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever", o, strings.Join(at, "."))
+				continue
+			}
+			l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever: the bundle stays Modified, and %s, which depends on it, is never deployed",
+				o, strings.Join(at, "."), cmp.Or(waits.Name, waits.Dir))
+			l.found[len(l.found)-1].Severity = Failure
 		}
 	}
 }
@@ -121,10 +129,11 @@ func (l *linter) ranchersNamespace(o *lintObject) {
 func (l *linter) vendoredBesideRepo(b *lintBundle) {
 	for _, h := range l.helmsOf(b) {
 		name := path.Join(b.Dir, h.Chart, "Chart.yaml")
-		if h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
+		at := h.at("chart", "repo", "version")
+		if at == (yamlnode.Pos{}) || h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
 			continue
 		}
-		l.in("vendored-beside-repo", b, h.node.Get("chart").Place(), "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
+		l.in("vendored-beside-repo", b, at, "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
 	}
 }
 
