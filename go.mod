@@ -14,7 +14,7 @@ require (
 	github.com/goccy/go-yaml v1.19.2
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 	github.com/invopop/jsonschema v0.13.0
-	github.com/luthermonson/go-proxmox v0.8.0
+	github.com/luthermonson/go-proxmox v0.8.2
 	github.com/magefile/mage v1.17.2
 	github.com/mattn/go-runewidth v0.0.16
 	github.com/opencontainers/image-spec v1.1.1

@@ -12,7 +12,7 @@ import (
 )
 
 // checkClones checks whether the missing machines can be cloned to their storages. A whole
-// copy works too; it counts among the disks, and the finding says why.
+// copy is fine; it counts among the disks, and the finding says why.
 func checkClones(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		var refused *api.Error
