@@ -55,7 +55,14 @@ func checkVersion(w *Want, s *seen) []Finding {
 	}
 	for _, h := range w.Hosts {
 		status := s.on[h.Name].status
-		if there := (api.Version{Version: status.is.Version}); status.err == nil && there.Major() != 0 && there.Major() != v.Major() {
+		there := api.Version{Version: status.is.Version}
+		if status.err != nil || there.Major() == 0 {
+			continue
+		}
+		if there.Before(8, 4) && !v.Before(8, 4) {
+			out = append(out, wrong(h.Name, "upgrade it: https://pve.proxmox.com/wiki/Category:Upgrade", "%s has Proxmox VE %s, and a token can import images from 8.4 on", h.Name, there.Version))
+		}
+		if there.Major() != v.Major() {
 			out = append(out, odd(h.Name, "upgrade all hosts; until then the token's role needs VM.Monitor or VM.GuestAgent.Unrestricted, depending on the version",
 				"%s has Proxmox VE %s, and the host that answers has %s: their privileges differ", h.Name, there.Version, v.Version))
 		}
