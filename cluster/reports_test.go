@@ -1,0 +1,244 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/fleet/lint"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// report is what somebody met on a machine of their own, and the right answer to it. Its folder in
+// testdata/reports has the files, trimmed: those of cluster.yaml's kind, and site.yaml, the hosts.
+type report struct {
+	dir     string
+	file    string   // what the command reads; cluster.yaml if empty
+	command string   // validate, plan, up, host:check, host:check -ssh, host:prep, fleet:lint (dir is the repository) or explain (file is a kernel's log)
+	site    string   // site.yaml if empty
+	want    []string // parts of the answer
+	notWant []string // parts that were in a wrong answer, or would make it one
+}
+
+// reports are in the order of their folders.
+func reports() []report {
+	return []report{
+		{dir: "32", command: "plan", want: []string{"gpus/gpu1: mapping of 1 GPU"}, notWant: []string{"RTX 3090"}},
+	}
+}
+
+// TestReports gives each report the answer that its command prints.
+func TestReports(t *testing.T) {
+	for _, r := range reports() {
+		name := strings.Join([]string{r.dir, r.command, r.file}, " ")
+		t.Run(strings.TrimSpace(name), func(t *testing.T) {
+			got := r.answer(t)
+			for _, want := range r.want {
+				assert.Contains(t, got, want)
+			}
+			for _, not := range r.notWant {
+				assert.NotContains(t, got, not)
+			}
+			assert.NotEmpty(t, append(r.want, r.notWant...), got)
+		})
+	}
+}
+
+// TestReportsAreUsed: a file that no row reads proves nothing.
+func TestReportsAreUsed(t *testing.T) {
+	read := map[string]bool{}
+	for _, r := range reports() {
+		read[r.path("")], read[r.sitePath()] = true, true
+	}
+	files, err := filepath.Glob("testdata/reports/*/*")
+	require.NoError(t, err)
+	for _, f := range files {
+		assert.True(t, read[f], "no row reads %s", f)
+	}
+}
+
+func (r report) path(file string) string {
+	if file == "" {
+		file = "cluster.yaml"
+	}
+	if r.file != "" {
+		file = r.file
+	}
+	return filepath.Join("testdata", "reports", r.dir, file)
+}
+
+func (r report) sitePath() string {
+	site := r.site
+	if site == "" {
+		site = "site.yaml"
+	}
+	return filepath.Join("testdata", "reports", r.dir, site)
+}
+
+// answer is all that the command says, errors included.
+func (r report) answer(t *testing.T) string {
+	t.Helper()
+	switch r.command {
+	case "fleet:lint":
+		return r.lint(t)
+	case "explain":
+		return r.explain(t)
+	}
+	file := r.spec(t)
+	s, err := clusterfile.Parse("cluster.yaml", file)
+	if err != nil || r.command == "validate" {
+		return said(s, err)
+	}
+	var out string
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, r.model(t))
+		defer w.close()
+		out = said(s, r.ask(t, w, s, &out)) + out
+	})
+	return out
+}
+
+// shells logs in to the hosts as root if the command says so.
+func (r report) shells(t *testing.T, w *world) func(context.Context, string) (remote.Runner, error) {
+	t.Helper()
+	if !strings.HasSuffix(r.command, "-ssh") {
+		return nil
+	}
+	site := prepSiteOf(t, w.sim, r.model(t), string(r.spec(t)))
+	return func(_ context.Context, host string) (remote.Runner, error) { return site.root[host], nil }
+}
+
+// model is the site; a file without tokens has the usual one.
+func (r report) model(t *testing.T) pvesim.Model {
+	t.Helper()
+	site, err := os.ReadFile(r.sitePath())
+	require.NoError(t, err)
+	model, err := pvesim.ParseModel(r.sitePath(), site)
+	require.NoError(t, err)
+	if usual := pvesim.OneGPU(); len(model.Tokens) == 0 {
+		model.Roles, model.Users, model.Tokens, model.ACLs = usual.Roles, usual.Users, usual.Tokens, usual.ACLs
+	}
+	return model
+}
+
+// spec reads the cluster's file; @PROXMOX@ in it is the simulated site.
+func (r report) spec(t *testing.T) []byte {
+	t.Helper()
+	file, err := os.ReadFile(r.path(""))
+	require.NoError(t, err)
+	return []byte(strings.ReplaceAll(string(file), "@PROXMOX@", `endpoint: "https://pve1:8006", token: homelab@pve!operator, secret: "file:token"`))
+}
+
+// said is what a file's reader says of it, and an error.
+func said(s *spec.Spec, err error) string {
+	var b strings.Builder
+	if s != nil {
+		for _, w := range s.Warnings {
+			fmt.Fprintf(&b, "warning: %s\n", w)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "error: %s\n", err)
+	}
+	return b.String()
+}
+
+// ask gives the command to the site.
+func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
+	t.Helper()
+	id, token := w.sim.Token()
+	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
+	require.NoError(t, err)
+	s, err = placement.Place(t.Context(), s, pve)
+	if err != nil {
+		return err
+	}
+	c := w.cluster(t, s)
+	defer c.Close()
+	var b strings.Builder
+	defer func() { *out = b.String() }()
+	switch r.command {
+	case "host:check", "host:check -ssh":
+		found, err := c.HostCheck(t.Context(), r.shells(t, w))
+		if err != nil {
+			return err
+		}
+		for _, f := range found.Findings {
+			fmt.Fprintf(&b, "%s %s %s: %s: %s: %s\n", f.Verdict, f.ID, f.Subject, f.Evidence, f.Cure, f.Command)
+		}
+		return nil
+	case "plan":
+		plan, err := c.Up().Plan(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, it := range plan.Items {
+			fmt.Fprintf(&b, "%s: %s %s\n", it.Step, it.Diff, it.Because)
+			for _, f := range it.Diff {
+				b.WriteString("  " + f.Note + "\n")
+			}
+		}
+		for _, d := range c.Doubts() {
+			fmt.Fprintf(&b, "warning: %s\n", d)
+		}
+		return plan.Err()
+	case "host:prep":
+		for _, h := range s.Proxmox.Hosts {
+			prep := prepSiteOf(t, w.sim, r.model(t), string(r.spec(t))).prep()
+			plan, err := prep.LookAt(t.Context(), h.Name)
+			if err != nil {
+				return err
+			}
+			for _, change := range plan.Changes {
+				fmt.Fprintf(&b, "%s: %s: %s\n", change.ID, change.What, change.Why)
+			}
+			for _, n := range plan.Notes {
+				fmt.Fprintf(&b, "note: %s\n", n.What)
+			}
+		}
+		return nil
+	case "up":
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		b.WriteString(w.output.String())
+		return err
+	}
+	return errors.New("no command " + r.command)
+}
+
+func (r report) lint(t *testing.T) string {
+	t.Helper()
+	root, err := os.OpenRoot(filepath.Join("testdata", "reports", r.dir, r.file))
+	require.NoError(t, err)
+	defer root.Close()
+	found, err := lint.Run(context.Background(), root.FS(), lint.Options{})
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, found.Text(&b))
+	return b.String()
+}
+
+func (r report) explain(t *testing.T) string {
+	t.Helper()
+	log, err := os.ReadFile(r.path(""))
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, f := range nvidia.ExplainLog(strings.Split(string(log), "\n")) {
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
+}
