@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -59,7 +60,7 @@ func (r *resolver) noProxmox() {
 	if len(made) == 0 {
 		return
 	}
-	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", strings.Join(made, ", ")),
+	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", printable.Few(made)),
 		cure+"; or give each of them external: user@address, if the machines exist already")
 }
 
@@ -171,26 +172,34 @@ func (r *resolver) hosts() {
 			Name: e.Name, SSH: e.Value.SSH, Storage: e.Value.Storage,
 			Cores: or(e.Value.Cores, 0), Memory: or(e.Value.Memory, 0), GPUs: or(e.Value.GPUs, 0),
 		}
-		if !written.DNSLabel.MatchString(e.Name) {
-			r.Wrong(e.Value, fmt.Sprintf("%q cannot be a Proxmox host's name", e.Name), "write the name that the left column of the web interface shows")
-		}
+		r.hostName(e.Value, e.Name)
 		if h.SSH != "" {
 			h.SSH = r.login(&e.Value.SSH, "root")
 		}
 		r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, h)
 	}
+	r.hostName(&raw.Host, raw.Host)
 	for _, n := range r.nodes {
+		r.hostName(&n.raw.Host, n.raw.Host)
 		if n.Host != "" && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: n.Host})
 		}
 	}
 	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+		r.hostName(&nfs.VM.Host, nfs.VM.Host)
 		host := cmp.Or(nfs.VM.Host, r.defaultHost())
 		if host != spec.AnyHost && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: host})
 		}
 	}
 	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b spec.Host) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// hostName checks the name of a host, wherever the file has one.
+func (r *resolver) hostName(at any, name string) {
+	if name != "" && !written.DNSLabel.MatchString(name) {
+		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", name), "write the name that the left column of the web interface shows")
+	}
 }
 
 // defaultHost is the host of nodes that name none.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
@@ -91,7 +92,7 @@ func (b *book) enterForeign() {
 		for _, claim := range card.Claims {
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
 				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.How()),
-					fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, claim.Slot)}
+					fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, printable.Word(claim.Slot))}
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 const module = "github.com/cps-gpu/homelab/"
 
 // leaves may be imported by everybody: they hold the standard library only, and each other.
-var leaves = []string{"secret", "converge/drift", "converge/progress", "converge/wait", "converge/lease", "internal/limit", "unit"}
+var leaves = []string{"secret", "converge/drift", "converge/progress", "converge/wait", "converge/lease", "internal/limit", "unit", "internal/printable"}
 
 // allowed says which of the project's packages each may import, beside leaves.
 // A package that is not here may import nothing of ours.
@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"kube/chart/pins":              nil,
 	"addon":                        {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
 	"fleet":                        {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "fleet/internal/reserved"},
-	"fleet/lint":                   {"kube/chart", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "internal/printable", "fleet/internal/reserved", "fleet/lint/internal/manifest"},
+	"fleet/lint":                   {"kube/chart", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "fleet/internal/reserved", "fleet/lint/internal/manifest"},
 	"fleet/lint/internal/manifest": {"internal/suggest", "internal/yamlbound", "internal/yamlnode"},
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
@@ -136,26 +136,26 @@ var allowed = map[string][]string{
 	"cluster/inventory":             {"kube", "proxmox", "spec"},
 	"cluster/placement":             {"converge", "internal/names", "proxmox", "proxmox/pci", "spec"},
 	"cluster/platform":              {"addon", "fleet", "internal/names", "internal/offer", "jupyterhub", "kube", "kube/chart", "nvidia", "spec"},
-	"clusterfile/internal/written":  {"internal/printable", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
-	"clusterfile":                   {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/printable", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec", "cluster/backup", "internal/offer", "nvidia/mig", "addon"},
-	"cluster":                       {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/internal/verification", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig", "addon"},
+	"clusterfile/internal/written":  {"internal/suggest", "internal/yamlbound", "internal/yamlnode", "spec"},
+	"clusterfile":                   {"clusterfile/internal/written", "cluster/platform", "internal/distro", "internal/names", "internal/schedule", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "jupyterhub", "k3s", "kube/chart/pins", "nvidia", "spec", "cluster/backup", "internal/offer", "nvidia/mig", "addon"},
+	"cluster":                       {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/internal/verification", "cluster/placement", "cluster/platform", "cluster/prepare", "converge", "fleet", "internal/distro", "internal/names", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/chart", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig", "addon"},
 	"cluster/internal/verification": {"addon", "cluster/internal/benches", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "cluster/internal/volumes", "cluster/platform", "converge", "internal/offer", "kube", "nvidia", "nvidia/check", "remote", "secret", "spec"},
 	"cluster/doctor":                {"converge/drift", "fleet", "internal/offer", "k3s", "kube", "nvidia", "nvidia/mig", "proxmox", "remote", "spec"},
 	"cluster/prepare":               {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/volumes":      {"addon", "cluster/platform", "kube", "nvidia/check", "spec"},
 	"cluster/internal/thorns":       {"kube", "sim/guest", "sim/kubesim"},
-	"cluster/internal/templates":    {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "remote", "spec"},
+	"cluster/internal/templates":    {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "k3s", "nvidia", "proxmox", "remote", "spec"},
 	"cluster/internal/run":          {"converge", "proxmox", "spec"},
-	"cluster/internal/parts":        {"addon", "cluster/consent", "cluster/internal/run", "cluster/platform", "converge", "fleet", "internal/printable", "internal/suggest", "kube", "kube/chart", "kube/chart/pins", "remote/ssh", "spec"},
-	"cluster/internal/nodes":        {"cloudinit", "cluster/internal/firstboot", "cluster/internal/run", "converge", "internal/datadisk", "internal/names", "internal/printable", "proxmox", "remote", "remote/ssh", "spec"},
-	"cluster/internal/members":      {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/nodes", "cluster/internal/run", "cluster/internal/templates", "converge", "internal/keep", "internal/names", "internal/offer", "internal/printable", "k3s", "kube", "nvidia", "remote", "remote/ssh", "spec"},
+	"cluster/internal/parts":        {"addon", "cluster/consent", "cluster/internal/run", "cluster/platform", "converge", "fleet", "internal/suggest", "kube", "kube/chart", "kube/chart/pins", "remote/ssh", "spec"},
+	"cluster/internal/nodes":        {"cloudinit", "cluster/internal/firstboot", "cluster/internal/run", "converge", "internal/datadisk", "internal/names", "proxmox", "remote", "remote/ssh", "spec"},
+	"cluster/internal/members":      {"cluster/consent", "cluster/internal/artifacts", "cluster/internal/nodes", "cluster/internal/run", "cluster/internal/templates", "converge", "internal/keep", "internal/names", "internal/offer", "k3s", "kube", "nvidia", "remote", "remote/ssh", "spec"},
 	"cluster/internal/leasefile":    {"remote"},
 	"cluster/internal/firstboot":    {"addon", "cloudinit", "cluster/internal/run", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/yamlbound", "proxmox", "remote/ssh", "spec"},
 	"cluster/internal/artifacts":    {"converge", "k3s", "remote", "spec"},
 	"cluster/consent":               {"converge", "kube"},
 	"cluster/backup":                {"k3s", "remote/ssh"},
 	"cluster/internal/benches":      {"cluster/internal/run", "converge", "kube", "nvidia", "nvidia/bench", "nvidia/check", "remote", "spec"},
-	"cluster/internal/rescue":       {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "remote/ssh", "spec"},
+	"cluster/internal/rescue":       {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "k3s", "remote", "remote/ssh", "spec"},
 	"cluster/draft":                 {"proxmox", "proxmox/pci", "spec"},
 
 	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
@@ -170,7 +170,7 @@ var allowed = map[string][]string{
 	"internal/labmodel":        {"nvidia", "sim/pvesim", "spec"},
 	"internal/archtest":        nil,
 	"internal/words":           nil,
-	"internal/console":         {"converge", "internal/printable"},
+	"internal/console":         {"converge"},
 	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
 	"internal/page":            nil,
 	"internal/history":         {"internal/keep"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -128,5 +129,5 @@ func contentCure(st proxmox.Storage, content string, lacks []string) string {
 		return fmt.Sprintf("name a storage that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)
 	}
 	all := keep(st.Content, func(c string) bool { return c != "" && c != "none" })
-	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", st.Name, strings.Join(append(all, lacks...), ","))
+	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", printable.Word(st.Name), printable.Word(strings.Join(append(all, lacks...), ",")))
 }
