@@ -32,6 +32,9 @@ func Cilium(o CiliumOptions) (chart.Part, error) {
 	if !o.PodCIDR.IsValid() {
 		return chart.Part{}, errors.New("cilium: the pods' network is not set: it must be K3s' cluster-cidr")
 	}
+	if o.PodCIDR.Addr().Is6() {
+		return chart.Part{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
+	}
 	if o.APIServer == "" {
 		o.APIServer = "127.0.0.1"
 	}

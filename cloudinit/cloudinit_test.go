@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -156,6 +157,30 @@ func TestDigestKeepsPartsApart(t *testing.T) {
 	assert.Len(t, Digest(), 64)
 }
 
+// A rented host's router is outside of the address's network: the route says on-link, and only
+// there.
+func TestGatewayOutsideOfTheNetwork(t *testing.T) {
+	for address, want := range map[string]string{
+		"203.0.113.7/32":   "via: 198.51.100.1\n        on-link: true\n",
+		"203.0.113.9/29":   "via: 198.51.100.1\n        on-link: true\n",
+		"198.51.100.7/24":  "via: 198.51.100.1\n",
+		"2001:db8::7/128":  "via: 2001:db8:1::1\n        on-link: true\n",
+		"2001:db8:1::7/64": "via: 2001:db8:1::1\n",
+	} {
+		m := worker()
+		m.Address, m.Gateway = netip.MustParsePrefix(address), netip.MustParseAddr("198.51.100.1")
+		if m.Address.Addr().Is6() {
+			m.Gateway = netip.MustParseAddr("2001:db8:1::1")
+		}
+		doc, err := RenderWorker(m)
+		require.NoError(t, err)
+		b, err := doc.Network.Render()
+		require.NoError(t, err)
+		assert.Contains(t, strings.ReplaceAll(string(b), "\"", ""), want, address)
+		assert.Equal(t, strings.Contains(want, "on-link"), strings.Contains(string(b), "on-link"), "%s: %s", address, b)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for want, change := range map[string]func(*Machine){
 		`hostname "Wk_1"`:         func(m *Machine) { m.Hostname = "Wk_1" },
@@ -165,7 +190,7 @@ func TestRefusals(t *testing.T) {
 		"make one with openssl":   func(m *Machine) { m.PasswordHash = "hunter2" },
 		"MTU 20":                  func(m *Machine) { m.MTU = 20 },
 		`MAC address "bc:24"`:     func(m *Machine) { m.MAC = "bc:24" },
-		"gateway 10.1.0.1":        func(m *Machine) { m.Gateway = netip.MustParseAddr("10.1.0.1") },
+		"gateway fd00::1":         func(m *Machine) { m.Gateway = netip.MustParseAddr("fd00::1") },
 		"gateway 10.0.0.21":       func(m *Machine) { m.Gateway = netip.MustParseAddr("10.0.0.21") },
 		"a gateway without":       func(m *Machine) { m.Address = netip.Prefix{} },
 		`disk serial "a/b"`:       func(m *Machine) { m.Disks[0].Serial = "a/b" },

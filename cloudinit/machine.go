@@ -24,7 +24,7 @@ type Machine struct {
 	FreshHostKeys  bool     // replace the image's SSH host keys, which its clones would share
 	MAC            string
 	Address        netip.Prefix // the zero Prefix asks DHCP
-	Gateway        netip.Addr   // inside Address's prefix; the zero Addr sets no default route
+	Gateway        netip.Addr   // outside of Address's prefix it is reached on-link; the zero Addr sets no default route
 	DNS            []netip.Addr
 	Search         []string // DNS search domains
 	MTU            int      // bytes; 0 means the interface's own

@@ -31,10 +31,12 @@ type Match struct {
 	MAC string `yaml:"macaddress"`
 }
 
-// Route is one route.
+// Route is one route. OnLink says that the interface reaches Via though none of its networks
+// contains it; netplan knows it, and cloud-init passes it on.
 type Route struct {
-	To  string `yaml:"to"`
-	Via string `yaml:"via"`
+	To     string `yaml:"to"`
+	Via    string `yaml:"via"`
+	OnLink bool   `yaml:"on-link,omitempty"`
 }
 
 // Nameservers are asked in order.
@@ -87,10 +89,14 @@ func (m Machine) address(eth *Ethernet) error {
 	if !m.Gateway.IsValid() {
 		return nil
 	}
-	if !m.Address.Masked().Contains(m.Gateway) || m.Gateway == m.Address.Addr() {
-		return fmt.Errorf("gateway %s: want another address inside %s", m.Gateway, m.Address.Masked())
+	if m.Gateway.BitLen() != m.Address.Addr().BitLen() || m.Gateway == m.Address.Addr() {
+		return fmt.Errorf("gateway %s: want another address of the family of %s", m.Gateway, m.Address.Addr())
 	}
-	eth.Routes = []Route{{To: netip.PrefixFrom(unspecified(m.Gateway), 0).String(), Via: m.Gateway.String()}}
+	eth.Routes = []Route{{
+		To: netip.PrefixFrom(unspecified(m.Gateway), 0).String(), Via: m.Gateway.String(),
+		// Providers that rent hosts give an address whose router is outside of its network.
+		OnLink: !m.Address.Masked().Contains(m.Gateway),
+	}}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -23,11 +24,7 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 	if !r.nodePrefix(n) {
 		return
 	}
-	if r.IsSet(&raw.Gateway) && net.Gateway.IsValid() {
-		r.insidePrefix(&raw.Gateway, "gateway", net.Gateway, net.Prefix)
-	} else {
-		r.Wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", net.Prefix), "write gateway: under network, e.g. gateway: "+net.Prefix.Addr().Next().String())
-	}
+	r.gateway(n)
 	addr := n.raw.Address
 	switch {
 	case !addr.IsValid() && n.short:
@@ -42,6 +39,27 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 	}
 }
 
+// gateway checks a node's gateway. One outside of the network is reached on-link: providers that
+// rent hosts give an address whose router is elsewhere.
+func (r *resolver) gateway(n plannedNode) {
+	raw, g, p := &n.raw.Network, n.Network.Gateway, n.Network.Prefix
+	switch {
+	case !r.IsSet(&raw.Gateway) || !g.IsValid():
+		r.Wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", p), "write gateway: under network, and the router's address")
+	case g.BitLen() != p.Addr().BitLen():
+		r.Wrong(&raw.Gateway, fmt.Sprintf("gateway %s and the network %s are not of one family", g, p), "write the router's address of the family of the nodes")
+	case p.Contains(g) && !p.IsSingleIP():
+		r.insidePrefix(&raw.Gateway, "gateway", g, p)
+	case !p.IsSingleIP() && g.IsPrivate() && p.Addr().IsPrivate(): // rented hosts have public ones
+		r.Wrong(&raw.Gateway, fmt.Sprintf("gateway %s is outside the network %s", g, p), fmt.Sprintf("write the router's address in that network; for a router that is reached on-link, write in each node network: {prefix: ADDRESS/%d}", g.BitLen()))
+	case !p.IsSingleIP():
+		r.Warn(&raw.Gateway, fmt.Sprintf("gateway %s is outside the network %s, so nodes reach it on-link, as a rented host's router is reached", g, p), "if it is a slip, write the router's address in that network")
+	}
+	if g.IsValid() && !p.Contains(g) && !r.IsSet(&raw.DNS) {
+		r.Warn(&raw.Gateway, fmt.Sprintf("nodes ask the gateway %s for names, and a provider's router mostly knows none", g), "write dns: and the provider's DNS servers")
+	}
+}
+
 // nodePrefix checks the network itself.
 func (r *resolver) nodePrefix(n plannedNode) bool {
 	raw, p := &n.raw.Network, n.Network.Prefix
@@ -52,8 +70,8 @@ func (r *resolver) nodePrefix(n plannedNode) bool {
 	case p != p.Masked():
 		r.Wrong(&raw.Prefix, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
 		return false
-	case p.Addr().BitLen()-p.Bits() < 2:
-		r.Wrong(&raw.Prefix, fmt.Sprintf("the network %s has no room for nodes", p), "write a wider one, e.g. "+netip.PrefixFrom(p.Addr(), 24).Masked().String())
+	case p.Addr().BitLen()-p.Bits() == 1:
+		r.Wrong(&raw.Prefix, fmt.Sprintf("the network %s has no room for nodes and a gateway", p), fmt.Sprintf("write your whole network, or a node's address alone with /%d and the gateway's address", p.Addr().BitLen()))
 		return false
 	}
 	return true
@@ -65,8 +83,13 @@ func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Pr
 	if addr.Is4() {
 		last = last.Prev() // the broadcast address
 	}
-	cure := fmt.Sprintf("write one from %s to %s", first, last)
+	cure := fmt.Sprintf("write a free address of yours from %s to %s", first, last)
+	if p.IsSingleIP() {
+		cure = fmt.Sprintf("%s has no other address: write a wider network, or in each node network: {prefix: ADDRESS/%d}", p, p.Bits())
+	}
 	switch {
+	case p.IsSingleIP() && addr == p.Addr():
+		return true
 	case !p.Contains(addr):
 		r.Wrong(at, fmt.Sprintf("%s %s is outside the network %s", name, addr, p), cure)
 	case addr == p.Addr():
@@ -126,6 +149,7 @@ func (r *resolver) clusterNetworks() {
 			r.Wrong(c.at, fmt.Sprintf("%s %s is an address in a network, not a network", c.name, c.p), "write "+c.p.Masked().String())
 		}
 	}
+	r.families()
 	if pods.Overlaps(services) {
 		at := any(&raw.ServiceCIDR)
 		if !r.IsSet(at) {
@@ -133,12 +157,11 @@ func (r *resolver) clusterNetworks() {
 		}
 		r.Wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write separate networks, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
 	}
-	if services.Addr().Is4() && (services.Bits() < 12 || services.Bits() > 28) {
-		r.Wrong(&raw.ServiceCIDR, fmt.Sprintf("Kubernetes accepts no service network of the size of %s", services), "write one from /12 to /28, e.g. 10.43.0.0/16")
+	if what, do := k3s.CheckServiceNetwork(services); what != "" {
+		r.Wrong(&raw.ServiceCIDR, what, do)
 	}
-	// Each node takes a /24 of the pods' addresses (--node-cidr-mask-size).
-	if room := 1 << max(24-pods.Bits(), 0); pods.Addr().Is4() && (pods.Bits() > 24 || len(r.nodes) > room) {
-		r.Wrong(&raw.PodCIDR, fmt.Sprintf("podCIDR %s is too small for %d nodes: each takes a /24 of it", pods, len(r.nodes)), "write a wider one, e.g. 10.42.0.0/16")
+	if what, do := k3s.CheckPodNetwork(pods, len(r.nodes)); what != "" {
+		r.Wrong(&raw.PodCIDR, "podCIDR "+what, do)
 	}
 	for _, n := range r.nodes {
 		p := n.Network.Prefix
@@ -147,6 +170,30 @@ func (r *resolver) clusterNetworks() {
 		}
 		r.apart(n, "pods", "podCIDR", pods, &raw.PodCIDR)
 		r.apart(n, "services", "serviceCIDR", services, &raw.ServiceCIDR)
+	}
+}
+
+// families checks that nodes, pods and services have addresses of one family: K3s ends where
+// they differ.
+func (r *resolver) families() {
+	raw, k := &r.raw.K3s, r.spec.K3s
+	for _, n := range r.nodes {
+		addr := n.Address.Addr()
+		pods, services := k3s.DefaultNetworks(addr)
+		for _, c := range []struct {
+			at      any
+			key     string
+			p, will netip.Prefix
+		}{{&raw.PodCIDR, "podCIDR", k.PodCIDR, pods}, {&raw.ServiceCIDR, "serviceCIDR", k.ServiceCIDR, services}} {
+			if !addr.IsValid() || c.p.Addr().BitLen() == addr.BitLen() {
+				continue
+			}
+			if !r.IsSet(c.at) {
+				c.at = r.addressPlace(n)
+			}
+			r.Wrong(c.at, fmt.Sprintf("node %s has the address %s and k3s.%s is %s: nodes, pods and services need addresses of one family", n.Name, addr, c.key, c.p),
+				fmt.Sprintf("write addresses of one family; for this node's, k3s.%s: %s", c.key, c.will))
+		}
 	}
 }
 

@@ -80,7 +80,8 @@ func (r *resolver) pools() {
 			}
 		}
 		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
-			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network %s, so no client would reach these addresses", p.Text, r.spec.Network.Prefix), "write an unused range inside it; nodes answer for it on their own network")
+			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network, where the load balancer answers ARP for its addresses, so no router would find them", p.Text),
+				"write an unused range of the nodes' network; BGP, which announces other ones, is not supported")
 			continue
 		}
 		for _, a := range owners {

@@ -3,7 +3,6 @@ package clusterfile
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/spec"
@@ -71,7 +70,7 @@ func (r *resolver) disk(name string, d *written.Disk) {
 	switch {
 	case d.Mount == "" && d.FS != "":
 		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem but no mount", name), "write mount: /data, or remove fs")
-	case d.Mount != "" && !isPlace(d.Mount):
+	case d.Mount != "" && !written.IsPlace(d.Mount):
 		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be a mount point", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 	}
 }
@@ -101,15 +100,4 @@ func (r *resolver) diskFS(d *written.Disk) string {
 		return fs
 	}
 	return ""
-}
-
-// isCleanPath reports whether p is absolute, in its shortest form, and not the root.
-func isCleanPath(p string) bool {
-	return strings.HasPrefix(p, "/") && !strings.Contains(p+"/", "//") && !strings.Contains(p+"/", "/./") && !strings.Contains(p+"/", "/../")
-}
-
-// isPlace reports whether p is a clean path without characters that are special in fstab,
-// systemd or a shell, so that file systems and volumes can be there.
-func isPlace(p string) bool {
-	return isCleanPath(p) && matches(`^[\pL\pN/._~@=,:-]+$`, p)
 }

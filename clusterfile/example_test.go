@@ -24,7 +24,7 @@ pools:
 	// Output:
 	// cluster.yaml:6:11: secret must be a reference to a secret, never the secret itself; write env:NAME, file:PATH (mode 0600) or sops:FILE#path, and change the secret if this file was shared
 	// cluster.yaml:8:16: "v1.36.5-k3s1" is not a K3s release; write v1.36.5+k3s1
-	// cluster.yaml:11:31: address 10.0.1.21 is outside the network 10.0.0.0/24; write one from 10.0.0.1 to 10.0.0.254
+	// cluster.yaml:11:31: address 10.0.1.21 is outside the network 10.0.0.0/24; write a free address of yours from 10.0.0.1 to 10.0.0.254
 	// cluster.yaml:11:43: unknown key "memroy" in gpu; did you mean "memory"?
 }
 

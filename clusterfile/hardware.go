@@ -3,7 +3,6 @@ package clusterfile
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
@@ -14,7 +13,7 @@ import (
 func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
 	n.Hugepages, n.Affinity, n.TPM = r.hugepages(n, raw), raw.Affinity, or(raw.TPM, false)
 	if n.Affinity != "" && n.Affinity != noneWord {
-		if _, ok := cpuList(n.Affinity, ","); !ok {
+		if _, ok := written.CPUList(n.Affinity, ","); !ok {
 			r.Wrong(&raw.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
 		}
 	}
@@ -64,7 +63,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 	seen := map[int]bool{}
 	for i := range raw.NUMANodes {
 		in := &raw.NUMANodes[i]
-		cpus, ok := cpuList(in.CPUs, ",")
+		cpus, ok := written.CPUList(in.CPUs, ",")
 		if !ok {
 			r.Wrong(&in.CPUs, fmt.Sprintf("%q is not a list of the node's CPUs", in.CPUs), "write e.g. 0-7")
 		}
@@ -75,7 +74,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 			}
 			seen[cpu] = true
 		}
-		if _, ok := cpuList(in.HostNodes, ","); in.HostNodes != "" && !ok {
+		if _, ok := written.CPUList(in.HostNodes, ","); in.HostNodes != "" && !ok {
 			r.Wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
 		}
 		policy := r.choice(&in.Policy, "policy", "bind", "preferred", "interleave")
@@ -93,23 +92,4 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 	if len(seen) < n.Cores && len(seen) > 0 {
 		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")
 	}
-}
-
-// cpuList reads 0-7,16.
-func cpuList(s, separator string) (all []int, ok bool) {
-	for part := range strings.SplitSeq(s, separator) {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil || from < 0 || to < from || to > 4095 || len(all) > 4095 {
-			return nil, false
-		}
-		for n := from; n <= to; n++ {
-			all = append(all, n)
-		}
-	}
-	return all, true
 }

@@ -243,7 +243,7 @@ func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
 
 // inNotebook checks a mount point in notebooks.
 func (r *resolver) inNotebook(at *string, p string) {
-	if !isCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
+	if !written.IsCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
 		r.Wrong(at, fmt.Sprintf("nothing can be mounted on %q in a notebook", p), "write an absolute path of its own, e.g. /data")
 	}
 }

@@ -17,15 +17,26 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-var (
-	defaultPodCIDR     = netip.MustParsePrefix("10.42.0.0/16")
-	defaultServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
-)
-
 var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
 
 // builtIn are parts of K3s with a setting of their own to disable them.
 var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
+
+// clusterCIDRs sets the networks of pods and services, by default of the nodes' family.
+func (r *resolver) clusterCIDRs() {
+	var first netip.Addr
+	if len(r.nodes) > 0 {
+		first = r.nodes[0].Address.Addr()
+	}
+	k := &r.spec.K3s
+	pods, services := k3s.DefaultNetworks(first)
+	if !r.IsSet(&r.raw.K3s.PodCIDR) {
+		k.PodCIDR = pods
+	}
+	if !r.IsSet(&r.raw.K3s.ServiceCIDR) {
+		k.ServiceCIDR = services
+	}
+}
 
 func (r *resolver) kubernetes() {
 	raw := &r.raw.K3s
@@ -41,12 +52,6 @@ func (r *resolver) kubernetes() {
 	}
 	if r.IsSet(&raw.Upgrade.Wait) {
 		k.Upgrade.Wait = time.Duration(raw.Upgrade.Wait) // 0s too
-	}
-	if !r.IsSet(&raw.PodCIDR) {
-		k.PodCIDR = defaultPodCIDR
-	}
-	if !r.IsSet(&raw.ServiceCIDR) {
-		k.ServiceCIDR = defaultServiceCIDR
 	}
 	r.spec.K3s = k
 	r.k3sVersion(&raw.Version)
@@ -115,8 +120,12 @@ var managed = map[string]string{
 	"etcd-s3-access-key": "write k3s.snapshots.s3.accessKey with a reference", "etcd-s3-secret-key": "write k3s.snapshots.s3.secretKey with a reference",
 	"etcd-s3-session-token": "session tokens end; use a key of its own", "private-registry": "write k3s.registries", "with-node-id": "a node's name is its VM's",
 	"cluster-reset": "restoring is not a setting", "cluster-reset-restore-path": "restoring is not a setting", "disable-agent": "every server is a node",
+	"data-dir":           written.DataDisk,
 	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
 }
+
+// addressKeys take an address or a network for each family.
+var addressKeys = []string{"cluster-cidr", "service-cidr", "node-ip"}
 
 // passThrough asks package k3s about each further key of config.yaml: servers drop unknown
 // keys with a warning, agents exit.
@@ -124,6 +133,9 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 	for _, key := range sortedNames(*at) {
 		place := r.MemberAt(at, key)
 		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
+			if list, _ := (*at)[key].([]any); slices.Contains(addressKeys, key) && (len(list) > 1 || strings.Contains(fmt.Sprint((*at)[key]), ",")) {
+				why = "dual-stack is not supported: " + why + ", with one family for nodes, pods and services"
+			}
 			r.Wrong(place, fmt.Sprintf("k3s.%s.%s is set by homelab", role, key), why)
 			continue
 		}

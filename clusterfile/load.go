@@ -75,6 +75,7 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 	r.kubernetes()
 	r.gpuStack()
 	r.makeNodes(root)
+	r.clusterCIDRs()
 	r.hosts()
 	r.finish()
 	r.platform()

@@ -244,7 +244,9 @@ func (r *resolver) external(n *spec.Node, raw *written.Node) {
 	case login == "":
 		return
 	case err != nil:
-		r.Wrong(&raw.External, "an external machine is named by its address", "write user@10.0.0.40:22")
+		name, port, _ := written.CutLast(host, ":")
+		r.Wrong(&raw.External, fmt.Sprintf("%s is a name, and an external machine is named by its address, which K3s' nodes keep", name),
+			fmt.Sprintf("write %s@ADDRESS:%s with the address that getent hosts %s shows, and reserve it in your DHCP server", user, port, name))
 		return
 	}
 	n.SSHUser, n.SSHPort = user, int(addr.Port())

@@ -2,7 +2,6 @@ package clusterfile
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/netip"
@@ -150,7 +149,7 @@ const maxSource = 1 << 20
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.
 func (r *resolver) publicKeys(at *written.PublicKey) []string {
-	if isAuthorizedKey(string(*at)) {
+	if written.IsAuthorizedKey(string(*at)) {
 		return []string{string(*at)}
 	}
 	path := strings.TrimPrefix(string(*at), "file:")
@@ -167,7 +166,7 @@ func (r *resolver) publicKeys(at *written.PublicKey) []string {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if !isAuthorizedKey(line) {
+		if !written.IsAuthorizedKey(line) {
 			r.Wrong(at, path+" holds a line that is not a public key", "name a .pub file")
 			return nil
 		}
@@ -199,18 +198,6 @@ func (r *resolver) source(at any, path string) (string, bool) {
 		return "", false
 	}
 	return string(b), true
-}
-
-// isAuthorizedKey reports whether s is an authorized_keys line: the type, and a
-// base64 blob that begins with the same type (RFC 4253, section 6.6).
-func isAuthorizedKey(s string) bool {
-	f := strings.Fields(s)
-	if len(f) < 2 || strings.ContainsAny(s, "\r\n") {
-		return false
-	}
-	blob, err := base64.StdEncoding.DecodeString(f[1])
-	n := len(f[0])
-	return err == nil && len(blob) > 4+n && blob[0] == 0 && blob[1] == 0 && blob[2] == 0 && int(blob[3]) == n && string(blob[4:4+n]) == f[0]
 }
 
 func (r *resolver) guest() {
@@ -254,7 +241,7 @@ func (r *resolver) file(raw *written.GuestFile) spec.File {
 	switch {
 	case raw.Path == "":
 		r.Wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
-	case !isCleanPath(raw.Path):
+	case !written.IsCleanPath(raw.Path):
 		r.Wrong(&raw.Path, fmt.Sprintf("%q is not an absolute path", raw.Path), "write it in full, e.g. /etc/motd")
 	}
 	for _, prefix := range ours {

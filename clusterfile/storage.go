@@ -187,7 +187,7 @@ func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
 }
 
 func (r *resolver) exportPath(at *string, path string) {
-	if path != "" && path != "/" && (!isPlace(path) || strings.ContainsAny(path, ",:")) {
+	if path != "" && path != "/" && (!written.IsPlace(path) || strings.ContainsAny(path, ",:")) {
 		r.Wrong(at, fmt.Sprintf("%q is not a path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
 	}
 }
@@ -233,7 +233,7 @@ func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
 // scratch finds the nodes with a scratch disk, which get the class.
 func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
 	s := &spec.Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
-	if raw.Path != "" && !isPlace(raw.Path) {
+	if raw.Path != "" && !written.IsPlace(raw.Path) {
 		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 		return s
 	}
@@ -282,7 +282,7 @@ var drainPolicies = []string{"block-if-contains-last-replica", "allow-if-replica
 func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 	l := &spec.Longhorn{Class: cmp.Or(raw.Class, "longhorn"), DataPath: cmp.Or(raw.Path, "/var/lib/longhorn")}
 	l.DrainPolicy = r.choice(&raw.DrainPolicy, "drainPolicy", drainPolicies...)
-	if !isPlace(l.DataPath) {
+	if !written.IsPlace(l.DataPath) {
 		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
 	}
 	holders := 0

@@ -87,6 +87,7 @@ type Server struct {
 	ClusterDNS           netip.Addr   // cluster-dns; default the tenth address of ServiceCIDR
 	ClusterDomain        string       // cluster-domain; default cluster.local
 	FlannelBackend       string       // flannel-backend: vxlan (default), host-gw, wireguard-native, none
+	FlannelIPv6Masq      bool         // flannel-ipv6-masq: pods with IPv6 reach the outside by their node's address
 	Disable              []string     // disable: packaged components, e.g. traefik, servicelb
 	DisableNetworkPolicy bool         // disable-network-policy
 	DisableKubeProxy     bool         // disable-kube-proxy
@@ -152,6 +153,7 @@ func (s Server) keys() (map[string]any, error) {
 	putText(k, "cluster-dns", valid(s.ClusterDNS))
 	putText(k, "cluster-domain", s.ClusterDomain)
 	putText(k, "flannel-backend", s.FlannelBackend)
+	putTrue(k, "flannel-ipv6-masq", s.FlannelIPv6Masq)
 	put(k, "disable", s.Disable)
 	putTrue(k, "disable-network-policy", s.DisableNetworkPolicy)
 	putTrue(k, "disable-kube-proxy", s.DisableKubeProxy)

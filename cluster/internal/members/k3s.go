@@ -70,6 +70,8 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		SecretsEncryption: s.K3s.SecretsEncryption,
 		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
 	}
+	_, said := extra["flannel-ipv6-masq"]
+	srv.FlannelIPv6Masq = !said && s.K3s.PodCIDR.Addr().Is6() && s.K3s.FlannelBackend != "none"
 	if srv.S3, err = bucket(s); err != nil {
 		return srv, err
 	}

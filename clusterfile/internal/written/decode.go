@@ -156,6 +156,10 @@ func (d *decoder) scalar(t *yamlnode.Node, v reflect.Value, name string) {
 
 // text decodes values with a syntax of their own.
 func (d *decoder) text(t *yamlnode.Node, u encoding.TextUnmarshaler, name string) {
+	if _, network := u.(*netip.Prefix); network && (t.Kind == yamlnode.List || strings.Contains(t.Text, ",")) {
+		d.undecodable(t.At, name+" is several networks, and dual-stack is not supported: nodes, pods and services have addresses of one family", "write one network, IPv4 like the nodes' addresses or IPv6 like them")
+		return
+	}
 	if !t.Scalar() {
 		d.undecodable(t.At, fmt.Sprintf("%s must be one value and is %s", name, t.Kind), instead(u))
 		return

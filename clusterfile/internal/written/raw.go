@@ -78,7 +78,7 @@ type Network struct {
 	Queues  *int         `yaml:"queues" jsonschema_description:"Queues of the network card. Default: the node's cores."`
 	DHCP    bool         `yaml:"dhcp" jsonschema_description:"Addresses come from a DHCP server."`
 	Prefix  netip.Prefix `yaml:"prefix" jsonschema_description:"The nodes' network, e.g. 10.0.0.0/24."`
-	Gateway netip.Addr   `yaml:"gateway" jsonschema_description:"Any address inside the prefix."`
+	Gateway netip.Addr   `yaml:"gateway" jsonschema_description:"The router's address. One outside of the prefix is reached on-link, as on rented hosts."`
 	DNS     []netip.Addr `yaml:"dns" jsonschema_description:"DNS servers. Default: the gateway."`
 	Search  []string     `yaml:"search" jsonschema_description:"DNS search domains."`
 }
@@ -127,8 +127,8 @@ type K3s struct {
 	VIP               netip.Addr      `yaml:"vip" jsonschema_description:"Virtual address of the API. Needed with more than one server."`
 	VIPInterface      string          `yaml:"vipInterface" jsonschema_description:"Interface that carries it. Default: the one with the node's address."`
 	TLSSANs           []string        `yaml:"tlsSANs" jsonschema_description:"Further names of the API in its certificate."`
-	PodCIDR           netip.Prefix    `yaml:"podCIDR" jsonschema_description:"Default 10.42.0.0/16."`
-	ServiceCIDR       netip.Prefix    `yaml:"serviceCIDR" jsonschema_description:"Default 10.43.0.0/16."`
+	PodCIDR           netip.Prefix    `yaml:"podCIDR" jsonschema_description:"Default 10.42.0.0/16, or fd00:42::/56 for nodes with IPv6."`
+	ServiceCIDR       netip.Prefix    `yaml:"serviceCIDR" jsonschema_description:"Default 10.43.0.0/16, or fd00:43::/112 for nodes with IPv6."`
 	ClusterDomain     string          `yaml:"clusterDomain" jsonschema_description:"Default cluster.local."`
 	Disable           []string        `yaml:"disable" jsonschema:"enum=coredns,enum=servicelb,enum=traefik,enum=local-storage,enum=metrics-server,enum=runtimes" jsonschema_description:"Components of K3s to leave out."`
 	FlannelBackend    string          `yaml:"flannelBackend" jsonschema:"enum=vxlan,enum=host-gw,enum=wireguard-native,enum=none" jsonschema_description:"Default vxlan; none for another CNI."`

@@ -102,6 +102,10 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 		return
 	}
 	what := fmt.Sprintf("unknown key %q%s", f.Name, where)
+	if w, ok := answer(t, f); ok {
+		d.undecodable(f.At, what+": "+w.why, w.instead)
+		return
+	}
 	if s := Likely(f.Name, known); s != "" {
 		d.undecodable(f.At, what, fmt.Sprintf("did you mean %q?", s))
 		d.meant[s] = true

@@ -1,4 +1,4 @@
-package clusterfile
+package written
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 
 func TestCPUList(t *testing.T) {
 	for text, want := range map[string][]int{"0": {0}, "0-2": {0, 1, 2}, "0-1,4": {0, 1, 4}} {
-		got, ok := cpuList(text, ",")
+		got, ok := CPUList(text, ",")
 		assert.True(t, ok)
 		assert.Equal(t, want, got, text)
 	}
 	for _, text := range []string{"", "-", "a", "2-1", "0,", "1-", "-1", "0-5000", "0;1"} {
-		_, ok := cpuList(text, ",")
+		_, ok := CPUList(text, ",")
 		assert.False(t, ok, text)
 	}
 }
@@ -22,7 +22,7 @@ func FuzzCPUList(f *testing.F) {
 	f.Add("0-7,16-23")
 	f.Add("9-,")
 	f.Fuzz(func(t *testing.T, s string) {
-		all, ok := cpuList(s, ",")
+		all, ok := CPUList(s, ",")
 		if ok != (len(all) > 0) {
 			t.Errorf("%q: %v of %d CPUs", s, ok, len(all))
 		}

@@ -1,0 +1,149 @@
+package written
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
+)
+
+// wish is what people look for and cluster.yaml cannot say yet: a true answer, and what to write
+// or to do instead. What is set by hand on a VM stays, if machine.Spec does not model it.
+type wish struct {
+	in       string // sections, see sectionOf
+	keys     string // as suggest.Plain writes them
+	contains string // if set: only if the value contains it
+	why      string
+	instead  string
+}
+
+const (
+	byHand = "homelab keeps that until it recreates the VM"
+	alone  = "homelab leaves it alone, and a recreated VM lacks it"
+)
+
+// wishes are in order: the first that fits answers.
+var wishes = []wish{
+	{in: "node", keys: "networks nics interfaces networkinterfaces extranetworks additionalnetworks secondnetwork storagenetwork net1 networkdevices",
+		why:     "a node has one network card, that of network",
+		instead: "reach the other network through the gateway, or add the card by hand: qm set VMID -net1 virtio,bridge=vmbr1, and a file in /etc/netplan on the node; " + alone},
+	{in: "network", keys: "networks nics interfaces additional extra second secondary storage bond bonds routes staticroutes",
+		why:     "a node has one network card with one route, to the gateway",
+		instead: "let the gateway route to other networks; bonds and further bridges belong to the host, and bridge: names one of its bridges"},
+	{in: "network", keys: "ipv6 ipv4 prefix6 prefixes gateway6 gateways address6 dualstack ip6 cidr6",
+		why:     "a node has one address: dual-stack is not supported",
+		instead: "write one prefix and one gateway, all IPv4 or all IPv6"},
+	{in: "network", keys: "model rate trunks linkdown", why: "homelab sets a card's bridge, VLAN, MTU and queues, and its model is virtio",
+		instead: "remove it; rate, trunks and link_down may be set by hand, and " + byHand},
+	{in: "node", keys: "addresses6 address6 ipv6 ip6 secondaryaddress dualstack nodeip externalip", why: "a node has one address: dual-stack is not supported",
+		instead: "write one address of the node's network, IPv4 or IPv6"},
+	{in: "node network proxmox file", keys: "firewall", why: "homelab does not manage Proxmox's firewall",
+		instead: "remove it; rules set by hand stay, and nodes must reach each other on all ports"},
+	{in: "proxmox", keys: "pool resourcepool poolid", why: "homelab puts no VM into a resource pool",
+		instead: "remove it; add VMs to the pool by hand: they stay in it, and homelab finds its own by their tags. A recreated VM is in none"},
+	{in: "node", keys: "resourcepool proxmoxpool poolid pool", why: "homelab puts no VM into a resource pool",
+		instead: "remove it; add the VM to the pool by hand: it stays in it until homelab recreates it"},
+	{in: "node proxmox", keys: "ha hagroup hastate haresource highavailability", why: "homelab does not set up Proxmox's HA, which cannot move a VM with a GPU",
+		instead: "remove it; 3 servers on 3 hosts survive the loss of one"},
+	{in: "node", keys: "protection protected", why: "homelab does not set protection",
+		instead: "remove it: homelab destroys nothing with data without consent (docs/consent.md); set by hand, Proxmox refuses to remove the VM and its disks, also to homelab"},
+	{in: "node", keys: "devices pcidevices hostpci hostpci0 hostpci1 hostdevices passthrough pcipassthrough", why: "GPUs are the only PCI devices that homelab passes through",
+		instead: "write gpus: for GPUs; root@pam may pass another device by hand, without a mapping: qm set VMID -hostpci8 0000:03:00.0; " + alone},
+	{in: "node", keys: "usb usbdevices usb0", why: "homelab passes no USB devices through",
+		instead: "remove it; by hand: qm set VMID -usb0 mapping=NAME; " + alone},
+	{in: "node", keys: "balloon ballooning minmemory memorymin floating", why: "a node's memory is fixed: kubelet counts on all of it, and a GPU pins it",
+		instead: "remove it: homelab writes balloon: 0"},
+	{in: "node", keys: "sockets", why: "a node has one socket", instead: "write cores: with all of them; numaNodes: shows the guest several NUMA nodes"},
+	{in: "node", keys: "machine machinetype", why: "homelab chooses the machine type: the newest q35", instead: "remove it; a pinned q35, such as pc-q35-9.2, may be set by hand, and " + byHand},
+	{in: "node", keys: "scsihw scsicontroller ostype kvm acpi tablet hotplug boot bootorder agent qemuagent guestagent", why: "homelab chooses this itself", instead: "remove it"},
+	{in: "node", keys: "cpuunits cpulimit cpushares rng rng0 watchdog smbios smbios1 audio spice migratedowntime", why: "homelab does not set it",
+		instead: "remove it; it may be set by hand (qm set VMID), and " + byHand},
+	{in: "node", contains: "provider-id", keys: nodeConfig, why: "K3s' settings are the same on all nodes, so none can name one node's provider-id",
+		instead: "leave it to the cloud controller that you install, which sets it: k3s: {server: {disable-cloud-controller: true}, agent: {kubelet-arg: [cloud-provider=external]}}"},
+	{in: "node", keys: nodeConfig, why: "K3s' settings are the same on all nodes",
+		instead: "write k3s: {agent: …} for every node, or {server: …} for servers; labels:, taints: and address: are a node's own"},
+	{in: "node", keys: "annotations", why: "homelab sets no annotations of nodes", instead: "write labels:, or use kubectl annotate node, which homelab leaves alone"},
+	{in: "node", keys: "ssh sshkey sshport sshuser sshhost privatekey identityfile keyfile jump jumphost proxyjump bastion port", why: "one section ssh: is for all machines",
+		instead: "write external: user@address:port for a machine's user and port; ssh: {agent: true} tries all keys of your SSH agent, and ssh.jump is the one jump host of all"},
+	{in: "node", keys: "cloudinit userdata cicustom ciuser sshkeys guest", why: "what is in the machines is the same for all",
+		instead: "write guest: and ssh: at the outermost level"},
+	{in: "disk", contains: "/dev/", keys: "path device raw passthrough byid disk", why: "only root@pam may give a VM a disk of its host",
+		instead: "write storage: and size:, or add it by hand, as root on the host: qm set VMID -scsi12 /dev/disk/by-id/NAME; homelab neither formats nor mounts it, and leaves it alone"},
+	{in: "disk", keys: "backup cache aio replicate iops mbps bandwidth mbpsrd mbpswr queues", why: "homelab sets ssd, discard and iothread of a disk",
+		instead: "remove it; other options may be set by hand, e.g. qm set VMID -scsi1 STORAGE:VOLUME,cache=writeback, and " + byHand},
+	{in: "disk", keys: "format bus interface type controller serial slot", why: "disks are SCSI disks in the storage's own format, with their names as serials", instead: "remove it"},
+	{in: "disk", keys: "options mountoptions label", why: "homelab chooses how a disk is mounted", instead: "remove it, or leave out mount: and write a unit with guest.files"},
+	{in: "gpus", keys: "primary xvga primarygpu vga display", why: "a node's GPUs compute: none is its display", instead: "remove it"},
+	{in: "gpus", keys: "mdev vgpu vgputype mdevtype sriov", why: "homelab passes whole GPUs through, no vGPUs",
+		instead: "remove it; sharing: (time-slicing, mps, mig) divides a GPU among pods"},
+	{in: "gpus", keys: "driver driverversion branch", why: "one driver is for all nodes", instead: "write nvidia: {driver: {branch: …}}"},
+	{in: "gpus", keys: "host", why: "GPUs are of their node's host", instead: "write host: in the node or pool"},
+	{in: "balancer", keys: "bgp peers asn myasn peerasn bgppeers routerid", why: "the load balancer announces addresses by ARP and NDP alone, not by BGP",
+		instead: "remove it, and write addresses: with unused ones of the nodes' network"},
+	{in: "balancer", keys: "pools ippools pool range ranges ip ips address", why: "the load balancer has one list of addresses", instead: "write addresses: [10.0.0.200-10.0.0.219]"},
+	{in: "nfs", keys: "version nfsversion nfsvers vers protocol protocolversion", why: "the version is a mount option",
+		instead: "write mountOptions: [nfsvers=4.1, hard, noatime], or nfsvers=3 for a server without NFS 4"},
+	{in: "profile", keys: "images imagechoices choices profileoptions options imageoptions", why: "a profile has one image",
+		instead: "write a profile for each image"},
+	{in: "profile", keys: "ephemeralstorage storage disk localstorage extraresources extraresourcelimits resources limits requests guarantees", why: "a profile limits CPU, memory and GPUs",
+		instead: "write cpu:, memory: {guarantee: …, limit: …} and gpus:; hub.scratch gives each server a volume for temporary files; other resources of all profiles belong in charts.values.jupyterhub.singleuser.extraResource"},
+	{in: "profile", keys: "nodeselector affinity tolerations node nodes nodename gputype gpumodel", why: "a profile runs on the nodes of a pool", instead: "write pool: and its name"},
+	{in: "profile", keys: "volumes extravolumes volumemounts extravolumemounts mounts", why: "volumes are the same for all profiles", instead: "write hub.shared, or charts.values.jupyterhub.singleuser.storage.extraVolumes"},
+	{in: "profile", keys: "command cmd args lifecycle lifecyclehooks starthook startscript poststart initcontainers sidecars extracontainers containers ports extraports securitycontext uid gid serviceaccount timeout starttimeout kubespawneroverride",
+		why:     "a profile has no such setting",
+		instead: "write it for all profiles in charts.values.jupyterhub.singleuser: cmd, lifecycleHooks, initContainers, extraContainers, uid, startTimeout and others"},
+	{in: "hub", keys: "values extraconfig config helmvalues chartvalues singleuser extraenv", why: "values of the hub's chart have a place of their own", instead: "write charts: {values: {jupyterhub: {…}}}"},
+	{in: "hub", keys: "tls https certificate letsencrypt ingress", why: "one section is for all parts", instead: "write tls: and ingress: at the outermost level"},
+	{in: "image", keys: "arch architecture platform", why: "VMs are x86-64, as Proxmox VE's hosts are", instead: "remove it; an external machine may be arm64"},
+	{in: "k3s", keys: "dualstack ipv6 podcidr6 servicecidr6 podcidrs servicecidrs", why: "dual-stack is not supported: nodes, pods and services have addresses of one family",
+		instead: "write podCIDR: and serviceCIDR: with one network each"},
+	{in: "k3s", keys: "datadir", why: "K3s' data stay in /var/lib/rancher/k3s", instead: DataDisk},
+	{in: "k3s", keys: "kubelet kubeletarg kubeletargs kubeletextraargs kubeletconfig", why: "kubelet's arguments are keys of K3s' config.yaml", instead: "write agent: {kubelet-arg: [max-pods=150]}"},
+	{in: "k3s", keys: "config extraargs args extraconfig serverargs", why: "keys of K3s' config.yaml have two places", instead: "write server: {…} for servers, or agent: {…} for every node"},
+	{in: "k3s", keys: "token datastore datastoreendpoint", why: "homelab makes the token, and the servers keep etcd themselves", instead: "remove it"},
+	{in: "file", keys: "flux fluxcd argocd argo gitops", why: "GitOps is by Fleet", instead: "write fleet: {repo: …}; another operator can be installed by hand, and homelab leaves it alone"},
+}
+
+const (
+	nodeConfig = "k3s k3sconfig kubelet kubeletarg kubeletargs kubeletextraargs kubeletconfig server config nodeconfig providerid"
+)
+
+// DataDisk is the cure for those who look for another folder of K3s' data.
+const DataDisk = "give new nodes a disk that is mounted there: disks: {k3s: {size: 200GiB, mount: /var/lib/rancher}}, or with mount: /var/lib/kubelet for pods' ephemeral storage"
+
+// sectionOf names a section for wishes, "" for those that have none.
+func sectionOf(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[File]():
+		return "file"
+	case reflect.TypeFor[Shape](), reflect.TypeFor[Pool](), reflect.TypeFor[Node]():
+		return "node"
+	case reflect.TypeFor[GPUs]():
+		return "gpus"
+	case reflect.TypeFor[LoadBalancer]():
+		return "balancer"
+	case reflect.TypeFor[HubProfile]():
+		return "profile"
+	}
+	return strings.ToLower(t.Name())
+}
+
+// answer returns the answer to a wish.
+func answer(t reflect.Type, f yamlnode.Field) (wish, bool) {
+	section, key := sectionOf(t), suggest.Plain(f.Name)
+	for _, w := range wishes {
+		if slices.Contains(strings.Fields(w.in), section) && slices.Contains(strings.Fields(w.keys), key) && holds(f.Value, w.contains) {
+			return w, true
+		}
+	}
+	return wish{}, false
+}
+
+// holds reports whether some text of a tree contains s.
+func holds(t *yamlnode.Node, s string) bool {
+	return strings.Contains(t.Text, s) ||
+		slices.ContainsFunc(t.Items, func(i *yamlnode.Node) bool { return holds(i, s) }) ||
+		slices.ContainsFunc(t.Fields, func(f yamlnode.Field) bool { return strings.Contains(f.Name, s) || holds(f.Value, s) })
+}
