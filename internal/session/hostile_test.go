@@ -22,6 +22,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -58,8 +59,8 @@ func leaves(t *testing.T) []leaf {
 				walk(root["$defs"].(map[string]any)[name], path, append(slices.Clip(in), name))
 			}
 		}
-		for _, any := range []string{"anyOf", "oneOf", "allOf"} {
-			all, _ := m[any].([]interface{})
+		for _, of := range []string{"anyOf", "oneOf", "allOf"} {
+			all, _ := m[of].([]any)
 			for _, one := range all {
 				walk(one, path, in)
 			}
@@ -137,31 +138,27 @@ func bases(t *testing.T) map[string]map[string]any {
 	return out
 }
 
-// mutants calls do with every good file in which one key has another value: a file that has the
-// key, or the fullest one.
-func mutants(t *testing.T, want func(leaf) []any, do func(t *testing.T, what, file string, text []byte)) {
+// mutants calls do with a good file in which one key has another value: the first file that has
+// the key, or else the fullest one.
+func mutants(t *testing.T, name string, want func(leaf) []any, do func(what, file string, text []byte)) {
 	t.Helper()
-	all := bases(t)
+	all, cases := bases(t), share.Of(t, name)
 	for _, l := range leaves(t) {
+		file := goodFiles + "/full.yaml"
+		for _, f := range slices.Sorted(maps.Keys(all)) {
+			if _, there := set(all[f], l.path, nil); there {
+				file = f
+				break
+			}
+		}
 		for _, value := range want(l) {
-			tried := false
-			try := func(file string, force bool) {
-				doc, there := set(all[file], l.path, value)
-				if !there && !force {
-					return
-				}
-				tried = true
-				text, err := yaml.Marshal(doc)
-				require.NoError(t, err)
-				shown := fmt.Sprint(value)
-				do(t, fmt.Sprintf("%s: %s: %.60q", filepath.Base(file), strings.Join(l.path, "."), shown), file, text)
+			if !cases.Next() {
+				continue
 			}
-			for _, file := range slices.Sorted(maps.Keys(all)) {
-				try(file, false)
-			}
-			if !tried {
-				try(goodFiles+"/full.yaml", true)
-			}
+			doc, _ := set(all[file], l.path, value)
+			text, err := yaml.Marshal(doc)
+			require.NoError(t, err)
+			do(fmt.Sprintf("%s: %s: %.60q", filepath.Base(file), strings.Join(l.path, "."), fmt.Sprint(value)), file, text)
 		}
 	}
 }
@@ -173,7 +170,7 @@ func TestNumbersAreJudgedFirst(t *testing.T) {
 	amounts := []any{"-1GiB", "0", "2147483648GiB", "9223372036854775807", "9223372036854775807TiB", "-1s", "2147483648h", "9223372036854775807ns"}
 	count := 0
 	var slowest time.Duration
-	mutants(t, func(l leaf) []any {
+	mutants(t, "numbers", func(l leaf) []any {
 		switch {
 		case l.numeric && l.text:
 			return amounts
@@ -181,7 +178,7 @@ func TestNumbersAreJudgedFirst(t *testing.T) {
 			return numbers
 		}
 		return nil
-	}, func(t *testing.T, what, file string, text []byte) {
+	}, func(what, file string, text []byte) {
 		count++
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -198,7 +195,6 @@ func TestNumbersAreJudgedFirst(t *testing.T) {
 		short(t, what, err)
 	})
 	t.Logf("%d files, slowest %s", count, slowest)
-	assert.Greater(t, count, 500)
 }
 
 // short checks that an error says where, in lines that fit on a screen.
@@ -221,7 +217,7 @@ func short(t *testing.T, what string, err error) {
 
 // hostile are words that a shell would take for more than a word.
 func hostile() []any {
-	return []any{"p;touch X", "$(touch X)", "`touch X`", "a'b", `a"b`, "a b", "a\nb", "-rf", "--help", "a|b", "a>b", "a&b", "a\\b", "*", "~root", "#a", "ä", "\u202eabc", "a\x1b[2Jb", strings.Repeat("a", 5000), "a\x00b", "${IFS}x", "a%sb", "!x"}
+	return []any{"p;touch X", "$(touch X)", "`touch X`", "a'b", `a"b c\d`, "a\nb", "-rf", "a>b&c|d", "*", "~root #ä", "\u202ea\x1b[2Jb", strings.Repeat("a", 5000), "${IFS}x"}
 }
 
 // A word of a file stays one word in every command that homelab prints from it: a shell reads
@@ -238,12 +234,12 @@ func TestWordsStayWords(t *testing.T) {
 		}
 	}
 	count, kept := 0, map[string]int{}
-	mutants(t, func(l leaf) []any {
+	mutants(t, "words", func(l leaf) []any {
 		if !l.text {
 			return nil
 		}
 		return hostile()
-	}, func(t *testing.T, what, file string, text []byte) {
+	}, func(what, file string, text []byte) {
 		count++
 		start := time.Now()
 		want, err := clusterfile.Parse(file, text)
@@ -258,11 +254,7 @@ func TestWordsStayWords(t *testing.T) {
 			assert.True(t, shapes[s], "%s: another command: %s", what, s)
 		}
 	})
-	for _, key := range slices.Sorted(maps.Keys(kept)) {
-		t.Logf("%s takes %d of them", key, kept[key])
-	}
-	t.Logf("%d files, %d shapes", count, len(shapes))
-	assert.Greater(t, count, 2000)
+	t.Logf("%d files, %d shapes; these keys take some: %v", count, len(shapes), slices.Sorted(maps.Keys(kept)))
 }
 
 // commands are the shapes of all commands that homelab prints for a file.
