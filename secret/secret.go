@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
@@ -72,7 +73,7 @@ func FromFile(path string) (Value, error) {
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return Value{}, fmt.Errorf("secret file %s may be read by others (mode %04o): run chmod 600 %s", path, perm, printable.Word(path))
 	}
-	b, err := os.ReadFile(path)
+	b, err := limit.File(path, limit.Named)
 	if err != nil {
 		return Value{}, fmt.Errorf("secret file: %w", err)
 	}

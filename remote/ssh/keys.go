@@ -12,6 +12,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
@@ -53,7 +54,7 @@ func LoadSigner(path string) (xssh.Signer, error) {
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return nil, fmt.Errorf("private key %s may be read by others (mode %04o): run chmod 600 %s", path, perm, printable.Word(path))
 	}
-	b, err := os.ReadFile(path)
+	b, err := limit.File(path, limit.Named)
 	if err != nil {
 		return nil, fmt.Errorf("private key: %w", err)
 	}
