@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
@@ -72,8 +74,13 @@ type Cluster struct {
 }
 
 // New binds spec to b. It changes nothing, and neither does a Plan: only Runs and Keep write to
-// b.Dir.
+// b.Dir. The spec is one that package clusterfile has read: one with [spec.Spec.Unfilled] fields is an
+// error.
 func New(want *spec.Spec, b Backend) (*Cluster, error) {
+	if unfilled := want.Unfilled(); len(unfilled) > 0 {
+		return nil, fmt.Errorf("cluster: the spec has no %s: take one that clusterfile.Load or clusterfile.Parse returns, which fill in what a file leaves out",
+			strings.Join(unfilled, ", no "))
+	}
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}

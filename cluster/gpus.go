@@ -94,7 +94,7 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, h
 	case err != nil:
 		return err
 	case grows(mapping, n.Host, have):
-		return c.Proxmox.EnsureMapping(ctx, mapping)
+		return c.Proxmox.RewriteMapping(ctx, mapping)
 	case vm == nil || !vm.Running:
 		return c.recard(ctx, vm, mapping)
 	}
@@ -119,7 +119,7 @@ func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mappin
 			return err
 		}
 	}
-	return c.Proxmox.EnsureMapping(ctx, mapping)
+	return c.Proxmox.RewriteMapping(ctx, mapping)
 }
 
 // devices are the slots of a VM that use a mapping.

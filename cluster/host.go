@@ -48,7 +48,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 				return nil, err
 			}
 			warnings := slices.Concat(report.Of(preflight.Warning), left, strays)
-			c.warnings.keep(warnings)
+			c.warnings.keep(warnings, report.Notes())
 			for _, f := range warnings {
 				progress.Say(ctx, "warning: %s", f)
 			}
@@ -77,14 +77,15 @@ func refusal(r *preflight.Report) error {
 
 // warnings are findings of the host checks that do not stop a run.
 type warnings struct {
-	mu  sync.Mutex
-	all []preflight.Finding
+	mu    sync.Mutex
+	all   []preflight.Finding
+	notes []string
 }
 
-func (d *warnings) keep(all []preflight.Finding) {
+func (d *warnings) keep(all []preflight.Finding, notes []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.all = all
+	d.all, d.notes = all, notes
 }
 
 // Doubts returns what the last check of the hosts by [Cluster.Up] found that may fail, or that
@@ -93,4 +94,12 @@ func (c *Cluster) Doubts() []preflight.Finding {
 	c.warnings.mu.Lock()
 	defer c.warnings.mu.Unlock()
 	return c.warnings.all
+}
+
+// Notes returns what the last check of the hosts by [Cluster.Up] found that is no problem and worth
+// knowing before it happens: disks that are copied as a whole.
+func (c *Cluster) Notes() []string {
+	c.warnings.mu.Lock()
+	defer c.warnings.mu.Unlock()
+	return c.warnings.notes
 }

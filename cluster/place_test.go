@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // anywhere lets Proxmox's two hosts carry nodes wherever there is room.
@@ -129,4 +130,12 @@ func TestAutoNeedsHosts(t *testing.T) {
 		_, err := clusterfile.Parse("cluster.yaml", []byte(replace(t, anywhere, change[0], change[1])))
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// A Spec that was written in Go, and not read, would come up without driver and GPUs.
+func TestNewRefusesASpecThatWasNotRead(t *testing.T) {
+	_, err := cluster.New(&spec.Spec{Name: "mine", Nodes: []spec.Node{{Name: "cp1", Role: spec.Server}}}, cluster.Backend{Dir: t.TempDir()})
+	require.ErrorContains(t, err, "the spec has no K3s.Version")
+	assert.ErrorContains(t, err, "NVIDIA.Stack")
+	assert.ErrorContains(t, err, "take one that clusterfile.Load or clusterfile.Parse returns")
 }

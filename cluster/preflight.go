@@ -31,7 +31,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	}
 	w := preflight.Want{
 		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s), Addresses: map[netip.Addr]string{},
-		Place:    c.checkCards,
+		Place: c.checkCards, Clones: c.templates.Clones,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
@@ -44,6 +44,9 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 	}
 	for _, host := range hosts {
 		h := preflight.Host{Name: host}
+		if s.Image.Template == "" {
+			h.Template = s.TemplateStorage(host)
+		}
 		for _, u := range prepare.Uses(s, host) {
 			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Why: u.Why})
 		}

@@ -39,6 +39,25 @@ type report struct {
 func reports() []report {
 	return []report{
 		{dir: "32", command: "plan", want: []string{"gpus/gpu1: mapping of 1 GPU"}, notWant: []string{"RTX 3090"}},
+		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "host:check", want: []string{
+			"error clone pve2: no clone on pve2 can be made of the template, for w1, w2: Proxmox clones ubuntu-noble (VM 9000 on pve1) to pve2 only if both hosts share the disk's storage, and thin is pve2's own: create a template of that name on pve2 too, or write storage: nas for the node",
+			"ok clone pve1: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1: the template is on nas and the disk on thin"}},
+		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "up", want: []string{"error: ", "thin is pve2's own"}, notWant: []string{"acting"}},
+		{dir: "storage", file: "linked.yaml", site: "shared.yaml", command: "up", want: []string{"changed   node/w2", "cloning w2 from ubuntu-noble"}, notWant: []string{"whole"}},
+		{dir: "storage", file: "san.yaml", site: "shared.yaml", command: "up", want: []string{"changed   node/w2", "copying ubuntu-noble as a whole to san, as w2"}},
+		{dir: "storage", file: "baked-thin.yaml", site: "shared.yaml", command: "up", want: []string{"changed   node/w2", "changed   template/pve1", "changed   template/pve2"}},
+		{dir: "storage", file: "names.yaml", site: "shared.yaml", command: "up", want: []string{"changed   node/w2"}, notWant: []string{"whole"}},
+		{dir: "storage", file: "cifs.yaml", site: "shared.yaml", command: "up", want: []string{"changed   node/w2"}, notWant: []string{"whole"}},
+		{dir: "storage", file: "lun.yaml", site: "shared.yaml", command: "plan", want: []string{"error: ", "no disk can be created on lun, which is iSCSI", "pvesm add lvm NAME --vgname GROUP --base lun:LUN --shared 1"}},
+		{dir: "storage", file: "data.yaml", site: "shared.yaml", command: "plan", want: []string{"error: ", "no disk can be created on lun, which is iSCSI; it is named for the disk d of cp1"}},
+		{dir: "storage", file: "off.yaml", site: "shared.yaml", command: "plan", want: []string{"error: ",
+			`storage "old", for the template's disk, is disabled, or is not one of pve1`, `storage "first", for the template's disk, is disabled, or is not one of pve2`}},
+		{dir: "storage", file: "big.yaml", site: "shared.yaml", command: "plan", want: []string{`new disks on storage "san" of pve1 take 458GiB at once, and 400GiB is free`}},
+		{dir: "storage", file: "own.yaml", site: "lvm.yaml", command: "host:check", want: []string{"ok clone pve1: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1: vg0 is LVM without thin provisioning"}, notWant: []string{"qm template"}},
+		{dir: "storage", file: "own.yaml", site: "lvm.yaml", command: "plan", want: []string{"note: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1"}, notWant: []string{"error:"}},
+		{dir: "storage", file: "own.yaml", site: "lvm.yaml", command: "up", want: []string{"copying ubuntu-noble as a whole to vg0, as cp1", "changed   node/cp1"}},
+		{dir: "storage", file: "baked.yaml", site: "lvm.yaml", command: "plan", want: []string{"note: on pve1 the template is copied as a whole for cp1: vg0 is LVM"}},
+		{dir: "storage", file: "baked.yaml", site: "lvm.yaml", command: "up", want: []string{"as a whole to vg0, as cp1", "changed   node/cp1"}},
 	}
 }
 
@@ -192,6 +211,9 @@ func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
 			for _, f := range it.Diff {
 				b.WriteString("  " + f.Note + "\n")
 			}
+		}
+		for _, n := range c.Notes() {
+			fmt.Fprintf(&b, "note: %s\n", n)
 		}
 		for _, d := range c.Doubts() {
 			fmt.Fprintf(&b, "warning: %s\n", d)

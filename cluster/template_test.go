@@ -209,7 +209,7 @@ func TestTemplateOfAnotherHost(t *testing.T) {
 		w := newWorld(t, pvesim.TwoHosts())
 		defer w.close()
 		w.theirs(t, "pve1", "ubuntu", false)
-		w.refused(t, parse(t, twoHosts), "pve2 has no template ubuntu, and the one of pve1 is on the storage vmdata, which pve2 does not share")
+		w.refused(t, parse(t, twoHosts), "pve2 has no template ubuntu: ubuntu (VM 100 on pve1) is on pve1, and its storage vmdata is not shared with pve2")
 		w.theirs(t, "pve2", "ubuntu", false)
 		w.up(t, parse(t, twoHosts))
 		assert.Equal(t, "pve2", w.vm(t, "wk1").Node)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -49,7 +50,7 @@ func (r *resolver) disks(n *spec.Node, raw *written.Node) {
 
 func (r *resolver) osDisk(d *written.Disk, o spec.DiskOptions) {
 	if o.Size < leastOSDisk {
-		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for Ubuntu, K3s and images", o.Size), "write 20GiB or more")
+		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", o.Size, distro.Named(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}
 	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
 		if r.IsSet(at) {

@@ -99,6 +99,8 @@ func (r *resolver) trust() {
 	switch {
 	case raw.Insecure && (raw.CA != "" || raw.Fingerprint != ""):
 		r.Wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
+	case raw.CA != "" && raw.Fingerprint != "":
+		r.Wrong(&raw.CA, "ca and fingerprint exclude each other: a fingerprint trusts one certificate, and ca all that an authority signs", "keep one of them")
 	case raw.Insecure:
 		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anyone on the path can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
 	}

@@ -29,6 +29,9 @@ type Graph struct {
 	// the others continue. A step that is checked again after a passing error is asked about
 	// again. It is called concurrently. May be nil.
 	May func(ctx context.Context, it Item) error
+	// NoCosts says that nobody is asked for consent, so what the changes cost is not determined:
+	// that may take long if machines do not answer. Items have no Costs then.
+	NoCosts bool
 
 	nodes []*Ref
 	names map[string]bool
@@ -90,6 +93,14 @@ func (g *Graph) begin(ctx context.Context) context.Context {
 		return ctx
 	}
 	return g.Begin(ctx)
+}
+
+// looker returns how a step is checked whose costs somebody may ask for.
+func (g *Graph) looker() looker {
+	if g.NoCosts {
+		return check
+	}
+	return weigh
 }
 
 func (g *Graph) err() error { return errors.Join(g.errs...) }

@@ -121,7 +121,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, costs, err := look(ctx, n, glanceTime, weigh)
+	diff, act, costs, err := look(ctx, n, glanceTime, n.graph.looker())
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err

@@ -160,7 +160,7 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
 	by, may := looker(check), n.graph.May
 	if may != nil {
-		by = weigh
+		by = n.graph.looker()
 	}
 	for {
 		begun := r.gate.open()

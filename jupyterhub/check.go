@@ -246,7 +246,7 @@ func (c *checker) template(field, text string) {
 }
 
 func (h Hub) checkCull(c *checker) {
-	if !h.Cull.Enabled {
+	if h.Cull.Off {
 		return
 	}
 	if h.Cull.Idle < 0 || h.Cull.MaxAge < 0 || h.Cull.Every < 0 {

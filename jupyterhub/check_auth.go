@@ -146,7 +146,10 @@ func (h Hub) Warnings() []string {
 	if !strings.HasPrefix(h.URL(), "https:") && h.Auth.Kind != Dummy {
 		w = append(w, "passwords are sent unencrypted: the hub has no TLS")
 	}
-	if !h.Cull.Enabled {
+	if h.Exposed {
+		w = append(w, "notebooks and hub reach everything in the network, and are reached: network policies are off")
+	}
+	if h.Cull.Off {
 		w = append(w, "idle servers keep their GPUs: culling is off")
 	}
 	for _, p := range h.Profiles {

@@ -112,8 +112,14 @@ func TestWarnings(t *testing.T) {
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "passwords are sent unencrypted")
 	h.Profiles[0].Image = "quay.io/jupyter/scipy-notebook"
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "changes over time")
-	h.Cull.Enabled = false
+	h.Cull.Off = true
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "culling is off")
+	require.NotContains(t, strings.Join(h.Warnings(), "\n"), "network policies are off")
+	h.Exposed = true
+	require.Contains(t, strings.Join(h.Warnings(), "\n"), "network policies are off")
+	for _, w := range (Hub{Profiles: h.Profiles}).Warnings() {
+		require.NotRegexp(t, "culling|policies", w, "the zero Hub protects notebooks and GPUs")
+	}
 }
 
 func TestSplitImage(t *testing.T) {

@@ -33,8 +33,8 @@ type Hub struct {
 	Quota    Quota
 	Queue    string // Kueue's LocalQueue in which servers with GPUs wait for their turn; empty: none
 
-	Isolate bool           // network policies around hub and notebooks
-	Reach   []netip.Prefix // private networks that isolated notebooks may reach; none by default
+	Exposed bool           // no network policies around hub and notebooks, which the chart has by default
+	Reach   []netip.Prefix // private networks that notebooks may reach in spite of them; none by default
 
 	// Taints of nodes on which the hub's own pods and the pullers of images may run.
 	Taints []corev1.Taint
@@ -129,11 +129,11 @@ type Scratch struct {
 
 // Cull stops servers that nobody uses.
 type Cull struct {
-	Enabled bool
-	Idle    time.Duration // default 1 h
-	MaxAge  time.Duration // stop older servers even if they are busy; 0: no
-	Every   time.Duration // default 5 min
-	Exempt  []string      // users whose servers are never stopped
+	Off    bool          // stop none; the other fields are then empty
+	Idle   time.Duration // default 1 h
+	MaxAge time.Duration // stop older servers even if they are busy; 0: no
+	Every  time.Duration // default 5 min
+	Exempt []string      // users whose servers are never stopped
 }
 
 // Quota limits what all notebooks together may use. Zero: no limit.

@@ -362,7 +362,7 @@ func (h *realHub) login(t *testing.T, name string) bool {
 func TestCullerOnRealHub(t *testing.T) {
 	hub := startHub(t, Hub{
 		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: testProfiles("cpu"),
-		Cull: Cull{Enabled: true, Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"teacher"}},
+		Cull: Cull{Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"teacher"}},
 	})
 	site := hub.site(t)
 	running := func(name string) bool {

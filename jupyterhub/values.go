@@ -74,7 +74,7 @@ func (h Hub) hub() map[string]any {
 	if h.exempts() {
 		v["extraFiles"] = map[string]any{"homelab-culler": map[string]any{"mountPath": cullerPath, "stringData": cullerScript}}
 	}
-	if !h.Isolate {
+	if h.Exposed {
 		v["networkPolicy"] = map[string]any{"enabled": false}
 	}
 	if len(h.bundle()) > 0 {
@@ -162,7 +162,7 @@ func (h Hub) proxy() map[string]any {
 	if bear := tolerate(h.Taints); len(bear) > 0 {
 		chp["tolerations"] = tolerationValues(bear)
 	}
-	if !h.Isolate {
+	if h.Exposed {
 		chp["networkPolicy"] = map[string]any{"enabled": false}
 	}
 	if len(chp) > 0 {
@@ -207,7 +207,7 @@ func (h Hub) ingress(values map[string]any) {
 func (h Hub) singleuser() map[string]any {
 	name, tag := splitImage(h.first().Image)
 	policy := map[string]any{}
-	if !h.Isolate {
+	if h.Exposed {
 		policy["enabled"] = false
 	}
 	if len(h.Reach) > 0 {
@@ -289,10 +289,10 @@ const cullService = "homelab-culler"
 
 // exempts says whether some users' servers are never stopped. The chart's culler (version 1.4
 // of jupyterhub-idle-culler) cannot do that, so ours replaces it.
-func (h Hub) exempts() bool { return h.Cull.Enabled && len(h.Cull.Exempt) > 0 }
+func (h Hub) exempts() bool { return !h.Cull.Off && len(h.Cull.Exempt) > 0 }
 
 func (h Hub) cull() map[string]any {
-	if !h.Cull.Enabled || h.exempts() {
+	if h.Cull.Off || h.exempts() {
 		return map[string]any{"enabled": false}
 	}
 	v := map[string]any{"enabled": true, "every": seconds(h.Cull.every()), "timeout": seconds(h.Cull.idle())}

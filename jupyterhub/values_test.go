@@ -49,8 +49,7 @@ func base() Hub {
 		},
 		Scratch: &Scratch{Class: "scratch", Size: 100 * GiB},
 		SHM:     8 * GiB,
-		Cull:    Cull{Enabled: true, Idle: 2 * time.Hour, MaxAge: 7 * 24 * time.Hour},
-		Isolate: true,
+		Cull:    Cull{Idle: 2 * time.Hour, MaxAge: 7 * 24 * time.Hour},
 		Taints:  []corev1.Taint{gpuTaint},
 	}
 }
@@ -91,14 +90,14 @@ func hubs() map[string]Hub {
 	with("github", func(h *Hub) {
 		h.Auth = Auth{Kind: GitHub, ClientID: "abc", ClientSecret: secret.New("github-secret"), Organizations: []string{"lab-example:notebooks"}}
 		h.Ingress = Ingress{Kind: ByGateway, Gateway: "traefik-gateway", GatewayNamespace: "kube-system", TLS: true}
-		h.Isolate = false
+		h.Exposed = true
 		h.CA = []byte(authority)
 	})
 	with("address", func(h *Hub) {
 		h.Auth = Auth{Kind: Native, OpenSignup: true}
 		h.Ingress = Ingress{Kind: ByLoadBalancer, Address: netip.MustParseAddr("10.0.0.202"), TLSSecret: "hub-tls"}
 		h.Reach = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
-		h.Cull = Cull{}
+		h.Cull = Cull{Off: true}
 		h.Pools[0].Shared = true
 		h.Profiles[2] = Profile{Name: "share", Image: "nvcr.io/nvidia/pytorch@sha256:0000000000000000000000000000000000000000000000000000000000000000", GPUs: 1, GPUMemory: 10 * GiB, MemLimit: 16 * GiB, Resources: map[string]string{}}
 	})

@@ -316,3 +316,10 @@ func TestNameThatIsTaken(t *testing.T) {
 		assert.Empty(t, gone.Version)
 	})
 }
+
+func TestWaitingForNoRoleIsAnError(t *testing.T) {
+	for _, role := range []k3s.Role{k3s.RoleNone, k3s.RoleBoth, "master"} {
+		_, err := k3s.Wait(t.Context(), remote.RunnerFunc(func(context.Context, remote.Cmd) error { panic("nothing is asked") }), role)
+		require.ErrorContains(t, err, "wait for server or agent", "%q", role)
+	}
+}

@@ -20,6 +20,9 @@ const interval = 2 * time.Second
 // [*StartError] at once. The deadline is the context's.
 func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 	var s State
+	if role != RoleServer && role != RoleAgent {
+		return s, fmt.Errorf("k3s: no machine runs as %q: wait for %s or %s", role, RoleServer, RoleAgent)
+	}
 	rule := wait.Rule{
 		What: fmt.Sprintf("k3s %s is not running yet", role), Poll: interval,
 		Say: func(seen string) { progress.Say(ctx, "waiting for k3s %s: %s", role, seen) },

@@ -73,6 +73,14 @@ func (Sim) Conform(ctx context.Context,
 func (Sim) Peers(ctx context.Context,
 	only *string, // SUITE: run this suite, or those with this prefix
 ) error {
+	if only == nil {
+		return runPeers(ctx, "")
+	}
+	return runPeers(ctx, *only)
+}
+
+// runPeers runs the suites whose names begin so.
+func runPeers(ctx context.Context, only string) error {
 	if err := os.MkdirAll(".lab/peers", 0o700); err != nil {
 		return err
 	}
@@ -80,11 +88,7 @@ func (Sim) Peers(ctx context.Context,
 	if err != nil {
 		return err
 	}
-	o := peers.Options{Root: ".", Dir: dir, Out: os.Stdout}
-	if only != nil {
-		o.Only = *only
-	}
-	return peers.Run(ctx, o)
+	return peers.Run(ctx, peers.Options{Root: ".", Dir: dir, Only: only, Out: os.Stdout})
 }
 
 // Guests bakes, boots and reboots a real Debian in QEMU behind the simulator: some minutes, as root, with Debian's packages for it.

@@ -25,8 +25,11 @@ type Driver struct {
 	Flavour Flavour
 }
 
-// String returns Ubuntu's name of the series, e.g. "580-server-open".
+// String returns Ubuntu's name of the series, e.g. "580-server-open"; "none" for the zero Driver.
 func (d Driver) String() string {
+	if d.Branch == 0 {
+		return "none"
+	}
 	s := strconv.Itoa(d.Branch) + "-server"
 	if d.Flavour == Open {
 		s += "-open"
@@ -67,7 +70,7 @@ type Branch struct {
 }
 
 // LifecycleDate is when the table of branches was read at
-// https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html.
+// https://docs.nvidia.com/datacenter/tesla/drivers/620/supported-drivers-and-cuda-toolkit-versions.html.
 const LifecycleDate = "2026-11"
 
 // Branches returns NVIDIA's life cycle, oldest first, whatever a distribution offers.
@@ -83,6 +86,8 @@ func Branches() []Branch {
 		{590, "new feature", "2026", true, 595}, // in 24.04 an alias of 595
 		{595, "production", "March 2027", false, 0},
 		{610, "new feature", "August 2026", true, 595},
+		{615, "new feature", "2026", true, 620},
+		{620, "long-term support", "September 2029", false, 0},
 	}
 }
 

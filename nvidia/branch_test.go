@@ -73,7 +73,7 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		"proprietary on a new chip": {[]string{rtx5090}, Policy{Flavour: Proprietary}, "works only with the open kernel modules: write 580-server-open"},
 		"proprietary on GH200":      {[]string{gh200}, Policy{Flavour: Proprietary}, "NVIDIA GH200 120GB (Hopper) works only with the open kernel modules"},
 		"ended":                     {[]string{a100}, Policy{Branch: "535"}, "NVIDIA driver 535-server-open does not fit: NVIDIA's support for it ended in June 2026: write 580-server-open"},
-		"not packaged":              {[]string{a100}, Policy{Branch: "615"}, "Ubuntu 24.04 has no series of that branch; supported are 580 or 595"},
+		"not packaged":              {[]string{a100}, Policy{Branch: "620"}, "Ubuntu 24.04 has no series of that branch; supported are 580 or 595"},
 		"never heard of":            {[]string{a100}, Policy{Branch: "999"}, "has no series of that branch"},
 		"no proprietary any more":   {[]string{a100}, Policy{Branch: "620", Flavour: Proprietary}, "from branch 615 on there are only open kernel modules"},
 		"mixed beyond help":         {[]string{v100, rtx5090}, Policy{}, "works only with the open kernel modules, NVIDIA Tesla V100 PCIe 16GB (Volta) only with the proprietary ones: put them into different machines"},
@@ -84,7 +84,7 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		"unknown flavour":           {[]string{a100}, Policy{Flavour: "free"}, "write open or proprietary"},
 		"two flavours":              {[]string{a100}, Policy{Branch: "580-server-open", Flavour: Proprietary}, "write one of the two"},
 		"not NVIDIA's":              {[]string{"1002:20f1"}, Policy{}, "PCI device 1002:20f1 is not NVIDIA's"},
-		"nothing":                   {nil, Policy{}, "no GPU"},
+		"nothing":                   {nil, Policy{}, "there is no GPU to choose one for"},
 		"installed is desktop":      {[]string{a100}, Policy{Installed: "580"}, "want a server series"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +93,12 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		})
 	}
 	_, _, err := SelectDriverBranch(ids(t, v100), Policy{Branch: "595"})
+	for _, gpus := range [][]PCIID{nil, {{Vendor: 0x8086, Device: 0x56c0}}} {
+		var none *BranchError
+		_, _, err := SelectDriverBranch(gpus, Policy{})
+		require.ErrorAs(t, err, &none, "%v", gpus)
+	}
+	assert.Equal(t, "none", Driver{}.String())
 	var bad *BranchError
 	assert.ErrorAs(t, err, &bad)
 }

@@ -48,7 +48,7 @@ func decisions() []decision {
 		{"Proprietary ones on a new card", []string{rtx5090}, Policy{Flavour: Proprietary}, "flavour: proprietary"},
 		{"Ended branch", []string{a100}, Policy{Branch: "570"}, "branch: 570-server"},
 		{"Branch that is an alias of 580", []string{a100}, Policy{Branch: "575"}, "branch: 575-server"},
-		{"Branch without packages", []string{a100}, Policy{Branch: "615"}, "branch: 615-server"},
+		{"Branch without packages", []string{a100}, Policy{Branch: "620"}, "branch: 620-server"},
 		{"Not offered by the archive", []string{a100}, Policy{Branch: "595", Offers: offers}, "branch: 595-server"},
 		{"Installed, supported", []string{a100}, Policy{Installed: "595-server-open"}, ""},
 		{"Installed, ended", []string{a100}, Policy{Installed: "535-server"}, ""},

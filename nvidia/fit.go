@@ -23,7 +23,7 @@ func needs(ids []PCIID) (need, error) {
 	var n need
 	for _, id := range ids {
 		if id.Vendor != Vendor {
-			return need{}, fmt.Errorf("PCI device %s is not NVIDIA's", id)
+			return need{}, &BranchError{Why: fmt.Sprintf("PCI device %s is not NVIDIA's", id), Do: "name NVIDIA GPUs only"}
 		}
 		g, ok := Lookup(id)
 		if !ok {
@@ -33,7 +33,7 @@ func needs(ids []PCIID) (need, error) {
 		n.add(g)
 	}
 	if len(ids) == 0 {
-		return need{}, fmt.Errorf("no GPU to choose a driver for")
+		return need{}, &BranchError{Why: "there is no GPU to choose one for", Do: "name at least one"}
 	}
 	if n.open != nil && n.closed != nil {
 		return need{}, &BranchError{
@@ -160,7 +160,7 @@ func (n need) spelt(p Policy) (Policy, error) {
 		if n.closed != nil {
 			d.Flavour = Proprietary
 		}
-		if fits := n.refuses(d) == "" && n.from.has(b.Number) && n.from.refuses(d) == ""; fits && found != installed.Branch || b.Number == installed.Branch {
+		if fits := n.refuses(d) == "" && n.from.has(b.Number) && n.from.refuses(d) == ""; fits && (found == 0 || found != installed.Branch) || b.Number == installed.Branch {
 			found = b.Number
 		}
 	}

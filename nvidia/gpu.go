@@ -26,6 +26,15 @@ func (p PCIID) String() string {
 	return s
 }
 
+// MarshalText returns [PCIID.String].
+func (p PCIID) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is [ParsePCIID].
+func (p *PCIID) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePCIID(string(b))
+	return err
+}
+
 // ParsePCIID reads "10de:20f1", "0x10de:0x20f1", either of them followed by a
 // space or a colon and the subsystem in the same form, and the form of nvidia-smi,
 // "0x20F110DE", in which the device comes first.

@@ -167,3 +167,17 @@ func TestTableIsInOrder(t *testing.T) {
 	_, ok := Lookup(PCIID{Vendor: Vendor, Device: 0xffff})
 	require.False(t, ok)
 }
+
+func TestAnIDIsTextInJSON(t *testing.T) {
+	for _, text := range []string{"10de:20f1", "10de:20f1 10de:145f"} {
+		id, err := ParsePCIID(text)
+		require.NoError(t, err)
+		b, err := json.Marshal(id)
+		require.NoError(t, err)
+		assert.Equal(t, `"`+text+`"`, string(b))
+		var again PCIID
+		require.NoError(t, json.Unmarshal(b, &again))
+		assert.Equal(t, id, again)
+	}
+	require.Error(t, json.Unmarshal([]byte(`"a100"`), new(PCIID)))
+}

@@ -214,7 +214,9 @@ func smiRefusal(said string) error {
 		kind = ErrNotLoaded
 	case strings.Contains(said, "No devices were found"):
 		kind = ErrNoDevices
-	case said == "", strings.Contains(said, "nvidia-smi") && (strings.Contains(said, "not found") || strings.Contains(said, "No such file")):
+	case said == "":
+		return errors.New("nvidia-smi printed nothing")
+	case strings.Contains(said, "nvidia-smi") && (strings.Contains(said, "not found") || strings.Contains(said, "No such file")):
 		return ErrNotInstalled
 	}
 	const most = 300

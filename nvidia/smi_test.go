@@ -47,12 +47,13 @@ func TestParseSMIRefusals(t *testing.T) {
 		"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n": ErrNotLoaded,
 		"No devices were found\n":       ErrNoDevices,
 		"sh: 38: nvidia-smi: not found": ErrNotInstalled,
-		"":                              ErrNotInstalled,
 	} {
 		_, err := ParseSMI([]byte(said))
 		assert.ErrorIs(t, err, want, said)
 	}
-	_, err := ParseSMI([]byte("Failed to initialize NVML: Unknown Error\n"))
+	_, err := ParseSMI(nil)
+	assert.EqualError(t, err, "nvidia-smi printed nothing")
+	_, err = ParseSMI([]byte("Failed to initialize NVML: Unknown Error\n"))
 	assert.EqualError(t, err, "nvidia-smi gave no report: Failed to initialize NVML: Unknown Error")
 	_, err = ParseSMI([]byte("<nvidia_smi_log><gpu>"))
 	assert.ErrorContains(t, err, "nvidia-smi: XML")

@@ -37,7 +37,7 @@ func TestParseTopologyRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"No devices were found\n":       "the driver sees no GPU",
 		"Failed to run topology matrix": "nvidia-smi gave no report: Failed to run topology matrix",
-		"":                              "nvidia-smi is not installed",
+		"":                              "nvidia-smi printed nothing",
 		"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV12\t0-7\n":                  "the row of GPU1 is missing",
 		"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPH0-115\n":                    `the row of GPU0 has "PH0-115" where a link should be`,
 		"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \n":                             "the row of GPU0 has 1 links, and there are 2 devices",

@@ -14,10 +14,13 @@ import (
 
 // AttachGPU adds a device to a VM that a [Client] has read, by its mapping, in the next free slot.
 // It reads vm again, so that [machine.VM.GPUs] includes the device. It checks what Proxmox checks
-// only at start: that the mapping exists and fits the host, and that the machine type has PCIe. A
-// VM that has a device of that mapping is unchanged; to add a second one, name a free slot in
-// [machine.HostPCI.Slot]. In a running VM the device is pending until the next start;
-// [machine.VM.Pending] shows it.
+// only at start: that the mapping exists and fits the host, that the machine type has PCIe, and that
+// the other VMs leave it a device (else a [*ClaimedError]). A VM that has a device of that mapping is
+// unchanged; to add a second one, name a free slot in [machine.HostPCI.Slot]. In a running VM the
+// device is pending until the next start; [machine.VM.Pending] shows it.
+//
+// The VM's memory is then locked to the host, so that a balloon can no longer take any back;
+// [VMSpec] switches the balloon off, AttachGPU leaves it as it is.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	c, now, err := afterEarlier(ctx, vm)
 	if err != nil {
@@ -41,15 +44,47 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	case device.PCIe && !strings.Contains(now.Machine, "q35"):
 		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, cmp.Or(now.Machine, "none"))
 	}
+	if err := c.unclaimed(ctx, now, device.Mapping); err != nil {
+		return err
+	}
 	if device.Slot == "" {
 		if device.Slot, err = freeSlot(now); err != nil {
 			return err
 		}
 	}
-	if err := c.setDevice(ctx, now, api.Params{device.Slot: device.Line(), "balloon": 0}); err != nil {
+	if err := c.setDevice(ctx, now, api.Params{device.Slot: device.Line()}); err != nil {
 		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
 	}
 	return c.renew(ctx, vm)
+}
+
+// ClaimedError reports a mapping of which other VMs, running or not, already have every device. One
+// of them would not start.
+type ClaimedError struct {
+	Mapping, Host string
+	Claims        []pci.Claim // of the devices that the mapping has on the host
+}
+
+// Error names the VMs, and says what to do.
+func (e *ClaimedError) Error() string {
+	var by []string
+	for _, cl := range e.Claims {
+		by = append(by, fmt.Sprintf("%s has one %s", cl, cl.How()))
+	}
+	return fmt.Sprintf("proxmox: mapping %s has no device left on %s: %s\n  detach it there first, or name a mapping of another card", e.Mapping, e.Host, strings.Join(by, ", "))
+}
+
+// unclaimed returns a ClaimedError unless the VMs of a host leave a device of a mapping.
+func (c *Client) unclaimed(ctx context.Context, vm *VM, mapping string) error {
+	ledger, err := c.Ledger(ctx, vm.Host)
+	if err != nil {
+		return err
+	}
+	offered, claims := ledger.Offered(vm.Host, mapping)
+	if len(claims) < offered {
+		return nil
+	}
+	return &ClaimedError{Mapping: mapping, Host: vm.Host, Claims: claims}
 }
 
 // DetachGPU removes the device in a slot, such as hostpci1, from a VM that a [Client] has read, and

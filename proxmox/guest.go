@@ -34,6 +34,10 @@ func (c *Client) AgentAddresses(ctx context.Context, vm *VM) ([]netip.Addr, erro
 // asked anyway. It makes one GET, which covers all VMs of a host and is shared.
 func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool { return c.agents.ShowsLife(ctx, vm) }
 
+// HasSent reports whether a guest has sent a packet since its start, or true if that cannot be seen.
+// It shares the GET of ShowsLife.
+func (c *Client) HasSent(ctx context.Context, vm *VM) bool { return c.agents.HasSent(ctx, vm) }
+
 // Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
 // inside the guest does not reset it. It shares the GET of ShowsLife.
 func (c *Client) Uptime(ctx context.Context, vm *VM) time.Duration { return c.agents.Uptime(ctx, vm) }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
@@ -20,6 +23,18 @@ type Image struct {
 	SHA256   string
 	SHA512   string // instead of SHA256, if that is what the publisher offers
 	FileName string // its name on the storage; ends in .qcow2, .raw, .vmdk or .ova
+}
+
+// CloudImage returns the cloud image that clusters of a distribution are made from: "ubuntu-24.04" or
+// "debian-13", and Ubuntu for "". It is a dated one for amd64, with the checksum that its publisher
+// lists.
+func CloudImage(distribution string) (Image, error) {
+	if distribution != "" && !slices.Contains(distro.Names(), distribution) {
+		return Image{}, fmt.Errorf("image of %q: this package knows %s", distribution, strings.Join(distro.Names(), " and "))
+	}
+	d := distro.Named(distribution)
+	name := strings.TrimSuffix(path.Base(d.Image), path.Ext(d.Image)) + ".qcow2"
+	return Image{URL: d.Image, SHA256: d.SHA256, SHA512: d.SHA512, FileName: name}, nil
 }
 
 var (

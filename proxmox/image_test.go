@@ -217,3 +217,16 @@ func TestHalfATemplateIsFinished(t *testing.T) {
 		assert.ErrorIs(t, err, proxmox.ErrNotFound)
 	})
 }
+
+func TestCloudImagesCanBeImported(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
+		for _, name := range []string{"", "ubuntu-24.04", "debian-13"} {
+			image, err := proxmox.CloudImage(name)
+			require.NoError(t, err)
+			_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+			require.NoError(t, err, image.URL)
+		}
+		_, err := proxmox.CloudImage("fedora-44")
+		require.EqualError(t, err, `image of "fedora-44": this package knows ubuntu-24.04 and debian-13`)
+	})
+}

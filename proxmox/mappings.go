@@ -65,9 +65,49 @@ func (c *Client) Mapping(ctx context.Context, id, host string) (*pci.MappingStat
 	return nil, nil
 }
 
-// EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware.
-// Afterwards it checks with Proxmox that the mapping fits.
+// MappingInUseError reports a mapping that was not rewritten, because a VM uses it: the VM would get
+// other cards at its next start.
+type MappingInUseError struct {
+	ID string
+	By Summary // one of the VMs that use it
+}
+
+// Error names the VM, and says what to do.
+func (e *MappingInUseError) Error() string {
+	return fmt.Sprintf("proxmox: mapping %s differs, and VM %d (%s) on %s uses it: it is not changed, since that VM would get other cards at its next start\n"+
+		"  name another mapping, or detach this one from the VM first", e.ID, e.By.VMID, e.By.Name, e.By.Host)
+}
+
+// EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware and
+// no VM uses it. One that a VM uses is a [*MappingInUseError]. Afterwards it checks with Proxmox that
+// the mapping fits.
 func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	have, err := c.Mapping(ctx, m.ID, m.Devices[0].Host)
+	if err != nil {
+		return err
+	}
+	if have != nil && !m.Diff(have).Empty() {
+		holders, err := c.Holders(ctx, "")
+		if err != nil {
+			return err
+		}
+		if by, held := holders.Mapping(m.ID); held {
+			return &MappingInUseError{ID: m.ID, By: by}
+		}
+		if len(holders.Silent) > 0 {
+			silent := holders.Silent[0]
+			return fmt.Errorf("proxmox: mapping %s differs, and is not changed, since VM %d on %s may use it: %w", m.ID, silent.VMID, silent.Host, silent.Err)
+		}
+	}
+	return c.RewriteMapping(ctx, m)
+}
+
+// RewriteMapping is [Client.EnsureMapping] for the owner of the VMs that use the mapping: it rewrites
+// one in use, too.
+func (c *Client) RewriteMapping(ctx context.Context, m Mapping) error {
 	if err := m.Check(); err != nil {
 		return err
 	}

@@ -116,7 +116,11 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		case err != nil:
 			return nil, err
 		case vm != nil && vm.Locked != "":
-			return c.unlocked(ctx, vm)
+			if vm, err = c.unlocked(ctx, vm); err != nil || vm != nil {
+				return vm, err
+			}
+			c.Forget("/qemu") // it is gone, or a complete clone that has moved to its own host
+			continue
 		case vm != nil:
 			return vm, nil
 		}

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,14 +24,12 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	if err := spec.RefuseSource(source); err != nil {
 		return nil, err
 	}
-	storage := spec.Storage
-	if len(source.Disks) > 0 {
-		there := source.Disks[0].Storage
-		spec.Full = spec.Full || storage != "" && storage != there
-		if !spec.Full {
-			storage = there
-		}
+	from := SourceOf(source, nil)
+	storage := cmp.Or(spec.Storage, from.boot().Storage())
+	if from.To(spec.Host, nil, storage).Way == WholeClone {
+		spec.Full = true
 	}
+	spec.Storage = storage
 	if err := c.clones.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -137,18 +136,22 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	if spec.Host != source.Host {
 		p["target"] = spec.Host
 	}
-	progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
+	if spec.Full {
+		progress.Say(ctx, "copying %s as a whole to %s, as %s, VM %d", source.Name, spec.Storage, spec.Name, vmid)
+	} else {
+		progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
+	}
 	var found *VM
 	err := c.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
 		return c.Do(ctx, http.MethodPost, api.VMPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error
-		found, err = c.halfMade(ctx, spec, vmid)
+		found, err = c.halfMade(ctx, spec, source.Host, vmid)
 		return found != nil, err
 	})
 	if err != nil && api.SaidTaken(err) {
 		// An earlier request of ours may have succeeded after all.
-		if found, lookErr := c.halfMade(ctx, spec, vmid); lookErr == nil && found != nil {
+		if found, lookErr := c.halfMade(ctx, spec, source.Host, vmid); lookErr == nil && found != nil {
 			return found, nil
 		}
 	}
@@ -165,11 +168,15 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 }
 
 // halfMade returns the VM under vmid if it is the clone that we requested, once it is complete, or
-// nil if there is none.
-func (c *Client) halfMade(ctx context.Context, spec VMSpec, vmid int) (*VM, error) {
-	return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool {
-		return vm.Name == spec.Name && vm.HalfMade(spec.Owner)
-	})
+// nil if there is none. Until then a clone is on its template's host.
+func (c *Client) halfMade(ctx context.Context, spec VMSpec, from string, vmid int) (*VM, error) {
+	ours := func(vm *VM) bool { return vm.Name == spec.Name && vm.HalfMade(spec.Owner) }
+	if from != spec.Host {
+		if _, err := c.complete(ctx, from, vmid, ours); err != nil {
+			return nil, err
+		}
+	}
+	return c.complete(ctx, spec.Host, vmid, ours)
 }
 
 // complete returns the VM under vmid, unlocked, if it is the wanted one, or nil if there is none or

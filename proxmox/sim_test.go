@@ -218,6 +218,22 @@ func TestAttachGPU(t *testing.T) {
 		before := len(sim.Requests())
 		require.NoError(t, proxmox.AttachGPU(ctx, vm, device))
 		assert.Empty(t, mutations(sim, before))
+
+		require.NoError(t, ensure(ctx, c, node(t, c, "cp2")))
+		second, err := c.VM(ctx, owner, "cp2")
+		require.NoError(t, err)
+		before = len(sim.Requests())
+		var claimed *proxmox.ClaimedError
+		require.ErrorAs(t, proxmox.AttachGPU(ctx, second, device), &claimed, "one card for two machines")
+		require.Len(t, claimed.Claims, 1)
+		assert.Equal(t, vm.VMID, claimed.Claims[0].VMID)
+		var used *proxmox.MappingInUseError
+		require.ErrorAs(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)), &used, "cp1 would get another card")
+		assert.Equal(t, vm.VMID, used.By.VMID)
+		assert.Empty(t, mutations(sim, before))
+		require.NoError(t, c.RewriteMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
+		require.NoError(t, proxmox.AttachGPU(ctx, second, device), "now there is one for each")
+
 		win, err := c.ByID(ctx, 100)
 		require.NoError(t, err)
 		require.ErrorContains(t, proxmox.AttachGPU(ctx, win, device), "PCIe wants q35")

@@ -107,7 +107,8 @@ type Storage struct {
 	Type    string // dir, lvmthin, zfspool, nfs, …
 	Content []string
 	Shared  bool
-	Active  bool
+	Enabled bool // not switched off, and meant for this host
+	Active  bool // enabled, and it answers
 	Total   Size
 	Free    Size
 }
@@ -119,6 +120,7 @@ func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 		Type    string    `json:"type"`
 		Content string    `json:"content"`
 		Shared  wire.Bool `json:"shared"`
+		Enabled wire.Bool `json:"enabled"`
 		Active  wire.Bool `json:"active"`
 		Total   wire.Int  `json:"total"`
 		Avail   wire.Int  `json:"avail"`
@@ -131,7 +133,7 @@ func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 	for i, e := range all {
 		content := strings.Split(e.Content, ",")
 		slices.Sort(content)
-		out[i] = Storage{Name: e.Storage, Type: e.Type, Content: content, Shared: bool(e.Shared), Active: bool(e.Active), Total: Size(e.Total), Free: Size(e.Avail)}
+		out[i] = Storage{Name: e.Storage, Type: e.Type, Content: content, Shared: bool(e.Shared), Enabled: bool(e.Enabled), Active: bool(e.Active), Total: Size(e.Total), Free: Size(e.Avail)}
 	}
 	return out, nil
 }

@@ -50,7 +50,11 @@ func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, e
 
 // rebase converts those disks of a template to base disks that are not base disks yet.
 func (c *Client) rebase(ctx context.Context, vm *VM) error {
-	for _, slot := range vm.Unbased() {
+	off, err := c.Unbased(ctx, vm)
+	if err != nil {
+		return err
+	}
+	for _, slot := range off {
 		err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 			return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "template"), api.Params{"disk": slot})
 		}, func() (bool, error) {

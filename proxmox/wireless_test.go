@@ -610,11 +610,12 @@ func TestAttachChecks(t *testing.T) {
 		want    string
 		set     string
 	}{
-		"given":             {map[string]string{"machine": "q35", "hostpci0": "mapping=b"}, proxmox.HostPCI{Mapping: "gpu", PCIe: true}, mapping(line), "", `"hostpci1":"mapping=gpu,pcie=1,rombar=0"`},
-		"in a slot":         {map[string]string{"machine": "q35"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci5"}, mapping(line), "", `"hostpci5":"mapping=gpu,rombar=0"`},
-		"has it":            {map[string]string{"hostpci0": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu"}, mapping(line), "", ""},
-		"has it there":      {map[string]string{"hostpci3": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci3"}, mapping(line), "", ""},
-		"has it elsewhere":  {map[string]string{"hostpci0": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci3"}, mapping(line), "", `"hostpci3":"mapping=gpu,rombar=0"`},
+		"given":        {map[string]string{"machine": "q35", "hostpci0": "mapping=b"}, proxmox.HostPCI{Mapping: "gpu", PCIe: true}, mapping(line), "", `"hostpci1":"mapping=gpu,pcie=1,rombar=0"`},
+		"in a slot":    {map[string]string{"machine": "q35"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci5"}, mapping(line), "", `"hostpci5":"mapping=gpu,rombar=0"`},
+		"has it":       {map[string]string{"hostpci0": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu"}, mapping(line), "", ""},
+		"has it there": {map[string]string{"hostpci3": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci3"}, mapping(line), "", ""},
+		"has it elsewhere": {map[string]string{"hostpci0": "mapping=gpu"}, proxmox.HostPCI{Mapping: "gpu", Slot: "hostpci3"}, mapping(line),
+			"mapping gpu has no device left on pve1: VM 100 (wk1) has one by mapping gpu as hostpci0", ""},
 		"no mapping":        {nil, proxmox.HostPCI{Mapping: "gpu"}, data([]any{}), "mapping gpu does not exist, or the token may not see it", ""},
 		"another host's":    {nil, proxmox.HostPCI{Mapping: "gpu"}, mapping(strings.Replace(line, "pve1", "pve2", 1)), "mapping gpu has no device on pve1, where wk1 (VM 100 on pve1) is", ""},
 		"does not fit":      {nil, proxmox.HostPCI{Mapping: "gpu"}, mapping(line, entry{"message": "changed"}), "mapping gpu does not fit the hardware of pve1: changed", ""},
@@ -628,7 +629,8 @@ func TestAttachChecks(t *testing.T) {
 				config[k] = v
 			}
 			off(t, vmsOf(map[int]map[string]string{100: config}, map[string][]http.HandlerFunc{
-				"GET /cluster/mapping/pci": {tt.mapping}, "POST /nodes/pve1/qemu/100/config": {data(upid)}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
+				"GET /nodes/pve1/hardware/pci": {data([]any{entry{"id": "0000:41:00.0", "class": "0x030200", "vendor": "0x10de", "device": "0x20f1", "iommugroup": 25}})},
+				"GET /cluster/mapping/pci":     {tt.mapping}, "POST /nodes/pve1/qemu/100/config": {data(upid)}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
 				vm, err := c.ByID(t.Context(), 100)
 				require.NoError(t, err)
@@ -756,11 +758,13 @@ func TestATemplateThatIsHalfOne(t *testing.T) {
 		return pending(marked(100, "name", "tmpl", "template", "1", "scsi0", "thin:"+first+"-100-disk-0,size=1G", "efidisk0", "thin:"+second+"-100-disk-1,size=4M"))
 	}
 	busy := says(500, "can't lock file '/x' - got timeout")
+	storages := data([]any{entry{"storage": "thin", "type": "lvmthin"}, entry{"storage": "thick", "type": "lvm"}})
 	for name, tt := range map[string]struct {
 		post, look []http.HandlerFunc
 		did        []string
 		want       string
 	}{
+		"never":          {nil, []http.HandlerFunc{pending(marked(100, "name", "tmpl", "template", "1", "scsi0", "thick:vm-100-disk-0,size=1G"))}, nil, ""},
 		"whole":          {nil, []http.HandlerFunc{disks("base", "base")}, nil, ""},
 		"one":            {[]http.HandlerFunc{data(upid)}, []http.HandlerFunc{disks("vm", "base")}, []string{`{"disk":"scsi0"}`}, ""},
 		"both":           {[]http.HandlerFunc{data(upid)}, []http.HandlerFunc{disks("vm", "vm")}, []string{`{"disk":"efidisk0"}`, `{"disk":"scsi0"}`}, ""},
@@ -771,7 +775,7 @@ func TestATemplateThatIsHalfOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{
-				post: tt.post, "GET /nodes/pve1/qemu/100/pending": tt.look, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
+				post: tt.post, "GET /nodes/pve1/qemu/100/pending": tt.look, "GET /nodes/pve1/storage": {storages}, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				err := c.Convert(t.Context(), &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100})
 				if tt.want == "" {

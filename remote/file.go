@@ -67,7 +67,7 @@ func CopyFile(ctx context.Context, r Runner, path string, src io.Reader, size in
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
 		return &fs.PathError{Op: "write", Path: path, Err: errors.New("not an absolute path of a file")}
 	}
-	err := r.Run(ctx, Cmd{
+	err := run(ctx, r, Cmd{
 		Args: []string{"sh", "-c", writeScript, "write.sh",
 			path, fmt.Sprintf("%04o", perm.Perm()), strconv.FormatInt(size, 10)},
 		Stdin: src,

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -23,6 +24,17 @@ type RunnerFunc func(ctx context.Context, cmd Cmd) error
 // Run calls f.
 func (f RunnerFunc) Run(ctx context.Context, cmd Cmd) error { return f(ctx, cmd) }
 
+// errNoRunner says that a nil Runner was passed.
+var errNoRunner = errors.New("remote: there is no Runner to run it on: it is nil")
+
+// run is r.Run, of a nil Runner too.
+func run(ctx context.Context, r Runner, cmd Cmd) error {
+	if r == nil {
+		return fmt.Errorf("%s: %w", cmd, errNoRunner)
+	}
+	return r.Run(ctx, cmd)
+}
+
 // Cmd is one command.
 type Cmd struct {
 	Args   []string  // the program and its arguments; nothing in it is expanded
@@ -33,7 +45,7 @@ type Cmd struct {
 
 // Run runs a command without input, and discards its output.
 func Run(ctx context.Context, r Runner, args ...string) error {
-	return r.Run(ctx, Cmd{Args: args})
+	return run(ctx, r, Cmd{Args: args})
 }
 
 // maxOutput is the most that [Output] reads from a command, in bytes.
@@ -45,7 +57,7 @@ func Output(ctx context.Context, r Runner, args ...string) ([]byte, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	out := output{Buffer: limit.Buffer{Most: maxOutput}, stop: stop}
-	err := r.Run(ctx, Cmd{Args: args, Stdout: &out})
+	err := run(ctx, r, Cmd{Args: args, Stdout: &out})
 	if out.large != nil {
 		err = fmt.Errorf("%s: its output: %w", Cmd{Args: args}, out.large)
 	}
@@ -74,9 +86,9 @@ func (o *output) Write(b []byte) (int, error) {
 func Sudo(r Runner) Runner {
 	return RunnerFunc(func(ctx context.Context, cmd Cmd) error {
 		if len(cmd.Args) == 0 {
-			return r.Run(ctx, cmd) // the transport's own error, not sudo's usage
+			return run(ctx, r, cmd) // the transport's own error, not sudo's usage
 		}
 		cmd.Args = append([]string{"sudo", "-n", "--"}, cmd.Args...)
-		return r.Run(ctx, cmd)
+		return run(ctx, r, cmd)
 	})
 }

@@ -191,3 +191,16 @@ func TestScriptsPassShellcheck(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), path, "write.sh").CombinedOutput()
 	assert.NoError(t, err, string(out))
 }
+
+func TestANilRunnerIsAnError(t *testing.T) {
+	for name, use := range map[string]func(remote.Runner) error{
+		"Run":       func(r remote.Runner) error { return remote.Run(t.Context(), r, "true") },
+		"Output":    func(r remote.Runner) error { _, err := remote.Output(t.Context(), r, "true"); return err },
+		"Sudo":      func(r remote.Runner) error { return remote.Run(t.Context(), remote.Sudo(r), "true") },
+		"ReadFile":  func(r remote.Runner) error { _, err := remote.ReadFile(t.Context(), r, "/etc/motd"); return err },
+		"Exists":    func(r remote.Runner) error { _, err := remote.Exists(t.Context(), r, "/etc/motd"); return err },
+		"WriteFile": func(r remote.Runner) error { return remote.WriteFile(t.Context(), r, "/etc/motd", nil, 0o644) },
+	} {
+		assert.ErrorContains(t, use(nil), "there is no Runner to run it on", name)
+	}
+}

@@ -90,7 +90,11 @@ func (d *diagnosis) hosts() {
 			d.add(onHost, "", Finding{Failure: "storage-unread", Severity: Warning, Where: where, What: "its storages could not be listed", Evidence: said(h.Err), Do: "see the message"})
 		}
 		for _, s := range h.Storages {
-			if !s.Active {
+			switch {
+			case s.Active:
+			case !s.Enabled: // switched off, or another host's
+				continue
+			default:
 				d.add(onHost, "", Finding{
 					Failure: "storage-inactive", Where: where, What: fmt.Sprintf("storage %s is not active: its disks cannot be used", s.Name),
 					Evidence: []string{s.Name + " (" + s.Type + "): active 0"}, Do: "pvesm status on " + h.Name + " says why",

@@ -37,7 +37,7 @@ func healthy() *doctor.Evidence {
 	s.Nodes = []spec.Node{cp, gpu}
 	e := &doctor.Evidence{
 		Spec: s, Time: now, Objects: map[string][]unstructured.Unstructured{}, Unread: map[string]error{},
-		Hosts: []doctor.Host{{Name: "pve1", Online: true, Storages: []proxmox.Storage{{Name: "vmdata", Type: "lvmthin", Active: true, Total: 100 << 30, Free: 50 << 30}}}},
+		Hosts: []doctor.Host{{Name: "pve1", Online: true, Storages: []proxmox.Storage{{Name: "vmdata", Type: "lvmthin", Enabled: true, Active: true, Total: 100 << 30, Free: 50 << 30}}}},
 	}
 	for i, n := range s.Nodes {
 		m := doctor.Machine{

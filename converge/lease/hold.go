@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,11 +95,33 @@ func (l *Lease) show(ctx context.Context, older time.Duration) error {
 		}
 		l.beat++
 		asked := time.Now()
-		if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
+		if err := l.replace(ctx, s); !errors.Is(err, ErrStale) {
 			return l.confirmed(asked, err)
 		}
 	}
 	return l.isLost()
+}
+
+// graceTime is how long a request that changes the lease may still take when its run ends.
+const graceTime = 3 * time.Second
+
+// finishing returns a context that ends graceTime after ctx. A request that is cut off may be
+// carried out later: it would make a lease that nobody removes, or change one between the removal's
+// look and its request.
+func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		_ = wait.Pause(late, graceTime)
+		cancel()
+	})
+	return late, func() { stop(); cancel() }
+}
+
+// replace writes this run's lease over the one that was read.
+func (l *Lease) replace(ctx context.Context, over Seen) error {
+	ctx, done := finishing(ctx)
+	defer done()
+	return l.store.Replace(ctx, over, l.text())
 }
 
 // end ends the lease and all work under it.
@@ -112,31 +135,38 @@ func (l *Lease) end(why error) error {
 
 // remove is one attempt to remove the lease.
 func (l *Lease) remove(ctx context.Context) error {
-	if err := l.isLost(); err != nil {
-		return err
+	for l.isLost() == nil && ctx.Err() == nil {
+		s, err := l.store.Read(ctx)
+		switch f := fields(s.Text); {
+		case errors.Is(err, ErrNone):
+			return nil
+		case err != nil:
+			return err
+		case f["run"] != l.nonce:
+			return l.end(fmt.Errorf("%w: %s has taken over", ErrLost, heldBy(f)))
+		case s.Locked != "":
+			return l.locked(s)
+		}
+		if err := l.store.Remove(ctx, s); !errors.Is(err, ErrStale) { // an earlier request of ours, or another run: look again
+			return err
+		}
 	}
-	s, err := l.store.Read(ctx)
-	switch f := fields(s.Text); {
-	case errors.Is(err, ErrNone):
-		return nil
-	case err != nil:
-		return err
-	case f["run"] != l.nonce:
-		return l.end(fmt.Errorf("%w: %s has taken over", ErrLost, heldBy(f)))
-	case s.Locked != "":
-		return l.locked(s)
-	}
-	return l.store.Remove(ctx, s)
+	return cmp.Or(l.isLost(), ctx.Err())
 }
+
+// removeTries is how many errors that do not pass by themselves end a Release. One lost answer, or
+// one error of an overloaded host, would otherwise leave the lease to the others, who wait for it.
+const removeTries = 3
 
 // Release removes the lease, unless another run holds it.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.done
-	rule := wait.Rule{What: "releasing the right to change " + l.claim.What, Poll: tick, Strict: true, Say: func(string) {}}
+	tries := 0
+	rule := wait.Rule{What: "releasing the right to change " + l.claim.What, Poll: removeAgain, Strict: true, Say: func(string) {}}
 	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		err := l.bounded(ctx, l.remove)
-		if errors.Is(err, ErrStale) { // an earlier request of ours, or another run: check
+		if tries++; err != nil && tries < removeTries && !wait.IsPermanent(err) && !errors.Is(err, ErrLost) {
 			err = wait.Passing(err)
 		}
 		return "", err
@@ -144,5 +174,5 @@ func (l *Lease) Release(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return nil
 	}
-	return fmt.Errorf("the lease of %s (%s) stays until the next run: %w", l.claim.What, l.store, err)
+	return fmt.Errorf("the lease of %s (%s) stays until the next run, and others wait for it for %s: %w", l.claim.What, l.store, deadTime, err)
 }

@@ -71,6 +71,9 @@ const (
 	// tick is how soon a suspended holder notices that time has passed.
 	tick = time.Second
 
+	// removeAgain is how soon a removal that failed is tried again.
+	removeAgain = 500 * time.Millisecond
+
 	pollTime = 5 * time.Second
 
 	// awayTime is how long the store may be unavailable or locked before a waiting run gives
@@ -168,7 +171,7 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 			return l.confirmed(asked.Add(-oldTime), nil)
 		}
 		if w.dead(s, f, l.claim) {
-			if err := l.store.Replace(ctx, s, l.text()); !errors.Is(err, ErrStale) {
+			if err := l.replace(ctx, s); !errors.Is(err, ErrStale) {
 				return l.confirmed(asked, err)
 			}
 			continue // another run was quicker
@@ -188,6 +191,8 @@ func (l *Lease) locked(s Seen) error {
 
 // create creates the lease, unless it exists.
 func (l *Lease) create(ctx context.Context) error {
+	ctx, done := finishing(ctx)
+	defer done()
 	asked := time.Now()
 	err := l.store.Create(ctx, l.text())
 	if err == nil {

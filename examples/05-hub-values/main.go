@@ -31,7 +31,7 @@ func main() {
 		pool.Nodes = append(pool.Nodes, jupyterhub.Allocatable(machine, jupyterhub.Overhead{CPU: 0.5, Memory: jupyterhub.GiB}))
 	}
 	hub := jupyterhub.Hub{
-		Hostname: os.Args[1], Auth: jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"teacher"}}, Isolate: true,
+		Hostname: os.Args[1], Auth: jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"teacher"}},
 		Pools: []jupyterhub.Pool{pool},
 		Profiles: []jupyterhub.Profile{
 			{Name: "small", Image: image, Pool: "gpu", CPULimit: 2, MemLimit: 8 * jupyterhub.GiB},

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"net/url"
 	"path"
 	"regexp"
@@ -20,8 +21,8 @@ type lintHelm struct {
 	own  bool // the bundle's
 }
 
-// helmsOf returns the helm sections of a bundle, with their places. A target's section does
-// not include what it inherits from the bundle's (bundlereader/read.go
+// helmsOf returns the helm sections of a bundle, with their places. A target's section has the
+// bundle's repo, chart and version where it has none of its own (bundlereader/read.go
 // propagateHelmChartProperties).
 func (l *linter) helmsOf(b *lintBundle) (out []lintHelm) {
 	if n := b.root.Get("helm"); b.YAML.Helm != nil && n != nil {
@@ -34,11 +35,29 @@ func (l *linter) helmsOf(b *lintBundle) (out []lintHelm) {
 		nodes := b.root.Get(list.key).List()
 		for i, n := range nodes[:min(len(nodes), len(list.targets))] {
 			if list.targets[i].Helm != nil && n.Get("helm") != nil {
-				out = append(out, lintHelm{list.targets[i].Helm, n.Get("helm"), false})
+				out = append(out, lintHelm{inheriting(*list.targets[i].Helm, b.YAML.Helm), n.Get("helm"), false})
 			}
 		}
 	}
 	return out
+}
+
+// inheriting fills in what a target's section takes from the bundle's.
+func inheriting(target v1alpha1.HelmOptions, bundle *v1alpha1.HelmOptions) *v1alpha1.HelmOptions {
+	if bundle != nil {
+		target.Repo, target.Chart, target.Version = cmp.Or(target.Repo, bundle.Repo), cmp.Or(target.Chart, bundle.Chart), cmp.Or(target.Version, bundle.Version)
+	}
+	return &target
+}
+
+// at is the place of the first of these keys that the section itself has.
+func (h lintHelm) at(keys ...string) yamlnode.Pos {
+	for _, key := range keys {
+		if n := h.node.Get(key); n != nil && n.Text != "" {
+			return n.Place()
+		}
+	}
+	return yamlnode.Pos{}
 }
 
 func (l *linter) checkCharts() {
@@ -55,7 +74,10 @@ func (l *linter) checkCharts() {
 // chartSource checks the source of the chart (bundlereader/resources.go addRemoteCharts,
 // source.go parseSource, charturl.go ChartURL).
 func (l *linter) chartSource(b *lintBundle, h lintHelm) {
-	at := h.node.Get("chart").Place()
+	at := h.at("chart", "repo")
+	if at == (yamlnode.Pos{}) {
+		return // all of it is the bundle's
+	}
 	switch oci := strings.HasPrefix(h.Repo, "oci://"); {
 	case oci && h.Chart != "":
 		l.in("oci-chart", b, at, "helm.chart %q is ignored: an oci:// repo is the whole name of the chart", h.Chart)
@@ -66,7 +88,7 @@ func (l *linter) chartSource(b *lintBundle, h lintHelm) {
 	case oci:
 		return
 	case h.Repo != "" && h.Chart == "":
-		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo without helm.chart: which chart of %s?", h.Repo)
+		l.in("chart-missing", b, at, "helm.repo without helm.chart: which chart of %s?", h.Repo)
 		return
 	case h.Repo != "" || h.Chart == "" || isChartURL(h.Chart):
 		return
@@ -88,24 +110,36 @@ var lintHostFirst = regexp.MustCompile(`^(https?|git|ssh)(::|://)|^(github|gitla
 
 func isChartURL(chart string) bool { return lintHostFirst.MatchString(chart) }
 
+// exact reports whether a version is one and no range. Helm takes one with leading zeros, too.
+func exact(version string) bool {
+	_, err := semver.NewVersion(version)
+	core, _, _ := strings.Cut(strings.SplitN(version, "-", 2)[0], "+")
+	return err == nil && strings.Count(core, ".") == 2
+}
+
 // chartPin: a chart without an exact version changes over time.
 func (l *linter) chartPin(b *lintBundle, h lintHelm) {
 	version := h.node.Get("version")
 	switch {
+	case !h.own && version == nil: // the bundle's, if any
 	case h.Repo == "" && !strings.HasPrefix(h.Chart, "oci://"):
 		if h.Version == "" || !h.own || b.remote && h.Chart != "" {
 			return // a URL names its version
 		}
 		l.in("vendored-version", b, version.Place(), "helm.version %s has no effect: the chart is in the repository", h.Version)
-	case !h.own && h.Version == "":
 	case h.Version == "":
 		l.in("chart-unpinned", b, h.node.Key("repo"), "helm.version is missing: Fleet uses the newest at each check")
 	default:
-		if _, err := semver.StrictNewVersion(strings.TrimPrefix(h.Version, "v")); err != nil {
+		if exact(h.Version) {
+			break
+		}
+		if _, err := semver.NewConstraint(h.Version); err != nil {
+			l.in("chart-unpinned", b, version.Place(), "helm.version %q is neither a version nor a range, and Helm refuses it: %v", h.Version, err)
+		} else {
 			l.in("chart-unpinned", b, version.Place(), "helm.version %q is a range: Fleet uses the newest in it at each check", h.Version)
 		}
 	}
-	if u, err := url.Parse(h.Repo); h.Repo != "" && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
+	if u, err := url.Parse(h.Repo); h.at("repo") != (yamlnode.Pos{}) && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
 		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo %q is not a URL of http, https or oci", h.Repo)
 	}
 }

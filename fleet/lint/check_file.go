@@ -128,6 +128,10 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 			l.found[len(l.found)-1].Severity = Warning
 			return
 		}
+		if m.Name == "targetNamespace" && m.Path == "" {
+			l.cure("unknown-key", file, m.At, "write namespace", "%s knows no key targetNamespace, which is a GitRepo's: it is dropped silently", of)
+			return
+		}
 		hint := ""
 		if m.Near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", m.Near)

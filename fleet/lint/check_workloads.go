@@ -121,10 +121,11 @@ func (l *linter) ranchersNamespace(o *lintObject) {
 func (l *linter) vendoredBesideRepo(b *lintBundle) {
 	for _, h := range l.helmsOf(b) {
 		name := path.Join(b.Dir, h.Chart, "Chart.yaml")
-		if h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
+		at := h.at("chart", "repo", "version")
+		if at == (yamlnode.Pos{}) || h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
 			continue
 		}
-		l.in("vendored-beside-repo", b, h.node.Get("chart").Place(), "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
+		l.in("vendored-beside-repo", b, at, "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
 	}
 }
 

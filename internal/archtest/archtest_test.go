@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":      nil,
 	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox":                   {"proxmox/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
+	"proxmox":                   {"internal/distro", "proxmox/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
 	"proxmox/permission":        {"proxmox/internal/wire"},
 	"proxmox/internal/live":     {"proxmox/api", "proxmox/internal/wire", "proxmox/machine"},
 	"proxmox/internal/agent":    {"proxmox/api", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/machine", "remote"},

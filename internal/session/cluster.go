@@ -88,8 +88,11 @@ func (s *Session) Up(ctx context.Context, f UpFlags) error {
 	return nil
 }
 
-// warnOfHosts prints the warnings of the checks of the hosts.
+// warnOfHosts prints the notes and the warnings of the checks of the hosts.
 func (s *Session) warnOfHosts() {
+	for _, note := range s.Cluster.Notes() {
+		s.Say("note: %s", note)
+	}
 	for _, doubt := range s.Cluster.Doubts() {
 		s.Say("warning: %s", doubt)
 	}

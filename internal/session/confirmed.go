@@ -26,6 +26,9 @@ type builder func(ctx context.Context) (*converge.Graph, error)
 // confirmed runs a graph after asking about its costs. Once the run holds the lease, it builds
 // the graph again, because another run may have changed the cluster while it asked or waited.
 func (s *Session) confirmed(ctx context.Context, build builder, say spoken) error {
+	if say.Yes {
+		build = withoutCosts(build)
+	}
 	_, plan, err := s.planned(ctx, build)
 	if err != nil {
 		return over(ctx, err, "")
@@ -61,6 +64,17 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	}
 	s.Say("%s", say.done)
 	return nil
+}
+
+// withoutCosts builds graphs of which nobody asks what they cost.
+func withoutCosts(build builder) builder {
+	return func(ctx context.Context) (*converge.Graph, error) {
+		g, err := build(ctx)
+		if g != nil {
+			g.NoCosts = true
+		}
+		return g, err
+	}
 }
 
 // planned builds a graph and its plan.

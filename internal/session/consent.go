@@ -40,6 +40,7 @@ func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wis
 	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
 	g.May = agreed.May
 	if f.Yes {
+		g.NoCosts = true
 		return nil, nil
 	}
 	plan, err := s.look(ctx, g)

@@ -186,12 +186,12 @@ func (r *right) check(ctx context.Context) error {
 	return wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.still(ctx) })
 }
 
-// release releases the right. After an interruption it does not wait: the next run on this
-// machine sees that the process has ended, and others see it after a while.
+// release releases the right, also after an interruption: the next run on this machine would see that
+// the process has ended, but others only after a while. Mage ends an interrupted command after 5 s.
 func (r *right) release(ctx context.Context) {
-	limit, interrupted := releaseLimit, ctx.Err() != nil
-	if interrupted {
-		limit = time.Second
+	limit := releaseLimit
+	if ctx.Err() != nil {
+		limit = interruptedLimit
 	}
 	r.end(nil)
 	if r.done != nil {
@@ -205,7 +205,7 @@ func (r *right) release(ctx context.Context) {
 			continue
 		}
 		all.Go(func() { // one that does not answer does not block the others
-			if err := t.lease.Release(ctx); err != nil && !interrupted {
+			if err := t.lease.Release(ctx); err != nil {
 				r.s.Say("warning: %s", err)
 			}
 		})
@@ -217,8 +217,11 @@ func (r *right) release(ctx context.Context) {
 // lease.
 const askingTime = 10 * time.Minute
 
-// releaseLimit is how long releasing the lease may take.
-const releaseLimit = 20 * time.Second
+// releaseLimit is how long releasing the lease may take, and interruptedLimit after an interruption.
+const (
+	releaseLimit     = 20 * time.Second
+	interruptedLimit = 4 * time.Second
+)
 
 // purpose is the name of the running target.
 func purpose() string {

@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,4 +134,51 @@ func TestAWaitSaysWhy(t *testing.T) {
 		assert.Equal(t, 2, strings.Count(talk.String(), "Waiting for the right to change cluster lab1: host pve"), talk.String())
 		assert.Contains(t, talk.String(), "port 9005 does not answer\n")
 	})
+}
+
+// TestAnInterruptedRunGivesItsLeaseBack: one signal, at any request for the lease, and an error of an
+// overloaded host at any of them: the lease is gone when the command has ended.
+func TestAnInterruptedRunGivesItsLeaseBack(t *testing.T) {
+	ofLease := func(r pvesim.Request) bool {
+		return strings.Contains(r.Path, "/qemu/9") || r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/qemu")
+	}
+	for name, fault := range map[string]pvesim.Rule{
+		"signal":           {},
+		"signal, slow":     {Delay: 900 * time.Millisecond},
+		"500":              {Status: http.StatusInternalServerError, Message: "can't lock file '/var/lock/qemu-server/lock-900000123.conf' - got timeout"},
+		"500, carried out": {Status: http.StatusInternalServerError, Message: "got no worker upid - start worker failed", After: true},
+		"no answer":        {Drop: true, After: true},
+	} {
+		for n := range 16 {
+			synctest.Test(t, func(t *testing.T) {
+				sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
+				defer sim.Close()
+				s, talk := atDesk(t, sim)
+				ctx, interrupt := context.WithCancel(t.Context())
+				fault.Skip, fault.Times = n, 1
+				met := sim.Fail(func() pvesim.Rule {
+					rule, seen := fault, 0
+					rule.When = func(r pvesim.Request) bool {
+						if !ofLease(r) {
+							return false
+						}
+						if seen++; seen == n+1 && fault.Status == 0 && !fault.Drop {
+							interrupt()
+						}
+						return true
+					}
+					return rule
+				}())
+				time.AfterFunc(time.Minute, interrupt) // as it is renewed
+				var done atomic.Bool
+				var inside atomic.Int32
+				begun := time.Now()
+				_, err := s.run(ctx, slow(&done, &inside, t), false, false)
+				require.Error(t, err)
+				took := time.Since(begun)
+				time.Sleep(5 * time.Second) // what was handed on is done
+				assert.Empty(t, sim.VMs(), "%s at request %d (met %d), after %s: %s", name, n, met.Hits(), took, talk)
+			})
+		}
+	}
 }

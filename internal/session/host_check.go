@@ -80,6 +80,9 @@ func (s *Session) printCheck(r *preflight.Report) error {
 	}
 	s.Findings(problems)
 	s.Unseen(unseen)
+	for _, note := range r.Notes() {
+		s.Summary("note: %s", note)
+	}
 	what := "nothing wrong"
 	if len(problems) > 0 {
 		what = fmt.Sprintf("%s, %s", count(len(r.Of(preflight.Error)), "error"), count(len(r.Of(preflight.Warning)), "warning"))

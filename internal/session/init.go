@@ -31,10 +31,10 @@ func Init(ctx context.Context, c *console.Console, o InitFlags) error {
 
 func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	o.Out = cmp.Or(o.Out, DefaultSpec)
-	if err := o.mayWrite(ctx, ask); err != nil {
+	if err := o.missing(ctx, ask); err != nil {
 		return err
 	}
-	if err := o.missing(ask); err != nil {
+	if err := o.mayWrite(ctx, ask); err != nil {
 		return err
 	}
 	login, err := s.introduce(ctx, &o, ask)
@@ -87,8 +87,9 @@ func (o InitFlags) mayWrite(ctx context.Context, ask *asker) error {
 	return ask.yes(ctx, fmt.Sprintf("%s exists already. Replace it? Type yes:  ", o.Out))
 }
 
-// missing lists all flags that are needed if there is nobody to ask.
-func (o InitFlags) missing(ask *asker) error {
+// missing lists all flags that are needed if there is nobody to ask, also those that are found out
+// later. A flag that is the only one missing is left to the check that explains it.
+func (o InitFlags) missing(ctx context.Context, ask *asker) error {
 	if ask.person {
 		return nil
 	}
@@ -104,7 +105,16 @@ func (o InitFlags) missing(ask *asker) error {
 			need = append(need, "-secret=env:NAME or -secret=file:PATH")
 		}
 	}
-	if len(need) > 0 {
+	later := 0
+	if _, err := os.Stat(o.Out); err == nil && !o.Force {
+		need, later = append(need, fmt.Sprintf("-force or -out=FILE, since %s exists already", o.Out)), later+1
+	}
+	if o.Endpoint != "" && o.Endpoint != spec.Lab && o.Fingerprint == "" && !o.Insecure {
+		if shown, trusted, err := api.Certificate(ctx, o.Endpoint); err == nil && !trusted {
+			need, later = append(need, fmt.Sprintf("-fingerprint=%s, if pvenode cert info shows the same on the host", shown)), later+1
+		}
+	}
+	if len(need) > later || later > 1 {
 		return failedf(invalid, "there is no terminal to ask on, so these are needed:\n  %s", strings.Join(need, "\n  "))
 	}
 	return nil
@@ -160,7 +170,10 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 // certificate compares the host's certificate, as ssh(1) does with keys, before anything is
 // sent. A trusted one needs no fingerprint.
 func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
-	if o.Fingerprint != "" || o.Insecure {
+	switch {
+	case o.Fingerprint != "" && o.Insecure:
+		return "", errors.New("-fingerprint and -insecure exclude each other: give one of them")
+	case o.Fingerprint != "" || o.Insecure:
 		return o.Fingerprint, nil
 	}
 	shown, trusted, err := api.Certificate(ctx, endpoint)

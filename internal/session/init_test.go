@@ -102,6 +102,21 @@ func TestInitAsksTheCertificateFirst(t *testing.T) {
 	assert.ErrorContains(t, err, "-fingerprint="+f.fingerprint)
 }
 
+// TestInitNamesAllThatIsMissing: a script is told at once what it lacks, not one thing a run.
+func TestInitNamesAllThatIsMissing(t *testing.T) {
+	f := newFront(t, pvesim.OneGPU())
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile(DefaultSpec, nil, 0o600))
+	_, err := interview(t, InitFlags{Endpoint: f.endpoint})
+	assert.Equal(t, invalid, code(err))
+	for _, flag := range []string{"-token=", "-secret=", "-fingerprint=" + f.fingerprint, "-force or -out=FILE, since cluster.yaml exists already"} {
+		assert.ErrorContains(t, err, flag)
+	}
+	_, err = interview(t, InitFlags{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN"})
+	assert.ErrorContains(t, err, "-fingerprint="+f.fingerprint)
+	assert.ErrorContains(t, err, "-force or -out=FILE")
+}
+
 // Enter all the way, but for what only a person can know.
 func TestInitInterview(t *testing.T) {
 	f := newFront(t, pvesim.OneGPU())

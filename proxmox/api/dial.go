@@ -19,13 +19,15 @@ import (
 
 // Config has the address of Proxmox and the credentials.
 type Config struct {
-	Endpoint    string        // any spelling: pve1, pve1:8006, https://pve1:8006/api2/json
-	TokenID     string        // user@realm!name
-	TokenSecret secret.Value  //
-	CAFile      string        // PEM of the authority to trust, instead of the system's authorities
-	Fingerprint string        // SHA-256 of the host's certificate, instead of any authority
+	Endpoint    string       // any spelling: pve1, pve1:8006, https://pve1:8006/api2/json
+	TokenID     string       // user@realm!name
+	TokenSecret secret.Value //
+	// At most one of these four says how the host's certificate is checked; the system's authorities do
+	// if none is set. With more than one, Dial returns an error.
+	CAFile      string        // PEM of the authority to trust
+	Fingerprint string        // SHA-256 of the host's certificate
 	Insecure    bool          // do not check the certificate
-	HTTPClient  *http.Client  // nil: our own; the TLS fields above apply only to our own
+	HTTPClient  *http.Client  // checks it in its own way
 	UserAgent   string        // default "homelab"
 	Login       *Login        // for options that no token may set; nil: such options are refused
 	Poll        time.Duration // longest time between two checks of running tasks, default 1 s
@@ -57,7 +59,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkToken(cfg); err != nil {
+	if err := errors.Join(checkToken(cfg), checkTLS(cfg)); err != nil {
 		return nil, err
 	}
 	if cfg.Poll <= 0 {

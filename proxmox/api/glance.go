@@ -38,6 +38,9 @@ func Look[T any](ctx context.Context, c *Client, path string, query url.Values) 
 // Shared is Look for results that take more than one request; id starts like the path of the first.
 func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
 	var zero T
+	if c == nil {
+		return zero, errNotDialled
+	}
 	g := c.glances.of(id)
 	select {
 	case g.turn <- struct{}{}:

@@ -12,11 +12,17 @@ import (
 
 // Get sends a GET and decodes the "data" of the answer.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
+	if c == nil || c.lib == nil {
+		return errNotDialled
+	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
 	return plain(c.lib.Get(ctx, path, out))
 }
+
+// errNotDialled is the answer of a zero Client.
+var errNotDialled = errors.New("proxmox: this Client was not made by Dial")
 
 // Params are the parameters of a request. Values are strings, whole numbers or
 // lists of strings: go-proxmox sends them as JSON, which Proxmox reads without
@@ -25,11 +31,17 @@ type Params map[string]any
 
 // Call sends a request that changes something. out may be nil.
 func (c *Client) Call(ctx context.Context, method, path string, p Params, out any) error {
+	if c == nil {
+		return errNotDialled
+	}
 	defer c.glances.forget(path)
 	return c.send(ctx, method, path, p, out)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, p Params, out any) error {
+	if c.lib == nil {
+		return errNotDialled
+	}
 	var raw json.RawMessage
 	err := c.may(ctx)
 	if err != nil {

@@ -65,6 +65,26 @@ func parseFingerprint(s string) (string, error) {
 	return colons(digits), nil
 }
 
+// checkTLS finds fields that exclude each other. Were one of them dropped, a check that the caller
+// relies on would not be made.
+func checkTLS(cfg Config) error {
+	var set []string
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"CAFile", cfg.CAFile != ""}, {"Fingerprint", cfg.Fingerprint != ""}, {"Insecure", cfg.Insecure}, {"HTTPClient", cfg.HTTPClient != nil},
+	} {
+		if field.set {
+			set = append(set, field.name)
+		}
+	}
+	if len(set) > 1 {
+		return fmt.Errorf("proxmox: %s exclude each other, since each says how the certificate is checked: set one", strings.Join(set, " and "))
+	}
+	return nil
+}
+
 // tlsConfig builds the TLS configuration for a Config. A fingerprint replaces the checks of the
 // chain and of the name, because it identifies this one certificate.
 func tlsConfig(cfg Config, endpoint string) (*tls.Config, error) {

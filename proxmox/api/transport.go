@@ -184,12 +184,22 @@ func (t *turns) RoundTrip(req *http.Request) (*http.Response, error) {
 	turn := t.of(host)
 	select {
 	case turn <- struct{}{}:
-		defer func() { <-turn }()
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
-	return t.next.RoundTrip(req)
+	asked := time.Now()
+	res, err := t.next.RoundTrip(req)
+	if left := agentBlocks - time.Since(asked); left > 0 && req.Context().Err() != nil && strings.Contains(req.URL.Path, "/agent/") {
+		time.AfterFunc(left, func() { <-turn }) // its worker is still waiting
+	} else {
+		<-turn
+	}
+	return res, err
 }
+
+// agentBlocks is how long a call to an agent that does not answer holds its worker, also after the
+// client has gone (qga_check_running, PVE/QemuServer/Agent.pm).
+const agentBlocks = 3 * time.Second
 
 func (t *turns) of(host string) chan struct{} {
 	t.mu.Lock()

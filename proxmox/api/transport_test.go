@@ -209,6 +209,30 @@ func TestDialRefusesBadInput(t *testing.T) {
 	}
 }
 
+// Every two of the fields that say how the certificate is checked exclude each other.
+func TestDialRefusesTwoWaysToCheckTheCertificate(t *testing.T) {
+	ways := map[string]func(*api.Config){
+		"CAFile":      func(c *api.Config) { c.CAFile = "/etc/pve/pve-root-ca.pem" },
+		"Fingerprint": func(c *api.Config) { c.Fingerprint = strings.Repeat("AB", 32) },
+		"Insecure":    func(c *api.Config) { c.Insecure = true },
+		"HTTPClient":  func(c *api.Config) { c.HTTPClient = http.DefaultClient },
+	}
+	for a := range ways {
+		for b := range ways {
+			if a == b {
+				continue
+			}
+			cfg := api.Config{Endpoint: "pve1", TokenID: tokenID, TokenSecret: secret.New(tokenSecret)}
+			ways[a](&cfg)
+			ways[b](&cfg)
+			_, err := api.Dial(t.Context(), cfg)
+			require.ErrorContains(t, err, "exclude each other", "%s and %s", a, b)
+			assert.ErrorContains(t, err, a)
+			assert.ErrorContains(t, err, b)
+		}
+	}
+}
+
 func TestEndpointSpellings(t *testing.T) {
 	h := serve(t, nil)
 	address := h.Listener.Addr().String()
@@ -257,4 +281,13 @@ func TestAnErrorThatBreaksOff(t *testing.T) {
 		}
 	}})
 	assert.ErrorContains(t, deleteMapping(t, h.dial(t)), "no room left (status 500)")
+}
+
+func TestAZeroClientIsAnError(t *testing.T) {
+	for _, c := range []*api.Client{nil, {}} {
+		require.EqualError(t, c.Get(t.Context(), "/version", nil, nil), "proxmox: this Client was not made by Dial")
+		require.EqualError(t, c.Call(t.Context(), http.MethodPost, "/pools", nil, nil), "proxmox: this Client was not made by Dial")
+		_, err := api.Look[any](t.Context(), c, "/version", nil)
+		require.EqualError(t, err, "proxmox: this Client was not made by Dial")
+	}
 }

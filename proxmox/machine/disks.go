@@ -1,33 +1,70 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/unit"
 )
+
+// Slots with a meaning of their own.
+const (
+	BootSlot = "scsi0" // that nodes boot from
+	EFISlot  = "efidisk0"
+	TPMSlot  = "tpmstate0"
+)
+
+// Drive is a volume in a slot of a VM.
+type Drive struct {
+	Slot   string
+	Volume string // id; of a volume that does not exist yet, the storage alone: "local-lvm:"
+	Size   unit.Size
+	Disc   bool // in a CD drive
+}
+
+// Storage returns the storage that the volume is on.
+func (d Drive) Storage() string {
+	storage, _, _ := strings.Cut(d.Volume, ":")
+	return storage
+}
+
+// Base reports whether the volume is a base disk, from which linked clones are made.
+func (d Drive) Base() bool {
+	return strings.HasPrefix(d.Volume[strings.LastIndexAny(d.Volume, ":/")+1:], "base-")
+}
+
+// Planned reports whether the volume does not exist yet.
+func (d Drive) Planned() bool { return strings.HasSuffix(d.Volume, ":") }
+
+// Drives returns what is in the VM's slots, sorted by slot. Discs that Proxmox writes for cloud-init
+// count as disks: they are cloned.
+func (v *VM) Drives() []Drive {
+	var out []Drive
+	for _, slot := range slices.Sorted(maps.Keys(v.config)) {
+		p := wire.Loose(v.config[slot])
+		if volume := p.First("file", ""); IsVolume(slot) && strings.Contains(volume, ":") {
+			out = append(out, Drive{Slot: slot, Volume: volume, Size: wire.ParseDiskSize(p.Get("size")), Disc: p.Get("media") == "cdrom" && !strings.Contains(volume, "-cloudinit")})
+		}
+	}
+	return out
+}
 
 // Unbased returns the disks of a template that are not base disks, which linked clones need.
 // Proxmox first marks a VM as a template and then converts its disks, one by one (template_create
-// in qemu-server). A host that crashes in between leaves a template that looks complete.
+// in qemu-server). A host that crashes in between leaves a template that looks complete. On LVM
+// without thin provisioning it converts none, and says nothing.
 func (v *VM) Unbased() []string {
 	if !v.Template {
 		return nil
 	}
-	volumes := map[string]string{}
-	for _, d := range v.Disks {
-		volumes[d.Slot] = d.Volume
-	}
-	if line, ok := v.config["efidisk0"]; ok {
-		volumes["efidisk0"] = wire.Loose(line).First("file", "")
-	}
 	var out []string
-	for slot, volume := range volumes {
-		if !strings.HasPrefix(volume[strings.LastIndexAny(volume, ":/")+1:], "base-") {
-			out = append(out, slot)
+	for _, d := range v.Drives() {
+		if !d.Disc && d.Slot != TPMSlot && !d.Base() && !strings.Contains(d.Volume, "-cloudinit") {
+			out = append(out, d.Slot)
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

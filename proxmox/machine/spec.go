@@ -56,7 +56,7 @@ type NIC struct {
 
 // Disk is a disk of a VM.
 type Disk struct {
-	Slot     string    // scsi0
+	Slot     string    // scsi0; must be set
 	Storage  string    // in a spec, where to create it; in a VM, where it is
 	Size     unit.Size // 0: unchanged
 	Serial   string    // identifies it in the guest

@@ -131,6 +131,24 @@ func claimsOf(v *machine.VM, mappings []MappingState, devices []Function) []Clai
 	return out
 }
 
+// Offered returns how many devices a mapping has on a host, and the claims of VMs there that can take
+// no others. Each claim takes one device, so a VM can get one of the mapping if there are fewer claims
+// than devices. Templates take none.
+func (l *Ledger) Offered(host, mapping string) (devices int, claims []Claim) {
+	offered := choices(mapping, host, l.Mappings, l.devices[host])
+	within := func(choice []unit.PCIAddress) bool {
+		return slices.ContainsFunc(offered, func(o []unit.PCIAddress) bool {
+			return slices.ContainsFunc(choice, func(a unit.PCIAddress) bool { return slices.Contains(o, a) })
+		})
+	}
+	for _, cl := range l.Claims {
+		if cl.Host == host && !cl.Template && len(cl.Choices) > 0 && !slices.ContainsFunc(cl.Choices, func(ch []unit.PCIAddress) bool { return !within(ch) }) {
+			claims = append(claims, cl)
+		}
+	}
+	return len(offered), claims
+}
+
 // choices lists what a mapping offers on a host, in the order in which it is tried.
 func choices(id, host string, mappings []MappingState, devices []Function) [][]unit.PCIAddress {
 	var out [][]unit.PCIAddress

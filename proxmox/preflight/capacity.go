@@ -80,7 +80,8 @@ type pool struct {
 	storage  proxmox.Storage
 	where    string
 	disks    proxmox.Size // existing disks, at their full size
-	more     proxmox.Size // disks to create
+	more     proxmox.Size // disks to create, and the growth of others
+	copied   proxmox.Size // by whole clones, at once
 	unlisted error
 }
 
@@ -108,20 +109,69 @@ func pools(w *Want, s *seen) []pool {
 					out[i].disks += v.Size
 				}
 			}
-			out[i].more += newDisks(w, s, h.Name, name)
+			out[i].more += newDisks(w, s, h, name)
+			out[i].copied += copies(w, s, h, name)
 		}
 	}
 	return out
 }
 
-// newDisks returns by how much the disks on a storage grow. The disks of existing machines are
-// among the volumes already.
-func newDisks(w *Want, s *seen, host, storage string) (sum proxmox.Size) {
-	for _, vm := range w.on(host) {
-		for _, d := range vm.Disks {
-			if d.Storage == storage && s.ours(w, vm.Name) == nil {
+// templateRoom is the size of a template's disks while it does not exist yet: those of cloud images
+// have 3 to 3.5 GiB.
+const templateRoom = 4 * proxmox.GiB
+
+// firmware is the size of the disks with a VM's firmware variables and TPM state, of 4 MiB each.
+const firmware = 8 * proxmox.MiB
+
+// newDisks returns by how much the disks on a storage grow. The present size of existing machines'
+// disks is among the volumes already.
+func newDisks(w *Want, s *seen, h Host, storage string) (sum proxmox.Size) {
+	for _, vm := range w.on(h.Name) {
+		missing := s.ours(w, vm.Name) == nil
+		if missing && len(vm.Disks) > 0 && vm.Disks[0].Storage == storage {
+			sum += firmware
+		}
+		for i, d := range vm.Disks {
+			have := s.disk(vm.Name, i, d)
+			switch {
+			case missing && d.Storage == storage:
 				sum += d.Size
+			case have.Storage == storage:
+				sum += max(0, d.Size-have.Size)
 			}
+		}
+	}
+	baked := slices.ContainsFunc(s.residents.is, func(r proxmox.Resident) bool {
+		return r.Template && r.Host == h.Name && slices.Contains(r.Tags, w.Owner)
+	})
+	if h.Template == storage && !baked && len(s.on[h.Name].clones.is) > 0 {
+		sum += templateRoom + firmware
+	}
+	return sum
+}
+
+// disk returns a machine's disk as it is now: the first by its slot, others by their serials.
+func (s *seen) disk(name string, i int, want proxmox.Disk) proxmox.Disk {
+	vm := s.vms[name].is
+	if vm == nil {
+		return proxmox.Disk{}
+	}
+	at := slices.IndexFunc(vm.Disks, func(d proxmox.Disk) bool {
+		return i == 0 && d.Slot == want.Slot || i > 0 && d.Serial != "" && d.Serial == want.Serial
+	})
+	if at < 0 {
+		return proxmox.Disk{Storage: want.Storage}
+	}
+	return vm.Disks[at]
+}
+
+// copies returns how much whole clones write to a storage at once. Of thin disks that is at most the
+// template's size, whatever they may grow to.
+func copies(w *Want, s *seen, h Host, storage string) (sum proxmox.Size) {
+	for _, vm := range w.on(h.Name) {
+		c, missing := s.on[h.Name].clones.is[vm.Name]
+		if missing && c.Way == proxmox.WholeClone && len(vm.Disks) > 0 && vm.Disks[0].Storage == storage {
+			sum += cmp.Or(c.Size, templateRoom)
 		}
 	}
 	return sum
@@ -134,13 +184,14 @@ func checkDisks(w *Want, s *seen) []Finding {
 	var out []Finding
 	for _, p := range pools(w, s) {
 		st := p.storage
-		thick := st.Type == "lvm" // pve-storage, LVMPlugin.pm: a volume takes its full size immediately
 		switch {
 		case p.unlisted != nil:
 			out = append(out, notSeen(st.Name, p.unlisted))
-		case thick && p.more > st.Free:
+		case st.Thick() && p.more > st.Free:
 			out = append(out, wrong(st.Name, "write smaller disks or another storage; lvmthin takes only what is written", "new disks on storage %q of %s take %s at once, and %s is free", st.Name, p.where, p.more.About(), st.Free.About()))
-		case !thick && p.disks+p.more > st.Total:
+		case !st.Thick() && p.copied > st.Free:
+			out = append(out, odd(st.Name, "remove unneeded data, or name another storage", "whole copies of the template on storage %q of %s take up to %s at once, and %s is free", st.Name, p.where, p.copied.About(), st.Free.About()))
+		case !st.Thick() && p.disks+p.more > st.Total:
 			out = append(out, odd(st.Name, "thin disks allow that until they are full, and then all VMs on it stop: watch it, or write smaller ones", "disks on storage %q of %s may grow to %s%s and it has %s, %s free",
 				st.Name, p.where, (p.disks+p.more).About(), p.fresh(), st.Total.About(), st.Free.About()))
 		}

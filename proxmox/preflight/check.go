@@ -33,6 +33,7 @@ func checks() []check {
 	gpus := (*Want).wantsGPUs
 	driver := func(w *Want) bool { return w.Driver != nil && w.wantsGPUs() }
 	granted := func(w *Want) bool { return len(w.Grants) > 0 }
+	cloned := func(w *Want) bool { return w.Clones != nil }
 	addressed := func(w *Want) bool { return len(w.Addresses) > 0 }
 	return []check{
 		{id: "host", title: "every host exists, is online and in the majority", find: checkHosts},
@@ -45,6 +46,7 @@ func checks() []check {
 		{id: "stub", title: "no VM is left incomplete", find: checkStubs},
 		{id: "storage", title: "storages exist, are active, and have room", brief: true, find: checkStorages},
 		{id: "PX14", title: "storages take the content they are used for", brief: true, find: checkContents},
+		{id: "clone", title: "machines can be cloned from their template", asked: cloned, find: checkClones},
 		{id: "network", title: "bridges exist and carry the VLANs", find: checkNetworks},
 		{id: "address", title: "no address of ours is a host's", asked: addressed, find: checkAddresses},
 		{id: "cpu", title: "no VM has more cores than its host", find: checkCores},

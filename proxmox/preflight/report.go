@@ -69,6 +69,17 @@ func (r *Report) Of(v Verdict) []Finding {
 	return keep(r.Findings, func(f Finding) bool { return f.Verdict == v })
 }
 
+// Notes returns what is no problem and worth knowing, as sentences.
+func (r *Report) Notes() []string {
+	var out []string
+	for _, f := range r.Of(OK) {
+		if f.Evidence != "" {
+			out = append(out, f.Evidence)
+		}
+	}
+	return out
+}
+
 // Err joins all errors into one, or returns nil if there are none.
 func (r *Report) Err() error {
 	if all := r.Of(Error); len(all) > 0 {

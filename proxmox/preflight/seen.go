@@ -53,6 +53,7 @@ type hostSeen struct {
 	cards    fact[[]pci.GPU]
 	mappings fact[[]pci.MappingState]
 	placed   fact[[]error] // why VMs cannot have their cards
+	clones   fact[map[string]proxmox.Cloning]
 	probe    fact[*probe]
 }
 
@@ -174,6 +175,9 @@ func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Wan
 	})
 	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Bridges(ctx, host.Name) })
 	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
+	if w.Clones != nil {
+		ask(g, &h.clones, func() (map[string]proxmox.Cloning, error) { return w.Clones(ctx, host.Name) })
+	}
 	if len(w.gpus(host.Name)) > 0 {
 		ask(g, &h.cards, func() ([]pci.GPU, error) { return c.GPUs(ctx, host.Name) })
 		if w.Place != nil {

@@ -70,8 +70,11 @@ func checkStorages(w *Want, s *seen) []Finding {
 			switch {
 			case st == nil:
 				out = append(out, wrong(u.Storage, fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
+			case !st.Enabled && !st.Active:
+				out = append(out, wrong(u.Storage, fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, u.Storage, u.Storage),
+					"storage %q, for %s, is disabled, or is not one of %s", u.Storage, u.Why, h.Name))
 			case !st.Active:
-				out = append(out, wrong(u.Storage, "pvesm status shows why; is it for other nodes only (pvesh get /storage/"+u.Storage+"); if it is disabled: `pvesm set "+u.Storage+" --disable 0`", "storage %q on %s is not active", u.Storage, h.Name))
+				out = append(out, wrong(u.Storage, "its server is away, or its pool or volume group is not there: `pvesm status --storage "+u.Storage+"`", "storage %q on %s does not answer", u.Storage, h.Name))
 			case st.Total > 0 && st.Free < h.room(u.Storage):
 				say := wrong
 				if s.brief {
@@ -98,6 +101,10 @@ func checkContents(w *Want, s *seen) []Finding {
 		lacks := map[string][]string{}
 		for _, u := range h.Storages { // the command replaces the list, so it names all content that is wanted
 			st := seen.storage(u.Storage)
+			if why, cure := noDisks(st, u); why != "" {
+				out = append(out, wrong(u.Storage, cure, "%s; it is named for %s", why, u.Why))
+				continue
+			}
 			if st != nil && !slices.Contains(st.Content, u.Content) && !slices.Contains(lacks[u.Storage], u.Content) {
 				lacks[u.Storage] = append(lacks[u.Storage], u.Content)
 			}
@@ -114,6 +121,14 @@ func checkContents(w *Want, s *seen) []Finding {
 		}
 		return out
 	})
+}
+
+// noDisks says why a storage cannot be used for disks, whatever content it takes.
+func noDisks(st *proxmox.Storage, u StorageUse) (why, cure string) {
+	if st == nil || u.Content != "images" {
+		return "", ""
+	}
+	return st.NoDisks()
 }
 
 // disksOnly reports whether a storage has a type that holds no files: Proxmox refuses any other

@@ -25,6 +25,10 @@ type Want struct {
 	// their own rules; nil: any card that fits and is free can be used.
 	Place func(ctx context.Context, host string) error
 
+	// Clones says how the missing VMs of a host get their disks from a template, by name; nil: they
+	// are not cloned.
+	Clones func(ctx context.Context, host string) (map[string]proxmox.Cloning, error)
+
 	// Ticket says that there is a login of root@pam in addition to the token.
 	Ticket bool
 
@@ -41,6 +45,8 @@ type Want struct {
 type Host struct {
 	Name     string
 	Storages []StorageUse
+	// Template is the storage of a template that is made for the host's VMs; empty: none is made.
+	Template string
 }
 
 // StorageUse is the purpose of one storage of a host.

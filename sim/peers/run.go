@@ -154,12 +154,14 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 	}
 	model := s.model
 	if filepath.Ext(model) != "" {
-		model = filepath.Join(o.Root, "internal", "peers", "testdata", model)
+		model = filepath.Join(o.Root, "sim", "peers", "testdata", model)
 	}
 	cmd := exec.CommandContext(ctx, pvesim, "-listen=127.0.0.1:0", "-ssh=127.0.0.1:0", "-speed=100", "-dir="+filepath.Join(dir, "sim"),
 		"-internet="+internet, "-model="+model, "-requests="+filepath.Join(dir, "requests.jsonl"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
+	said := &strings.Builder{} // read after its end
+	cmd.Stderr = said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return site{}, nil, err
@@ -175,6 +177,7 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 	at, err = readSite(out, filepath.Join(dir, "sim"))
 	if err != nil {
 		end()
+		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return at, end, err
 }

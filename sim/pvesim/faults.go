@@ -1,6 +1,8 @@
 package pvesim
 
 import (
+	"cmp"
+
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -38,8 +40,30 @@ const Killed = fault.Killed
 func ParseRule(line string) (Rule, error) { return fault.ParseRule(line) }
 
 // Fail puts a rule in force. Of several rules that match a request the one that
-// came first counts. It panics when Path is not a regular expression.
+// came first counts. It panics when Path is not a regular expression, or can match
+// no path of the API. In a test use [Sim.Expect], which notices a rule that no
+// request met.
 func (s *Sim) Fail(r Rule) *Fault { return s.state.Inject(r) }
+
+// TB is the part of testing.TB that [Sim.Expect] needs.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+}
+
+// Expect puts a rule in force as [Sim.Fail] does, and fails the test at its end if
+// no request met the rule.
+func (s *Sim) Expect(t TB, r Rule) *Fault {
+	t.Helper()
+	f := s.Fail(r)
+	t.Cleanup(func() {
+		if f.Hits() == 0 {
+			t.Errorf("pvesim: no request met the rule %s %s", cmp.Or(r.Method, "*"), cmp.Or(r.Path, ".*"))
+		}
+	})
+	return f
+}
 
 // Requests returns what has been asked so far, in order of arrival.
 func (s *Sim) Requests() []Request {

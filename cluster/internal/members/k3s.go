@@ -345,8 +345,7 @@ var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
 // token reads the join token from the first server that has it. It never generates one: an
 // existing cluster has its own, see failure K5.
 func (ms *Members) token(ctx context.Context, but string, read TokenReader) (secret.Value, error) {
-	var errs []error
-	why := ErrUnformed
+	failed := map[string]error{}
 	for _, n := range ms.Spec.Servers() {
 		if n.Name == but {
 			continue
@@ -355,12 +354,62 @@ func (ms *Members) token(ctx context.Context, but string, read TokenReader) (sec
 		if err == nil {
 			return token, nil
 		}
+		failed[n.Name] = err
+	}
+	return secret.Value{}, ms.noServer(failed)
+}
+
+// readSoon is token for something that every server may be asked for at once: if the first one does
+// not have it, the others are. Servers that do not answer then cost as much time as one of them.
+func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
+	servers := ms.Spec.Servers()
+	if len(servers) == 0 {
+		return secret.Value{}, ms.noServer(nil)
+	}
+	first, err := ms.tokenOf(ctx, servers[0].Name, read)
+	if err == nil {
+		return first, nil
+	}
+	failed := map[string]error{servers[0].Name: err}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		server string
+		value  secret.Value
+		err    error
+	}
+	answers := make(chan answer, len(servers))
+	for _, n := range servers[1:] {
+		go func() {
+			value, err := ms.tokenOf(ctx, n.Name, read)
+			answers <- answer{n.Name, value, err}
+		}()
+	}
+	for range servers[1:] {
+		a := <-answers
+		if a.err == nil {
+			return a.value, nil
+		}
+		failed[a.server] = a.err
+	}
+	return secret.Value{}, ms.noServer(failed)
+}
+
+// noServer is the error for servers that failed, in the order of the file.
+func (ms *Members) noServer(failed map[string]error) error {
+	var errs []error
+	why := ErrUnformed
+	for _, n := range ms.Spec.Servers() {
+		err := failed[n.Name]
+		if err == nil {
+			continue
+		}
 		if !errors.Is(err, k3s.ErrNoCluster) && !errors.Is(err, errAbsent) {
 			why = ErrNoServer
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 	}
-	return secret.Value{}, fmt.Errorf("%w: %w", why, errors.Join(errs...))
+	return fmt.Errorf("%w: %w", why, errors.Join(errs...))
 }
 
 // nodeLabels are the labels from the file, and those that other components look for.

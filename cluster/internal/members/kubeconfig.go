@@ -52,7 +52,7 @@ func (ms *Members) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	read := func(ctx context.Context, r remote.Runner) (secret.Value, error) {
 		return k3s.Kubeconfig(ctx, r, APIURL(ms.Spec), ms.Spec.Name)
 	}
-	config, err := ms.token(ctx, "", read)
+	config, err := ms.readSoon(ctx, read)
 	if errors.As(err, new(*ssh.AuthError)) && ms.VMs {
 		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up asks first and adds a login", err)
 	}

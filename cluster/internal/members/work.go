@@ -21,26 +21,66 @@ const away = "2 to 10 min"
 // costTime limits the wait for the list of running work: a plan can be shown without it.
 const costTime = 10 * time.Second
 
-// workTime is how long an observation of the running work stays valid: the steps of one plan
-// share it, and a step that had to wait observes again.
+// workTime is how long an observation of the running work stays valid, also one that failed: the steps
+// of one plan share it, and a step that had to wait observes again.
 const workTime = 15 * time.Second
 
-// workSeen is the running work by node, as one Plan or Run observed it.
+// workSeen is the last observation of the running work in one Plan or Run.
 type workSeen struct {
 	mu   sync.Mutex
+	last *workLook
+}
+
+// workLook is one observation. Its fields are set before done is closed.
+type workLook struct {
+	done chan struct{}
 	work *consent.Work
+	err  error
 	at   time.Time
+	cut  bool // its step ended before an answer: another one may have more time
+}
+
+// look returns the observation that is valid or under way, or a new one that the caller makes.
+func (s *workSeen) look() (l *workLook, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil {
+		select {
+		case <-s.last.done:
+		default:
+			return s.last, false
+		}
+		if !s.last.cut && time.Since(s.last.at) < workTime {
+			return s.last, false
+		}
+	}
+	s.last = &workLook{done: make(chan struct{})}
+	return s.last, true
 }
 
 // Work observes the running work by node; nil if there is no cluster yet.
 func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 	seen := run.Of[workSeen](ctx)
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	if seen.work != nil && time.Since(seen.at) < workTime {
-		return seen.work, nil
+	for {
+		l, mine := seen.look()
+		if mine {
+			l.work, l.err = ms.lookAtWork(ctx)
+			l.at, l.cut = time.Now(), ctx.Err() != nil
+			close(l.done)
+			return l.work, l.err
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if !l.cut {
+			return l.work, l.err
+		}
 	}
-	seen.work = nil
+}
+
+func (ms *Members) lookAtWork(ctx context.Context) (*consent.Work, error) {
 	limit := run.Limit(ms.Spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
@@ -48,14 +88,14 @@ func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 	if errors.Is(err, ErrUnformed) {
 		return nil, nil
 	}
+	var work *consent.Work
 	if err == nil {
-		seen.work, err = consent.Look(ctx, client)
-		seen.at = time.Now()
+		work, err = consent.Look(ctx, client)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return seen.work, err
+	return work, err
 }
 
 // Users names the users whose work ends if a node goes down, or says why they are unknown.

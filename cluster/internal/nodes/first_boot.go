@@ -110,7 +110,10 @@ func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	if vm == nil {
 		return netip.Addr{}, fmt.Errorf("there is no VM %s", n.Name)
 	}
-	addrs, err := run.InAgentTime(ctx, func(ctx context.Context) ([]netip.Addr, error) { return ns.Proxmox.AgentAddresses(ctx, vm) })
+	if !ns.Proxmox.HasSent(ctx, vm) {
+		return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet: it has not sent a network packet", n.Name)
+	}
+	addrs, err := askAgent(ctx, vm, func(ctx context.Context) ([]netip.Addr, error) { return ns.Proxmox.AgentAddresses(ctx, vm) })
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -143,7 +146,7 @@ func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.
 	if vm == nil {
 		return nil, fmt.Errorf("there is no VM %s", n.Name)
 	}
-	b, err := run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
+	b, err := askAgent(ctx, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
@@ -194,7 +193,7 @@ func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err err
 }
 
 // agentGrace is how long an agent may take to answer after the SSH server does: both
-// start at the end of a boot.
+// start at the end of a boot. One that is silent long after that is not started.
 const agentGrace = 15 * time.Second
 
 // askKeys reads which keys may log in to a machine, and returns which keys must.
@@ -203,11 +202,11 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {
-		have, m.why = run.InAgentTime(ctx, func(ctx context.Context) ([]string, error) { return ns.keysInside(ctx, vm, ns.guests[n.Name].user) })
+		have, m.why = askAgent(ctx, vm, func(ctx context.Context) ([]string, error) { return ns.keysInside(ctx, vm, ns.guests[n.Name].user) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) {
+		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) || ns.Proxmox.Uptime(ctx, vm) > BootTime {
 			break
 		}
 		progress.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)

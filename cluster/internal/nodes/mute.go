@@ -24,17 +24,25 @@ const slowBoot = time.Minute
 
 // withoutLogin returns the state of a machine that accepts no login, as its guest agent
 // reports it: its first boot goes on, is over, or has failed, which is an error. why is the
-// error of the login.
+// error of the login. A look does not ask: it would hold up the host's other users.
 func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
 	still := inside{problem: notYet(why)}
-	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) {
+	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !SeenOf(ctx, n.Name).waits() {
+		return still, nil
+	}
+	host := run.Of[silentAgents](ctx).of(n.Host)
+	if !host.begin() {
 		return still, nil
 	}
 	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
 	if err != nil || vm == nil || ns.Proxmox.Uptime(ctx, vm) < slowBoot {
+		host.end()
 		return still, nil
 	}
 	failed, done := ns.firstBoot(ctx, n, vm)
+	if failed != nil || done {
+		host.end()
+	}
 	switch {
 	case failed != nil:
 		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))

@@ -28,6 +28,8 @@ type Seen struct {
 	// refused is when the login was first refused, in Unix nanoseconds: cloud-init creates the
 	// login after the SSH server is up.
 	refused atomic.Int64
+	// sought is when this run first needed the guest agent or found no login, in Unix nanoseconds.
+	sought atomic.Int64
 }
 
 // seen is what a run has observed of all machines.

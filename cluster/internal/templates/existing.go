@@ -84,15 +84,14 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 			problem = errors.Join(problem, err)
 			continue
 		}
-		off, err := ts.unshared(ctx, host, vm)
+		c, err := ts.clones(ctx, vm, host, "")
 		if err != nil {
 			return nil, err
 		}
-		if off == "" {
+		if c.Way != proxmox.NoClone {
 			return vm, nil
 		}
-		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s, and the one of %s is on the storage %s, which %s does not share\n"+
-			"  create one on %s too, with the same name, and write the name instead of a VMID; or put its disks on a storage that both hosts share", host, ref, r.Host, off, host, host))
+		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s: %s\n  %s; write the name instead of a VMID", host, ref, c.Why, c.Cure))
 	}
 	return nil, problem
 }
@@ -106,7 +105,11 @@ func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmo
 	if !vm.Template {
 		return nil, fmt.Errorf("image.template: %s is not a template; to make it one, switch it off and run on %s: qm template %d", vm, vm.Host, vm.VMID)
 	}
-	if problems := whyUnfit(ts.Spec, host, vm); len(problems) > 0 {
+	unbased, err := ts.Proxmox.Unbased(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	if problems := whyUnfit(ts.Spec, host, vm, unbased); len(problems) > 0 {
 		return nil, fmt.Errorf("image.template: %s is not usable for nodes:\n  %s", vm, strings.Join(problems, "\n  "))
 	}
 	return vm, nil
@@ -115,7 +118,7 @@ func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmo
 // whyUnfit says what is wrong with a template, with the commands that fix it. Settings that a
 // clone can get on its own are not a reason: the agent's channel, the serial console, q35, the
 // disk for the firmware's variables.
-func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
+func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if vm.Locked != "" {
@@ -127,8 +130,8 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 	if len(vm.Disks) > 1 {
 		bad("it has further disks, at slots that the nodes' own disks need: qm set %d --delete %s", vm.VMID, printable.Word(vm.Disks[1].Slot))
 	}
-	if off := vm.Unbased(); len(off) > 0 {
-		bad("its disks are not base volumes for linked clones, because its conversion to a template is incomplete: qm template %d --disk %s", vm.VMID, printable.Word(off[0]))
+	if len(unbased) > 0 {
+		bad("its disks are not base volumes for linked clones, because its conversion to a template is incomplete: qm template %d --disk %s", vm.VMID, printable.Word(unbased[0]))
 	}
 	if drives := vm.CloudInitDrives(); len(drives) > 0 {
 		bad("Proxmox's cloud-init drive at %s would contradict the nodes' seed: qm set %d --delete %s", drives[0], vm.VMID, printable.Word(drives[0]))
@@ -150,21 +153,6 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM) []string {
 			"qm set %d --machine q35 --bios ovmf --efidisk0 %s:0,efitype=4m", vm.VMID, printable.Word(storage))
 	}
 	return out
-}
-
-// unshared returns the first storage of a template's disks that a host does not share, "" if it
-// shares all of them.
-func (ts *Templates) unshared(ctx context.Context, host string, vm *proxmox.VM) (string, error) {
-	storages, err := ts.Proxmox.Storages(ctx, host)
-	if err != nil {
-		return "", err
-	}
-	for _, d := range vm.Disks {
-		if !slices.ContainsFunc(storages, func(s proxmox.Storage) bool { return s.Name == d.Storage && s.Shared }) {
-			return d.Storage, nil
-		}
-	}
-	return "", nil
 }
 
 // templatesThere lists the templates that the user may have meant.

@@ -66,11 +66,15 @@ func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 		if err != nil {
 			return nil, err
 		}
+		unbased, err := ts.Proxmox.Unbased(ctx, vm)
+		if err != nil {
+			return nil, err
+		}
 		info := Info{Host: vm.Host, VMID: vm.VMID, Name: vm.Name, State: Old, Holds: readContents(vm.Description), Nodes: []string{}}
 		switch {
 		case !ours:
 			info.State = Theirs
-		case !vm.Template || len(vm.Unbased()) > 0:
+		case !vm.Template || len(unbased) > 0:
 			info.State = Half
 		case wanted.Ours[Key{vm.Host, vm.Name}]:
 			info.State = Current

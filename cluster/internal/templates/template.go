@@ -130,7 +130,7 @@ func (ts *Templates) Step(host string, again ...string) converge.Step {
 				if vm, err = ts.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
 					seen.hasSeed = !vm.Template && vm.Seed != ""
 					if seen.vm.Template {
-						seen.unbased = vm.Unbased()
+						seen.unbased, err = ts.Proxmox.Unbased(ctx, vm)
 					}
 				}
 			}

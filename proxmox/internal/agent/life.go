@@ -87,6 +87,12 @@ func (a *Agents) ShowsLife(ctx context.Context, vm *machine.VM) bool {
 	return !mute || !young
 }
 
+// HasSent reports whether a guest has sent a packet since its start, or true if that cannot be seen.
+func (a *Agents) HasSent(ctx context.Context, vm *machine.VM) bool {
+	mute, _ := a.mute(ctx, vm)
+	return !mute
+}
+
 // Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
 // inside the guest does not reset it. It shares the GET of ShowsLife.
 func (a *Agents) Uptime(ctx context.Context, vm *machine.VM) time.Duration {

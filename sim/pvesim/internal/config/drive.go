@@ -175,7 +175,7 @@ func attachDrive(w world.Worker, h *world.Host, key string, d map[string]string)
 func emptyDrive(w world.Worker, v *world.VM, key string, d map[string]string, made *storages.Allocated) (string, error) {
 	m := world.NewDisk.FindStringSubmatch(d["file"])
 	st := w.State.Hosts[v.Node].Stores[m[1]]
-	size, format := (schema.ParseSize(m[2]+"G")+1023)/1024*1024, "raw" // whole KiB
+	size, format := (schema.ParseSize(m[2]+"G")+1023)/1024*1024, st.Formats()[0] // whole KiB
 	switch {
 	case key == "tpmstate0":
 		size = int64(tpmSize)
@@ -208,7 +208,7 @@ func emptyDrive(w world.Worker, v *world.VM, key string, d map[string]string, ma
 // asBase makes a new disk of a template one that can be cloned, and returns its name.
 func asBase(st *world.Storage, v *world.VM, name string) string {
 	vol := st.Volumes[name]
-	if !v.Template() || vol == nil {
+	if !v.Template() || vol == nil || !st.Has("template", name, false) {
 		return name
 	}
 	dir, last := path.Split(name)
@@ -239,9 +239,9 @@ func importDrive(w world.Worker, v *world.VM, key string, d map[string]string, m
 	switch {
 	case format != "":
 	case byPath:
-		format = "raw"
+		format = st.FormatFor("raw")
 	default:
-		format = source.Format
+		format = st.FormatFor(source.Format)
 	}
 	name := st.NewName(v.ID, "vm", format)
 	size := source.Size
@@ -254,7 +254,7 @@ func importDrive(w world.Worker, v *world.VM, key string, d map[string]string, m
 	if !byPath {
 		w.Log("allocated target volume '%s:%s'", st.Name, name)
 	}
-	if err := storages.CopyData(w, size); err != nil {
+	if err := storages.CopyData(w, st, size); err != nil {
 		return "", err
 	}
 	vol := st.Volumes[name]

@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -89,18 +88,14 @@ func Carried(s *world.State, conf map[string]string) []string {
 	})
 }
 
-// CanSnapshot reports whether all the disks are where snapshots can be taken:
-// files must be qcow2 for that (PVE/Storage/Plugin.pm, volume_has_feature).
-func CanSnapshot(s *world.State, v *world.VM, conf map[string]string) bool {
+// Have reports whether all the disks of a configuration have a feature: clone, copy or
+// snapshot (PVE/QemuConfig.pm, has_feature).
+func Have(s *world.State, v *world.VM, conf map[string]string, feature string, snap bool) bool {
 	return !slices.ContainsFunc(Disks(s, conf), func(k string) bool {
 		st, vol, err := s.Hosts[v.Node].Lookup(s.Props(k, conf[k])["file"])
-		return err != nil || st.FileBased() && vol.Format != "qcow2" || st.Type == "lvm"
+		return err != nil || !st.Has(feature, vol.Name, snap)
 	})
 }
-
-// Linkable reports whether a disk can be the base of a linked clone. In a file that
-// is a qcow2, whatever the base is.
-func Linkable(v *world.Volume) bool { return strings.HasPrefix(path.Base(v.Name), "base-") }
 
 // Snapshotted is a snapshot's section of the configuration file.
 func Snapshotted(s *world.State, sn *world.Snapshot) map[string]any {

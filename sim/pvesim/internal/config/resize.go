@@ -59,6 +59,9 @@ func resize(w world.Worker, who world.Identity, v *world.VM, key, size string) e
 	case v.Running && (key == "efidisk0" || key == "tpmstate0"):
 		return answer.Die("no block node inserted for drive '%s'", key)
 	}
+	if err := st.CanGrow(vol, want); err != nil {
+		return err
+	}
 	if err := w.Sleep(w.State.Options.Timing.Configure); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package guests
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -43,9 +44,6 @@ func cloneVM(c *world.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.CheckLock(); err != nil {
-		return nil, err
-	}
 	if err := mayClone(c, cl); err != nil {
 		return nil, err
 	}
@@ -54,6 +52,9 @@ func cloneVM(c *world.Call) (any, error) {
 	}
 	if v.Running && v.Conf["tpmstate0"] != "" {
 		return nil, answer.Die("cannot clone TPM state while VM is running")
+	}
+	if err := canClone(c.State, cl); err != nil {
+		return nil, err
 	}
 	return c.StartTask("qmclone", strconv.Itoa(v.ID), func(w world.Worker) error { return clone(w, cl) })
 }
@@ -78,32 +79,72 @@ func wantedClone(c *world.Call, v *world.VM) (*cloning, error) {
 	if err := access.NeedPool(c); err != nil {
 		return nil, err
 	}
+	if c.State.Hosts[cl.target] == nil {
+		return nil, answer.Die("no such cluster node '%s'", cl.target)
+	}
+	if err := toStorage(c, cl); err != nil {
+		return nil, err
+	}
+	if err := v.CheckLock(); err != nil {
+		return nil, err
+	}
 	switch {
 	case !cl.full && cl.storage != "":
 		return nil, answer.Die("parameter 'storage' not allowed for linked clones")
 	case !cl.full && cl.format != "":
 		return nil, answer.Die("parameter 'format' not allowed for linked clones")
-	case c.State.Hosts[cl.target] == nil:
-		return nil, answer.Die("no such cluster node '%s'", cl.target)
-	case cl.target != v.Node && !sharedDisks(c, cl):
-		return nil, answer.Die("can't clone VM to node '%s' (VM uses local storage)", cl.target)
 	}
 	return cl, nil
 }
 
-// sharedDisks reports whether the disks of a clone can be made for another node.
-func sharedDisks(c *world.Call, cl *cloning) bool {
-	h := c.State.Hosts[cl.node]
-	for _, k := range world.Drives(cl.source.Conf) {
-		st, _ := h.Volume(c.State.Props(k, cl.source.Conf[k])["file"])
-		if cl.full && cl.storage != "" {
-			st = h.Stores[cl.storage]
-		}
-		if st != nil && !st.Shared {
-			return false
-		}
+// toStorage checks the storage that full copies are to be on: the copies are made on the
+// source's node, so it must be there, and shared if the clone is another node's.
+func toStorage(c *world.Call, cl *cloning) error {
+	if cl.storage == "" {
+		return nil
 	}
-	return true
+	all, _ := c.State.StoragesByName()
+	st := all[cl.storage]
+	if st == nil {
+		return answer.Die("storage '%s' does not exist", cl.storage)
+	}
+	if err := enabled(c.State.Hosts[cl.node], st); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains(st.Content, "images"):
+		return answer.BadParam("storage", fmt.Sprintf("storage '%s' does not support vm images", st.Name))
+	case cl.target == cl.node:
+		return nil
+	}
+	if err := enabled(c.State.Hosts[cl.target], st); err != nil {
+		return err
+	}
+	if !st.Shared {
+		return answer.Die("can't clone to non-shared storage '%s'", st.Name)
+	}
+	return nil
+}
+
+// enabled refuses a storage that is switched off, or is not for a node (storage_check_enabled).
+func enabled(h *world.Host, st *world.Storage) error {
+	switch {
+	case st.Disabled:
+		return answer.Die("storage '%s' is disabled", st.Name)
+	case h.Stores[st.Name] == nil:
+		return answer.Die("storage '%s' is not available on node '%s'", st.Name, h.Name)
+	}
+	return nil
+}
+
+// sharedDisks reports whether all that a machine has in its drives is on shared storages,
+// discs too: only then can a clone be another node's (check_storage_access_clone).
+func sharedDisks(s *world.State, cl *cloning) bool {
+	h := s.Hosts[cl.node]
+	return !slices.ContainsFunc(world.Drives(cl.conf), func(k string) bool {
+		st, _ := h.Volume(s.Props(k, cl.conf[k])["file"])
+		return st != nil && !st.Shared
+	})
 }
 
 func mayClone(c *world.Call, cl *cloning) error {
@@ -113,13 +154,9 @@ func mayClone(c *world.Call, cl *cloning) error {
 		switch {
 		case world.IsDrive(k):
 			d := c.State.Props(k, value)
-			st, vol := h.Volume(d["file"])
+			st, _ := h.Volume(d["file"])
 			if st == nil || world.IsCDROM(d) {
 				continue
-			}
-			if !cl.full && (cl.snap != "" || st.Volumes[vol] == nil || !config.Linkable(st.Volumes[vol])) && k != "tpmstate0" {
-				of := map[bool]string{true: " a snapshot of"}[cl.snap != ""]
-				return answer.Die("Linked clone feature is not supported for%s '%s' (%s)", of, d["file"], k)
 			}
 			name := st.Name
 			if cl.storage != "" {
@@ -138,7 +175,37 @@ func mayClone(c *world.Call, cl *cloning) error {
 			}
 		}
 	}
+	if cl.target != cl.node && !sharedDisks(c.State, cl) {
+		return answer.Die("can't clone VM to node '%s' (VM uses local storage)", cl.target)
+	}
 	return nil
+}
+
+// canClone refuses drives that cannot be copied, or not linked, by the features of their
+// storages.
+func canClone(s *world.State, cl *cloning) error {
+	h := s.Hosts[cl.node]
+	for _, k := range world.Drives(cl.conf) {
+		d := s.Props(k, cl.conf[k])
+		st, vol := h.Volume(d["file"])
+		if st == nil || world.IsCDROM(d) && !world.IsCloudInit(d["file"]) {
+			continue
+		}
+		way, feature := "Linked", "clone"
+		if cl.copies(k, d) {
+			way, feature = "Full", "copy"
+		}
+		if !st.Has(feature, vol, cl.snap != "") {
+			of := map[bool]string{true: " a snapshot of"}[cl.snap != ""]
+			return answer.Die("%s clone feature is not supported for%s '%s' (%s)", way, of, d["file"], k)
+		}
+	}
+	return nil
+}
+
+// copies reports whether a drive is copied whole.
+func (cl *cloning) copies(key string, d map[string]string) bool {
+	return cl.full || world.IsCloudInit(d["file"]) || key == "tpmstate0"
 }
 
 // clone is the work of qmclone. It locks the source for others that clone too
@@ -174,13 +241,14 @@ func clone(w world.Worker, cl *cloning) (err error) {
 	if err := w.Sleep(w.State.Options.Timing.LinkedClone); err != nil {
 		return err
 	}
-	v.Conf = conf
+	v.Conf, v.Node = conf, cl.target
 	v.Changed()
 	return nil
 }
 
-// reserve writes the clone's configuration, empty and locked. From then on it is
-// that lock, not the file's, which keeps others away.
+// reserve writes the clone's configuration, empty and locked, on the source's node: it moves
+// to another when it is complete. From then on it is that lock, not the file's, which keeps
+// others away.
 func reserve(w world.Worker, cl *cloning) (*world.VM, error) {
 	unlock, err := w.Lock(world.ConfigLock(cl.newID), false, world.CloneLockTimeout)
 	if err != nil {
@@ -191,13 +259,14 @@ func reserve(w world.Worker, cl *cloning) (*world.VM, error) {
 		return nil, answer.Die("unable to create VM %d: config file already exists", cl.newID)
 	}
 	now := time.Now()
-	v := &world.VM{ID: cl.newID, Node: cl.target, Pool: cl.pool, Conf: map[string]string{"lock": "clone"}, Created: now, Since: now}
+	v := &world.VM{ID: cl.newID, Node: cl.node, Pool: cl.pool, Conf: map[string]string{"lock": "clone"}, Created: now, Since: now}
 	w.State.VMs[cl.newID] = v
 	return v, nil
 }
 
+// clonedConfig makes the drives, one after the other, and writes the configuration after each.
 func clonedConfig(w world.Worker, cl *cloning, v *world.VM, made *storages.Allocated) (map[string]string, error) {
-	conf := maps.Clone(cl.conf)
+	conf, drives := maps.Clone(cl.conf), []string{}
 	for _, k := range []string{"lock", "template", "parent", "snaptime", "vmstate"} {
 		delete(conf, k)
 	}
@@ -208,11 +277,10 @@ func clonedConfig(w world.Worker, cl *cloning, v *world.VM, made *storages.Alloc
 		case strings.HasPrefix(k, "net"):
 			conf[k] = config.NormalNet(w.State, k, conf[k], true)
 		case world.IsDrive(k):
-			value, err := cloneDrive(w, cl, v, k, conf[k], made)
-			if err != nil {
-				return nil, err
+			if d := w.State.Props(k, conf[k]); !world.IsCDROM(d) || world.IsCloudInit(d["file"]) { // another disc stays in the drive
+				drives = append(drives, k)
+				delete(conf, k)
 			}
-			conf[k] = value
 		}
 	}
 	if conf["vmgenid"] != "" {
@@ -228,50 +296,63 @@ func clonedConfig(w world.Worker, cl *cloning, v *world.VM, made *storages.Alloc
 	if cl.about != "" {
 		conf["description"] = cl.about
 	}
+	for _, k := range drives {
+		value, err := cloneDrive(w, cl, v, k, cl.conf[k], made)
+		if err != nil {
+			return nil, err
+		}
+		conf[k] = value
+		v.Conf = maps.Clone(conf)
+		v.Set("lock", "clone")
+	}
 	return conf, nil
 }
 
 func cloneDrive(w world.Worker, cl *cloning, v *world.VM, key, value string, made *storages.Allocated) (string, error) {
 	d := w.State.Props(key, value)
-	if world.IsCDROM(d) && !world.IsCloudInit(d["file"]) {
-		return value, nil // the disc stays in the drive
-	}
 	st, source, err := w.State.Hosts[cl.node].Lookup(d["file"])
 	if err != nil {
 		return "", err
 	}
-	if cl.full || world.IsCloudInit(d["file"]) || key == "tpmstate0" || !config.Linkable(source) {
+	if cl.copies(key, d) {
 		return copyDrive(w, cl, v, key, d, st, source, made)
 	}
 	w.Log("create linked clone of drive %s (%s)", key, d["file"])
 	format := source.Format
-	if st.FileBased() {
+	if st.FileBased() && !st.Apart(format) {
 		format = "qcow2"
 	}
 	name, base := st.NewName(v.ID, "vm", format), source.OwnName()
-	full := base + "/" + name
-	if !st.FileBased() {
-		full = base + "/" + path.Base(name)
+	vol := &world.Volume{Name: name, Content: "images", Format: format, Size: source.Size, Owner: v.ID}
+	switch {
+	case st.Apart(source.Format):
+		vol.Thin = true
+		if below := source.Contents(); below != nil {
+			vol.Disk = below.Clone()
+		}
+	case st.FileBased():
+		vol.Name, vol.Base = base+"/"+name, source
+	default:
+		vol.Name, vol.Base = base+"/"+path.Base(name), source
 	}
-	w.Log("clone %s: images, %s, %d to %s (base=../%s)", source.Name, path.Base(name), v.ID, path.Base(name), base)
-	vol := &world.Volume{Name: full, Content: "images", Format: format, Size: source.Size, Owner: v.ID, Base: source}
+	if !vol.Thin {
+		w.Log("clone %s: images, %s, %d to %s (base=../%s)", source.Name, path.Base(name), v.ID, path.Base(name), base)
+	}
 	if err := storages.AllocateIn(w, st, vol, w.State.Options.Timing.LinkedDisk, made); err != nil {
 		return "", err
 	}
-	d["file"], d["size"] = st.Name+":"+full, schema.FormatSize(source.Size)
+	d["file"], d["size"] = st.Name+":"+vol.Name, schema.FormatSize(source.Size)
 	return w.State.PrintProps(key, d), nil
 }
 
 func copyDrive(w world.Worker, cl *cloning, v *world.VM, key string, d map[string]string, st *world.Storage, source *world.Volume, made *storages.Allocated) (string, error) {
 	w.Log("create full clone of drive %s (%s)", key, d["file"])
 	if cl.storage != "" {
-		st = w.State.Hosts[cl.target].Stores[cl.storage]
-	} else if !st.Shared {
-		st = w.State.Hosts[cl.target].Stores[st.Name]
+		st = w.State.Hosts[cl.node].Stores[cl.storage]
 	}
-	format := source.Format
-	if cl.format != "" {
-		format = cl.format
+	format := st.FormatFor(cmp.Or(cl.format, source.Format))
+	if cl.format != "" && cl.format != format {
+		w.Log("format '%s' is not supported by the target storage '%s' - using '%s' instead", cl.format, st.Name, format)
 	}
 	name := st.NewName(v.ID, "vm", format)
 	if world.IsCloudInit(d["file"]) {
@@ -282,7 +363,7 @@ func copyDrive(w world.Worker, cl *cloning, v *world.VM, key string, d map[strin
 	}
 	w.Log("allocated target volume '%s:%s'", st.Name, name)
 	if !world.IsCloudInit(d["file"]) {
-		if err := storages.CopyData(w, source.Size); err != nil {
+		if err := storages.CopyData(w, st, source.Size); err != nil {
 			return "", err
 		}
 	}
@@ -324,9 +405,11 @@ func makeTemplate(c *world.Call) (any, error) {
 	})
 }
 
-// toTemplate renames the disks to bases, or only one, and marks the VM.
+// toTemplate marks the VM, and renames its disks to bases where the storage knows such, or
+// only one of them.
 func toTemplate(w world.Worker, v *world.VM, disk string) error {
 	h := w.State.Hosts[v.Node]
+	v.Set("template", "1")
 	for _, k := range world.Drives(v.Conf) {
 		d := w.State.Props(k, v.Conf[k])
 		if world.IsCDROM(d) || disk != "" && k != disk || strings.HasPrefix(path.Base(d["file"]), "base-") {
@@ -335,6 +418,9 @@ func toTemplate(w world.Worker, v *world.VM, disk string) error {
 		st, vol, err := h.Lookup(d["file"])
 		if err != nil {
 			return err
+		}
+		if !st.Has("template", vol.Name, false) { // the disk stays as it is, and nothing is said of it (template_create)
+			continue
 		}
 		if err := w.Sleep(w.State.Options.Timing.Configure); err != nil {
 			return err
@@ -346,6 +432,5 @@ func toTemplate(w world.Worker, v *world.VM, disk string) error {
 		d["file"] = st.Name + ":" + vol.Name
 		v.Set(k, w.State.PrintProps(k, d))
 	}
-	v.Set("template", "1")
 	return nil
 }

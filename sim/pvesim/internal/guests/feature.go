@@ -28,16 +28,7 @@ func feature(c *world.Call) (any, error) {
 		}
 		conf = sn.Conf
 	}
-	has := true
-	switch c.Param("feature") {
-	case "snapshot":
-		has = config.CanSnapshot(c.State, v, conf)
-	case "clone":
-		for _, k := range config.Disks(c.State, conf) {
-			_, vol, err := c.State.Hosts[v.Node].Lookup(c.State.Props(k, conf[k])["file"])
-			has = has && err == nil && (world.IsCloudInit(conf[k]) || config.Linkable(vol))
-		}
-	}
+	has := config.Have(c.State, v, conf, c.Param("feature"), c.Param("snapname") != "")
 	return map[string]any{"hasFeature": answer.Flag(has), "nodes": sharedNodes(c.State, v, conf)}, nil
 }
 

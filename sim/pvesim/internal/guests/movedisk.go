@@ -1,6 +1,7 @@
 package guests
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -97,12 +98,7 @@ func relocateDisk(w world.Worker, v *world.VM, key, store, format string, remove
 	}
 	w.Log("copying volume '%s' from current storage '%s' to target storage '%s'", old, from.Name, store)
 	to := h.Stores[store]
-	if format == "" {
-		format = source.Format
-	}
-	if !to.FileBased() {
-		format = "raw"
-	}
+	format = to.FormatFor(cmp.Or(format, source.Format))
 	w.Log("create full clone of drive %s (%s)", key, old)
 	name, err := copyVolume(w, to, v.ID, source, format, nil)
 	if err != nil {
@@ -148,7 +144,7 @@ func copyVolume(
 		return "", err
 	}
 	w.Log("allocated target volume '%s:%s'", to.Name, name)
-	if err := storages.CopyData(w, source.Size); err != nil {
+	if err := storages.CopyData(w, to, source.Size); err != nil {
 		_ = to.Remove(name)
 		return "", err
 	}

@@ -107,7 +107,7 @@ func snapshotVM(w world.Worker, v *world.VM, name, about string, withMemory bool
 			return v.CheckLock()
 		case v.Snapshots[name] != nil:
 			return answer.Die("snapshot name '%s' already used", name)
-		case !config.CanSnapshot(w.State, v, v.Conf):
+		case !config.Have(w.State, v, v.Conf, "snapshot", false):
 			return answer.Die("snapshot feature is not available")
 		case sn.Memory && len(v.PCI) > 0:
 			return answer.Die("VM %d qmp command 'savevm-start' failed - State blocked by non-migratable device '%s/vfio'", v.ID, v.PCI[0])

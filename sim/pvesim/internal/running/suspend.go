@@ -86,7 +86,7 @@ func suspend(w world.Worker, v *world.VM, st *world.Storage) error {
 	name := st.Full(v.ID, "vm-"+strconv.Itoa(v.ID)+"-state-suspend-"+time.Now().Format(time.DateOnly), "raw")
 	err := storages.Allocate(w, st, name, v.ID, 2*v.Memory()+int64(500*model.MiB), nil)
 	if err == nil {
-		err = storages.CopyData(w, v.Memory())
+		err = storages.CopyData(w, st, v.Memory())
 	}
 	v.Unset("lock")
 	if err != nil {

@@ -10,9 +10,12 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
-// CopyData is the time that copying so much takes. Little of a thin disk is full.
-func CopyData(w world.Worker, size int64) error {
-	size = min(size, int64(2*model.GiB))
+// CopyData is the time that copying so much to a storage takes. Little of a thin disk is
+// full; to a thick one, all of it is written.
+func CopyData(w world.Worker, to *world.Storage, size int64) error {
+	if !to.Thick() {
+		size = min(size, int64(2*model.GiB))
+	}
 	w.Log("transferred 0.0 B of %s (0.00%%)", Rendered(size))
 	if err := w.Sleep(world.Took(model.Size(size), w.State.Options.Timing.CopyRate)); err != nil {
 		return err
@@ -36,8 +39,8 @@ func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time
 	if st.Volumes[vol.Name] != nil {
 		return answer.Die("unable to create image: disk image '%s' already exists", st.Path(vol.Name))
 	}
-	if st.UsedBytes() >= int64(st.Size) {
-		return answer.Die("unable to create image: No space left on device")
+	if err := st.CanTake(vol); err != nil {
+		return err
 	}
 	if err := w.Sleep(takes); err != nil {
 		return err

@@ -143,7 +143,7 @@ func copyVolumeTo(c *world.Call) (any, error) {
 			return err
 		}
 		w.Log("DEBUG: end copy %s:%s to %s:%s", st.Name, name, to.Name, target)
-		return CopyData(w, source.Size)
+		return CopyData(w, to, source.Size)
 	})
 }
 

@@ -1,7 +1,6 @@
 package storages
 
 import (
-	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -107,7 +106,7 @@ func entry(st *world.Storage, v *world.Volume) map[string]any {
 	}
 	if v.Owner != 0 {
 		e["vmid"] = v.Owner
-		e["used"] = v.Used()
+		e["used"] = st.Takes(v)
 	}
 	if v.Content == "images" && st.FileBased() {
 		e["parent"] = nil
@@ -124,10 +123,8 @@ func entry(st *world.Storage, v *world.Volume) map[string]any {
 // formats are those that disks may have on a storage, and that which they have
 // unless told otherwise.
 func formats(st *world.Storage) map[string]any {
-	if st.FileBased() {
-		return map[string]any{"supported": []string{"qcow2", "raw", "subvol", "vmdk"}, "default": cmp.Or(st.Config["format"], "raw")}
-	}
-	return map[string]any{"supported": []string{"raw", "subvol"}, "default": "raw"}
+	all := st.Formats()
+	return map[string]any{"supported": slices.Sorted(slices.Values(all)), "default": all[0]}
 }
 
 // sameOn reports whether the node that a call names as target has a storage too.

@@ -52,7 +52,7 @@ func volumeInfo(c *world.Call) (any, error) {
 	if about.Content == "vztmpl" { // nobody looks into an archive
 		about.Format = "raw"
 	}
-	return map[string]any{"path": st.Path(name), "size": v.VirtualSize(), "used": v.Used(), "format": about.Format}, nil
+	return map[string]any{"path": st.Path(name), "size": v.VirtualSize(), "used": st.Takes(v), "format": about.Format}, nil
 }
 
 func deleteVolume(c *world.Call) (any, error) {

@@ -1,8 +1,10 @@
 package world
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/fault"
 )
@@ -59,14 +61,25 @@ func (s *State) FaultFor(r fault.Request) *Fault {
 	return hit
 }
 
-// Inject puts a rule in force.
+// Inject puts a rule in force. It panics if the rule's path does not compile, or begins with
+// what no path of the API begins with: such a rule would never have an effect.
 func (s *State) Inject(r fault.Rule) *Fault {
 	if r.Times == 0 {
 		r.Times = 1
 	}
 	f := &Fault{s: s, Rule: r, path: regexp.MustCompile("^(?:" + r.Path + ")$")}
+	if begin, _ := f.path.LiteralPrefix(); !slices.ContainsFunc(roots(), func(root string) bool {
+		return strings.HasPrefix(root+"/", begin) || strings.HasPrefix(begin, root+"/")
+	}) {
+		panic(fmt.Sprintf("pvesim: no request has a path that matches %q, which is compared with the whole path below /api2/json: write %q", r.Path, ".*"+r.Path))
+	}
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.rules = append(s.rules, f)
 	return f
+}
+
+// roots returns the first parts of all paths of the API.
+func roots() []string {
+	return []string{"/access", "/cluster", "/nodes", "/pools", "/storage", "/version"}
 }

@@ -20,15 +20,12 @@ type Storage struct {
 	Volumes map[string]*Volume
 }
 
-// FileBased reports whether a storage is a directory of files.
-func (st *Storage) FileBased() bool { return st.Type == "dir" || st.Type == "nfs" }
-
 // Dir is where a directory storage keeps its files, as logs and errors say.
 func (st *Storage) Dir() string {
 	switch {
 	case st.Name == "local":
 		return "/var/lib/vz"
-	case st.Type == "nfs":
+	case slices.Contains([]string{"nfs", "cifs", "cephfs", "glusterfs"}, st.Type):
 		return "/mnt/pve/" + st.Name
 	}
 	return "/var/lib/" + st.Name
@@ -62,14 +59,14 @@ func (st *Storage) Path(name string) string {
 func (st *Storage) UsedBytes() int64 {
 	n := int64(st.Used)
 	for _, v := range st.Volumes {
-		n += v.Used()
+		n += st.Takes(v)
 	}
 	return n
 }
 
 // FormatOf is the format of an image by its name.
 func FormatOf(st *Storage, name string) string {
-	if ext := strings.TrimPrefix(path.Ext(name), "."); ext != "" && st.FileBased() {
+	if ext := strings.TrimPrefix(path.Ext(name), "."); ext != "" && (st.FileBased() || st.Type == "lvm") {
 		return ext
 	}
 	return "raw"
@@ -87,8 +84,11 @@ func (st *Storage) NewName(vmid int, stem, format string) string {
 
 // Full is a volume's name with what a storage puts around it.
 func (st *Storage) Full(vmid int, name, format string) string {
-	if st.FileBased() {
+	switch {
+	case st.FileBased():
 		return fmt.Sprintf("%d/%s.%s", vmid, name, format)
+	case st.Type == "lvm" && format == "qcow2":
+		return name + ".qcow2"
 	}
 	return name
 }

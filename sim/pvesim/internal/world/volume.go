@@ -19,6 +19,7 @@ type Volume struct {
 	Owner   int    // VMID, 0 for files
 	Base    *Volume
 	Clones  int             // linked clones that need it
+	Thin    bool            // a linked clone that shares its blocks with its base and does not need it
 	Data    []byte          // of files
 	Disk    hypervisor.Disk // contents of an OS disk; nil is blank
 	Made    time.Time
@@ -44,7 +45,7 @@ func (v *Volume) Used() int64 {
 	switch {
 	case v.Owner == 0:
 		return v.Size
-	case v.Base != nil:
+	case v.Base != nil || v.Thin:
 		return min(v.Size, int64(64*model.MiB))
 	}
 	return min(v.Size, int64(2*model.GiB))

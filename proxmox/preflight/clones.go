@@ -1,0 +1,65 @@
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/api"
+)
+
+// checkClones checks whether the missing machines can be cloned to their storages. What is copied as
+// a whole is no problem; it counts among the disks, and the finding says why.
+func checkClones(w *Want, s *seen) []Finding {
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		var refused *api.Error
+		switch err := seen.clones.err; {
+		case errors.As(err, &refused):
+			return []Finding{notSeen(h.Name, err)}
+		case err != nil:
+			evidence, cure, _ := strings.Cut(err.Error(), "\n")
+			return []Finding{{Subject: h.Name, Verdict: Error, Evidence: evidence, Cure: strings.TrimSpace(cure), Err: err}}
+		}
+		alike, order := map[proxmox.Cloning][]string{}, []proxmox.Cloning{}
+		for _, name := range slices.Sorted(maps.Keys(seen.clones.is)) {
+			c := seen.clones.is[name]
+			if c.Way == proxmox.NoClone && !seen.takesDisk(w, name) {
+				continue // the checks of the storages say why
+			}
+			if alike[c] == nil {
+				order = append(order, c)
+			}
+			alike[c] = append(alike[c], name)
+		}
+		var out []Finding
+		for _, c := range order {
+			names := several(alike[c])
+			switch {
+			case c.Way == proxmox.NoClone:
+				out = append(out, wrong(h.Name, c.Cure, "no clone on %s can be made of the template, for %s: %s", h.Name, names, c.Why))
+			case c.Way == proxmox.WholeClone && c.Size > 0:
+				out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole, %s each time, for %s: %s", h.Name, c.Size.About(), names, c.Why)})
+			case c.Way == proxmox.WholeClone:
+				out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole for %s: %s", h.Name, names, c.Why)})
+			}
+		}
+		return out
+	})
+}
+
+// takesDisk reports whether the storage of a VM's first disk could have it.
+func (h *hostSeen) takesDisk(w *Want, name string) bool {
+	i := slices.IndexFunc(w.VMs, func(vm VM) bool { return vm.Name == name })
+	if i < 0 || len(w.VMs[i].Disks) == 0 {
+		return true
+	}
+	st := h.storage(w.VMs[i].Disks[0].Storage)
+	if st == nil || !st.Active {
+		return false
+	}
+	why, _ := st.NoDisks()
+	return why == ""
+}
