@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
@@ -153,7 +154,7 @@ func (s Storage) LinksClones() bool {
 func (s Storage) NoDisks() (why, cure string) {
 	switch s.Type {
 	case "iscsi", "iscsidirect":
-		cure = fmt.Sprintf("its LUNs exist already: put LVM on one (pvesm add lvm NAME --vgname GROUP --base %s:LUN --shared 1), and name that storage", s.Name)
+		cure = fmt.Sprintf("its LUNs exist already: put LVM on one (pvesm add lvm NAME --vgname GROUP --base %s:LUN --shared 1), and name that storage", printable.Word(s.Name))
 	case "esxi", "pbs", "cephfs":
 		cure = "name a storage for disks: LVM, LVM-thin, ZFS, RBD, a directory, NFS or CIFS"
 	default:

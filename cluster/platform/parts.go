@@ -3,7 +3,6 @@ package platform
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
