@@ -1,7 +1,9 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/spec"
@@ -53,6 +57,38 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 		assert.Empty(t, w.examine(t, spec))
 		assert.Equal(t, changes{}, before.changes())
 		assert.LessOrEqual(t, len(w.sim.Requests())-asked, 10+2*len(spec.Nodes), "requests to Proxmox")
+	})
+}
+
+// Without Proxmox, machines, K3s and pods are looked at as with it, by a machine that has seen them before.
+func TestDoctorWithoutProxmox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		spec := parse(t, small)
+		w.up(t, spec)
+		time.Sleep(5 * time.Minute)
+		look := func() []string {
+			signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+			require.NoError(t, err)
+			c, err := cluster.New(spec, cluster.Backend{Dial: w.sim.Network().Dial, Dir: w.dir, Signers: []ssh.Signer{signer}})
+			require.NoError(t, err)
+			defer c.Close()
+			sources := c.Doctor()
+			sources.Away = errors.New("no route to host")
+			report, err := doctor.Examine(t.Context(), sources)
+			require.NoError(t, err)
+			var out []string
+			for _, f := range report.Findings {
+				out = append(out, f.Failure+" of "+f.String()+" "+strings.Join(f.Evidence, " "))
+			}
+			assert.Equal(t, []string{"2 machines", "2 nodes"}, report.Looked[:2])
+			return out
+		}
+		assert.Equal(t, []string{"proxmox-unreachable of Proxmox: its API does not answer as it should, so hosts, VMs and cards were not looked at no route to host"}, look())
+		w.inside(t, "gpu1", "echo K10wrong::server:wrong >/etc/rancher/k3s/token; systemctl restart --no-block k3s-agent")
+		time.Sleep(2 * time.Minute)
+		assert.Contains(t, strings.Join(look(), "\n"), "k3s-down of gpu1: K3s does not run: the token is of another cluster")
 	})
 }
 

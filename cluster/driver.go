@@ -34,7 +34,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 			if err != nil {
 				return driverSeen{}, err
 			}
-			want, err := c.templates.Driver(ctx, n.Host, seen)
+			want, err := c.templates.Driver(ctx, n, seen)
 			if err == nil {
 				err = c.mayBuild(ctx, n, want)
 			}

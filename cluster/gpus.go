@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
@@ -66,9 +67,22 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 		// The step of a node that has its cards reports its problems; they block no other node.
 		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
 			errs = append(errs, a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
+			if a.Shares[n.Name].Err == nil {
+				errs = append(errs, c.checkDriver(ctx, n))
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkDriver says why no driver supports all cards of a node.
+func (c *Cluster) checkDriver(ctx context.Context, n spec.Node) error {
+	_, err := c.templates.Driver(ctx, n, nvidia.DriverState{})
+	var no *nvidia.BranchError
+	if errors.As(err, &no) {
+		return fmt.Errorf("no NVIDIA driver fits the cards of %s: %s\n  %s", n.Name, no.Why, no.Do)
+	}
+	return err
 }
 
 // mapping is the wanted resource mapping of a node.

@@ -18,12 +18,13 @@ type GPUInfo struct {
 	Address    string     `json:"address"`
 	Model      string     `json:"model"`
 	ID         string     `json:"id"`
-	Functions  int        `json:"functions"`  // the GPU itself, audio, USB
-	IOMMUGroup int        `json:"iommuGroup"` // -1 if none
-	NUMANode   *int       `json:"numaNode"`   // nil if unknown; Proxmox's API does not report it
-	Driver     string     `json:"driver"`     // on the host; empty if unknown or none
+	Functions  int        `json:"functions"`                  // the GPU itself, audio, USB
+	Virtual    []string   `json:"virtualFunctions,omitempty"` // into which the host has divided it (SR-IOV)
+	IOMMUGroup int        `json:"iommuGroup"`                 // -1 if none
+	NUMANode   *int       `json:"numaNode"`                   // nil if unknown; Proxmox's API does not report it
+	Driver     string     `json:"driver"`                     // on the host; empty if unknown or none
 	Mappings   []string   `json:"mappings"`
-	VMs        []string   `json:"vms"`    // VMs that claim it, running or not
+	VMs        []string   `json:"vms"`    // VMs and containers that claim it, running or not
 	Owners     []GPUOwner `json:"owners"` // the same, in full
 	Node       string     `json:"node"`   // the node of this cluster that has it, or for which it is reserved
 	State      string     `json:"state"`  // one of the GPU states
@@ -39,16 +40,17 @@ const (
 	GPUConflict = "conflict" // promised more than once
 )
 
-// GPUOwner is a VM that claims a card.
+// GPUOwner is a VM or a container that claims a card.
 type GPUOwner struct {
-	VMID    int    `json:"vmid"`
-	Name    string `json:"name"`
-	Slot    string `json:"slot"`              // hostpci0
-	Mapping string `json:"mapping,omitempty"` // the mapping through which it claims it; empty if by address
-	Pooled  bool   `json:"pooled,omitempty"`  // it may get another card instead
-	Running bool   `json:"running"`
-	OnBoot  bool   `json:"onboot"`
-	Ours    bool   `json:"ours"`
+	VMID      int    `json:"vmid"`
+	Container bool   `json:"container,omitempty"`
+	Name      string `json:"name"`
+	Slot      string `json:"slot"`              // hostpci0; dev0 of a container
+	Mapping   string `json:"mapping,omitempty"` // the mapping through which it claims it; empty if by address
+	Pooled    bool   `json:"pooled,omitempty"`  // it may get another card instead
+	Running   bool   `json:"running"`
+	OnBoot    bool   `json:"onboot"`
+	Ours      bool   `json:"ours"`
 }
 
 // vfio is the driver that holds the cards of a running VM.
@@ -88,6 +90,9 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 		if info.Problem != "" {
 			info.State = GPUUnusable
 		}
+		for _, v := range card.Virtual {
+			info.Virtual = append(info.Virtual, v.Address.String())
+		}
 		c.enterOwners(&info, card, ledger, ours)
 		out = append(out, info)
 	}
@@ -124,13 +129,13 @@ func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, 
 			continue
 		}
 		owner := GPUOwner{
-			VMID: cl.VMID, Name: cl.Name, Slot: cl.Slot, Mapping: cl.Mapping, Pooled: len(cl.Choices) > 1, Running: cl.Running, OnBoot: cl.OnBoot,
+			VMID: cl.VMID, Container: cl.Container, Name: cl.Name, Slot: cl.Slot, Mapping: cl.Mapping, Pooled: len(cl.Choices) > 1, Running: cl.Running, OnBoot: cl.OnBoot,
 			Ours: ours[cl.VMID],
 		}
 		if owner.Ours && owner.Pooled && cl.Mapping == names.Mapping(c.spec, cl.Name) {
 			owner.Pooled = false // the whole mapping belongs to the node
 		}
-		if owner.Running && !owner.Pooled {
+		if owner.Running && !owner.Pooled && !owner.Container && len(card.Virtual) == 0 {
 			info.Driver = vfio
 		}
 		info.State = GPUTaken
@@ -148,6 +153,9 @@ func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, 
 // String writes the owner in a few words: "104 win11, stopped".
 func (o GPUOwner) String() string {
 	s := fmt.Sprintf("%d %s", o.VMID, o.Name)
+	if o.Container {
+		s += ", a container"
+	}
 	switch {
 	case o.Pooled:
 		s += ", perhaps"

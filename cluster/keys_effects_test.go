@@ -121,8 +121,11 @@ func (e effects) ofHosts(ctx context.Context, c *Cluster) {
 			}
 		}
 		if c.spec.Image.Template == "" {
-			t, err := c.templates.Template(ctx, host)
-			e.say("template/"+host, t, err)
+			all, err := c.templates.Templates(ctx, host)
+			for _, t := range all {
+				e.say("template/"+host, t, nil)
+			}
+			e.say("template/"+host, nil, err)
 		}
 	}
 }

@@ -65,11 +65,13 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 		mappings: map[string]bool{}, templates: map[string]bool{},
 	}
 	if c.spec.Image.Template == "" {
-		t, err := c.templates.Template(ctx, host)
+		all, err := c.templates.Templates(ctx, host)
 		if err != nil {
 			return k, err
 		}
-		k.templates[t.Name] = true
+		for _, t := range all {
+			k.templates[t.Name] = true
+		}
 	}
 	var err error
 	if k.stay, err = c.kept(ctx, nil); err != nil {

@@ -152,7 +152,10 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 		}
 		return have, err
 	}
-	retired := false
+	retired, note := false, "drained first; its password is removed with it"
+	if n.Role == spec.Server {
+		note = "drained first; its password and its etcd member are removed with it"
+	}
 	return &converge.Resource[*kube.Node]{
 		ID: "retire/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {
@@ -165,7 +168,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 			if have == nil {
 				return nil
 			}
-			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: "drained first; its password and its etcd member are removed with it"}}
+			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: note}}
 		},
 		Costs: c.costsOfRetiring(n, vm),
 		Apply: func(ctx context.Context, have *kube.Node) error {

@@ -60,7 +60,7 @@ func TestAFirstBootSaysWhatItDoes(t *testing.T) {
 				going = false
 			case <-time.After(200 * time.Millisecond):
 				for _, m := range w.guests() {
-					_ = m.AgentWriteFile("/var/log/cloud-init-output.log", []byte("Get:1 https://deb.debian.org\nSetting up linux-image (1 of 300)\n"))
+					_ = m.AgentWriteFile("/var/log/cloud-init-output.log", []byte("Get:1 https://mirror.example\nSetting up linux-image (1 of 300)\n"))
 				}
 			}
 		}

@@ -135,7 +135,7 @@ func (r *resolver) nodeHost(n plannedNode) {
 		r.Wrong(at, fmt.Sprintf("node %s names its cards but not their host", n.Name), "write host: and the name, or gpus: and how many")
 	case n.Unplaced() && len(n.GPUs.Mapping) > 0:
 		r.Wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
-	case !written.DNSLabel.MatchString(n.Host):
+	case !nodeName.MatchString(n.Host):
 		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
 	case len(declared) > 0 && declared.Get(n.Host) == nil && !n.Unplaced():
 		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), written.OrSuggest(n.Host, declared.Names()))

@@ -85,7 +85,7 @@ func (r *resolver) coresFit(n plannedNode) {
 func (r *resolver) fits(e written.Entry[written.Host], l *demand) {
 	h := e.Value
 	if h.Memory != nil && l.memory > *h.Memory {
-		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory, *h.Memory), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
+		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
 	}
 	if h.GPUs != nil && l.gpus > *h.GPUs {
 		r.Wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", e.Name, l.gpus, *h.GPUs), "ask for fewer, or put some nodes on another host")
@@ -95,7 +95,7 @@ func (r *resolver) fits(e written.Entry[written.Host], l *demand) {
 	}
 	for _, name := range sortedNames(h.Storage) {
 		if need := l.storage[name]; need > h.Storage[name] {
-			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, e.Name, need, h.Storage[name]),
+			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, e.Name, need.About(), h.Storage[name].About()),
 				"thin disks allow that until they are full, and then all VMs on it stop: watch it")
 		}
 	}

@@ -2,7 +2,9 @@ package clusterfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,9 @@ import (
 // them. Load does not read secrets.
 func Load(path string) (*spec.Spec, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let go tool mage cluster:init make one", path, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster file: %w", err)
 	}
@@ -33,8 +38,8 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 	}
 	raw := &written.File{}
 	c.DecodeTree(root, raw, "")
-	if c.Unclear { // what else is wrong depends on which is meant
-		return nil, c.Err()
+	if c.Unclear {
+		return nil, c.Err() // what else is wrong depends on which is meant
 	}
 	r := &resolver{Checker: c, raw: raw, spec: &spec.Spec{File: filename, Dir: filepath.Dir(filename)}}
 	r.resolve(root)

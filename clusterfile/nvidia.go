@@ -134,16 +134,10 @@ func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 	if raw.Model == "" {
 		return
 	}
-	var cards []nvidia.GPU
-	divisible := false
-	for _, g := range nvidia.GPUs() {
-		if strings.Contains(strings.ToLower(g.Name), strings.ToLower(raw.Model)) {
-			cards = append(cards, g)
-			divisible = divisible || g.MIGInstances > 0
-		}
-	}
+	cards := nvidia.OfModel(raw.Model)
+	divisible := slices.ContainsFunc(cards, func(g nvidia.GPU) bool { return g.MIGInstances > 0 })
 	if len(cards) == 0 {
-		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists has %q in its name", raw.Model), "write a part of the name that lspci shows, e.g. A100")
+		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists is called %q", raw.Model), "write whole words of the name that lspci shows, e.g. A100 or RTX 4090")
 		return
 	}
 	if refused := r.driverRefuses(cards); refused != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,6 +167,9 @@ func (r *resolver) fingerprint(at *string) string {
 	return strings.Join(parts, ":")
 }
 
+// nodeName is pve-node of Proxmox's JSONSchema.pm: capitals are allowed, and kept.
+var nodeName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
+
 // hosts lists every host that is declared or has a node.
 func (r *resolver) hosts() {
 	raw := &r.raw.Proxmox
@@ -180,16 +184,14 @@ func (r *resolver) hosts() {
 		}
 		r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, h)
 	}
-	r.hostName(&raw.Host, raw.Host)
 	for _, n := range r.nodes {
-		r.hostName(&n.raw.Host, n.raw.Host)
 		if n.Host != "" && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: n.Host})
 		}
 	}
 	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
-		r.hostName(&nfs.VM.Host, nfs.VM.Host)
 		host := cmp.Or(nfs.VM.Host, r.defaultHost())
+		r.hostName(&nfs.VM.Host, host)
 		if host != spec.AnyHost && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: host})
 		}
@@ -197,9 +199,8 @@ func (r *resolver) hosts() {
 	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b spec.Host) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// hostName checks the name of a host, wherever the file has one.
 func (r *resolver) hostName(at any, name string) {
-	if name != "" && !written.DNSLabel.MatchString(name) {
+	if !nodeName.MatchString(name) {
 		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", name), "write the name that the left column of the web interface shows")
 	}
 }

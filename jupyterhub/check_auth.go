@@ -140,7 +140,7 @@ func (h Hub) Warnings() []string {
 			w = append(w, "anyone who reaches the hub can sign up and use it (Auth.OpenSignup)")
 		}
 		if len(a.Admins) > 0 {
-			w = append(w, "sign up as "+strings.Join(a.Admins, ", ")+" now: the first to sign up under an admin's name becomes that admin")
+			w = append(w, "the first to sign up under the name of an admin becomes that admin: sign up now (admins: "+strings.Join(a.Admins, ", ")+")")
 		}
 	}
 	if !strings.HasPrefix(h.URL(), "https:") && h.Auth.Kind != Dummy {

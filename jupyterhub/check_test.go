@@ -107,7 +107,7 @@ func TestWarnings(t *testing.T) {
 	h := hubs()["dummy"]
 	require.Contains(t, h.Warnings()[0], "everyone has the same password")
 	h = hubs()["native"]
-	require.Contains(t, strings.Join(h.Warnings(), "\n"), "sign up as teacher now")
+	require.Contains(t, strings.Join(h.Warnings(), "\n"), "becomes that admin: sign up now (admins: teacher")
 	h.Ingress.TLSSecret = ""
 	require.Contains(t, strings.Join(h.Warnings(), "\n"), "passwords are sent unencrypted")
 	h.Profiles[0].Image = "quay.io/jupyter/scipy-notebook"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Stops K3s on a server for a restore: it does not start again, with the machine either, until
-# the restore is over. Pods keep running. What it starts from is laid aside, so that no server
+# the restore is over. Pods keep running. What it starts from is moved away, so that no server
 # can come back with the state of before. May be run again after it was cut short.
 #
 # usage: stop.sh WHAT

@@ -76,7 +76,7 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		"not packaged":              {[]string{a100}, Policy{Branch: "620"}, "Ubuntu 24.04 has no series of that branch; supported are 580 or 595"},
 		"never heard of":            {[]string{a100}, Policy{Branch: "999"}, "has no series of that branch"},
 		"no proprietary any more":   {[]string{a100}, Policy{Branch: "620", Flavour: Proprietary}, "from branch 615 on there are only open kernel modules"},
-		"mixed beyond help":         {[]string{v100, rtx5090}, Policy{}, "works only with the open kernel modules, NVIDIA Tesla V100 PCIe 16GB (Volta) only with the proprietary ones: put them into different machines"},
+		"mixed beyond help":         {[]string{v100, rtx5090}, Policy{}, "works only with the open kernel modules, NVIDIA Tesla V100 PCIe 16GB (Volta) only with the proprietary ones: give a machine cards of one kind: gpus: {model: …} or {pci: […]}"},
 		"no branch left":            {[]string{k80}, Policy{}, "branch 470 is the last for"},
 		"installed does not fit":    {[]string{rtx5090}, Policy{Installed: "580-server"}, "it is installed and is not replaced by itself: pin 580-server-open to replace it"},
 		"desktop series":            {[]string{a100}, Policy{Branch: "580-open"}, "that is the desktop series, which conflicts with the server one: write 580-server-open"},

@@ -38,7 +38,7 @@ func needs(ids []PCIID) (need, error) {
 	if n.open != nil && n.closed != nil {
 		return need{}, &BranchError{
 			Why: fmt.Sprintf("%s works only with the open kernel modules, %s only with the proprietary ones", n.open, n.closed),
-			Do:  "put them into different machines",
+			Do:  "give a machine cards of one kind: gpus: {model: …} or {pci: […]}",
 		}
 	}
 	return n, nil

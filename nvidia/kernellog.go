@@ -181,10 +181,14 @@ const (
 	unsigned = "use the modules that Canonical signs (mode: prebuilt), not ones built on the machine, or turn Secure Boot off"
 	// A restart from inside does not reset a card that is passed through.
 	powerCycle = "drain the node, then stop and start the VM (a restart from inside does not reset the card)"
+	// Some cards come back from a failed reset only without power.
+	coldStart = "stop and start the VM; if that does not help, switch the host off, not only restart it, for some seconds; then look for newer firmware of card and board"
+	cureOfGSP = powerCycle + "; if it happens again, pin another branch (nvidia.driver.branch)"
 )
 
-// logMessages are the messages that are known. Texts: nv.c, nv-pci.c, osinit.c and kernel_gsp.c
-// of NVIDIA/open-gpu-kernel-modules, and logs that people have published.
+// logMessages are the messages that are known. Texts: nv.c, nv-pci.c, osapi.c, osinit.c, kernel_gsp.c
+// and kernel_gsp_frts_tu102.c of NVIDIA/open-gpu-kernel-modules, Linux' drivers/pci/pci.c, and logs
+// that people have published.
 func logMessages() []logMessage {
 	const address = `([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)`
 	const card = `(?:GPU ` + address + ` \(PCI ID: [0-9a-fA-F:]+\) )?installed in this [A-Za-z ]*system `
@@ -203,7 +207,16 @@ func logMessages() []logMessage {
 		message(`BAR\d is 0M @ 0x0 \(PCI:`+address+`\)`, InMachine, "the machine's firmware gave the GPU no room for its memory",
 			"the VM needs machine type q35, OVMF and CPU type host"),
 		message(`()unexpected WPR2 already up`, InMachine, "the card was not reset after its last use", powerCycle+"; if that does not help, restart the host"),
-		message(`GPU `+address+`: GPU has fallen off the bus`, InHardware, lost, cureOfLost),
+		message(`GPU (?:at )?(?:PCI:)?`+address+`:? (?:GPU )?has fallen off the bus`, InHardware, lost, cureOfLost),
+		message(card+`has fallen off the bus`, InHardware, lost, cureOfLost),
+		message(`()GPU lost from the bus|GPU is lost\b`, InHardware, lost, cureOfLost),
+		message(`(?:nvidia|vfio-pci) `+address+`: (?:Unable to change power state from|can't change power state from|Refused to change power state,? (?:currently in|from)) (?:D3cold|D3)`, InMachine,
+			"the GPU does not wake up (D3cold)", coldStart),
+		message(`(?:nvidia|vfio-pci) `+address+`: not ready \d+ms after [A-Za-z ]+; giving up`, InMachine, "the GPU does not answer after its reset", coldStart),
+		message(`()failed to execute FWSEC`, InMachine, "the firmware of the card did not start its own processor (FWSEC)", coldStart),
+		message(`()Cannot initialize GSP firmware RM`, InMachine, "the GPU's own processor (GSP) did not start", coldStart),
+		message(`()(?:GSP-CrashCat Report|GPU\d+ kgspHealthCheck_\w+: GSP timeout|\*{8} GSP Timeout \*{8}|waiting for RPC (?:response )?from GPU\d+ GSP)`, InDriver,
+			"the GPU's own processor (GSP) does not answer", cureOfGSP),
 		message(`(?:GPU `+address+`: )?RmInitAdapter failed`, InMachine, "the driver could not initialize the GPU",
 			"stop and start the VM; if that does not help, branch or flavour do not fit the chip, or the firmware gave it no room"),
 		message(`()NVIDIA probe routine was not called for \d+ device`, InMachine, "another driver, such as nouveau, holds the GPU", "blacklist that driver in the guest, and restart it"),

@@ -44,6 +44,36 @@ func TestEveryXid(t *testing.T) {
 	assert.False(t, found[0].Stops)
 }
 
+// The same said in other words, by other versions of the driver and of Linux.
+func TestOtherWords(t *testing.T) {
+	for line, want := range map[string][2]string{
+		"NVRM: The NVIDIA GPU 0000:01:00.0\nNVRM: (PCI ID: 10de:2204) installed in this system has\nNVRM: fallen off the bus and is not responding to commands.": {lost, "0000:01:00.0"},
+		"NVRM: GPU at 0000:83:00.0 has fallen off the bus.":                                                        {lost, "0000:83:00.0"},
+		"NVRM: GPU at PCI:0000:83:00: has fallen off the bus":                                                      {lost, "0000:83:00"},
+		"NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.":                                                      {lost, "0000:01:00.0"},
+		"NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)":   {lost, ""},
+		"nvidia 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible":                 {"the GPU does not wake up (D3cold)", "0000:01:00.0"},
+		"vfio-pci 0000:01:00.0: can't change power state from D3cold to D0 (config space inaccessible)":            {"the GPU does not wake up (D3cold)", "0000:01:00.0"},
+		"nvidia 0000:01:00.0: Refused to change power state, currently in D3":                                      {"the GPU does not wake up (D3cold)", "0000:01:00.0"},
+		"vfio-pci 0000:01:00.0: not ready 65535ms after FLR; giving up":                                            {"the GPU does not answer after its reset", "0000:01:00.0"},
+		"vfio-pci 0000:01:00.0: not ready 65535ms after bus reset; giving up":                                      {"the GPU does not answer after its reset", "0000:01:00.0"},
+		"NVRM: kgspExecuteFwsec_TU102: failed to execute FWSEC cmd 0x15: status 0x65":                              {"the firmware of the card did not start its own processor (FWSEC)", ""},
+		"NVRM: RmInitAdapter: Cannot initialize GSP firmware RM":                                                   {"the GPU's own processor (GSP) did not start", ""},
+		"NVRM: GPU0 kgspHealthCheck_TU102: ****************************** GSP-CrashCat Report *******************": {"the GPU's own processor (GSP) does not answer", ""},
+		"NVRM: _kgspLogRpcSanityCheck: ********************************* GSP Timeout ****************************": {"the GPU's own processor (GSP) does not answer", ""},
+		"NVRM: Timeout after 45s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL)": {"the GPU's own processor (GSP) does not answer", ""},
+		"NVRM: _issueRpcAndWait: rpcRecvPoll timedout for fn 76! Timeout waiting for RPC from GPU1 GSP!":           {"the GPU's own processor (GSP) does not answer", ""},
+	} {
+		found := ExplainLog(strings.Split(line, "\n"))
+		require.Len(t, found, 1, line)
+		assert.Equal(t, want, [2]string{found[0].Means, found[0].GPU}, line)
+		assert.True(t, found[0].Stops && found[0].Do != "", line)
+	}
+	for _, line := range []string{"nvidia 0000:01:00.0: not ready 1023ms after resume; waiting", "nvidia 0000:01:00.0: enabling device (0000 -> 0003)"} {
+		assert.Empty(t, ExplainLog([]string{line}), line)
+	}
+}
+
 func TestFindingsRead(t *testing.T) {
 	found := ExplainLog([]string{
 		"NVRM: Xid (PCI:0000:01:00): 43, pid=1, name=python", "NVRM: Xid (PCI:0000:01:00): 43, pid=2, name=python",

@@ -31,15 +31,21 @@ type SMIGPU struct {
 	UUID        string      `json:"uuid"`
 	Address     string      `json:"address"` // PCI address in the guest, e.g. "00000000:01:00.0"
 	ID          PCIID       `json:"id"`
-	Memory      int64       `json:"memory"`      // bytes
-	MIG         bool        `json:"mig"`         // divided into instances
-	MIGPending  bool        `json:"migPending"`  // will be after a reset
-	Instances   []MIGDevice `json:"instances"`   // of a divided GPU
-	ECC         bool        `json:"ecc"`         // error correction is on
-	ECCErrors   int64       `json:"eccErrors"`   // uncorrectable ones since the driver was loaded
-	RowsFailing bool        `json:"rowsFailing"` // remapping of bad memory rows is pending or has failed: the card wants a reset, or replacement
-	Virtual     string      `json:"virtual"`     // "Pass-Through", "None", "VGPU"…
-	Persistence bool        `json:"persistence"` // the driver stays initialised without clients
+	Memory      int64       `json:"memory"`              // bytes
+	MIG         bool        `json:"mig"`                 // divided into instances
+	MIGPending  bool        `json:"migPending"`          // will be after a reset
+	Instances   []MIGDevice `json:"instances"`           // of a divided GPU
+	ECC         bool        `json:"ecc"`                 // error correction is on
+	ECCErrors   int64       `json:"eccErrors"`           // uncorrectable ones since the driver was loaded
+	RowsFailing bool        `json:"rowsFailing"`         // remapping of bad memory rows is pending or has failed: the card wants a reset, or replacement
+	Retiring    bool        `json:"retiring,omitempty"`  // bad memory pages are retired at the next reset (before Turing, in place of rows)
+	Retired     int64       `json:"retired,omitempty"`   // memory pages that are retired for errors of two bits
+	WornOut     bool        `json:"wornOut,omitempty"`   // more errors in the chip's own memory (SRAM) than NVIDIA allows
+	Repairing   bool        `json:"repairing,omitempty"` // a part of the chip or its memory is repaired at the next reset
+	Recovery    string      `json:"recovery,omitempty"`  // what the driver asks for: "Reset", "Reboot", "Drain P2P", "Drain and Reset"; empty: nothing
+	Lost        bool        `json:"lost,omitempty"`      // nvidia-smi cannot read its PCI id: the card no longer answers
+	Virtual     string      `json:"virtual"`             // "Pass-Through", "None", "VGPU"…
+	Persistence bool        `json:"persistence"`         // the driver stays initialised without clients
 	Link        PCIeLink    `json:"link"`
 	Slowed      []string    `json:"slowed"` // why the hardware slows its clocks now: "heat", "power brake", "hardware"
 	Celsius     int         `json:"celsius"`
@@ -93,7 +99,17 @@ type smiGPU struct {
 	MaxWidth    string   `xml:"pci>pci_gpu_link_info>link_widths>max_link_width"`
 	Temperature string   `xml:"temperature>gpu_temp"`
 	Slow        smiSlow  `xml:"clocks_event_reasons"`
-	SlowOld     smiSlow  `xml:"clocks_throttle_reasons"` // before branch 535
+	SlowOld     smiSlow  `xml:"clocks_throttle_reasons"`              // before branch 535
+	DoubleBit   string   `xml:"ecc_errors>volatile>double_bit>total"` // before Turing
+	SRAMLimit   string   `xml:"ecc_errors>aggregate>sram_threshold_exceeded"`
+	Channel     string   `xml:"ecc_errors>channel_repair_pending"`
+	TPC         string   `xml:"ecc_errors>tpc_repair_pending"`
+	Retired     string   `xml:"retired_pages>double_bit_retirement>retired_count"`
+	Retiring    string   `xml:"retired_pages>pending_retirement"`
+	RetiringOld string   `xml:"retired_pages>pending_blacklist"`
+	Recovery    string   `xml:"gpu_recovery_action"`
+	Reset       string   `xml:"gpu_reset_status>reset_required"` // before branch 570
+	Drain       string   `xml:"gpu_reset_status>drain_and_reset_recommended"`
 	RowsPending string   `xml:"remapped_rows>remapped_row_pending"`
 	RowsFailure string   `xml:"remapped_rows>remapped_row_failure"`
 }
@@ -142,21 +158,16 @@ func ParseSMI(out []byte) (SMI, error) {
 	}
 	s := SMI{Driver: log.Driver, CUDA: log.CUDA}
 	for i, g := range log.GPUs {
-		gpu, err := g.read(i)
-		if err != nil {
-			return SMI{}, fmt.Errorf("nvidia-smi: GPU %s: %w", g.Address, err)
-		}
-		s.GPUs = append(s.GPUs, gpu)
+		s.GPUs = append(s.GPUs, g.read(i))
 	}
 	return s, nil
 }
 
-func (g smiGPU) read(index int) (SMIGPU, error) {
+// read reads one GPU. One that has failed may answer with errors in place of values, its id among
+// them: it must not hide the others.
+func (g smiGPU) read(index int) SMIGPU {
 	id, err := ParsePCIID(g.Device)
-	if err != nil {
-		return SMIGPU{}, err
-	}
-	if sub, err := ParsePCIID(g.Subsystem); err == nil {
+	if sub, none := ParsePCIID(g.Subsystem); err == nil && none == nil {
 		id.SubVendor, id.SubDevice = sub.Vendor, sub.Device
 	}
 	out := SMIGPU{
@@ -165,8 +176,14 @@ func (g smiGPU) read(index int) (SMIGPU, error) {
 		MIG:         g.MIG == "Enabled",
 		MIGPending:  g.MIGPending == "Enabled",
 		ECC:         g.ECC == "Enabled",
-		ECCErrors:   count(g.SRAM) + count(g.SRAMParity) + count(g.SRAMSecDed) + count(g.DRAM),
+		ECCErrors:   count(g.SRAM) + count(g.SRAMParity) + count(g.SRAMSecDed) + count(g.DRAM) + count(g.DoubleBit),
 		RowsFailing: g.RowsPending == "Yes" || g.RowsFailure == "Yes",
+		Lost:        err != nil,
+		Retiring:    g.Retiring == "Yes" || g.RetiringOld == "Yes",
+		Retired:     count(g.Retired),
+		WornOut:     g.SRAMLimit == "Yes",
+		Repairing:   g.Channel == "Yes" || g.TPC == "Yes",
+		Recovery:    g.recovery(),
 		Virtual:     g.Virtual,
 		Persistence: g.Persistence == "Enabled",
 		Link:        PCIeLink{Generation: int(count(g.Gen)), MaxGeneration: int(count(g.MaxGen)), Width: lanes(g.Width), MaxWidth: lanes(g.MaxWidth)},
@@ -178,7 +195,20 @@ func (g smiGPU) read(index int) (SMIGPU, error) {
 			Index: int(count(m.Index)), GPUInstance: int(count(m.GPUInstance)), ComputeInstance: int(count(m.ComputeInstance)), Memory: memory(m.Memory),
 		})
 	}
-	return out, nil
+	return out
+}
+
+// recovery returns what the driver asks for, in its words since branch 570.
+func (g smiGPU) recovery() string {
+	switch asked := strings.TrimSpace(g.Recovery); {
+	case asked != "" && asked != "None" && asked != "N/A":
+		return asked
+	case g.Reset == "Yes":
+		return "Reset"
+	case g.Drain == "Yes":
+		return "Drain and Reset"
+	}
+	return ""
 }
 
 // lanes reads "16x"; anything else, such as "N/A", is 0.

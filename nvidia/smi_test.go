@@ -57,8 +57,6 @@ func TestParseSMIRefusals(t *testing.T) {
 	assert.EqualError(t, err, "nvidia-smi gave no report: Failed to initialize NVML: Unknown Error")
 	_, err = ParseSMI([]byte("<nvidia_smi_log><gpu>"))
 	assert.ErrorContains(t, err, "nvidia-smi: XML")
-	_, err = ParseSMI([]byte(`<nvidia_smi_log><gpu id="x"><pci><pci_device_id>?</pci_device_id></pci></gpu></nvidia_smi_log>`))
-	assert.ErrorContains(t, err, "GPU x: PCI id")
 }
 
 // TestECCErrorsAreAddedUp: each counter counts, of both generations of reports.
@@ -71,6 +69,43 @@ func TestECCErrorsAreAddedUp(t *testing.T) {
 		report.String() + "</volatile></ecc_errors></gpu></nvidia_smi_log>"))
 	require.NoError(t, err)
 	assert.EqualValues(t, 1+2+4+8, s.GPUs[0].ECCErrors)
+}
+
+// A GPU that has failed answers without an id, and hides no other.
+func TestAGPUWithoutID(t *testing.T) {
+	s, err := ParseSMI([]byte(`<nvidia_smi_log><gpu id="x"><product_name>Unknown Error</product_name><pci><pci_device_id>?</pci_device_id></pci></gpu>
+<gpu id="y"><pci><pci_device_id>20F110DE</pci_device_id></pci></gpu></nvidia_smi_log>`))
+	require.NoError(t, err)
+	require.Len(t, s.GPUs, 2)
+	assert.True(t, s.GPUs[0].Lost && !s.GPUs[1].Lost)
+	assert.Equal(t, "10de:20f1", s.GPUs[1].ID.String())
+}
+
+// The names are those of nvsmi_device's v10 to v13, of a Pascal, an Ampere and a Hopper.
+func TestFailingCards(t *testing.T) {
+	for xml, want := range map[string]SMIGPU{
+		"<ecc_errors><volatile><double_bit><total>2</total></double_bit></volatile></ecc_errors>":                                                {ECCErrors: 2},
+		"<retired_pages><double_bit_retirement><retired_count>61</retired_count></double_bit_retirement></retired_pages>":                        {Retired: 61},
+		"<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>":                                                            {Retiring: true},
+		"<retired_pages><pending_blacklist>Yes</pending_blacklist></retired_pages>":                                                              {Retiring: true},
+		"<retired_pages><pending_retirement>N/A</pending_retirement></retired_pages>":                                                            {},
+		"<remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>":                                                        {RowsFailing: true},
+		"<remapped_rows>N/A</remapped_rows>":                                                                                                     {},
+		"<ecc_errors><aggregate><sram_threshold_exceeded>Yes</sram_threshold_exceeded></aggregate></ecc_errors>":                                 {WornOut: true},
+		"<ecc_errors><tpc_repair_pending>Yes</tpc_repair_pending></ecc_errors>":                                                                  {Repairing: true},
+		"<ecc_errors><channel_repair_pending>Yes</channel_repair_pending></ecc_errors>":                                                          {Repairing: true},
+		"<gpu_recovery_action>None</gpu_recovery_action>":                                                                                        {},
+		"<gpu_recovery_action>N/A</gpu_recovery_action>":                                                                                         {},
+		"<gpu_recovery_action>Drain and Reset</gpu_recovery_action>":                                                                             {Recovery: "Drain and Reset"},
+		"<gpu_reset_status><reset_required>Yes</reset_required></gpu_reset_status>":                                                              {Recovery: "Reset"},
+		"<gpu_reset_status><reset_required>No</reset_required><drain_and_reset_recommended>Yes</drain_and_reset_recommended></gpu_reset_status>": {Recovery: "Drain and Reset"},
+		"<gpu_reset_status><reset_required>Requested functionality has been deprecated</reset_required></gpu_reset_status>":                      {},
+	} {
+		s, err := ParseSMI([]byte("<nvidia_smi_log><gpu>" + xml + "</gpu></nvidia_smi_log>"))
+		require.NoError(t, err)
+		got := s.GPUs[0]
+		assert.Equal(t, want, SMIGPU{ECCErrors: got.ECCErrors, Retired: got.Retired, Retiring: got.Retiring, RowsFailing: got.RowsFailing, WornOut: got.WornOut, Repairing: got.Repairing, Recovery: got.Recovery}, xml)
+	}
 }
 
 func FuzzParseSMI(f *testing.F) {

@@ -70,7 +70,7 @@ func xids() []xidKind {
 		{95, 0, InHardware, true, "an error in the GPU's memory that may have hit every program", powerCycle + replace},
 		{109, 0, InDriver, true, "the GPU could not switch between programs", powerCycle},
 		{110, 0, InHardware, true, "a fault in the GPU's protection of its own code", powerCycle + replace},
-		{119, 120, InDriver, true, "the GPU's own processor (GSP) does not answer", powerCycle + "; if it happens again, pin another branch (nvidia.driver.branch)"},
+		{119, 120, InDriver, true, "the GPU's own processor (GSP) does not answer", cureOfGSP},
 		{121, 0, "", false, "errors on the link to the CPU, which were corrected", ""},
 		{136, 0, InHardware, true, "a link between GPUs could not be trained (NVLink)", powerCycle + replace},
 		{137, 0, InApplication, false, "a program used a wrong address in another GPU's memory", memcheck},

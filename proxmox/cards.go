@@ -24,6 +24,8 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 		VendorName      string    `json:"vendor_name"`
 		DeviceName      string    `json:"device_name"`
 		Group           *wire.Int `json:"iommugroup"`
+		Mediated        wire.Bool `json:"mdev"`
+		Physical        string    `json:"physfn"`
 	}
 	// By default the list leaves out devices that share groups with cards: bridges, memory
 	// controllers.
@@ -39,7 +41,10 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 		}
 		d := pci.Function{
 			Address: address, Class: bare(e.Class), Vendor: bare(e.Vendor), Device: bare(e.Device),
-			IOMMUGroup: -1, VendorName: e.VendorName, Name: e.DeviceName,
+			IOMMUGroup: -1, VendorName: e.VendorName, Name: e.DeviceName, Mediated: bool(e.Mediated),
+		}
+		if at, err := ParsePCIAddress(e.Physical); err == nil {
+			d.Physical = &at
 		}
 		if e.Group != nil {
 			d.IOMMUGroup = int(*e.Group)

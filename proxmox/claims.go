@@ -3,14 +3,21 @@ package proxmox
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 // Ledger reads the claims on the devices of hosts. It makes one request for all VMs, one for the
-// mappings, one for each host's hardware, and one for each VM there.
+// mappings, one for each host's hardware, and one for each VM there and for each container of a host
+// with NVIDIA cards.
 func (c *Client) Ledger(ctx context.Context, hosts ...string) (*pci.Ledger, error) {
 	return c.LedgerWithout(ctx, "", hosts...)
 }
@@ -35,7 +42,62 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 	if err != nil {
 		return nil, err
 	}
-	return pci.NewLedger(hosts, devices, mappings, vms), nil
+	containers, err := c.containers(ctx, hosts, devices)
+	if err != nil {
+		return nil, err
+	}
+	return pci.NewLedger(hosts, devices, mappings, vms, containers), nil
+}
+
+// containers reads the containers of the hosts with cards, sorted by VMID.
+func (c *Client) containers(ctx context.Context, hosts []string, devices map[string][]pci.Function) ([]pci.Container, error) {
+	all, err := live.All(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(r live.Resource) bool {
+		return r.Type != "lxc" || bool(r.Template) || !slices.Contains(hosts, r.Node) || !slices.ContainsFunc(devices[r.Node], pci.Function.IsGPU)
+	})
+	out := make([]pci.Container, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(live.AtOnce)
+	for i, r := range all {
+		group.Go(func() error {
+			config, err := api.Look[map[string]any](ctx, c.Client, api.NodePath(r.Node, "lxc", fmt.Sprint(int(r.VMID)), "config"), nil)
+			if errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			out[i] = pci.Container{
+				Host: r.Node, VMID: int(r.VMID), Name: cmp.Or(r.Name, "none"), Tags: machine.SplitTags(r.Tags), Running: r.Status == "running",
+				OnBoot: fmt.Sprint(config["onboot"]) == "1", Entries: entries(config),
+			}
+			return err
+		})
+	}
+	err = group.Wait()
+	out = slices.DeleteFunc(out, func(ct pci.Container) bool { return len(ct.Entries) == 0 })
+	slices.SortFunc(out, func(a, b pci.Container) int { return cmp.Compare(a.VMID, b.VMID) })
+	return out, err
+}
+
+// entries are the lines of a container's configuration that may name a GPU. LXC's own keys come as
+// pairs (pve-container, PVE/API2/LXC/Config.pm).
+func entries(config map[string]any) []pci.Entry {
+	var out []pci.Entry
+	for key, value := range config {
+		if text, ok := value.(string); ok {
+			out = append(out, pci.Entry{Key: key, Value: text})
+		}
+	}
+	raw, _ := config["lxc"].([]any)
+	for _, line := range raw {
+		if pair, ok := line.([]any); ok && len(pair) == 2 {
+			out = append(out, pci.Entry{Key: fmt.Sprint(pair[0]), Value: fmt.Sprint(pair[1])})
+		}
+	}
+	out = slices.DeleteFunc(out, func(e pci.Entry) bool { return e.Key == "description" || !e.Uses() })
+	slices.SortFunc(out, func(a, b pci.Entry) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value)) })
+	return out
 }
 
 // claimants reads every VM on the hosts that does not belong to owner and has a passed-through

@@ -98,7 +98,9 @@ func (Cluster) Doctor(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return with(ctx, options(spec, json, timeout), examine.Doctor)
+	o := options(spec, json, timeout)
+	o.Without = true
+	return with(ctx, o, examine.Doctor)
 }
 
 // Support packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events.
@@ -107,7 +109,9 @@ func (Cluster) Support(ctx context.Context,
 	out *string, // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	return withFlags(ctx, options(spec, nil, timeout), examine.Support, examine.SupportFlags{Out: value(out)})
+	o := options(spec, nil, timeout)
+	o.Without = true
+	return withFlags(ctx, o, examine.Support, examine.SupportFlags{Out: value(out)})
 }
 
 // Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.

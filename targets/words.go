@@ -174,8 +174,30 @@ func noTarget(word string, on *target, all map[string]target, names []string) er
 		names = append(names, t.name)
 	}
 	slices.Sort(names)
-	if like := suggest.Nearest(word, names); like != "" {
-		return fmt.Errorf("%q is not a target: did you mean %s? go tool mage -l lists them; nothing was done", word, like)
+	like := parts(strings.ToLower(word), slices.Compact(names))
+	if near := suggest.Nearest(word, names); len(like) == 0 && near != "" {
+		like = []string{near}
+	}
+	switch last := len(like) - 1; {
+	case strings.EqualFold(word, "help"):
+		return fmt.Errorf("%q is not a target: go tool mage -l lists them, go tool mage -h cluster:up shows the flags of one; nothing was done", word)
+	case last > 0:
+		return fmt.Errorf("%q is not a target: did you mean %s or %s? go tool mage -l lists them; nothing was done", word, strings.Join(like[:last], ", "), like[last])
+	case last == 0:
+		return fmt.Errorf("%q is not a target: did you mean %s? go tool mage -l lists them; nothing was done", word, like[0])
 	}
 	return fmt.Errorf("%q is not a target: go tool mage -l lists them; nothing was done", word)
+}
+
+// parts returns the targets of which a word is one half: the namespace, as in "cluster", or the rest,
+// as in "up".
+func parts(word string, names []string) []string {
+	var out []string
+	for _, name := range names {
+		namespace, rest, _ := strings.Cut(strings.ToLower(name), ":")
+		if namespace == word || rest == word {
+			out = append(out, name)
+		}
+	}
+	return out
 }

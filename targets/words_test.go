@@ -39,6 +39,24 @@ func Not(p []string) error { return nil }
 	}
 }
 
+// Half of a target's name is answered with the targets that it may be half of.
+func TestHalfATarget(t *testing.T) {
+	known, err := targets(source)
+	require.NoError(t, err)
+	for word, want := range map[string]string{
+		"up":      `"up" is not a target: did you mean cluster:up? go tool mage -l lists them`,
+		"Status":  "did you mean cluster:status, fleet:status or lab:status?",
+		"verify":  "did you mean backup:verify, gpu:verify or hub:verify?",
+		"lab":     "did you mean lab:start, lab:status or lab:stop?",
+		"cluster": "did you mean cluster:backup, cluster:certs, ",
+		"help":    "go tool mage -l lists them, go tool mage -h cluster:up shows the flags of one",
+		"upp":     "go tool mage -l lists them",
+	} {
+		_, err := refuse([]string{word}, known, nobody)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
 const mine = `package main
 
 // Aliases are short.

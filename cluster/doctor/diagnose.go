@@ -24,6 +24,7 @@ func Diagnose(e Evidence) Report {
 	d.nodes()
 	d.objects()
 	d.fleet()
+	d.lastRun()
 	return Report{Findings: relate(d.found), Looked: d.looked()}
 }
 
@@ -76,7 +77,7 @@ func (d *diagnosis) hosts() {
 	if d.e.Proxmox != nil {
 		d.add(onHost, "", Finding{
 			Failure: "proxmox-unreachable", Where: "Proxmox", What: "its API does not answer as it should, so hosts, VMs and cards were not looked at",
-			Evidence: said(d.e.Proxmox), Do: "docs/failures.md, Reaching Proxmox",
+			Evidence: said(d.e.Proxmox), Do: "is the host up, and is its port 8006 open from here? docs/failures.md, Reaching Proxmox, goes on",
 		})
 		return
 	}

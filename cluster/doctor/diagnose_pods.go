@@ -145,7 +145,7 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		}
 		return f, true
 	}
-	return f, false
+	return f, d.unready(p, &f)
 }
 
 // unscheduled explains why no node takes a pod.
@@ -225,10 +225,7 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 			f.Do = "it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back; " + f.Do
 		}
 		if t := cs.LastTerminationState.Terminated; t != nil {
-			f.Evidence = append(f.Evidence, strings.TrimSpace(fmt.Sprintf("exit code %d, %s %s", t.ExitCode, t.Reason, t.Message)))
-			if t.Reason == "OOMKilled" {
-				f.What, f.Do = "container "+cs.Name+" needs more memory than its limit", "raise its memory limit"
-			}
+			f.ended(cs.Name, t)
 		}
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		f.Failure, f.What, f.Do = "pod-not-starting", "container "+cs.Name+" cannot be made: "+w.Message, "the message names what is missing"

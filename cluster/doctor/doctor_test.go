@@ -19,6 +19,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -141,6 +142,15 @@ func harms() map[string]func(*doctor.Evidence) {
 		},
 		"pod-not-starting": func(e *doctor.Evidence) {
 			withPod(e, `{phase: Pending, containerStatuses: [{name: c, image: i, state: {waiting: {reason: CreateContainerConfigError, message: secret x not found}}}]}`)
+		},
+		"pod-not-ready": func(e *doctor.Evidence) {
+			withPod(e, `{phase: Running, conditions: [{type: Ready, status: "False"}], containerStatuses: [{name: c, image: i, started: true, state: {running: {startedAt: "2026-11-23T19:00:00Z"}}}]}`)
+		},
+		"pod-restarting": func(e *doctor.Evidence) {
+			withPod(e, `{phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: c, image: i, ready: true, restartCount: 7, lastState: {terminated: {exitCode: 1, finishedAt: "2026-11-23T19:50:00Z"}}}]}`)
+		},
+		"run-failed": func(e *doctor.Evidence) {
+			e.LastRun = &history.Run{Ended: now.Add(-time.Minute), Failed: []history.Step{{Name: "platform/jupyterhub", Error: "deployment hub: 0 of 1 ready"}}}
 		},
 		"pod-evicted": func(e *doctor.Evidence) {
 			withPod(e, `{phase: Failed, reason: Evicted, message: "The node was low on resource: ephemeral-storage."}`)

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -27,6 +28,8 @@ type Evidence struct {
 	Objects map[string][]unstructured.Unstructured // by kind: Pod, PersistentVolumeClaim, StorageClass, Namespace, Event
 	Unread  map[string]error                       // kinds that could not be listed
 	Fleet   []*fleet.State                         // each GitRepo, with its bundles
+
+	LastRun *history.Run // the last run on this machine, if it failed
 }
 
 // Host is what Proxmox says of a host.

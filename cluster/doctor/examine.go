@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -24,7 +25,9 @@ import (
 // Sources are the ways to look at a cluster.
 type Sources struct {
 	Spec    *spec.Spec
-	Proxmox *proxmox.Client // nil if every machine is external
+	Proxmox *proxmox.Client // nil if every machine is external, or if it cannot be reached
+	Away    error           // why Proxmox cannot be reached
+	LastRun *history.Run    // the last run on this machine, if it failed
 	// VM reads the VM of a machine of the file; nil without Proxmox. It returns nil if there is none.
 	VM func(ctx context.Context, name string) (*proxmox.VM, error)
 	// Cards lists cards with a problem, by host; may be nil.
@@ -57,7 +60,7 @@ func Examine(ctx context.Context, s Sources) (Report, error) {
 func Collect(ctx context.Context, s Sources) Evidence {
 	ctx, cancel := context.WithTimeout(ctx, 3*patience)
 	defer cancel()
-	e := Evidence{Spec: s.Spec, Time: time.Now(), Objects: map[string][]unstructured.Unstructured{}, Unread: map[string]error{}}
+	e := Evidence{Spec: s.Spec, Time: time.Now(), Proxmox: s.Away, LastRun: s.LastRun, Objects: map[string][]unstructured.Unstructured{}, Unread: map[string]error{}}
 	all := s.Spec.Machines()
 	e.Machines = make([]Machine, len(all))
 	var wg sync.WaitGroup

@@ -42,7 +42,9 @@ func Failures() []Failure {
 		{"unread", "a list of the API", "the API is overloaded"},
 		{"pod-unschedulable", "the pod's condition PodScheduled", "no node has enough left, or none fits"},
 		{"image", "ErrImagePull, ImagePullBackOff", "the image does not exist, needs a login, or the registry is out of reach"},
-		{"pod-crashing", "CrashLoopBackOff", "the program ends; OOMKilled: its limit is too low"},
+		{"pod-crashing", "CrashLoopBackOff, or a container that ended or was just restarted", "the program ends; OOMKilled: its limit is too low"},
+		{"pod-not-ready", "a pod that runs and whose condition Ready is not True", "a probe that fails, a readiness gate, a node that is silent or was"},
+		{"pod-restarting", "a pod that is Ready, after three restarts, the last within an hour", "the program ends now and then; OOMKilled: its limit is too low"},
 		{"pod-not-starting", "CreateContainerError and warnings of the kubelet", "a Secret, ConfigMap, volume or runtime is missing"},
 		{"pod-evicted", "the pod's reason", "its node was short of disk or memory"},
 		{"claim", "a claim that is not bound, with warnings", "no such class, or its provisioner does not run"},
@@ -50,5 +52,6 @@ func Failures() []Failure {
 		{"fleet-repo", "the conditions of a GitRepo", "URL, credentials or branch, a pause, a fleet.yaml that does not parse"},
 		{"fleet-bundle", "the state of a bundle on its cluster", "what its chart asks for is refused or not ready, or no cluster is its target"},
 		{"namespace-stuck", "a deletion that takes longer than ten minutes", "a finalizer whose controller is gone"},
+		{"run-failed", "the last run on this machine (`.homelab/NAME/failed-run.json`)", "what it said is the evidence"},
 	}
 }

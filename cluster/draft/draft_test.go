@@ -93,7 +93,7 @@ func TestFiles(t *testing.T) {
 				require.NoError(t, err)
 				assert.Empty(t, spec.Warnings)
 				assert.Len(t, spec.Servers(), a.Servers)
-				_, comments, ok := strings.Cut(text, "# What runs on it, which is off until the # goes:\n")
+				_, comments, ok := strings.Cut(text, "# Parts of the platform; remove the # of a line to turn it on:\n")
 				require.True(t, ok)
 				spec, err = clusterfile.Parse("cluster.yaml", []byte(text+strings.ReplaceAll("\n"+comments, "\n# ", "\n")))
 				require.NoError(t, err, "without the #")

@@ -9,6 +9,9 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
+// docs is where the pages about cluster.yaml are; a folder of one's own does not have them.
+const docs = "https://github.com/cps-gpu/homelab/blob/main/docs/"
+
 // Render writes the cluster file for what was found and answered. The error is that of
 // [Answers.Check].
 func Render(f Found, a Answers) (string, error) {
@@ -78,8 +81,8 @@ func (w *writer) head() {
 	}
 	w.comment(0,
 		fmt.Sprintf("%s and %s %s, on Proxmox VE %s.", plural(servers, "server"), plural(workers, "worker"), has, w.found.Version),
-		"Written by cluster:init from what it found, and yours from now on: see docs/cluster-yaml.md.")
-	w.comment(0, "Next: go tool mage cluster:plan shows what would be made of it, go tool mage cluster:up makes it.")
+		"Written by cluster:init from what it found, and yours from now on: see "+docs+"cluster-yaml.md.")
+	w.comment(0, "Next: go tool mage cluster:plan shows what it will create, go tool mage cluster:up creates it.")
 	w.line("name: %s", scalar(w.answers.Name))
 }
 
@@ -344,7 +347,7 @@ func (w *writer) platform() []string {
 	return append(storage,
 		"tls: self-signed # an authority that is made in the cluster",
 		"hub: # JupyterHub",
-		"  hostname: hub.lab.example # a name that your DNS leads to a node",
+		"  hostname: hub.lab.example # a name that your DNS resolves to a node",
 		"  auth: {kind: native, admins: [you]} # sign up as one of the admins, who then let others in",
 	)
 }
@@ -352,10 +355,10 @@ func (w *writer) platform() []string {
 // more shows what people add next.
 func (w *writer) more() {
 	w.line("")
-	w.line("# What people add next, see docs/cluster-yaml.md:")
+	w.line("# What people add next, see " + docs + "cluster-yaml.md:")
 	w.line("#   scratch: {size: 500GiB, mount: /scratch}                 under disks of a pool: fast space that may be lost")
 	w.line("#   nvidia: {sharing: {strategy: time-slicing, replicas: 4}}  several pods on one GPU")
-	w.line("# What runs on it, which is off until the # goes:")
+	w.line("# Parts of the platform; remove the # of a line to turn it on:")
 	for _, l := range w.platform() {
 		w.line("# %s", l)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
@@ -76,7 +75,10 @@ type book struct {
 }
 
 // foreignClaim is another owner's claim on a card.
-type foreignClaim struct{ who, cure string }
+type foreignClaim struct {
+	who, cure string
+	container bool // which card a container has is known by its number alone
+}
 
 // enterForeign adds the claims of other owners' VMs, running or not, and of mappings that other
 // clusters have made, even if they are not in use yet.
@@ -86,13 +88,15 @@ func (b *book) enterForeign() {
 		for _, id := range card.Mappings {
 			m := Mapping(b.ledger.Mappings, id)
 			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
-				b.strangers[at] = foreignClaim{fmt.Sprintf("cluster %s, by its mapping %s", name, id), "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
+				b.strangers[at] = foreignClaim{who: fmt.Sprintf("cluster %s, by its mapping %s", name, id), cure: "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
 			}
 		}
 		for _, claim := range card.Claims {
+			if known := b.strangers[at].who != ""; known && !claim.Running { // who runs is named
+				continue
+			}
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
-				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.How()),
-					fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s, or give the node another card", claim.Host, claim.VMID, printable.Word(claim.Slot))}
+				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.How()), claim.Release() + ", or give the node another card", claim.Container}
 			}
 		}
 	}
@@ -192,7 +196,7 @@ func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 	case len(n.GPUs.Mapping) > 0:
 		return Share{Err: b.drawn(n)}
 	case enough:
-		return Share{Cards: kept, Why: b.tell(n, kept), Err: b.promisedTwice(n, kept)}
+		return Share{Cards: kept, Why: b.tell(n, kept), Err: b.keptTwice(n, kept)}
 	}
 	cards, err := b.choose(n, kept)
 	if err != nil {
@@ -212,9 +216,23 @@ func (b *book) promisedTwice(n spec.Node, cards []pci.GPU) error {
 	return nil
 }
 
+// keptTwice is promisedTwice for cards that the node has. The host's driver has lost them, so no
+// container has one, whatever its configuration says.
+func (b *book) keptTwice(n spec.Node, cards []pci.GPU) error {
+	return b.promisedTwice(n, slices.DeleteFunc(slices.Clone(cards), func(g pci.GPU) bool { return b.strangers[g.Address.Whole()].container }))
+}
+
 // drawn checks a node that uses another owner's mappings: all VMs that use these mappings, or their
 // cards in another way, must be able to run at the same time.
 func (b *book) drawn(n spec.Node) error {
+	for _, id := range n.GPUs.Mapping {
+		if why := b.ledger.Unfit(b.host, id); why != "" {
+			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s: %s\n  name mappings of NVIDIA cards, or write gpus: %d to have homelab choose them", n.Name, id, why, n.GPUs.Count))
+		}
+	}
+	if err := b.mates(n); err != nil {
+		return err
+	}
 	all := &pci.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl pci.Claim) bool { return b.adopted(cl) != "" })}
 	for _, name := range b.spec.Nodes {
 		if node, ours := b.nodes[name.Name]; ours {
@@ -224,6 +242,22 @@ func (b *book) drawn(n spec.Node) error {
 	for _, conflict := range all.Conflicts() {
 		if slices.ContainsFunc(conflict.Claims, func(cl pci.Claim) bool { return cl.VMID == 0 && cl.Name == n.Name }) {
 			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s\n  give the mapping more cards, or remove it from one of them", n.Name, ConflictText(conflict)))
+		}
+	}
+	return nil
+}
+
+// mates refuses mappings whose cards share groups with cards that another VM has.
+func (b *book) mates(n spec.Node) error {
+	for _, id := range n.GPUs.Mapping {
+		for _, choice := range b.ledger.Offers(b.host, id) {
+			card, _ := b.ledger.Card(b.host, choice[0])
+			for _, mate := range card.Mates {
+				if who := b.holder(n, mate.Address); strings.HasPrefix(who, "belongs") {
+					return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s: %s shares IOMMU group %d with %s, which %s\n  %s",
+						n.Name, id, card.Address, card.IOMMUGroup, mate.Address, who, cureOfGroup))
+				}
+			}
 		}
 	}
 	return nil

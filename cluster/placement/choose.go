@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -13,9 +15,13 @@ import (
 // Candidate reports whether a card matches the node's request.
 func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
-		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() })
+		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() && !g.Splits(a) })
 	}
-	return strings.Contains(strings.ToLower(g.Name), strings.ToLower(n.GPUs.Model))
+	if n.GPUs.Model == "" {
+		return true
+	}
+	id, err := nvidia.ParsePCIID(g.ID())
+	return err == nil && nvidia.IsModel(n.GPUs.Model, id, g.Name)
 }
 
 // choose selects a node's cards: those that it already has and those that the file names, or free
@@ -44,23 +50,56 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 				mine: slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })})
 		}
 	}
+	free, split := whole(free, func(a proxmox.PCIAddress) string { return b.holder(n, a) })
 	// Cards that another node has yet to return are used only if no other is left.
 	idle := slices.DeleteFunc(slices.Clone(free), func(s seat) bool {
 		holder := b.current[s.Address.Whole().String()]
 		return holder != "" && holder != n.Name
 	})
-	if len(idle) >= n.GPUs.Count {
-		free = idle
+	idle, _ = whole(idle, func(proxmox.PCIAddress) string { return "" })
+	for _, seats := range [][]seat{idle, free} {
+		if cards := allot(seats, n.GPUs.Count, len(b.ledger.Cards)); cards != nil {
+			return cards, nil
+		}
 	}
-	if len(free) >= n.GPUs.Count {
-		return pick(free, n.GPUs.Count, len(b.ledger.Cards)), nil
+	if len(split) > 0 && len(n.GPUs.PCI) > 0 {
+		why = nil // the others are no matter
 	}
+	return nil, b.tooFew(n, free, append(why, split...), len(split) > 0)
+}
+
+// holder says who has a card, in a sentence that begins with it, or why it is not for n.
+func (b *book) holder(n spec.Node, a proxmox.PCIAddress) string {
+	at := a.Whole()
+	switch other := b.promised[at]; {
+	case b.strangers[at].who != "":
+		return "belongs to " + b.strangers[at].who
+	case other != "" && other != n.Name:
+		return "belongs to node " + other
+	case len(n.GPUs.PCI) > 0:
+		return fmt.Sprintf("%s does not name", n.Name)
+	}
+	card, _ := b.ledger.Card(b.host, a)
+	return "is " + withArticle(card.Name)
+}
+
+// tooFew explains why a node cannot have its cards. free are those that it could have, and split
+// says that others are part of a group that it cannot have.
+func (b *book) tooFew(n spec.Node, free []seat, why []string, split bool) error {
 	asked := GPUs(n.GPUs.Count)
 	if n.GPUs.Model != "" {
-		asked += fmt.Sprintf(" with %q in its name", n.GPUs.Model)
+		asked += " of model " + n.GPUs.Model
 	}
 	if len(n.GPUs.PCI) > 0 {
 		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
+	}
+	for _, a := range n.GPUs.PCI {
+		if card, there := b.ledger.Card(b.host, a); there && (card.Splits(a) || card.Address.Whole() != a.Whole()) {
+			why = append(why, fmt.Sprintf("%s is a part of the card at %s (%s): name that", a, card.Address, card.Model))
+		}
+	}
+	if together := undivided(free); len(free) >= n.GPUs.Count && together != "" {
+		return fmt.Errorf("%s requests %s, and of host %s's free ones these go to one VM together or to none: %s\n  %s", n.Name, asked, n.Host, together, cureOfGroup)
 	}
 	switch all := b.ledger.Cards; {
 	case len(all) > 0 && len(why) == 0:
@@ -68,7 +107,11 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 	case len(all) == 0:
 		why = []string{"it has none, or the token may not see them: grant it Sys.Audit on /"}
 	}
-	return nil, fmt.Errorf("%s requests %s, and host %s has %d available: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+	err := fmt.Errorf("%s requests %s, and host %s has %d available: %s", n.Name, asked, n.Host, len(free), strings.Join(why, "; "))
+	if split {
+		err = fmt.Errorf("%w\n  %s", err, cureOfGroup)
+	}
+	return err
 }
 
 // withArticle puts "a" or "an" before a name, as one says it: an AD102, a GA100, an RTX A4000.
@@ -98,10 +141,11 @@ func (b *book) fewer(n spec.Node, kept []pci.GPU) []pci.GPU {
 			seats = append(seats, seat{GPU: card.GPU, index: i, mine: true})
 		}
 	}
-	if len(seats) <= n.GPUs.Count {
-		return kept
+	seats, _ = whole(seats, func(proxmox.PCIAddress) string { return "" })
+	if cards := allot(seats, n.GPUs.Count, len(b.ledger.Cards)); cards != nil && len(seats) > n.GPUs.Count {
+		return cards
 	}
-	return pick(seats, n.GPUs.Count, len(b.ledger.Cards))
+	return kept
 }
 
 // pick selects count of the free cards for a node. The node keeps the cards that it has, and gets
@@ -190,15 +234,19 @@ func (b *book) tell(n spec.Node, cards []pci.GPU) string {
 	var at, models, groups []string
 	for _, g := range cards {
 		at = append(at, g.Address.Whole().String())
-		groups = append(groups, fmt.Sprint(g.IOMMUGroup))
+		if group := fmt.Sprint(g.IOMMUGroup); !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
 		if !slices.Contains(models, g.Model) {
 			models = append(models, g.Model)
 		}
 	}
 	reasons := []string{b.reason(n, cards)}
 	switch {
-	case len(groups) == 1:
+	case len(groups) == 1 && len(cards) == 1:
 		reasons = append(reasons, "IOMMU group "+groups[0]+" of its own")
+	case len(groups) == 1:
+		reasons = append(reasons, "together in IOMMU group "+groups[0])
 	case len(groups) > 1:
 		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
 	}

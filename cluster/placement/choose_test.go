@@ -22,7 +22,7 @@ func rowOf(n int, models ...string) []pci.Card {
 		if i < len(models) {
 			model = models[i]
 		}
-		out[i] = pci.Card{GPU: pci.GPU{Function: pci.Function{Address: proxmox.PCIAddress{Bus: uint8(i + 1)}, Name: model, IOMMUGroup: i}, Model: model}, Host: "pve1"}
+		out[i] = pci.Card{GPU: pci.GPU{Function: pci.Function{Address: proxmox.PCIAddress{Bus: uint8(i + 1)}, Vendor: "10de", Device: map[string]string{"GA100 [A100]": "20f1"}[model], Name: model, IOMMUGroup: i}, Model: model}, Host: "pve1"}
 	}
 	return out
 }
@@ -84,7 +84,7 @@ func TestCardsThatCannotBeHad(t *testing.T) {
 	taken.strangers[card(1)], taken.promised[card(2)], taken.promised[card(3)] = foreignClaim{who: "VM 104 (win11)"}, "wk2", "wk1"
 	n.GPUs.Model = "A100"
 	_, err := taken.choose(n, nil)
-	assert.EqualError(t, err, `wk1 requests 2 GPUs with "A100" in its name, and host pve1 has 1 available: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
+	assert.EqualError(t, err, `wk1 requests 2 GPUs of model A100, and host pve1 has 1 available: 0000:01:00.0 is an AD102 [RTX 4090]; 0000:02:00.0 belongs to VM 104 (win11); 0000:03:00.0 belongs to node wk2`)
 	n.GPUs.Model, n.GPUs.Count = "", 3
 	_, err = b(rowOf(2)).choose(n, nil)
 	assert.EqualError(t, err, "wk1 requests 3 GPUs, and host pve1 has 2 available: it has 2 in all")

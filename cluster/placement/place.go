@@ -238,7 +238,7 @@ func (p *placing) choose(n *spec.Node) error {
 	p.spec.Placed[n.Name] = p.reason(r, *n, why)
 	n.Host = r.host
 	r.take(*n)
-	taken := p.matching(r.host, *n)[:n.GPUs.Count]
+	taken := Free(p.matching(r.host, *n), n.GPUs.Count)
 	p.cards[r.host] = slices.DeleteFunc(p.cards[r.host], func(g pci.GPU) bool {
 		return slices.ContainsFunc(taken, func(t pci.GPU) bool { return t.Address == g.Address })
 	})
@@ -257,6 +257,8 @@ func (p *placing) lacks(r *room, n spec.Node) string {
 		return "is down"
 	case free < n.GPUs.Count:
 		return fmt.Sprintf("has %d such GPUs free", free)
+	case n.GPUs.Count > 0 && Free(p.matching(r.host, n), n.GPUs.Count) == nil:
+		return fmt.Sprintf("has %d such GPUs free, and one VM must have all of an IOMMU group", free)
 	case r.memory < n.Memory:
 		return fmt.Sprintf("has %s of memory left", max(r.memory, 0)/proxmox.GiB*proxmox.GiB)
 	case r.cpus < n.Cores:

@@ -94,10 +94,17 @@ func (l *linter) releaseName(b *lintBundle, at yamlnode.Pos) {
 // and waits forever if there are none (agent/deployer/deployer.go checkDependency).
 func (l *linter) checkDependsOn() {
 	edges := map[*lintBundle][]lintEdge{}
+	l.awaited = map[*lintBundle]*lintBundle{}
 	for _, b := range l.bundles {
 		nodes := b.root.Get("dependsOn").List()
 		for i, n := range nodes[:min(len(nodes), len(b.YAML.DependsOn))] {
-			edges[b] = append(edges[b], l.dependency(b, b.YAML.DependsOn[i], n)...)
+			found := l.dependency(b, b.YAML.DependsOn[i], n)
+			edges[b] = append(edges[b], found...)
+			for _, e := range found {
+				if !slices.Contains(b.YAML.DependsOn[i].AcceptedStates, v1alpha1.Modified) {
+					l.awaited[e.to] = b
+				}
+			}
 		}
 	}
 	l.cycles(edges)

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -69,7 +70,14 @@ func (l *linter) filledIn(o *lintObject) {
 			if !n.Set() || n.Str() == "None" || n.Kind == yamlnode.Map && len(n.Fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
 				continue
 			}
-			l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever", o, strings.Join(at, "."))
+			waits := l.awaited[o.bundle]
+			if waits == nil {
+				l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever", o, strings.Join(at, "."))
+				continue
+			}
+			l.add("controller-field", o.file.name, n.At, "%s: %s is set by the cluster, and differs from this forever: the bundle stays Modified, and %s, which depends on it, is never deployed",
+				o, strings.Join(at, "."), cmp.Or(waits.Name, waits.Dir))
+			l.found[len(l.found)-1].Severity = Failure
 		}
 	}
 }

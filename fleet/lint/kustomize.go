@@ -26,10 +26,10 @@ func (l *linter) checkBuilt(b *lintBundle) {
 	for _, built := range b.built {
 		file := path.Join(built.dir, "kustomization.yaml")
 		switch {
-		case built.opaque != "":
-			l.add("kustomize-unread", file, yamlnode.Pos{}, "the result of this is not checked: %s", built.opaque)
 		case built.refused != nil && !missing:
 			l.add("kustomize-fails", file, yamlnode.Pos{}, "kustomize refuses it: %s", kustomizeWords(built.refused))
+		case built.opaque != "":
+			l.add("kustomize-unread", file, yamlnode.Pos{}, "the result of this is not checked: %s", built.opaque)
 		}
 	}
 	if len(b.built) > 0 {
@@ -112,6 +112,7 @@ const lintOrigin = "config.kubernetes.io/origin"
 // objects of the first count as the bundle's: those of targets are variants.
 func (l *linter) buildKustomizations(b *lintBundle) {
 	files, why := l.kustomizeFiles(b)
+	onChart := b.chart != "" || b.remote
 	for _, k := range kustomizeDirs(b) {
 		built := lintBuilt{at: k.at, dir: path.Join(b.Dir, k.text)}
 		if l.tree.files[path.Join(built.dir, "kustomization.yaml")] == nil {
@@ -119,6 +120,9 @@ func (l *linter) buildKustomizations(b *lintBundle) {
 		}
 		if built.opaque = why; why == "" {
 			built.objects, built.refused = l.kustomize(b, files, k.text)
+		}
+		if onChart && why == "" {
+			built.objects, built.opaque = nil, "it works on the output of a chart, which is not rendered here"
 		}
 		if len(b.built) == 0 {
 			b.objects = built.objects
@@ -129,11 +133,9 @@ func (l *linter) buildKustomizations(b *lintBundle) {
 
 // kustomizeFiles collects a bundle's files for kustomize, or says why the build would need
 // other files. Kustomize runs git and asks web servers, so all kustomizations of the bundle
-// are first searched for anything that could lead there.
+// are first searched for anything that could lead there. Those on top of a chart are built
+// without what works on the chart's output: the rest fails as it would in the cluster.
 func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque string) {
-	if b.chart != "" || b.remote {
-		return nil, "it works on the output of a chart, which is not rendered here"
-	}
 	files = map[string][]byte{}
 	for _, f := range b.files {
 		if why := l.unbuildable(f); why != "" {
@@ -142,7 +144,7 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 		data := f.data
 		if isKustomization(f.name) {
 			var why string
-			if data, why = plainKustomization(f); why != "" {
+			if data, why = plainKustomization(f, b.chart != "" || b.remote); why != "" {
 				return nil, why
 			}
 		}
@@ -189,9 +191,17 @@ var kustomizeReach = []string{"generators", "transformers", "validators", "helmc
 // NewRepoSpecFromURL and api/internal/loader/fileloader.go IsRemoteFile at v0.21.1.
 var lintElsewhere = regexp.MustCompile(`(?i)^(git::)?([a-z][a-z0-9+.-]*://|[a-z][a-z0-9-]*@|github\.com[/:]|https?:)|=(https?:|[a-z]+://)`)
 
+// kustomizeOnOthers are the keys of a modern kustomization that change objects which it does not bring.
+var kustomizeOnOthers = []string{"patches", "replacements", "vars", "images", "replicas"}
+
+// chartOutput stands for a chart's output, which Fleet adds as a file to the resources
+// (helmdeployer/kustomize/kustomize.go).
+const chartOutput = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: the-output-of-a-chart}\n"
+
 // plainKustomization returns a kustomization as JSON without deprecated keys, about which
-// kustomize warns on stderr, or why it is not built here.
-func plainKustomization(f *lintFile) (data []byte, opaque string) {
+// kustomize warns on stderr, or why it is not built here. On a chart it is without the keys that
+// work on the chart's output.
+func plainKustomization(f *lintFile, onChart bool) (data []byte, opaque string) {
 	var k map[string]any
 	if err := yaml.Unmarshal(f.data, &k); err != nil {
 		return nil, f.name + " is not a kustomization"
@@ -208,6 +218,11 @@ func plainKustomization(f *lintFile) (data []byte, opaque string) {
 		return f.data, "" // empty, which kustomize refuses
 	}
 	modernKustomization(k)
+	if onChart {
+		for _, key := range kustomizeOnOthers {
+			delete(k, key)
+		}
+	}
 	k["buildMetadata"] = []string{types.OriginAnnotations}
 	data, err := yaml.Marshal(k)
 	if err != nil {
@@ -284,7 +299,14 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 			return nil, err
 		}
 	}
-	if err := fsys.WriteFile(path.Join(dir, "fleet-manifests.yaml"), nil); err != nil {
+	var output []byte
+	if b.chart != "" || b.remote {
+		output = []byte(chartOutput)
+		if err := addResource(fsys, path.Join(dir, "kustomization.yaml"), "fleet-manifests.yaml"); err != nil {
+			return nil, err
+		}
+	}
+	if err := fsys.WriteFile(path.Join(dir, "fleet-manifests.yaml"), output); err != nil {
 		return nil, err
 	}
 	made, err := krusty.MakeKustomizer(&krusty.Options{
@@ -302,6 +324,24 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 		out = append(out, l.kustomized(b, m, dir, &budget)...)
 	}
 	return out, nil
+}
+
+// addResource adds a file to the resources of a kustomization.
+func addResource(fsys filesys.FileSystem, kustomization, file string) error {
+	data, err := fsys.ReadFile(kustomization)
+	if err != nil {
+		return err
+	}
+	k := map[string]any{}
+	if err := yaml.Unmarshal(data, &k); err != nil {
+		return err
+	}
+	list, _ := k["resources"].([]any)
+	k["resources"] = append(list, file)
+	if data, err = yaml.Marshal(k); err != nil {
+		return err
+	}
+	return fsys.WriteFile(kustomization, data)
 }
 
 // kustomized turns a result into an object, with the place of its source.

@@ -148,7 +148,8 @@ type linter struct {
 	tree    *lintTree
 	rules   map[string]Rule
 	bundles []*lintBundle
-	loose   []*lintObject // objects outside bundles: Fleet's own kinds are checked
+	awaited map[*lintBundle]*lintBundle // by a dependency, until it is Ready: the one that waits
+	loose   []*lintObject               // objects outside bundles: Fleet's own kinds are checked
 	found   []Finding
 }
 

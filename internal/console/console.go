@@ -3,6 +3,7 @@ package console
 import (
 	"io"
 	"os"
+	"os/signal"
 
 	"golang.org/x/term"
 
@@ -20,6 +21,9 @@ type Console struct {
 	Recorder   Recorder // also gets what commands see and do; may be nil
 
 	talk, data face
+	// interrupted says once that Ctrl-C was pressed, to which Mage adds a line at the cursor; nil: never.
+	interrupted func() bool
+	progress    int // width of the line of progress on the terminal
 }
 
 // Recorder keeps what a command sees and does.
@@ -39,11 +43,36 @@ type face struct {
 func New(asJSON bool) *Console {
 	r := &secret.Redactor{}
 	talk, data := faceOf(os.Stderr), faceOf(os.Stdout)
-	return &Console{
+	c := &Console{
 		Talk: redacting{os.Stderr, r}, Data: redacting{os.Stdout, r},
 		JSON: asJSON, Live: talk.size != nil && os.Getenv("CI") == "" && !asJSON,
 		Redact: r, talk: talk, data: data,
 	}
+	if c.Live {
+		pressed := make(chan os.Signal, 1)
+		signal.Notify(pressed, os.Interrupt) // Mage has asked for it too: it ends nothing that would end otherwise
+		c.interrupted = func() bool {
+			select {
+			case <-pressed:
+				return true
+			default:
+				return false
+			}
+		}
+	}
+	return c
+}
+
+// interruptedBy is what the terminal and Mage print at Ctrl-C (mage/template.go).
+const interruptedBy = "^Ccancelling mage targets, waiting up to 5 seconds for cleanup..."
+
+// strange is how many lines of a terminal Ctrl-C has added since the last call, to a line that is
+// filled up to a column.
+func (c *Console) strange(column, width int) int {
+	if c.interrupted == nil || width <= 0 || !c.interrupted() {
+		return 0
+	}
+	return (column + len(interruptedBy) + width - 1) / width
 }
 
 // faceOf finds out whether a file is a terminal that understands escape sequences. NO_COLOR

@@ -61,7 +61,7 @@ type liveStep struct {
 func newLive(c *Console, steps []string) *live {
 	l := &live{
 		console: c, paint: c.talk.paint,
-		screen: &screen{to: c.Talk, size: c.talk.size},
+		screen: &screen{to: c.Talk, size: c.talk.size, strange: c.strange},
 		stop:   make(chan struct{}), stopped: make(chan struct{}),
 		announced: steps, began: time.Now(),
 	}

@@ -17,10 +17,12 @@ import (
 // (J); and DEC's ?25 for the cursor. A drawing is one write that overwrites in
 // place: nothing flickers.
 type screen struct {
-	to    io.Writer
-	size  func() (width, height int)
-	rows  []int // widths of the rows drawn last
-	drawn string
+	to   io.Writer
+	size func() (width, height int)
+	rows []int // widths of the rows drawn last
+	// strange is how many lines others have printed below since the last call; nil: none.
+	strange func(column, width int) int
+	drawn   string
 }
 
 // draw prints lines above the rows, and draws the rows again. There must be fewer rows than
@@ -35,6 +37,9 @@ func (s *screen) draw(above []string, rows []row) {
 		body.WriteString(r.text + "\x1b[K\n")
 	}
 	up := s.up(width)
+	if s.strange != nil {
+		up += s.strange(0, width)
+	}
 	if body.String() == s.drawn && len(above) == 0 && up == len(rows) {
 		return
 	}

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -111,10 +112,18 @@ func (c *Console) Say(format string, args ...any) {
 	_, _ = fmt.Fprintln(c.Talk, strings.Join(out, "\n"))
 }
 
-// Fail prints the error with which a command ends. It does not wrap lines, because they may
-// contain a command to paste.
+// Fail prints the error with which a command ends. On a terminal it wraps between words, but for
+// lines that have a command to paste.
 func (c *Console) Fail(text string) {
-	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(text))+"\n")
+	var out []string
+	for line := range strings.SplitSeq(harmlessLines(c.hide(text)), "\n") {
+		width := c.talk.width()
+		if strings.HasPrefix(line, " ") || slices.ContainsFunc([]string{"`", "go tool ", "kubectl ", "ssh", "sudo "}, func(s string) bool { return strings.Contains(line, s) }) {
+			width = 0
+		}
+		out = append(out, wrap(line, 0, width)...)
+	}
+	_, _ = io.WriteString(c.Talk, strings.Join(out, "\n")+"\n")
 }
 
 // Prompt prints a question, and leaves the cursor after it.
@@ -134,10 +143,15 @@ func (c *Console) Progress(text string) {
 	text = c.line(text)
 	switch {
 	case c.Live:
-		if w := c.talk.width(); w > 0 {
+		w, start := c.talk.width(), "\r\x1b[K"
+		if w > 0 {
 			text = cut(text, w-1)
 		}
-		_, _ = fmt.Fprint(c.Talk, "\r\x1b[K"+c.talk.paint.cyan(text))
+		if up := c.strange(c.progress, w); up > 0 {
+			start = fmt.Sprintf("\r\x1b[%dA\x1b[J", up)
+		}
+		c.progress = runewidth.StringWidth(text)
+		_, _ = fmt.Fprint(c.Talk, start+c.talk.paint.cyan(text))
 	case text != "" && !c.JSON:
 		_, _ = fmt.Fprintln(c.Talk, text)
 	}

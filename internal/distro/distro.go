@@ -38,6 +38,7 @@ func (d Distro) Driver(dkms bool) Driver {
 
 // All returns the supported distributions; the first is the default.
 func All() []Distro {
+	const debian = "debian.org"
 	return []Distro{
 		{
 			Name: "ubuntu-24.04", Title: "Ubuntu 24.04", ID: "ubuntu", Release: "noble", Kernel: "6.8", User: "ubuntu",
@@ -49,9 +50,9 @@ func All() []Distro {
 			// The image generic, not genericcloud: the kernel for clouds lacks drivers of
 			// passed-through devices.
 			Name: "debian-13", Title: "Debian 13", ID: "debian", Release: "trixie", User: "debian",
-			Image:  "https://cloud.debian.org/images/cloud/trixie/20260914-2601/debian-13-generic-amd64-20260914-2601.qcow2",
+			Image:  "https://cloud." + debian + "/images/cloud/trixie/20260914-2601/debian-13-generic-amd64-20260914-2601.qcow2",
 			SHA512: "a733e7d49442a03e70d03e4eb5aaf3967f3efc69ef70952f9bb10fc1ee2c4876eb95956b5ad2d31350e5fada768feb651352535fb8cd1233f61998a5a7d2e93c",
-			Sums:   "SHA512SUMS", Mirror: "deb.debian.org", Security: "http://deb.debian.org/debian-security",
+			Sums:   "SHA512SUMS", Mirror: "deb." + debian, Security: "http://deb." + debian + "/debian-security",
 			Packages: []string{"xfsprogs"}, DKMS: debianDKMS(),
 		},
 	}

@@ -1,7 +1,7 @@
-// Package history keeps the results of gpu:verify in a file beside the cluster's other files,
-// and says what is worse than before.
+// Package history keeps what earlier commands found, beside the cluster's other files: the results
+// of gpu:verify, with what is worse than before, and what the last run said if it failed.
 //
-// The file has a line of JSON for each GPU of each run, and one for each node. A later version adds keys, and never
+// The file of results has a line of JSON for each GPU of each run, and one for each node. A later version adds keys, and never
 // changes what a key means: readers ignore keys that they do not know.
 package history
 

@@ -101,7 +101,7 @@ func sentenceOf(results []Result) string {
 	}
 	text += "."
 	if all[1] > 0 {
-		text += fmt.Sprintf(" What concerns a whole machine passed on %d of %d.", passed[1], all[1])
+		text += fmt.Sprintf(" Checks of the whole machine passed on %d of %d.", passed[1], all[1])
 	}
 	if worse > 0 {
 		text += fmt.Sprintf(" %s worse than before.", plural(worse, "result is", "results are"))

@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session/rows"
 )
@@ -123,7 +124,9 @@ func (s *Session) next() {
 	if len(places) > 0 && s.Spec.IsLab() {
 		s.Say("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")
 	}
-	s.Say("Pods get a GPU with runtimeClassName: nvidia and a limit of nvidia.com/gpu: 1, see README.md.")
+	if hint := gpuHint(s.Spec); hint != "" {
+		s.Say("%s", hint)
+	}
 }
 
 // run runs a graph with a suitable display. Failures are printed as they happen, and the error
@@ -138,8 +141,28 @@ func (s *Session) run(ctx context.Context, g *converge.Graph, todo, noWait bool)
 		}
 	}
 	right.over(held, g)
-	return run(held, s.Console, g, wish{narrow: true})
+	return s.ran(run(held, s.Console, g, wish{narrow: true}))
 }
+
+// ran remembers what a run said that failed, for cluster:doctor. Without it only less is known.
+func (s *Session) ran(report *converge.Report, err error) (*converge.Report, error) {
+	if report == nil {
+		return report, err
+	}
+	last := history.Run{Ended: time.Now()}
+	for _, step := range report.Steps {
+		if step.Err != nil {
+			last.Failed = append(last.Failed, history.Step{Name: step.Step, Error: s.Redact.Redact(step.Err.Error())})
+		}
+	}
+	if why := history.KeepRun(s.LastRunFile(), last); why != nil {
+		s.Say("warning: what failed could not be kept for cluster:doctor: %s", why)
+	}
+	return report, err
+}
+
+// LastRunFile is the file with the last run on this machine, if that failed.
+func (s *Session) LastRunFile() string { return filepath.Join(s.dir(), history.RunFile) }
 
 // run runs a graph of a command that has these flags.
 func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*converge.Report, error) {

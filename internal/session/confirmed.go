@@ -59,7 +59,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	}
 	graph.May = agreed.May
 	right.over(held, graph)
-	if _, err := run(held, s.Console, graph, say.wish); err != nil || say.done == "" {
+	if _, err := s.ran(run(held, s.Console, graph, say.wish)); err != nil || say.done == "" {
 		return err
 	}
 	s.Say("%s", say.done)

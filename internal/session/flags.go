@@ -20,6 +20,7 @@ type Options struct {
 	Report  string           // FILE: write a page about it here, for a browser, also if it fails
 	Start   bool             // start the lab if the file needs it and it does not run
 	MakeKey bool             // create a login key if there is none; a command that only looks writes nothing
+	Without bool             // go on without a Proxmox that cannot be reached: Away is why
 	Console *console.Console // output; nil: standard error and output
 }
 

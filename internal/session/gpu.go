@@ -38,10 +38,18 @@ func (s *Session) GPUList(ctx context.Context, f HostFlags) error {
 	}
 	t := console.Table{Header: []string{"HOST", "ADDRESS", "MODEL", "ID", "GROUP", "NUMA", "DRIVER", "MAPPING", "OWNER", ""}}
 	for _, g := range gpus {
-		t.Add(g.Host, strings.TrimSuffix(g.Address, ".0"), g.Model, g.ID, group(g), numa(g), cmp.Or(g.Driver, "-"), dash(g.Mappings), owner(g), mark(g))
+		t.Add(g.Host, strings.TrimSuffix(g.Address, ".0"), model(g), g.ID, group(g), numa(g), cmp.Or(g.Driver, "-"), dash(g.Mappings), owner(g), mark(g))
 	}
 	s.Table(t)
 	return nil
+}
+
+// model is a card's, with the parts into which its host has divided it.
+func model(g cluster.GPUInfo) string {
+	if n := len(g.Virtual); n > 0 {
+		return fmt.Sprintf("%s (%s)", g.Model, count(n, "virtual function"))
+	}
+	return g.Model
 }
 
 func group(g cluster.GPUInfo) string {
@@ -58,7 +66,7 @@ func numa(g cluster.GPUInfo) string {
 	return fmt.Sprint(*g.NUMANode)
 }
 
-// owner names the VM that has a card, or for which it is reserved.
+// owner names the VM or container that has a card, or for which it is reserved.
 func owner(g cluster.GPUInfo) string {
 	var all []string
 	for _, o := range g.Owners {

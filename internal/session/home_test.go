@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,6 +28,14 @@ func TestTheClusterOfAFolderAbove(t *testing.T) {
 	t.Chdir(below)
 	assert.Empty(t, home())
 	assert.Equal(t, ".lab", LabDir())
+
+	require.NoError(t, os.Mkdir(filepath.Join(top, "mine", ".lab"), 0o700))
+	assert.Equal(t, filepath.Join("..", "..", ".lab"), LabDir(), "a lab that was started above")
+	example, err := Load(Options{Console: &console.Console{Talk: io.Discard, Redact: &secret.Redactor{}}})
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join("..", "..", ".homelab", "eight-a100"), example.dir())
+	require.NoError(t, os.Mkdir(".lab", 0o700))
+	assert.Equal(t, ".lab", LabDir(), "the nearest lab")
 
 	write("mine/cluster.yaml", examples.EightA100)
 	assert.Equal(t, filepath.Join("..", ".."), home())

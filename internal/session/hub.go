@@ -73,7 +73,11 @@ func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
 	checks := h.Checks()
 	if f.Profile != "" {
 		if checks = only(checks, f.Profile); checks == nil {
-			return failedf(invalid, "-profile=%s: the hub has no such profile", f.Profile)
+			var names []string
+			for _, c := range h.Checks() {
+				names = append(names, c.Profile)
+			}
+			return failedf(invalid, "-profile=%s: the hub has no such profile; it has %s", f.Profile, strings.Join(names, ", "))
 		}
 	}
 	ctx = progress.With(ctx, func(u progress.Update) {

@@ -155,7 +155,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 	if l.fingerprint, err = s.certificate(ctx, l.endpoint, *o, ask); err != nil {
 		return nil, err
 	}
-	if l.token, err = ask.text(ctx, "API token (user@realm!name; docs/real-host.md says how to make one)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
+	if l.token, err = ask.text(ctx, "API token (user@realm!name; go tool mage host:prep makes one, or see https://github.com/cps-gpu/homelab/blob/main/docs/real-host.md)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
 		return nil, err
 	}
 	value, err := l.secret(ctx, *o, ask)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type Session struct {
 	opt     Options
 	Spec    *spec.Spec
 	Cluster *cluster.Cluster
+	Away    error // why Proxmox cannot be reached, with Options.Without
 
 	// unplaced is the file before hosts were chosen, if it has host: auto; else nil.
 	unplaced *spec.Spec
@@ -81,7 +83,7 @@ func Load(o Options) (*Session, error) {
 		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
 		s.Spec, err = clusterfile.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
 		if err == nil {
-			s.Spec.Dir = "." // it came with the program; its files belong here
+			s.Spec.Dir = cmp.Or(home(), ".") // it came with the program; its files belong here
 		}
 	default:
 		if file != DefaultSpec {
@@ -137,7 +139,9 @@ func (s *Session) bind(ctx context.Context) (err error) {
 		return err
 	}
 	asked := s.Spec
-	if s.Spec, err = placement.Place(ctx, asked, backend.Proxmox); err != nil {
+	if s.Away != nil {
+		s.Spec = anywhere(asked)
+	} else if s.Spec, err = placement.Place(ctx, asked, backend.Proxmox); err != nil {
 		return err
 	}
 	if s.Spec != asked {
@@ -145,6 +149,19 @@ func (s *Session) bind(ctx context.Context) (err error) {
 	}
 	s.Cluster, err = cluster.New(s.Spec, backend)
 	return err
+}
+
+// anywhere returns a file in which nodes with an open host are on the first: without Proxmox nobody
+// knows where they are, and nobody asks.
+func anywhere(want *spec.Spec) *spec.Spec {
+	out := *want
+	out.Nodes = slices.Clone(want.Nodes)
+	for i := range out.Nodes {
+		if out.Nodes[i].Unplaced() {
+			out.Nodes[i].Host = want.Proxmox.Hosts[0].Name
+		}
+	}
+	return &out
 }
 
 // Close ends all connections.
@@ -274,7 +291,11 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 		if token, err = s.token(); err != nil {
 			return err
 		}
-		if b.Proxmox, err = s.dial(ctx); err != nil {
+		b.Proxmox, err = s.dial(ctx)
+		switch {
+		case err != nil && s.opt.Without && ctx.Err() == nil:
+			s.Away, b.Proxmox = err, nil
+		case err != nil:
 			return err
 		}
 	}

@@ -25,6 +25,8 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage gpu:verify .*-burn=30m`), "half an hour; twoCommands has five seconds of it"},
 	{regexp.MustCompile(`^go get `), "the internet; examples.TestBuildsOutside"},
 	{regexp.MustCompile(`^go run .*/cmd/homelab@`), "the internet; TestAFolderOfOnesOwn does it without"},
+	{regexp.MustCompile(`^go tool mage -compile `), "every test here runs what it makes"},
+	{regexp.MustCompile(`\| tee up\.log$`), "typed without the pipe"},
 	{regexp.MustCompile(`^go tool mage -d `), "a folder of one's own; TestAFolderOfOnesOwn"},
 	{regexp.MustCompile(`^go run .*pvesim|^pvesim |^export PROXMOX_TOKEN_SECRET`), "sim/cmd/pvesim's tests"},
 	{regexp.MustCompile(`^go tool mage host:prep|^go tool mage host:check -ssh=`), "a shell on a host; internal/session.TestHostPrepFromInstallerToToken"},

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What is mistyped is told in our words, with what to write, before anything happens.
+// A mistyped word is refused before anything happens, in our words, with what to write.
 func TestWordsOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -23,7 +23,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 		{[]string{"cluster:plan", "-spce=x.yaml"}, 3, "cluster:plan has no flag -spce (is -spec meant?); it has -charts, "},
 		{[]string{"cluster:plan", "spec=x.yaml"}, 3, "did you mean the flag -spec=x.yaml?"},
 		{[]string{"sim:guests", "-x"}, 3, "sim:guests has no flag -x, nor any other"},
-		{[]string{"cluster:plan", "-spec=none.yaml", "-json"}, 3, "open none.yaml"},
+		{[]string{"cluster:plan", "-spec=none.yaml", "-json"}, 3, "none.yaml: file does not exist: name another"},
 		{[]string{"cluster:plan", "--help"}, 0, "cluster:plan: shows what cluster:up would do; "},
 		{[]string{"cluster:plan", "-h"}, 0, "\n  -timeout=DURATION  stop after this time, e.g. 1h\n"},
 		{[]string{"-t", "5m", "Cluster:Validate"}, 0, "eight-a100 is valid"},

@@ -70,6 +70,10 @@ func Facts(node string, s nvidia.DriverState) []Check {
 	}
 	var out []Check
 	for _, g := range s.GPUs() {
+		if g.Lost {
+			out = append(out, Check{Node: node, GPU: g.Index, UUID: g.UUID, Name: Report, Verdict: Failed, Detail: "nvidia-smi cannot read its PCI id: the card no longer answers; " + cycle + "; if it stays, replace the card"})
+			continue
+		}
 		for _, judge := range []func(nvidia.SMIGPU) (string, Verdict, string){pcie, ecc, clocks} {
 			name, verdict, detail := judge(g)
 			out = append(out, Check{Node: node, GPU: g.Index, UUID: g.UUID, Name: name, Verdict: verdict, Detail: detail})
@@ -89,10 +93,30 @@ func pcie(g nvidia.SMIGPU) (string, Verdict, string) {
 	return PCIe, Passed, fmt.Sprintf("x%d, generation %d", l.Width, max(l.MaxGeneration, l.Generation))
 }
 
+// maxRetired is from how many retired pages on NVIDIA replaces a card (its guide to dynamic page
+// retirement, RMA eligibility).
+const maxRetired = 60
+
+const cycle = "switch the VM off and on (node:cycle)"
+
 func ecc(g nvidia.SMIGPU) (string, Verdict, string) {
 	switch {
+	case g.Recovery == "Reboot":
+		return ECC, Failed, "the driver asks for a restart of the host: shut its VMs down and restart it"
+	case g.Recovery == "Drain P2P":
+		return ECC, Warning, "the driver asks to end programs that copy between GPUs: drain the node, and " + cycle
+	case g.Recovery != "":
+		return ECC, Failed, fmt.Sprintf("the driver asks for %q: %s; if it stays, replace the card", g.Recovery, cycle)
+	case g.WornOut:
+		return ECC, Failed, "more errors in the chip's own memory than NVIDIA allows: replace the card"
+	case g.Retired >= maxRetired:
+		return ECC, Failed, fmt.Sprintf("%d memory pages are retired, and NVIDIA replaces a card from %d on", g.Retired, maxRetired)
+	case g.Retiring:
+		return ECC, Failed, "bad memory pages are retired at the next reset: " + cycle
+	case g.Repairing:
+		return ECC, Warning, "a part of the card is repaired at its next reset: " + cycle + " when the node is free"
 	case g.RowsFailing:
-		return ECC, Failed, "bad memory rows wait for a reset or cannot be remapped: switch the VM off and on (node:cycle); if it stays, replace the card"
+		return ECC, Failed, "bad memory rows wait for a reset or cannot be remapped: " + cycle + "; if it stays, replace the card"
 	case g.ECCErrors > 0:
 		return ECC, Failed, fmt.Sprintf("%d uncorrectable memory errors since the driver was loaded: results may be wrong", g.ECCErrors)
 	case !g.ECC:

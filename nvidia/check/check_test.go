@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,4 +131,36 @@ func FuzzJUnit(f *testing.F) {
 		require.NoError(t, check.JUnit(&out, node, time.Now(), []check.Check{{Node: node, Detail: detail, Verdict: check.Failed}}))
 		require.NoError(t, xml.Unmarshal(out.Bytes(), new(struct{})), "%q", out.String())
 	})
+}
+
+// What a card says of its end, the worst first.
+func TestFailingMemory(t *testing.T) {
+	for part, c := range map[string]struct {
+		gpu     nvidia.SMIGPU
+		verdict check.Verdict
+	}{
+		"restart of the host":                 {nvidia.SMIGPU{Recovery: "Reboot", Retiring: true}, check.Failed},
+		"copy between GPUs":                   {nvidia.SMIGPU{Recovery: "Drain P2P"}, check.Warning},
+		`asks for "Reset"`:                    {nvidia.SMIGPU{Recovery: "Reset"}, check.Failed},
+		"than NVIDIA allows":                  {nvidia.SMIGPU{WornOut: true}, check.Failed},
+		"60 memory pages":                     {nvidia.SMIGPU{Retired: 60}, check.Failed},
+		"no uncorrectable errors":             {nvidia.SMIGPU{Retired: 59, ECC: true}, check.Passed},
+		"pages are retired at the next reset": {nvidia.SMIGPU{Retiring: true, ECCErrors: 1}, check.Failed},
+		"repaired at its next reset":          {nvidia.SMIGPU{Repairing: true}, check.Warning},
+		"1 uncorrectable memory errors since": {nvidia.SMIGPU{ECCErrors: 1}, check.Failed},
+		"bad memory rows wait":                {nvidia.SMIGPU{RowsFailing: true}, check.Failed},
+	} {
+		var said []string
+		for _, f := range check.Facts("wk1", nvidia.DriverState{SMI: nvidia.SMI{GPUs: []nvidia.SMIGPU{c.gpu}}}) {
+			if f.Name == check.ECC {
+				said = append(said, f.Detail)
+				assert.Equal(t, c.verdict, f.Verdict, f.Detail)
+			}
+		}
+		assert.Contains(t, strings.Join(said, ""), part)
+	}
+	found := check.Facts("wk1", nvidia.DriverState{SMI: nvidia.SMI{GPUs: []nvidia.SMIGPU{{Index: 0, Lost: true}, {Index: 1}}}})
+	assert.Equal(t, check.Failed, found[0].Verdict)
+	assert.Equal(t, check.Report, found[0].Name)
+	assert.Equal(t, 1, found[1].GPU, "the other is judged")
 }

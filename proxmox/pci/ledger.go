@@ -1,6 +1,7 @@
 package pci
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// Ledger says which VM claims which device of some hosts: by the configuration of every VM there,
-// running or not, and by every resource mapping. Proxmox itself keeps no such record: it accepts a
+// Ledger says which VM or container claims which device of some hosts: by the configuration of every
+// one there, running or not, and by every resource mapping. Proxmox itself keeps no such record: it accepts a
 // configuration that assigns one card to two VMs, and the second of them does not start.
 //
 // VMs and mappings that the token may not see (VM.Audit, Mapping.Audit) are missing: Proxmox leaves
@@ -33,7 +34,7 @@ type Card struct {
 	Claims   []Claim  // of VMs that have it or may get it
 }
 
-// Claim is one passed-through device of one VM. A stopped VM takes its devices again when it
+// Claim is one device of one VM, passed through, or of one container. A stopped VM takes its devices again when it
 // starts. A template never starts, but its clones would claim the device.
 type Claim struct {
 	Host     string
@@ -44,7 +45,10 @@ type Claim struct {
 	OnBoot   bool // starts with the host
 	Template bool
 
-	Slot    string // hostpci0
+	Container bool   // it uses the card by the host's own driver
+	Device    string // what a container's configuration names: /dev/nvidia0
+
+	Slot    string // hostpci0; of a container dev0, or an entry of LXC's own
 	Mapping string // the mapping that it uses; empty: it names the device itself, which only root@pam may configure
 	Leaving bool   // held until the VM's next start: its configuration no longer has it
 	Shared  bool   // a mediated device, of which a card provides several
@@ -53,20 +57,37 @@ type Claim struct {
 	Choices [][]unit.PCIAddress
 }
 
-// String names the VM: "VM 104 (win11)".
-func (c Claim) String() string { return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name) }
+// String names the VM or container: "VM 104 (win11)".
+func (c Claim) String() string {
+	if c.Container {
+		return fmt.Sprintf("container %d (%s)", c.VMID, c.Name)
+	}
+	return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name)
+}
 
-// touches reports whether the claim may take a function of a card.
-func (c Claim) touches(card unit.PCIAddress) bool {
-	return slices.ContainsFunc(c.Choices, func(choice []unit.PCIAddress) bool {
-		return slices.ContainsFunc(choice, func(a unit.PCIAddress) bool { return a.Whole() == card.Whole() })
-	})
+// Release is what takes the device from its owner.
+func (c Claim) Release() string {
+	switch {
+	case !c.Container:
+		return fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s", c.Host, c.VMID, c.Slot)
+	case strings.HasPrefix(c.Slot, "dev"):
+		return fmt.Sprintf("remove it from the container, on %s: pct set %d --delete %s", c.Host, c.VMID, c.Slot)
+	}
+	return fmt.Sprintf("remove it from the container, on %s: the lines with nvidia in /etc/pve/lxc/%d.conf", c.Host, c.VMID)
+}
+
+// touches reports whether the claim may take a function of a card, or a virtual one.
+func (c Claim) touches(card GPU) bool {
+	return slices.ContainsFunc(c.Choices, func(choice []unit.PCIAddress) bool { return slices.ContainsFunc(choice, card.has) })
 }
 
 // How describes the claim: "by mapping gpus as hostpci0, stopped, starts with the host".
 func (c Claim) How() string {
 	how := "by address"
-	if c.Mapping != "" {
+	switch {
+	case c.Container:
+		how = "by " + c.Device
+	case c.Mapping != "":
 		how = "by mapping " + c.Mapping
 	}
 	how += " as " + c.Slot
@@ -86,8 +107,8 @@ func (c Claim) How() string {
 }
 
 // NewLedger makes a Ledger from the cards of hosts, given each host's devices, and the claims of
-// VMs. The mappings are compared with the hardware of the first host.
-func NewLedger(hosts []string, devices map[string][]Function, mappings []MappingState, vms []*machine.VM) *Ledger {
+// VMs and containers. The mappings are compared with the hardware of the first host.
+func NewLedger(hosts []string, devices map[string][]Function, mappings []MappingState, vms []*machine.VM, containers []Container) *Ledger {
 	l := &Ledger{devices: devices, Mappings: mappings}
 	for _, host := range hosts {
 		for _, g := range GPUs(devices[host]) {
@@ -98,6 +119,9 @@ func NewLedger(hosts []string, devices map[string][]Function, mappings []Mapping
 		l.Claims = append(l.Claims, claimsOf(vm, mappings, devices[vm.Host])...)
 	}
 	l.fill()
+	for _, ct := range containers {
+		l.enter(ct)
+	}
 	return l
 }
 
@@ -182,6 +206,19 @@ func (m MappingState) paths(host string) []string {
 	return out
 }
 
+// hosts lists the hosts that a mapping has devices on.
+func (m MappingState) hosts() []string {
+	var out []string
+	for _, d := range m.Devices {
+		out = append(out, d.Host)
+	}
+	for _, line := range m.unread {
+		out = append(out, wire.Loose(line).Get("node"))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // functionsOf lists the functions of a path, which may have several devices with semicolons between
 // them. A device that the host lacks is kept as written.
 func functionsOf(path string, devices []Function) []unit.PCIAddress {
@@ -216,25 +253,79 @@ func (l *Ledger) fill() {
 			}
 		}
 		for _, cl := range l.Claims {
-			if cl.Host == card.Host && cl.touches(card.Address) {
+			if cl.Host == card.Host && cl.touches(card.GPU) {
 				card.Claims = append(card.Claims, cl)
 			}
 		}
 	}
 }
 
-// Card returns the card at an address of a host. The address may be that of any function.
+// Card returns the card at an address of a host. The address may be that of any function, also of a
+// virtual one.
 func (l *Ledger) Card(host string, at unit.PCIAddress) (Card, bool) {
 	for _, c := range l.Cards {
-		if c.Host == host && c.Address.Whole() == at.Whole() {
+		if c.Host == host && c.has(at) {
 			return c, true
 		}
 	}
 	return Card{}, false
 }
 
+// Function returns the function of a host at an address, the first one of a whole device.
+func (l *Ledger) Function(host string, at unit.PCIAddress) (Function, bool) {
+	for _, d := range l.devices[host] {
+		if d.Address == at.First() {
+			return d, true
+		}
+	}
+	return Function{}, false
+}
+
 // Offers lists what a VM on host may get through a mapping, in the order in which
 // Proxmox tries it: each by its functions, as in [Claim.Choices].
 func (l *Ledger) Offers(host, mapping string) [][]unit.PCIAddress {
 	return choices(mapping, host, l.Mappings, l.devices[host])
+}
+
+// Unfit says what keeps a mapping from giving whole GPUs to a VM on a host, or returns "". A mapping
+// that is not there, or that does not fit the hardware, is no matter of it.
+func (l *Ledger) Unfit(host, mapping string) string {
+	i := slices.IndexFunc(l.Mappings, func(m MappingState) bool { return m.ID == mapping })
+	if i < 0 {
+		return ""
+	}
+	if len(l.Mappings[i].paths(host)) == 0 {
+		return fmt.Sprintf("it has no device on %s; it has some on %s", host, strings.Join(l.Mappings[i].hosts(), ", "))
+	}
+	for _, offer := range l.Offers(host, mapping) {
+		if why := l.unfit(host, offer); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// unfit says what keeps functions that go to a VM together from being one GPU.
+func (l *Ledger) unfit(host string, offer []unit.PCIAddress) string {
+	var cards []string
+	for _, a := range offer {
+		if card, there := l.Card(host, a); there && card.Address == a {
+			cards = append(cards, a.Whole().String())
+		}
+	}
+	first, there := l.Function(host, offer[0])
+	card, part := l.Card(host, offer[0])
+	switch {
+	case len(cards) == 1:
+		return ""
+	case len(cards) > 1:
+		return fmt.Sprintf("it gives %s to a VM as one device: make an entry of it for each", strings.Join(cards, " and "))
+	case part && card.Splits(offer[0]):
+		return fmt.Sprintf("%s is a virtual function of %s (%s), for NVIDIA's vGPU software, which this does not install", offer[0], card.Address, card.Model)
+	case part:
+		return fmt.Sprintf("%s (%s) is a function of the card at %s without its GPU", offer[0], first.Name, card.Address)
+	case there:
+		return fmt.Sprintf("%s is %s (%s, class %s), and no NVIDIA GPU", offer[0], cmp.Or(strings.TrimSpace(first.VendorName+" "+first.Name), "a device"), first.ID(), first.Class)
+	}
+	return "" // Proxmox says that the device is not there
 }

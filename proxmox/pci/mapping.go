@@ -30,9 +30,14 @@ type MappedDevice struct {
 	IOMMUGroup int             // -1: none
 }
 
-// mapped returns the whole card as an entry of a mapping.
+// mapped returns the whole card as an entry of a mapping. With virtual functions in its slot the
+// entry is the physical one alone: a whole slot would be all of them.
 func (g GPU) mapped(host string) MappedDevice {
-	return MappedDevice{Host: host, Address: g.Address.Whole(), ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup}
+	address := g.Address.Whole()
+	if slices.ContainsFunc(g.Virtual, func(v Function) bool { return address.Contains(v.Address) }) {
+		address = g.Address
+	}
+	return MappedDevice{Host: host, Address: address, ID: g.ID(), Subsystem: g.Subsystem, IOMMUGroup: g.IOMMUGroup}
 }
 
 // MapGPUs returns the mapping of whole cards of one host.

@@ -91,7 +91,7 @@ func checkMappings(w *Want, s *seen) []Finding {
 		var out []Finding
 		for _, vm := range w.gpus(h.Name) {
 			for _, id := range vm.GPUs.Mappings {
-				out = append(out, namedMapping(h.Name, vm, id, seen.mappings.is)...)
+				out = append(out, namedMapping(h.Name, vm, id, seen.mappings.is, s.ledger.is)...)
 			}
 		}
 		for _, m := range seen.mappings.is {
@@ -108,7 +108,7 @@ func devicesOn(m pci.MappingState, host string) bool {
 	return slices.ContainsFunc(m.Devices, func(d pci.MappedDevice) bool { return d.Host == host })
 }
 
-func namedMapping(host string, vm VM, id string, all []pci.MappingState) []Finding {
+func namedMapping(host string, vm VM, id string, all []pci.MappingState, ledger *pci.Ledger) []Finding {
 	var names []string
 	for _, m := range all {
 		names = append(names, m.ID)
@@ -118,6 +118,9 @@ func namedMapping(host string, vm VM, id string, all []pci.MappingState) []Findi
 	case i < 0:
 		return []Finding{wrong(id, "name an existing one, or leave gpus.mapping out and cluster:up makes one", "there is no resource mapping %s, which %s names, or the token may not see it (Mapping.Use on /mapping/pci/%s); there is %s",
 			id, vm.Name, id, cmp.Or(strings.Join(names, ", "), "none"))}
+	case ledger != nil && ledger.Unfit(host, id) != "":
+		return []Finding{wrong(id, "name mappings of NVIDIA cards under gpus.mapping, or write gpus: with a number, and cluster:up makes one",
+			"mapping %s, which %s names, cannot give it a GPU on %s: %s", id, vm.Name, host, ledger.Unfit(host, id))}
 	case len(all[i].Problems) > 0:
 		return []Finding{wrong(id, "recreate it from what the host reports: Datacenter, Resource Mappings; or leave gpus.mapping out and cluster:up makes one",
 			"mapping %s, which %s names, does not fit the hardware of %s: %s", id, vm.Name, host, strings.Join(all[i].Problems, "; "))}
@@ -203,6 +206,8 @@ func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Findi
 				why = append(why, fmt.Sprintf("%s %s", at, c.Problem()))
 			case gone[at] != "":
 				why = append(why, fmt.Sprintf("%s goes to %s", at, gone[at]))
+			case len(c.Mates) >= vm.GPUs.Count:
+				why = append(why, fmt.Sprintf("%s shares IOMMU group %d with %s, and one VM must have all of a group", at, c.IOMMUGroup, c.Mates[0].Address))
 			default:
 				gone[at] = vm.Name
 				got++
@@ -265,7 +270,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 		if vm.GPUs.Count == 0 {
 			continue
 		}
-		if cpu := cmp.Or(vm.CPUType, "host"); cpu != "host" {
+		if cpu, _, _ := strings.Cut(strings.TrimPrefix(cmp.Or(vm.CPUType, "host"), "cputype="), ","); cpu != "host" { // host,hidden=1 is the host's type
 			out = append(out, odd(vm.Name, "write cpu: host", "%s has GPUs and the CPU type %s in the file: a CPU type other than the host's has less address space, and the cards' memory may not fit", vm.Name, cpu))
 		}
 		there := s.vms[vm.Name]
@@ -276,7 +281,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 		case !strings.Contains(there.is.Machine, "q35"):
 			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe need q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
 		case there.is.BIOS != "ovmf":
-			out = append(out, odd(vm.Name, "remove the node from the file, run cluster:up, add it again and run cluster:up again: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
+			out = append(out, odd(vm.Name, "go tool mage node:replace -node="+vm.Name+" recreates it with OVMF: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
 		}
 	}
 	return out
@@ -296,6 +301,9 @@ func checkDriver(w *Want, s *seen) []Finding {
 		}
 		var out []Finding
 		_, _, err := nvidia.SelectDriverBranch(ids, *w.Driver)
+		if err != nil && eachHasDriver(w, h.Name, ids) { // nodes have drivers of their own
+			err = nil
+		}
 		var no *nvidia.BranchError
 		switch {
 		case errors.As(err, &no):
@@ -311,6 +319,19 @@ func checkDriver(w *Want, s *seen) []Finding {
 			out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so the driver may not support it", g.Address, g.ID(), g.Name, h.Name))
 		}
 		return out
+	})
+}
+
+// eachHasDriver reports whether every VM of a host may get cards that a driver supports, if not the
+// same for all. Who gets which card the caller's own rules decide, and say where they are too
+// different for one VM.
+func eachHasDriver(w *Want, host string, ids []nvidia.PCIID) bool {
+	if w.Place == nil || len(w.gpus(host)) < 2 {
+		return false
+	}
+	return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool {
+		_, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{id}, *w.Driver)
+		return err != nil
 	})
 }
 
@@ -355,8 +376,4 @@ func checkPrebuilt(w *Want, _ *seen) []Finding {
 		return nil
 	}
 	return []Finding{odd(w.Release, "write image: ubuntu-24.04, or have it built on the nodes: nvidia.driver.mode: dkms", "%s may lack signed modules of the driver for some of its kernels; %s has them", w.Release, prebuiltFor)}
-}
-
-func containsFold(s, part string) bool {
-	return strings.Contains(strings.ToLower(s), strings.ToLower(part))
 }

@@ -84,9 +84,10 @@ type GPUs struct {
 // fits reports whether a card matches the request.
 func (g GPUs) fits(card pci.GPU) bool {
 	if len(g.PCI) > 0 {
-		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() })
+		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() && !card.Splits(a) })
 	}
-	return containsFold(card.Name, g.Model)
+	id, err := nvidia.ParsePCIID(card.ID())
+	return g.Model == "" || err == nil && nvidia.IsModel(g.Model, id, card.Name)
 }
 
 // on returns the VMs of a host, and in gpus those of them that want GPUs.

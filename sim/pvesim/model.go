@@ -15,6 +15,8 @@ type (
 	HostOS = model.HostOS
 	// PCIDevice is one function of a PCI device.
 	PCIDevice = model.PCIDevice
+	// Container is a container that the model begins with.
+	Container = model.Container
 	// PCIMapping is a resource mapping of PCI devices.
 	PCIMapping = model.PCIMapping
 	// Storage is a storage as a node sees it. Those of the same name with Shared

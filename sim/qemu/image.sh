@@ -34,7 +34,8 @@ xfs_scrub_all.timer cloud-init-hotplugd.socket remote-fs.target nfs-client.targe
 # shellcheck disable=SC2016 # the placeholders are apt's
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 'Created-By: Packages' 2>/dev/null |
 	awk '$2 == "Debian" && $3 == "Debian" && !n++ { print $1 }')
-mirror=${mirror:-http://deb.debian.org/debian/}
+debian=debian.org
+mirror=${mirror:-http://deb.$debian/debian/}
 
 fail() {
 	echo "$1; the end of $log:" >&2

@@ -55,7 +55,7 @@ func (r *reader) devices(ctx context.Context, h *pvesim.Host) {
 	grouped := false
 	for _, e := range r.rows(ctx, "/nodes/"+h.Name+"/hardware/pci", "id", url.Values{"pci-class-blacklist": {""}}) {
 		d := pvesim.PCIDevice{Address: e.text("id"), ID: hexadecimal(e, "vendor") + ":" + hexadecimal(e, "device"), Class: hexadecimal(e, "class"),
-			Group: -1, Vendor: e.text("vendor_name"), Name: e.text("device_name"), MDev: e.is("mdev")}
+			Group: -1, Vendor: e.text("vendor_name"), Name: e.text("device_name"), MDev: e.is("mdev"), VirtualOf: e.text("physfn")}
 		if sub := hexadecimal(e, "subsystem_vendor"); sub != "" {
 			d.Subsystem = sub + ":" + hexadecimal(e, "subsystem_device")
 		}

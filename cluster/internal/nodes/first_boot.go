@@ -103,12 +103,9 @@ func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net
 // leased returns the address that a node has from a DHCP server. Its guest agent reports the
 // address.
 func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
+	vm, err := ns.vm(ctx, n, "address")
 	if err != nil {
 		return netip.Addr{}, err
-	}
-	if vm == nil {
-		return netip.Addr{}, fmt.Errorf("there is no VM %s", n.Name)
 	}
 	if !ns.Proxmox.HasSent(ctx, vm) {
 		return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet: it has not sent a network packet", n.Name)
@@ -125,6 +122,18 @@ func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet", n.Name)
 }
 
+// vm returns the VM of a node, which Proxmox is asked for something of.
+func (ns *Nodes) vm(ctx context.Context, n spec.Node, of string) (*proxmox.VM, error) {
+	if ns.Proxmox == nil {
+		return nil, fmt.Errorf("the %s of %s is not known here: only Proxmox could say it", of, n.Name)
+	}
+	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
+	if err == nil && vm == nil {
+		err = fmt.Errorf("there is no VM %s", n.Name)
+	}
+	return vm, err
+}
+
 // Root returns a runner that runs commands as root on a node.
 func (ns *Nodes) Root(node string) remote.Runner { return ns.guests[node].root }
 
@@ -139,12 +148,9 @@ func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.
 	if n.External {
 		return ns.keysOfOthers(n, addr)
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
+	vm, err := ns.vm(ctx, n, "host key")
 	if err != nil {
 		return nil, err
-	}
-	if vm == nil {
-		return nil, fmt.Errorf("there is no VM %s", n.Name)
 	}
 	b, err := askAgent(ctx, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Config is what Nodes need to reach the machines.
 type Config struct {
 	Spec     *spec.Spec
-	Proxmox  *proxmox.Client // nil where every machine is external
+	Proxmox  *proxmox.Client // nil where every machine is external, or where Proxmox cannot be reached
 	Seeds    *firstboot.Maker
 	Signers  []ssh.Signer // keys to log in with
 	TokenKey ssh.Signer   // an additional key, of the API token; may be nil

@@ -79,7 +79,7 @@ func once(id, have, want string, effect drift.Effect, act func(context.Context) 
 const away = "1 to 5 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[bool] {
-	once := once("stop/"+n.Name, "as it is", "stopped", drift.Restart, func(ctx context.Context) error {
+	once := once("stop/"+n.Name, "runs", "stopped", drift.Restart, func(ctx context.Context) error {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err == nil {
 			err = r.Members.Owns(ctx, n, have)

@@ -3,6 +3,7 @@ package templates
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -32,72 +34,133 @@ func installed(s nvidia.DriverState) string {
 	return d.String()
 }
 
-// Driver chooses the driver for the cards that a host's nodes may get. It is the zero Driver if
-// they get no cards, or if homelab does not install the driver. An installed series stays, unless
+// Driver chooses the driver for the cards that a node may get. It is the zero Driver if no node of
+// its host gets cards, or if homelab does not install the driver. An installed series stays, unless
 // the file names another.
-func (ts *Templates) Driver(ctx context.Context, host string, seen nvidia.DriverState) (nvidia.Recipe, error) {
-	s := ts.Spec
-	if !InstallsDriver(s) {
-		return nvidia.Recipe{}, nil
+func (ts *Templates) Driver(ctx context.Context, n spec.Node, seen nvidia.DriverState) (nvidia.Recipe, error) {
+	all, err := ts.drivers(ctx, n.Host, seen)
+	if err != nil {
+		return nvidia.Recipe{}, err
 	}
-	var ids []nvidia.PCIID
-	for _, n := range s.GPUNodes() {
-		if n.External || n.Host != host {
-			continue
-		}
-		gpus, err := ts.Proxmox.GPUs(ctx, host)
-		if err != nil {
-			return nvidia.Recipe{}, err
-		}
-		for _, g := range gpus {
-			if placement.Candidate(n, g) {
-				id, err := nvidia.ParsePCIID(g.ID())
-				if err != nil {
-					return nvidia.Recipe{}, err
-				}
-				ids = append(ids, id)
-			}
-		}
-	}
-	if len(ids) == 0 {
-		return nvidia.Recipe{}, nil
-	}
-	policy := DriverPolicy(s, installed(seen))
-	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
-		policy.System = d.Name
-	}
-	recipe := nvidia.Recipe{System: policy.System, Build: policy.Build}.For(seen)
-	driver, _, err := nvidia.SelectDriverBranch(ids, policy)
-	if recipe.Driver = driver; err == nil {
-		return recipe, nil
-	}
-	// No driver supports all of them. Cards of other owners, and cards that no node gets, need no
-	// driver.
-	ids, failed := ts.allotted(ctx, host)
-	if failed != nil || len(ids) == 0 {
-		return nvidia.Recipe{}, converge.Permanent(err)
-	}
-	recipe.Driver, _, err = nvidia.SelectDriverBranch(ids, policy)
-	return recipe, converge.Permanent(err)
+	return all[n.Name].Recipe, all[n.Name].err
 }
 
-// allotted are the ids of the cards that a host's nodes get.
-func (ts *Templates) allotted(ctx context.Context, host string) ([]nvidia.PCIID, error) {
-	deal, err := ts.Allot(ctx, host)
+// chosen is a driver, or why there is none.
+type chosen struct {
+	nvidia.Recipe
+	err error
+}
+
+// drivers chooses the driver of each machine of a host. Nodes have one in common if it supports
+// every card that they may get, or else every card that they do get, so that one template serves
+// all. Where cards are too different for that, each node has the driver of its own cards. A machine
+// without cards has that of the first node with some: any template serves it.
+func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.DriverState) (map[string]chosen, error) {
+	s, out := ts.Spec, map[string]chosen{}
+	nodes := slices.DeleteFunc(s.GPUNodes(), func(n spec.Node) bool { return n.External || n.Host != host })
+	if !InstallsDriver(s) || len(nodes) == 0 {
+		return out, nil
+	}
+	gpus, err := ts.Proxmox.GPUs(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	var ids []nvidia.PCIID
-	for _, share := range deal.Shares {
-		for _, g := range share.Cards {
-			id, err := nvidia.ParsePCIID(g.ID())
-			if err != nil {
+	common, err := ts.inCommon(ctx, host, nodes, gpus, seen)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		c := common
+		if c.err != nil {
+			if c, err = ts.driverOf(ctx, n, gpus, seen, common.err); err != nil {
 				return nil, err
 			}
-			ids = append(ids, id)
+		}
+		out[n.Name] = c
+	}
+	for _, n := range s.Machines() {
+		if _, has := out[n.Name]; !has && !n.External && n.Host == host {
+			out[n.Name] = out[nodes[0].Name]
 		}
 	}
-	return ids, nil
+	return out, nil
+}
+
+// inCommon chooses one driver for all nodes of a host.
+func (ts *Templates) inCommon(ctx context.Context, host string, nodes []spec.Node, gpus []pci.GPU, seen nvidia.DriverState) (chosen, error) {
+	var may []pci.GPU
+	for _, n := range nodes {
+		may = append(may, candidates(n, gpus)...)
+	}
+	c := ts.choose(may, seen)
+	if c.err == nil || len(may) == 0 {
+		return c, nil
+	}
+	// Cards of other owners, and cards that no node gets, need no driver.
+	deal, err := ts.Allot(ctx, host)
+	if err != nil {
+		return c, nil //nolint:nilerr // the step of the cards reports it
+	}
+	var get []pci.GPU
+	for _, n := range nodes {
+		get = append(get, deal.Shares[n.Name].Cards...)
+	}
+	if len(get) == 0 {
+		return c, nil
+	}
+	return ts.choose(get, seen), nil
+}
+
+// driverOf chooses the driver of one node by its own cards. why is why there is none for all nodes.
+func (ts *Templates) driverOf(ctx context.Context, n spec.Node, gpus []pci.GPU, seen nvidia.DriverState, why error) (chosen, error) {
+	deal, err := ts.Allot(ctx, n.Host)
+	if err != nil {
+		return chosen{}, err
+	}
+	own := deal.Shares[n.Name].Cards
+	for _, id := range n.GPUs.Mapping {
+		if m := placement.Mapping(deal.Mappings, id); m != nil {
+			at := placement.Addresses(m, n.Host)
+			own = append(own, slices.DeleteFunc(slices.Clone(gpus), func(g pci.GPU) bool { return !slices.Contains(at, g.Address.Whole().String()) })...)
+		}
+	}
+	if may := candidates(n, gpus); len(n.GPUs.Mapping) == 0 {
+		if c := ts.choose(may, seen); c.err == nil && len(may) > 0 {
+			return c, nil
+		}
+	}
+	if len(own) == 0 {
+		return chosen{err: why}, nil
+	}
+	return ts.choose(own, seen), nil
+}
+
+// candidates are the cards that a node may get.
+func candidates(n spec.Node, gpus []pci.GPU) []pci.GPU {
+	return slices.DeleteFunc(slices.Clone(gpus), func(g pci.GPU) bool { return !placement.Candidate(n, g) })
+}
+
+// choose chooses a driver for cards.
+func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) chosen {
+	if len(gpus) == 0 {
+		return chosen{}
+	}
+	policy := DriverPolicy(ts.Spec, installed(seen))
+	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
+		policy.System = d.Name
+	}
+	c := chosen{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.For(seen)}
+	var ids []nvidia.PCIID
+	for _, g := range gpus {
+		id, err := nvidia.ParsePCIID(g.ID())
+		if err != nil {
+			return chosen{err: err}
+		}
+		ids = append(ids, id)
+	}
+	c.Driver, _, c.err = nvidia.SelectDriverBranch(ids, policy)
+	c.err = converge.Permanent(c.err)
+	return c
 }
 
 // DriverPolicy is what the file says about the driver.

@@ -119,11 +119,13 @@ func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
 			} // another step reports what is wrong with it
 			continue
 		}
-		t, err := ts.Template(ctx, host)
+		all, err := ts.Templates(ctx, host)
 		if err != nil {
 			return out, err
 		}
-		out.Ours[Key{host, t.Name}] = true
+		for _, t := range all {
+			out.Ours[Key{host, t.Name}] = true
+		}
 	}
 	return out, nil
 }

@@ -40,17 +40,41 @@ func (ts *Templates) Hosts() []string {
 	return slices.Compact(hosts)
 }
 
-// Template describes a host's template. Its name contains the digest of everything that goes
-// into it, so a changed input makes another template.
-func (ts *Templates) Template(ctx context.Context, host string) (template, error) {
-	driver, err := ts.Driver(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).ID})
-	if err != nil {
-		return template{}, err
-	}
-	return describeTemplate(ts.Spec, host, driver)
+// Templates describes the templates of a host: usually one, and one for each driver where its cards
+// have none in common. A name contains the digest of everything that goes into a template, so a
+// changed input makes another one.
+func (ts *Templates) Templates(ctx context.Context, host string) ([]template, error) {
+	_, all, err := ts.byNode(ctx, host)
+	return all, err
 }
 
-// describeTemplate is the pure part of Template. The name does not cover what clones do not
+// byNode describes the template of each machine of a host, and all of them in the order of the file.
+func (ts *Templates) byNode(ctx context.Context, host string) (map[string]template, []template, error) {
+	drivers, err := ts.drivers(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).ID})
+	if err != nil {
+		return nil, nil, err
+	}
+	of, all := map[string]template{}, []template{}
+	for _, n := range ts.Spec.Machines() {
+		if n.External || n.Host != host {
+			continue
+		}
+		driver := drivers[n.Name]
+		if driver.err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", n.Name, driver.err)
+		}
+		t, err := describeTemplate(ts.Spec, host, driver.Recipe)
+		if err != nil {
+			return nil, nil, err
+		}
+		if of[n.Name] = t; !slices.ContainsFunc(all, func(o template) bool { return o.Name == t.Name }) {
+			all = append(all, t)
+		}
+	}
+	return of, all, nil
+}
+
+// describeTemplate is the pure part of Templates. The name does not cover what clones do not
 // get: the sources of the image and the packages, and the storage and the address of the
 // template.
 func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
@@ -82,9 +106,10 @@ func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template
 	return t, nil
 }
 
-// templateSeen is a host's template, nil if it does not exist, and whether a machine must be
+// templateSeen is a template of a host, nil if it does not exist, and whether a machine must be
 // cloned from it.
 type templateSeen struct {
+	template
 	vm      *proxmox.Summary
 	wanted  bool
 	unbased []string // disks that are not base images for clones yet
@@ -94,94 +119,131 @@ type templateSeen struct {
 	stale []proxmox.Summary
 }
 
-// Step bakes a host's template, or finds it. While every machine of the host exists, no
+// Step bakes a host's templates, or finds them. While every machine of the host exists, no
 // template is needed: another K3s or driver in the file, or one GPU node less, is no reason to
 // bake. again are nodes whose machines exist and are made again.
 func (ts *Templates) Step(host string, again ...string) converge.Step {
 	if ts.Spec.Image.Template != "" {
 		return ts.existingStep(host)
 	}
-	name := ""
-	return &converge.Resource[templateSeen]{
-		ID: "template/" + host,
-		Observe: func(ctx context.Context) (templateSeen, error) {
-			t, err := ts.Template(ctx, host)
-			if err != nil {
-				return templateSeen{}, err
+	return &converge.Resource[[]templateSeen]{
+		ID:      "template/" + host,
+		Observe: func(ctx context.Context) ([]templateSeen, error) { return ts.observe(ctx, host, again) },
+		Diff: func(all []templateSeen) drift.Diff {
+			var d drift.Diff
+			for _, s := range all {
+				d = append(d, s.diff()...)
 			}
-			name = t.Name
-			vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
-			seen, there := templateSeen{}, map[string]bool{}
-			for i, vm := range vms {
-				there[vm.Name] = true
-				if vm.Name == t.Name && vm.Host == host {
-					seen.vm = &vms[i]
+			return d
+		},
+		Apply: func(ctx context.Context, all []templateSeen) error {
+			for _, seen := range all {
+				if seen.diff().Empty() {
+					continue
 				}
-			}
-			for _, name := range again {
-				delete(there, name)
-			}
-			_, seen.wanted = missingNode(ts.Spec, host, there)
-			if err == nil && seen.wanted && seen.vm == nil {
-				seen.stale = ts.staleBakes(host, vms)
-			}
-			if err == nil && seen.wanted && seen.vm != nil {
-				var vm *proxmox.VM
-				if vm, err = ts.Proxmox.ByID(ctx, seen.vm.VMID); err == nil {
-					seen.hasSeed = !vm.Template && vm.Seed != ""
-					if seen.vm.Template {
-						seen.unbased, err = ts.Proxmox.Unbased(ctx, vm)
+				for _, vm := range seen.stale {
+					if err := ts.Remove(ctx, vm); err != nil {
+						return err
 					}
 				}
-			}
-			return seen, err
-		},
-		Diff: func(s templateSeen) drift.Diff {
-			switch {
-			case s.vm == nil && s.wanted:
-				d := drift.Missing(name)
-				for _, vm := range s.stale {
-					d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "from an earlier file"})
+				vm, err := ts.Proxmox.VM(ctx, names.Tag(ts.Spec), seen.Name)
+				if err != nil {
+					return err
 				}
-				return d
-			case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
-				f := drift.Field{Have: "half-made", Want: name, Effect: drift.Create}
-				if !s.vm.Template && !s.vm.Running && s.hasSeed {
-					f.Note = "it is off: it is started again, and recreated if it is stuck"
-				}
-				return drift.Diff{f}
-			}
-			return nil
-		},
-		Apply: func(ctx context.Context, seen templateSeen) error {
-			for _, vm := range seen.stale {
-				if err := ts.Remove(ctx, vm); err != nil {
+				if err := ts.bake(ctx, seen.template, vm); err != nil {
 					return err
 				}
 			}
-			t, err := ts.Template(ctx, host)
-			if err != nil {
-				return err
-			}
-			vm, err := ts.Proxmox.VM(ctx, names.Tag(ts.Spec), t.Name)
-			if err != nil {
-				return err
-			}
-			return ts.bake(ctx, t, vm)
+			return nil
 		},
 	}
 }
 
-// staleBakes are the VMs of a host in which templates of another name are half-made.
-func (ts *Templates) staleBakes(host string, vms []proxmox.Summary) []proxmox.Summary {
-	return slices.DeleteFunc(slices.Clone(vms), func(vm proxmox.Summary) bool { return vm.Host != host || vm.Template || !ts.Baked(vm) })
+// observe looks at the templates of a host.
+func (ts *Templates) observe(ctx context.Context, host string, again []string) ([]templateSeen, error) {
+	of, all, err := ts.byNode(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, vm := range vms {
+		there[vm.Name] = true
+	}
+	for _, name := range again {
+		delete(there, name)
+	}
+	var out []templateSeen
+	for _, t := range all {
+		seen := templateSeen{template: t}
+		for i, vm := range vms {
+			if vm.Name == t.Name && vm.Host == host {
+				seen.vm = &vms[i]
+			}
+		}
+		for name, its := range of {
+			seen.wanted = seen.wanted || its.Name == t.Name && !there[name]
+		}
+		if seen.wanted && seen.vm == nil {
+			seen.stale = ts.staleBakes(host, vms, all)
+		}
+		if seen.wanted && seen.vm != nil {
+			if err := ts.look(ctx, &seen); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, seen)
+	}
+	return out, nil
+}
+
+// look sees how far a template is made.
+func (ts *Templates) look(ctx context.Context, seen *templateSeen) error {
+	vm, err := ts.Proxmox.ByID(ctx, seen.vm.VMID)
+	if err != nil {
+		return err
+	}
+	seen.hasSeed = !vm.Template && vm.Seed != ""
+	if seen.vm.Template {
+		seen.unbased, err = ts.Proxmox.Unbased(ctx, vm)
+	}
+	return err
+}
+
+func (s templateSeen) diff() drift.Diff {
+	switch {
+	case s.vm == nil && s.wanted:
+		d := drift.Missing(s.Name)
+		for _, vm := range s.stale {
+			d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "from an earlier file"})
+		}
+		return d
+	case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
+		f := drift.Field{Have: "half-made", Want: s.Name, Effect: drift.Create}
+		if !s.vm.Template && !s.vm.Running && s.hasSeed {
+			f.Note = "it is off: it is started again, and recreated if it is stuck"
+		}
+		return drift.Diff{f}
+	}
+	return nil
+}
+
+// staleBakes are the VMs of a host in which templates of other names than the wanted ones are
+// half-made.
+func (ts *Templates) staleBakes(host string, vms []proxmox.Summary, wanted []template) []proxmox.Summary {
+	return slices.DeleteFunc(slices.Clone(vms), func(vm proxmox.Summary) bool {
+		return vm.Host != host || vm.Template || !ts.Baked(vm) || slices.ContainsFunc(wanted, func(t template) bool { return t.Name == vm.Name })
+	})
 }
 
 // Cloned adds to the spec of a node without a VM the template that it is cloned from.
 func (ts *Templates) Cloned(ctx context.Context, n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if ts.Spec.Image.Template == "" {
-		t, err := ts.Template(ctx, n.Host)
-		spec.Template = t.Name
+		of, _, err := ts.byNode(ctx, n.Host)
+		spec.Template = of[n.Name].Name
 		return spec, err
 	}
 	if vm != nil {

@@ -5,21 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // A template that is half-made is told, and whether it is merely switched off.
 func TestHalfMadeTemplatesAreTold(t *testing.T) {
-	want, err := clusterfile.Parse("cluster.yaml", []byte("name: lab\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\npools:\n  cp: {role: server, count: 1, addresses: [10.0.0.11]}\n"))
-	require.NoError(t, err)
-	ts := &Templates{Spec: want}
-	step, ok := ts.Step("pve1").(*converge.Resource[templateSeen])
-	require.True(t, ok)
 	const off = "it is off"
 	for _, tt := range []struct {
 		template, running, begun, wanted bool
@@ -27,12 +19,12 @@ func TestHalfMadeTemplatesAreTold(t *testing.T) {
 	}{
 		{false, false, true, true, off}, {false, false, false, true, "half-made"}, {false, true, true, true, "half-made"}, {false, true, false, false, "half-made"}, {true, false, true, true, ""}, {true, false, false, false, ""},
 	} {
-		d := step.Diff(templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}).String()
+		d := templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}.diff().String()
 		assert.Equal(t, tt.says == off, strings.Contains(d, off), "%+v: %s", tt, d)
 		assert.Equal(t, tt.says == "", d == "", "%+v: %s", tt, d)
 	}
-	assert.Empty(t, step.Diff(templateSeen{}))
-	assert.NotEmpty(t, step.Diff(templateSeen{wanted: true}))
+	assert.Empty(t, templateSeen{}.diff())
+	assert.NotEmpty(t, templateSeen{wanted: true}.diff())
 }
 
 // A machine that becomes a template is as large as the host's largest node, and no larger

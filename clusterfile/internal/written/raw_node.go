@@ -72,7 +72,7 @@ type Disk struct {
 // GPUs may also be written as a bare count.
 type GPUs struct {
 	Count        *int              `yaml:"count" jsonschema_description:"Number of GPUs; homelab chooses neighbouring cards."`
-	Model        string            `yaml:"model" jsonschema_description:"Only cards with this in their name, e.g. A100."`
+	Model        string            `yaml:"model" jsonschema_description:"Only cards of this model: whole words of its name, e.g. A100 or RTX 4090."`
 	PCI          []spec.PCIAddress `yaml:"pci" jsonschema_description:"These cards, e.g. 01:00 or 0000:01:00.0."`
 	Mapping      []string          `yaml:"mapping" jsonschema_description:"These existing resource mappings, one per GPU."`
 	PCIe         *bool             `yaml:"pcie" jsonschema_description:"Default true."`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -18,7 +19,7 @@ const sick = 2
 // Doctor looks everywhere at once, and prints what is wrong: causes first, and below each what
 // follows from it.
 func Doctor(s *session.Session, ctx context.Context) error {
-	report, err := doctor.Examine(ctx, s.Cluster.Doctor())
+	report, err := doctor.Examine(ctx, sources(s))
 	if err != nil {
 		return err
 	}
@@ -31,6 +32,18 @@ func Doctor(s *session.Session, ctx context.Context) error {
 		err = &session.Error{Code: sick, Err: errors.New("something does not work")}
 	}
 	return err
+}
+
+// sources are the ways to look at a cluster, and what this machine knows.
+func sources(s *session.Session) doctor.Sources {
+	out := s.Cluster.Doctor()
+	out.Away = s.Away
+	last, err := history.LastRun(s.LastRunFile())
+	if err != nil {
+		s.Say("warning: %s", err)
+	}
+	out.LastRun = last
+	return out
 }
 
 // show prints a report.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -66,7 +67,7 @@ func Support(s *session.Session, ctx context.Context, f SupportFlags) error {
 // collect asks everywhere at once.
 func collect(ctx context.Context, s *session.Session, a *archive) {
 	var wg sync.WaitGroup
-	sources := s.Cluster.Doctor()
+	sources := sources(s)
 	wg.Go(func() {
 		e := doctor.Collect(ctx, sources)
 		report := doctor.Diagnose(e)
@@ -75,7 +76,11 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 		a.objects(e)
 	})
 	wg.Go(func() {
-		plan, err := s.Cluster.Up().Plan(ctx)
+		var plan *converge.Plan
+		err := s.Away
+		if err == nil {
+			plan, err = s.Cluster.Up().Plan(ctx)
+		}
 		if err != nil {
 			a.add("plan.txt", []byte("the plan could not be made: "+err.Error()))
 			return

@@ -87,11 +87,18 @@ func (w *watcher) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.mu.Lock()
-	page, err := w.page, w.err
-	if time.Since(w.at) >= every && !w.reading {
+	switch age := time.Since(w.at); {
+	case w.reading || age < every:
+	case age < 3*every:
 		w.reading = true
 		go w.refresh()
+	default: // no browser has asked for a while: what is shown first is of now
+		w.reading = true
+		w.mu.Unlock()
+		w.refresh()
+		w.mu.Lock()
 	}
+	page, err := w.page, w.err
 	w.mu.Unlock()
 	h := out.Header()
 	h.Set("Refresh", fmt.Sprint(int(every/time.Second)))

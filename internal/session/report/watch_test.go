@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -60,9 +61,9 @@ func TestWatcherReadsOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
 		w := &watcher{path: "/", host: "h", read: func() ([]byte, error) {
-			reads.Add(1)
+			n := reads.Add(1)
 			time.Sleep(2 * time.Second)
-			return []byte("page"), nil
+			return fmt.Appendf(nil, "page %d", n), nil
 		}}
 		w.refresh()
 		ask := func() *httptest.ResponseRecorder {
@@ -78,11 +79,13 @@ func TestWatcherReadsOnDemand(t *testing.T) {
 		assert.EqualValues(t, 1, reads.Load(), "it is fresh")
 		time.Sleep(time.Hour)
 		assert.EqualValues(t, 1, reads.Load())
+		assert.Equal(t, "page 2", ask().Body.String(), "after an hour, what is shown first is of now")
+		time.Sleep(every)
 		for range 3 {
-			assert.Equal(t, "page", ask().Body.String(), "what is old is shown until it is read")
+			assert.Equal(t, "page 2", ask().Body.String(), "what is a little old is shown until it is read")
 		}
 		time.Sleep(3 * time.Second)
-		assert.EqualValues(t, 2, reads.Load())
+		assert.EqualValues(t, 3, reads.Load())
 		w.read = func() ([]byte, error) { return nil, errors.New("broken") }
 		time.Sleep(time.Minute)
 		ask()

@@ -70,6 +70,9 @@ func (r *modelReader) checkHost(at string, h Host) {
 		r.says(at+".class", !pciClass.MatchString(d.Class), "%q is not a PCI class: write six digits, as in 030200", d.Class)
 		r.says(at+".numaNode", d.NUMANode < 0 || d.NUMANode >= max(1, h.NUMANodes), "NUMA node %d of %d", d.NUMANode, max(1, h.NUMANodes))
 	}
+	for i, d := range h.PCI {
+		r.says(fmt.Sprintf("%s.pci[%d].virtualOf", at, i), d.VirtualOf != "" && (d.VirtualOf == d.Address || !seen[d.VirtualOf]), "%s is none of the other functions of %s", d.VirtualOf, h.Name)
+	}
 	names := map[string]bool{}
 	for i, st := range h.Storages {
 		at := fmt.Sprintf("%s.storages[%d]", at, i)
@@ -112,6 +115,7 @@ func (r *modelReader) checkVMs(m Model, hosts map[string]Host) {
 			}
 		}
 	}
+	r.checkContainers(m, hosts, ids)
 }
 
 func (r *modelReader) checkMappings(m Model) {
@@ -125,6 +129,20 @@ func (r *modelReader) checkMappings(m Model) {
 		for j, entry := range pm.Map {
 			text := oneLine(schema.CheckProps("map", "", keys, entry))
 			r.says(fmt.Sprintf("%s.map[%d]", at, j), text != "", "%s", text)
+		}
+	}
+}
+
+// checkContainers holds only what others would stumble over.
+func (r *modelReader) checkContainers(m Model, hosts map[string]Host, ids map[int]bool) {
+	for i, ct := range m.Containers {
+		at := fmt.Sprintf(".containers[%d]", i)
+		r.says(at+".id", ct.ID < minVMID || ids[ct.ID], "VMID %d is taken, or below 100", ct.ID)
+		ids[ct.ID] = true
+		_, there := hosts[ct.Node]
+		r.says(at+".node", !there, "container %d is on node %q, which is none of the hosts", ct.ID, ct.Node)
+		for j, line := range ct.Raw {
+			r.says(fmt.Sprintf("%s.raw[%d]", at, j), !strings.HasPrefix(line, "lxc.") || !strings.Contains(line, ": "), "%q is not a line of LXC's: write lxc.mount.entry: …", line)
 		}
 	}
 }

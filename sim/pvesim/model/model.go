@@ -27,6 +27,8 @@ type Model struct {
 	Tokens   []Token      `yaml:"tokens,omitempty"`
 	ACLs     []ACL        `yaml:"acls,omitempty"`
 	VMs      []VM         `yaml:"vms,omitempty"` // machines that are there before anybody asks
+
+	Containers []Container `yaml:"containers,omitempty"` // which are shown, and nothing more
 }
 
 // IDRange is a range of VMIDs, both ends included; 0 is Proxmox's own end.
@@ -76,6 +78,7 @@ type PCIDevice struct {
 	Product    string `yaml:"product,omitempty"`    // as nvidia-smi names it
 	HeldByHost bool   `yaml:"heldByHost,omitempty"` // a driver or the console's framebuffer on the host does not let go
 	MDev       bool   `yaml:"mdev,omitempty"`       // can make mediated devices
+	VirtualOf  string `yaml:"virtualOf,omitempty"`  // a virtual function (SR-IOV): the address of its physical one
 }
 
 // Storage is a storage as a node sees it. Those of the same name with Shared
@@ -127,6 +130,17 @@ type VM struct {
 	Running bool              `yaml:"running,omitempty"`
 	Image   string            `yaml:"image,omitempty"`  // URL in the simulated internet of what its first disk was made from
 	Config  map[string]string `yaml:"config,omitempty"` // further keys, as in its configuration file; "template: 1" makes it a template
+}
+
+// Container is a container (LXC): other people's, which nothing here starts or changes.
+type Container struct {
+	ID      int               `yaml:"id"`
+	Node    string            `yaml:"node"`
+	Name    string            `yaml:"name"`
+	Running bool              `yaml:"running,omitempty"`
+	Config  map[string]string `yaml:"config,omitempty"` // as in its file: "dev0: /dev/nvidia0"
+	// Raw are the lines of its file that LXC reads itself, as "lxc.mount.entry: /dev/nvidia0 dev/nvidia0 none bind".
+	Raw []string `yaml:"raw,omitempty"`
 }
 
 // User is somebody, with a password where one is to log in.

@@ -109,7 +109,7 @@ const DebianKernel = "6.12.88+deb13-amd64"
 // 2026-11-22, by name; a package of Ubuntu's that is not here is not there.
 func debianVersions(name string) string {
 	return map[string]string{
-		"qemu-guest-agent": "1:10.0.13+ds-0+deb13u1", "nfs-common": "1:2.8.3-1", "nfs-kernel-server": "1:2.8.3-1", "open-iscsi": "2.1.11-1+deb13u2",
+		"qemu-guest-agent": "1:10.0.13+ds-0+deb13u1", "nfs-common": "1:2.8.3-1", "nfs-kernel-server": "1:2.8.3-1", "ceph-common": "18.2.7+ds-1", "open-iscsi": "2.1.11-1+deb13u2",
 		"curl": "8.14.1-2+deb13u7", "wget": "1.25.0-2", "ca-certificates": "20250419+deb13u1", "gnupg": "2.4.7-21+deb13u1", "jq": "1.7.1-6+deb13u4",
 		"xfsprogs": "6.13.0-2+deb13u1", "cryptsetup": "2:2.7.5-2", "dmsetup": "2:1.02.205-2", "lvm2": "2.03.31-2", "multipath-tools": "0.11.1-2",
 		"htop": "3.4.1-5", "git": "1:2.47.3-0+deb13u1", "pciutils": "1:3.13.0-2", "chrony": "4.6.1-3+deb13u2", "socat": "1.8.0.3-1+deb13u1", "zstd": "1.5.7+dfsg-1",

@@ -49,6 +49,7 @@ func plainPackages() map[string]Release {
 		"qemu-guest-agent":              {Versions: []string{"1:8.2.2+ds-0ubuntu1.10"}, Programs: []string{"qemu-ga"}, Service: "qemu-guest-agent"},
 		"nfs-common":                    {Versions: []string{"1:2.6.4-3ubuntu5.1"}, Programs: []string{"mount.nfs"}},
 		"nfs-kernel-server":             {Versions: []string{"1:2.6.4-3ubuntu5.1"}, Needs: []string{"nfs-common"}, Programs: []string{"rpc.nfsd", "exportfs"}, Service: "nfs-server"},
+		"ceph-common":                   {Versions: []string{"19.2.3-0ubuntu0.24.04.3"}, Programs: []string{"ceph", "mount.ceph", "rbd"}},
 		"open-iscsi":                    {Versions: []string{"2.1.9-3ubuntu5.4"}, Programs: []string{"iscsiadm", "iscsid"}, Service: "iscsid"},
 		"curl":                          {Versions: []string{"8.5.0-2ubuntu10.6"}},
 		"wget":                          {Versions: []string{"1.21.4-1ubuntu4.1"}},

@@ -39,12 +39,13 @@ func ofRelease(release string) (Distro, bool) {
 			packages:   append(common, "linux-image-virtual", "ubuntu-server-minimal", "linux-image-"+archive.ImageKernel, "linux-modules-"+archive.ImageKernel),
 		}, true
 	case "trixie":
+		const mirrors = "http://deb." + "debian.org/"
 		return Distro{
 			ID: "debian", Release: release,
 			osRelease: "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nVERSION=\"13 (trixie)\"\n" +
 				"VERSION_CODENAME=trixie\nDEBIAN_VERSION_FULL=13.6\nID=debian\n",
 			fstab:  "LABEL=cloudimg-rootfs / ext4 rw,discard,errors=remount-ro,x-systemd.growfs 0 1\n",
-			Mirror: "http://deb.debian.org/debian", Security: "http://deb.debian.org/debian-security", suites: []string{"trixie", "trixie-updates"},
+			Mirror: mirrors + "debian", Security: mirrors + "debian-security", suites: []string{"trixie", "trixie-updates"},
 			components: "main",
 			programs:   []string{"sshd", "cron", "unattended-upgrade-shutdown"},
 			units:      []string{"ssh", "cron", "unattended-upgrades"},

@@ -16,13 +16,13 @@ import (
 func nextID(c *world.Call) (any, error) {
 	if c.Params.Has("vmid") {
 		id := c.VMID()
-		if c.State.VMs[id] != nil {
+		if c.State.Taken(id) != "" {
 			return nil, answer.BadParam("vmid", fmt.Sprintf("VM %d already exists", id))
 		}
 		return strconv.Itoa(id), nil
 	}
 	id := c.State.FreeID()
-	if _, upper := c.State.IDRange(); c.State.VMs[id] != nil || id >= upper {
+	if _, upper := c.State.IDRange(); c.State.Taken(id) != "" || id >= upper {
 		lower, _ := c.State.IDRange()
 		return nil, answer.Die("unable to get any free VMID in range [%d, %d]", lower, upper-1)
 	}
@@ -44,6 +44,11 @@ func resources(c *world.Call) (any, error) {
 				e["hastate"] = entry(c, world.Register{Path: "/cluster/ha/resources", ID: "sid"}, sid)["state"]
 			}
 			out = append(out, e)
+		}
+		for _, id := range slices.Sorted(maps.Keys(c.State.Containers)) {
+			if access.Can(c.State, c.Who, "/vms/"+strconv.Itoa(id), "VM.Audit") {
+				out = append(out, world.ContainerFigures(c.State.Containers[id]))
+			}
 		}
 	}
 	if want == "" {

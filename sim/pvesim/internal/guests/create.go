@@ -41,8 +41,8 @@ func createVM(c *world.Call) (any, error) {
 	if err := mayCreate(c, id, opts); err != nil {
 		return nil, err
 	}
-	if other := c.State.VMs[id]; other != nil {
-		return nil, answer.Die("unable to create VM %d - VM %d already exists on node '%s'", id, id, other.Node)
+	if other := c.State.Taken(id); other != "" {
+		return nil, answer.Die("unable to create VM %d - %s", id, other)
 	}
 	now := time.Now()
 	v := &world.VM{ID: id, Node: c.Param("node"), Pool: c.Param("pool"), Conf: map[string]string{"lock": "create"}, Created: now, Since: now}

@@ -33,6 +33,9 @@ func Populate(s *world.State, m model.Model) {
 			}
 		}
 	}
+	for _, ct := range m.Containers {
+		s.Containers[ct.ID] = ct
+	}
 	for _, v := range m.VMs {
 		Adopt(s, v)
 		s.VMs[v.ID].Pool = v.Pool

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
@@ -112,7 +113,7 @@ func mappingChecks(s *world.State, m *world.Mapping, node string) []Check {
 // (PVE/Mapping/PCI.pm): same properties, and the same letters in them.
 func assertValid(s *world.State, m *world.Mapping, e map[string]string) error {
 	h := s.Hosts[e["node"]]
-	for path := range strings.SplitSeq(e["path"], ";") {
+	for n, path := range strings.Split(e["path"], ";") {
 		if !strings.Contains(path, ".") {
 			path += ".0"
 		}
@@ -124,14 +125,14 @@ func assertValid(s *world.State, m *world.Mapping, e map[string]string) error {
 			return answer.Die("pci device '%s' not found", path)
 		}
 		mdev := func(b bool) string { return strconv.Itoa(answer.Flag(b)) }
-		real := map[string]string{"id": d.ID, "subsystem-id": d.Subsystem, "mdev": mdev(d.MDev && m.Flags["mdev"])}
+		real := map[string]string{"id": d.ID, "subsystem-id": d.Subsystem, "mdev": mdev(d.MDev)}
 		if group(h, d) >= 0 {
 			real["iommugroup"] = strconv.Itoa(group(h, d))
 		}
 		set := map[string]string{"id": e["id"], "subsystem-id": e["subsystem-id"], "iommugroup": e["iommugroup"], "mdev": mdev(m.Flags["mdev"])}
 		for _, k := range []string{"id", "iommugroup", "mdev", "subsystem-id"} {
 			switch {
-			case real[k] == set[k]:
+			case real[k] == set[k], k == "iommugroup" && n > 0: // that of the first path alone is looked at
 			case set[k] == "":
 				return answer.Die("missing expected property '%s' for device '%s'", k, path)
 			case real[k] == "":
@@ -226,7 +227,7 @@ func listPCI(c *world.Call) (any, error) {
 			continue
 		}
 		if c.Params.Has("verbose") && !c.Params.Bool("verbose") {
-			all := describe(h, d)
+			all := describe(c.State, h, d)
 			short := map[string]any{}
 			for _, k := range []string{"id", "class", "vendor", "device", "iommugroup"} {
 				short[k] = all[k]
@@ -234,7 +235,7 @@ func listPCI(c *world.Call) (any, error) {
 			out = append(out, short)
 			continue
 		}
-		out = append(out, describe(h, d))
+		out = append(out, describe(c.State, h, d))
 	}
 	return out, nil
 }
@@ -244,7 +245,7 @@ var makers = map[string]string{"1022": "Advanced Micro Devices, Inc. [AMD]", "10
 	"1458": "Gigabyte Technology Co., Ltd", "1462": "Micro-Star International Co., Ltd. [MSI]", "15d9": "Super Micro Computer Inc", "1af4": "Red Hat, Inc.",
 	"3842": "eVGA Corp.", "8086": "Intel Corporation"}
 
-func describe(h *world.Host, d *model.PCIDevice) map[string]any {
+func describe(s *world.State, h *world.Host, d *model.PCIDevice) map[string]any {
 	vendor, device, _ := strings.Cut(d.ID, ":")
 	e := map[string]any{"id": d.Address, "class": "0x" + d.Class, "vendor": "0x" + vendor, "device": "0x" + device, "iommugroup": group(h, d)}
 	if d.Vendor != "" {
@@ -264,7 +265,26 @@ func describe(h *world.Host, d *model.PCIDevice) map[string]any {
 	if d.MDev {
 		e["mdev"] = 1
 	}
+	if !release.Before(s, 9, 2) { // since libpve-common-perl 9.1.12
+		related(h, d, e)
+	}
 	return e
+}
+
+// related adds what sysfs links a function to: its physical one, or its virtual ones.
+func related(h *world.Host, d *model.PCIDevice, e map[string]any) {
+	if d.VirtualOf != "" {
+		e["physfn"] = d.VirtualOf
+	}
+	virtual := map[string]any{}
+	for _, address := range slices.Sorted(maps.Keys(h.Devices)) {
+		if h.Devices[address].VirtualOf == d.Address {
+			virtual["virtfn"+strconv.Itoa(len(virtual))] = address
+		}
+	}
+	if len(virtual) > 0 {
+		e["virtfns"] = virtual
+	}
 }
 
 // group is the device's IOMMU group as the kernel shows it.

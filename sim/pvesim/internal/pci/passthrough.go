@@ -107,10 +107,12 @@ func mapped(s *world.State, h *world.Host, id string) ([]candidate, error) {
 		if err := assertValid(s, m, e); err != nil {
 			return nil, answer.Die("PCI device mapping invalid (hardware probably changed): %s\n", err)
 		}
+		var together candidate // the paths of one entry go to one machine
 		for path := range strings.SplitSeq(e["path"], ";") {
-			if found := functions(h, path); len(found) > 0 {
-				out = append(out, found)
-			}
+			together = append(together, functions(h, path)...)
+		}
+		if len(together) > 0 {
+			out = append(out, together)
 		}
 	}
 	if len(out) == 0 {
@@ -146,15 +148,11 @@ func choose(s *world.State, h *world.Host, v *world.VM, indexes []int, choices m
 		chosen[i] = c
 		return nil
 	}
-	for _, i := range indexes {
+	for _, i := range indexes { // in their order, one without a choice too
 		if len(choices[i]) == 1 {
 			if err := take(i, choices[i][0]); err != nil {
 				return nil, err
 			}
-		}
-	}
-	for _, i := range indexes {
-		if chosen[i] != nil {
 			continue
 		}
 		free := slices.IndexFunc(choices[i], func(c candidate) bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
 // What /cluster/resources describes a VM is what the pvestatd of its node has told all
@@ -125,4 +126,16 @@ func (s *State) Resource(v *VM) map[string]any {
 		r["pool"] = v.Pool
 	}
 	return r
+}
+
+// ContainerFigures is a container in a list.
+func ContainerFigures(ct model.Container) map[string]any {
+	e := map[string]any{"type": "lxc", "id": "lxc/" + strconv.Itoa(ct.ID), "vmid": ct.ID, "node": ct.Node, "name": ct.Name, "status": "stopped", "template": 0}
+	if ct.Running {
+		e["status"] = "running"
+	}
+	if tags := ct.Config["tags"]; tags != "" {
+		e["tags"] = tags
+	}
+	return e
 }

@@ -35,6 +35,7 @@ type State struct {
 	Mu           stateLock
 	Hosts        map[string]*Host
 	VMs          map[int]*VM
+	Containers   map[int]model.Container
 	Mappings     map[string]*Mapping
 	Cards        map[string]*guest.InfoROM // what cards remember, by node and address
 	Pools        map[string]*Pool
@@ -74,7 +75,7 @@ func New(m model.Model, o Options) *State {
 	o = o.orUsual()
 	s := &State{
 		Options: o, Schema: schema.Load(), Network: o.Network, Began: time.Now(), Done: make(chan struct{}),
-		Hosts: map[string]*Host{}, VMs: map[int]*VM{}, Mappings: map[string]*Mapping{}, Pools: map[string]*Pool{},
+		Hosts: map[string]*Host{}, VMs: map[int]*VM{}, Containers: map[int]model.Container{}, Mappings: map[string]*Mapping{}, Pools: map[string]*Pool{},
 		Locks: map[string]*fileLock{}, Tasks: map[string]*Task{}, PIDs: 1000, Random: rand.New(rand.NewPCG(1, 2)),
 		Version: cmp.Or(m.Version, "9.2.11"), QEMU: m.QEMU, NoQuorum: m.NoQuorum,
 	}

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,10 +14,21 @@ import (
 // FreeID is the first VMID that nobody has.
 func (s *State) FreeID() int {
 	id, upper := s.IDRange()
-	for s.VMs[id] != nil && id < upper {
+	for s.Taken(id) != "" && id < upper {
 		id++
 	}
 	return id
+}
+
+// Taken says what has a VMID, in the words of PVE/Cluster.pm (check_vmid_unused), or nothing.
+func (s *State) Taken(id int) string {
+	if v := s.VMs[id]; v != nil {
+		return fmt.Sprintf("VM %d already exists on node '%s'", id, v.Node)
+	}
+	if ct, there := s.Containers[id]; there {
+		return fmt.Sprintf("CT %d already exists on node '%s'", id, ct.Node)
+	}
+	return ""
 }
 
 // setIDRange puts a model's range of VMIDs into datacenter.cfg.
