@@ -144,7 +144,7 @@ var allowed = map[string][]string{
 	"cluster/prepare":               {"cluster/internal/leasefile", "converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "spec"},
 	"cluster/internal/volumes":      {"addon", "cluster/platform", "kube", "nvidia/check", "spec"},
 	"cluster/internal/thorns":       {"kube", "sim/guest", "sim/kubesim"},
-	"cluster/internal/templates":    {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "proxmox/pci", "remote", "spec"},
+	"cluster/internal/templates":    {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "proxmox/machine", "proxmox/pci", "remote", "spec"},
 	"cluster/internal/run":          {"converge", "proxmox", "spec"},
 	"cluster/internal/parts":        {"addon", "cluster/consent", "cluster/internal/run", "cluster/platform", "converge", "fleet", "internal/printable", "internal/suggest", "kube", "kube/chart", "kube/chart/pins", "remote/ssh", "spec"},
 	"cluster/internal/nodes":        {"cloudinit", "cluster/internal/firstboot", "cluster/internal/run", "converge", "internal/datadisk", "internal/names", "internal/printable", "proxmox", "remote", "remote/ssh", "spec"},
