@@ -19,7 +19,7 @@ type NFSOptions struct {
 	Class        string   // of storage; default "nfs"
 	Server       string   // address or name
 	Export       string   // absolute path on the server; volumes are folders of it
-	MountOptions []string // default nfsvers=4.1, hard, noatime
+	MountOptions []string // default [NFSMountOptions]
 	Delete       bool     // a volume and its folder are deleted with the claim; default: both stay
 	Default      bool     // the class of claims that name none
 }
@@ -32,7 +32,7 @@ func NFS(o NFSOptions) (chart.Part, error) {
 		o.Class = "nfs"
 	}
 	if o.MountOptions == nil {
-		o.MountOptions = nfsMountOptions()
+		o.MountOptions = NFSMountOptions()
 	}
 	if err := need("nfs", "server", o.Server, "export", o.Export); err != nil {
 		return chart.Part{}, err
@@ -70,8 +70,10 @@ func NFS(o NFSOptions) (chart.Part, error) {
 	return chart.Part{Name: "nfs", Release: r, After: []runtime.Object{sc.object()}, Keep: true, Classes: []string{o.Class}}, nil
 }
 
-// nfsMountOptions include hard: with a soft mount, a pause of the server loses writes.
-func nfsMountOptions() []string { return []string{"nfsvers=4.1", "hard", "noatime"} }
+// NFSMountOptions are those of volumes whose options nobody has written. Of NFS 4 the mount takes
+// the newest that the server has, 4.2 first (nfs-utils, stropts.c, nfs_autonegotiate): many a NAS
+// has 4.1 at most. With a soft mount, a pause of the server would lose writes.
+func NFSMountOptions() []string { return []string{"nfsvers=4", "hard", "noatime"} }
 
 func exported(part, p string) error {
 	if !strings.HasPrefix(p, "/") || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {

@@ -308,7 +308,7 @@ func TestCostsAreByName(t *testing.T) {
 			require.NoError(t, plan.Err())
 			for _, it := range plan.Items {
 				for _, c := range it.Costs {
-					out = append(out, fmt.Sprintf("%s: %s (%s) with %q ends %q", it.Step, c, c.Why, c.Holds, others.ReplaceAllString(strings.Join(c.Users, ", "), "N others")))
+					out = append(out, fmt.Sprintf("%s: %s (%s) with %q ends %q", it.Step, c, c.Why, c.Holds, others.ReplaceAllString(strings.Join(converge.Texts(c.Users), ", "), "N others")))
 				}
 			}
 			out = append(out, "")
@@ -335,7 +335,7 @@ func TestCostsWhereNobodyKnows(t *testing.T) {
 			if it.Step == "vm/cp1" {
 				require.Len(t, it.Costs, 1)
 				require.Len(t, it.Costs[0].Users, 1)
-				assert.Contains(t, it.Costs[0].Users[0], "cannot find out whose work ends: ")
+				assert.Contains(t, it.Costs[0].Users[0].Text, "cannot find out whose work ends: ")
 				return
 			}
 		}

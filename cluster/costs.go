@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/converge"
@@ -47,8 +48,8 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {
 				disk, _ := vm.Disk(slot)
 				out = append(out, converge.Cost{
-					Machine: "disk " + disk.Serial + " of " + n.Name, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
-					Holds: []string{disk.Size.String()},
+					Machine: "disk " + disk.Serial + " of " + n.Name, Thing: disk.Volume, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
+					Holds: []converge.Loss{{Text: disk.Size.String(), ID: disk.Volume}},
 				})
 			}
 		}
@@ -127,21 +128,24 @@ func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM
 		name = fmt.Sprintf("vm%d", vm.VMID)
 	}
 	cost := converge.Cost{
-		Machine: cmp.Or(name, "nameless"), Kind: converge.Destroys, Why: why,
-		Users: c.members.Users(ctx, func(w *consent.Work) []string { return w.On(name) }),
-		Holds: c.members.Users(ctx, func(w *consent.Work) []string { return w.Volumes(name) }),
+		Machine: cmp.Or(name, "nameless"), Sort: members.SortNode, Kind: converge.Destroys, Why: why,
 	}
+	cost.Users = c.members.Users(ctx, func(w *consent.Work) []converge.Loss {
+		cost.Holds = w.Volumes(name)
+		return w.On(name)
+	})
 	if err != nil {
-		cost.Holds = append(cost.Holds, "its disks are not readable: "+printable.FirstLine(err.Error()))
+		cost.Holds = append(cost.Holds, converge.Loss{Text: "its disks are not readable: " + printable.FirstLine(err.Error()), Unknown: true})
 	}
 	if vm == nil {
 		return cost
 	}
+	cost.Thing = vm.Identity()
 	for _, d := range vm.Extra() {
-		cost.Holds = append(cost.Holds, diskWords(d))
+		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
 	}
 	for _, volume := range vm.Unused {
-		cost.Holds = append(cost.Holds, "the unused disk "+volume)
+		cost.Holds = append(cost.Holds, converge.Loss{Text: "the unused disk " + volume, ID: volume})
 	}
 	return cost
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
@@ -10,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -34,7 +34,7 @@ func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff
 		}
 		if err != nil {
 			out = append(out, converge.Cost{
-				Machine: r.Part, Kind: converge.Destroys, Why: "no longer in the file", Holds: []string{parts.NotLooked + printable.FirstLine(err.Error())},
+				Machine: r.Part, Sort: parts.SortPart, Kind: converge.Destroys, Why: "no longer in the file", Holds: parts.Unseen(err),
 			})
 			continue
 		}
@@ -48,7 +48,7 @@ func costsOfRests(_ context.Context, all []templates.Rest, _ drift.Diff) []conve
 	var out []converge.Cost
 	for _, r := range all {
 		for _, t := range r.Templates {
-			out = append(out, converge.Cost{Machine: t.Name, Kind: converge.Destroys, Why: "a template; another one is baked when needed"})
+			out = append(out, converge.Cost{Machine: t.Name, Sort: "template", Thing: strconv.Itoa(t.VMID), Kind: converge.Destroys, Why: "a template; another one is baked when needed"})
 		}
 	}
 	return out
@@ -59,7 +59,7 @@ func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []conve
 	var out []converge.Cost
 	for _, r := range all {
 		for _, v := range r.Volumes {
-			out = append(out, converge.Cost{Machine: v.Name(), Kind: converge.Destroys, Why: "nothing on this Proxmox needs it"})
+			out = append(out, converge.Cost{Machine: v.Name(), Sort: "file", Thing: v.ID + " on " + r.Host, Kind: converge.Destroys, Why: "nothing on this Proxmox needs it"})
 		}
 	}
 	return out
@@ -74,7 +74,7 @@ func (c *Cluster) costsOfMachine(name, why string) func(context.Context, *proxmo
 
 // costsOfTemplate is what is lost with a template without linked clones.
 func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
-	return []converge.Cost{{Machine: vm.Name, Kind: converge.Destroys, Why: "a template that no VM uses"}}
+	return []converge.Cost{{Machine: vm.Name, Sort: "template", Thing: vm.Identity(), Kind: converge.Destroys, Why: "a template that no VM uses"}}
 }
 
 // costsOfRelease is what is lost with K3s on an external machine.
@@ -94,7 +94,7 @@ func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift
 		if have.pods == 0 {
 			return nil
 		}
-		users := c.members.Users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
+		users := c.members.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
 		if len(users) == 0 {
 			return nil // the pods there are recreated elsewhere
 		}

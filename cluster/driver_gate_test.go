@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -42,7 +43,7 @@ func TestPodsWithGPUsHoldUpTheirNode(t *testing.T) {
 				pod := w.moveIn(t, busy)
 				for _, it := range w.looks(t, after).Items {
 					for _, cost := range it.Costs {
-						assert.NotContains(t, cost.Users, "pod default/"+pod+" (1 GPU)", "%s: it goes on", it.Step)
+						assert.NotContains(t, converge.Texts(cost.Users), "pod default/"+pod+" (1 GPU)", "%s: it goes on", it.Step)
 						assert.Contains(t, cost.Why, "; waits up to 1h for pods that hold GPUs, and does not end them")
 					}
 				}

@@ -31,6 +31,7 @@ func (c *Cluster) replaceForDriver(ctx context.Context, n spec.Node) error {
 		return fmt.Errorf("%s keeps its machine: %w", n.Name, err)
 	}
 	again.Before = nil // the run that this is a part of has checked it
+	again.May = converge.Asking(ctx)
 	return c.wayOn(ctx, n, c.members.Upgrade(ctx, n, "its machine", func(ctx context.Context) error {
 		_, err := again.Run(ctx, retold(ctx))
 		return err

@@ -84,6 +84,9 @@ func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
 			return err
 		}
 	}
+	if err := converge.Confirm(ctx); err != nil { // the drain took a while
+		return err
+	}
 	needed := n.Role == spec.Server && have.Running() && len(c.spec.Servers()) > 1 && !c.canLose(ctx, n)
 	if needed {
 		if err := c.members.DeleteNode(ctx, n.Name); err != nil {

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,5 +43,44 @@ nodes:
 		assert.Contains(t, w.nodes(t), "a")
 		assert.NotContains(t, w.nodes(t), "b")
 		assert.False(t, b.Disk().Exists("/usr/local/bin/k3s"))
+	})
+}
+
+// A Raspberry Pi as the server and a PC as the agent: each gets K3s of its own architecture.
+func TestMachinesOfTwoArchitectures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		a, b := w.externalOf(t, "10.0.0.40", "arm64"), w.external(t, "10.0.0.41")
+		defer a.Kill()
+		defer b.Kill()
+		keys := filepath.Join(t.TempDir(), "known_hosts")
+		meet(t, keys, "10.0.0.40", a)
+		meet(t, keys, "10.0.0.41", b)
+		_, err := w.bare(t, parse(t, strangers), keys).Up().Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		assert.Contains(t, content(t, a, "/usr/local/bin/k3s"), "arch: arm64")
+		assert.Contains(t, content(t, b, "/usr/local/bin/k3s"), "arch: amd64")
+		assert.Len(t, w.nodes(t), 2)
+
+		newer := parse(t, strings.Replace(strangers, "name: strangers", "name: strangers\nk3s: {version: v1.36.6+k3s1}", 1))
+		_, err = w.bare(t, newer, keys).Up().Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		assert.Contains(t, content(t, a, "/usr/local/bin/k3s"), "v1.36.6+k3s1\narch: arm64")
+	})
+}
+
+// An architecture that K3s does not serve is refused before anything is changed.
+func TestMachineOfAnUnknownArchitecture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		a := w.externalOf(t, "10.0.0.40", "riscv64")
+		defer a.Kill()
+		keys := filepath.Join(t.TempDir(), "known_hosts")
+		meet(t, keys, "10.0.0.40", a)
+		_, err := w.bare(t, parse(t, strings.Join(strings.Split(strangers, "\n")[:5], "\n")), keys).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "K3s has no release for riscv64: it has some for amd64, arm64 and arm")
+		assert.False(t, a.Disk().Exists("/etc/rancher"))
 	})
 }

@@ -28,13 +28,13 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
-		assert.True(t, strings.HasPrefix(cost[0].Holds[0], parts.NotLooked) && strings.Contains(cost[0].Holds[0], thorns.Refusal), cost[0].Holds[0])
+		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked) && strings.Contains(cost[0].Holds[0].Text, thorns.Refusal), cost[0].Holds[0].Text)
 
 		c.members.Use(nil, "")
 		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
-		assert.True(t, strings.HasPrefix(cost[0].Holds[0], parts.NotLooked), cost[0].Holds[0])
+		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked), cost[0].Holds[0].Text)
 	})
 }
 

@@ -47,7 +47,7 @@ func TestADiskThatSomebodyAddedIsNamed(t *testing.T) {
 			for _, it := range plan.Items {
 				for _, cost := range it.Costs {
 					if cost.Machine == "gpu1" && cost.Kind == converge.Destroys {
-						holds = append(holds, cost.Holds...)
+						holds = append(holds, converge.Texts(cost.Holds)...)
 					}
 				}
 			}

@@ -119,6 +119,9 @@ func (c *Cluster) exchange(ctx context.Context, n spec.Node, others []string) er
 	if err := run.Of[members.Unhealthy](ctx).Refuses(names...); err != nil {
 		return err
 	}
+	if err := converge.Confirm(ctx); err != nil {
+		return err
+	}
 	progress.Say(ctx, "%s exchange GPUs: they go down together", strings.Join(append([]string{n.Name}, others...), ", "))
 	return c.downTogether(ctx, nodes, func(ctx context.Context) error {
 		for _, node := range nodes {

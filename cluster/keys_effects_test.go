@@ -92,7 +92,7 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 	up := c.Up()
 	e.say("steps", up.Names(), nil)
 	e.say("patience", up.Patience, nil)
-	e.say("artifacts", artifacts.Release(s), artifacts.Check(s))
+	e.say("artifacts", artifacts.Release(s, ""), artifacts.Check(s))
 	if hosts != nil {
 		e.ofHosts(t.Context(), c)
 	}

@@ -32,6 +32,9 @@ func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
 			u, err := seen.still(now)
 			errs := []error{err} // one part that must stay does not stop the removal of others
 			for _, p := range u.parts {
+				if err := converge.Confirm(ctx); err != nil { // the ones before took a while
+					return errors.Join(append(errs, err)...)
+				}
 				errs = append(errs, c.parts.RetirePart(ctx, p))
 			}
 			for _, p := range u.given {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/spec"
@@ -160,7 +161,7 @@ func TestAnotherDriverOfTheOperatorWaitsForPods(t *testing.T) {
 			for _, cost := range it.Costs {
 				asked++
 				assert.Equal(t, "the GPU operator's driver 595.91.07 is loaded by a restart; waits up to 1h for pods that hold GPUs, and does not end them", cost.Why)
-				assert.NotContains(t, cost.Users, "pod default/"+pod+" (1 GPU)")
+				assert.NotContains(t, converge.Texts(cost.Users), "pod default/"+pod+" (1 GPU)")
 			}
 		}
 		assert.Equal(t, 4, asked)

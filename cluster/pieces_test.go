@@ -66,7 +66,7 @@ func TestCostsOfMachinesThatGo(t *testing.T) {
 			assert.Equal(t, converge.Destroys, cost.Kind)
 		}
 		assert.Equal(t, "wk1", c.destroys(ctx, "wk1", "why", &proxmox.VM{VMID: 107}, nil).Machine)
-		assert.Contains(t, strings.Join(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds, "; "), "its disks are not readable: no answer")
+		assert.Contains(t, strings.Join(converge.Texts(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds), "; "), "its disks are not readable: no answer")
 		synctest.Wait()
 	})
 }

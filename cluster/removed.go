@@ -49,6 +49,9 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 				return converge.Permanent(err)
 			}
 			for _, vm := range vms {
+				if err := converge.Confirm(ctx); err != nil { // the ones before took a while
+					return err
+				}
 				if err := c.retire(ctx, vm); err != nil {
 					return err
 				}
@@ -95,6 +98,9 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 		if err := c.members.DeleteNode(ctx, vm.Name); err != nil {
 			return err
 		}
+	}
+	if err := converge.Confirm(ctx); err != nil { // the drain took a while
+		return err
 	}
 	progress.Say(ctx, "destroying %s", vm.Name)
 	return c.templates.Remove(ctx, vm)

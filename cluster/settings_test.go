@@ -154,6 +154,12 @@ func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 func (w *world) external(t testing.TB, addr string) *guest.Machine {
 	t.Helper()
+	return w.externalOf(t, addr, "amd64")
+}
+
+// externalOf is external with another architecture.
+func (w *world) externalOf(t testing.TB, addr, arch string) *guest.Machine {
+	t.Helper()
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(t, err)
 	doc, err := cloudinit.RenderWorker(cloudinit.Machine{
@@ -164,7 +170,7 @@ func (w *world) external(t testing.TB, addr string) *guest.Machine {
 	iso, err := doc.ISO()
 	require.NoError(t, err)
 	m := guest.New(guest.Config{
-		Name: "edge", VMID: 9000, Disk: guest.NewBase("noble"), MACs: []string{"bc:24:11:00:00:01"}, CPUs: 4, Memory: 8 << 30,
+		Name: "edge", VMID: 9000, Arch: arch, Disk: guest.NewBase("noble"), MACs: []string{"bc:24:11:00:00:01"}, CPUs: 4, Memory: 8 << 30,
 		Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Network: w.sim.Network(), Internet: guest.DefaultInternet(), Kubernetes: w.kube,
 		Seed: func() ([]byte, error) { return iso, nil },
 	})

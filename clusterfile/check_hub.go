@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
@@ -156,7 +156,7 @@ func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
 		r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on divides its GPUs", name), "write nvidia: {sharing: {strategy: mig, layouts: [{gpus: [0], profiles: {3g.20gb: 2}}]}}, or gpus.sharing of the pool; or remove mig")
 		return
 	}
-	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, printable.Few(offers)),
+	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, suggest.Few(offers)),
 		"write one of these, or gpus: 1 for a nvidia.com/gpu, which on a node whose GPUs are all divided alike is an instance")
 }
 
@@ -192,9 +192,17 @@ func (r *resolver) groupsAreKnown() {
 	}
 }
 
-// chartValues warns of values of the hub's chart that remove settings of hub:.
+// chartValues refuses values that the hub's chart refuses, and warns of those that remove settings
+// of hub:. Another version of the chart may know other values.
 func (r *resolver) chartValues() {
 	at := r.MemberAt(&r.raw.Charts.Values, "jupyterhub")
+	say := r.Wrong
+	if r.IsSet(&r.raw.Hub.Version) {
+		say = r.Warn
+	}
+	for _, f := range jupyterhub.CheckChartValues(r.raw.Charts.Values["jupyterhub"]) {
+		say(r.MemberAt(&r.raw.Charts.Values, "jupyterhub."+f.Path), f.What, f.Cure)
+	}
 	for _, what := range platform.Hub(r.spec).Broken() {
 		r.Warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")
 	}

@@ -3,6 +3,7 @@ package clusterfile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -57,6 +58,7 @@ func (r *resolver) kubernetes() {
 	r.k3sVersion(&raw.Version)
 	r.passThrough(&raw.Server, k3s.RoleServer)
 	r.passThrough(&raw.Agent, k3s.RoleAgent)
+	r.kubeletArgs()
 	r.snapshots()
 	r.registries()
 	for i, d := range raw.Disable {
@@ -147,6 +149,25 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 		if err != nil {
 			what, cure, _ := strings.Cut(err.Error(), ": ")
 			r.Wrong(place, what, cure)
+		}
+	}
+}
+
+// kubeletArgs checks the arguments of kubelet, which all nodes share; those of servers are agent's
+// too.
+func (r *resolver) kubeletArgs() {
+	raw := &r.raw.K3s
+	for _, at := range []*map[string]any{&raw.Agent, &raw.Server} {
+		keys := maps.Clone(*at)
+		if keys != nil {
+			keys["disable-cloud-controller"] = raw.Server["disable-cloud-controller"]
+		}
+		for _, f := range k3s.CheckKubeletArgs(keys) {
+			say := r.Wrong
+			if f.Allowed {
+				say = r.Warn
+			}
+			say(r.MemberAt(at, "kubelet-arg"), f.What, f.Do)
 		}
 	}
 }

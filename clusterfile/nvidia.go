@@ -143,6 +143,9 @@ func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
 	if refused := r.driverRefuses(cards); refused != nil {
 		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
 	}
+	if what, do := nvidia.CheckMPS(raw.Model, cards, sharing.Replicas); what != "" && sharing.Strategy == spec.SharingMPS {
+		r.Wrong(&raw.Model, what, do)
+	}
 	if sharing.Strategy == spec.SharingMIG && !divisible {
 		r.Wrong(&raw.Model, fmt.Sprintf("the %s does not support MIG", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
 		return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/suggest"
@@ -123,16 +124,13 @@ func (r *resolver) needsClass() bool {
 	return r.raw.Hub != nil || r.raw.Monitoring != nil
 }
 
-// defaultMount are the options of NFS 4.2, the newest: no lockd, and copies made on the server.
-var defaultMount = []string{"nfsvers=4.2", "hard", "noatime"}
-
 func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
 	n := &spec.NFS{
 		Class: cmp.Or(raw.Class, "nfs"), Server: raw.Server, Export: raw.Export,
 		MountOptions: raw.MountOptions, Retain: or(raw.Retain, true),
 	}
 	if !r.IsSet(&raw.MountOptions) {
-		n.MountOptions = slices.Clone(defaultMount)
+		n.MountOptions = addon.NFSMountOptions()
 	}
 	r.mountOptions(raw.MountOptions)
 	if raw.VM != nil {

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -61,6 +62,9 @@ func (e *NotConverged) Passing() bool { return false }
 
 // Unwrap returns the last check's error.
 func (e *NotConverged) Unwrap() error { return e.Err }
+
+// ErrUnseen refuses an Act for now, because what it costs could not be seen.
+var ErrUnseen = errors.New("what it costs could not be seen")
 
 // Permanent marks err as one that waiting does not fix, so that a settling step ends at once.
 // It returns nil for nil.

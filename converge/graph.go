@@ -27,7 +27,8 @@ type Graph struct {
 	// May is asked before every Act, with the result of the latest check: Step, Diff and
 	// Costs. An error refuses the Act: the step fails, steps that need it are skipped, and
 	// the others continue. A step that is checked again after a passing error is asked about
-	// again. It is called concurrently. May be nil.
+	// again; so is one whose Act calls [Confirm], and, as long as it may settle, one that is refused
+	// with [ErrUnseen]. It is called concurrently. May be nil.
 	May func(ctx context.Context, it Item) error
 	// NoCosts says that nobody is asked for consent, so what the changes cost is not determined:
 	// that may take long if machines do not answer. Items have no Costs then.

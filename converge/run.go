@@ -140,13 +140,13 @@ func unsettled(n *Ref) (*NotConverged, wait.Rule) {
 
 // attempt is one try at a step; acted reports whether there was something to do.
 func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
-	diff, act, err := r.agreed(ctx, n)
+	diff, act, costs, err := r.agreed(ctx, n)
 	if err != nil || diff.Empty() {
 		return false, err
 	}
 	if act != nil {
 		emit(Event{Kind: Acting, Diff: diff})
-		if err := act(ctx); err != nil {
+		if err := act(asking(ctx, n, costs)); err != nil {
 			return true, err
 		}
 		diff = nil
@@ -156,27 +156,34 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 
 // agreed checks a step. It returns a difference only after Before has returned, because
 // waiting for something that another run removes would be in vain, and an Act only if May
-// does not refuse it.
-func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, error) {
+// does not refuse it, with its costs.
+func (r *run) agreed(ctx context.Context, n *Ref) (drift.Diff, Act, []Cost, error) {
 	by, may := looker(check), n.graph.May
 	if may != nil {
 		by = n.graph.looker()
 	}
 	for {
 		begun := r.gate.open()
-		diff, act, costs, err := look(ctx, n, lookTime, by)
+		now := ctx
+		if begun {
+			now = acts(ctx)
+		}
+		diff, act, costs, err := look(now, n, lookTime, by)
 		switch {
 		case err != nil || diff.Empty():
-			return nil, nil, err
+			return nil, nil, nil, err
 		case !begun:
 			if err := r.gate.pass(ctx); err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 		case act == nil || may == nil:
-			return diff, act, nil
+			return diff, act, nil, nil
 		default:
 			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
-			return diff, act, Permanent(err)
+			if errors.Is(err, ErrUnseen) {
+				return nil, nil, nil, err
+			}
+			return diff, act, costs, Permanent(err)
 		}
 	}
 }

@@ -57,11 +57,44 @@ func (r Release) arch() string {
 	return r.Arch
 }
 
-func (r Release) check() error {
-	errs := []error{checkVersion(r.Version)}
-	if !slices.Contains([]string{"amd64", "arm64", "arm"}, r.arch()) {
-		errs = append(errs, fmt.Errorf("k3s architecture %q: write amd64, arm64 or arm", r.Arch))
+// Binary returns the name of the program.
+func (r Release) Binary() string {
+	switch r.arch() {
+	case "amd64":
+		return "k3s"
+	case "arm":
+		return "k3s-armhf"
 	}
+	return "k3s-" + r.arch()
+}
+
+// Sums returns the name of the file of checksums.
+func (r Release) Sums() string { return "sha256sum-" + r.arch() + ".txt" }
+
+// archOf is the architecture for what uname -m prints; others stay as they are, and
+// [Install] refuses them.
+func archOf(machine string) string {
+	switch machine {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	case "armv7l", "armv8l":
+		return "arm"
+	}
+	return machine
+}
+
+// CheckArch returns an error if K3s has no release for an architecture, as [State.Arch] has it.
+func CheckArch(arch string) error {
+	if slices.Contains([]string{"", "amd64", "arm64", "arm"}, arch) {
+		return nil
+	}
+	return fmt.Errorf("K3s has no release for %s: it has some for amd64, arm64 and arm", arch)
+}
+
+func (r Release) check() error {
+	errs := []error{checkVersion(r.Version), CheckArch(r.Arch)}
 	if u, err := url.Parse(r.URL("")); err != nil || u.Scheme != "https" || u.Host == "" {
 		errs = append(errs, fmt.Errorf("k3s base URL %q: write one that begins with https://", r.BaseURL))
 	}

@@ -245,10 +245,10 @@ func TestInstallRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "has no line for k3s")
 
 	for want, r := range map[string]k3s.Release{
-		`k3s version "latest"`:       {Version: "latest"},
-		`k3s architecture "riscv64"`: {Version: version, Arch: "riscv64"},
-		`k3s base URL "http://x"`:    {Version: version, BaseURL: "http://x"},
-		`k3s artifacts "here"`:       {Version: version, Artifacts: "here"},
+		`k3s version "latest"`:           {Version: "latest"},
+		"K3s has no release for riscv64": {Version: version, Arch: "riscv64"},
+		`k3s base URL "http://x"`:        {Version: version, BaseURL: "http://x"},
+		`k3s artifacts "here"`:           {Version: version, Artifacts: "here"},
 	} {
 		_, err := k3s.Install(t.Context(), m, r)
 		assert.ErrorContains(t, err, want)

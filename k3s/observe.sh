@@ -11,6 +11,9 @@ manifests=/var/lib/rancher/k3s/server/manifests
 
 section() { printf '\n@@ %s\n' "$1"; }
 
+section arch
+uname -m
+
 section version
 if [ -x /usr/local/bin/k3s ]; then
 	/usr/local/bin/k3s --version 2>/dev/null

@@ -21,6 +21,7 @@ var observeScript string
 type State struct {
 	Role    Role   // by the existing units
 	Version string // of the binary; empty if there is none
+	Arch    string // of the machine, as [Release.Arch] has it, or else as uname -m says it; empty if it was not seen
 	Active  string // systemd's word: active, activating, deactivating, failed, inactive; empty without a unit
 	Enabled bool   // starts with the machine
 
@@ -132,6 +133,7 @@ func parseState(out []byte) (State, error) {
 		return State{}, fmt.Errorf("the output was truncated after %d bytes", len(out))
 	}
 	s := State{Manifests: map[string]string{}}
+	s.Arch = archOf(strings.TrimSpace(sections["arch"]))
 	if m := versionLine.FindStringSubmatch(sections["version"]); m != nil {
 		s.Version = m[1]
 	}

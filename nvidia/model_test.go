@@ -36,7 +36,7 @@ func TestIsModel(t *testing.T) {
 			assert.False(t, nvidia.IsModel(model, id, c.name), "%s %s is no %q", c.id, c.name, model)
 		}
 	}
-	assert.False(t, nvidia.IsModel("-", nvidia.PCIID{}, ""), "a model without a word means none")
+	assert.False(t, nvidia.IsModel("-", nvidia.PCIID{}, ""), "a model that has no letters means none")
 }
 
 // Every name of the table is that of its own card, and a word that makes another card of it

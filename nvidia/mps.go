@@ -3,6 +3,7 @@ package nvidia
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -55,4 +56,32 @@ func mpsVolumes() []corev1.Volume {
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6])
+}
+
+// MPSClients is how many pods may share a GPU by MPS; 0 if none should: MPS can limit a client's
+// memory, and keep its faults from others, from Volta on (NVIDIA's MPS guide). The plugin counts
+// 16 below compute capability 7.5, and 48 from there (cmd/mps-control-daemon/mps/device.go).
+func (g GPU) MPSClients() int {
+	switch g.Architecture {
+	case Kepler, Maxwell, Pascal:
+		return 0
+	case Volta:
+		return 16
+	}
+	return 48
+}
+
+// CheckMPS says why pods cannot share cards of a model by MPS, and what to do.
+func CheckMPS(model string, cards []GPU, replicas int) (what, do string) {
+	clients := 0
+	for _, g := range cards {
+		clients = max(clients, g.MPSClients())
+	}
+	switch {
+	case clients == 0:
+		return fmt.Sprintf("the %s (%s) cannot be shared by MPS: before Volta it limits no pod's memory, and one pod's fault ends all", model, cards[0].Architecture), "write sharing: {strategy: time-slicing, replicas: 4}"
+	case replicas > clients:
+		return fmt.Sprintf("MPS serves at most %d pods on a %s and replicas is %d", clients, model, replicas), fmt.Sprintf("write replicas: %d or less", clients)
+	}
+	return "", ""
 }

@@ -99,14 +99,24 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) er
 }
 
 // Remove stops vm, destroys it with its disks, and checks that they are gone. First it checks that
-// the VM is still the one that vm describes, because the VMID may have been reused.
+// the VM is still the one that vm describes, because the VMID may have been reused, and has no
+// disk that vm does not name, since nobody agreed to lose that one.
 func (c *Client) Remove(ctx context.Context, vm *VM) error {
 	now, err := c.current(ctx, vm)
 	if err != nil || now == nil {
 		return err
 	}
+	if err := moreDisks(vm, now); err != nil {
+		return err
+	}
 	if now.Running {
 		if err := c.Stop(ctx, now); err != nil {
+			return err
+		}
+		if now, err = c.current(ctx, vm); err != nil || now == nil { // that took a while
+			return err
+		}
+		if err := moreDisks(vm, now); err != nil {
 			return err
 		}
 	}
@@ -118,6 +128,16 @@ func (c *Client) Remove(ctx context.Context, vm *VM) error {
 		return c.destroy(ctx, now)
 	}
 	return err
+}
+
+// moreDisks is the error of a VM that has disks which it did not have when it was read.
+func moreDisks(was, now *VM) error {
+	had := was.Volumes()
+	more := slices.DeleteFunc(now.Volumes(), func(id string) bool { return slices.Contains(had, id) })
+	if was.Config() == nil || len(more) == 0 {
+		return nil
+	}
+	return wait.Permanent(fmt.Errorf("%s stays: it has %s since it was looked at; run it again, which shows that too", now, strings.Join(more, " and ")))
 }
 
 // current returns vm as it is now, unlocked, or nil if it is gone. It always reads the

@@ -1,6 +1,7 @@
 package consent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -12,52 +13,155 @@ import (
 // Agreement records what the user has agreed to. The zero Agreement agrees to nothing. It is safe
 // for concurrent use once its fields are set.
 type Agreement struct {
-	Everything bool     // all costs of any kind
-	Restarts   bool     // everything that stops and starts again
-	Destroy    []string // what may be destroyed, by name, and stopped before that
-	Logins     bool     // a login on machines that accept none of this run's keys
+	Everything bool // all costs of any kind
+	Restarts   bool // everything that stops and starts again
+	// Destroy is what may be destroyed, by name, and stopped before that. If things of several
+	// sorts bear a name, it agrees to none of them; "node:NAME" and "part:NAME" say which one is meant.
+	Destroy []string
+	Logins  bool // a login on machines that accept none of this run's keys
 
 	mu    sync.Mutex
-	shown map[thing]bool
+	shown map[thing]*contents
+	sorts map[string]string // what a name in Destroy means, by name; several: nothing
 }
 
-// thing is one cost that the user agrees to: what happens, and to what.
-type thing struct {
-	name string
-	kind converge.CostKind
+// thing is what a cost is about: a machine or a part, and not another one of the same name.
+type thing struct{ name, sort, id string }
+
+// contents is what the user agreed to of a thing: what happens to it, and what was in it then.
+type contents struct {
+	kinds  map[converge.CostKind]bool
+	losses map[string]bool
 }
 
-// Agree adds the costs that the user has seen and accepted: these, each of its kind, and no others.
-// Consent to destroy a thing includes consent to stop it.
+func of(c converge.Cost) thing { return thing{c.Machine, c.Sort, c.Thing} }
+
+// identity is what makes a loss the same one when it is seen again. What could not be seen is one
+// loss, whatever the reason.
+func identity(l converge.Loss) string {
+	if l.Unknown {
+		return "unknown"
+	}
+	return "of " + cmp.Or(l.ID, l.Text)
+}
+
+// Agree adds the costs that the user has seen and accepted: what happens to these things, with
+// what is in them, and nothing else. Consent to destroy a thing includes consent to stop it.
 func (a *Agreement) Agree(costs ...converge.Cost) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shown == nil {
-		a.shown = map[thing]bool{}
+		a.shown = map[thing]*contents{}
 	}
 	for _, c := range costs {
-		a.shown[thing{c.Machine, c.Kind}] = true
+		have := a.shown[of(c)]
+		if have == nil {
+			have = &contents{map[converge.CostKind]bool{}, map[string]bool{}}
+			a.shown[of(c)] = have
+		}
+		have.kinds[c.Kind] = true
+		for _, l := range slices.Concat(c.Holds, c.Users) {
+			have.losses[identity(l)] = true
+		}
 	}
 }
 
-// covers reports whether the user agreed to a cost.
-func (a *Agreement) covers(c converge.Cost) bool {
+// lacks returns the part of a cost that the user has not agreed to. If that is only something in
+// a thing, the rest of its contents is left out.
+func (a *Agreement) lacks(c converge.Cost) (converge.Cost, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.Everything || a.shown[thing{c.Machine, c.Kind}] {
+	have := a.shown[of(c)]
+	switch {
+	case a.Everything, c.Kind == converge.Enters && a.Logins, c.Kind == converge.Stops && a.Restarts, c.Kind != converge.Enters && a.named(c):
+		return c, false
+	case have == nil && a.another(c):
+		c.Why = strings.TrimPrefix(c.Why+"; not the one that was shown: it has its name", "; ")
+		return c, true
+	case have == nil, !have.kinds[c.Kind] && (c.Kind == converge.Enters || !have.kinds[converge.Destroys]):
+		return c, true
+	}
+	was := func(l converge.Loss) bool { return l.Counted || have.losses[identity(l)] }
+	c.Holds, c.Users = slices.DeleteFunc(slices.Clone(c.Holds), was), slices.DeleteFunc(slices.Clone(c.Users), was)
+	return c, len(c.Holds)+len(c.Users) > 0
+}
+
+// covers reports whether the user agreed to what happens to a thing, whatever is in it.
+func (a *Agreement) covers(c converge.Cost) bool {
+	c.Holds, c.Users = nil, nil
+	_, lacks := a.lacks(c)
+	return !lacks
+}
+
+// another reports whether another thing of this name and sort was shown.
+func (a *Agreement) another(c converge.Cost) bool {
+	for t := range a.shown {
+		if t.name == c.Machine && t.sort == c.Sort {
+			return true
+		}
+	}
+	return false
+}
+
+// several marks a name of things of several sorts.
+const several = ", "
+
+// named reports whether Destroy names a thing. A name alone means what bore it first: what comes
+// later with the same name is something else.
+func (a *Agreement) named(c converge.Cost) bool {
+	if c.Sort != "" && slices.Contains(a.Destroy, c.Sort+":"+c.Machine) {
 		return true
 	}
-	if c.Kind == converge.Enters { // which of what may be destroyed is not said with it
-		return a.Logins
+	if !slices.Contains(a.Destroy, c.Machine) {
+		return false
 	}
-	return a.Restarts && c.Kind == converge.Stops || slices.Contains(a.Destroy, c.Machine) || a.shown[thing{c.Machine, converge.Destroys}]
+	a.bear(c)
+	return a.sorts[c.Machine] == c.Sort
+}
+
+// bear notes what a name means.
+func (a *Agreement) bear(c converge.Cost) {
+	if a.sorts == nil {
+		a.sorts = map[string]string{}
+	}
+	if _, known := a.sorts[c.Machine]; !known {
+		a.sorts[c.Machine] = c.Sort
+	}
+}
+
+// Ambiguous returns the names in Destroy that things of several sorts bear.
+func (a *Agreement) Ambiguous() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(a.Destroy), func(name string) bool { return a.sorts[name] != several })
 }
 
 // Lacking returns the costs of a plan that the user has not agreed to, in the order of the plan.
 func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 	var out []converge.Cost
+	a.mu.Lock()
 	for _, it := range p.Items {
-		out = append(out, slices.DeleteFunc(slices.Clone(it.Costs), a.covers)...)
+		for _, c := range it.Costs {
+			if c.Kind != converge.Destroys {
+				continue
+			}
+			if a.bear(c); a.sorts[c.Machine] != c.Sort {
+				a.sorts[c.Machine] = several
+			}
+		}
+	}
+	a.mu.Unlock()
+	for _, it := range p.Items {
+		out = append(out, a.lacking(it.Costs)...)
+	}
+	return out
+}
+
+func (a *Agreement) lacking(costs []converge.Cost) (out []converge.Cost) {
+	for _, c := range costs {
+		if rest, lacks := a.lacks(c); lacks {
+			out = append(out, rest)
+		}
 	}
 	return out
 }
@@ -65,41 +169,68 @@ func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 // May is for [converge.Graph]. It returns nil if the user agreed to all costs of a change, and a
 // [*RefusedError] otherwise.
 func (a *Agreement) May(_ context.Context, it converge.Item) error {
-	if lacking := slices.DeleteFunc(slices.Clone(it.Costs), a.covers); len(lacking) > 0 {
-		return &RefusedError{Step: it.Step, Costs: lacking}
+	lacking := a.lacking(it.Costs)
+	if len(lacking) == 0 {
+		return nil
 	}
-	return nil
+	unseen := !slices.ContainsFunc(lacking, func(c converge.Cost) bool {
+		return !a.covers(c) || slices.ContainsFunc(slices.Concat(c.Holds, c.Users), func(l converge.Loss) bool { return !l.Unknown })
+	})
+	return &RefusedError{Step: it.Step, Costs: lacking, unseen: unseen}
 }
 
 // RefusedError reports a change that was not made, because the user has not agreed to its costs.
 type RefusedError struct {
 	Step  string
 	Costs []converge.Cost // those without consent
+
+	unseen bool
 }
 
 // Error says what would have happened to what, and what to do.
 func (e *RefusedError) Error() string {
+	return "not done, since nobody has agreed to it: " + strings.Join(Words(e.Costs...), "; ") + "\n  run it again, and it asks"
+}
+
+// Is reports that the error is [converge.ErrUnseen], if all that the user has not agreed to is what
+// could not be seen.
+func (e *RefusedError) Is(target error) bool { return target == converge.ErrUnseen && e.unseen }
+
+// Passing is true for a [converge.ErrUnseen].
+func (e *RefusedError) Passing() bool { return e.unseen }
+
+// Words say for each cost what happens to what, why, and what is lost with it, each once.
+func Words(costs ...converge.Cost) []string {
 	var out []string
-	for _, c := range e.Costs {
+	for _, c := range costs {
 		text := c.String()
 		if c.Why != "" {
 			text += " (" + c.Why + ")"
+		}
+		lost := slices.DeleteFunc(slices.Concat(c.Holds, c.Users), func(l converge.Loss) bool { return l.Counted })
+		if len(lost) > 0 {
+			text += ", and with it " + strings.Join(converge.Texts(lost), ", ")
 		}
 		if !slices.Contains(out, text) {
 			out = append(out, text)
 		}
 	}
-	return "not done, since nobody has agreed to it: " + strings.Join(out, "; ") + "\n  run it again, and it asks"
+	return out
 }
 
-// Flags returns the command-line flags that agree to exactly these costs.
-func Flags(costs ...converge.Cost) string {
+// Flags returns the command-line flags that agree to these costs.
+func Flags(costs ...converge.Cost) string { return (&Agreement{}).Flags(costs...) }
+
+// Flags is the function, for costs of a plan in which things of several sorts may bear a name.
+func (a *Agreement) Flags(costs ...converge.Cost) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var flags, destroyed []string
 	kinds := map[converge.CostKind]bool{}
 	for _, c := range costs {
 		kinds[c.Kind] = true
 		if c.Kind == converge.Destroys {
-			destroyed = append(destroyed, c.Machine)
+			destroyed = append(destroyed, a.nameAmong(c, costs))
 		}
 	}
 	if kinds[converge.Enters] {
@@ -113,4 +244,15 @@ func Flags(costs ...converge.Cost) string {
 		flags = append(flags, "-destroy="+strings.Join(slices.Compact(destroyed), ","))
 	}
 	return strings.Join(flags, " ")
+}
+
+// nameAmong is how -destroy names a thing, if something of another sort may have the same name.
+func (a *Agreement) nameAmong(c converge.Cost, costs []converge.Cost) string {
+	namesake := func(o converge.Cost) bool {
+		return o.Kind == converge.Destroys && o.Machine == c.Machine && o.Sort != c.Sort
+	}
+	if c.Sort != "" && (a.sorts[c.Machine] == several || slices.ContainsFunc(costs, namesake)) {
+		return c.Sort + ":" + c.Machine
+	}
+	return c.Machine
 }

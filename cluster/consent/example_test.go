@@ -20,7 +20,7 @@ func Example() {
 		Diff:    func(bool) drift.Diff { return drift.Unwanted("VM 108 on pve1") },
 		Apply:   func(context.Context, bool) error { panic("destroyed") },
 		Costs: func(context.Context, bool, drift.Diff) []converge.Cost {
-			return []converge.Cost{{Machine: "wk4", Kind: converge.Destroys, Why: "no longer in the file", Users: []string{"the notebook of student3"}}}
+			return []converge.Cost{{Machine: "wk4", Kind: converge.Destroys, Why: "no longer in the file", Users: []converge.Loss{{Text: "the notebook of student3"}}}}
 		},
 	})
 	_, err := graph.Run(context.Background(), nil)

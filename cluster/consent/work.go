@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -71,45 +72,70 @@ func notebook(p corev1.Pod) string {
 // On lists the work that ends when a node goes down: notebooks, pods with GPUs and pods without a
 // controller by name, and the number of all other pods, which restart elsewhere or when the node is
 // back. Pods that belong to the node itself do not count.
-func (w *Work) On(node string) []string {
+func (w *Work) On(node string) []converge.Loss {
 	out, others := w.ends(node)
+	text := ""
 	switch {
 	case others == 1 && len(out) == 0:
-		out = append(out, "1 pod that is made again")
+		text = "1 pod that is made again"
 	case others == 1:
-		out = append(out, "1 other pod")
+		text = "1 other pod"
 	case others > 1 && len(out) == 0:
-		out = append(out, fmt.Sprintf("%d pods that are made again", others))
+		text = fmt.Sprintf("%d pods that are made again", others)
 	case others > 1:
-		out = append(out, fmt.Sprintf("%d other pods", others))
+		text = fmt.Sprintf("%d other pods", others)
+	default:
+		return out
 	}
-	return out
+	return append(out, converge.Loss{Text: text, Counted: true})
 }
 
 // Ends is On without pods that are recreated.
-func (w *Work) Ends(node string) []string {
+func (w *Work) Ends(node string) []converge.Loss {
 	out, _ := w.ends(node)
 	return out
 }
 
-func (w *Work) ends(node string) (out []string, others int) {
-	var notebooks, named []string
+func (w *Work) ends(node string) (out []converge.Loss, others int) {
+	var notebooks, named []converge.Loss
 	for _, p := range w.pods {
 		switch who := notebook(p); {
 		case p.Spec.NodeName != node || kube.Stays(p):
 		case who != "":
-			notebooks = append(notebooks, who)
+			notebooks = append(notebooks, theirs(p, who))
 		case gpus(p) > 0:
-			named = append(named, fmt.Sprintf("pod %s/%s (%d GPU)", p.Namespace, p.Name, gpus(p)))
+			named = append(named, converge.Loss{ID: madeBy(p), Text: fmt.Sprintf("pod %s/%s (%d GPU)", p.Namespace, p.Name, gpus(p))})
 		case metav1.GetControllerOf(&p) == nil:
-			named = append(named, fmt.Sprintf("pod %s/%s, which nobody makes again", p.Namespace, p.Name))
+			named = append(named, converge.Loss{ID: madeBy(p), Text: fmt.Sprintf("pod %s/%s, which nobody makes again", p.Namespace, p.Name)})
 		default:
 			others++
 		}
 	}
-	slices.Sort(notebooks)
-	slices.Sort(named)
+	slices.SortFunc(notebooks, byText)
+	slices.SortFunc(named, byText)
 	return slices.Concat(notebooks, named), others
+}
+
+func byText(a, b converge.Loss) int { return strings.Compare(a.Text, b.Text) }
+
+// theirs is a notebook as a loss: its owner's, and none of its pod's.
+func theirs(p corev1.Pod, who string) converge.Loss {
+	return converge.Loss{Text: who, ID: p.Namespace + " " + who}
+}
+
+// madeBy identifies a pod that ends by what makes it, since pods of one controller come and go, or
+// else by its own name. The ReplicaSets of a Deployment come and go too; their names are its own and
+// the hash of the pods' template.
+func madeBy(p corev1.Pod) string {
+	o := metav1.GetControllerOf(&p)
+	if o == nil {
+		return fmt.Sprintf("Pod %s/%s", p.Namespace, p.Name)
+	}
+	name := o.Name
+	if hash := p.Labels["pod-template-hash"]; o.Kind == "ReplicaSet" && hash != "" {
+		name = strings.TrimSuffix(name, "-"+hash)
+	}
+	return fmt.Sprintf("%s %s/%s", o.Kind, p.Namespace, name)
 }
 
 // WithoutGPUs is the work without pods that hold GPUs.
@@ -139,19 +165,19 @@ func HoldGPUs(pods []corev1.Pod) []string {
 }
 
 // Notebooks lists the notebooks of a namespace, or of all namespaces if it is empty.
-func (w *Work) Notebooks(namespace string) []string {
-	var out []string
+func (w *Work) Notebooks(namespace string) []converge.Loss {
+	var out []converge.Loss
 	for _, p := range w.pods {
 		if who := notebook(p); who != "" && (namespace == "" || p.Namespace == namespace) {
-			out = append(out, who)
+			out = append(out, theirs(p, who))
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, byText)
 	return out
 }
 
 // Untolerant is On for only those pods that a taint with the effect NoExecute ends.
-func (w *Work) Untolerant(node string, taint corev1.Taint) []string {
+func (w *Work) Untolerant(node string, taint corev1.Taint) []converge.Loss {
 	left := &Work{}
 	for _, p := range w.pods {
 		tolerated := slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -177,14 +203,14 @@ func gpus(p corev1.Pod) (n int64) {
 }
 
 // Volumes lists the volumes whose data is only on this node, and is lost with its disks.
-func (w *Work) Volumes(node string) []string {
-	var out []string
+func (w *Work) Volumes(node string) []converge.Loss {
+	var out []converge.Loss
 	for _, v := range w.volumes {
 		if tied(v, node) {
 			out = append(out, described(v))
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, byText)
 	return out
 }
 
@@ -200,8 +226,9 @@ func tied(v corev1.PersistentVolume, node string) bool {
 	})
 }
 
-// described names a volume by its claim, with its size.
-func described(v corev1.PersistentVolume) string {
+// described names a volume by its claim, with its size. A claim that is recreated has another
+// volume.
+func described(v corev1.PersistentVolume) converge.Loss {
 	name := "volume " + v.Name
 	if ref := v.Spec.ClaimRef; ref != nil {
 		name = fmt.Sprintf("volume %s/%s", ref.Namespace, ref.Name)
@@ -209,7 +236,7 @@ func described(v corev1.PersistentVolume) string {
 	if size, ok := v.Spec.Capacity[corev1.ResourceStorage]; ok {
 		name += " (" + size.String() + ")"
 	}
-	return name
+	return converge.Loss{Text: name, ID: "volume " + v.Name}
 }
 
 // The annotations by which Helm recognizes its own objects.
@@ -220,8 +247,8 @@ const (
 )
 
 // ClaimsOf lists the claims whose data is deleted together with a Helm release.
-func (w *Work) ClaimsOf(namespace, release string) []string {
-	var out []string
+func (w *Work) ClaimsOf(namespace, release string) []converge.Loss {
+	var out []converge.Loss
 	for _, c := range w.claims {
 		a := c.Annotations
 		if release == "" || a[releaseNote] != release || a[namespaceNote] != namespace || a[policyNote] == "keep" {
@@ -231,16 +258,16 @@ func (w *Work) ClaimsOf(namespace, release string) []string {
 			out = append(out, what)
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, byText)
 	return out
 }
 
 // Claim says what a claim is bound to, and whether the data goes with the claim.
-func (w *Work) Claim(namespace, name string) (what string, lost bool) {
+func (w *Work) Claim(namespace, name string) (what converge.Loss, lost bool) {
 	for _, v := range w.volumes {
 		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == namespace && ref.Name == name {
 			return described(v), v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain
 		}
 	}
-	return fmt.Sprintf("claim %s/%s", namespace, name), false
+	return converge.Loss{Text: fmt.Sprintf("claim %s/%s", namespace, name)}, false
 }

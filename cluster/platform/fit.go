@@ -76,7 +76,8 @@ func fitPools(s *spec.Spec) []jupyterhub.Pool {
 	for _, n := range s.Nodes {
 		// A program computes on one instance of a GPU, as on one share.
 		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.Shared() || offer.Of(n).MIG == nvidia.MIGSingle
-		key := fmt.Sprint(n.Pool, n.Taints, shared)
+		share := offer.Share(n)
+		key := fmt.Sprint(n.Pool, n.Taints, shared, share)
 		if n.Pool == "" {
 			key = "node " + n.Name
 		}
@@ -84,7 +85,7 @@ func fitPools(s *spec.Spec) []jupyterhub.Pool {
 		if !ok {
 			i = len(out)
 			index[key] = i
-			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, Taints: nodeTaints(n), Labels: hubLabels(n)}
+			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, GPUMemory: jupyterhub.Bytes(share), Taints: nodeTaints(n), Labels: hubLabels(n)}
 			switch {
 			case n.Pool == "":
 				p.Name = n.Name

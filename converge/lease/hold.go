@@ -10,16 +10,21 @@ import (
 	"github.com/cps-gpu/homelab/converge/wait"
 )
 
-// beats renews the lease until it ends. It reads the clock often: a process that was
-// suspended for long may have lost the lease.
+// beats renews the lease until it ends, and looks in between whether it is still there. It reads the
+// clock often: a process that was suspended for long may have lost the lease.
 func (l *Lease) beats(ctx context.Context) {
 	defer close(l.done)
-	failed := time.Time{}
+	failed, looked := time.Time{}, time.Now()
 	for wait.Pause(ctx, tick) == nil {
-		if l.age() < beatTime || time.Since(failed) < beatAgain {
+		if time.Since(failed) < beatAgain || l.age() < beatTime && time.Since(looked) < watchTime {
 			continue
 		}
-		err := l.renew(ctx, beatTime)
+		ask := l.look
+		if l.age() >= beatTime {
+			ask = func(ctx context.Context) error { return l.show(ctx, beatTime) }
+		}
+		looked = time.Now()
+		err := l.ask(ctx, ask)
 		switch {
 		case errors.Is(err, ErrLost):
 			return
@@ -45,26 +50,39 @@ func (l *Lease) isLost() error {
 	return l.lost
 }
 
-// Check returns [ErrLost] when another run has taken over. It asks the store only if the
-// last renewal is older than 45 s: after a sleep of this machine, or while the store did not
-// answer.
+// Check returns [ErrLost] when another run has taken over, or somebody has removed the lease. Call
+// it before each change: it asks the store, for neither a clock nor the time since the last renewal
+// can tell, as in a machine that was paused. After a sleep of this machine, or while the store did
+// not answer, it also renews the lease. A lease that was made where there was none counts only
+// when a run whose lease was removed must have noticed.
 func (l *Lease) Check(ctx context.Context) error {
-	if err := l.isLost(); err != nil || l.age() <= oldTime {
+	if err := l.isLost(); err != nil {
 		return err
 	}
-	return l.renew(ctx, oldTime)
+	if l.age() > oldTime {
+		return l.ask(ctx, func(ctx context.Context) error { return l.show(ctx, oldTime) })
+	}
+	if err := l.ask(ctx, l.look); err != nil || l.made.IsZero() {
+		return err
+	}
+	if rest := settleTime - time.Since(l.made); rest > 0 {
+		if err := wait.Pause(ctx, rest); err != nil {
+			return err
+		}
+		return l.ask(ctx, l.look)
+	}
+	return nil
 }
 
-// renew raises the number of the lease, unless another run has taken over, or another
-// goroutine has just renewed it.
-func (l *Lease) renew(ctx context.Context, older time.Duration) error {
+// ask asks the store, unless another goroutine of this run does.
+func (l *Lease) ask(ctx context.Context, what func(context.Context) error) error {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return l.bounded(ctx, func(ctx context.Context) error { return l.show(ctx, older) })
+	return l.bounded(ctx, what)
 }
 
 // bounded limits one request to the store: a dead connection may never answer.
@@ -78,20 +96,37 @@ func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// show is one attempt to renew the lease.
+// look checks that the lease is still this run's.
+func (l *Lease) look(ctx context.Context) error {
+	_, err := l.read(ctx)
+	return err
+}
+
+// read reads the lease, and ends the run if it is not this run's.
+func (l *Lease) read(ctx context.Context) (Seen, error) {
+	if err := l.isLost(); err != nil {
+		return Seen{}, err
+	}
+	s, err := l.store.Read(ctx)
+	f := fields(s.Text)
+	switch {
+	case errors.Is(err, ErrNone):
+		return s, l.end(fmt.Errorf("%w: %s has been destroyed", ErrLost, l.store))
+	case err == nil && f["run"] != l.nonce:
+		return s, l.end(fmt.Errorf("%w: %s has taken over", ErrLost, heldBy(f)))
+	}
+	return s, err
+}
+
+// show is one attempt to renew the lease: to raise its number.
 func (l *Lease) show(ctx context.Context, older time.Duration) error {
 	for l.isLost() == nil && l.age() >= older {
-		s, err := l.store.Read(ctx)
-		f := fields(s.Text)
-		switch {
-		case errors.Is(err, ErrNone):
-			return l.end(fmt.Errorf("%w: %s has been destroyed", ErrLost, l.store))
-		case err != nil:
+		s, err := l.read(ctx)
+		if err == nil {
+			err = l.locked(s)
+		}
+		if err != nil {
 			return err
-		case f["run"] != l.nonce:
-			return l.end(fmt.Errorf("%w: %s has taken over", ErrLost, heldBy(f)))
-		case s.Locked != "":
-			return l.locked(s)
 		}
 		l.beat++
 		asked := time.Now()

@@ -56,14 +56,20 @@ func (e *HeldError) Passing() bool { return true }
 var ErrLost = errors.New("this run no longer has the right to change the cluster")
 
 const (
-	// beatTime is how often a holder renews the lease, and beatAgain how soon after a failed
-	// attempt. After deadTime without a renewal, as measured by the waiting run's own clock,
+	// beatTime is how often a holder renews the lease, and beatAgain how soon it asks again after a
+	// failed attempt. After deadTime without a renewal, as measured by the waiting run's own clock,
 	// another run takes over. If the last renewal is older than oldTime, the holder checks
 	// the lease before it changes anything.
 	beatTime  = 20 * time.Second
 	beatAgain = 5 * time.Second
 	deadTime  = 90 * time.Second
 	oldTime   = 45 * time.Second
+
+	// watchTime is how often a holder looks whether somebody has removed its lease, which it cannot
+	// know otherwise, and settleTime how long after that a run may still be at work that has found
+	// no lease: a run that makes one changes nothing before.
+	watchTime  = 2 * time.Second
+	settleTime = 5 * time.Second
 
 	// askTime bounds one request to the store.
 	askTime = 30 * time.Second
@@ -87,7 +93,8 @@ type Lease struct {
 	claim Claim
 	nonce string
 	since time.Time
-	turn  chan struct{} // has one token while a renewal is in progress
+	made  time.Time     // when it was made, if there was none
+	turn  chan struct{} // has one token while the store is asked
 
 	mu      sync.Mutex
 	beat    int
@@ -168,6 +175,7 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 		f := fields(s.Text)
 		asked := time.Now()
 		if f["run"] == l.nonce { // the answer to our own request was lost: it is as old as it may be
+			l.made = asked
 			return l.confirmed(asked.Add(-oldTime), nil)
 		}
 		if w.dead(s, f, l.claim) {
@@ -196,9 +204,11 @@ func (l *Lease) create(ctx context.Context) error {
 	asked := time.Now()
 	err := l.store.Create(ctx, l.text())
 	if err == nil {
+		l.made = time.Now()
 		return l.confirmed(asked, nil)
 	}
 	if s, lookErr := l.store.Read(ctx); lookErr == nil && fields(s.Text)["run"] == l.nonce {
+		l.made = time.Now()
 		return l.confirmed(asked, nil) // its answer was lost
 	}
 	return err

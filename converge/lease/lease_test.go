@@ -324,6 +324,77 @@ func TestALeaseThatSaysNothing(t *testing.T) {
 	}
 }
 
+// remove deletes the lease by hand, as somebody does who believes that its holder has ended.
+func (s *shelf) remove() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.there = false
+}
+
+// A run whose lease somebody removes has stopped before another one begins, whenever that is: it
+// begins nothing more once it asks, and what it is at ends soon. The other changes nothing until then.
+func TestALeaseThatSomebodyRemoves(t *testing.T) {
+	var longest time.Duration
+	for at := 6 * time.Second; at < 30*time.Second; at += 130 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shelf{}
+			slow := func(ctx context.Context) error { return wait.Pause(ctx, 150*time.Millisecond) }
+			first, second := open(s), open(s)
+			first.cutBy(slow)
+			second.cutBy(slow)
+			held, l, err := lease.Acquire(t.Context(), first, claim("teacher"), patient)
+			require.NoError(t, err)
+			var removed, stopped time.Time
+			over := make(chan struct{})
+			go func() { // one long act after another, each of which ends with its context
+				defer close(over)
+				for l.Check(held) == nil {
+					if !removed.IsZero() { // the answer may have been on its way
+						assert.LessOrEqual(t, time.Since(removed), 150*time.Millisecond, "removed after %s", at)
+					}
+					_ = wait.Pause(held, 11*time.Second)
+				}
+				stopped = time.Now()
+			}()
+			time.Sleep(at)
+			s.remove()
+			removed = time.Now()
+			_, next, err := lease.Acquire(t.Context(), second, claim("student1"), patient)
+			require.NoError(t, err)
+			require.NoError(t, next.Check(t.Context()))
+			select {
+			case <-over:
+			default:
+				assert.Fail(t, "two at a time", "removed after %s", at)
+			}
+			<-over
+			longest = max(longest, stopped.Sub(removed))
+			require.ErrorIs(t, context.Cause(held), lease.ErrLost)
+			require.NoError(t, next.Release(t.Context()))
+		})
+	}
+	assert.Less(t, longest, 5*time.Second)
+	t.Logf("what it was at ended after %s at most", longest)
+}
+
+// A machine that was paused has a clock that stood still: its run is asked about the lease, and not
+// about the time.
+func TestWhoseClockStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{}
+		held, l, err := lease.Acquire(t.Context(), open(s), claim("teacher"), patient)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, l.Check(t.Context()))
+		s.mu.Lock()
+		s.text, s.version = "holder: student1\nrun: another\nsince: 2031-01-01T00:00:00Z\nbeat: 7", s.version+1 // hours ahead
+		s.mu.Unlock()
+		require.ErrorIs(t, l.Check(t.Context()), lease.ErrLost)
+		require.ErrorContains(t, context.Cause(held), "student1 since ")
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
 // late is a way on which another run is always quicker.
 type late struct{ *way }
 

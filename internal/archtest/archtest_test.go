@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	"proxmox/internal/fakehost": {"proxmox/api"},
 	"proxmox/internal/wire":     nil,
 	"k3s":                       {"remote", "internal/suggest"},
-	"nvidia":                    {"remote", "internal/distro"},
+	"nvidia":                    {"unit", "remote", "internal/distro"},
 	"nvidia/check":              {"nvidia"},
 	"nvidia/bench":              {"nvidia", "nvidia/check"},
 	"nvidia/mig":                {"nvidia", "remote"},

@@ -19,12 +19,19 @@ func (c *Console) Costs(costs []converge.Cost) {
 
 func (c *Console) costs(to face, costs []converge.Cost) string {
 	var all []folded[converge.Cost]
-	for _, cost := range merged(costs) {
-		all = append(all, folded[converge.Cost]{[]string{c.line(cost.Machine)}, cost})
+	each := merged(costs)
+	for _, cost := range each {
+		name := c.line(cost.Machine)
+		if slices.ContainsFunc(each, func(o converge.Cost) bool {
+			return o.Machine == cost.Machine && o.Sort != cost.Sort && o.Kind != converge.Enters && cost.Kind != converge.Enters
+		}) {
+			name = strings.TrimSpace(cost.Sort + " " + name)
+		}
+		all = append(all, folded[converge.Cost]{[]string{name}, cost})
 	}
 	slices.SortStableFunc(all, func(a, b folded[converge.Cost]) int { return strings.Compare(string(a.what.Kind), string(b.what.Kind)) })
 	groups := fold(all, func(x converge.Cost) string {
-		return strings.Join([]string{string(x.Kind), x.Why, x.Away, strings.Join(x.Holds, "\n"), strings.Join(x.Users, "\n")}, "\x00")
+		return strings.Join([]string{string(x.Kind), x.Why, x.Away, strings.Join(converge.Texts(x.Holds), "\n"), strings.Join(converge.Texts(x.Users), "\n")}, "\x00")
 	})
 	var out strings.Builder
 	for _, g := range groups {
@@ -35,8 +42,8 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 		for _, line := range wrap(head, 0, to.width()) {
 			out.WriteString(to.paint.loss(g.what.Kind, line) + "\n")
 		}
-		c.costList(&out, to, "with", g.what.Holds)
-		c.costList(&out, to, "ends", g.what.Users)
+		c.costList(&out, to, "with", converge.Texts(g.what.Holds))
+		c.costList(&out, to, "ends", converge.Texts(g.what.Users))
 	}
 	return out.String()
 }
@@ -45,13 +52,13 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 // and the worst kind. A login is kept apart from what happens to the machine.
 func merged(costs []converge.Cost) []converge.Cost {
 	type matter struct {
-		of     string
-		enters bool
+		of, sort string
+		enters   bool
 	}
 	var out []converge.Cost
 	at := map[matter]int{}
 	for _, cost := range costs {
-		about := matter{cost.Machine, cost.Kind == converge.Enters}
+		about := matter{cost.Machine, cost.Sort, cost.Kind == converge.Enters}
 		i, ok := at[about]
 		if !ok {
 			at[about] = len(out)
@@ -77,7 +84,7 @@ func merged(costs []converge.Cost) []converge.Cost {
 	return out
 }
 
-func union(a, b []string) []string {
+func union(a, b []converge.Loss) []converge.Loss {
 	out := slices.Clone(a)
 	for _, s := range b {
 		if !slices.Contains(out, s) {

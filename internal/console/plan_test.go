@@ -128,7 +128,7 @@ func resized(kind, of string) converge.Item {
 		it := changes(
 			drift.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart},
 			drift.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
-		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: []string{"the notebook of teacher", "2 other pods"}, Away: "2 to 10 min"}}
+		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: losses("the notebook of teacher", "2 other pods"), Away: "2 to 10 min"}}
 		return it
 	case "node/wk-gpu2":
 		return changes(drift.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
@@ -141,7 +141,7 @@ func removed(kind, _ string) converge.Item {
 	case "removed":
 		it := changes(drift.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: drift.Remove, Note: "no longer in the file"})
 		it.Costs = []converge.Cost{{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file",
-			Holds: []string{"volume jupyterhub/claim-student3 (10Gi)", "disk data (2TiB)"}, Users: []string{"the notebook of student3", "4 other pods"}}}
+			Holds: losses("volume jupyterhub/claim-student3 (10Gi)", "disk data (2TiB)"), Users: losses("the notebook of student3", "4 other pods")}}
 		return it
 	case "leftovers":
 		return changes(

@@ -3,10 +3,12 @@ package console
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 )
 
 // Table is data in rows of equal length.
@@ -126,8 +128,12 @@ func (c *Console) Fail(text string) {
 	_, _ = io.WriteString(c.Talk, strings.Join(out, "\n")+"\n")
 }
 
-// Prompt prints a question, and leaves the cursor after it.
+// Prompt prints a question, and leaves the cursor after it. What was typed on the terminal before
+// does not answer it: it is thrown away.
 func (c *Console) Prompt(question string) {
+	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
+		dropTyped(in)
+	}
 	_, _ = io.WriteString(c.Talk, harmlessLines(c.hide(question)))
 }
 

@@ -27,6 +27,25 @@ func OutOfGit(dir string) error {
 	return nil
 }
 
+// Unlinked returns an error if dir is below the [Folder] and reaches another place through a symbolic
+// link: somebody who gives away a folder with a cluster's file could have it lead anywhere.
+func Unlinked(dir string) error {
+	top := dir
+	for ; filepath.Base(top) != Folder; top = filepath.Dir(top) {
+		if top == filepath.Dir(top) {
+			return nil
+		}
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if to, err := os.Readlink(dir); err == nil {
+			return fmt.Errorf("%s is a symbolic link to %s, and keys and secrets are kept there: put a folder in its place", dir, to)
+		}
+		if dir == top {
+			return nil
+		}
+	}
+}
+
 // ignore calls OutOfGit for dir, or for its parent, if that is the [Folder].
 func ignore(dir string) error {
 	for ; filepath.Base(dir) != Folder; dir = filepath.Dir(dir) {

@@ -28,3 +28,22 @@ func TestKeptOutOfGit(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(dir, ".gitignore"), "only our own folder")
 	assert.NoFileExists(t, filepath.Join(dir, ".homelab", "home", ".gitignore"))
 }
+
+// A .homelab, or a folder in it, that leads elsewhere gets nothing, and no folder is made there.
+func TestAFolderOfSecretsThatIsALink(t *testing.T) {
+	for _, link := range []string{".homelab", filepath.Join(".homelab", "home")} {
+		dir, elsewhere := t.TempDir(), t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(link)), 0o700))
+		require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, link)))
+		path := filepath.Join(dir, ".homelab", "home", "id_ed25519")
+		for _, err := range []error{
+			keep.Unlinked(filepath.Dir(path)), keep.Check(path, 0o600), keep.Whole(path, []byte("key"), 0o600), keep.Whole(path+".pub", []byte("key"), 0o644),
+		} {
+			require.ErrorContains(t, err, filepath.Join(dir, link)+" is a symbolic link to "+elsewhere+", and keys and secrets are kept there: put a folder in its place")
+		}
+		left, err := os.ReadDir(elsewhere)
+		require.NoError(t, err)
+		assert.Empty(t, left)
+	}
+	require.NoError(t, keep.Unlinked(filepath.Join(t.TempDir(), "anything")))
+}

@@ -31,6 +31,9 @@ type File struct {
 // with [File.Keep] or [File.Discard].
 func Begin(path string, perm fs.FileMode) (*File, error) {
 	dir := filepath.Dir(path)
+	if err := Unlinked(dir); err != nil { // before a folder is made there
+		return nil, fmt.Errorf("%s is not written: %w", path, err)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder of %s: %w", path, err)
 	}
@@ -51,6 +54,9 @@ func Begin(path string, perm fs.FileMode) (*File, error) {
 // missing folder will be ours.
 func Check(path string, perm fs.FileMode) error {
 	dir := filepath.Dir(path)
+	if err := Unlinked(dir); err != nil {
+		return fmt.Errorf("%s is not written: %w", path, err)
+	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -43,6 +43,22 @@ func Of(n spec.Node) GPUs {
 	return out
 }
 
+// Share is how much memory a pod gets of a node's GPUs that are shared by MPS, whose daemon limits
+// each to an equal part; 0 if the file does not say which cards they are.
+func Share(n spec.Node) spec.Size {
+	if n.GPUs.Sharing.Strategy != spec.SharingMPS || n.GPUs.Sharing.Replicas < 1 || n.GPUs.Model == "" {
+		return 0
+	}
+	var most spec.Size
+	for _, g := range nvidia.OfModel(n.GPUs.Model) {
+		if g.Memory() == 0 {
+			return 0
+		}
+		most = max(most, g.Memory())
+	}
+	return most / spec.Size(n.GPUs.Sharing.Replicas)
+}
+
 // Layouts says for each GPU of a node how it is divided; none if the node divides no GPU. GPUs
 // that the file does not name stay whole.
 func Layouts(n spec.Node) []mig.Layout {

@@ -52,15 +52,6 @@ func FirstLine(s string) string {
 	return line
 }
 
-// Few lists names, of many the first eight.
-func Few(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
 // Word returns s as one word of a command that is printed: a person copies it into a shell, or
 // pipes it there. What a shell would take for more is in single quotes.
 func Word(s any) string {

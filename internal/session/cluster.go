@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -61,14 +62,15 @@ func (s *Session) Plan(ctx context.Context) error {
 func (s *Session) Up(ctx context.Context, f UpFlags) error {
 	start := time.Now()
 	up := s.Cluster.Up()
-	plan, err := s.agree(ctx, up, f, wish{question: "Go on?", narrow: true})
+	w := wish{question: "Go on?", narrow: true}
+	plan, agreed, err := s.agree(ctx, up, f, w)
 	if err != nil {
 		return err
 	}
 	looked, report := 0, (*converge.Report)(nil)
 	if plan != nil && plan.Settled() { // which Plan has just checked
 		looked = len(plan.Items)
-	} else if report, err = s.run(ctx, up, plan != nil && plan.Err() == nil, f.NoWait); report != nil && report.Count(converge.Changed) == 0 {
+	} else if report, err = s.run(ctx, up, agreed, plan != nil && plan.Err() == nil, f.NoWait); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
 	}
 	s.keep()
@@ -132,7 +134,7 @@ func (s *Session) next() {
 // run runs a graph with a suitable display. Failures are printed as they happen, and the error
 // at the end names them again. If something has to be done, it takes the lease before it
 // checks, because it could otherwise wait for something that another run removes.
-func (s *Session) run(ctx context.Context, g *converge.Graph, todo, noWait bool) (*converge.Report, error) {
+func (s *Session) run(ctx context.Context, g *converge.Graph, agreed *consent.Agreement, todo, noWait bool) (*converge.Report, error) {
 	held, right := s.hold(ctx, noWait)
 	defer right.release(held)
 	if todo {
@@ -141,7 +143,7 @@ func (s *Session) run(ctx context.Context, g *converge.Graph, todo, noWait bool)
 		}
 	}
 	right.over(held, g)
-	return s.ran(run(held, s.Console, g, wish{narrow: true}))
+	return s.ran(s.runAgreed(held, g, agreed, wish{question: "Go on?", narrow: true}))
 }
 
 // ran remembers what a run said that failed, for cluster:doctor. Without it only less is known.
@@ -233,7 +235,7 @@ func failures(c *console.Console, report *converge.Report, w wish) error {
 			rest = unstarted + "; what is done stays done: run it again, and it asks"
 		}
 		return failedf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
-			strings.Join(names, ", "), rest, w.flags(costs...))
+			strings.Join(names, ", "), rest, w.flags(&consent.Agreement{}, costs...))
 	}
 	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
 }

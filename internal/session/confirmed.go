@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
@@ -48,7 +47,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	if err := right.first(ctx, held); err != nil {
 		return err
 	}
-	graph, err := s.again(held, build, plan, asks)
+	graph, err := s.again(held, build, plan, agreed, asks, say.wish)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return over(ctx, err, "")
@@ -59,7 +58,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	}
 	graph.May = agreed.May
 	right.over(held, graph)
-	if _, err := s.ran(run(held, s.Console, graph, say.wish)); err != nil || say.done == "" {
+	if _, err := s.ran(s.runAgreed(held, graph, agreed, say.wish)); err != nil || say.done == "" {
 		return err
 	}
 	s.Say("%s", say.done)
@@ -90,46 +89,49 @@ func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, 
 	return graph, plan, plan.Err()
 }
 
-// again builds the graph again; if somebody was asked, it also plans again, and refuses if
-// more would be done now than was agreed to.
-func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, asked bool) (*converge.Graph, error) {
+// again builds the graph again. If somebody was asked, it also plans again: more than was agreed
+// to needs another answer, or is refused if there is nobody to ask.
+func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, agreed *consent.Agreement, asked bool, w wish) (*converge.Graph, error) {
 	if !asked {
 		return build(ctx)
 	}
-	graph, now, err := s.planned(ctx, build)
-	if err != nil {
-		return nil, err
+	for {
+		graph, now, err := s.planned(ctx, build)
+		if err != nil {
+			return nil, err
+		}
+		lacking := agreed.Lacking(now)
+		more := append(notShown(now, shown), consent.Words(lacking...)...)
+		if len(more) == 0 {
+			return graph, nil
+		}
+		list := "the cluster has changed since you were asked, and this would be done too:\n  " + strings.Join(more, "\n  ")
+		if !s.person() {
+			return nil, failedf(refused, "nothing was changed: %s\nrun it again", list)
+		}
+		s.Say("%s", capital(list))
+		question, answers := s.questionFor(lacking, w)
+		if err := s.ask(ctx, question, answers...); err != nil {
+			return nil, err
+		}
+		agreed.Agree(lacking...)
+		shown = now
 	}
-	if more := notShown(now, shown); len(more) > 0 {
-		return nil, failedf(refused, "nothing was changed: the cluster has changed since you were asked, and this would be done too:\n  %s\n"+
-			"run it again", strings.Join(more, "\n  "))
-	}
-	return graph, nil
 }
 
-// notShown lists the changes and costs of a plan that an earlier one did not show. Steps that
-// could not be checked then follow from those that could.
+// notShown lists the changes of a plan that an earlier one did not show. Steps that could not be
+// checked then follow from those that could. What they cost, [consent.Agreement] compares.
 func notShown(now, shown *converge.Plan) []string {
 	var out []string
-	was := costsShown(shown)
 	for _, it := range now.Items {
-		if it.Verdict != converge.Change {
+		i := slices.IndexFunc(shown.Items, func(was converge.Item) bool { return was.Step == it.Step })
+		if it.Verdict != converge.Change || i >= 0 && shown.Items[i].Verdict == converge.Deferred {
 			continue
 		}
-		i := slices.IndexFunc(shown.Items, func(was converge.Item) bool { return was.Step == it.Step })
-		if i < 0 || shown.Items[i].Verdict != converge.Deferred {
-			for _, f := range it.Diff {
-				if i < 0 || !slices.ContainsFunc(shown.Items[i].Diff, func(was drift.Field) bool { return sameAct(was, f) }) {
-					f.Note = ""
-					out = append(out, it.Step+": "+drift.Diff{f}.String())
-				}
-			}
-		}
-		for _, c := range it.Costs {
-			for _, text := range was.lack(c) {
-				if !slices.Contains(out, text) {
-					out = append(out, text)
-				}
+		for _, f := range it.Diff {
+			if i < 0 || !slices.ContainsFunc(shown.Items[i].Diff, func(was drift.Field) bool { return sameAct(was, f) }) {
+				f.Note = ""
+				out = append(out, it.Step+": "+drift.Diff{f}.String())
 			}
 		}
 	}
@@ -140,47 +142,4 @@ func notShown(now, shown *converge.Plan) []string {
 // itself, such as a count of pods; the agreement is about the wanted value.
 func sameAct(a, b drift.Field) bool {
 	return a.Path == b.Path && a.Want == b.Want && a.Effect == b.Effect && (a.Want != "" || a.Have == b.Have)
-}
-
-// loss is something that happens to a machine, or, if what is set, to what is on it.
-type loss struct{ machine, kind, what string }
-
-// losses are all losses that a plan showed.
-type losses map[loss]bool
-
-func costsShown(p *converge.Plan) losses {
-	out := losses{}
-	for _, it := range p.Items {
-		for _, c := range it.Costs {
-			out[loss{c.Machine, string(c.Kind), ""}] = true
-			for _, what := range slices.Concat(c.Users, c.Holds) {
-				out[loss{c.Machine, "", what}] = true
-			}
-		}
-	}
-	return out
-}
-
-// lack returns the part of a cost that was not shown. A machine that may be destroyed may also
-// be stopped; users that are only counted ("3 other pods") are ignored.
-func (l losses) lack(c converge.Cost) []string {
-	var out []string
-	destroyed := c.Kind != converge.Enters && l[loss{c.Machine, string(converge.Destroys), ""}]
-	if !destroyed && !l[loss{c.Machine, string(c.Kind), ""}] {
-		out = append(out, c.String())
-	}
-	for _, what := range slices.Concat(c.Users, c.Holds) {
-		counted := isCount(what) && slices.Contains(c.Users, what)
-		if !counted && !l[loss{c.Machine, "", what}] {
-			out = append(out, c.String()+", and with it "+what)
-		}
-	}
-	return out
-}
-
-// isCount reports whether users are given as a number, not by name.
-func isCount(users string) bool {
-	number, _, words := strings.Cut(users, " ")
-	_, err := strconv.Atoi(number)
-	return words && err == nil
 }

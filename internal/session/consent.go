@@ -26,9 +26,9 @@ type wish struct {
 }
 
 // flags returns the command's flags that agree to these costs.
-func (w wish) flags(costs ...converge.Cost) string {
+func (w wish) flags(agreed *consent.Agreement, costs ...converge.Cost) string {
 	if w.narrow {
-		return consent.Flags(costs...) + ", or -yes,"
+		return agreed.Flags(costs...) + ", or -yes,"
 	}
 	return "-yes"
 }
@@ -36,18 +36,18 @@ func (w wish) flags(costs ...converge.Cost) string {
 // agree plans a graph. It shows the costs that no flag agrees to and asks about them once;
 // from then on the graph does only that. The plan is nil if nobody has to be asked in any
 // case.
-func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wish) (*converge.Plan, error) {
+func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wish) (*converge.Plan, *consent.Agreement, error) {
 	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
 	g.May = agreed.May
 	if f.Yes {
 		g.NoCosts = true
-		return nil, nil
+		return nil, agreed, nil
 	}
 	plan, err := s.look(ctx, g)
 	if err != nil {
-		return nil, over(ctx, err, "")
+		return nil, nil, over(ctx, err, "")
 	}
-	return plan, s.askFor(ctx, plan, agreed, w)
+	return plan, agreed, s.askFor(ctx, plan, agreed, w)
 }
 
 // askFor asks about the costs of a plan that were not agreed to.
@@ -63,8 +63,11 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 	} else {
 		s.Costs(lacking)
 	}
+	for _, name := range agreed.Ambiguous() {
+		s.Say("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name, agreed.Flags(lacking...))
+	}
 	if !s.person() {
-		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(lacking...), ","))
+		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(agreed, lacking...), ","))
 	}
 	question, answers := s.questionFor(lacking, w)
 	if err := s.ask(ctx, question, answers...); err != nil {
@@ -74,13 +77,42 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 	return nil
 }
 
+// runAgreed runs a graph. If steps were refused because of what was not shown, and nothing else
+// failed, it asks about that and runs them, as often as there is something new.
+func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *consent.Agreement, w wish) (*converge.Report, error) {
+	done := map[string]bool{}
+	for {
+		report, err := run(ctx, s.Console, g, w)
+		if report == nil {
+			return nil, err
+		}
+		for i, step := range report.Steps {
+			if done[step.Step] = done[step.Step] || step.Kind == converge.Changed; done[step.Step] && step.Kind == converge.Unchanged {
+				report.Steps[i].Kind = converge.Changed
+			}
+		}
+		costs, alone := notAgreed(report)
+		if !alone || ctx.Err() != nil || !s.person() {
+			return report, err
+		}
+		s.Say("\nThis was not shown before, and is not done yet:")
+		s.Costs(costs)
+		question, answers := s.questionFor(costs, w)
+		if s.ask(ctx, question, answers...) != nil {
+			return report, err
+		}
+		agreed.Agree(costs...)
+	}
+}
+
 // questionFor returns what to type to agree: a letter if everything comes back, and a name if
 // something is destroyed, so that nobody destroys the wrong thing.
 func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string, answers []string) {
-	var gone []string
+	gone := map[[2]string]bool{} // by sort and name
+	one := ""
 	for _, c := range lacking {
-		if c.Kind == converge.Destroys && !slices.Contains(gone, c.Machine) {
-			gone = append(gone, c.Machine)
+		if c.Kind == converge.Destroys {
+			gone[[2]string{c.Sort, c.Machine}], one = true, c.Machine
 		}
 	}
 	name := w.name
@@ -88,7 +120,7 @@ func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string,
 	case len(gone) == 0:
 		return w.question + " [y/N] ", []string{"y", "yes"}
 	case name == "" && len(gone) == 1:
-		name = gone[0]
+		name = one
 	case name == "":
 		name = s.Spec.Name
 	}

@@ -151,10 +151,11 @@ func TestACostThatShowsLate(t *testing.T) {
 	const late = "late not done: its costs appeared only now, and nobody has agreed to them"
 	for says, command := range map[string]func(*Session, context.Context, *converge.Graph) error{
 		late + ". Everything else is done; run it again, and it asks (-restart, or -yes, agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
-			if _, err := s.agree(ctx, g, UpFlags{}, wish{question: "Go on?", narrow: true}); err != nil {
+			_, agreed, err := s.agree(ctx, g, UpFlags{}, wish{question: "Go on?", narrow: true})
+			if err != nil {
 				return err
 			}
-			_, err := s.run(ctx, g, false, false)
+			_, err = s.run(ctx, g, agreed, false, false)
 			return err
 		},
 		late + "; what is done stays done: run it again, and it asks (-yes agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {

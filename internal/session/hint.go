@@ -23,5 +23,5 @@ func gpuHint(want *spec.Spec) string {
 	}
 	resource := slices.Min(slices.Collect(maps.Keys(offer.Of(all[0]).Resources))) // it has at least one
 	return fmt.Sprintf("A pod gets a GPU with these lines in its spec:\n  runtimeClassName: nvidia\n  tolerations: [%s]\n"+
-		"  containers: [{name: main, image: ubuntu, command: [nvidia-smi], resources: {limits: {%s: 1}}}]", strings.Join(tolerations, ", "), resource)
+		"  containers:\n  - {name: main, image: ubuntu, command: [nvidia-smi],\n     resources: {limits: {%s: 1}}}", strings.Join(tolerations, ", "), resource)
 }

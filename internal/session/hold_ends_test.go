@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/lease"
@@ -35,7 +36,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
 				Diff: func(bool) drift.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
 			}))
-			_, err := s.run(ctx, &g, false, true)
+			_, err := s.run(ctx, &g, &consent.Agreement{}, false, true)
 			return err
 		})
 		assert.Equal(t, refused, code(err))
@@ -173,7 +174,7 @@ func TestAnInterruptedRunGivesItsLeaseBack(t *testing.T) {
 				var done atomic.Bool
 				var inside atomic.Int32
 				begun := time.Now()
-				_, err := s.run(ctx, slow(&done, &inside, t), false, false)
+				_, err := s.run(ctx, slow(&done, &inside, t), &consent.Agreement{}, false, false)
 				require.Error(t, err)
 				took := time.Since(begun)
 				time.Sleep(5 * time.Second) // what was handed on is done

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
@@ -119,7 +120,7 @@ func TestOneRunAtATime(t *testing.T) {
 			s, talk := atDesk(t, sim)
 			said[i] = talk
 			both.Go(func() {
-				report, err := s.run(t.Context(), slow(&done, &inside, t), false, false)
+				report, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
 				assert.NoError(t, err)
 				changed.Add(int32(report.Count(converge.Changed)))
 			})
@@ -131,7 +132,7 @@ func TestOneRunAtATime(t *testing.T) {
 
 		s, talk := atDesk(t, sim)
 		sim.ForgetRequests()
-		_, err := s.run(t.Context(), slow(&done, &inside, t), false, false)
+		_, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
 		require.NoError(t, err)
 		assert.Empty(t, sim.Requests(), "who has nothing to do needs no lease")
 		assert.NotContains(t, talk.String(), "warning")
@@ -164,7 +165,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			assert.NoError(t, err)
 			assert.NoError(t, found.Remove(t.Context(), seen))
 		})
-		_, err := s.run(t.Context(), slow(&done, &inside, t), false, false)
+		_, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
 		require.ErrorIs(t, err, lease.ErrLost)
 		require.ErrorContains(t, err, "has been destroyed")
 		assert.False(t, done.Load())
@@ -276,7 +277,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		for i := range 2 {
 			sim.AddVM(pvesim.VM{ID: 300 + i, Node: at, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
 		}
-		_, err = s.run(t.Context(), slow(&done, &inside, t), false, false)
+		_, err = s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
 		require.ErrorContains(t, err, "nothing was changed: another run has taken room since this one started: server1 now belongs on ")
 		assert.False(t, done.Load())
 	})
@@ -333,34 +334,6 @@ func TestMoreThanWasShown(t *testing.T) {
 	for i, want := range []string{"rest: three", "clean: y", "vm/b: VM 102"} {
 		assert.Contains(t, more[i], want)
 	}
-}
-
-// TestMoreCostsThanWereShown: counts change by themselves; who is named, and what is lost, is
-// what was agreed to.
-func TestMoreCostsThanWereShown(t *testing.T) {
-	plan := func(pods string, costs ...converge.Cost) *converge.Plan {
-		return &converge.Plan{Items: []converge.Item{{
-			Step: "drain/gpu1", Verdict: converge.Change, Costs: costs, Diff: drift.Diff{{Path: "pods", Have: pods, Want: "evicted"}},
-		}}}
-	}
-	cost := func(kind converge.CostKind, users ...string) converge.Cost {
-		return converge.Cost{Machine: "gpu1", Kind: kind, Users: users, Holds: []string{"disk data (50GiB)"}}
-	}
-	teacher := cost(converge.Stops, "the notebook of teacher", "11 other pods")
-	shown := plan("12", teacher)
-	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "the notebook of teacher", "10 other pods")), shown), "noise")
-	assert.Empty(t, notShown(plan("11", cost(converge.Stops, "11 pods that are made again")), shown), "less")
-	assert.Empty(t, notShown(shown, plan("12", cost(converge.Destroys, "the notebook of teacher"))), "what is destroyed may be stopped")
-	assert.Equal(t, []string{"gpu1 is stopped, and with it the notebook of student3"}, notShown(plan("12", cost(converge.Stops, "the notebook of student3")), shown))
-	assert.Equal(t, []string{"gpu1 is destroyed"}, notShown(plan("12", cost(converge.Destroys)), shown))
-	assert.Equal(t, []string{"a login is added to gpu1"}, notShown(plan("12", cost(converge.Enters)), plan("12", cost(converge.Destroys))))
-	more := teacher
-	more.Holds = []string{"disk data (50GiB)", "3 TiB of student3's"}
-	assert.Equal(t, []string{"gpu1 is stopped, and with it 3 TiB of student3's"}, notShown(plan("12", more), shown))
-	more.Machine = "gpu2"
-	assert.Contains(t, notShown(plan("12", teacher, more), shown), "gpu2 is stopped")
-	assert.Len(t, notShown(&converge.Plan{Items: []converge.Item{{Step: "drain/gpu1", Verdict: converge.Change,
-		Diff: drift.Diff{{Path: "pods", Have: "12", Want: "killed"}}}}}, shown), 1)
 }
 
 func TestProcesses(t *testing.T) {

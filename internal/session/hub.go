@@ -66,12 +66,9 @@ func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, e
 
 // HubVerify starts a server of each profile, computes in it and removes it.
 func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
-	h, client, err := s.hub(ctx)
-	if err != nil {
-		return err
-	}
+	h, there := s.Cluster.Hub()
 	checks := h.Checks()
-	if f.Profile != "" {
+	if f.Profile != "" && there {
 		if checks = only(checks, f.Profile); checks == nil {
 			var names []string
 			for _, c := range h.Checks() {
@@ -79,6 +76,10 @@ func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
 			}
 			return failedf(invalid, "-profile=%s: the hub has no such profile; it has %s", f.Profile, strings.Join(names, ", "))
 		}
+	}
+	h, client, err := s.hub(ctx)
+	if err != nil {
+		return err
 	}
 	ctx = progress.With(ctx, func(u progress.Update) {
 		if !s.JSON {

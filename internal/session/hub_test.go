@@ -24,8 +24,14 @@ func TestHubProfiles(t *testing.T) {
 	require.Regexp(t, `(?m)^gpu-1 .* 8$`, data.String())
 	require.Regexp(t, `(?m)^gpu-2 .* 4$`, data.String())
 
-	spec.Platform.Hub = nil
 	c, err := cluster.New(spec, cluster.Backend{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer c.Close()
+	s.Cluster = c
+	require.ErrorContains(t, s.HubVerify(t.Context(), HubVerifyFlags{Profile: "gpu"}), "-profile=gpu: the hub has no such profile; it has cpu, gpu-1, gpu-2")
+
+	spec.Platform.Hub = nil
+	c, err = cluster.New(spec, cluster.Backend{Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer c.Close()
 	s.Cluster = c

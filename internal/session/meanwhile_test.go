@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -37,7 +38,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				})
 				s, talk := atDesk(t, sim)
 				show(s.Console)
-				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), false, false)
+				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), &consent.Agreement{}, false, false)
 				require.NoError(t, err)
 				made, _ := report.Of("machine")
 				assert.Equal(t, converge.Changed, made.Kind)

@@ -24,6 +24,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -128,6 +129,11 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 
 // bind binds the file to its world.
 func (s *Session) bind(ctx context.Context) (err error) {
+	if s.Spec != nil {
+		if err := keep.Unlinked(s.dir()); err != nil {
+			return failed(invalid, err)
+		}
+	}
 	backend := cluster.Backend{Dir: s.dir(), Charts: chart.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
 	if s.Spec.IsLab() {
 		err = s.openLab(ctx, &backend)

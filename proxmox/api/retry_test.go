@@ -1,7 +1,9 @@
 package api
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +39,44 @@ func TestGetsAreSentAgain(t *testing.T) {
 			}
 			require.ErrorContains(t, err, "no route to host")
 			assert.Equal(t, want, at, method)
+		})
+	}
+}
+
+// cut is an answer whose connection is lost in the middle.
+type cut struct{ left string }
+
+func (c *cut) Read(b []byte) (int, error) {
+	n := copy(b, c.left)
+	if c.left = c.left[n:]; n == 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+
+// A GET whose answer breaks off is sent again, and nothing else is: a POST may have done its work.
+func TestAnswersThatBreakOff(t *testing.T) {
+	for method, want := range map[string]int{http.MethodGet: 3, http.MethodPost: 1, http.MethodPut: 1, http.MethodDelete: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			sent := 0
+			client := &http.Client{Transport: retryGets{tripper(func(r *http.Request) (*http.Response, error) {
+				body := io.Reader(&cut{`{"data":`})
+				if sent++; sent == 3 {
+					body = strings.NewReader(`{"data":1}`)
+				}
+				return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(body)}, nil
+			})}}
+			r, err := http.NewRequestWithContext(t.Context(), method, "https://pve1:8006/", http.NoBody)
+			require.NoError(t, err)
+			res, err := client.Do(r)
+			require.NoError(t, err)
+			defer res.Body.Close()
+			text, err := io.ReadAll(res.Body)
+			assert.Equal(t, method == http.MethodGet, err == nil, "%s: %v", method, err)
+			assert.Equal(t, want, sent, method)
+			if err == nil {
+				assert.Equal(t, `{"data":1}`, string(text))
+			}
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -135,6 +137,9 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 	pause := firstGetWait
 	for try := 1; ; try++ {
 		res, err := t.next.RoundTrip(req)
+		if err == nil && req.Method == http.MethodGet {
+			res, err = whole(req, res)
+		}
 		if err == nil || req.Method != http.MethodGet || try == getTries || !worthAnotherGet(err) {
 			return res, err
 		}
@@ -144,6 +149,25 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 		pause *= 2
 	}
 }
+
+// whole reads an answer to its end, so that one whose connection was cut in between counts as none.
+func whole(req *http.Request, res *http.Response) (*http.Response, error) {
+	text, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	switch large := (*limit.Error)(nil); {
+	case err == nil || errors.As(err, &large):
+		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(text), failing{cmp.Or(err, io.EOF)}))
+		return res, nil
+	case req.Context().Err() != nil:
+		return nil, req.Context().Err()
+	}
+	return nil, &Error{Method: req.Method, Path: apiPath(req), Message: networkText(err), Cause: err}
+}
+
+// failing is the end of a body.
+type failing struct{ error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.error }
 
 // worthAnotherGet reports whether the failure is temporary.
 func worthAnotherGet(err error) bool {

@@ -85,6 +85,7 @@ func TestEveryChange(t *testing.T) {
 		{"two sockets", nil, set("sockets", "2", "cores", "2"), "sockets: sockets=1 (restart)"},
 		{"memory", func(s *Spec) { s.Memory++ }, nil, "memory: memory=8193 (restart)"},
 		{"CPU", func(s *Spec) { s.CPUType = "x86-64-v3" }, nil, "cpu: cpu=x86-64-v3 (restart)"},
+		{"CPU with options", func(s *Spec) { s.CPUType = "host,hidden=1" }, nil, "cpu: cpu=host,hidden=1 (restart)"},
 		{"no CPU", nil, set("cpu", ""), "cpu: cpu=host (restart)"},
 		{"NUMA", func(s *Spec) { s.NUMA = true }, nil, "numa: numa=1 (restart)"},
 		{"no NUMA", nil, set("numa", "1"), "numa: numa=0 (restart)"},
@@ -352,5 +353,26 @@ func TestExtraDisks(t *testing.T) {
 			slots = append(slots, d.Slot)
 		}
 		assert.Equal(t, x.want, strings.Join(slots, " "), what)
+	}
+}
+
+// A CPU type may have options, in any order and with or without its key. Options of the VM alone,
+// which somebody has set by hand, stay.
+func TestCPUOptions(t *testing.T) {
+	for _, c := range []struct{ vm, file, want string }{
+		{"host,hidden=1,flags=+pcid", "host,hidden=1,flags=+pcid", ""},
+		{"flags=+pcid,cputype=host,hidden=1", "host,hidden=1,flags=+pcid", ""},
+		{"host,flags=+aes", "host", ""},
+		{"host", "host,hidden=1", "host,hidden=1"},
+		{"host,hidden=1", "host,hidden=0", "host,hidden=0"},
+		{"host,hidden=1", "x86-64-v3", "x86-64-v3"},
+	} {
+		got := ""
+		for _, ch := range (Spec{CPUType: c.file}).Changes(vmOf(map[string]string{"cpu": c.vm}, false)) {
+			if ch.Key == "cpu" {
+				got = ch.Value
+			}
+		}
+		assert.Equal(t, c.want, got, "%s: %s", c.vm, c.file)
 	}
 }

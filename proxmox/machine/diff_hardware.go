@@ -17,7 +17,11 @@ func (s Spec) diffProcessor(d *differ, vm *VM) {
 		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
 	}
 	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(wire.InMiB(s.Memory)))
-	d.set(theCPU, "cpu", orNone(vm.CPUType), s.cpuType(), "cpu", s.cpuType())
+	have, want := vm.CPUType, s.cpuType()
+	if typed := cpuLine(want); strings.Contains(typed, ",") { // options that others set stay if the spec has none
+		have, want = cpuLine(vm.config["cpu"]), typed
+	}
+	d.set(theCPU, "cpu", orNone(have), want, "cpu", s.cpuType())
 	d.set(theNUMA, "numa", vm.NUMA, s.NUMA, "numa", wire.ZeroOne(s.NUMA))
 	for i, want := range s.NUMANodes {
 		key := fmt.Sprintf("numa%d", i)
@@ -30,6 +34,20 @@ func (s Spec) diffProcessor(d *differ, vm *VM) {
 	}
 	d.rootOnly(theHugepages, "hugepages", vm.Hugepages, s.Hugepages)
 	d.rootOnly(theAffinity, "affinity", vm.Affinity, s.Affinity)
+}
+
+// cpuLine is a CPU type with its options in one order, whichever way they are written:
+// host,hidden=1 is hidden=1,cputype=host.
+func cpuLine(text string) string {
+	p := wire.Loose(text)
+	options := []string{p.First("cputype", "")}
+	for _, o := range p {
+		if o.Key != "" && o.Key != "cputype" {
+			options = append(options, o.Key+"="+o.Value)
+		}
+	}
+	slices.Sort(options[1:])
+	return strings.Join(options, ",")
 }
 
 // None removes an option that only root@pam may set. If a spec leaves such an option empty, the

@@ -1,6 +1,7 @@
 package pci
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,4 +88,66 @@ func TestWhatAVMClaims(t *testing.T) {
 		got = append(got, c.How()+shared)
 	}
 	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
+}
+
+// Virtual functions are parts of their card, whether the host says so or not.
+func TestVirtualFunctions(t *testing.T) {
+	function := func(at string, group int) Function {
+		a, err := unit.ParsePCIAddress(at)
+		require.NoError(t, err)
+		return Function{Address: a, Class: "030200", Vendor: "10de", Device: "26b9", IOMMUGroup: group}
+	}
+	first := function("41:00.0", 1).Address
+	for _, told := range []bool{false, true} {
+		all := []Function{function("41:00.0", 1), function("41:00.4", 2), function("41:01.1", 1), function("42:00.0", 1), function("43:01.0", 9)}
+		if told {
+			all[1].Physical, all[2].Physical = &first, &first
+		}
+		gpus := GPUs(all)
+		require.Len(t, gpus, 3, "43:01.0 has no card before it on its bus")
+		assert.Len(t, gpus[0].Virtual, 2)
+		assert.Equal(t, "0000:42:00.0", gpus[0].Mates[0].Address.String())
+		assert.Empty(t, gpus[0].Functions)
+		assert.Empty(t, gpus[0].Group, "a part of a card is not a stranger in its group")
+		assert.Equal(t, []string{"0000:41:00.0", "0000:42:00"}, []string{gpus[0].mapped("pve1").Address.String(), gpus[1].mapped("pve1").Address.String()},
+			"a whole slot would be all of its virtual functions")
+		l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, nil, nil, nil)
+		card, there := l.Card("pve1", all[2].Address)
+		assert.True(t, there && card.Address == first && card.Splits(all[2].Address) && !card.Splits(first))
+	}
+	divided := function("41:00.0", 1)
+	divided.Mediated = true
+	assert.Contains(t, GPUs([]Function{divided})[0].Problem(), "vGPU driver")
+}
+
+// A container's device is a number of the host's driver, which has the cards that no VM may get.
+func TestWhatAContainerClaims(t *testing.T) {
+	text := func(s string) *wire.Text { return (*wire.Text)(&s) }
+	var all []Function
+	for _, at := range []string{"01:00.0", "02:00.0", "03:00.0"} {
+		a, err := unit.ParsePCIAddress(at)
+		require.NoError(t, err)
+		all = append(all, Function{Address: a, Class: "030000", Vendor: "10de", Device: "2204"})
+	}
+	vm := machine.Read("pve1", 100, []machine.Entry{{Key: "hostpci0", Value: text("01:00")}}, true)
+	for value, want := range map[string]string{
+		"/dev/nvidia0,gid=44": "02", "path=/dev/nvidia1": "03", "/dev/nvidia2 dev/nvidia2 none bind,optional,create=file": "03",
+		"/dev/nvidia7": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "NVIDIA_VISIBLE_DEVICES=all": "02 03", "/usr/share/lxc/hooks/nvidia": "02 03", "NVIDIA_VISIBLE_DEVICES=void": "",
+	} {
+		l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, nil, []*machine.VM{vm},
+			[]Container{{Host: "pve1", VMID: 101, Name: "plex", Running: true, Entries: []Entry{{Key: "dev0", Value: value}}}})
+		var got []string
+		for _, c := range l.Cards {
+			for _, cl := range c.Claims {
+				if cl.Container {
+					got = append(got, c.Address.String()[5:7])
+					assert.Equal(t, "container 101 (plex)", cl.String())
+					assert.Contains(t, cl.How(), "as dev0, running")
+					assert.Equal(t, "remove it from the container, on pve1: pct set 101 --delete dev0", cl.Release())
+				}
+			}
+		}
+		assert.Equal(t, want, strings.Join(got, " "), value)
+	}
+	assert.Contains(t, Claim{Container: true, VMID: 101, Slot: "lxc.mount.entry"}.Release(), "/etc/pve/lxc/101.conf")
 }

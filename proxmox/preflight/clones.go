@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
-// checkClones checks whether the missing machines can be cloned to their storages. What is copied as
-// a whole is no problem; it counts among the disks, and the finding says why.
+// checkClones checks whether the missing machines can be cloned to their storages. A whole
+// copy is fine; it counts among the disks, and the finding says why.
 func checkClones(w *Want, s *seen) []Finding {
 	return each(w, s, func(h Host, seen *hostSeen) []Finding {
 		var refused *api.Error

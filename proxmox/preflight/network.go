@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,11 +54,27 @@ func checkNetworks(w *Want, s *seen) []Finding {
 				out = append(out, p.into(h.Name, all.is[i])...)
 				continue
 			}
-			out = append(out, wrong(p.nic.Bridge, "write bridge: with one of them, or make it: System, Network in the web interface",
-				"host %s has no bridge %s, for %s, or the token may not see it; it has %s", h.Name, p.nic.Bridge, several(p.vms), strings.Join(names, ", ")))
+			out = append(out, p.nowhere(h.Name, names))
 		}
 		return out
 	})
+}
+
+var vlanOf = regexp.MustCompile(`^(.+)\.([0-9]{1,4})$`)
+
+// nowhere is a bridge that the host does not show. Bonds, VLAN interfaces and cards are no bridges,
+// and a VNet is of a zone of its own.
+func (p plug) nowhere(host string, has []string) Finding {
+	b, cure := p.nic.Bridge, "write bridge: with one of them, or make it: System, Network in the web interface"
+	switch m := vlanOf.FindStringSubmatch(b); {
+	case m != nil && slices.Contains(has, m[1]):
+		cure = fmt.Sprintf("write bridge: %s and vlan: %s", m[1], m[2])
+	case m != nil || strings.HasPrefix(b, "bond"):
+		cure = fmt.Sprintf("VMs join bridges, no bonds and no VLANs of the host: write bridge: with one of them (and vlan: for a VLAN of it), or make one whose port is %s", b)
+	default:
+		cure += fmt.Sprintf("; a VNet of Proxmox's SDN is seen with SDN.Use on /sdn/zones/ZONE/%s", b)
+	}
+	return wrong(b, cure, "host %s has no bridge %s, for %s, or the token may not see it; it has %s", host, b, several(p.vms), strings.Join(has, ", "))
 }
 
 // into checks an existing bridge.

@@ -147,7 +147,7 @@ func checkModules(w *Want, s *seen) []Finding {
 		}
 		p := seen.probe.is
 		if file, asked := p.modules["vfio_virqfd"]; asked && !p.older(6, 2) {
-			return []Finding{odd(h.Name, "remove the line: `sed -i /vfio_virqfd/d "+file+" && update-initramfs -u -k all`", "%s loads vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
+			return []Finding{odd(h.Name, "remove the line: `sed -i --follow-symlinks /vfio_virqfd/d "+file+" && update-initramfs -u -k all`", "%s loads vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
 		}
 		return nil
 	})

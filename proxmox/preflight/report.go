@@ -69,7 +69,7 @@ func (r *Report) Of(v Verdict) []Finding {
 	return keep(r.Findings, func(f Finding) bool { return f.Verdict == v })
 }
 
-// Notes returns what is no problem and worth knowing, as sentences.
+// Notes returns what is right and worth knowing, as sentences.
 func (r *Report) Notes() []string {
 	var out []string
 	for _, f := range r.Of(OK) {

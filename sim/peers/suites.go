@@ -33,7 +33,7 @@ type site struct {
 // suites are those that are tried.
 func suites() []suite {
 	return []suite{{
-		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.0",
+		name: "go-proxmox", module: "github.com/luthermonson/go-proxmox", version: "v0.8.2",
 		tags: "nodes containers", packages: []string{"./tests/integration"},
 		// It needs a download of half a minute; if that is faster, it fails from a goroutine after its end,
 		// which fails the next test.

@@ -57,3 +57,16 @@ func TestRulesThatCanMatchNothingAreRefused(t *testing.T) {
 			func() { s.Fail(Rule{Method: http.MethodPost, Path: path}) })
 	}
 }
+
+// Options of a start that are a migration's are root's own, and no token's; false is as good as none.
+func TestOptionsOfAStartThatOnlyRootMayUse(t *testing.T) {
+	in(t, EightA100(), Options{}, func(t *testing.T, _ *Sim, c *caller) {
+		for name, value := range map[string]string{"skiplock": "1", "migratedfrom": "pve1", "migration_type": "secure", "targetstorage": "local",
+			"force-cpu": "host", "with-conntrack-state": "1", "nets-host-mtu": "net0=1500"} {
+			assert.Equal(t, "Only root may use this option.", c.do("POST", "/nodes/pve1/qemu/104/status/start", name, value).Errors[name], name)
+		}
+		for _, name := range []string{"skiplock", "with-conntrack-state"} {
+			assert.Empty(t, c.do("POST", "/nodes/pve1/qemu/104/status/start", name, "0").Errors, name)
+		}
+	})
+}

@@ -103,6 +103,15 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 			return c.send(r)
 		}
 		assert.Equal(t, 200, put("application/json", `{"cores":4,"onboot":true,"tags":"b;a"}`).status)
+		for body, want := range map[string]string{ // as 9.2's own daemon answers
+			`{"name":true}`:      "type check ('string') failed - got JSON::PP::Boolean",
+			`{"cores":true}`:     "type check ('integer') failed - got JSON::PP::Boolean",
+			`{"cpulimit":false}`: "type check ('number') failed - got JSON::PP::Boolean",
+		} {
+			got := put("application/json", body)
+			assert.Equal(t, 400, got.status, body)
+			assert.Contains(t, string(got.body), want, body)
+		}
 		conf := c.do("GET", "/nodes/pve1/qemu/104/config").object()
 		assert.Equal(t, []any{4.0, 1.0, "a;b", "32768"}, []any{conf["cores"], conf["onboot"], conf["tags"], conf["memory"]})
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")

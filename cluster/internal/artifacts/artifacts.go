@@ -46,7 +46,23 @@ const folder = "/var/lib/rancher/homelab.airgap"
 
 // needed names the files of the folder k3s.airgap that a release requires.
 func needed(r k3s.Release) []string {
-	return []string{"sha256sum-amd64.txt", "k3s", r.Images()}
+	return []string{r.Sums(), r.Binary(), r.Images()}
+}
+
+// inFolder are the releases whose files the folder k3s.airgap has: one for each architecture whose
+// checksums are there, else that of VMs, which is then missed.
+func inFolder(root *os.Root, version string) []k3s.Release {
+	var out []k3s.Release
+	for _, arch := range []string{"amd64", "arm64", "arm"} {
+		r := k3s.Release{Version: version, Arch: arch}
+		if _, err := root.Lstat(r.Sums()); err == nil {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		out = []k3s.Release{{Version: version}}
+	}
+	return out
 }
 
 // SumsURL is the URL of the checksums of the file's release of K3s, "" if its files come from a
@@ -63,15 +79,16 @@ func Check(s *spec.Spec) error {
 	if s.K3s.AirgapDir == "" {
 		return nil
 	}
-	release := k3s.Release{Version: s.K3s.Version}
 	root, err := os.OpenRoot(s.K3s.AirgapDir)
 	if err != nil {
 		return converge.Permanent(fmt.Errorf("the folder of k3s.airgap: %w", err))
 	}
 	defer func() { _ = root.Close() }()
 	var errs []error
-	for _, name := range needed(release) {
-		errs = append(errs, checkArtifact(root, name, release.URL(name)))
+	for _, release := range inFolder(root, s.K3s.Version) {
+		for _, name := range needed(release) {
+			errs = append(errs, checkArtifact(root, name, release.URL(name)))
+		}
 	}
 	return converge.Permanent(errors.Join(errs...))
 }
@@ -95,10 +112,10 @@ func checkArtifact(root *os.Root, name, url string) error {
 	return nil
 }
 
-// Release is K3s as a node gets it: from the internet, or from the files that Staged has copied
-// there.
-func Release(s *spec.Spec) k3s.Release {
-	r := k3s.Release{Version: s.K3s.Version}
+// Release is K3s as a node of an architecture gets it: from the internet, or from the files that
+// Staged has copied there. VMs are amd64; an external machine says what it is ([k3s.State.Arch]).
+func Release(s *spec.Spec, arch string) k3s.Release {
+	r := k3s.Release{Version: s.K3s.Version, Arch: arch}
 	if s.K3s.AirgapDir != "" {
 		r.Artifacts = folder
 	}
@@ -117,17 +134,17 @@ func Outward(s *spec.Spec, r remote.Runner) remote.Runner {
 	})
 }
 
-// Install installs K3s on a node, in the version of the file.
-func Install(ctx context.Context, s *spec.Spec, root remote.Runner) error {
-	return Staged(ctx, s, root, func(ctx context.Context) error {
-		_, err := k3s.Install(ctx, Outward(s, root), Release(s))
+// Install installs K3s on a node of an architecture, in the version of the file.
+func Install(ctx context.Context, s *spec.Spec, root remote.Runner, arch string) error {
+	return Staged(ctx, s, root, arch, func(ctx context.Context) error {
+		_, err := k3s.Install(ctx, Outward(s, root), Release(s, arch))
 		return err
 	})
 }
 
 // Staged copies the files of k3s.airgap to a node, if the file has that key, and deletes them
 // after do has used them.
-func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, do func(context.Context) error) error {
+func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, arch string, do func(context.Context) error) error {
 	dir := s.K3s.AirgapDir
 	if dir == "" {
 		return do(ctx)
@@ -135,7 +152,7 @@ func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, do func(conte
 	if err := Check(s); err != nil {
 		return err
 	}
-	for _, name := range needed(Release(s)) {
+	for _, name := range needed(Release(s, arch)) {
 		progress.Say(ctx, "copying %s", name)
 		if err := copyTo(ctx, root, dir, name, folder+"/"+name); err != nil {
 			return err
@@ -150,7 +167,7 @@ func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, do func(conte
 func copyTo(ctx context.Context, r remote.Runner, dir, name, path string) error {
 	f, err := os.OpenInRoot(dir, name)
 	if err != nil {
-		return err
+		return fmt.Errorf("the folder of k3s.airgap: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()

@@ -20,8 +20,8 @@ import (
 )
 
 // CheckSums checks the files of k3s.airgap against their checksums, and that they are of the
-// file's version, before the first node gets one of them. All nodes are amd64. K3s' checksums do
-// not name a version, so a folder of another release would pass them.
+// file's version, before the first node gets one of them. K3s' checksums do not name a version, so a
+// folder of another release would pass them.
 func CheckSums(ctx context.Context, s *spec.Spec) error {
 	if s.K3s.AirgapDir == "" {
 		return nil
@@ -34,27 +34,34 @@ func CheckSums(ctx context.Context, s *spec.Spec) error {
 		return converge.Permanent(fmt.Errorf("the folder of k3s.airgap: %w", err))
 	}
 	defer func() { _ = root.Close() }()
-	release := k3s.Release{Version: s.K3s.Version}
-	sums, err := readSums(root, needed(release)[0])
-	if err != nil {
-		return converge.Permanent(err)
-	}
 	var errs []error
-	for _, name := range needed(release)[1:] {
-		progress.Say(ctx, "checking %s", filepath.Join(root.Name(), name))
-		got, others, err := digest(ctx, root, name, s.K3s.Version)
-		switch path := filepath.Join(root.Name(), name); {
-		case err != nil:
-			errs = append(errs, err)
-		case sums[name] == "":
-			errs = append(errs, fmt.Errorf("%s has no line for %s: get it again from %s", filepath.Join(root.Name(), needed(release)[0]), name, release.URL(needed(release)[0])))
-		case got != sums[name]:
-			errs = append(errs, fmt.Errorf("%s (k3s.airgap) is not the file of its checksum: get it again from %s", path, release.URL(name)))
-		case name == "k3s" && others != "":
-			errs = append(errs, fmt.Errorf("%s (k3s.airgap) is K3s %s, and the file says %s: get the three files of that release from %s", path, others, s.K3s.Version, release.URL("")))
+	for _, release := range inFolder(root, s.K3s.Version) {
+		sums, err := readSums(root, release.Sums())
+		if err != nil {
+			return converge.Permanent(err)
+		}
+		for _, name := range needed(release)[1:] {
+			errs = append(errs, checkSum(ctx, root, release, name, sums[name]))
 		}
 	}
 	return converge.Permanent(errors.Join(errs...))
+}
+
+// checkSum checks one file of a release.
+func checkSum(ctx context.Context, root *os.Root, release k3s.Release, name, want string) error {
+	progress.Say(ctx, "checking %s", filepath.Join(root.Name(), name))
+	got, others, err := digest(ctx, root, name, release.Version)
+	switch path := filepath.Join(root.Name(), name); {
+	case err != nil:
+		return err
+	case want == "":
+		return fmt.Errorf("%s has no line for %s: get it again from %s", filepath.Join(root.Name(), release.Sums()), name, release.URL(release.Sums()))
+	case got != want:
+		return fmt.Errorf("%s (k3s.airgap) is not the file of its checksum: get it again from %s", path, release.URL(name))
+	case name == release.Binary() && others != "":
+		return fmt.Errorf("%s (k3s.airgap) is K3s %s, and the file says %s: get the three files of that release from %s", path, others, release.Version, release.URL(""))
+	}
+	return nil
 }
 
 // readSums reads a file as sha256sum writes it.

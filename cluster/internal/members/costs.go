@@ -38,8 +38,8 @@ func (ms *Members) Upgrades(ctx context.Context, why string, n spec.Node) []conv
 
 // EndsWith is whose work ends if a node is upgraded: pods that hold GPUs go on, unless the file has
 // them evicted.
-func (ms *Members) EndsWith(ctx context.Context, n spec.Node) []string {
-	return ms.Users(ctx, func(w *consent.Work) []string {
+func (ms *Members) EndsWith(ctx context.Context, n spec.Node) []converge.Loss {
+	return ms.Users(ctx, func(w *consent.Work) []converge.Loss {
 		if n.GPUs.Count > 0 && !ms.evicts() {
 			w = w.WithoutGPUs()
 		}
@@ -56,7 +56,7 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 				continue
 			}
 			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
-			if users := ms.Users(ctx, func(w *consent.Work) []string { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
+			if users := ms.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
 				out = append(out, converge.Cost{
 					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends pods that do not tolerate it", Users: users,
 				})
@@ -72,7 +72,7 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 // endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
 // compute through it, if any.
 func (ms *Members) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
-	users := ms.Users(ctx, func(w *consent.Work) []string { return w.Ends(n.Name) })
+	users := ms.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
 	if len(users) == 0 {
 		return nil
 	}

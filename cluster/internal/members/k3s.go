@@ -175,6 +175,9 @@ func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, erro
 	if err != nil {
 		return have, err
 	}
+	if err := k3s.CheckArch(have.Arch); err != nil {
+		return have, converge.Permanent(fmt.Errorf("%s: %w", n.Name, err))
+	}
 	if err := ms.Owns(ctx, n, have); err != nil {
 		return have, Foreign(err)
 	}
@@ -304,7 +307,7 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, 
 	}
 	nodes.SeenOf(ctx, n.Name).Started.Store(true)
 	if stale(have, agent.Version) {
-		return ms.upgradeAgent(ctx, n, join)
+		return ms.upgradeAgent(ctx, n, have, join)
 	}
 	if !have.Running() { // a kubelet that starts must not be newer than a server either
 		if err := ms.serversFirst(ctx); err != nil {
@@ -332,7 +335,7 @@ func (ms *Members) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) e
 	if have.Version == ms.Spec.K3s.Version {
 		return nil
 	}
-	return artifacts.Install(ctx, ms.Spec, ms.Nodes.Root(n.Name))
+	return artifacts.Install(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch)
 }
 
 // ErrNoServer means that no server of the cluster is up.

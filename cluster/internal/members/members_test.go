@@ -72,7 +72,7 @@ func TestCostsOfTaints(t *testing.T) {
 			require.Len(t, out, len(tt.ends), "%+v", tt)
 			for i, taint := range tt.ends {
 				assert.Contains(t, out[i].Why, taint)
-				assert.Contains(t, out[i].Users[0], "cannot find out whose work ends")
+				assert.Contains(t, out[i].Users[0].Text, "cannot find out whose work ends")
 			}
 		}
 	})

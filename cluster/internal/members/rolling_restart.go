@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -54,9 +55,13 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 	defer done()
 	ctx = context.WithValue(ctx, hasTurn{}, true)
 	if v.first != nil {
-		if err := v.first(ctx); err != nil {
-			return errors.Join(err, ms.freeAgain(ctx, n, v))
-		}
+		err = v.first(ctx)
+	}
+	if err == nil { // it may have waited for hours
+		err = converge.Confirm(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, ms.freeAgain(ctx, n, v))
 	}
 	defer func() { ms.NoteUnhealthy(ctx, err, n.Name) }()
 	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back

@@ -29,8 +29,8 @@ func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have k3s.Stat
 		first: func(ctx context.Context) error { return ms.saveBefore(ctx, n, have) },
 		keeps: itsVersion,
 		do: func(ctx context.Context) error {
-			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), srv)
+			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), srv)
 			})
 		},
 		after: func(ctx context.Context) error { return ms.waitEtcd(ctx, n) },
@@ -39,7 +39,7 @@ func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have k3s.Stat
 }
 
 // upgradeAgent is upgradeServer for an agent, once the servers are upgraded.
-func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, join k3s.Join) error {
+func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, have k3s.State, join k3s.Join) error {
 	if err := ms.serversFirst(ctx); err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, join k3s.Join)
 		away:  ms.othersAway,
 		keeps: itsVersion,
 		do: func(ctx context.Context) error {
-			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec), join)
+			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), join)
 			})
 		},
 	})

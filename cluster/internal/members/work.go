@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
@@ -21,27 +22,40 @@ const away = "2 to 10 min"
 // costTime limits the wait for the list of running work: a plan can be shown without it.
 const costTime = 10 * time.Second
 
-// workTime is how long an observation of the running work stays valid, also one that failed: the steps
-// of one plan share it, and a step that had to wait observes again.
+// workTime is how long an observation of the running work stays valid for a plan, also one that
+// failed: its steps share it.
 const workTime = 15 * time.Second
 
 // workSeen is the last observation of the running work in one Plan or Run.
 type workSeen struct {
-	mu   sync.Mutex
-	last *workLook
+	mu    sync.Mutex
+	last  *workLook
+	begun int // how many there were
 }
 
 // workLook is one observation. Its fields are set before done is closed.
 type workLook struct {
-	done chan struct{}
-	work *consent.Work
-	err  error
-	at   time.Time
-	cut  bool // its step ended before an answer: another one may have more time
+	number int
+	done   chan struct{}
+	work   *consent.Work
+	err    error
+	at     time.Time
+	cut    bool // its step ended before an answer: another one may have more time
+}
+
+// asked returns the number of the last observation that a step cannot use: that of a plan can use
+// any, and one that acts next none that had begun before it asked.
+func (s *workSeen) asked(ctx context.Context) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if converge.Acts(ctx) {
+		return s.begun
+	}
+	return 0
 }
 
 // look returns the observation that is valid or under way, or a new one that the caller makes.
-func (s *workSeen) look() (l *workLook, mine bool) {
+func (s *workSeen) look(after int) (l *workLook, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last != nil {
@@ -50,19 +64,21 @@ func (s *workSeen) look() (l *workLook, mine bool) {
 		default:
 			return s.last, false
 		}
-		if !s.last.cut && time.Since(s.last.at) < workTime {
+		if !s.last.cut && s.last.number > after && time.Since(s.last.at) < workTime {
 			return s.last, false
 		}
 	}
-	s.last = &workLook{done: make(chan struct{})}
+	s.begun++
+	s.last = &workLook{number: s.begun, done: make(chan struct{})}
 	return s.last, true
 }
 
 // Work observes the running work by node; nil if there is no cluster yet.
 func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 	seen := run.Of[workSeen](ctx)
+	after := seen.asked(ctx)
 	for {
-		l, mine := seen.look()
+		l, mine := seen.look(after)
 		if mine {
 			l.work, l.err = ms.lookAtWork(ctx)
 			l.at, l.cut = time.Now(), ctx.Err() != nil
@@ -74,7 +90,7 @@ func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if !l.cut {
+		if !l.cut && l.number > after {
 			return l.work, l.err
 		}
 	}
@@ -99,25 +115,43 @@ func (ms *Members) lookAtWork(ctx context.Context) (*consent.Work, error) {
 }
 
 // Users names the users whose work ends if a node goes down, or says why they are unknown.
-func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []string) []string {
+func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []converge.Loss) []converge.Loss {
 	w, err := ms.Work(ctx)
 	switch {
 	case err != nil:
-		return []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
+		return []converge.Loss{{Unknown: true, Text: "cannot find out whose work ends: " + printable.FirstLine(err.Error())}}
 	case w == nil:
 		return nil
 	}
 	return of(w)
 }
 
+// thing identifies the VM that a node is now. An external machine is known by its name alone.
+func (ms *Members) thing(ctx context.Context, name string) string {
+	if n, ok := ms.Spec.Node(name); !ms.VMs || ok && n.External {
+		return ""
+	}
+	vm, err := ms.Nodes.Proxmox.VM(ctx, names.Tag(ms.Spec), name)
+	switch {
+	case err != nil:
+		return "unknown"
+	case vm == nil:
+		return ""
+	}
+	return vm.Identity()
+}
+
+// SortNode is the sort of costs that are about a node or another machine of the cluster.
+const SortNode = "node"
+
 // Stops is the cost of nodes that are drained, go down and come back.
 func (ms *Members) Stops(ctx context.Context, why string, names ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range names {
-		cost := converge.Cost{Machine: name, Kind: converge.Stops, Why: why, Away: away}
-		of := func(w *consent.Work) []string { return w.On(name) }
+		cost := converge.Cost{Machine: name, Sort: SortNode, Thing: ms.thing(ctx, name), Kind: converge.Stops, Why: why, Away: away}
+		of := func(w *consent.Work) []converge.Loss { return w.On(name) }
 		if ms.Nodes.FileServer(name) { // mounts are hard, so it is not drained
-			of = func(w *consent.Work) []string { return w.Notebooks("") }
+			of = func(w *consent.Work) []converge.Loss { return w.Notebooks("") }
 			cost.Why += "; clients of its volumes wait until it is back"
 		}
 		cost.Users = ms.Users(ctx, of)

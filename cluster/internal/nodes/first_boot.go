@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -283,8 +284,13 @@ func (ns *Nodes) inFirstBoot(ctx context.Context, n spec.Node) bool {
 	if keys, err := ns.Hosts.Lookup(ns.guests[n.Name].addr); err != nil || len(keys) > 0 {
 		return false // an earlier run has connected to it, so its first boot is over
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
-	return err == nil && vm != nil && vm.Running && !ns.Proxmox.ShowsLife(ctx, vm)
+	all, err := ns.Proxmox.VMs(ctx, names.Tag(ns.Spec)) // a list that other steps have read too: no request for each machine
+	i := slices.IndexFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
+	if err != nil || i < 0 {
+		return false
+	}
+	vm := &proxmox.VM{VMID: all[i].VMID, Host: all[i].Host, NICs: make([]proxmox.NIC, 1)} // each node has an interface
+	return !ns.Proxmox.ShowsLife(ctx, vm)
 }
 
 // bootOutput is the file where cloud-init stores the output of its commands.

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
@@ -14,8 +15,16 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
+// SortPart is the sort of costs that are about a part of the platform.
+const SortPart = "part"
+
 // NotLooked replaces the list of lost data for a part that could not be checked.
 const NotLooked = "cannot find out which data goes with it: "
+
+// Unseen is what a part holds that could not be checked.
+func Unseen(err error) []converge.Loss {
+	return []converge.Loss{{Text: NotLooked + printable.FirstLine(err.Error()), Unknown: true}}
+}
 
 // costsOfChart is what a changed release destroys: the parts that it replaces, and claims
 // that it no longer has.
@@ -29,7 +38,7 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) 
 		}
 		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
-			out = append(out, converge.Cost{Machine: name, Kind: converge.Destroys, Why: why, Holds: []string{NotLooked + printable.FirstLine(err.Error())}})
+			out = append(out, converge.Cost{Machine: name, Sort: SortPart, Kind: converge.Destroys, Why: why, Holds: Unseen(err)})
 		case old != nil:
 			out = append(out, s.Retires(ctx, client, *old, why)...)
 		}
@@ -46,7 +55,7 @@ func (s *Steps) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Cost
 		if !ok || f.Effect != drift.Remove {
 			continue
 		}
-		cost := converge.Cost{Machine: name, Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
+		cost := converge.Cost{Machine: name, Sort: "claim", Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
 		namespace, claim, _ := strings.Cut(name, "/")
 		w, err := s.Work(ctx)
 		if err != nil || w == nil {
@@ -54,7 +63,7 @@ func (s *Steps) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Cost
 			continue
 		}
 		if what, lost := w.Claim(namespace, claim); lost {
-			cost.Holds = []string{what}
+			cost.Holds = []converge.Loss{what}
 			out = append(out, cost)
 		}
 	}
@@ -66,13 +75,10 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 	if errors.As(Unused(ctx, client, r), new(InUse)) {
 		return nil
 	}
-	cost := converge.Cost{Machine: r.Part, Kind: converge.Destroys, Why: why}
+	cost := converge.Cost{Machine: r.Part, Sort: SortPart, Kind: converge.Destroys, Why: why}
 	w, err := s.Work(ctx)
 	if err != nil || w == nil {
-		cost.Holds = []string{NotLooked + "its API does not answer"}
-		if err != nil {
-			cost.Holds = []string{NotLooked + printable.FirstLine(err.Error())}
-		}
+		cost.Holds = Unseen(cmp.Or(err, errors.New("its API does not answer")))
 		return []converge.Cost{cost}
 	}
 	cost.Holds = w.ClaimsOf(r.Namespace, r.Release)
@@ -98,7 +104,7 @@ func costsOfPush(_ context.Context, _ *fleet.Repo, d drift.Diff) []converge.Cost
 		if f.Effect == drift.Remove && path.Base(f.Path) == "fleet.yaml" {
 			out = append(out, converge.Cost{
 				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it",
-				Holds: []string{"volumes that its chart does not keep"},
+				Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
 			})
 		}
 	}

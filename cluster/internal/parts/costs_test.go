@@ -37,7 +37,7 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 			assert.Equal(t, converge.Destroys, out[i].Kind)
 		}
 		assert.Equal(t, "cilium-pool replaces it", out[2].Why)
-		assert.Contains(t, out[2].Holds[0], "cannot find out which data goes with it: ")
+		assert.Contains(t, out[2].Holds[0].Text, "cannot find out which data goes with it: ")
 	})
 }
 
@@ -57,7 +57,7 @@ func TestCostsOfTheOperator(t *testing.T) {
 		require.Len(t, out, 1)
 		assert.Equal(t, "GPUs of wk1", out[0].Machine)
 		assert.Equal(t, converge.Stops, out[0].Kind)
-		assert.Contains(t, out[0].Users[0], "cannot find out whose work ends: no way there")
+		assert.Contains(t, out[0].Users[0].Text, "cannot find out whose work ends: no way there")
 		assert.Len(t, costs(platform.GPUOperator, drift.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
 		assert.Empty(t, costs(platform.GPUOperator, drift.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
 		assert.Empty(t, costs(platform.GPUOperator, drift.Field{Path: "values/driver/version", Want: "580.126.20", Effect: drift.Create}))
@@ -72,6 +72,6 @@ func TestWhatAPushTakesAway(t *testing.T) {
 		gone("monitoring/fleet.yaml"), gone("monitoring/values.yaml"), gone("nfs/old.yaml"), {Path: "hub/fleet.yaml", Want: "changed"},
 	})
 	assert.Equal(t, []converge.Cost{{
-		Machine: "monitoring", Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it", Holds: []string{"volumes that its chart does not keep"},
+		Machine: "monitoring", Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it", Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
 	}}, costs)
 }

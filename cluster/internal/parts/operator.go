@@ -85,7 +85,7 @@ func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) 
 		cost := converge.Cost{Machine: "GPUs of " + n.Name, Kind: converge.Stops, Why: why}
 		switch {
 		case err != nil:
-			cost.Users = []string{"cannot find out whose work ends: " + printable.FirstLine(err.Error())}
+			cost.Users = []converge.Loss{{Text: "cannot find out whose work ends: " + printable.FirstLine(err.Error()), Unknown: true}}
 		case w != nil:
 			cost.Users = w.Ends(n.Name)
 		}

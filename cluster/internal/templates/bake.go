@@ -269,7 +269,7 @@ func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error
 	if bakedK3s(ts.Spec) == "" {
 		return nil
 	}
-	_, err := k3s.Install(ctx, guest, artifacts.Release(ts.Spec))
+	_, err := k3s.Install(ctx, guest, artifacts.Release(ts.Spec, ""))
 	return err
 }
 

@@ -274,7 +274,7 @@ func (d *decoder) mapping(t *yamlnode.Node, v reflect.Value, name string) {
 			continue
 		}
 		item := reflect.New(v.Type().Elem()).Elem()
-		if item.Kind() == reflect.Interface {
+		if item.Kind() == reflect.Interface || item.Kind() == reflect.Map {
 			d.within(v.Addr().Interface(), f.Value, f.Name)
 		}
 		d.value(f.Value, item, name+"."+f.Name)
@@ -282,7 +282,8 @@ func (d *decoder) mapping(t *yamlnode.Node, v reflect.Value, name string) {
 	}
 }
 
-// within marks the keys below an entry of a map of raw values, as members with dotted names.
+// within marks the keys below an entry of a map of raw values, or of maps of them, as members with
+// dotted names.
 func (d *decoder) within(of any, t *yamlnode.Node, path string) {
 	for _, f := range t.Fields {
 		at := path + "." + f.Name

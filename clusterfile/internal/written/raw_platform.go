@@ -31,7 +31,7 @@ type NFS struct {
 	Server       string       `yaml:"server" jsonschema_description:"Address or name of the server, with or without :/export."`
 	Export       string       `yaml:"export" jsonschema_description:"Absolute path on the server, with a folder for each volume."`
 	Class        string       `yaml:"class" jsonschema_description:"Name of the storage class. Default nfs."`
-	MountOptions []string     `yaml:"mountOptions" jsonschema_description:"Mount options. Default nfsvers=4.2, hard and noatime."`
+	MountOptions []string     `yaml:"mountOptions" jsonschema_description:"Mount options. Default nfsvers=4 (the newest that the server has), hard and noatime."`
 	Retain       *bool        `yaml:"retain" jsonschema_description:"Keep the data when a claim is deleted. Default true."`
 	Shares       named[Share] `yaml:"shares" jsonschema_description:"Folders of the server by name, for notebooks."`
 	VM           *NFSVM       `yaml:"vm" jsonschema_description:"Create the server: a VM with a data disk."`

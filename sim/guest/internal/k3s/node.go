@@ -84,7 +84,7 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, env []stri
 	data, err := v.ReadFile(binary)
 	e, errStat := v.Stat(binary)
 	name, _ := disk.ProgramOf(data)
-	if err != nil || errStat != nil || name != "k3s" || e.Mode().Perm()&0o111 == 0 {
+	if err != nil || errStat != nil || name != "k3s" || !s.Runs(data) || e.Mode().Perm()&0o111 == 0 {
 		s.Log(unit, "%s: Failed to execute %s: %s", unit, binary, map[bool]string{true: "No such file or directory", false: "Exec format error or permission denied"}[err != nil])
 		return nil, systemd.ExitExec
 	}

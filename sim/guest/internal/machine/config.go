@@ -19,6 +19,7 @@ type Config struct {
 	VMID   int        // of the VM; part of what makes a guest's identifiers its own
 	Disk   *disk.Disk // the OS disk's contents; persists over power cycles
 	MACs   []string   // of its network cards, in order; any case
+	Arch   string     // of its CPUs, as Go says it: arm64; empty is amd64
 	CPUs   int        // seen by the guest
 	Memory int64      // bytes
 	// SecureBoot says that the firmware has the usual keys, and lets modules load that

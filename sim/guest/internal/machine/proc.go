@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,7 +151,7 @@ func (p *Proc) Exec(ctx context.Context) int {
 		return p.notFound(err)
 	}
 	data := p.FS.Image(file)
-	if name, ok := disk.ProgramOf(data); ok {
+	if name, ok := disk.ProgramOf(data); ok && p.Sys.Runs(data) {
 		if run := p.Sys.Program(name); run != nil {
 			return exitCode(ctx, run(ctx, p))
 		}
@@ -164,6 +165,13 @@ func (p *Proc) Exec(ctx context.Context) int {
 	}
 	fmt.Fprintf(p.Stderr, "%s: line 1: %s: cannot execute: Exec format error\n", p.Shell, p.Args[0])
 	return exitDenied
+}
+
+// Runs reports whether the machine's CPUs can run a program: one that says no arch is of the
+// machine's own distribution.
+func (s *System) Runs(program []byte) bool {
+	arch := disk.Value(program, "arch")
+	return arch == "" || arch == cmp.Or(s.Config.Arch, "amd64")
 }
 
 // exitCode is what a program that ended with its context looks like.

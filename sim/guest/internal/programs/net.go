@@ -109,7 +109,7 @@ func runGpg(_ context.Context, p *machine.Proc) int {
 func runUname(_ context.Context, p *machine.Proc) int {
 	opts, _ := getopt.Parse(p.Args[1:])
 	values := []struct{ flag, value string }{
-		{"s", "Linux"}, {"n", p.Sys.Hostname()}, {"r", p.Sys.Kernel()}, {"v", "#91-Ubuntu SMP PREEMPT_DYNAMIC"}, {"m", "x86_64"}, {"o", "GNU/Linux"},
+		{"s", "Linux"}, {"n", p.Sys.Hostname()}, {"r", p.Sys.Kernel()}, {"v", "#91-Ubuntu SMP PREEMPT_DYNAMIC"}, {"m", machineName(p.Sys.Config.Arch)}, {"o", "GNU/Linux"},
 	}
 	var out []string
 	for _, v := range values {
@@ -165,4 +165,15 @@ func runUptime(_ context.Context, p *machine.Proc) int {
 	}
 	p.Printf(" up %s, 0 users, load average: 0.00, 0.00, 0.00\n", strconv.Itoa(int(time.Since(p.Sys.Booted()).Minutes()))+" min")
 	return 0
+}
+
+// machineName is what the kernel calls an architecture.
+func machineName(arch string) string {
+	switch arch {
+	case "", "amd64":
+		return "x86_64"
+	case "arm64":
+		return "aarch64"
+	}
+	return arch
 }

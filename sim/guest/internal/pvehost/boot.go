@@ -114,7 +114,7 @@ func readModprobe(v *disk.View, file string) modprobeConfig {
 		case len(f) > 2 && f[0] == "options" && f[1] == "vfio-pci":
 			for _, o := range f[2:] {
 				if ids, ok := strings.CutPrefix(o, "ids="); ok {
-					c.ids = strings.Split(ids, ",")
+					c.ids = strings.Split(strings.ToLower(ids), ",") // the kernel reads numbers (drivers/vfio/pci/vfio_pci.c)
 				}
 			}
 		}

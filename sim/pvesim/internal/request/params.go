@@ -138,6 +138,13 @@ func (p Params) addJSON(body []byte) error {
 // AnObject stands for an object where a value belongs; the check of the types refuses it.
 const AnObject = "\x00HASH"
 
+// True and False stand for JSON's words: the check of the types takes them for booleans alone
+// (PVE/JSONSchema.pm check_type).
+const (
+	True  = "\x00true"
+	False = "\x00false"
+)
+
 func flatten(v any) ([]string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -148,9 +155,9 @@ func flatten(v any) ([]string, error) {
 		return []string{v.String()}, nil
 	case bool:
 		if v {
-			return []string{"1"}, nil
+			return []string{True}, nil
 		}
-		return []string{"0"}, nil
+		return []string{False}, nil
 	case []any:
 		out := []string{}
 		for _, item := range v {

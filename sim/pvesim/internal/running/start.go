@@ -18,7 +18,7 @@ func startVM(c *world.Call) (any, error) {
 	if err := config.RootOption(c, "skiplock"); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"stateuri", "migratedfrom", "migration_type", "migration_network", "targetstorage", "force-cpu"} {
+	for _, name := range []string{"stateuri", "migratedfrom", "migration_type", "migration_network", "targetstorage", "force-cpu", "with-conntrack-state", "nets-host-mtu"} {
 		if err := config.RootOption(c, name); err != nil {
 			return nil, err
 		}

@@ -277,6 +277,13 @@ func checkValue(path string, p *Property, v []string, errs map[string]string) {
 		errs[path] = fmt.Sprintf("type check ('%s') failed - got HASH", p.Type)
 		return
 	}
+	if v[0] == request.True || v[0] == request.False {
+		if p.Type != "boolean" {
+			errs[path] = fmt.Sprintf("type check ('%s') failed - got JSON::PP::Boolean", p.Type)
+			return
+		}
+		v[0] = map[string]string{request.True: "1", request.False: "0"}[v[0]]
+	}
 	if text := CheckScalar(path, p, v[0]); text != "" {
 		errs[path] = text
 	}
