@@ -236,8 +236,7 @@ func (r *resolver) misfit(at any, sure bool, why error, what string) {
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// maxGPUs is how many PCI devices a VM takes (hostpci0 to hostpci15 of Proxmox VE).
-const maxGPUs = 16
+const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
 
 // gpus resolves a node's request.
 func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
