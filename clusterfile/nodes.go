@@ -83,8 +83,11 @@ func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 	first, count := or(raw.First, 1), or(raw.Count, 0)
 	r.between(raw.Count, &raw.Count, "count", 0, maxNodes)
 	r.between(raw.First, &raw.First, "first", 0, maxNodes)
+	if count < 0 || count > maxNodes { // which is reported: one node stands for them
+		count = 1
+	}
 	var names []string
-	for i := range min(max(count, 0), maxNodes) {
+	for i := range count {
 		names = append(names, cmp.Or(raw.Prefix, pool)+strconv.Itoa(first+i))
 	}
 	return names

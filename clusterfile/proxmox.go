@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -60,7 +61,7 @@ func (r *resolver) noProxmox() {
 	if len(made) == 0 {
 		return
 	}
-	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", strings.Join(made, ", ")),
+	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.Few(made)),
 		cure+"; or give each of them external: user@address, if the machines exist already")
 }
 

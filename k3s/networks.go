@@ -2,6 +2,7 @@ package k3s
 
 import (
 	"fmt"
+	"math/bits"
 	"net/netip"
 )
 
@@ -18,16 +19,15 @@ func DefaultNetworks(node netip.Addr) (pods, services netip.Prefix) {
 // takes a /24 or, with IPv6, a /64 of it (--node-cidr-mask-size), and Kubernetes counts 2^16 of
 // them.
 func CheckPodNetwork(pods netip.Prefix, nodes int) (what, do string) {
-	example, _ := DefaultNetworks(pods.Addr())
 	each := 24
 	if pods.Addr().Is6() {
 		each = 64
 	}
 	switch room := each - pods.Bits(); {
 	case room < 0 || room <= 16 && nodes > 1<<room:
-		return fmt.Sprintf("%s is too small for %d nodes: each takes a /%d of it", pods, nodes, each), "write a wider one, e.g. " + example.String()
+		return fmt.Sprintf("%s is too small for %d nodes: each takes a /%d of it", pods, nodes, each), fmt.Sprintf("write one of /%d or wider", each-bits.Len(uint(max(nodes, 1)-1)))
 	case room > 16:
-		return fmt.Sprintf("%s is too wide: each node takes a /%d of it, and Kubernetes counts at most 65536", pods, each), "write e.g. " + example.String()
+		return fmt.Sprintf("%s is too wide: each node takes a /%d of it, and Kubernetes counts at most 65536", pods, each), fmt.Sprintf("write one of /%d or narrower", each-16)
 	}
 	return "", ""
 }
