@@ -96,8 +96,8 @@ func (c *Cluster) Doubts() []preflight.Finding {
 	return c.warnings.all
 }
 
-// Notes returns what the last check of the hosts by [Cluster.Up] found that is no problem and worth
-// knowing before it happens: disks that are copied as a whole.
+// Notes returns what the last check of the hosts by [Cluster.Up] found that works and is worth knowing
+// before it happens: disks that are copied as a whole.
 func (c *Cluster) Notes() []string {
 	c.warnings.mu.Lock()
 	defer c.warnings.mu.Unlock()

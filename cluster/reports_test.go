@@ -73,6 +73,11 @@ func reports() []report {
 		{dir: "generations", file: "any.yaml", command: "plan", want: []string{"0000:01:00: Tesla P40", "0000:02:00: RTX PRO 6000"}, notWant: []string{"error"}},
 		{dir: "generations", file: "mapping.yaml", command: "up", want: []string{"unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
 		{dir: "generations", file: "both.yaml", command: "plan", want: []string{"no NVIDIA driver fits the cards of gpu1", "give a machine cards of one kind"}},
+		{dir: "13", command: "validate", want: []string{"k3s.agent.data-dir is set by homelab", "mount: /var/lib/rancher"}},
+		{dir: "13", file: "disk.yaml", command: "validate", notWant: []string{"error:", "warning:"}},
+		{dir: "16", command: "host:check", want: []string{"ok PX20", "ok PX1 "}, notWant: []string{"error", "warning"}},
+		{dir: "16", file: "both.yaml", site: "two.yaml", command: "host:check", want: []string{"error PX20 pve2: pve2 has Proxmox VE 8.2.4, and a token can import images from 8.4 on", "warning PX20 pve2: pve2 has Proxmox VE 8.2.4, and the host that answers has 9.2.11"}},
+		{dir: "38", command: "validate", want: []string{"no disk is mounted on /var/lib/longhorn2, so volumes are on the system disks; disks are mounted on /mnt/longhorn", "write path: /mnt/longhorn"}},
 		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "host:check", want: []string{
 			"error clone pve2: no clone on pve2 can be made of the template, for w1, w2: Proxmox clones ubuntu-noble (VM 9000 on pve1) to pve2 only if both hosts share the disk's storage, and thin is pve2's own: create a template of that name on pve2 too, or write storage: nas for the node",
 			"ok clone pve1: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1: the template is on nas and the disk on thin"}},

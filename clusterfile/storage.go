@@ -297,13 +297,22 @@ func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
 		r.Wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
 	}
+	held, elsewhere := raw.Path == "", ""
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
-			if d.Role == spec.RoleScratch && d.Mount != "" && spec.Within(l.DataPath, d.Mount) {
+			switch here := d.Mount != "" && spec.Within(l.DataPath, d.Mount); {
+			case here && d.Role == spec.RoleScratch:
 				r.Wrong(&raw.Path, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
 				return l
+			case here:
+				held = true
+			case d.Role == spec.RoleData:
+				elsewhere = cmp.Or(elsewhere, d.Mount)
 			}
 		}
+	}
+	if !held && elsewhere != "" {
+		r.Warn(&raw.Path, fmt.Sprintf("no disk is mounted on %s, so volumes are on the system disks; disks are mounted on %s", l.DataPath, elsewhere), "write path: "+elsewhere+", or mount the disks on "+l.DataPath)
 	}
 	return l
 }

@@ -10,11 +10,13 @@ type Capacity struct {
 	GPUs   int // or shares of them
 }
 
-// Overhead is what other pods than notebooks request on each node: DaemonSets and the like.
+// Overhead is what notebooks cannot have of a node: what other pods request there, DaemonSets and the
+// like, and what the kubelet reserves.
 type Overhead struct {
-	CPU    float64
-	Memory Bytes
-	Pods   int
+	CPU     float64
+	Memory  Bytes
+	Pods    int
+	MaxPods int // the kubelet's limit; 0: 110
 }
 
 // What is used before the kubelet counts. The kernel keeps 64 bytes for each page of 4 KiB,
@@ -35,6 +37,6 @@ func Allocatable(c Capacity, o Overhead) Node {
 		CPU:    math.Max(0, c.CPU-o.CPU),
 		Memory: max(0, memory),
 		GPUs:   c.GPUs,
-		Pods:   max(1, maxPods-o.Pods),
+		Pods:   max(1, or(o.MaxPods, maxPods)-o.Pods),
 	}
 }

@@ -212,7 +212,7 @@ func subset(of, all map[string]string) bool {
 	return true
 }
 
-// maxPods is the kubelet's default, minus a few for the pods that run on every node.
+// maxPods is the kubelet's default.
 const maxPods = 110
 
 // holds is how many servers of the profile run on the node at once.

@@ -44,6 +44,14 @@ func SourceOf(template *VM, storages []Storage) CloneSource {
 	return CloneSource{Name: template.String(), Host: template.Host, Drives: template.Drives(), Storages: storages}
 }
 
+// PlannedSource returns a template that does not exist yet, with its disks on a storage of a host, as a
+// source of clones.
+func PlannedSource(name, host, storage string, storages []Storage) CloneSource {
+	return CloneSource{Name: name, Host: host, Storages: storages, Drives: []machine.Drive{
+		{Slot: machine.BootSlot, Volume: storage + ":"}, {Slot: machine.EFISlot, Volume: storage + ":"},
+	}}
+}
+
 // To says how a VM on a host, with its disks on a storage, is cloned from the template. The storage
 // is the template's own if it is empty; storages are those of the host, nil if they are not known.
 //
@@ -183,8 +191,8 @@ func (s Storage) kind() string {
 	return s.Type
 }
 
-// Unbased returns the disks of a template that are no base disks and can become such: they are what
-// an interrupted conversion left. On a storage without base disks, disks stay as they are.
+// Unbased returns the disks of a template that are not base disks and can become such: an
+// interrupted conversion left them. On a storage without base disks, disks stay as they are.
 func (c *Client) Unbased(ctx context.Context, vm *VM) ([]string, error) {
 	off := vm.Unbased()
 	if len(off) == 0 {

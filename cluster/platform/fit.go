@@ -107,12 +107,15 @@ func nodeTaints(n spec.Node) []corev1.Taint {
 	return out
 }
 
+// fitNode is what notebooks can have of a node: all that it has, less what its kernel needs, what the
+// kubelet keeps, and what pods that always run there request.
 func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 	offers := offer.Of(n)
 	if s.NVIDIA.Stack == spec.StackNone {
 		offers.Resources = nil // no node offers them
 	}
-	less := jupyterhub.Overhead{CPU: daemonCPU, Memory: jupyterhub.Bytes(daemonMemory), Pods: daemonPods}
+	kept := offer.KeptBy(s, n)
+	less := jupyterhub.Overhead{CPU: daemonCPU + kept.CPU, Memory: jupyterhub.Bytes(daemonMemory + kept.Memory), Pods: daemonPods, MaxPods: kept.Pods}
 	if n.Role == spec.Server {
 		less.CPU += serverCPU
 		less.Memory += jupyterhub.Bytes(serverMemory)

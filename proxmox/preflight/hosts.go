@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +55,14 @@ func checkVersion(w *Want, s *seen) []Finding {
 	}
 	for _, h := range w.Hosts {
 		status := s.on[h.Name].status
-		if there := (api.Version{Version: status.is.Version}); status.err == nil && there.Major() != 0 && there.Major() != v.Major() {
+		there := api.Version{Version: status.is.Version}
+		if status.err != nil || there.Major() == 0 {
+			continue
+		}
+		if there.Before(8, 4) && !v.Before(8, 4) {
+			out = append(out, wrong(h.Name, "upgrade it: https://pve.proxmox.com/wiki/Category:Upgrade", "%s has Proxmox VE %s, and a token can import images from 8.4 on", h.Name, there.Version))
+		}
+		if there.Major() != v.Major() {
 			out = append(out, odd(h.Name, "upgrade all hosts; until then the token's role needs VM.Monitor or VM.GuestAgent.Unrestricted, depending on the version",
 				"%s has Proxmox VE %s, and the host that answers has %s: their privileges differ", h.Name, there.Version, v.Version))
 		}
@@ -129,25 +135,4 @@ func (h *hostSeen) whyNoFigures(name string) error {
 		return h.status.err
 	}
 	return fmt.Errorf("Proxmox shows no figures of %s: the token lacks Sys.Audit on /nodes/%s", name, name)
-}
-
-// checkAddresses checks whether a host uses an address that is meant for us. Proxmox does not know
-// whether another machine uses it.
-func checkAddresses(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.bridges.err != nil {
-			return []Finding{notSeen(h.Name, seen.bridges.err)}
-		}
-		var out []Finding
-		for _, b := range seen.bridges.is {
-			at, err := netip.ParsePrefix(b.CIDR)
-			if err != nil {
-				continue // the host has no address
-			}
-			if who, ours := w.Addresses[at.Addr()]; ours {
-				out = append(out, wrong(who, "give it another address", "%s has the address %s in the file, which is that of host %s on %s", who, at.Addr(), h.Name, b.Name))
-			}
-		}
-		return out
-	})
 }

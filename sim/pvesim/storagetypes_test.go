@@ -61,7 +61,7 @@ func TestStoragesWithoutRoom(t *testing.T) {
 		assert.EqualValues(t, 40*GiB, c.do("GET", "/nodes/pve1/storage/it/status").object()["avail"])
 		assert.Contains(t, c.wait(c.do("POST", "/nodes/pve1/qemu", "vmid", "301", "scsi0", "it:60")),
 			`lvcreate 'vg0/vm-301-disk-0' error:   Volume group "vg0" has insufficient free space (10240 extents): 15360 required.`)
-		assert.Contains(t, c.wait(c.do("PUT", "/nodes/pve1/qemu/300/resize", "disk", "scsi0", "size", "101G")), "error resizing volume")
+		assert.Contains(t, c.wait(c.do("PUT", "/nodes/pve1/qemu/300/resize", "disk", "scsi0", "size", "101G")), "error resizing volume '/dev/it/vm-300-disk-0':   Insufficient free space: 10496 extents needed, but only 10240 available")
 		assert.Contains(t, c.do("POST", "/nodes/pve1/qemu", "vmid", "301", "scsi0", "gone:1").body, "storage 'gone' does not exist")
 	})
 	in(t, storageOf("lvm", false, map[string]string{"snapshot-as-volume-chain": "1"}), Options{}, func(t *testing.T, s *Sim, c *caller) {

@@ -2,12 +2,10 @@ package templates
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -25,11 +23,7 @@ func (ts *Templates) Cloning(ctx context.Context, n spec.Node) (proxmox.Cloning,
 	if err != nil {
 		return proxmox.Cloning{}, err
 	}
-	on := ts.Spec.TemplateStorage(n.Host) + ":"
-	planned := proxmox.CloneSource{
-		Name: fmt.Sprintf("the template of %s", n.Host), Host: n.Host, Storages: storages,
-		Drives: []machine.Drive{{Slot: machine.BootSlot, Volume: on}, {Slot: machine.EFISlot, Volume: on}},
-	}
+	planned := proxmox.PlannedSource("the template of "+n.Host, n.Host, ts.Spec.TemplateStorage(n.Host), storages)
 	return planned.To(n.Host, storages, n.OSDisk.Storage), nil
 }
 

@@ -40,6 +40,7 @@ type IDRange struct {
 // Host is one node.
 type Host struct {
 	Name        string        `yaml:"name"`
+	Version     string        `yaml:"version,omitempty"` // of pve-manager there, in the midst of an upgrade: its status says it, and the API stays the cluster's
 	Offline     bool          `yaml:"offline,omitempty"` // switched off: its requests get 595
 	Kernel      string        `yaml:"kernel,omitempty"`  // release; 6.17.4-1-pve when empty
 	CPUs        int           `yaml:"cpus"`              // logical CPUs

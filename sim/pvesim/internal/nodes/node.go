@@ -76,7 +76,7 @@ func nodeStatus(c *world.Call) (any, error) {
 	free := max(0, int64(h.Memory)-used)
 	return map[string]any{
 		"uptime": uptime(c.State), "cpu": 0.01, "wait": 0, "idle": 0, "loadavg": []string{"0.20", "0.15", "0.10"},
-		"pveversion": "pve-manager/" + c.State.Version + "/14a22df3", "kversion": "Linux " + h.RunningKernel() + " " + build,
+		"pveversion": "pve-manager/" + versionOf(c) + "/14a22df3", "kversion": "Linux " + h.RunningKernel() + " " + build,
 		"cpuinfo": map[string]any{"cpus": h.CPUs, "sockets": numa, "cores": h.CPUs / numa / 2, "model": h.CPUModel, "mhz": "2800.000", "hvm": "1", "user_hz": 100},
 		"memory":  map[string]any{"total": int64(h.Memory), "used": used, "free": free, "available": free},
 		"swap":    map[string]any{"total": 0, "used": 0, "free": 0},
@@ -146,12 +146,12 @@ func nodeDisks(c *world.Call) (any, error) {
 
 func packages(c *world.Call) (any, error) {
 	out := []any{}
-	for _, p := range [][2]string{{"proxmox-ve", release.Number(c.State) + ".0"}, {"pve-manager", c.State.Version}, {"proxmox-kernel-" + c.Host().RunningKernel() + "-signed", strings.TrimSuffix(c.Host().RunningKernel(), "-pve")},
+	for _, p := range [][2]string{{"proxmox-ve", release.Number(c.State) + ".0"}, {"pve-manager", versionOf(c)}, {"proxmox-kernel-" + c.Host().RunningKernel() + "-signed", strings.TrimSuffix(c.Host().RunningKernel(), "-pve")},
 		{"qemu-server", release.PackagesOf(c.State).QEMUServer}, {"pve-qemu-kvm", release.QEMUPackage(c.State)}, {"libpve-storage-perl", release.PackagesOf(c.State).Storage}, {"zfsutils-linux", "2.3.4-pve1"}} {
 		e := map[string]any{"Package": p[0], "Title": p[0], "Description": p[0], "Version": p[1], "OldVersion": p[1], "CurrentState": "Installed", "Origin": "Proxmox",
 			"Arch": "amd64", "Priority": "optional", "Section": "admin"}
 		if p[0] == "pve-manager" {
-			e["ManagerVersion"] = c.State.Version
+			e["ManagerVersion"] = versionOf(c)
 		}
 		if p[0] == "proxmox-ve" {
 			e["RunningKernel"] = c.Host().RunningKernel()

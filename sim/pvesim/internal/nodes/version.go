@@ -1,13 +1,21 @@
 package nodes
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
 func versionInfo(c *world.Call) (any, error) {
-	major, _, _ := strings.Cut(c.State.Version, ".")
-	minor, _, _ := strings.Cut(strings.TrimPrefix(c.State.Version, major+"."), ".")
-	return map[string]any{"version": c.State.Version, "release": major + "." + minor, "repoid": "14a22df3"}, nil
+	version := c.State.Version
+	if c.Param("node") != "" {
+		version = versionOf(c)
+	}
+	major, _, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(strings.TrimPrefix(version, major+"."), ".")
+	return map[string]any{"version": version, "release": major + "." + minor, "repoid": "14a22df3"}, nil
 }
+
+// versionOf is pve-manager's version on the node of a call: during an upgrade, nodes differ.
+func versionOf(c *world.Call) string { return cmp.Or(c.Host().Version, c.State.Version) }

@@ -139,7 +139,8 @@ func (st *Storage) CanTake(vol *Volume) error {
 // CanGrow refuses the growth of a volume that a storage has no space for (volume_resize).
 func (st *Storage) CanGrow(vol *Volume, to int64) error {
 	if free := int64(st.Size) - st.UsedBytes(); st.Thick() && free < to-vol.Size {
-		return answer.Die("error resizing volume '%s': command '/sbin/lvextend -L %dk %s' failed: exit code 5", st.Path(vol.Name), to>>10, st.Path(vol.Name))
+		return answer.Die("error resizing volume '%s':   Insufficient free space: %d extents needed, but only %d available",
+			st.Path(vol.Name), (to-vol.Size+extent-1)/extent, free/extent)
 	}
 	return nil
 }

@@ -1,0 +1,178 @@
+package offer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Kept is what a node keeps from pods, by the kubelet's settings in the file, and how many pods it
+// takes.
+type Kept struct {
+	CPU    float64   // reserved for the system and for Kubernetes
+	Memory spec.Size // the same, and what the kubelet evicts pods for beyond its usual 100 MiB
+	Pods   int       // that the node takes, those that run on every node among them
+}
+
+// The kubelet's own settings (KubeletConfiguration, v1beta1). K3s sets none for memory. The eviction
+// threshold of 100 MiB counts in every estimate (jupyterhub.Allocatable), so only a larger one is
+// added.
+const (
+	maxPods      = 110
+	evictionHard = 100 * spec.MiB
+)
+
+// KeptBy returns what a node keeps. Wrong values are the kubelet's to refuse: they count as nothing.
+func KeptBy(s *spec.Spec, n spec.Node) Kept {
+	k := kubelet(s, n)
+	out := Kept{Pods: maxPods}
+	if pods, err := strconv.Atoi(k.maxPods); err == nil && pods > 0 {
+		out.Pods = pods
+	}
+	for _, list := range []map[string]string{k.kube, k.system} {
+		out.CPU += quantity(list["cpu"]).AsApproximateFloat64()
+		out.Memory += size(list["memory"], n.Memory)
+	}
+	if k.cpus != "" { // instead of the CPUs in the other two
+		out.CPU = float64(countCPUs(k.cpus))
+	}
+	out.Memory += max(0, size(k.eviction, n.Memory)-evictionHard)
+	return out
+}
+
+// settings are those of the kubelet that take from pods.
+type settings struct {
+	kube, system            map[string]string
+	eviction, cpus, maxPods string
+}
+
+// kubelet returns the settings of a node's kubelet: those of its configuration file, if the file
+// writes it, and over them its arguments.
+func kubelet(s *spec.Spec, n spec.Node) settings {
+	args := arguments(s, n)
+	out := settings{}
+	for _, f := range s.Guest.Files {
+		if path := args["config"]; path == "" || f.Path != path {
+			continue
+		}
+		var c struct {
+			MaxPods  *int           `yaml:"maxPods"`
+			Kube     map[string]any `yaml:"kubeReserved"`
+			System   map[string]any `yaml:"systemReserved"`
+			Eviction map[string]any `yaml:"evictionHard"`
+			CPUs     string         `yaml:"reservedSystemCPUs"`
+		}
+		if yaml.Unmarshal([]byte(f.Content), &c) != nil {
+			continue
+		}
+		out.kube, out.system, out.cpus = texts(c.Kube), texts(c.System), c.CPUs
+		if c.MaxPods != nil {
+			out.maxPods = strconv.Itoa(*c.MaxPods)
+		}
+		if c.Eviction != nil { // which replaces all thresholds
+			out.eviction = texts(c.Eviction)["memory.available"]
+		}
+	}
+	for name, to := range map[string]*map[string]string{"kube-reserved": &out.kube, "system-reserved": &out.system} {
+		if list, there := args[name]; there {
+			*to = pairs(list, "=")
+		}
+	}
+	for name, to := range map[string]*string{"reserved-cpus": &out.cpus, "max-pods": &out.maxPods} {
+		if value, there := args[name]; there {
+			*to = value
+		}
+	}
+	if list, there := args["eviction-hard"]; there {
+		out.eviction = pairs(list, "<")["memory.available"]
+	}
+	return out
+}
+
+// arguments are the kubelet's arguments of a node, by name. A server's own replace those of all
+// nodes, as they do in K3s' configuration.
+func arguments(s *spec.Spec, n spec.Node) map[string]string {
+	all := s.K3s.AgentConfig["kubelet-arg"]
+	if own, there := s.K3s.ServerConfig["kubelet-arg"]; there && n.Role == spec.Server {
+		all = own
+	}
+	out := map[string]string{}
+	list, ok := all.([]any)
+	if !ok && all != nil {
+		list = []any{all}
+	}
+	for _, one := range list {
+		name, value, _ := strings.Cut(strings.TrimLeft(fmt.Sprint(one), "-"), "=")
+		out[name] = strings.Trim(value, `"`)
+	}
+	return out
+}
+
+// texts writes values as texts: cpu: 1 is a number in YAML.
+func texts(values map[string]any) map[string]string {
+	out := map[string]string{}
+	for k, v := range values {
+		out[k] = fmt.Sprint(v)
+	}
+	return out
+}
+
+// pairs reads cpu=500m,memory=1Gi.
+func pairs(list, between string) map[string]string {
+	out := map[string]string{}
+	for part := range strings.SplitSeq(list, ",") {
+		if name, value, ok := strings.Cut(strings.TrimSpace(part), between); ok {
+			out[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	return out
+}
+
+// size reads an amount of memory: 1Gi, or 5% of all.
+func size(text string, of spec.Size) spec.Size {
+	if share, ok := strings.CutSuffix(text, "%"); ok {
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil || percent < 0 || percent > 100 {
+			return 0
+		}
+		return spec.Size(float64(of) * percent / 100)
+	}
+	q := quantity(text)
+	return spec.Size(max(0, q.Value()))
+}
+
+func quantity(text string) *resource.Quantity {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() < 0 {
+		return &resource.Quantity{}
+	}
+	return &q
+}
+
+// countCPUs counts a list of CPUs: 0,2-3 are three. A range is not longer than any machine's.
+func countCPUs(list string) int {
+	const most = 8192
+	seen := map[int]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && isRange {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || from < 0 || to >= most {
+			continue
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			seen[cpu] = true
+		}
+	}
+	return len(slices.Collect(maps.Keys(seen)))
+}
