@@ -13,7 +13,7 @@ import (
 // Cloning says how a VM gets its disks from a template; see [CloneSource.To].
 type Cloning struct {
 	Way  CloneWay
-	Size Size   // that a whole clone copies; 0: not known
+	Size Size   // that a whole clone copies, of all drives together; 0: not known
 	Why  string // why the clone is whole, or what prevents it
 	Cure string // what to do about a clone that is impossible
 }
