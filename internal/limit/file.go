@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Named is how much is read of a file that somebody's cluster file names: a key, a certificate,
+// Named is how much is read of a file that a cluster file names: a key, a certificate,
 // a list of hosts.
 const Named = 4 << 20
 

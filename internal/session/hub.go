@@ -173,7 +173,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	return Serve(ctx, l, handler)
 }
 
-// browse opens an address that is no secret: the hub asks who one is.
+// browse opens an address that anyone may know: the hub asks for a login.
 func (s *Session) browse(ctx context.Context, asked bool, address string) {
 	if asked {
 		Browse(ctx, address, false, func(err error) { s.Say("warning: %s", err) })
