@@ -342,10 +342,18 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	if p.Insecure {
 		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
 	}
-	return proxmox.Dial(ctx, proxmox.Config{
+	return proxmox.Dial(ctx, s.by(proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), HTTPClient: s.web, Wrap: s.wrap,
-	})
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), Wrap: s.wrap,
+	}))
+}
+
+// by has Proxmox reached by the session's own client, if it has one, which then checks certificates.
+func (s *Session) by(cfg proxmox.Config) proxmox.Config {
+	if s.web != nil {
+		cfg.HTTPClient, cfg.CAFile, cfg.Fingerprint, cfg.Insecure = s.web, "", "", false
+	}
+	return cfg
 }
 
 func (s *Session) openJump(b *cluster.Backend, jump string) error {
