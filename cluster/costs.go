@@ -64,6 +64,12 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
 		}
+		why := "other cards"
+		if deleted, known, _ := c.mappingDeleted(ctx, n, a); known {
+			return nil
+		} else if deleted {
+			why = "its resource mapping was deleted, and which of the host's cards it has cannot be seen"
+		}
 		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or this is unknown
 			return c.members.Stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.Holders(n.Name)...)...)...)
 		}
@@ -74,7 +80,7 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 		if grows(c.mapping(n, a), n.Host, have) {
 			return nil // if the node only gets more cards, the VM's own step restarts it
 		}
-		return c.members.Stops(ctx, "other cards", c.running(ctx, n.Name)...)
+		return c.members.Stops(ctx, why, c.running(ctx, n.Name)...)
 	}
 }
 

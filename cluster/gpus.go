@@ -36,6 +36,9 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 			if len(n.GPUs.Mapping) > 0 {
 				return converge.Permanent(fmt.Errorf("resource mappings in the file for %s are missing or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
+			if deleted, known, err := c.mappingDeleted(ctx, n, a); err != nil || deleted && known {
+				return errors.Join(err, c.Proxmox.EnsureMapping(ctx, c.mapping(n, a)))
+			}
 			a, err := c.waitReleased(ctx, n, a)
 			if err != nil {
 				return err
@@ -50,6 +53,22 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 			return c.remap(ctx, n, c.mapping(n, a), have)
 		},
 	}
+}
+
+// mappingDeleted reports whether somebody deleted the mapping of a machine that runs with cards,
+// and whether those are known to be the ones that it gets again. If they are, the mapping is put
+// back while the machine runs: it keeps its cards until it is off, whatever the mapping says.
+func (c *Cluster) mappingDeleted(ctx context.Context, n spec.Node, a *placement.Allotment) (deleted, known bool, err error) {
+	id := names.Mapping(c.spec, n.Name)
+	if placement.Mapping(a.Mappings, id) != nil {
+		return false, false, nil
+	}
+	vm, err := c.holding(ctx, n)
+	if err != nil || vm == nil || !vm.Running {
+		return false, false, err
+	}
+	share := a.Shares[n.Name]
+	return true, share.Err == nil && share.Certain && len(devices(vm, id)) == n.GPUs.Count, nil
 }
 
 // checkCards returns every problem with the nodes' cards, before anything is made: cards that

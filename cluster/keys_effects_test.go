@@ -105,7 +105,11 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 
 func (e effects) ofHosts(ctx context.Context, c *Cluster) {
 	w := c.want()
-	e.say("host", []any{w.Owner, w.Grants, w.Role, w.Looks, w.Addresses, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
+	for i := range w.Addresses {
+		w.Addresses[i].Place = ""
+	}
+	e.say("host", []any{w.Owner, w.Grants, w.Role, w.Looks, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
+	e.say("addresses", w.Addresses, nil)
 	for _, host := range c.templates.Hosts() {
 		a, err := c.allot(ctx, host)
 		if err != nil {
@@ -138,6 +142,8 @@ func (e effects) ofMachine(ctx context.Context, c *Cluster, n spec.Node) {
 		if c.spec.Image.Template != "" {
 			vm, err = c.templates.Cloned(ctx, n, vm, nil)
 		}
+		e.say("claims/"+n.Name, vm.Claims, nil)
+		vm.Claims = nil
 		e.say("vm/"+n.Name, vm, err)
 		for _, d := range nodes.MountedDisks(n) { // what the script in the guest gets
 			e.say("disks/"+n.Name, []string{d.Name, d.FS, d.Mount}, nil)

@@ -17,7 +17,7 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA,
 		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
-		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description,
+		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,
 		NICs: []proxmox.NIC{{
@@ -38,6 +38,22 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		spec.GPUs = append(spec.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe, ROMBar: n.GPUs.ROMBar})
 	}
 	return spec
+}
+
+// claims are the addresses that the cluster takes beside those of its machines, as the file has
+// them. Its servers carry them in their notes, so that the plan of another cluster sees them.
+func claims(s *spec.Spec, n spec.Node) []string {
+	if n.Role != spec.Server {
+		return nil
+	}
+	var out []string
+	if s.K3s.VIP.IsValid() {
+		out = append(out, s.K3s.VIP.String())
+	}
+	if lb := s.Platform.LB; lb != nil {
+		out = append(out, lb.Addresses...)
+	}
+	return out
 }
 
 // mappingOf names the mapping of a node's i-th GPU: an existing one if the file names it,

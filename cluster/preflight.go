@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/spec"
@@ -30,8 +31,8 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		hosts = prepare.Hosts(s)
 	}
 	w := preflight.Want{
-		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s), Addresses: map[netip.Addr]string{},
-		Place: c.checkCards, Clones: c.templates.Clones,
+		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s),
+		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
@@ -57,15 +58,40 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 			}
 		}
 	}
+	w.Addresses = c.addresses()
+	return w
+}
+
+// addresses are all addresses that the cluster takes, and who takes them.
+func (c *Cluster) addresses() []preflight.Address {
+	s := c.spec
+	single := func(a netip.Addr) machine.Range { return machine.Range{First: a, Last: a} }
+	var out []preflight.Address
+	var servers []string
+	external := false
 	for _, n := range s.Machines() {
+		if n.Role == spec.Server {
+			servers, external = append(servers, n.Name), external || n.External
+		}
 		if !n.DHCP() && !n.External {
-			w.Addresses[n.Address.Addr()] = n.Name
+			out = append(out, preflight.Address{
+				Range: single(n.Address.Addr()), Who: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name],
+			})
 		}
 	}
 	if s.K3s.VIP.IsValid() {
-		w.Addresses[s.K3s.VIP] = "the VIP"
+		out = append(out, preflight.Address{Range: single(s.K3s.VIP), Who: "the VIP", By: servers, Shared: true, Exists: external, Place: s.Places["vip"]})
 	}
-	return w
+	if lb := s.Platform.LB; lb != nil {
+		for _, text := range lb.Addresses {
+			r, err := machine.ParseRange(text)
+			if err != nil {
+				continue // the file's own check has refused it
+			}
+			out = append(out, preflight.Address{Range: r, Who: "the load balancer", By: servers, Shared: true, Exists: external, Place: s.Places["pool "+text]})
+		}
+	}
+	return out
 }
 
 // wantVM is what a node needs from its host.

@@ -233,8 +233,18 @@ func (w *world) unmark(t testing.TB) {
 		if tags := vm.Config["tags"]; strings.Contains(tags, "homelab-") {
 			kept := slices.DeleteFunc(strings.Split(tags, ";"), func(tag string) bool { return strings.Contains(tag, "_") })
 			w.retag(t, vm.ID, strings.Join(kept, ";"))
+			if strings.HasPrefix(vm.Config["description"], "homelab: ") {
+				w.unnote(t, vm.ID)
+			}
 		}
 	}
+}
+
+// unnote removes what a VM tells others.
+func (w *world) unnote(t testing.TB, id int) {
+	t.Helper()
+	user, token := w.sim.Token()
+	require.Equal(t, 200, request(t, w.sim.Client(), "PUT", fmt.Sprintf("/nodes/pve1/qemu/%d/config", id), user+"="+token, `{"delete":"description,ipconfig0"}`))
 }
 
 func (w *world) retag(t testing.TB, id int, tags string) {
@@ -257,9 +267,12 @@ func TestMachinesOfAnEarlierVersion(t *testing.T) {
 		w.copies(t, "gpu1", "gpu1", 901) // with another address
 		strangers := w.strangers(900)
 		machines := w.guests()
+		told := func(name, address string) string {
+			mark := w.mark(t, "homelab-one-gpu", name)
+			return "vm/" + name + ": last line of the notes: none → homelab: " + mark + "; tags: homelab-one-gpu → homelab-one-gpu;" + mark + "; address: none → ip=" + address + "/24"
+		}
 		assert.Equal(t, []string{
-			"vm/server1: tags: homelab-one-gpu → homelab-one-gpu;" + w.mark(t, "homelab-one-gpu", "server1"),
-			"vm/gpu1: tags: homelab-one-gpu → homelab-one-gpu;" + w.mark(t, "homelab-one-gpu", "gpu1"),
+			told("server1", "192.168.1.61"), told("gpu1", "192.168.1.71"),
 		}, w.plan(t, spec))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))

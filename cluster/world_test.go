@@ -366,11 +366,13 @@ func (w *world) inventory() []string {
 			delete(vm.Config, made)
 			delete(vm.Pending, made)
 		}
-		if tags, found := vm.Config["tags"]; found {
-			vm.Config["tags"] = unmarked.ReplaceAllStringFunc(tags, func(mark string) string {
-				id, _ := strconv.Atoi(strings.Split(mark, "_")[1])
-				return "_" + names[id]
-			})
+		for _, key := range []string{"tags", "description"} {
+			if text, found := vm.Config[key]; found {
+				vm.Config[key] = unmarked.ReplaceAllStringFunc(text, func(mark string) string {
+					id, _ := strconv.Atoi(strings.Split(mark, "_")[1])
+					return "_" + names[id]
+				})
+			}
 		}
 		for _, k := range slices.Sorted(maps.Keys(vm.Config)) {
 			if k == "net0" && vm.Template {

@@ -91,8 +91,12 @@ const oldestMinor = 34
 func (r *resolver) k3sVersion(at *string) {
 	v := r.spec.K3s.Version
 	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
-		if minor, _ := strconv.Atoi(m[1]); minor < oldestMinor {
+		switch minor, _ := strconv.Atoi(m[1]); {
+		case minor < oldestMinor:
 			r.Warn(at, fmt.Sprintf("K3s %s no longer gets fixes", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
+		case k3s.CompareVersions(v, k3s.DefaultVersion) > 0:
+			r.Warn(at, fmt.Sprintf("K3s %s is newer than %s, the newest that this build knows", v, k3s.DefaultVersion),
+				"see that it exists: https://github.com/k3s-io/k3s/releases")
 		}
 		return
 	}

@@ -44,8 +44,36 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
+	r.places()
 	r.spec.Warnings = written.Sorted(c.Warnings)
 	return r.spec, nil
+}
+
+// places notes where values are that an error may name when they are used.
+func (r *resolver) places() {
+	raw := &r.raw.Proxmox
+	at := map[string]any{
+		"proxmox.endpoint": &raw.Endpoint, "proxmox.token": &raw.Token, "proxmox.secret": &raw.Secret, "proxmox.fingerprint": &raw.Fingerprint,
+		"proxmox.ca": &raw.CA, "vip": &r.raw.K3s.VIP, "k3s.version": &r.raw.K3s.Version,
+	}
+	for _, n := range r.nodes {
+		at["node "+n.Name] = r.addressPlace(n)
+	}
+	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+		at["node "+r.spec.Platform.Storage.NFS.VM.Name] = &nfs.VM.Address
+	}
+	if lb := r.raw.LoadBalancer; lb != nil {
+		for i, p := range lb.Addresses {
+			at["pool "+p.Text] = &lb.Addresses[i]
+		}
+	}
+	r.spec.Places = map[string]string{}
+	for key, p := range at {
+		if r.IsSet(p) {
+			place := r.Place(p)
+			r.spec.Places[key] = fmt.Sprintf("%s:%d:%d", r.File, place.Line, place.Col)
+		}
+	}
 }
 
 // resolver turns the raw file into the Spec, and then checks the whole.

@@ -3,7 +3,9 @@ package proxmox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,9 +23,12 @@ import (
 // asked one at a time, and Proxmox waits three seconds for each agent that does not run.
 const agentPatience = 30 * time.Second
 
+// mostClaimed bounds how many addresses of a range that a cluster takes are listed one by one.
+const mostClaimed = 256
+
 // Addresses returns the IP addresses that are known to be in use on a host, each with its owner:
-// the host's bridges, containers, VMs by their cloud-init configuration, and running VMs by their
-// guest agents. It cannot see machines outside this host, or guests without an agent.
+// the host's bridges, containers, VMs by their cloud-init configuration and the notes of machines of
+// clusters, and running VMs by their guest agents. It cannot see machines outside this host, or guests without an agent.
 func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
 	bridges, err := c.Bridges(ctx, host)
 	if err != nil {
@@ -77,13 +82,9 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {
-		var config map[string]any
-		if c.Get(ctx, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil, &config) == nil {
-			for key, value := range config {
-				if line, ok := value.(string); ok && strings.HasPrefix(key, "net") {
-					out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"))
-				}
-			}
+		lines, _ := c.interfaces(ctx, r)
+		for _, line := range lines {
+			out = append(out, line.Get("ip"), line.Get("ip6"))
 		}
 		return out
 	}
@@ -97,6 +98,11 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
 		}
 	}
+	for _, claim := range vm.Claims() {
+		for a, n := claim.First, 0; n < mostClaimed && a.IsValid() && !claim.Last.Less(a); a, n = a.Next(), n+1 {
+			out = append(out, a.String())
+		}
+	}
 	if !r.Running || !vm.Agent {
 		return out
 	}
@@ -108,4 +114,86 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 		out = append(out, a.String())
 	}
 	return out
+}
+
+// interfaces reads the interfaces of a container.
+func (c *Client) interfaces(ctx context.Context, r Resident) ([]wire.Properties, error) {
+	config, err := api.Look[map[string]any](ctx, c.Client, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
+	var out []wire.Properties
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if line, ok := config[key].(string); ok && strings.HasPrefix(key, "net") {
+			out = append(out, wire.Loose(line))
+		}
+	}
+	return out, err
+}
+
+// Neighbour is a guest of any owner with what its configuration says of it on the network. Asking
+// for that needs no guest agent, so a guest that does not answer holds nothing up.
+type Neighbour struct {
+	Resident
+	Addresses []netip.Addr    // static ones
+	Claims    []machine.Range // addresses that its cluster takes beside those of its machines: VIP, pools
+	MACs      []string
+}
+
+// Has reports whether a guest, or its cluster, takes an address of a range.
+func (n Neighbour) Has(r machine.Range) bool {
+	return slices.ContainsFunc(n.Addresses, func(a netip.Addr) bool { return r.Overlaps(machine.Range{First: a, Last: a}) }) ||
+		slices.ContainsFunc(n.Claims, r.Overlaps)
+}
+
+// Neighbours reads the configurations of all guests that the token may see, sorted by VMID. It
+// leaves out templates, which never run, guests on hosts that are off, and those that cannot be
+// read. Concurrent lookups share the requests, one for each guest.
+func (c *Client) Neighbours(ctx context.Context) ([]Neighbour, error) {
+	all, err := live.All(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	residents, err := c.Residents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	away := map[string]bool{}
+	for _, r := range all {
+		away[r.Node] = away[r.Node] || r.Unseen != nil || r.Type == "lxc" && r.Status == "unknown"
+	}
+	residents = slices.DeleteFunc(residents, func(r Resident) bool { return r.Template || away[r.Host] })
+	out := make([]Neighbour, len(residents))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(live.AtOnce)
+	for i, r := range residents {
+		group.Go(func() error {
+			n, err := c.neighbour(ctx, r)
+			if err == nil {
+				out[i] = n
+			}
+			return ctx.Err()
+		})
+	}
+	err = group.Wait()
+	return slices.DeleteFunc(out, func(n Neighbour) bool { return n.VMID == 0 }), err
+}
+
+func (c *Client) neighbour(ctx context.Context, r Resident) (Neighbour, error) {
+	out := Neighbour{Resident: r}
+	if r.Container {
+		lines, err := c.interfaces(ctx, r)
+		for _, line := range lines {
+			out.Addresses = append(out.Addresses, machine.AddressesIn(line.String())...)
+			out.MACs = append(out.MACs, line.Get("hwaddr"))
+		}
+		return out, err
+	}
+	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	if err != nil {
+		return out, err
+	}
+	vm := machine.Read(r.Host, r.VMID, entries, r.Running)
+	out.Addresses, out.Claims = vm.Addresses(), vm.Claims()
+	for _, nic := range vm.NICs {
+		out.MACs = append(out.MACs, nic.MAC)
+	}
+	return out, nil
 }

@@ -1,6 +1,8 @@
 package proxmox_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -94,6 +96,46 @@ func TestAddressesInUse(t *testing.T) {
 		_, err := c.Addresses(t.Context(), "pve1")
 		assert.ErrorContains(t, err, path)
 	}
+}
+
+// What guests take of the network is in their configurations: no agent is asked, and what cannot be
+// read keeps nobody from reading the rest.
+func TestNeighbours(t *testing.T) {
+	h := serve(t, crowd(map[string]http.HandlerFunc{
+		"GET /nodes/pve1/lxc/101/config":   data(entry{"net0": "name=eth0,hwaddr=BC:24:11:00:00:07,ip=10.0.0.7/24,ip6=fd00::7/64", "net1": "name=eth1,ip=dhcp", "hostname": "ip=10.0.0.99/24"}),
+		"GET /nodes/pve2/lxc/110/config":   data(entry{"net0": "name=eth0,ip=10.0.0.10/24"}),
+		"GET /nodes/pve1/qemu/104/pending": pending(map[string]string{"name": "dumb", "description": "homelab: homelab-x_104_12345678 10.0.0.4 10.0.0.20-10.0.0.29\nip=10.0.0.98/24"}),
+	}))
+	all, err := h.dial(t).Neighbours(t.Context())
+	require.NoError(t, err)
+	var got []string
+	for _, n := range all {
+		got = append(got, fmt.Sprintf("%d %s %v %v %v", n.VMID, n.Host, n.Addresses, n.Claims, n.MACs))
+	}
+	assert.Equal(t, []string{
+		"101 pve1 [10.0.0.7 fd00::7] [] [BC:24:11:00:00:07 ]", "103 pve1 [10.0.0.3 fd00::3] [] []", "104 pve1 [] [10.0.0.4 10.0.0.20-10.0.0.29] []",
+		"105 pve1 [10.0.0.5] [] []", "109 pve1 [10.0.0.9] [] [BC:24:11:00:00:01]", "110 pve2 [10.0.0.10] [] []",
+	}, got)
+	for _, id := range []string{"105", "109"} {
+		assert.Zero(t, h.Count("GET /nodes/pve1/qemu/"+id+"/agent/network-get-interfaces"))
+	}
+	used, err := h.dial(t).Addresses(t.Context(), "pve1")
+	require.NoError(t, err)
+	assert.Equal(t, "dumb (104 on pve1)", used[netip.MustParseAddr("10.0.0.29")])
+
+	_, err = serve(t, crowd(map[string]http.HandlerFunc{"GET /cluster/resources": raw(403, "Permission check failed", "")})).dial(t).Neighbours(t.Context())
+	require.Error(t, err)
+}
+
+// A lookup whose context has ended says so, also when the answer was kept.
+func TestKeptAnswersObeyTheirContext(t *testing.T) {
+	c := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/hardware/pci": data([]any{})}).dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := c.GPUs(ctx, "pve1")
+	require.NoError(t, err)
+	cancel()
+	_, err = c.GPUs(ctx, "pve1")
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestAgentAddresses(t *testing.T) {

@@ -32,6 +32,13 @@ func (c *Client) recognised(owner string, vm *VM) bool {
 	return machine.HasMAC(vm.NICs, address)
 }
 
+// expects reports whether owner has a VM of that name, as far as it was registered; see
+// [Client.Recognise].
+func (c *Client) expects(owner, name string) bool {
+	known, found := c.born.Load(strings.ToLower(owner))
+	return found && known.(func(string) string)(name) != ""
+}
+
 // owns reports whether a VM whose configuration was read belongs to owner.
 func (c *Client) owns(owner string, vm *VM) bool {
 	return vm.Ours(owner) || c.recognised(owner, vm)
@@ -101,12 +108,15 @@ func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
 	var earlier []Stray // made by earlier versions
 	for _, r := range all {
-		if r.Type != "qemu" || !r.Tagged(owner) && (!live.Nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
+		untagged := !r.Tagged(owner)
+		if r.Type != "qemu" || untagged && !c.expects(owner, r.Name) && (!live.Nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
 			continue
 		}
 		s := Stray{Summary: r.Summary()}
 		err := r.Certain()
 		switch {
+		case err != nil && untagged && !live.Nameless(r):
+			continue
 		case err != nil && r.Tagged(owner) && !r.MaybeOurs(owner):
 			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).Unlike(owner)
 			strays = append(strays, s)

@@ -33,6 +33,10 @@ type Spec struct {
 
 	Warnings []Problem // allowed, but probably not intended
 
+	// Places are the file:line:column of values that an error may name when they are used: the
+	// address of a "node NAME", "vip", "pool RANGE", "k3s.version" and "proxmox.KEY".
+	Places map[string]string `json:"-"`
+
 	TemplateAsked bool              `json:"-"` // the file says image.templateStorage
 	Placed        map[string]string `json:"-"` // why a node is on its host, by name, of those that placement.Place put there
 }

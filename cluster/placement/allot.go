@@ -26,6 +26,9 @@ type Share struct {
 	Cards []pci.GPU // none if the file names mappings
 	Why   string    // which cards, and why those
 	Err   error     // why the node cannot have the cards that it requests
+	// Certain says that no other card of the host can be the node's: if its machine runs with as
+	// many, it has these, also without a mapping that says so.
+	Certain bool
 }
 
 // Allot assigns the cards of a host to the nodes on it that request some. ledger has all claims
@@ -55,7 +58,9 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	b.enterKept(nodes)
 	for _, n := range nodes {
 		kept, has := b.kept(n)
-		out.Shares[n.Name] = b.share(n, kept, has)
+		share := b.share(n, kept, has)
+		share.Certain = b.certain(n)
+		out.Shares[n.Name] = share
 		for _, g := range out.Shares[n.Name].Cards {
 			b.promised[g.Address.Whole()] = n.Name
 		}
@@ -203,6 +208,20 @@ func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 		return Share{Err: converge.Permanent(err)}
 	}
 	return Share{Cards: cards, Why: b.tell(n, cards)}
+}
+
+// certain reports whether exactly as many cards as a node requests are neither another node's, by
+// its mapping, nor held by another owner's running VM.
+func (b *book) certain(n spec.Node) bool {
+	free := 0
+	for _, card := range b.ledger.Cards {
+		holder := b.current[card.Address.Whole().String()]
+		held := slices.ContainsFunc(card.Claims, func(cl pci.Claim) bool { return cl.Running && len(cl.Choices) == 1 })
+		if (holder == "" || holder == n.Name) && !held {
+			free++
+		}
+	}
+	return free == n.GPUs.Count
 }
 
 // promisedTwice returns an error if another owner has a claim on one of the cards.

@@ -27,7 +27,7 @@ func (s *Session) Validate() error {
 	}
 	if ref := s.Spec.Proxmox.TokenSecret; !ref.IsZero() {
 		if _, err := ref.Resolve(); err != nil {
-			s.Say("warning: proxmox.secret: %s", err)
+			s.Say("warning: %s", s.at("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
 		}
 	}
 	s.Say("%s is valid: %s, %s, %s.", s.Spec.Name, count(servers, "server"), count(agents, "agent"), count(gpus, "GPU"))

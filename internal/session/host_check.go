@@ -51,6 +51,10 @@ func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 	if err != nil {
 		return failed(hopeless, err)
 	}
+	if s.outside {
+		report.Checks++
+		report.Findings = append(report.Findings, s.checkRelease(ctx, cluster.K3sURL(s.Spec))...)
+	}
 	if err := s.printCheck(report); err != nil {
 		return err
 	}

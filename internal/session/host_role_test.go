@@ -45,7 +45,8 @@ func TestHostRoleWithoutAHost(t *testing.T) {
 	file := strings.NewReplacer("ENDPOINT", "https://127.0.0.1:1", "FINGERPRINT", "").Replace(roleSpec)
 	said, printed, err := hostRole(t, file, Options{}, HostRoleFlags{})
 	require.NoError(t, err)
-	assert.Contains(t, said, "This is for Proxmox VE 9; the host's version is unknown (proxmox.secret: environment variable HOST_ROLE_SECRET is not set")
+	assert.Contains(t, said, "This is for Proxmox VE 9; the host's version is unknown (")
+	assert.Contains(t, said, "cluster.yaml:2:81: proxmox.secret: environment variable HOST_ROLE_SECRET is not set")
 	assert.Contains(t, said, "-pve=8.4")
 	assert.Contains(t, printed, "pveum acl modify /vms --tokens 'homelab@pve!operator' --roles homelab-small-vms --propagate 1\n")
 	assert.Contains(t, printed, "VM.GuestAgent.Unrestricted")
@@ -53,7 +54,7 @@ func TestHostRoleWithoutAHost(t *testing.T) {
 	t.Setenv("HOST_ROLE_SECRET", "5eed5eed")
 	said, _, err = hostRole(t, file, Options{}, HostRoleFlags{})
 	require.NoError(t, err)
-	assert.Contains(t, said, "is unknown (proxmox: 127.0.0.1:1 cannot be reached")
+	assert.Contains(t, said, "cluster.yaml:2:21: proxmox: 127.0.0.1:1 cannot be reached")
 	assert.NotContains(t, said, "5eed5eed")
 
 	said, printed, err = hostRole(t, file, Options{}, HostRoleFlags{PVE: "8.4"})

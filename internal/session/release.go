@@ -2,20 +2,22 @@ package session
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
-
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
 // releaseTime is the time limit for the answer of K3s' release server.
 const releaseTime = 5 * time.Second
 
 // released refuses a missing release of K3s before it is installed: cluster:up would find out
-// minutes later. If this machine cannot reach the server, the nodes may.
+// minutes later.
 func (s *Session) released(ctx context.Context, p *converge.Plan) error {
 	if !s.outside {
 		return nil
@@ -24,25 +26,48 @@ func (s *Session) released(ctx context.Context, p *converge.Plan) error {
 }
 
 func (s *Session) releasedAt(ctx context.Context, url string, p *converge.Plan) error {
-	if url == "" || !installs(p) {
+	if !installs(p) || !missing(ctx, url) {
 		return nil
+	}
+	return failed(invalid, s.at("k3s.version", errors.New("k3s.version: "+s.noRelease(url)+"; "+releases)))
+}
+
+// releases says which ones there are.
+const releases = "write one of https://github.com/k3s-io/k3s/releases"
+
+func (s *Session) noRelease(url string) string {
+	return fmt.Sprintf("there is no release %s (%s is not found)", s.Spec.K3s.Version, url)
+}
+
+// checkRelease is the finding of host:check about the release of K3s, if it is missing.
+func (s *Session) checkRelease(ctx context.Context, url string) []preflight.Finding {
+	if !missing(ctx, url) {
+		return nil
+	}
+	return []preflight.Finding{{
+		ID: "release", Title: "the release of K3s exists", Subject: "k3s.version", Verdict: preflight.Error, Evidence: s.noRelease(url), Cure: releases,
+	}}
+}
+
+// missing reports whether the server of K3s' releases says that it does not have a file. If this
+// machine cannot reach the server, the nodes may.
+func missing(ctx context.Context, url string) bool {
+	if url == "" {
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 	if err != nil {
-		return err
+		return false
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // a redirect means that the file exists
 	answer, err := client.Do(req)
 	if err != nil {
-		return nil //nolint:nilerr // the nodes may reach it
+		return false
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusNotFound {
-		return nil
-	}
-	return failedf(invalid, "k3s.version: there is no release %s (%s is not found); write one of https://github.com/k3s-io/k3s/releases", s.Spec.K3s.Version, url)
+	return answer.StatusCode == http.StatusNotFound
 }
 
 // installs reports whether a plan would install K3s.

@@ -40,7 +40,10 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	require.ErrorContains(t, err, "k3s.version: there is no release v1.36.99+k3s1")
 	require.NoError(t, check(gone, &converge.Plan{Items: []converge.Item{{Step: "k3s/cp1", Verdict: converge.Clean}}}))
 	assert.Equal(t, 2, asked)
+	assert.Empty(t, s.checkRelease(t.Context(), there))
+	assert.Equal(t, "there is no release v1.36.99+k3s1 ("+gone+" is not found)", s.checkRelease(t.Context(), gone)[0].Evidence)
 	server.Close()
+	assert.Empty(t, s.checkRelease(t.Context(), gone))
 	require.NoError(t, check(gone, todo))
 
 	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: teacher@192.168.1.40}}\n"))

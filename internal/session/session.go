@@ -322,40 +322,6 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 	return nil
 }
 
-// token is the secret of the API token of the file.
-func (s *Session) token() (secret.Value, error) {
-	token, err := s.Spec.Proxmox.TokenSecret.Resolve()
-	if err != nil {
-		return token, failed(invalid, fmt.Errorf("proxmox.secret: %w", err))
-	}
-	s.Redact.Add(token)
-	return token, nil
-}
-
-// dial connects to the Proxmox VE of the file with its token.
-func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
-	p := s.Spec.Proxmox
-	token, err := s.token()
-	if err != nil {
-		return nil, err
-	}
-	if p.Insecure {
-		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
-	}
-	return proxmox.Dial(ctx, s.by(proxmox.Config{
-		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), Wrap: s.wrap,
-	}))
-}
-
-// by has Proxmox reached by the session's own client, if it has one, which then checks certificates.
-func (s *Session) by(cfg proxmox.Config) proxmox.Config {
-	if s.web != nil {
-		cfg.HTTPClient, cfg.CAFile, cfg.Fingerprint, cfg.Insecure = s.web, "", "", false
-	}
-	return cfg
-}
-
 func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	user, addr, ok := strings.Cut(jump, "@")
 	if !ok {

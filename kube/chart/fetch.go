@@ -97,7 +97,7 @@ func (s Source) fetch(ctx context.Context, r Release, digest string) ([]byte, er
 	case "oci":
 		data, err = pull(ctx, client, strings.TrimSuffix(u.Host+u.Path, "/")+"/"+r.Chart, r.Version)
 	case "https", "http":
-		data, err = fromIndex(ctx, client, u, r)
+		data, err = fromIndex(ctx, client, u, r, digest != "")
 	default:
 		return nil, fmt.Errorf("repository %s: its scheme must be https or oci", shown(r.Repo))
 	}
@@ -105,7 +105,7 @@ func (s Source) fetch(ctx context.Context, r Release, digest string) ([]byte, er
 		return nil, err
 	}
 	if have := digestOf(data); digest == "" {
-		progress.Say(ctx, "chart %s %s has the digest %s, which is not known in advance; write it to charts.digests to pin it", r.Chart, r.Version, have)
+		progress.Say(ctx, "chart %s %s has the digest %s, which is that of its repository; write it to charts.digests to pin it", r.Chart, r.Version, have)
 	} else if have != digest {
 		return nil, fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
 			"do not install it before you know why", r.Chart, r.Version, shown(r.Repo), have, digest)
@@ -214,8 +214,9 @@ func (ix index) find(name, version string) (entry, error) {
 	return entry{}, &noVersionError{fmt.Sprintf("it has no version %s of %s, but %s", version, name, strings.Join(have, ", "))}
 }
 
-// fromIndex downloads from a classic repository.
-func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r Release) ([]byte, error) {
+// fromIndex downloads from a classic repository. If the archive is not pinned, its digest must be in
+// the index: otherwise nothing shows that it is the one that was published.
+func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r Release, pinned bool) ([]byte, error) {
 	repo = repo.JoinPath("/") // so that relative URLs are below it
 	data, err := get(ctx, client, repo.JoinPath("index.yaml"), maxIndex)
 	if err != nil {
@@ -234,6 +235,10 @@ func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r Releas
 		data, err := fromURL(ctx, client, repo, raw, r.Version, e.Digest != "")
 		if err == nil {
 			err = checkDigest(data, e.Digest)
+		}
+		if err == nil && e.Digest == "" && !pinned && !strings.HasPrefix(raw, "oci:") { // a registry has digests of its own
+			return nil, fmt.Errorf("repository %s: its index has no digest of %s %s, so nothing shows that the archive is the one that was published\n"+
+				"  compare it with its author's, and pin it under charts.digests: %s", shown(r.Repo), r.Chart, r.Version, digestOf(data))
 		}
 		if err == nil {
 			return data, nil

@@ -163,7 +163,7 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 // TestWhatAnIndexLeadsTo: the URLs are relative to it, get its credentials where they are on its
 // server only, and do not lead out of TLS unless a digest guards them; the next one is tried.
 func TestWhatAnIndexLeadsTo(t *testing.T) {
-	run := func(repo, urls, digest string) (asked []string, err error) {
+	run := func(repo, urls, digest string, pinned bool) (asked []string, err error) {
 		index := "entries: {web: [{version: 1.0.0, urls: [" + urls + "], digest: '" + digest + "'}]}"
 		client := &http.Client{Transport: tripper(func(r *http.Request) (*http.Response, error) {
 			user := ""
@@ -180,7 +180,7 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 		})}
 		u, perr := url.Parse(repo)
 		require.NoError(t, perr)
-		data, err := fromIndex(t.Context(), client, u, Release{Chart: "web", Version: "1.0.0", Repo: repo})
+		data, err := fromIndex(t.Context(), client, u, Release{Chart: "web", Version: "1.0.0", Repo: repo}, pinned)
 		assert.Equal(t, err == nil, string(data) == "data")
 		return asked, err
 	}
@@ -208,7 +208,7 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 		{"https://r.example/stable", "'oci://r.example/team/web@" + digestOf(nil) + "'", "", "https://r.example/v2/team/web/manifests/" + digestOf(nil), "tag " + digestOf(nil)},
 		{"https://r.example/stable", "'oci://r.example'", "", "", "invalid reference"},
 	} {
-		asked, err := run(c.repo, c.urls, c.digest)
+		asked, err := run(c.repo, c.urls, c.digest, true)
 		assert.Equal(t, c.asked, strings.Join(asked[1:], " "), "%+v", c)
 		if c.want == "" {
 			require.NoError(t, err, "%+v", c)
@@ -216,10 +216,16 @@ func TestWhatAnIndexLeadsTo(t *testing.T) {
 		}
 		require.ErrorContains(t, err, c.want)
 	}
-	_, err := run("https://r.example/other", "", "")
+	_, err := run("https://r.example/other", "", "", true)
 	require.EqualError(t, err, "https://r.example/other/index.yaml answers 404")
-	_, err = run("https://r.example/stable", "", "")
+	_, err = run("https://r.example/stable", "", "", true)
 	require.EqualError(t, err, "repository https://r.example/stable: its index names no URL for web 1.0.0")
+
+	_, err = run("https://r.example/stable", "a.tgz", sum, false)
+	require.NoError(t, err)
+	_, err = run("https://r.example/stable", "a.tgz", "", false)
+	require.EqualError(t, err, "repository https://r.example/stable: its index has no digest of web 1.0.0, so nothing shows that the archive is the one that was published\n"+
+		"  compare it with its author's, and pin it under charts.digests: sha256:"+sum)
 }
 
 // TestRepositoriesThatAreNone: and what they may hold of passwords is not repeated.

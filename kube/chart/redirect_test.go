@@ -49,7 +49,7 @@ func TestNothingLeadsOutOfTLS(t *testing.T) {
 		return s.Validate(t.Context(), chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: secure.URL + path}, caps)
 	}
 	for _, status = range []int{301, 302, 303, 307, 308} {
-		entry = "urls: [web.tgz]"
+		entry = "urls: [web.tgz], digest: " + digestOf(archive)
 		require.NoError(t, try("/aside"), status)
 		err := try("/down")
 		require.ErrorContains(t, err, "without TLS", status)

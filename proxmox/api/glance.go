@@ -41,6 +41,9 @@ func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, err
 	if c == nil {
 		return zero, errNotDialled
 	}
+	if err := ctx.Err(); err != nil { // a kept answer would hide it
+		return zero, err
+	}
 	g := c.glances.of(id)
 	select {
 	case g.turn <- struct{}{}:

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,8 +59,8 @@ func (s Spec) Changes(vm *VM) []Change {
 	if s.Adopted && s.Description == "" {
 		s.Description = vm.Description
 	}
-	d.set(theDescription, "description", vm.Description, strings.TrimSpace(s.Description), "description", s.Description)
-	s.diffTags(d, vm)
+	s.diffIdentity(d, vm)
+	s.diffAddress(d, vm)
 	s.diffFirmware(d, vm)
 	s.diffNICs(d, vm)
 	s.diffDisks(d, vm)
@@ -123,17 +124,18 @@ func orNone(v any) string {
 	return "none"
 }
 
-// diffTags wants all our tags and the VM's own mark. It keeps tags that a user added, except in a
-// new clone, which inherited its template's tags.
-func (s Spec) diffTags(d *differ, vm *VM) {
+// diffIdentity compares what says whose the VM is: notes, UUID and tags. It wants all our tags and
+// the VM's own mark. It keeps tags that a user added, except in a new clone, which inherited its
+// template's tags.
+func (s Spec) diffIdentity(d *differ, vm *VM) {
+	uuid := cmp.Or(vm.uuid(), s.uuid)
+	s.diffNotes(d, vm, uuid)
 	want := s.tags()
 	if !vm.Unfinished {
 		want = append(want, WithoutMarks(s.Owner, vm.Tags)...)
 	}
 	if vm.config != nil { // nil for a VM that was not read
-		uuid := vm.uuid()
-		if uuid == "" {
-			uuid = s.uuid
+		if vm.uuid() == "" {
 			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.Loose(vm.config["smbios1"]).With("uuid", uuid).String())
 		}
 		want = append(want, Mark(s.Owner, vm.VMID, uuid))

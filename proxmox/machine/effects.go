@@ -20,6 +20,7 @@ type Rule struct {
 const (
 	theTags        = "tags"
 	theDescription = "description"
+	theAddress     = "address that others see"
 	theOnBoot      = "start with the host"
 	theStartup     = "boot order"
 	theCores       = "cores"
@@ -68,6 +69,7 @@ func Rules() []Rule {
 	return []Rule{
 		{theTags, "tags", drift.Update, fast},
 		{theDescription, "description", drift.Update, fast},
+		{theAddress, "ipconfigN", drift.Update, fast + "; the machine itself has its address from its seed"},
 		{theOnBoot, "onboot", drift.Update, fast},
 		{theStartup, "startup", drift.Update, fast + "; wants Sys.Modify on /"},
 		{theNIC, "netN", drift.Update, "plugged in, unless the VM's hotplug option lacks network"},

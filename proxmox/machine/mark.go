@@ -75,12 +75,24 @@ func OtherVM(seen *VM) error {
 		seen.VMID, seen.Host, seen.Name)
 }
 
-// Tagged reports whether the VM carries the tag owner. Copies of our VMs carry it, too.
-func (v *VM) Tagged(owner string) bool { return slices.Contains(v.Tags, strings.ToLower(owner)) }
+// Tagged reports whether the VM carries the tag owner, or a mark of owner's. Copies of our VMs do,
+// too.
+func (v *VM) Tagged(owner string) bool { return Tagged(owner, v.Tags) }
 
-// Ours reports whether the VM belongs to owner, by its mark or because it is half-made.
+// Tagged reports whether owner's tag or a mark of owner's is among tags.
+func Tagged(owner string, tags []string) bool {
+	return slices.Contains(tags, strings.ToLower(owner)) || len(Marks(owner, tags)) > 0
+}
+
+// Ours reports whether the VM belongs to owner, by its mark or because it is half-made. The mark is
+// a tag, and is repeated in the notes: the VM stays owner's if somebody removes the tags, unless
+// another owner has taken it over since.
 func (v *VM) Ours(owner string) bool {
-	return v.HalfMade(owner) || v.uuid() != "" && v.Tagged(owner) && slices.Contains(v.Tags, Mark(owner, v.VMID, v.uuid()))
+	if v.HalfMade(owner) {
+		return true
+	}
+	mark := Mark(owner, v.VMID, v.uuid())
+	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || v.notedAs(owner, mark))
 }
 
 // HalfMade reports whether the VM is a clone of ours that is not configured yet. During the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ type Spec struct {
 	OnBoot      bool       // start with the host
 	Startup     string     // order=1,up=30; needs Sys.Modify on /
 	Description string
+	Note        bool         // the description ends with a line of ours: the mark, and Claims
+	Claims      []string     // addresses and ranges that the VM's cluster takes beside those of its machines
+	Address     netip.Prefix // told to others, in ipconfig0; the machine has it from its seed. Not valid: left alone
 	NICs        []NIC
 	Disks       []Disk    // the first is the template's disk, grown; the others are created
 	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …

@@ -48,7 +48,7 @@ func checks() []check {
 		{id: "PX14", title: "storages take the content they are used for", brief: true, find: checkContents},
 		{id: "clone", title: "machines can be cloned from their template", asked: cloned, find: checkClones},
 		{id: "network", title: "bridges exist and carry the VLANs", find: checkNetworks},
-		{id: "address", title: "no address of ours is a host's", asked: addressed, find: checkAddresses},
+		{id: "address", title: "nobody has an address or MAC that is meant for us", asked: addressed, find: checkAddresses},
 		{id: "cpu", title: "no VM has more cores than its host", find: checkCores},
 		{id: "PX21", title: "memory and disks are not overcommitted", find: checkPromises},
 		{id: "PX6", title: "machines with GPUs find their memory free when they start", asked: gpus, find: checkStart},

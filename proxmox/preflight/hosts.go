@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -136,25 +135,4 @@ func (h *hostSeen) whyNoFigures(name string) error {
 		return h.status.err
 	}
 	return fmt.Errorf("Proxmox shows no figures of %s: the token lacks Sys.Audit on /nodes/%s", name, name)
-}
-
-// checkAddresses checks whether a host uses an address that is meant for us. Proxmox does not know
-// whether another machine uses it.
-func checkAddresses(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.bridges.err != nil {
-			return []Finding{notSeen(h.Name, seen.bridges.err)}
-		}
-		var out []Finding
-		for _, b := range seen.bridges.is {
-			at, err := netip.ParsePrefix(b.CIDR)
-			if err != nil {
-				continue // the host has no address
-			}
-			if who, ours := w.Addresses[at.Addr()]; ours {
-				out = append(out, wrong(who, "give it another address", "%s has the address %s in the file, which is that of host %s on %s", who, at.Addr(), h.Name, b.Name))
-			}
-		}
-		return out
-	})
 }

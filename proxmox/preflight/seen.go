@@ -33,6 +33,8 @@ type seen struct {
 	info        fact[proxmox.TokenInfo]
 	tags        fact[permission.TagAccess]
 	residents   fact[[]proxmox.Resident]
+	neighbours  fact[[]proxmox.Neighbour]
+	answers     []fact[string] // what answers at each of the wanted addresses
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of our machines
 	ledger      fact[*pci.Ledger]
@@ -210,6 +212,7 @@ func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
 			ask(g, &taken[i], func() (bool, error) { return c.VMIDTaken(ctx, vm.VMID) })
 		}
 	}
+	s.askNeighbours(ctx, g, c, w)
 	g.wait.Wait()
 	for i, vm := range w.VMs {
 		s.vms[vm.Name], s.taken[vm.VMID] = vms[i], taken[i]

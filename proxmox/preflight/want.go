@@ -2,11 +2,13 @@ package preflight
 
 import (
 	"context"
-	"net/netip"
+	"fmt"
+	"net"
 	"slices"
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
@@ -37,8 +39,28 @@ type Want struct {
 	Driver  *nvidia.Policy
 	Release string
 
-	// Addresses must be unused. Each has the name of the machine that gets it.
-	Addresses map[netip.Addr]string
+	// Addresses must be unused until we take them.
+	Addresses []Address
+	// Dial reaches what may answer at an address; nil: nothing is dialled.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Address is an address, or a range of them, that a machine of ours or their cluster takes.
+type Address struct {
+	machine.Range
+	Who    string   // the machine, or what the address is for: "the VIP"
+	By     []string // the machines that take it, or the servers of the cluster that does
+	Shared bool     // it is the cluster's, not that of a single machine
+	Exists bool     // machines that we did not make have it already
+	Place  string   // file:line:column, for messages; may be empty
+}
+
+// String names the address, its machine and its place in the file.
+func (a Address) String() string {
+	if a.Place == "" {
+		return fmt.Sprintf("%s of %s", a.Range, a.Who)
+	}
+	return fmt.Sprintf("%s: %s of %s", a.Place, a.Range, a.Who)
 }
 
 // Host is a host that is in use.

@@ -147,15 +147,13 @@ func Nameless(r Resource) bool {
 	return r.Name == "" || up && made == strconv.Itoa(int(r.VMID))
 }
 
-// Tagged reports whether the VM carries the tag owner.
-func (r Resource) Tagged(owner string) bool {
-	return slices.Contains(machine.SplitTags(r.Tags), strings.ToLower(owner))
-}
+// Tagged reports whether the VM carries the tag owner, or a mark of owner's.
+func (r Resource) Tagged(owner string) bool { return machine.Tagged(owner, machine.SplitTags(r.Tags)) }
 
 // Ours reports whether a VM in the list is marked with its VMID as owner's. Only its configuration
 // shows whether its UUID is the marked one. A half-made VM may be ours without a mark.
 func (r Resource) Ours(owner string) bool {
-	return r.Tagged(owner) && slices.Contains(machine.Marks(owner, machine.SplitTags(r.Tags)), int(r.VMID))
+	return slices.Contains(machine.Marks(owner, machine.SplitTags(r.Tags)), int(r.VMID))
 }
 
 // MaybeOurs reports whether a VM may be owner's although the list does not prove it: an earlier
