@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"
@@ -278,7 +279,7 @@ func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
 	}
 	flag := ""
 	if path != DefaultSpec {
-		flag = " -spec=" + path
+		flag = " -spec=" + printable.Word(path)
 	}
 	s.Say("\nNext:\n  go tool mage cluster:plan%s    what cluster:up would do\n  go tool mage cluster:up%s      create it", flag, flag)
 	return nil
