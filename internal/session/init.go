@@ -163,7 +163,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 		return nil, err
 	}
 	s.Redact.Add(value)
-	l.client, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure, HTTPClient: s.web})
+	l.client, err = proxmox.Dial(ctx, s.by(proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure}))
 	return l, err
 }
 
