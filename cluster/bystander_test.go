@@ -183,7 +183,7 @@ func TestPlanWhileGuestsBoot(t *testing.T) {
 }
 
 // TestBystanderOfSilentGuests: an up waits for guests that never answer, and five people plan, each in a
-// process of their own: whoever else uses the host notices neither.
+// process of their own: others who use the host notice neither.
 func TestBystanderOfSilentGuests(t *testing.T) {
 	mine := share.Of(t, "sites with silent guests, by size")
 	for _, nodes := range []int{7, 30, 100} {

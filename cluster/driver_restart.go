@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -103,7 +104,7 @@ func (c *Cluster) wayOn(ctx context.Context, n spec.Node, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w\n  to go on: fix that, then run go tool mage cluster:up again: it goes on with %s, and no other node goes down before it is well"+
-		"\n  to go back: write the earlier branch under nvidia.driver and run it again; go tool mage node:replace -node=%s recreates the machine with the driver of the file", err, n.Name, n.Name)
+		"\n  to go back: write the earlier branch under nvidia.driver and run it again; go tool mage node:replace -node=%s recreates the machine with the driver of the file", err, n.Name, printable.Word(n.Name))
 }
 
 // loadDriver restarts a new node whose driver is installed but not loaded. That is the case if the

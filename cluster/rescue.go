@@ -10,14 +10,15 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/rescue"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 // Certificates are those of K3s on one node.
 type Certificates = rescue.Certificates
 
 // Backup saves a snapshot of etcd on a running server and writes it to w with all that a
-// restore needs, encrypted to these recipients. It leaves nothing on the server. The SHA-256 is
-// that of what was written.
+// restore needs, encrypted to these recipients and signed with a key of this run, if it has one.
+// It leaves nothing on the server. The SHA-256 is that of what was written.
 func (c *Cluster) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m backup.Manifest, sum string, err error) {
 	return c.rescue().Backup(ctx, w, to)
 }
@@ -41,6 +42,12 @@ func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Clo
 			}{r, file}, nil
 		},
 	})
+}
+
+// Made reports whether a key that signed a backup is one of the cluster's: a key of this run, or
+// one of the file's ssh.publicKeys.
+func (c *Cluster) Made(ctx context.Context, by ssh.PublicKey) (bool, error) {
+	return c.rescue().Made(ctx, by)
 }
 
 // RestoreSnapshot is Restore for a snapshot that one of the servers has, by its name.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/spec"
@@ -44,7 +45,7 @@ func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s but is not a machine of this cluster: it %s. homelab does not change, stop or destroy it",
 		s.VMID, name, s.Host, names.Tag(c.spec), s.Why)
 	for _, g := range s.GPUs {
-		seen += fmt.Sprintf("; its %s claims a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, g.Slot)
+		seen += fmt.Sprintf("; its %s claims a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, printable.Word(g.Slot))
 	}
 	cure := fmt.Sprintf("to end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
@@ -155,7 +156,7 @@ func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
 		r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on divides its GPUs", name), "write nvidia: {sharing: {strategy: mig, layouts: [{gpus: [0], profiles: {3g.20gb: 2}}]}}, or gpus.sharing of the pool; or remove mig")
 		return
 	}
-	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, strings.Join(offers, ", ")),
+	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, suggest.Few(offers)),
 		"write one of these, or gpus: 1 for a nvidia.com/gpu, which on a node whose GPUs are all divided alike is an instance")
 }
 

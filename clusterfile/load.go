@@ -38,6 +38,9 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 	}
 	raw := &written.File{}
 	c.DecodeTree(root, raw, "")
+	if c.Unclear {
+		return nil, c.Err() // what else is wrong depends on which is meant
+	}
 	r := &resolver{Checker: c, raw: raw, spec: &spec.Spec{File: filename, Dir: filepath.Dir(filename)}}
 	r.resolve(root)
 	r.validate()

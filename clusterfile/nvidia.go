@@ -236,6 +236,8 @@ func (r *resolver) misfit(at any, sure bool, why error, what string) {
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
+
 // gpus resolves a node's request.
 func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
 	g := spec.GPURequest{
@@ -267,9 +269,10 @@ func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
 	if named > 0 {
 		g.Count = named
 	}
-	if g.Count > 16 {
-		r.Wrong(&raw.Count, fmt.Sprintf("a VM takes at most 16 PCI devices and the node asks for %d GPUs", g.Count), "spread them over more nodes")
+	if g.Count > maxGPUs {
+		r.Wrong(&raw.Count, fmt.Sprintf("a VM takes at most %d PCI devices and the node asks for %d GPUs", maxGPUs, g.Count), "spread them over more nodes")
 	}
+	g.Count = min(max(g.Count, 0), maxGPUs) // it sizes lists from here on
 	for i, m := range raw.Mapping {
 		if !matches(`^[A-Za-z][A-Za-z0-9_-]+$`, m) {
 			r.Wrong(&raw.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")

@@ -178,9 +178,7 @@ func (r *resolver) hosts() {
 			Name: e.Name, SSH: e.Value.SSH, Storage: e.Value.Storage,
 			Cores: or(e.Value.Cores, 0), Memory: or(e.Value.Memory, 0), GPUs: or(e.Value.GPUs, 0),
 		}
-		if !nodeName.MatchString(e.Name) {
-			r.Wrong(e.Value, fmt.Sprintf("%q cannot be a Proxmox host's name", e.Name), "write the name that the left column of the web interface shows")
-		}
+		r.hostName(e.Value, e.Name)
 		if h.SSH != "" {
 			h.SSH = r.login(&e.Value.SSH, "root")
 		}
@@ -193,11 +191,18 @@ func (r *resolver) hosts() {
 	}
 	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
 		host := cmp.Or(nfs.VM.Host, r.defaultHost())
+		r.hostName(&nfs.VM.Host, host)
 		if host != spec.AnyHost && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: host})
 		}
 	}
 	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b spec.Host) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (r *resolver) hostName(at any, name string) {
+	if !nodeName.MatchString(name) {
+		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", name), "write the name that the left column of the web interface shows")
+	}
 }
 
 // defaultHost is the host of nodes that name none.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
@@ -124,7 +125,7 @@ func (c Copies) Fits(standalone bool) error {
 		return errors.New("this cluster has Rancher, which brings its own Fleet: write fleet.standalone: false")
 	case !standalone && !c.Rancher && len(c.Namespaces) > 0:
 		return fmt.Errorf("the Fleet in %s was not installed by Rancher, and Rancher would install another: either do without Rancher (fleet.standalone: true), "+
-			"or uninstall it first; what it deployed stays if its bundles say keepResources: helm -n %s uninstall fleet", c.Namespaces[0], c.Namespaces[0])
+			"or uninstall it first; what it deployed stays if its bundles say keepResources: helm -n %s uninstall fleet", c.Namespaces[0], printable.Word(c.Namespaces[0]))
 	}
 	return nil
 }

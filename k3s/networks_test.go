@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 )
 
-// What the cure says has room, and one bit less has not.
+// What the cure says has room, and one bit less is too small.
 func TestPodNetworksHaveRoom(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 4, 255, 256, 257, 5000} {
 		for _, six := range []string{"10.0.0.0/%d", "fd00::/%d"} {

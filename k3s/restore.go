@@ -76,6 +76,9 @@ func RestoreServer(ctx context.Context, r remote.Runner, s Server, from Restore,
 	if s.URL != "" || from.Token.IsZero() {
 		return errors.New("restore a server: URL must be empty, and Token must be set")
 	}
+	if err := CheckSnapshotName(from.Name); err != nil { // it may come from somebody else's file
+		return fmt.Errorf("restore a server: %w", err)
+	}
 	p, err := s.plan()
 	if err != nil {
 		return fmt.Errorf("restore a server: %w", err)

@@ -58,10 +58,10 @@ func SaveSnapshot(ctx context.Context, r remote.Runner, have State, prefix strin
 // FindSnapshot looks for a snapshot by its name on a server. An error that wraps
 // [ErrNoSnapshot] says that it is not there.
 func FindSnapshot(ctx context.Context, r remote.Runner, have State, name string) (Snapshot, error) {
-	file := SnapshotsDir(have) + "/" + name
-	if name == "" || strings.ContainsAny(name, "/\n") || name == "." || name == ".." {
-		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: k3s etcd-snapshot ls lists them", name)
+	if err := CheckSnapshotName(name); err != nil {
+		return Snapshot{}, err
 	}
+	file := SnapshotsDir(have) + "/" + name
 	if there, err := remote.Exists(ctx, r, file); err != nil || !there {
 		return Snapshot{}, errors.Join(err, ErrNoSnapshot)
 	}
@@ -74,6 +74,16 @@ func FindSnapshot(ctx context.Context, r remote.Runner, have State, name string)
 		return Snapshot{}, err
 	}
 	return parseSnapshot(fmt.Appendf(nil, "%s\n%s\n%s", file, strings.TrimSpace(string(size)), sum))
+}
+
+var snapshotName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+
+// CheckSnapshotName says whether K3s could have given a snapshot this name: a plain file name.
+func CheckSnapshotName(name string) error {
+	if !snapshotName.MatchString(name) {
+		return fmt.Errorf("%.80q is not the name of a snapshot: k3s etcd-snapshot ls lists them", name)
+	}
+	return nil
 }
 
 // ErrNoSnapshot says that a server does not have the snapshot.
@@ -92,7 +102,7 @@ func parseSnapshot(out []byte) (Snapshot, error) {
 	if err != nil || !sha256Text.MatchString(sum) {
 		return Snapshot{}, fmt.Errorf("save a snapshot: expected its place, size and digest, got %q", out)
 	}
-	return Snapshot{Path: all[0], Size: size, SHA256: sum}, nil
+	return Snapshot{Path: all[0], Size: size, SHA256: sum}, CheckSnapshotName(path.Base(all[0]))
 }
 
 // Fetch writes a snapshot to w.

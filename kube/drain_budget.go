@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // held is a pod that a drain waits for.
@@ -93,7 +95,7 @@ func why(b *policyv1.PodDisruptionBudget, p *corev1.Pod, pods []corev1.Pod) stri
 	if rule == "" || err != nil {
 		return ""
 	}
-	name, edit := b.Name, fmt.Sprintf("kubectl -n %s edit pdb %s", b.Namespace, b.Name)
+	name, edit := b.Name, fmt.Sprintf("kubectl -n %s edit pdb %s", printable.Word(b.Namespace), printable.Word(b.Name))
 	switch {
 	case well-1 >= needs: // it allows one now, so another pod is on its way
 		return ""
@@ -102,7 +104,7 @@ func why(b *policyv1.PodDisruptionBudget, p *corev1.Pod, pods []corev1.Pod) stri
 	case len(sick) > 0:
 		slices.Sort(sick)
 		return fmt.Sprintf("the PodDisruptionBudget %s (%s) wants %d healthy pods, and of its %d pods %s are not ready: bring those back first (kubectl -n %s describe pod %s)",
-			name, rule, needs, all, strings.Join(sick, ", "), b.Namespace, sick[0])
+			name, rule, needs, all, strings.Join(sick, ", "), printable.Word(b.Namespace), printable.Word(sick[0]))
 	}
 	return fmt.Sprintf("the PodDisruptionBudget %s (%s) wants %d healthy pods and has %d: add a replica, or change it: %s", name, rule, needs, well, edit)
 }

@@ -275,7 +275,7 @@ func TestTagAccess(t *testing.T) {
 		access, err := c.TagAccess(t.Context(), audits)
 		require.NoError(t, err)
 		assert.Equal(t, permission.TagAccess{Allow: want}, access)
-		assert.Equal(t, "pvesh set /cluster/options --user-tag-access 'user-allow=free'", access.Free())
+		assert.Equal(t, "pvesh set /cluster/options --user-tag-access user-allow=free", access.Free())
 		assert.Equal(t, !audits, access.Lost() != "")
 	}
 	_, err = serve(t, nil).dial(t).TagAccess(t.Context(), true)

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Cloning says how a VM gets its disks from a template; see [CloneSource.To].
 type Cloning struct {
 	Way  CloneWay
-	Size Size   // that a whole clone copies; 0: not known
+	Size Size   // that a whole clone copies, of all drives together; 0: not known
 	Why  string // why the clone is whole, or what prevents it
 	Cure string // what to do about a clone that is impossible
 }
@@ -161,7 +162,7 @@ func (s Storage) LinksClones() bool {
 func (s Storage) NoDisks() (why, cure string) {
 	switch s.Type {
 	case "iscsi", "iscsidirect":
-		cure = fmt.Sprintf("its LUNs exist already: put LVM on one (pvesm add lvm NAME --vgname GROUP --base %s:LUN --shared 1), and name that storage", s.Name)
+		cure = fmt.Sprintf("its LUNs exist already: put LVM on one (pvesm add lvm NAME --vgname GROUP --base %s:LUN --shared 1), and name that storage", printable.Word(s.Name))
 	case "esxi", "pbs", "cephfs":
 		cure = "name a storage for disks: LVM, LVM-thin, ZFS, RBD, a directory, NFS or CIFS"
 	default:

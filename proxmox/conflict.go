@@ -2,6 +2,8 @@ package proxmox
 
 import (
 	"fmt"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // ConflictError reports a VM that has the name of one of ours but is not ours, even if it carries
@@ -34,7 +36,7 @@ func (e *ConflictError) Error() string {
 func clearing(host string, vmid int) string {
 	return fmt.Sprintf("it holds data only if it was started since: look at its task history in the web "+
 		"interface, or as root on %s: pvesh get /nodes/%s/tasks --vmid %d\n"+
-		"  if it was not, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up recreates it", host, host, vmid, host, vmid)
+		"  if it was not, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up recreates it", host, printable.Word(host), vmid, host, vmid)
 }
 
 // DuplicateError reports more than one VM of ours with the same name.

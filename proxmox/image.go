@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -203,7 +204,7 @@ func (i Image) explain(host, storage string, err error) error {
 	switch kind := saidDownload(task.Exit); kind {
 	case downloadTaken:
 		return fmt.Errorf("%w\n  %s:%s/%s is another or an incomplete file and was not changed. If nothing uses it, run on %s: pvesm free %s:%s/%s",
-			failure, storage, importContent, i.FileName, host, storage, importContent, i.FileName)
+			failure, storage, importContent, i.FileName, host, printable.Word(storage), printable.Word(importContent), printable.Word(i.FileName))
 	case downloadDiffers:
 		return fmt.Errorf("%w\n  the downloaded image does not match its checksum: images of a release change, so use a dated address, "+
 			"or the checksum from SHA256SUMS or SHA512SUMS beside it", failure)

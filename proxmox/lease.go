@@ -14,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
@@ -105,7 +106,7 @@ func (l *leaseVM) choose(all []Host) string {
 func leaseAway(vmid int, host string) error {
 	return fmt.Errorf("the lease is VM %d on %s, which is offline, so nobody can see whether another run still holds it\n"+
 		"  bring %s back; if it never comes back and no other run is at work, as root on another host: rm /etc/pve/nodes/%s/qemu-server/%d.conf",
-		vmid, host, host, host, vmid)
+		vmid, host, host, printable.Word(host), vmid)
 }
 
 // Read returns the VM's notes. While the VM is being made it has none.

@@ -160,7 +160,7 @@ func TestRecognise(t *testing.T) {
 func TestUntag(t *testing.T) {
 	for want, tags := range map[string][]string{
 		"qm set 900 --delete tags": {owner, owner + "_104_0a0b0c0d"},
-		"qm set 900 --tags 'mine'": {owner, "mine"},
+		"qm set 900 --tags mine":   {owner, "mine"},
 		"qm set 900 --tags 'homelab-a100-2_104_0a0b0c0d;homelab-a100_x_0a0b0c0d'": {owner, "homelab-a100-2_104_0a0b0c0d", "homelab-a100_x_0a0b0c0d"},
 	} {
 		assert.Equal(t, want, proxmox.Stray{Summary: proxmox.Summary{VMID: 900, Tags: tags}}.Untag(owner))

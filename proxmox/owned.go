@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"
@@ -89,7 +90,7 @@ func (s Stray) Untag(owner string) string {
 	if len(rest) == 0 {
 		return fmt.Sprintf("qm set %d --delete tags", s.VMID)
 	}
-	return fmt.Sprintf("qm set %d --tags '%s'", s.VMID, strings.Join(rest, ";"))
+	return fmt.Sprintf("qm set %d --tags %s", s.VMID, printable.Word(strings.Join(rest, ";")))
 }
 
 // Strays returns the VMs that carry the tag owner but do not belong to the owner, sorted by name.

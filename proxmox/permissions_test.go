@@ -105,7 +105,7 @@ func TestEveryRefusalNamesItsCure(t *testing.T) {
 			{"a tag", proxmox.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
 				"lacks Sys.Modify on /; "},
 			{"how a tag is let", proxmox.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
-				"it is for the tag prod; any token may set free tags, and this one needs nothing else, once root has run on a host: pvesh set /cluster/options --user-tag-access 'user-allow=free'\n  first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list"},
+				"it is for the tag prod; any token may set free tags, and this one needs nothing else, once root has run on a host: pvesh set /cluster/options --user-tag-access user-allow=free\n  first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list"},
 			{"a pool", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed (pool 'k3s' does not exist)"},
 				"if a pool does not exist"},
 			{"root's", proxmox.Error{Status: 403, Method: "POST", Path: "/access/x", Message: "Permission check failed (user != root@pam)"},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )
@@ -42,9 +43,9 @@ func byHand(vm *VM, p api.Params) (keys []string, command string) {
 	for k, v := range p {
 		switch {
 		case machine.RootKey(k):
-			keys, options = append(keys, k), append(options, fmt.Sprintf("--%s %v", k, v))
+			keys, options = append(keys, k), append(options, "--"+k+" "+printable.Word(v))
 		case k == "delete":
-			keys, options = append(keys, fmt.Sprint(v)), append(options, fmt.Sprintf("--delete %v", v))
+			keys, options = append(keys, fmt.Sprint(v)), append(options, "--delete "+printable.Word(v))
 		}
 	}
 	return keys, fmt.Sprintf("qm set %d %s", vm.VMID, strings.Join(options, " "))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -174,8 +175,8 @@ func (c *Client) explainStorage(ctx context.Context, host, storage, content stri
 			continue
 		}
 		if !slices.Contains(s.Content, content) {
-			return fmt.Errorf("%w\n  storage %s does not take %s; let it: pvesm set %s --content %s", err, storage, content, storage,
-				strings.Join(append(slices.Clone(s.Content), content), ","))
+			return fmt.Errorf("%w\n  storage %s does not take %s; let it: pvesm set %s --content %s", err, storage, content, printable.Word(storage),
+				printable.Word(strings.Join(append(slices.Clone(s.Content), content), ",")))
 		}
 		return err
 	}

@@ -9,6 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // Mask is printed instead of a secret.
@@ -68,9 +71,9 @@ func FromFile(path string) (Value, error) {
 		return Value{}, fmt.Errorf("secret file: %w", err)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return Value{}, fmt.Errorf("secret file %s may be read by others (mode %04o): run chmod 600 %s", path, perm, path)
+		return Value{}, fmt.Errorf("secret file %s may be read by others (mode %04o): run chmod 600 %s", path, perm, printable.Word(path))
 	}
-	b, err := os.ReadFile(path)
+	b, err := limit.File(path, limit.Named)
 	if err != nil {
 		return Value{}, fmt.Errorf("secret file: %w", err)
 	}

@@ -27,11 +27,18 @@ func (p Problem) Error() string {
 // that read a cluster file.
 type Problems []Problem
 
-// Error returns one line per problem.
+// told is how many problems an error tells: a file of 5,000 nodes can have one 5,000 times.
+const told = 50
+
+// Error returns one line per problem, for the first 50.
 func (p Problems) Error() string {
-	lines := make([]string, len(p))
+	var lines []string
 	for i, problem := range p {
-		lines[i] = problem.Error()
+		if i == told {
+			lines = append(lines, fmt.Sprintf("… and %d more, of which some may go with these", len(p)-told))
+			break
+		}
+		lines = append(lines, problem.Error())
 	}
 	return strings.Join(lines, "\n")
 }

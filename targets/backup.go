@@ -40,6 +40,7 @@ func (Cluster) Backup(ctx context.Context,
 func (Cluster) Restore(ctx context.Context,
 	from *string, // FILE: the backup
 	identity *string, // FILE: private keys of age, one of which decrypts the backup
+	digest *string, // HEX: the backup's SHA-256, as cluster:backup printed it: take no other file
 	snapshot *string, // NAME: restore this snapshot of a server, instead of a backup
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 	yes *bool, // do not ask: agree to everything that is shown
@@ -48,7 +49,7 @@ func (Cluster) Restore(ctx context.Context,
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
 	return withFlags(ctx, options(spec, json, timeout), backup.Restore, backup.RestoreFlags{
-		SourceFlags: backup.SourceFlags{From: value(from), Identity: value(identity)}, ChangeFlags: changes(yes, nowait), Snapshot: value(snapshot),
+		SourceFlags: backup.SourceFlags{From: value(from), Identity: value(identity)}, ChangeFlags: changes(yes, nowait), Snapshot: value(snapshot), Digest: value(digest),
 	})
 }
 

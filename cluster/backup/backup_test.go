@@ -212,7 +212,7 @@ func contents(snapshot []byte) backup.Contents {
 func written(t testing.TB, to []age.Recipient, snapshot []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	sum, err := backup.Write(&out, to, contents(snapshot), iotest.OneByteReader(bytes.NewReader(snapshot)))
+	sum, err := backup.Write(&out, to, nil, contents(snapshot), iotest.OneByteReader(bytes.NewReader(snapshot)))
 	require.NoError(t, err)
 	want := sha256.Sum256(out.Bytes())
 	assert.Equal(t, hex.EncodeToString(want[:]), sum)
@@ -278,11 +278,11 @@ func TestDamage(t *testing.T) {
 
 func TestWriteRefuses(t *testing.T) {
 	_, to := pair(t)
-	_, err := backup.Write(io.Discard, nil, contents(nil), strings.NewReader(""))
+	_, err := backup.Write(io.Discard, nil, nil, contents(nil), strings.NewReader(""))
 	require.ErrorContains(t, err, "there is no recipient")
 	there := []byte("etcd")
 	for got, want := range map[string]string{"etc": "ended after 3 of 4 bytes", "etcd!": "more than the 4 bytes", "ETCD": "changed on its way"} {
-		_, err := backup.Write(io.Discard, to, contents(there), strings.NewReader(got))
+		_, err := backup.Write(io.Discard, to, nil, contents(there), strings.NewReader(got))
 		require.ErrorContains(t, err, want)
 	}
 	_, err = backup.Recipients("age1nonsense", "AGE-SECRET-KEY-1QQQ")

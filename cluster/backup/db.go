@@ -113,6 +113,7 @@ func (db *database) entries(b []byte, depth int, do func(key, value []byte, buck
 	if flags != pageBranch && flags != pageLeaf || pageHead+count*element > len(b) {
 		return broken("a page of another kind is in its tree")
 	}
+	taken := uint64(0) // by entries, none of which is in two places
 	for i := range count {
 		at := pageHead + i*element
 		e := b[at : at+element]
@@ -124,7 +125,7 @@ func (db *database) entries(b []byte, depth int, do func(key, value []byte, buck
 		}
 		pos, keys, values := uint64(binary.LittleEndian.Uint32(e[4:])), uint64(binary.LittleEndian.Uint32(e[8:])), uint64(binary.LittleEndian.Uint32(e[12:]))
 		begin := uint64(at) + pos
-		if begin+keys+values > uint64(len(b)) {
+		if taken += keys + values; begin+keys+values > uint64(len(b)) || taken > uint64(len(b)) {
 			return broken("an entry ends behind its page")
 		}
 		key, value := b[begin:begin+keys], b[begin+keys:begin+keys+values]

@@ -21,7 +21,7 @@ func Example() {
 		return
 	}
 	var file bytes.Buffer
-	_, err = backup.Write(&file, to, backup.Contents{
+	_, err = backup.Write(&file, to, nil, backup.Contents{
 		Manifest: backup.Manifest{Cluster: "lab", Snapshot: "on-demand", Size: 8, SHA256: "16a0eeb0791b6c92451fd284dd9f599e0a7dbe7f6ebea6e2d2d06c7f74aec112"},
 		Token:    secret.New("K10…::server:…"),
 	}, strings.NewReader("snapshot"))

@@ -56,8 +56,11 @@ func Inspect(ctx context.Context, snapshot io.Reader, name string, token secret.
 // Plain returns a snapshot of that file name as etcd makes it, with etcd's checksum at its end.
 // It is in memory alone.
 func Plain(ctx context.Context, snapshot io.Reader, name string) ([]byte, error) {
-	b, err := io.ReadAll(contextReader{ctx, snapshot})
-	if err == nil && strings.HasSuffix(name, ".zip") {
+	b, err := io.ReadAll(io.LimitReader(contextReader{ctx, snapshot}, largest+1))
+	if err == nil && len(b) > largest {
+		err = fmt.Errorf("snapshot %s: %w", name, errLargest)
+	}
+	if err == nil && strings.HasSuffix(name, zipped) {
 		if b, err = unzip(ctx, b); err != nil {
 			err = fmt.Errorf("snapshot %s: %w", name, err)
 		}
@@ -74,11 +77,22 @@ func unzip(ctx context.Context, b []byte) ([]byte, error) {
 	if len(z.File) != 1 {
 		return nil, fmt.Errorf("expected one file in the archive, found %d", len(z.File))
 	}
-	in, err := z.File[0].Open()
+	size := z.File[0].UncompressedSize64
+	switch {
+	case size > largest:
+		return nil, errLargest
+	case size > uint64(allowed(int64(len(b)), shrinks)):
+		return nil, fmt.Errorf("%w: %d bytes in %d", errSwells, size, len(b))
+	}
+	in, err := z.File[0].Open() // gives no more than that size
 	if err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(contextReader{ctx, in})
+	plain := make([]byte, size)
+	_, err = io.ReadFull(contextReader{ctx, in}, plain)
+	if err == nil {
+		_, err = io.Copy(io.Discard, in) // to its end, where its checksum is compared
+	}
 	return plain, errors.Join(err, in.Close())
 }
 
@@ -175,7 +189,7 @@ func keyValue(b []byte) (key string, value []byte, err error) {
 		case 1:
 			key = string(b[:v])
 		case 5:
-			value = slices.Clone(b[:v])
+			value = b[:v]
 		}
 		b = b[v:]
 	}

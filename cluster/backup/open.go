@@ -2,6 +2,7 @@ package backup
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -34,7 +36,7 @@ type Reader struct {
 	archive *tar.Reader
 	packed  *gzip.Reader
 	sum     hash.Hash
-	sums    strings.Builder
+	sums    []byte
 	left    int64
 	err     error
 }
@@ -42,39 +44,68 @@ type Reader struct {
 // Open decrypts the beginning of a backup: all but the snapshot, which it leaves to
 // [Reader.Read].
 func Open(r io.Reader, with ...age.Identity) (*Reader, error) {
-	plain, err := age.Decrypt(r, with...)
+	sealed := &counter{r: r}
+	plain, err := age.Decrypt(sealed, with...)
 	if err != nil {
 		if errors.As(err, new(*age.NoIdentityMatchError)) {
 			return nil, fmt.Errorf("open the backup: %w", ErrIdentity)
 		}
 		return nil, fmt.Errorf("open the backup: it is not a file encrypted by age, or it is damaged: %w", err)
 	}
+	unpacked := &bound{sealed: sealed, ratio: shrinks}
 	b := &Reader{sum: sha256.New()}
 	if b.packed, err = gzip.NewReader(plain); err != nil {
 		return nil, damaged(err)
 	}
-	b.archive = tar.NewReader(b.packed)
-	files := map[string][]byte{}
-	for _, name := range []string{fileManifest, fileToken, fileAgentToken, fileConfig, fileCluster} {
-		if files[name], err = b.file(name); err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&b.sums, "%x  %s\n", sha256.Sum256(files[name]), name)
+	unpacked.r = b.packed
+	b.archive = tar.NewReader(unpacked)
+	if err := b.head(); err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(files[fileManifest], &b.Manifest); err != nil {
-		return nil, damaged(err)
+	if strings.HasSuffix(b.Snapshot, zipped) {
+		unpacked.n, unpacked.ratio = 0, shrunk
 	}
-	if b.Format != Format {
-		return nil, fmt.Errorf("open the backup: it has layout %d, and this version reads %d: use the version of homelab that made it", b.Format, Format)
-	}
-	b.Token, b.AgentToken = secret.New(string(files[fileToken])), secret.New(string(files[fileAgentToken]))
-	b.Config, b.ClusterYAML = files[fileConfig], files[fileCluster]
 	head, err := b.archive.Next()
-	if err != nil || head.Name != fileSnapshot || head.Size != b.Size {
+	if err != nil || head.Name != fileSnapshot || head.Size != b.Size || !regular(head) {
 		return nil, damaged(err)
 	}
 	b.left = head.Size
 	return b, nil
+}
+
+// head reads the files before the snapshot.
+func (b *Reader) head() error {
+	var small []file
+	for _, name := range []string{fileManifest, fileToken, fileAgentToken, fileConfig, fileCluster} {
+		data, err := b.file(name)
+		if err != nil {
+			return err
+		}
+		small = append(small, file{name, data})
+	}
+	if err := json.Unmarshal(small[0].data, &b.Manifest); err != nil {
+		return damaged(err)
+	}
+	if b.Format < 1 || b.Format > Format {
+		return fmt.Errorf("open the backup: it has layout %d, and this version reads %d: use the version of homelab that made it", b.Format, Format)
+	}
+	if err := b.check(); err != nil {
+		return fmt.Errorf("open the backup: %w: do not restore it, somebody has made it by hand", err)
+	}
+	b.Token, b.AgentToken = secret.New(string(small[1].data)), secret.New(string(small[2].data))
+	b.Config, b.ClusterYAML = small[3].data, small[4].data
+	b.sums = b.Manifest.sums(small)
+	if b.Format == 1 {
+		return nil
+	}
+	proof, err := b.file(fileSignature)
+	if err != nil || len(proof) == 0 {
+		return err
+	}
+	if b.Maker, err = ssh.SignedBy(namespace, b.sums, proof); err != nil {
+		return fmt.Errorf("open the backup: %w", err)
+	}
+	return nil
 }
 
 func damaged(err error) error {
@@ -84,10 +115,20 @@ func damaged(err error) error {
 	return fmt.Errorf("%w (%w)", ErrDamaged, err)
 }
 
+// regular reports whether a file is all in the archive. The holes of a sparse one are not.
+func regular(head *tar.Header) bool {
+	for key := range head.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return false
+		}
+	}
+	return head.Typeflag == tar.TypeReg
+}
+
 // file reads the next file, which must have that name.
 func (b *Reader) file(name string) ([]byte, error) {
 	head, err := b.archive.Next()
-	if err != nil || head.Name != name || head.Size > smallest {
+	if err != nil || head.Name != name || head.Size > smallest || !regular(head) {
 		return nil, damaged(err)
 	}
 	data, err := io.ReadAll(b.archive)
@@ -129,12 +170,11 @@ func (b *Reader) Read(p []byte) (int, error) {
 // finish checks the digests, and that nothing was cut off.
 func (b *Reader) finish() error {
 	sum := hex.EncodeToString(b.sum.Sum(nil))
-	fmt.Fprintf(&b.sums, "%s  %s\n", sum, fileSnapshot)
 	sums, err := b.file(fileSums)
 	if err != nil {
 		return err
 	}
-	if sum != b.SHA256 || string(sums) != b.sums.String() {
+	if sum != b.SHA256 || !bytes.Equal(sums, b.sums) {
 		return ErrDamaged
 	}
 	if _, err := b.archive.Next(); !errors.Is(err, io.EOF) {

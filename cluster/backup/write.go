@@ -14,11 +14,13 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Format is the version of the layout that [Write] writes.
-const Format = 1
+// Format is the version of the layout that [Write] writes. [Open] also reads 1, which has no
+// signature.
+const Format = 2
 
 // Manifest says what a backup is.
 type Manifest struct {
@@ -45,6 +47,10 @@ type Contents struct {
 	AgentToken  secret.Value // of agents; zero: they use Token
 	Config      []byte       // config.yaml of the server
 	ClusterYAML []byte       // the cluster's file
+
+	// Maker is the key that signed the backup; nil: it is not signed, and everybody who has the
+	// public key of a recipient could have made it. [Open] sets it, [Write] does not read it.
+	Maker ssh.PublicKey
 }
 
 // The files in the archive, in their order. The snapshot's is followed by sums.
@@ -54,9 +60,13 @@ const (
 	fileAgentToken = "agent-token"
 	fileConfig     = "config.yaml"
 	fileCluster    = "cluster.yaml"
+	fileSignature  = "signature" // of SHA256SUMS, or empty
 	fileSnapshot   = "snapshot"
 	fileSums       = "SHA256SUMS"
 )
+
+// namespace says of a signature that it is one of a backup.
+const namespace = "homelab-backup"
 
 // small are the files before the snapshot.
 func (c *Contents) small() ([]file, error) {
@@ -76,6 +86,15 @@ func (c *Contents) small() ([]file, error) {
 type file struct {
 	name string
 	data []byte
+}
+
+// sums are the digests of all files, as sha256sum prints them.
+func (m Manifest) sums(small []file) []byte {
+	var out []byte
+	for _, f := range small {
+		out = fmt.Appendf(out, "%x  %s\n", sha256.Sum256(f.data), f.name)
+	}
+	return fmt.Appendf(out, "%s  %s\n", m.SHA256, fileSnapshot)
 }
 
 // Recipients reads who may decrypt a backup: public keys of age, as age-keygen prints them.
@@ -105,17 +124,27 @@ func Identities(keyFile io.Reader) ([]age.Identity, error) {
 	return ids, nil
 }
 
-// Write writes a backup to w, encrypted to all recipients, and returns its SHA-256. The
-// snapshot must have the size and the digest of the manifest: it is an error if it has
+// Write writes a backup to w, encrypted to all recipients, and returns its SHA-256. by signs it
+// and may be nil. The snapshot must have the size and the digest of the manifest: it is an error if it has
 // others, and w is then no backup.
-func Write(w io.Writer, to []age.Recipient, c Contents, snapshot io.Reader) (sum string, err error) {
+func Write(w io.Writer, to []age.Recipient, by ssh.Signer, c Contents, snapshot io.Reader) (sum string, err error) {
 	if len(to) == 0 {
 		return "", errors.New("backup: there is no recipient, so nobody could decrypt it")
 	}
 	c.Format = Format
+	if err := c.check(); err != nil {
+		return "", fmt.Errorf("backup: %w", err)
+	}
 	small, err := c.small()
 	if err != nil {
 		return "", err
+	}
+	sums := c.sums(small)
+	var proof []byte
+	if by != nil {
+		if proof, err = ssh.Sign(by, namespace, sums); err != nil {
+			return "", fmt.Errorf("backup: %w", err)
+		}
 	}
 	whole := sha256.New()
 	sealed, err := age.Encrypt(io.MultiWriter(w, whole), to...)
@@ -124,18 +153,15 @@ func Write(w io.Writer, to []age.Recipient, c Contents, snapshot io.Reader) (sum
 	}
 	packed := gzip.NewWriter(sealed)
 	archive := tar.NewWriter(packed)
-	var sums strings.Builder
-	for _, f := range small {
+	for _, f := range append(small, file{fileSignature, proof}) {
 		if err := add(archive, f, c.Made); err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(f.data), f.name)
 	}
 	if err := addSnapshot(archive, c.Manifest, snapshot); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&sums, "%s  %s\n", c.SHA256, fileSnapshot)
-	if err := add(archive, file{fileSums, []byte(sums.String())}, c.Made); err != nil {
+	if err := add(archive, file{fileSums, sums}, c.Made); err != nil {
 		return "", err
 	}
 	for _, end := range []io.Closer{archive, packed, sealed} {

@@ -15,8 +15,9 @@
 //	up.May = agreed.May
 //	report, err := up.Run(ctx, nil)
 //
-// What shows up in the course of a run alone, behind something that had to be there first,
-// is refused there and then with a [RefusedError]; the rest goes on.
+// A yes is to the thing that was shown, such as one VM among all that may have its name, and to what
+// was in it. What was not shown, because it came later or could not be seen before, is refused with a
+// [RefusedError] when the run would lose it; the rest goes on.
 //
 // [Look] says whose work runs on the nodes of a cluster. The package asks nobody and prints
 // nothing.

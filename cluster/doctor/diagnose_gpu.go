@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
@@ -95,13 +96,13 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 			Failure: "gpus-not-offered", Where: "node " + want.Name,
 			What: fmt.Sprintf("it offers %d of %d %s", n, offers[name], name), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", name, n)},
 			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; "+
-				"it needs the driver, the toolkit, and a toleration for the node's taints", namespace),
+				"it needs the driver, the toolkit, and a toleration for the node's taints", printable.Word(namespace)),
 		}
 		for _, t := range foreign(want, have) {
 			f.Evidence = append(f.Evidence, "taint: "+t)
 			f.What += ", and has a taint that the file does not name: nothing that homelab deploys tolerates it"
 			f.Do = fmt.Sprintf("write taints: [%q] for the node, and cluster:up makes everything tolerate it; "+
-				"or remove it: kubectl taint node %s %s-", t, want.Name, t)
+				"or remove it: kubectl taint node %s %s-", t, printable.Word(want.Name), printable.Word(t))
 		}
 		d.add(inOffer, want.Name, f)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
@@ -31,12 +32,12 @@ func (d *diagnosis) k3s(m Machine) {
 	case s.Role != want:
 		d.add(inK3s, m.Name, Finding{
 			Failure: "k3s-role", What: fmt.Sprintf("it should be %s and has the units of %s", want, s.Role), Evidence: []string{"units: " + string(s.Role)},
-			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: go tool mage node:replace -node=%s", m.Name),
+			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: go tool mage node:replace -node=%s", printable.Word(m.Name)),
 		})
 		return // what its units do is of no account
 	}
 	if !s.Running() {
-		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Role.Unit() + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", s.Role.Unit(), m.Name)}
+		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Role.Unit() + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", printable.Word(s.Role.Unit()), printable.Word(m.Name))}
 		if said, ok := s.Diagnosis(); ok {
 			f.What += ": " + said.Cause
 			f.Evidence = append(f.Evidence, said.Line)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -219,7 +220,7 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 				"remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}"
 		}
 	case "CrashLoopBackOff":
-		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, cs.Name)
+		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
 		if strings.Contains(cs.Image, "/container-toolkit:") {
 			f.Do = "it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back; " + f.Do
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // unready judges a pod that runs and is not Ready. Its node comes first: while that is silent,
@@ -47,7 +49,7 @@ func (d *diagnosis) unready(p *corev1.Pod, f *Finding) bool {
 // does not.
 func (d *diagnosis) unreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) (found, judged bool) {
 	last, up := cs.LastTerminationState.Terminated, cs.State.Running
-	logs := fmt.Sprintf("kubectl -n %s logs %s -c %s", p.Namespace, p.Name, cs.Name)
+	logs := fmt.Sprintf("kubectl -n %s logs %s -c %s", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
 	switch {
 	case cs.Ready || cs.State.Waiting != nil:
 		return false, false
@@ -100,7 +102,7 @@ func (d *diagnosis) restarted(p *corev1.Pod, f *Finding) bool {
 		}
 		f.Failure, f.Severity = "pod-restarting", Warning
 		f.What = fmt.Sprintf("container %s runs, after %s, the last %s ago", cs.Name, count(int(cs.RestartCount), "restart"), d.e.Time.Sub(last.FinishedAt.Time).Round(time.Minute))
-		f.Do = fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, cs.Name)
+		f.Do = fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
 		f.ended(cs.Name, last)
 		return true
 	}

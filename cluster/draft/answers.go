@@ -228,7 +228,7 @@ func (a Answers) checkAccess() []error {
 		if err := CheckToken(a.TokenID); err != nil {
 			errs = append(errs, err)
 		}
-		if ref, err := spec.ParseSecretRef(a.Secret); err != nil || printable(ref.String()) != ref.String() {
+		if ref, err := spec.ParseSecretRef(a.Secret); err != nil || plainText(ref.String()) != ref.String() {
 			errs = append(errs, errors.New("the token's secret: write env:NAME, file:PATH or sops:FILE#path, where it can be found"))
 		}
 		digits := strings.NewReplacer(":", "").Replace(a.Fingerprint)
@@ -240,7 +240,7 @@ func (a Answers) checkAccess() []error {
 		}
 	}
 	if a.PublicKey != "" {
-		if _, err := os.Stat(a.PublicKey); err != nil || printable(a.PublicKey) != a.PublicKey {
+		if _, err := os.Stat(a.PublicKey); err != nil || plainText(a.PublicKey) != a.PublicKey {
 			errs = append(errs, fmt.Errorf("the public key %q cannot be read: write the path of a .pub file", a.PublicKey))
 		}
 	}
@@ -259,7 +259,7 @@ func CheckToken(id string) error {
 
 // CheckEndpoint says what is wrong with an address of the API that is not the lab's.
 func CheckEndpoint(text string) error {
-	wrong := fmt.Errorf("endpoint %q: write lab, or the address of a Proxmox VE host, e.g. 10.0.0.5 or https://pve.example.org:8006", printable(text))
+	wrong := fmt.Errorf("endpoint %q: write lab, or the address of a Proxmox VE host, e.g. 10.0.0.5 or https://pve.example.org:8006", plainText(text))
 	if strings.TrimSpace(text) != text || text == "" || strings.Contains(text, "@") {
 		return wrong
 	}
@@ -311,8 +311,8 @@ func (a Answers) checkNetwork() []error {
 	return errs
 }
 
-// printable drops what a line of a file cannot hold.
-func printable(s string) string {
+// plainText drops what a line of a file cannot hold.
+func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\ufeff' || r == '\ufffd' || r >= 0x80 && r < 0xa0 {
 			return -1

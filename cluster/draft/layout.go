@@ -86,7 +86,7 @@ func (f Found) layout(a Answers) (layout, error) {
 			continue
 		}
 		if !nameSyntax.MatchString(h.Name) && !hostLabel(h.Name) {
-			return l, fmt.Errorf("host %q has a name that a cluster file cannot hold: a lower-case host name is needed", printable(h.Name))
+			return l, fmt.Errorf("host %q has a name that a cluster file cannot hold: a lower-case host name is needed", plainText(h.Name))
 		}
 		l.hosts = append(l.hosts, h)
 		if err := l.fit(h); err != nil {

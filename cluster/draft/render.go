@@ -43,7 +43,7 @@ type writer struct {
 
 // line writes a line; what came from elsewhere cannot end it.
 func (w *writer) line(format string, args ...any) {
-	w.b.WriteString(strings.TrimRight(printable(fmt.Sprintf(format, args...)), " ") + "\n")
+	w.b.WriteString(strings.TrimRight(plainText(fmt.Sprintf(format, args...)), " ") + "\n")
 }
 
 // comment writes remarks, each on lines of its own.

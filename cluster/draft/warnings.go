@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -70,7 +71,7 @@ func (w *writer) fileStorage(content string) (name, cure string) {
 				with = append(slices.Clone(s.Content), content)
 			}
 		}
-		return "local", fmt.Sprintf("no storage of %s takes content %q: on the host run: pvesm set local --content %s", h.Name, content, strings.Join(with, ","))
+		return "local", fmt.Sprintf("no storage of %s takes content %q: on the host run: pvesm set local --content %s", h.Name, content, printable.Word(strings.Join(with, ",")))
 	}
 	return "local", ""
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -158,7 +159,7 @@ func lend(ctx context.Context, client *kube.Client, from, namespace, name string
 	}
 	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: of}}
 	if err := client.Get(ctx, &s); errors.Is(err, kube.ErrNotFound) {
-		return chart.Secret{}, fmt.Errorf("tls.secret names %s, which is not in the cluster: make it (kubectl -n %s create secret tls %s --cert=… --key=…), and run it again", from, ns, of)
+		return chart.Secret{}, fmt.Errorf("tls.secret names %s, which is not in the cluster: make it (kubectl -n %s create secret tls %s --cert=… --key=…), and run it again", from, printable.Word(ns), printable.Word(of))
 	} else if err != nil {
 		return chart.Secret{}, err
 	}

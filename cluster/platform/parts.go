@@ -3,12 +3,12 @@ package platform
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
@@ -223,7 +223,7 @@ func (r *recipe) file(at, path string) []byte {
 	if path == "" {
 		return nil
 	}
-	b, err := os.ReadFile(path)
+	b, err := limit.File(path, limit.Named)
 	if err != nil {
 		r.errs = append(r.errs, fmt.Errorf("%s: %w", at, err))
 	}

@@ -3,10 +3,10 @@ package platform
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -56,14 +56,14 @@ func GitLogin(f *spec.Fleet) (fleet.GitRepo, error) {
 		if g.SSHKey, err = f.SSHKey.Resolve(); err != nil {
 			return g, fmt.Errorf("fleet.sshKey: %w", err)
 		}
-		known, err := os.ReadFile(f.KnownHosts)
+		known, err := limit.File(f.KnownHosts, limit.Named)
 		if err != nil {
 			return g, fmt.Errorf("fleet.knownHosts: %w", err)
 		}
 		g.KnownHosts = string(known)
 	}
 	if f.CAFile != "" {
-		if g.CA, err = os.ReadFile(f.CAFile); err != nil {
+		if g.CA, err = limit.File(f.CAFile, limit.Named); err != nil {
 			return g, fmt.Errorf("fleet.ca: %w", err)
 		}
 	}

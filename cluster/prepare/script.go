@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/spec"
@@ -17,7 +18,9 @@ func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 	user, token, _ := strings.Cut(tokenID, "!")
 	need := slices.Concat(Grants(s, v), LookGrants(s))
 	var out strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&out, "# "+format+"\n", args...) }
+	say := func(format string, args ...any) {
+		out.WriteString("# " + printable.Text(fmt.Sprintf(format, args...)) + "\n")
+	}
 	run := func(commands []string) { out.WriteString(strings.Join(commands, "\n") + "\n") }
 
 	say("The minimal privileges of cluster %s (%s) on Proxmox VE %d.", s.Name, s.File, v.Major())
@@ -46,6 +49,6 @@ func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 		run(permission.GrantCommands(RolePrefix(s), tokenID, need, r.Path))
 	}
 	out.WriteString("\n")
-	say("To check: pveum user token permissions %s %s", user, token)
+	say("To check: pveum user token permissions %s %s", printable.Word(user), printable.Word(token))
 	return out.String()
 }

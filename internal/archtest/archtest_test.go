@@ -17,7 +17,7 @@ import (
 const module = "github.com/cps-gpu/homelab/"
 
 // leaves may be imported by everybody: they hold the standard library only, and each other.
-var leaves = []string{"secret", "converge/drift", "converge/progress", "converge/wait", "converge/lease", "internal/limit", "unit"}
+var leaves = []string{"secret", "converge/drift", "converge/progress", "converge/wait", "converge/lease", "internal/limit", "unit", "internal/printable"}
 
 // allowed says which of the project's packages each may import, beside leaves.
 // A package that is not here may import nothing of ours.
@@ -153,14 +153,14 @@ var allowed = map[string][]string{
 	"cluster/internal/firstboot":    {"addon", "cloudinit", "cluster/internal/run", "cluster/prepare", "converge", "internal/distro", "internal/names", "internal/yamlbound", "proxmox", "remote/ssh", "spec"},
 	"cluster/internal/artifacts":    {"converge", "k3s", "remote", "spec"},
 	"cluster/consent":               {"converge", "kube"},
-	"cluster/backup":                nil,
+	"cluster/backup":                {"k3s", "remote/ssh"},
 	"cluster/internal/benches":      {"cluster/internal/run", "converge", "kube", "nvidia", "nvidia/bench", "nvidia/check", "remote", "spec"},
-	"cluster/internal/rescue":       {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "spec"},
+	"cluster/internal/rescue":       {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "converge", "internal/printable", "k3s", "remote", "remote/ssh", "spec"},
 	"cluster/draft":                 {"proxmox", "proxmox/pci", "spec"},
 
 	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
 
-	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/labctl", "internal/session", "k3s"},
+	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/labctl", "internal/session", "k3s", "remote/ssh"},
 	"cmd/homelab":             {"internal/keep"},
 
 	"internal/faults":          {"internal/share", "remote"},

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // Whole replaces the file path with data and the mode perm. A missing folder is created with
@@ -132,7 +134,7 @@ func folder(dir string, secret bool) error {
 		others, letter = 0o022, "go"
 	}
 	if info.Mode()&others != 0 && info.Mode()&fs.ModeSticky == 0 {
-		return fmt.Errorf("others may write in its folder (mode %04o), and could replace it: run chmod %s-w %s", info.Mode().Perm(), letter, dir)
+		return fmt.Errorf("others may write in its folder (mode %04o), and could replace it: run chmod %s-w %s", info.Mode().Perm(), printable.Word(letter), printable.Word(dir))
 	}
 	if who := owner(info); secret && who != root && who != os.Geteuid() && info.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("its folder %s belongs to another user, who could replace it: use a folder of your own", dir)

@@ -2,6 +2,7 @@
 package printable
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -49,4 +50,28 @@ func hidden(r rune) bool { return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs,
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
+}
+
+// Word returns s as one word of a command that is printed: a person copies it into a shell, or
+// pipes it there. What a shell would take for more is in single quotes.
+func Word(s any) string {
+	word := Text(fmt.Sprint(s))
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// plain are characters that mean nothing to a shell.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_…"
+
+// Brief leaves out the middle of a text that fills more than a few lines: its end says what is
+// wrong with what it begins with.
+func Brief(s string) string {
+	const most, begin, end = 600, 300, 200
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	return string(runes[:begin]) + " … " + string(runes[len(runes)-end:])
 }

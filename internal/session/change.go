@@ -38,3 +38,6 @@ func (s *Session) Agreed(ctx context.Context, question string) error {
 
 // Invalid is an error in a file or a flag, after which nothing was tried.
 func Invalid(format string, args ...any) error { return failedf(invalid, format, args...) }
+
+// Refused says that nothing was done, because nobody has agreed to it.
+func Refused(format string, args ...any) error { return failedf(refused, format, args...) }

@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session/rows"
 )
 
@@ -110,7 +111,7 @@ func (s *Session) keep() {
 
 // next says what to do next.
 func (s *Session) next() {
-	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", s.Cluster.KubeconfigPath())
+	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
 	places := s.Cluster.Entrances()
 	for _, p := range places {
 		if p.Part == "jupyterhub" {

@@ -30,10 +30,10 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	if p.Insecure {
 		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
 	}
-	c, err := proxmox.Dial(ctx, proxmox.Config{
+	c, err := proxmox.Dial(ctx, s.by(proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), HTTPClient: s.web, Wrap: s.wrap,
-	})
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), Wrap: s.wrap,
+	}))
 	key := refusedValue(err)
 	if token.IsZero() || strings.ContainsAny(token.Reveal(), " \t\r\n") { // it was not sent
 		key = "proxmox.secret"
@@ -59,4 +59,12 @@ func refusedValue(err error) string {
 		return "proxmox.token"
 	}
 	return "proxmox.endpoint"
+}
+
+// by has Proxmox reached by the session's own client, if it has one, which then checks certificates.
+func (s *Session) by(cfg proxmox.Config) proxmox.Config {
+	if s.web != nil {
+		cfg.HTTPClient, cfg.CAFile, cfg.Fingerprint, cfg.Insecure = s.web, "", "", false
+	}
+	return cfg
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
@@ -43,7 +44,7 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	if f.Out != "" {
 		ref = "file:" + f.Out
 	}
-	s.prepNext = fmt.Sprintf("go tool mage cluster:init -endpoint=%s -token='%s' -secret=%s", s.Spec.Proxmox.Endpoint, s.Spec.Proxmox.TokenID, ref)
+	s.prepNext = fmt.Sprintf("go tool mage cluster:init -endpoint=%s -token=%s -secret=%s", printable.Word(s.Spec.Proxmox.Endpoint), printable.Word(s.Spec.Proxmox.TokenID), printable.Word(ref))
 	return s.HostPrep(ctx, f)
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
@@ -166,7 +167,7 @@ func tokenText(b *strings.Builder, n *int, commands [][]string) {
 	paragraph(b, "     ", why)
 	commandsText(b, commands)
 	last := commands[len(commands)-1]
-	fmt.Fprintf(b, "     To undo it: pveum user token delete %s %s.\n\n", last[4], last[5])
+	fmt.Fprintf(b, "     To undo it: pveum user token delete %s %s.\n\n", printable.Word(last[4]), printable.Word(last[5]))
 }
 
 func notesText(b *strings.Builder, notes []host.Note) {

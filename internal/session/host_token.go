@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -93,7 +94,7 @@ func (p *tokenPlace) show(s *Session) {
 	} else {
 		s.Say("The token's secret, which Proxmox shows only once:\n\n  %s\n", p.made.Reveal())
 		if name, ok := strings.CutPrefix(p.ref, "env:"); ok {
-			s.Say("The file looks for it in the environment: export %s=…", name)
+			s.Say("The file looks for it in the environment: export %s=…", printable.Word(name))
 		}
 	}
 	s.Redact.Add(p.made)

@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/trial"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -82,7 +83,7 @@ func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) 
 	}
 	return failedf(code, "the trial stopped at %w\n"+
 		"What exists stays. To continue:   go tool mage host:trial -spec=%s -from=%s\n"+
-		"or to remove it:                          go tool mage cluster:down -spec=%s", err, s.Spec.File, last, s.Spec.File)
+		"or to remove it:                          go tool mage cluster:down -spec=%s", err, printable.Word(s.Spec.File), printable.Word(last), printable.Word(s.Spec.File))
 }
 
 // tell shows the record, and writes it to the file out, if set.

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
-
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -156,7 +152,8 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	unknown := jupyterhub.Unresolved(ctx, net.DefaultResolver, h.URL())
 	if f.Port == 0 && s.Cluster.Dial == nil && unknown == "" {
 		fmt.Fprintln(s.Data, h.URL())
-		return Browse(ctx, f.Browser, h.URL())
+		s.browse(ctx, f.Browser, h.URL())
+		return nil
 	}
 	handler, err := client.Local()
 	if err != nil {
@@ -172,29 +169,13 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	s.Say("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()
 	fmt.Fprintln(s.Data, local)
-	if err := Browse(ctx, f.Browser, local); err != nil {
-		return err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	s.browse(ctx, f.Browser, local)
+	return Serve(ctx, l, handler)
 }
 
-// Browse opens an address in the user's browser, on request.
-func Browse(ctx context.Context, asked bool, address string) error {
-	if !asked {
-		return nil
+// browse opens an address that anyone may know: the hub asks for a login.
+func (s *Session) browse(ctx context.Context, asked bool, address string) {
+	if asked {
+		Browse(ctx, address, false, func(err error) { s.Say("warning: %s", err) })
 	}
-	program := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		program = "open"
-	}
-	if err := exec.CommandContext(ctx, program, address).Run(); err != nil {
-		return fmt.Errorf("-browser: %s: %w", program, err)
-	}
-	return nil
 }

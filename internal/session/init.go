@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"
@@ -162,7 +163,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 		return nil, err
 	}
 	s.Redact.Add(value)
-	l.client, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure, HTTPClient: s.web})
+	l.client, err = proxmox.Dial(ctx, s.by(proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure}))
 	return l, err
 }
 
@@ -278,7 +279,7 @@ func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
 	}
 	flag := ""
 	if path != DefaultSpec {
-		flag = " -spec=" + path
+		flag = " -spec=" + printable.Word(path)
 	}
 	s.Say("\nNext:\n  go tool mage cluster:plan%s    what cluster:up would do\n  go tool mage cluster:up%s      create it", flag, flag)
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -279,7 +280,7 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 	}
 	n, ns := p.release.Name, p.release.Namespace
 	return fmt.Errorf("%s: remove them, or make them this release's: kubectl label … %s=%s, and kubectl annotate … %s=%s %s=%s",
-		strings.Join(foreign, "; "), labelManagedBy, managedByHelm, noteName, n, noteNamespace, ns)
+		strings.Join(foreign, "; "), labelManagedBy, managedByHelm, noteName, printable.Word(n), noteNamespace, printable.Word(ns))
 }
 
 // belongs names the owner of an object.

@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // Source finds charts. The zero Source asks the repositories that releases name.
@@ -200,7 +201,7 @@ func complete(ch *chart.Chart, path string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("chart %s lacks charts that it depends on: %s: run helm dependency build %s", path, strings.Join(missing, ", "), path)
+		return fmt.Errorf("chart %s lacks charts that it depends on: %s: run helm dependency build %s", path, strings.Join(missing, ", "), printable.Word(path))
 	}
 	return nil
 }

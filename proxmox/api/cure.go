@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
@@ -42,7 +43,7 @@ func (x *expectation) cure(path string, privileges []string) string {
 		return ""
 	}
 	return fmt.Sprintf("add it to its role on that path: pveum role modify ROLE --append 1 --privs %s"+
-		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", privileges[0])
+		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", printable.Word(privileges[0]))
 }
 
 // Unseen returns the error for an incomplete list: Proxmox leaves out what the token may not see,

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
@@ -14,7 +15,7 @@ func (e *Error) hint() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		return fmt.Sprintf("the token %s is unknown, expired or disabled, or its secret is wrong: see pveum user token list %s",
-			e.Token, userOf(e.Token))
+			e.Token, printable.Word(userOf(e.Token)))
 	case e.IsPermission():
 		return e.refusal()
 	case e.Status == 595 || e.Status == 596:
@@ -62,7 +63,7 @@ func (e *TaskError) hint() string {
 // hintFor says what to do about a message or exit status, or returns "" if it is unknown.
 func hintFor(text, id string) string {
 	if m := gpuBusyText.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or remove the card from it (hostpciN in qm config %s)", m[1]+m[2], m[1]+m[2])
+		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or remove the card from it (hostpciN in qm config %s)", m[1]+m[2], printable.Word(m[1]+m[2]))
 	}
 	switch {
 	case rootOnlyText.MatchString(text):
@@ -92,7 +93,10 @@ func userOf(token string) string {
 	return user
 }
 
-func tokenWords(token string) string { return strings.Replace(token, "!", " ", 1) }
+func tokenWords(token string) string {
+	user, name, _ := strings.Cut(token, "!")
+	return printable.Word(user) + " " + printable.Word(name)
+}
 
 var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
 

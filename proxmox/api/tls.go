@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // TLSError says why the host's certificate is not trusted. It has the fingerprint, so that the user
@@ -101,7 +102,7 @@ func tlsConfig(cfg Config, endpoint string) (*tls.Config, error) {
 			return nil
 		}
 	case cfg.CAFile != "":
-		pem, err := os.ReadFile(cfg.CAFile)
+		pem, err := limit.File(cfg.CAFile, limit.Named)
 		if err != nil {
 			return nil, fmt.Errorf("CA file: %w", err)
 		}

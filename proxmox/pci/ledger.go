@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/unit"
@@ -69,7 +70,7 @@ func (c Claim) String() string {
 func (c Claim) Release() string {
 	switch {
 	case !c.Container:
-		return fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s", c.Host, c.VMID, c.Slot)
+		return fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s", c.Host, c.VMID, printable.Word(c.Slot))
 	case strings.HasPrefix(c.Slot, "dev"):
 		return fmt.Sprintf("remove it from the container, on %s: pct set %d --delete %s", c.Host, c.VMID, c.Slot)
 	}

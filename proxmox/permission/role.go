@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -58,11 +59,11 @@ func roleName(prefix, path string) string {
 // is there already.
 func TokenCommands(user, token string) []string {
 	name := tokenName(token)
-	token = fmt.Sprintf("pveum user token modify %s %s --privsep 1 2>/dev/null || pveum user token add %s %s --privsep 1", shellQuote(user), name, shellQuote(user), name)
+	token = fmt.Sprintf("pveum user token modify %s %s --privsep 1 2>/dev/null || pveum user token add %s %s --privsep 1", printable.Word(user), printable.Word(name), printable.Word(user), printable.Word(name))
 	if user == rootUser {
 		return []string{token}
 	}
-	return []string{fmt.Sprintf("pveum user list --output-format json | grep -qF %s || pveum user add %s --comment homelab", shellQuote(`"`+user+`"`), shellQuote(user)), token}
+	return []string{fmt.Sprintf("pveum user list --output-format json | grep -qF %s || pveum user add %s --comment homelab", printable.Word(`"`+user+`"`), printable.Word(user)), token}
 }
 
 // tokenName is what follows the exclamation mark, if there is one.
@@ -75,14 +76,14 @@ func tokenName(token string) string {
 
 // command makes the role, or brings it to what it should be.
 func (r Role) command() string {
-	return fmt.Sprintf("pveum role add %s 2>/dev/null; pveum role modify %s --privs %s", r.Name, r.Name, strings.Join(r.Privileges, ","))
+	return fmt.Sprintf("pveum role add %s 2>/dev/null; pveum role modify %s --privs %s", printable.Word(r.Name), printable.Word(r.Name), printable.Word(strings.Join(r.Privileges, ",")))
 }
 
 // grantCommands give the role to a user and to its token.
 func (r Role) grantCommands(user, tokenID string) []string {
 	var out []string
 	grant := func(flag, who string) {
-		out = append(out, fmt.Sprintf("pveum acl modify %s %s %s --roles %s --propagate %s", r.Path, flag, shellQuote(who), r.Name, wire.ZeroOne(r.Propagate)))
+		out = append(out, fmt.Sprintf("pveum acl modify %s %s %s --roles %s --propagate %s", printable.Word(r.Path), flag, printable.Word(who), printable.Word(r.Name), wire.ZeroOne(r.Propagate)))
 	}
 	if user != rootUser {
 		grant("--users", user)
@@ -93,16 +94,6 @@ func (r Role) grantCommands(user, tokenID string) []string {
 
 // rootUser has every privilege without an entry; its tokens do not.
 const rootUser = "root@pam"
-
-// shellQuote quotes a word for the shell where it has to be.
-func shellQuote(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_", r)
-	}) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	return s
-}
 
 // GrantCommands returns the commands that grant what need says on one path,
 // to a token that is there (user@realm!name). What the token inherited on that path

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // TagAccess is which tags the token may set, and take off, as long as it has no Sys.Modify
@@ -41,7 +43,7 @@ func (a TagAccess) Free() string {
 	if len(a.List) > 0 {
 		value += ",user-allow-list=" + strings.Join(a.List, ";")
 	}
-	return fmt.Sprintf("pvesh set /cluster/options --user-tag-access '%s'", value)
+	return fmt.Sprintf("pvesh set /cluster/options --user-tag-access %s", printable.Word(value))
 }
 
 // Lost says what the command of Free would lose that the token may not see, "" where it

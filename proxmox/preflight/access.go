@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
@@ -31,7 +32,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 			out = append(out, wrong(vm.Name, "leave that out, or write proxmox.user: root@pam and proxmox.password", "%s uses %s, which Proxmox lets only root@pam itself set, not a token, not even root's", vm.Name, strings.Join(keys, ", ")))
 		}
 		for _, card := range rawDevices(s.vms[vm.Name].is) {
-			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: `qm set %d --delete %s`", s.vms[vm.Name].is.VMID, card.Slot),
+			out = append(out, wrong(vm.Name, fmt.Sprintf("take it out as root, and it gets a resource mapping: `qm set %d --delete %s`", s.vms[vm.Name].is.VMID, printable.Word(card.Slot)),
 				"%s has a PCI device by its address (%s), which only root@pam itself may change", s.vms[vm.Name].is, card.Slot))
 		}
 	}
@@ -191,10 +192,10 @@ func checkToken(_ *Want, s *seen) []Finding {
 	}
 	switch {
 	case s.info.err != nil:
-		out = append(out, notSeen(s.token, fmt.Errorf("the token cannot see its own expiry; on the host: pveum user token list %s", user)))
+		out = append(out, notSeen(s.token, fmt.Errorf("the token cannot see its own expiry; on the host: pveum user token list %s", printable.Word(user))))
 	case s.info.is.Expires.IsZero():
 	case s.info.is.Expires.Sub(s.now) < soon:
-		out = append(out, odd(s.token, fmt.Sprintf("let it never expire: `pveum user token modify %s %s --expire 0`", user, name), "the token expires on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
+		out = append(out, odd(s.token, fmt.Sprintf("let it never expire: `pveum user token modify %s %s --expire 0`", printable.Word(user), printable.Word(name)), "the token expires on %s", s.info.is.Expires.UTC().Format("2 January 2006, 15:04 MST")))
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -88,7 +89,7 @@ func (p plug) into(host string, b proxmox.Bridge) []Finding {
 	// PVE/QemuServer.pm, print_netdevice_full: "MTU '9000' is bigger than the bridge MTU '1500'".
 	switch {
 	case b.MTU == 0 && p.nic.MTU > usualMTU: // the bridge then has the lowest MTU of its ports, which Proxmox does not report
-		out = append(out, odd(b.Name, fmt.Sprintf("look at it (ip link show %s), and give the bridge an mtu line in /etc/network/interfaces", b.Name),
+		out = append(out, odd(b.Name, fmt.Sprintf("look at it (ip link show %s), and give the bridge an mtu line in /etc/network/interfaces", printable.Word(b.Name)),
 			"%s: the MTU is %d in the file, and bridge %s on %s states none: if the bridge's is smaller, Proxmox starts no such VM", several(p.vms), p.nic.MTU, b.Name, host))
 	case b.MTU != 0 && p.nic.MTU > b.MTU:
 		out = append(out, wrong(b.Name, fmt.Sprintf("write mtu: %d, or raise the bridge's and its ports'", b.MTU), "%s: the MTU is %d in the file, and that of bridge %s on %s is %d: Proxmox starts no such VM",

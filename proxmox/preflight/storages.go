@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -70,7 +71,7 @@ func checkStorages(w *Want, s *seen) []Finding {
 			case st == nil:
 				out = append(out, wrong(u.Storage, fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
 			case !st.Enabled && !st.Active:
-				out = append(out, wrong(u.Storage, fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, u.Storage, u.Storage),
+				out = append(out, wrong(u.Storage, fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, printable.Word(u.Storage), printable.Word(u.Storage)),
 					"storage %q, for %s, is disabled, or is not one of %s", u.Storage, u.Why, h.Name))
 			case !st.Active:
 				out = append(out, wrong(u.Storage, "its server is away, or its pool or volume group is not there: `pvesm status --storage "+u.Storage+"`", "storage %q on %s does not answer", u.Storage, h.Name))
@@ -143,5 +144,5 @@ func contentCure(st proxmox.Storage, content string, lacks []string) string {
 		return fmt.Sprintf("name a storage that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)
 	}
 	all := keep(st.Content, func(c string) bool { return c != "" && c != "none" })
-	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", st.Name, strings.Join(append(all, lacks...), ","))
+	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", printable.Word(st.Name), printable.Word(strings.Join(append(all, lacks...), ",")))
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 
 	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // GenerateKey generates an ed25519 key pair: the private half as OpenSSH's PEM, for a file of
@@ -49,9 +52,9 @@ func LoadSigner(path string) (xssh.Signer, error) {
 		return nil, fmt.Errorf("private key: %w", err)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return nil, fmt.Errorf("private key %s may be read by others (mode %04o): run chmod 600 %s", path, perm, path)
+		return nil, fmt.Errorf("private key %s may be read by others (mode %04o): run chmod 600 %s", path, perm, printable.Word(path))
 	}
-	b, err := os.ReadFile(path)
+	b, err := limit.File(path, limit.Named)
 	if err != nil {
 		return nil, fmt.Errorf("private key: %w", err)
 	}
@@ -71,7 +74,7 @@ func parseSigner(path string, b []byte) (xssh.Signer, error) {
 	}
 	if _, ok := errors.AsType[*xssh.PassphraseMissingError](err); ok {
 		return nil, fmt.Errorf("private key %s is protected by a passphrase: load it into an SSH agent with ssh-add %s "+
-			"and use the agent, or use a key without one: %w", path, path, err)
+			"and use the agent, or use a key without one: %w", path, printable.Word(path), err)
 	}
 	if _, _, _, _, public := xssh.ParseAuthorizedKey(b); public == nil {
 		return nil, fmt.Errorf("private key %s is a public key: give the file without .pub", path)

@@ -18,6 +18,8 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // KnownHosts is a file of host keys in OpenSSH's format (sshd(8), SSH_KNOWN_HOSTS FILE
@@ -152,8 +154,11 @@ func (k *KnownHosts) write(all map[string][]xssh.PublicKey) error {
 	return nil
 }
 
+// maxKnownHosts is how large a known_hosts is read: one of a large site has a few MiB.
+const maxKnownHosts = 32 << 20
+
 func (k *KnownHosts) read() ([]byte, error) {
-	content, err := os.ReadFile(k.path)
+	content, err := limit.File(k.path, maxKnownHosts)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("known hosts: %w", err)
 	}

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -46,17 +46,11 @@ func Read(file, path string) (secret.Value, error) {
 }
 
 func load(file string) ([]byte, error) {
-	info, err := os.Stat(file)
+	text, err := limit.File(file, most)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("secret file %s does not exist: %w", file, err)
 	case err != nil:
-		return nil, fmt.Errorf("secret file: %w", err)
-	case info.Size() > most:
-		return nil, fmt.Errorf("secret file %s has %d bytes, more than any file of secrets (%d)", file, info.Size(), most)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
 		return nil, fmt.Errorf("secret file: %w", err)
 	}
 	return text, nil

@@ -211,7 +211,7 @@ func TestLargeFilesAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large.yaml")
 	require.NoError(t, os.WriteFile(file, make([]byte, most+1), 0o600))
 	_, err = Read(file, "a")
-	require.ErrorContains(t, err, "more than any file of secrets")
+	require.ErrorContains(t, err, "at most 4 MiB are read")
 }
 
 // No text makes the readers panic, and none passes the check without its code.

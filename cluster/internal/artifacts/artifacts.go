@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/spec"
@@ -31,7 +32,7 @@ func Registries(s *spec.Spec) ([]k3s.Registry, error) {
 			}
 		}
 		if r.CAFile != "" {
-			if reg.CA, err = os.ReadFile(r.CAFile); err != nil {
+			if reg.CA, err = limit.File(r.CAFile, limit.Named); err != nil {
 				return nil, fmt.Errorf("k3s.registries.%s.ca: %w", r.Name, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/remote"
@@ -118,7 +119,7 @@ func (ms *Members) DeleteNode(ctx context.Context, node string) error {
 	}
 	rule := wait.Rule{
 		What: "deleting the Node " + node, Limit: forgetTime, Late: "the Node " + node + " is not gone",
-		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", node),
+		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", printable.Word(node)),
 	}
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		switch _, err := client.Node(ctx, node); {
@@ -150,7 +151,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
 	again := wait.Rule{
 		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
-		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", unit, n.Name),
+		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", printable.Word(unit), printable.Word(n.Name)),
 	}
 	if n.Role == spec.Agent {
 		return ms.withJoinToken(ctx, n, func(ctx context.Context, token secret.Value) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -116,7 +117,7 @@ func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *conve
 			s, err := nvidia.ObserveOperatorRuntime(ctx, ms.Nodes.Root(n.Name))
 			if err == nil && len(s.Host) > 0 {
 				err = converge.Permanent(fmt.Errorf("%s has a driver of its own (%s), and the GPU operator installs none beside it: "+
-					"go tool mage node:replace -node=%s recreates the machine without it, or write mode: prebuilt", n.Name, s.Host[0], n.Name))
+					"go tool mage node:replace -node=%s recreates the machine without it, or write mode: prebuilt", n.Name, s.Host[0], printable.Word(n.Name)))
 			}
 			return s, err
 		},

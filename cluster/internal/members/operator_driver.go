@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -54,7 +55,7 @@ func (ms *Members) OperatorDriverStep(n spec.Node, namespace, prefix string, res
 			d := drift.Field{Path: "driver", Have: strings.TrimSpace(image + " " + have.modules), Want: version + " " + ms.Spec.NVIDIA.Flavour, Effect: drift.Restart}
 			if n.External {
 				d.Effect = drift.Create
-				d.Note = fmt.Sprintf("the machine is external: go tool mage node:drain -node=%s, delete the pod %s of %s, restart the machine, and go tool mage node:uncordon -node=%[1]s", n.Name, have.pod, namespace)
+				d.Note = fmt.Sprintf("the machine is external: go tool mage node:drain -node=%s, delete the pod %s of %s, restart the machine, and go tool mage node:uncordon -node=%[1]s", printable.Word(n.Name), have.pod, namespace)
 			}
 			return drift.Diff{d}
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/spec"
@@ -37,7 +38,7 @@ func (e *OthersK3sError) Error() string {
 		role = "K3s runs, as " + string(e.Role) + ","
 	}
 	return fmt.Sprintf("%s on the external machine %s already, and may belong to another cluster: remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), "+
-		"or remove %s from the file; if it belongs to %s, run there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, e.Cluster, k3s.ClusterFile)
+		"or remove %s from the file; if it belongs to %s, run there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, printable.Word(e.Cluster), k3s.ClusterFile)
 }
 
 // Owns returns nil if the K3s on a machine belongs to this cluster or to none. An external

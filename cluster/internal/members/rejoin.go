@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/spec"
@@ -45,7 +46,7 @@ func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) e
 		case err != nil: // the API's address may be moving from the old machine to another server
 			return "", err
 		case deleted:
-			over = fmt.Errorf("the Node of the earlier machine %s was deleted, but still exists: check its finalizers with kubectl get node %s -o yaml", n.Name, n.Name)
+			over = fmt.Errorf("the Node of the earlier machine %s was deleted, but still exists: check its finalizers with kubectl get node %s -o yaml", n.Name, printable.Word(n.Name))
 			return "it was deleted, and is still there", nil
 		case old.Ready:
 			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s on another machine, and K3s was never started on this one: rename one of the two", n.Name))

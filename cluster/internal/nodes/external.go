@@ -93,6 +93,7 @@ func (ns *Nodes) keyHint(n spec.Node) string {
 		return ""
 	}
 	keys := ns.signers()
-	return fmt.Sprintf("; the login key of this cluster is not on the machine: ssh -p %d %s@%s 'umask 077; mkdir -p .ssh; echo %s >>.ssh/authorized_keys'",
-		n.SSHPort, ns.guests[n.Name].user, n.Address.Addr(), ssh.AuthorizedKey(keys[len(keys)-1].PublicKey()))
+	return fmt.Sprintf("; the login key of this cluster is not on the machine: ssh -p %d %s@%s %s",
+		n.SSHPort, printable.Word(ns.guests[n.Name].user), n.Address.Addr(),
+		printable.Word("umask 077; mkdir -p .ssh; echo "+ssh.AuthorizedKey(keys[len(keys)-1].PublicKey())+" >>.ssh/authorized_keys"))
 }

@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"net"
+	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -41,6 +42,16 @@ func New(c Config) *Nodes {
 		ns.guests[n.Name] = ns.newGuest(n)
 	}
 	return ns
+}
+
+// Keys are all keys that this run may log in with, in the order in which they are offered.
+func (ns *Nodes) Keys(ctx context.Context) ([]ssh.Signer, error) {
+	keys := slices.Clone(ns.signers())
+	if ns.Agent == "" {
+		return keys, nil
+	}
+	more, err := ssh.AgentSigners(ctx, ns.Agent)
+	return append(keys, more...), err
 }
 
 // Close ends the connections to the machines.

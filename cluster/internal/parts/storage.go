@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // storageStep proves a storage class once, until the class changes: it creates a volume, writes
@@ -40,6 +41,6 @@ func (s *Steps) storageStep(p platform.Piece, class string) *converge.Resource[a
 			}
 			return probe.Run(ctx, client)
 		},
-		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what the test of %s waits for", addon.ProbeNamespace, class),
+		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what the test of %s waits for", printable.Word(addon.ProbeNamespace), class),
 	}
 }

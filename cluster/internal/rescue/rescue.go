@@ -1,6 +1,7 @@
 package rescue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -42,14 +44,18 @@ const askTime = 20 * time.Second
 const prefix = "homelab-backup"
 
 // Backup saves a snapshot on a server that runs, and writes it to w with all that a restore
-// needs, encrypted to these recipients. It leaves nothing on the server. The SHA-256 is that
-// of what was written.
+// needs, encrypted to these recipients and signed with the key of this run. It leaves nothing on
+// the server. The SHA-256 is that of what was written.
 func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m backup.Manifest, sum string, err error) {
 	server, have, err := r.running(ctx)
 	if err != nil {
 		return m, "", err
 	}
 	root := r.Nodes.Root(server.Name)
+	by, err := r.Nodes.Keys(ctx)
+	if err != nil {
+		return m, "", err
+	}
 	c, err := r.contents(ctx, server, have)
 	if err != nil {
 		return m, "", err
@@ -68,10 +74,42 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 	from, into := io.Pipe()
 	go func() { into.CloseWithError(snapshot.Fetch(ctx, root, into)) }()
 	defer func() { _ = from.Close() }()
-	if sum, err = backup.Write(w, to, c, from); err != nil {
+	if sum, err = backup.Write(w, to, first(by), c, from); err != nil {
 		return m, "", err
 	}
 	return c.Manifest, sum, nil
+}
+
+// first is the key that signs; nil: there is none.
+func first(keys []ssh.Signer) ssh.Signer {
+	if len(keys) == 0 {
+		return nil
+	}
+	return keys[0]
+}
+
+// Made reports whether a key may log in to the cluster's machines as the file says, or with the
+// keys of this run. Anyone who has such a key is root on the servers anyway, so a backup that it
+// signed adds nothing to what its owner can do.
+func (r *Rescue) Made(ctx context.Context, by ssh.PublicKey) (bool, error) {
+	if by == nil {
+		return false, nil
+	}
+	keys, err := r.Nodes.Keys(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, k := range keys {
+		if bytes.Equal(k.PublicKey().Marshal(), by.Marshal()) {
+			return true, nil
+		}
+	}
+	for _, line := range r.Spec.Access.PublicKeys {
+		if key, err := ssh.ParseAuthorizedKey(line); err == nil && bytes.Equal(key.Marshal(), by.Marshal()) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // counts are how many objects there are, by resource. A backup does not need them: without an

@@ -17,6 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -298,7 +299,7 @@ func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 	}
 	mirror := cmp.Or(ts.Spec.Guest.APTMirror, firstboot.Distro(ts.Spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
-		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, vm.Host)
+		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, printable.Word(vm.Host))
 }
 
 // bakedK3s is the version of K3s in the template. It is empty without internet: the files then

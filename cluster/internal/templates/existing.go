@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -127,16 +128,16 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []str
 		bad("it has no disk at scsi0, which the nodes boot from: recreate it with --scsi0, --scsihw virtio-scsi-single and --boot order=scsi0")
 	}
 	if len(vm.Disks) > 1 {
-		bad("it has further disks, at slots that the nodes' own disks need: qm set %d --delete %s", vm.VMID, vm.Disks[1].Slot)
+		bad("it has further disks, at slots that the nodes' own disks need: qm set %d --delete %s", vm.VMID, printable.Word(vm.Disks[1].Slot))
 	}
 	if len(unbased) > 0 {
-		bad("its disks are not base volumes for linked clones, because its conversion to a template is incomplete: qm template %d --disk %s", vm.VMID, unbased[0])
+		bad("its disks are not base volumes for linked clones, because its conversion to a template is incomplete: qm template %d --disk %s", vm.VMID, printable.Word(unbased[0]))
 	}
 	if drives := vm.CloudInitDrives(); len(drives) > 0 {
-		bad("Proxmox's cloud-init drive at %s would contradict the nodes' seed: qm set %d --delete %s", drives[0], vm.VMID, drives[0])
+		bad("Proxmox's cloud-init drive at %s would contradict the nodes' seed: qm set %d --delete %s", drives[0], vm.VMID, printable.Word(drives[0]))
 	}
 	if len(vm.GPUs) > 0 {
-		bad("it passes a device through, which its clones cannot share: qm set %d --delete %s", vm.VMID, vm.GPUs[0].Slot)
+		bad("it passes a device through, which its clones cannot share: qm set %d --delete %s", vm.VMID, printable.Word(vm.GPUs[0].Slot))
 	}
 	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
 	if dkms && BuildsModules(s) && vm.SecureBoot {
@@ -149,7 +150,7 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []str
 			storage = d.Storage
 		}
 		bad("its firmware is SeaBIOS, which cannot map the memory of large GPUs (BAR1 is 0M); Ubuntu's cloud images boot with OVMF too: "+
-			"qm set %d --machine q35 --bios ovmf --efidisk0 %s:0,efitype=4m", vm.VMID, storage)
+			"qm set %d --machine q35 --bios ovmf --efidisk0 %s:0,efitype=4m", vm.VMID, printable.Word(storage))
 	}
 	return out
 }

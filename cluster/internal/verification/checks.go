@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -119,7 +120,7 @@ func (v *Verification) volumesStep(n spec.Node) *converge.Resource[[]check.Check
 			v.note(id, checks...)
 			return ctx.Err()
 		},
-		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what it waits for", addon.ProbeNamespace),
+		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what it waits for", printable.Word(addon.ProbeNamespace)),
 	}
 }
 

@@ -33,6 +33,7 @@ type Checker struct {
 	seen     map[spec.Problem]bool
 	Problems spec.Problems
 	Warnings spec.Problems
+	Unclear  bool // a key is twice, so that the file says two things
 }
 
 func NewChecker(file string) *Checker {
@@ -80,7 +81,7 @@ func (c *Checker) undecodable(at yamlnode.Pos, what, cure string) {
 func (c *Checker) Warn(at any, what, cure string) { c.add(&c.Warnings, c.Place(at), what, cure) }
 
 func (c *Checker) add(to *spec.Problems, at yamlnode.Pos, what, cure string) {
-	p := spec.Problem{File: c.File, Line: at.Line, Column: at.Col, What: printable.Text(what), Cure: printable.Text(cure)}
+	p := spec.Problem{File: c.File, Line: at.Line, Column: at.Col, What: printable.Brief(printable.Text(what)), Cure: printable.Brief(printable.Text(cure))}
 	if !c.seen[p] {
 		c.seen[p] = true
 		*to = append(*to, p)

@@ -71,6 +71,7 @@ func (c *Checker) odd(o yamlnode.Oddity) {
 	case yamlnode.NoMap:
 		c.undecodable(o.At, "<< merges mappings and nothing else", "write <<: *anchor with the anchor of a mapping")
 	case yamlnode.Twice:
+		c.Unclear = true
 		c.Wrong(o.At, fmt.Sprintf("key %q is here twice, first in line %d", o.Name, o.First.Line), "keep one of them")
 	}
 }

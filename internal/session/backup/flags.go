@@ -25,6 +25,7 @@ type RestoreFlags struct {
 	SourceFlags
 	session.ChangeFlags
 	Snapshot string // NAME: restore this snapshot of a server, instead of a backup
+	Digest   string // HEX: the backup's SHA-256, as cluster:backup printed it: take no other file
 }
 
 // CertsFlags are the flags of cluster:certs.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -130,9 +132,11 @@ func TestPage(t *testing.T) {
 
 		restore := RestoreFlags{SourceFlags: from}
 		w.shows("restore", w.said(w.do(with(restore, Restore)))) // nobody is there to agree
+		assert.Contains(t, w.talk.String(), ", a key of this cluster\n")
 		restore.Yes = true
 		require.NoError(t, w.do(with(restore, Restore)))
 		assert.Contains(t, w.talk.String(), "Kubernetes is as it was then.")
+		w.strangers(from, key)
 
 		time.Sleep(time.Minute)
 		w.shows("certs", w.said(w.do(with(CertsFlags{}, Certs))))
@@ -156,7 +160,41 @@ func TestPage(t *testing.T) {
 	})
 }
 
-var varies = regexp.MustCompile(`[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
+// strangers restores a backup that somebody made who has only the recipient's public key.
+func (w *site) strangers(from SourceFlags, key *age.X25519Identity) {
+	t := w.t
+	t.Helper()
+	whole, err := os.ReadFile(from.From)
+	require.NoError(t, err)
+	r, err := backup.Open(bytes.NewReader(whole), key)
+	require.NoError(t, err)
+	private, _, err := ssh.GenerateKey()
+	require.NoError(t, err)
+	stranger, err := ssh.ParseSigner(private)
+	require.NoError(t, err)
+	snapshot, err := io.ReadAll(r)
+	require.NoError(t, err)
+	for want, by := range map[string]ssh.Signer{"nobody can know: it is not signed": nil, ", no key of this cluster": stranger} {
+		var forged bytes.Buffer
+		sum, err := backup.Write(&forged, []age.Recipient{key.Recipient()}, by, r.Contents, bytes.NewReader(snapshot))
+		require.NoError(t, err)
+		forgery := from
+		forgery.From = filepath.Join(t.TempDir(), "forged.age")
+		require.NoError(t, os.WriteFile(forgery.From, forged.Bytes(), 0o600))
+		yes := session.ChangeFlags{Yes: true}
+		err = w.do(with(RestoreFlags{SourceFlags: forgery, ChangeFlags: yes}, Restore))
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "add -digest=")
+		var coded *session.Error
+		require.ErrorAs(t, err, &coded)
+		assert.Equal(t, 4, coded.Code)
+		assert.Contains(t, w.talk.String(), want, "the table says so too")
+		require.ErrorContains(t, w.do(with(RestoreFlags{SourceFlags: forgery, ChangeFlags: yes, Digest: "00"}, Restore)), "not that of -digest")
+		require.NoError(t, w.do(with(RestoreFlags{SourceFlags: forgery, ChangeFlags: yes, Digest: sum}, Restore)))
+	}
+}
+
+var varies = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}|[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
 
 // shows compares an output with the block of the page that is marked with its name.
 func (w *site) shows(name, output string) {

@@ -37,8 +37,8 @@ func TestStartOfALaterVersion(t *testing.T) {
 	snapshot := []byte("a snapshot")
 	sum := sha256.Sum256(snapshot)
 	var file bytes.Buffer
-	is := backup.Contents{Manifest: backup.Manifest{K3s: "v1.99.1+k3s1", Size: int64(len(snapshot)), SHA256: hex.EncodeToString(sum[:])}}
-	_, err = backup.Write(&file, []age.Recipient{key.Recipient()}, is, bytes.NewReader(snapshot))
+	is := backup.Contents{Manifest: backup.Manifest{K3s: "v1.99.1+k3s1", Snapshot: "s", Size: int64(len(snapshot)), SHA256: hex.EncodeToString(sum[:])}}
+	_, err = backup.Write(&file, []age.Recipient{key.Recipient()}, nil, is, bytes.NewReader(snapshot))
 	require.NoError(t, err)
 	open := func() (*backup.Reader, io.Closer, error) {
 		r, err := backup.Open(bytes.NewReader(file.Bytes()), key)

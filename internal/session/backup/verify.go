@@ -26,9 +26,9 @@ func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
 		return err
 	}
 	o.Console.Redact.Add(c.Token)
-	out := map[string]any{"manifest": c.Manifest, "facts": facts}
+	out := map[string]any{"manifest": c.Manifest, "facts": facts, "made": maker(c)}
 	if !o.JSON {
-		describe(o.Console, c, facts)
+		describe(o.Console, c, facts, maker(c))
 	}
 	if lost := c.Lost(facts.Objects); len(lost) > 0 {
 		return fmt.Errorf("the snapshot is not what the cluster had when it was backed up: %s: make another backup", strings.Join(lost, ", "))
@@ -100,13 +100,14 @@ func inspected(ctx context.Context, open openBackup) (backup.Contents, *backup.F
 }
 
 // describe says what is in a backup.
-func describe(c *console.Console, is backup.Contents, facts *backup.Facts) {
+func describe(c *console.Console, is backup.Contents, facts *backup.Facts, maker string) {
 	key := "not there: Secrets were not encrypted in etcd"
 	if facts.SecretsKey {
 		key = "there"
 	}
 	for _, row := range [][2]string{
 		{"backup", fmt.Sprintf("of %s, %s, on %s with K3s %s", is.Cluster, is.Made.UTC().Format("2006-01-02 15:04:05 UTC"), is.Server, is.K3s)},
+		{"made by", maker},
 		{"file", "whole: decrypted to its end, and all digests match"},
 		{"snapshot", fmt.Sprintf("%s: %s, revision %d, %d keys; its checksum and its pages are right", is.Snapshot, bytesOf(facts.Size), facts.Revision, facts.Keys)},
 		{"token", "decrypts the authorities, " + facts.Authority[:16] + "…"},

@@ -13,6 +13,7 @@ type redactor struct {
 	known *secret.Redactor
 	whole []*regexp.Regexp
 	named *regexp.Regexp // a name, and what follows it
+	block *regexp.Regexp // a name in YAML whose value is the lines below
 	login *regexp.Regexp
 }
 
@@ -30,8 +31,10 @@ func newRedactor(known *secret.Redactor) *redactor {
 	} {
 		r.whole = append(r.whole, regexp.MustCompile(like))
 	}
-	r.named = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:password|passwd|secret|token|api-?_?key|access-?_?key|private-?_?key|client-?_?data|key-data)["']?\s*[:=]\s*["']?)([^\s"',}\[]{4,})`)
-	r.login = regexp.MustCompile(`(://[^/\s:@]+:)[^/\s@]+@`)
+	// What stands behind a name: in quotes, with blanks, or one word. A flag has a blank between.
+	r.named = regexp.MustCompile(`(?i)((--?)?["']?([a-z0-9_.-]*` + secretNames + `[a-z0-9_.-]*)["']?(\s*[:=]\s*| +))("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s"',}\[\]{|>][^\s"',}\]]*)`)
+	r.block = regexp.MustCompile(`(?i)^(\s*(?:- +)?)["']?([a-z0-9_.-]*` + secretNames + `[a-z0-9_.-]*)["']?\s*:\s*[|>][0-9+-]*\s*$`)
+	r.login = regexp.MustCompile(`(://[^/\s:@"']*:)[^/\s"'<>]*@`)
 	return r
 }
 
@@ -44,13 +47,57 @@ func (r *redactor) redact(text string) string {
 		text = like.ReplaceAllString(text, secret.Mask)
 	}
 	text = r.login.ReplaceAllString(text, "${1}"+secret.Mask+"@")
-	return r.named.ReplaceAllStringFunc(text, func(match string) string {
+	return r.named.ReplaceAllStringFunc(r.blocks(text), func(match string) string {
 		m := r.named.FindStringSubmatch(match)
-		for _, reference := range []string{"env:", "file:", "sops:", "/"} {
-			if strings.HasPrefix(m[2], reference) {
+		value := strings.Trim(m[5], `"'`)
+		flag, blank := m[2] != "", strings.TrimSpace(m[4]) == ""
+		if blank && !flag || blank && strings.HasPrefix(value, "-") || pointer(m[3]) || len(value) < 4 {
+			return match
+		}
+		for _, reference := range []string{"env:", "file:", "sops:", "/", secret.Mask} {
+			if strings.HasPrefix(value, reference) {
 				return match
 			}
 		}
+		if quote := m[5][:1]; quote == `"` || quote == "'" {
+			return m[1] + quote + secret.Mask + quote
+		}
 		return m[1] + secret.Mask
 	})
+}
+
+// secretNames are parts of the names of secrets.
+const secretNames = `(?:pass(?:word|wd|phrase)|pwd|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|encryption[-_]?key|signing[-_]?key|client[-_]?(?:key[-_]?)?data|key[-_]data|credentials?|authorization|cookie|psk)`
+
+// pointer reports whether a name is that of something which says where a secret is.
+func pointer(name string) bool {
+	name = strings.ToLower(name)
+	for _, end := range []string{"name", "names", "ref", "refs", "id", "ids", "file", "files", "path", "hash", "type", "count", "expires", "namespace", "providerclass"} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks leaves out the lines below a name of a secret.
+func (r *redactor) blocks(text string) string {
+	var out strings.Builder
+	deeper := -1 // indent of a name whose lines are left out
+	for line := range strings.Lines(text) {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if deeper >= 0 && (indent > deeper || strings.TrimSpace(line) == "") {
+			continue
+		}
+		deeper = -1
+		out.WriteString(line)
+		if m := r.block.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil && !pointer(m[2]) {
+			deeper = len(m[1])
+			if strings.HasSuffix(m[1], "- ") {
+				deeper = indent
+			}
+			out.WriteString(strings.Repeat(" ", deeper+2) + secret.Mask + "\n")
+		}
+	}
+	return out.String()
 }

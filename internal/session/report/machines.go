@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/page"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -153,7 +154,7 @@ func (c *collector) state(m inventory.Machine, inv *inventory.Inventory) (page.S
 		c.problem(m.Name, "the node is not ready: "+m.Reason, false)
 		return page.Bad, m.Reason
 	case isNode && m.Joined && m.Cordoned:
-		c.problem(m.Name, fmt.Sprintf("the node is drained and gets no pods\n  go tool mage node:uncordon -node=%s", m.Name), true)
+		c.problem(m.Name, fmt.Sprintf("the node is drained and gets no pods\n  go tool mage node:uncordon -node=%s", printable.Word(m.Name)), true)
 		return page.Waiting, "drained"
 	case isNode && inv.Kube == nil && !m.Joined && st == page.Good:
 		return page.Waiting, "has not joined"

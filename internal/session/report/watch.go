@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,16 +35,10 @@ func Watch(s *session.Session, ctx context.Context, f session.WatchFlags) error 
 	if _, err := fmt.Fprintln(s.Data, url); err != nil {
 		return err
 	}
-	if err := session.Browse(ctx, f.Browser, url); err != nil {
-		s.Say("warning: %s", err)
+	if f.Browser {
+		session.Browse(ctx, url, true, func(err error) { s.Say("warning: %s", err) })
 	}
-	server := &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return session.Serve(ctx, l, w)
 }
 
 // policy is that of the page, and forbids other pages to show it in a frame.
