@@ -41,6 +41,7 @@ type Record struct {
 	Driver   string    `json:"driver"`
 	Memory   int64     `json:"memory"` // bytes
 	Passed   bool      `json:"passed"`
+	Lab      bool      `json:"lab,omitempty"`    // the GPU is simulated
 	Detail   string    `json:"detail,omitempty"` // why it failed
 	Note     string    `json:"note,omitempty"`   // what the result does not prove
 	Checks   []Check   `json:"checks,omitempty"`
@@ -83,9 +84,10 @@ func (m Measure) String() string {
 	return text
 }
 
-// Read returns the records of a file, in its order; none if there is no file. Lines that are
-// not records are left out: bad counts them.
-func Read(path string) (records []Record, bad int, err error) {
+// Read returns the records of a file that are of the lab, or those that are not, in its order;
+// none if there is no file: a cluster that was tried in the lab has results of both. Lines that
+// are not records are left out: bad counts them.
+func Read(path string, lab bool) (records []Record, bad int, err error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the cluster's own folder
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
@@ -99,6 +101,7 @@ func Read(path string) (records []Record, bad int, err error) {
 		case len(line) == 0:
 		case json.Unmarshal(line, &r) != nil || r.Schema < 1 || r.Time.IsZero():
 			bad++
+		case r.Lab != lab:
 		default:
 			records = append(records, r)
 		}

@@ -86,7 +86,7 @@ func TestCompare(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".homelab", "lab", history.File)
-	none, bad, err := history.Read(path)
+	none, bad, err := history.Read(path, false)
 	require.NoError(t, err)
 	assert.Empty(t, none)
 	assert.Zero(t, bad)
@@ -96,7 +96,7 @@ func TestFile(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, "-rw-------", info.Mode().String())
-	all, bad, err := history.Read(path)
+	all, bad, err := history.Read(path, false)
 	require.NoError(t, err)
 	assert.Zero(t, bad)
 	require.Len(t, all, 3)
@@ -114,7 +114,7 @@ func TestFileOfAnotherVersion(t *testing.T) {
 not a result
 {"schema":1,"time":"2026-11-02T06:00`), 0o600))
 	require.NoError(t, history.Add(path, on(3, nil)))
-	all, bad, err := history.Read(path)
+	all, bad, err := history.Read(path, false)
 	require.NoError(t, err)
 	assert.Equal(t, 2, bad)
 	require.Len(t, all, 2)
@@ -133,7 +133,7 @@ func TestFileDoesNotGrowForever(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(6<<20))
-	all, bad, err := history.Read(path)
+	all, bad, err := history.Read(path, false)
 	require.NoError(t, err)
 	assert.Zero(t, bad)
 	assert.NotEmpty(t, all)

@@ -22,6 +22,8 @@ type Page struct {
 	Failed  bool          // the command failed
 	Every   time.Duration // how often a live page is read again; 0: it is a file
 
+	Simulated string // what of the cluster is, as a sentence; empty: it is real
+
 	Facts    []Fact
 	Links    []Link
 	Problems []Problem // the worst first

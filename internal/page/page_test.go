@@ -92,6 +92,14 @@ func TestCleanReachesAll(t *testing.T) {
 	assert.NotContains(t, written(t, p.Clean(func(s string) string { return strings.ReplaceAll(s, "duplicate hostname", "[secret]") })), "duplicate hostname")
 }
 
+// A page of a simulated cluster says so before its numbers; one of a real cluster has no such line.
+func TestSimulated(t *testing.T) {
+	p := troubled()
+	assert.NotContains(t, written(t, p), `class="simulated`)
+	p.Simulated = "No GPU computed <anything>."
+	assert.Regexp(t, `(?s)</h1>.*<p class="simulated waiting">No GPU computed &lt;anything&gt;.</p>.*class="outcome".*class="tiles"`, written(t, p))
+}
+
 // An empty page is one, too.
 func TestNothing(t *testing.T) {
 	html := written(t, &page.Page{Cluster: "new", Time: at()})

@@ -22,7 +22,9 @@ func TestRealBrowser(t *testing.T) {
 		scheme string
 	}{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"narrow", 800, "light"}, {"phone", 390, "light"}} {
 		b.view(x.width, x.scheme)
-		b.load(written(t, troubled()))
+		p := troubled()
+		p.Simulated = "This cluster is simulated (proxmox.endpoint: lab): its machines, its GPUs and what runs in pods."
+		b.load(written(t, p))
 		assert.Empty(t, b.complaints(), x.name)
 		looks[x.name] = b.picture(x.width, 4000)
 		assert.Empty(t, overlaps(b), x.name)

@@ -133,7 +133,7 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	talk.JSON = false // the data of this command are results, not events
 	_, runErr := run(ctx, &talk, graph, wish{})
 	results := verification.Results()
-	found := rows.Verify(string(level), results, verification.Checks())
+	found := rows.Verify(string(level), s.Spec.IsLab(), results, verification.Checks())
 	if err := found.Remember(s.History()); err != nil {
 		s.Say("warning: these results cannot be compared with later ones: %s", err)
 	}

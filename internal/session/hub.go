@@ -109,6 +109,7 @@ func (s *Session) printHub(results []jupyterhub.Result) error {
 	type row struct {
 		Profile string           `json:"profile"`
 		Passed  bool             `json:"passed"`
+		Lab     bool             `json:"lab,omitempty"`   // its pod and GPUs are simulated
 		Ready   string           `json:"ready,omitempty"` // how long its server took
 		Saw     jupyterhub.Sight `json:"saw"`
 		Error   string           `json:"error,omitempty"`
@@ -116,7 +117,7 @@ func (s *Session) printHub(results []jupyterhub.Result) error {
 	t := console.Table{Header: []string{"PROFILE", "READY AFTER", "GPUS", "RESULT"}}
 	var rows []row
 	for _, r := range results {
-		one := row{Profile: r.Profile, Passed: r.Err == nil, Saw: r.Saw}
+		one := row{Profile: r.Profile, Passed: r.Err == nil, Lab: s.Spec.IsLab(), Saw: r.Saw}
 		after, verdict := "-", "passed"
 		if r.Ready > 0 {
 			one.Ready = r.Ready.Round(time.Second).String()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +11,21 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
 )
+
+// Results of the lab's hub say so.
+func TestHubResultsInTheLab(t *testing.T) {
+	for endpoint, says := range map[string]bool{spec.Lab: true, "https://pve1:8006": false} {
+		var data bytes.Buffer
+		s := &Session{Console: &console.Console{Data: &data, JSON: true, Redact: &secret.Redactor{}}, Spec: &spec.Spec{}}
+		s.Spec.Proxmox.Endpoint = endpoint
+		require.NoError(t, s.printHub([]jupyterhub.Result{{Profile: "gpu-1"}}))
+		require.Equal(t, says, strings.Contains(data.String(), `"lab":true`), data.String())
+	}
+}
 
 // The example's profiles and their nodes are shown without asking anybody.
 func TestHubProfiles(t *testing.T) {

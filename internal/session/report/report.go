@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // readTime limits how long the state is read for a page, also after the command's own time is
@@ -99,11 +100,22 @@ func (v view) render(ctx context.Context, s *session.Session) ([]byte, error) {
 
 // page reads the state.
 func (v view) page(ctx context.Context, s *session.Session) *page.Page {
-	p := &page.Page{Cluster: s.Spec.Name, Command: v.command, Version: version(), Time: time.Now(), Every: v.every}
+	p := &page.Page{Cluster: s.Spec.Name, Command: v.command, Version: version(), Time: time.Now(), Every: v.every, Simulated: simulated(s.Spec)}
 	v.outcome(p)
 	c := &collector{Page: p, session: s, plan: v.rec.plan, report: v.rec.report, hub: v.rec.hub}
 	c.collect(ctx, v.rec.diffs())
 	return p
+}
+
+// simulated says what of a cluster is, since the page is read where the lab's banner is not.
+func simulated(s *spec.Spec) string {
+	switch {
+	case !s.IsLab():
+		return ""
+	case s.LabGuests.QEMU:
+		return "The Proxmox VE host is simulated (proxmox.endpoint: lab). The VMs, SSH and Kubernetes are real, in QEMU on one machine; there are no GPUs."
+	}
+	return "This cluster is simulated (proxmox.endpoint: lab): its machines, its GPUs and what runs in pods. No GPU computed anything."
 }
 
 // outcome says how the command ended.

@@ -33,6 +33,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // site is a simulated world in which each command is a process of its own.
@@ -183,7 +184,7 @@ func (w *site) inUse(t *testing.T) {
 func (w *site) slowly(t *testing.T, s *session.Session) {
 	for day := range 5 {
 		r := history.Record{
-			Time: time.Now().AddDate(0, 0, day-4), Level: "full", Node: "wk-gpu2", Index: history.Whole, Driver: "580.95.05", Passed: true,
+			Time: time.Now().AddDate(0, 0, day-4), Level: "full", Node: "wk-gpu2", Index: history.Whole, Driver: "580.95.05", Passed: true, Lab: true,
 			Checks:   []history.Check{{Name: "keep", Verdict: "skipped", Detail: "not tried"}, {Name: "scratch", Verdict: "passed"}},
 			Measures: []history.Measure{{Name: "scratch write", Value: 800, Unit: "MB/s"}},
 		}
@@ -193,7 +194,7 @@ func (w *site) slowly(t *testing.T, s *session.Session) {
 		require.NoError(t, history.Add(s.History(), r))
 	}
 	require.NoError(t, history.Add(s.History(), history.Record{
-		Time: time.Now(), Level: "full", Node: "wk-gpu4", Index: history.Whole, Checks: []history.Check{{Name: "scratch", Verdict: "failed", Detail: "No space left on device"}},
+		Time: time.Now(), Level: "full", Node: "wk-gpu4", Index: history.Whole, Lab: true, Checks: []history.Check{{Name: "scratch", Verdict: "failed", Detail: "No space left on device"}},
 	}))
 	html, err := w.do("cluster:status", (*session.Session).Status)
 	require.NoError(t, err)
@@ -201,6 +202,36 @@ func (w *site) slowly(t *testing.T, s *session.Session) {
 	assert.Regexp(t, `(?s)What is wrong.*wk-gpu4.*gpu:verify: scratch: No space left on device.*wk-gpu2.*warning.*gpu:verify: `+slower+`.*id="cluster"`, html)
 	assert.Regexp(t, `(?s)id="results".*<th scope="row">wk-gpu4</th><td class="n">all</td>.*No space left on device.*<th scope="row">wk-gpu2</th><td class="n">all</td>.*`+slower+`.*5 results since .*80.0 MB/s.*<th scope="row">wk-gpu1`, html)
 	assert.Contains(t, html, "<b>keep</b> skipped: not tried")
+}
+
+// A page says whether its cluster is simulated, and shows no results of the other kind.
+func TestPageSaysWhatIsSimulated(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*spec.Spec)
+		says   string // empty: nothing
+		result string
+	}{
+		"lab":      {func(*spec.Spec) {}, "This cluster is simulated (proxmox.endpoint: lab)", "of the lab"},
+		"real VMs": {func(s *spec.Spec) { s.LabGuests.QEMU = true }, "The VMs, SSH and Kubernetes are real", "of the lab"},
+		"real":     {func(s *spec.Spec) { s.Proxmox.Endpoint = "https://pve1:8006" }, "", "of a card"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newSite(t)
+			html, _ := w.do("cluster:status", func(s *session.Session, _ context.Context) error {
+				c.change(s.Spec)
+				for i, note := range []string{"of the lab", "of a card"} {
+					r := history.Record{Time: time.Now(), Node: "wk-gpu1", UUID: note, Passed: true, Note: note, Lab: i == 0}
+					require.NoError(t, history.Add(s.History(), r))
+				}
+				return nil
+			})
+			assert.Equal(t, c.says != "", strings.Contains(html, `<p class="simulated`))
+			assert.Contains(t, html, c.says)
+			for _, note := range []string{"of the lab", "of a card"} {
+				assert.Equal(t, note == c.result, strings.Contains(html, note), note)
+			}
+		})
+	}
 }
 
 // The page of hub:verify says which profiles fit, and what a server of each did.
@@ -217,6 +248,7 @@ func TestPageOfTheHub(t *testing.T) {
 		return errors.New("profile gpu-2: 0/7 nodes are available: 4 Insufficient nvidia.com/gpu")
 	})
 	require.Error(t, err)
+	assert.Contains(t, html, "No GPU computed anything.")
 	assert.Regexp(t, `(?s)What is wrong.*profile gpu-2.*Insufficient.*id="cluster"`, html)
 	assert.Regexp(t, `(?s)id="profiles".*>cpu</th>.*ready after 24s, and computed.*>gpu-1</th>.*ready after 31s, and computed on 1 × NVIDIA A100-PCIE-40GB.*>gpu-2</th>.*failed: 0/7 nodes`, html)
 }

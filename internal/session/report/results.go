@@ -14,7 +14,7 @@ import (
 
 // results shows the latest results of gpu:verify with their history.
 func (c *collector) results() {
-	all, bad, err := history.Read(c.session.History())
+	all, bad, err := history.Read(c.session.History(), c.session.Spec.IsLab())
 	if err != nil {
 		c.problem("gpu:verify", err.Error(), true)
 		return

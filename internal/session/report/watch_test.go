@@ -118,6 +118,7 @@ func TestWatch(t *testing.T) {
 	_ = answer.Body.Close()
 	assert.Contains(t, string(body), "Live, read every 5 s.")
 	assert.Contains(t, string(body), "steps differ from the file")
+	assert.Contains(t, string(body), "No GPU computed anything.")
 	cancel()
 	require.NoError(t, <-ended)
 

@@ -19,6 +19,7 @@ import (
 type Verified struct {
 	all    []verified
 	checks []check.Check
+	lab    bool
 }
 
 // verified is a line of gpu:verify -json. Keys are added, and never change their meaning.
@@ -33,20 +34,21 @@ type verified struct {
 	Detail  string        `json:"detail,omitempty"`
 	Note    string        `json:"note,omitempty"`
 	Level   string        `json:"level"`
+	Lab     bool          `json:"lab,omitempty"` // the GPU is simulated
 	Checks  []check.Check `json:"checks"`
 	Remarks []string      `json:"remarks,omitempty"` // how it differs from earlier runs
 
 	differs history.Difference
 }
 
-// Verify sorts results and checks by GPU and node.
-func Verify(level string, results []cluster.GPUResult, checks []check.Check) *Verified {
-	v := &Verified{checks: checks}
+// Verify sorts results and checks by GPU and node. lab says that they are simulated.
+func Verify(level string, lab bool, results []cluster.GPUResult, checks []check.Check) *Verified {
+	v := &Verified{checks: checks, lab: lab}
 	index := map[string]int{}
 	for _, r := range results {
 		index[r.Node+" "+r.UUID] = len(v.all)
 		v.all = append(v.all, verified{
-			Node: r.Node, UUID: r.UUID, Index: r.Index, Name: r.Name, Driver: r.Driver, Memory: r.Memory, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Level: level,
+			Node: r.Node, UUID: r.UUID, Index: r.Index, Name: r.Name, Driver: r.Driver, Memory: r.Memory, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Level: level, Lab: lab,
 		})
 	}
 	gpus := v.all
@@ -56,7 +58,7 @@ func Verify(level string, results []cluster.GPUResult, checks []check.Check) *Ve
 			if i, ok = index[c.Node+" "]; !ok {
 				i = len(v.all)
 				index[c.Node+" "] = i
-				v.all = append(v.all, verified{Node: c.Node, Index: history.Whole, Passed: true, Level: level, Driver: driverOf(gpus, c.Node)})
+				v.all = append(v.all, verified{Node: c.Node, Index: history.Whole, Passed: true, Level: level, Lab: lab, Driver: driverOf(gpus, c.Node)})
 			}
 		}
 		one := &v.all[i]
@@ -77,14 +79,14 @@ func driverOf(gpus []verified, node string) string {
 // Remember appends the results to a history, and notes how each differs from earlier ones, also
 // if it cannot be written.
 func (v *Verified) Remember(file string) error {
-	past, _, err := history.Read(file)
+	past, _, err := history.Read(file, v.lab)
 	now := time.Now()
 	var records []history.Record
 	for i := range v.all {
 		x := &v.all[i]
 		r := history.Record{
 			Time: now, Level: x.Level, Node: x.Node, Index: x.Index, UUID: x.UUID, Model: x.Name, Driver: x.Driver, Memory: x.Memory,
-			Passed: x.Passed, Detail: x.Detail, Note: x.Note,
+			Passed: x.Passed, Lab: x.Lab, Detail: x.Detail, Note: x.Note,
 		}
 		for _, c := range x.Checks {
 			one := history.Check{Name: c.Name, Verdict: string(c.Verdict)}
@@ -145,6 +147,9 @@ func memoryOf(bytes int64) string {
 func (v *Verified) JUnit(file, name string) error {
 	if file == "" {
 		return nil
+	}
+	if v.lab {
+		name += " (lab: simulated GPUs)"
 	}
 	var out bytes.Buffer
 	if err := check.JUnit(&out, "gpu:verify "+name, time.Now(), v.checks); err != nil {

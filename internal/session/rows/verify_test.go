@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func verified(driver string, memory, scratch float64, more ...check.Check) *rows
 			Measures: []check.Measure{{Name: "scratch write", Value: scratch, Unit: "MB/s"}}},
 	}
 	one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: nvidia.VerifyResult{UUID: uuid, Name: "NVIDIA A100-PCIE-40GB", Driver: driver, Memory: 40 << 30, Passed: true}}
-	return rows.Verify("full", []cluster.GPUResult{one}, append(checks, more...))
+	return rows.Verify("full", false, []cluster.GPUResult{one}, append(checks, more...))
 }
 
 // What is slower than in the month before is said, with the driver that changed in between, and
@@ -76,9 +77,30 @@ wk-gpu1  0    NVIDIA A100-PCIE-40GB  40GiB   580.95.05  GPU-5c8ad2b1-7d42-41bb-b
 	})
 }
 
+// What the lab's simulated GPUs did says so, as data and to a CI system, and is not compared with what cards did.
+func TestVerifyInTheLab(t *testing.T) {
+	past := filepath.Join(t.TempDir(), history.File)
+	require.NoError(t, verified("575.57.08", 1391, 812).Remember(past))
+	for _, lab := range []bool{true, false} {
+		one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: nvidia.VerifyResult{UUID: uuid, Driver: "580.95.05", Passed: true}}
+		v := rows.Verify("full", lab, []cluster.GPUResult{one}, []check.Check{{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Xid, Verdict: check.Passed}})
+		require.NoError(t, v.Remember(past))
+		var data bytes.Buffer
+		require.NoError(t, v.Print(&console.Console{Talk: &data, Data: &data, JSON: true, Redact: &secret.Redactor{}}))
+		assert.Equal(t, map[bool]int{true: 2}[lab], strings.Count(data.String(), `"lab":true`), "the GPU, and the node")
+		assert.Equal(t, !lab, strings.Contains(data.String(), "575.57.08"), "a remark about an earlier run")
+
+		file := filepath.Join(t.TempDir(), "gpu.xml")
+		require.NoError(t, v.JUnit(file, "ml"))
+		junit, err := os.ReadFile(file) //nolint:gosec // of this test
+		require.NoError(t, err)
+		assert.Contains(t, string(junit), map[bool]string{true: `<testsuite name="gpu:verify ml (lab: simulated GPUs)" `, false: `<testsuite name="gpu:verify ml" `}[lab])
+	}
+}
+
 // A GPU that reported no result is a matter of its node.
 func TestVerifyOfASilentNode(t *testing.T) {
-	v := rows.Verify("quick", nil, []check.Check{
+	v := rows.Verify("quick", false, nil, []check.Check{
 		{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"},
 		{Node: "wk-gpu1", GPU: 0, UUID: uuid, Name: check.PCIe, Verdict: check.Passed},
 	})
