@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"net"
 	"net/netip"
 
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
@@ -24,6 +25,13 @@ func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, h
 	return preflight.Check(ctx, c.Proxmox, c.want(hosts...), preflight.Options{SSH: ssh, Exact: true})
 }
 
+// local reports whether host:port is on this machine.
+func local(endpoint string) bool {
+	host, _, err := net.SplitHostPort(endpoint)
+	addr, bad := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || bad == nil && addr.IsLoopback())
+}
+
 // want is what the file needs from the hosts; from all of them if none is named.
 func (c *Cluster) want(hosts ...string) preflight.Want {
 	s := c.spec
@@ -35,6 +43,9 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
+	}
+	if c.Dial == nil && local(c.Proxmox.Endpoint()) {
+		w.Dial = nil // a tunnel or a simulator: this machine is not in its guests' network
 	}
 	if templates.InstallsDriver(s) || s.NVIDIA.DriverMode == spec.DriverOperator {
 		policy := templates.DriverPolicy(s, "")

@@ -33,7 +33,7 @@ pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
 		for name, look := range map[string]func(*Session, context.Context) error{"plan": (*Session).Plan, "status": (*Session).Status, "up": with(UpFlags{}, (*Session).Up)} {
 			require.NoError(t, w.do(yaml, Options{}, look), name)
 			assert.Contains(t, w.talk.String(), want, name)
-			assert.Contains(t, w.talk.String(), "qm set 900 --tags 'mine'", name)
+			assert.Contains(t, w.talk.String(), "qm set 900 --tags mine", name)
 		}
 		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
 		assert.Contains(t, w.talk.String(), want)

@@ -64,6 +64,7 @@ func withVersion(file string, data []byte, version string) (edit, error) {
 	}
 	same := *before
 	same.K3s.Version, same.Warnings, after.Warnings = version, nil, nil
+	same.Places, after.Places = nil, nil // a line more moves them
 	if after.K3s.Version != version || !reflect.DeepEqual(&same, after) {
 		return edit{}, byHand
 	}
