@@ -114,7 +114,7 @@ func events() []event {
 			require.NoError(t, err)
 			return w.stops(w.vm(t, node).ID)
 		}},
-		{"its owner takes the tag off", set(`{"delete":"tags"}`)},
+		{"another cluster takes it", set(`{"tags":"homelab-others"}`)},
 		{"it gets another name", set(`{"name":"mine"}`)},
 	}
 }

@@ -43,7 +43,7 @@ func TestRenamedBeforeMachinesHaveMarks(t *testing.T) {
 		why := w.unchanged(t, parse(t, replace(t, text, "size: 100GiB", "name: other, size: 100GiB")))
 		assert.Contains(t, why, "files-nfs) on pve1 keeps data of this cluster, and an earlier version created it")
 		assert.Contains(t, why, "other would start empty instead: write name: files-nfs under storage.nfs.vm")
-		assert.Contains(t, why, "--tags 'keeps-data'")
+		assert.Contains(t, why, "--tags keeps-data")
 
 		renamed := replace(t, replace(t, text, "role: server, count", "role: server, prefix: x, count"), "wk: {count", "wk: {prefix: y, count")
 		why = w.unchanged(t, parse(t, renamed))
@@ -124,7 +124,7 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 		why := w.unchanged(t, file)
 		assert.Contains(t, why, "VM 901 (old) on pve1 has the tags of this cluster's NFS server")
 		assert.Contains(t, why, "files-nfs would start empty next to it")
-		assert.Contains(t, why, "as root on pve1: qm set 901 --tags 'keeps-data'; its data stays on it")
+		assert.Contains(t, why, "as root on pve1: qm set 901 --tags keeps-data; its data stays on it")
 		assert.NotContains(t, why, "write name:")
 
 		w.wipe(t, 901)
@@ -139,7 +139,7 @@ func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		warnings, _ := w.doubts(t, file)
 		for _, id := range []int{902, 903} {
-			assert.Contains(t, warnings, fmt.Sprintf("as root on pve1: qm set %d --tags 'keeps-data'", id))
+			assert.Contains(t, warnings, fmt.Sprintf("as root on pve1: qm set %d --tags keeps-data", id))
 			assert.NotContains(t, warnings, fmt.Sprintf("name: b%d under storage.nfs.vm", id))
 		}
 		assert.Equal(t, 2, strings.Count(warnings, "it is a copy of an NFS server, which homelab does not use"))

@@ -129,7 +129,7 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 			assert.Contains(t, warnings, fmt.Sprintf("VM %d (", id))
 		}
 		assert.Contains(t, warnings, "is a copy: a clone, or a backup restored to another VMID")
-		assert.Contains(t, warnings, "qm set 907 --tags 'mine'")
+		assert.Contains(t, warnings, "qm set 907 --tags mine")
 		assert.Contains(t, warnings, "qm set 900 --delete hostpci0")
 		assert.Empty(t, w.plan(t, spec))
 		before := w.now()

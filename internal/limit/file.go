@@ -1,8 +1,10 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -12,7 +14,7 @@ import (
 const Named = 4 << 20
 
 // File reads a file whose path came from somebody else. It must be a regular file: a pipe would
-// keep its reader for good, and a device never ends.
+// keep its reader for good, and a device never ends. Errors are [*fs.PathError], or wrap an [*Error].
 func File(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would not open
 	if err != nil {
@@ -24,7 +26,7 @@ func File(path string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a file: name a file, no folder, pipe or device", path)
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("is not a file: name a file, no folder, pipe or device")}
 	case info.Size() > most:
 		return nil, fmt.Errorf("%s: %w", path, &Error{Most: most, Size: info.Size()})
 	}
