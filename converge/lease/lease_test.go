@@ -344,13 +344,14 @@ func TestALeaseThatSomebodyRemoves(t *testing.T) {
 			second.cutBy(slow)
 			held, l, err := lease.Acquire(t.Context(), first, claim("teacher"), patient)
 			require.NoError(t, err)
-			var removed, stopped time.Time
+			var removed atomic.Pointer[time.Time]
+			var stopped time.Time
 			over := make(chan struct{})
 			go func() { // one long act after another, each of which ends with its context
 				defer close(over)
 				for l.Check(held) == nil {
-					if !removed.IsZero() { // the answer may have been on its way
-						assert.LessOrEqual(t, time.Since(removed), 150*time.Millisecond, "removed after %s", at)
+					if since := removed.Load(); since != nil { // the answer may have been on its way
+						assert.LessOrEqual(t, time.Since(*since), 150*time.Millisecond, "removed after %s", at)
 					}
 					_ = wait.Pause(held, 11*time.Second)
 				}
@@ -358,7 +359,8 @@ func TestALeaseThatSomebodyRemoves(t *testing.T) {
 			}()
 			time.Sleep(at)
 			s.remove()
-			removed = time.Now()
+			now := time.Now()
+			removed.Store(&now)
 			_, next, err := lease.Acquire(t.Context(), second, claim("student1"), patient)
 			require.NoError(t, err)
 			require.NoError(t, next.Check(t.Context()))
@@ -368,7 +370,7 @@ func TestALeaseThatSomebodyRemoves(t *testing.T) {
 				assert.Fail(t, "two at a time", "removed after %s", at)
 			}
 			<-over
-			longest = max(longest, stopped.Sub(removed))
+			longest = max(longest, stopped.Sub(now))
 			require.ErrorIs(t, context.Cause(held), lease.ErrLost)
 			require.NoError(t, next.Release(t.Context()))
 		})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,9 +39,11 @@ func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/distributions.md")
 	require.NoError(t, err)
 	for _, d := range distro.All() {
-		for _, word := range []string{d.Name, d.User, d.Mirror, d.Sums, path.Dir(strings.TrimPrefix(d.Image, "https://"))} {
+		for _, word := range []string{d.Name, d.User, d.Sums, path.Dir(strings.TrimPrefix(d.Image, "https://"))} {
 			assert.Contains(t, string(page), "`"+word+"`", d.Name)
 		}
+		host, domain, _ := strings.Cut(d.Mirror, ".")
+		assert.Regexp(t, regexp.QuoteMeta("`"+d.Mirror+"`")+"|"+regexp.QuoteMeta("`"+host+"` of `"+domain+"`"), string(page), d.Name)
 	}
 }
 
