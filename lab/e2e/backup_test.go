@@ -91,7 +91,7 @@ func (u *user) asAdmin(t *testing.T) func(args ...string) string {
 	}
 }
 
-var variesOnPage = regexp.MustCompile(`[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
+var variesOnPage = regexp.MustCompile(`SHA256:\S+|[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
 
 // pageShows compares an output with the block of docs/restore.md of that name: what differs each
 // time, such as sizes, only has to look alike.

@@ -63,7 +63,7 @@ func TestPodsAreReadyAfterSilence(t *testing.T) {
 // podsAre waits until both pods are Ready, or neither.
 func podsAre(t *testing.T, c kubernetes.Interface, want corev1.ConditionStatus) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "pods are Ready="+string(want), func(ctx context.Context) error {
+	eventually(t, 5*time.Minute, "pods are Ready="+string(want), func(ctx context.Context) error {
 		pods, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 // cluster) is not; converge/progress, converge/wait and secret are a line on a screen, a pause and a string that
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
-	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/suggest", "internal/yamlbound", "remote",
+	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/printable", "internal/suggest", "internal/yamlbound", "remote",
 	"remote/remotetest", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest",
 	"sim/pvesim", "sim/pvesim/model", "sim/qemu",
 }
