@@ -73,6 +73,8 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // also where both were ready
 		return nil, interrupted(ctx, "connecting to "+c.cfg.Addr)
 	}
 	select {

@@ -107,6 +107,16 @@ func TestClose(t *testing.T) {
 	assert.ErrorIs(t, <-broken, net.ErrClosed)
 }
 
+// TestNothingIsDialledOnceCancelled: what is done already is never begun, and is the error.
+func TestNothingIsDialledOnceCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // a select takes any of its cases
+		_, err := ssh.Dial(ctx, ssh.Config{Addr: "127.0.0.1:1", User: "ops"}) // and no keys, which is an error, too
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
 func TestDialCarriesAnyProtocol(t *testing.T) {
 	m := debian(t)
 	addr := each(t, func(c net.Conn) {
