@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,11 +45,7 @@ func TestTheWorldChangesAfterTheQuestion(t *testing.T) {
 							whole = false
 							continue
 						}
-						ended := k.meanwhile(t, e, moment)
-						row += " " + ended + " |"
-						if os.Getenv("CELLS") != "" {
-							println("CELL|" + k.name + "|" + e.what + "|" + fmt.Sprint(moment) + "|" + ended)
-						}
+						row += " " + k.meanwhile(t, e, moment) + " |"
 					}
 					if whole {
 						rows = append(rows, row)

@@ -132,14 +132,14 @@ func addOthers(add func(string, costlyChange)) {
 	for _, what := range []string{"`node:replace` of an external machine", "`node:remove`", "`cluster:down`"} {
 		c := costlyChange{node: "edge", outside: true, site: withEdge, events: ofOutside()}
 		if what == "`cluster:down`" {
-			c.name = "`cluster:down`, with an external machine"
+			c.name, c.sudden = "`cluster:down`, with an external machine", true
 		}
 		add(what, c)
 	}
 	for _, what := range []string{"the same of the NFS server", "a network that may no longer mount the NFS server's folders (`allow`)", "a share of the NFS server that left the file: its data stays there"} {
 		c := costlyChange{node: "files", worker: "wk2", site: withParts, events: slices.Concat(ofVM(), ofWork(), []event{ofExports()})}
-		if strings.HasPrefix(what, "the same") {
-			c.name = "a setting of the NFS server's VM"
+		if c.sudden = true; strings.HasPrefix(what, "the same") {
+			c.name, c.sudden = "a setting of the NFS server's VM", false
 		}
 		add(what, c)
 	}

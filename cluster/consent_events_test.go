@@ -131,7 +131,7 @@ func ofOutside() []event {
 
 // ofExports is what happens to what an NFS server exports.
 func ofExports() event {
-	return event{what: "another network may mount it", do: func(t *testing.T, w *world, _ costlyChange) func() bool {
+	return event{what: "another network may mount it", inside: true, do: func(t *testing.T, w *world, _ costlyChange) func() bool {
 		disk := w.guests()["files"].Disk()
 		for _, path := range []string{"/etc/exports.d/homelab.exports", "/var/lib/nfs/etab"} {
 			have, err := disk.ReadFile(path)
