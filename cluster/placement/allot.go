@@ -299,10 +299,7 @@ func (b *book) claims(n spec.Node) []pci.Claim {
 // ConflictText describes a conflict. It names our nodes by their names, because they may have no VM
 // yet.
 func ConflictText(c pci.Conflict) string {
-	var cards, who []string
-	for _, a := range c.Devices {
-		cards = append(cards, a.Whole().String())
-	}
+	var who []string
 	for _, cl := range c.Claims {
 		text := fmt.Sprintf("%s %s", cl, cl.How())
 		if cl.VMID == 0 {
@@ -312,7 +309,7 @@ func ConflictText(c pci.Conflict) string {
 			who = append(who, text)
 		}
 	}
-	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(cards, ", "), c.Host, strings.Join(who, "; "))
+	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(c.Cards(), ", "), c.Host, strings.Join(who, "; "))
 }
 
 // Holders lists our nodes that have, by their mappings, a card that is assigned to node, and the
