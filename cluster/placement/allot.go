@@ -97,7 +97,7 @@ func (b *book) enterForeign() {
 			}
 		}
 		for _, claim := range card.Claims {
-			if known := b.strangers[at].who != ""; known && !claim.Running { // who runs is named
+			if known := b.strangers[at].who != ""; known && (!claim.Running || claim.Container) { // who runs is named, and no guess
 				continue
 			}
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
