@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +14,13 @@ import (
 )
 
 // Allotment says which node gets which card of a host. It is computed at every observation, for all
-// nodes of the host at once and in the order of the file, so that concurrent nodes and later runs
-// get the same result.
+// nodes of the host at once: first for those that want a model, else in the order of the file, so
+// that concurrent nodes and later runs get the same result.
 type Allotment struct {
 	Mappings []pci.MappingState
 	Shares   map[string]Share  // by node
 	current  map[string]string // card to the node of ours that currently has it, by its mapping
+	left     []pci.GPU         // cards that fit for VMs and that nobody has, wants by name, or gets
 }
 
 // Share is the cards of one node.
@@ -45,6 +47,7 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 			nodes, b.nodes[n.Name] = append(nodes, n), n
 		}
 	}
+	slices.SortStableFunc(nodes, func(x, y spec.Node) int { return cmp.Compare(min(len(y.GPUs.Model), 1), min(len(x.GPUs.Model), 1)) })
 	b.enterForeign()
 	b.enterPromises(nodes)
 	for _, n := range nodes {
@@ -63,6 +66,12 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 		out.Shares[n.Name] = share
 		for _, g := range out.Shares[n.Name].Cards {
 			b.promised[g.Address.Whole()] = n.Name
+		}
+	}
+	for _, card := range ledger.Cards {
+		at := card.Address.Whole()
+		if b.promised[at] == "" && b.strangers[at].who == "" && card.Problem() == "" {
+			out.left = append(out.left, card.GPU)
 		}
 	}
 	return out

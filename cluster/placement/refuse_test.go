@@ -87,6 +87,12 @@ func TestWhyANodeHasNoCards(t *testing.T) {
 	}
 }
 
+// Who wants a model chooses before those that take any card.
+func TestModelsAreChosenFirst(t *testing.T) {
+	got := buses(Allot(lab(wanting(1, ""), wanting(1, "T4"), wanting(1, "")), "pve1", siteOf([]string{t4, a100, a100}).ledger()))
+	assert.Equal(t, map[string][]int{"wk1": {2}, "wk2": {1}, "wk3": {3}}, got)
+}
+
 // What does not stand in the way: copies of ours, templates, a container by its number, a machine
 // that is taken over.
 func TestClaimsThatAreNone(t *testing.T) {

@@ -181,7 +181,7 @@ func someLab(r *rand.Rand, cards int) *spec.Spec {
 func TestCardsOfAnySite(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	given, refused, moved := 0, 0, 0
-	for range 1000 {
+	for range 300 {
 		s := someSite(r)
 		want := someLab(r, len(s.devices))
 		first := Allot(want, "pve1", s.ledger())
@@ -217,7 +217,7 @@ func TestCardsOfAnySite(t *testing.T) {
 		}
 		require.Equal(t, buses(third), buses(Allot(next, "pve1", after.shuffled(r).ledger())), "in another order: %s", after)
 	}
-	require.Greater(t, min(given, refused, moved), 100, "%d given, %d refused, %d moved", given, refused, moved)
+	require.Greater(t, min(given, refused, moved), 50, "%d given, %d refused, %d moved", given, refused, moved)
 }
 
 func (s *site) shuffled(r *rand.Rand) *site {
@@ -257,7 +257,7 @@ func sound(t *testing.T, want *spec.Spec, s *site, a *Allotment) {
 			}
 			continue
 		}
-		require.Len(t, b, n.GPUs.Count, s.String())
+		require.Len(t, b, n.GPUs.Count, "%s", s)
 		require.True(t, slices.IsSorted(b))
 		for _, g := range a.Shares[name].Cards {
 			require.True(t, Candidate(n, g), "%s is not what %s wants", g.Name, name)
