@@ -69,7 +69,10 @@ func (l *Ledger) Conflicts() []Conflict {
 	}
 	var out []Conflict
 	for _, host := range slices.Sorted(maps.Keys(byHost)) {
-		out = append(out, conflictsOf(byHost[host])...)
+		for _, c := range conflictsOf(byHost[host]) {
+			c.Host = host
+			out = append(out, c)
+		}
 	}
 	return out
 }
@@ -163,7 +166,7 @@ func (c *contest) judge(part []int) (Conflict, bool) {
 	if !starves {
 		return Conflict{}, false
 	}
-	out := Conflict{Host: c.claims[part[0]].Host}
+	var out Conflict
 	for _, i := range part {
 		out.Claims = append(out.Claims, c.claims[i])
 		out.Devices = append(out.Devices, c.wants[i]...)
