@@ -2,6 +2,7 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -197,7 +198,8 @@ func (p Params) Recorded(path string) url.Values {
 	return out
 }
 
-// Fill puts parameters into a path of the schema ("/vms/{vmid}").
+// Fill puts parameters into a path of the schema ("/vms/{vmid}"), and - for one that is missing
+// (PVE/Tools.pm, template_replace).
 func Fill(template string, p Params) string {
 	for {
 		before, rest, ok := strings.Cut(template, "{")
@@ -205,6 +207,6 @@ func Fill(template string, p Params) string {
 			return template
 		}
 		name, after, _ := strings.Cut(rest, "}")
-		template = before + p.Get(name) + after
+		template = before + cmp.Or(p.Get(name), "-") + after
 	}
 }
