@@ -75,6 +75,7 @@ func reports() []report {
 		{dir: "18", file: "b.txt", command: "explain", want: []string{"(FWSEC)", "the GPU's own processor (GSP) did not start"}},
 		{dir: "18", file: "c.txt", command: "explain", want: []string{"the card was not reset after its last use", "the GPU's own processor (GSP) does not answer", "Xid 120"}},
 		{dir: "18", file: "e.txt", command: "explain", want: []string{"Xid 154", "GPU Reset Required", "Xid 109", "the GPU's own processor (GSP) does not answer"}},
+		{dir: "18", file: "legacy.txt", command: "explain", want: []string{"the chip does not work with this driver: 470.xx is its last branch"}},
 		{dir: "19", file: "ns", command: "fleet:lint", want: []string{"fleet.yaml knows no key targetNamespace, which is a GitRepo's", "write namespace"}},
 		{dir: "19", file: "all-matches", command: "fleet:lint", notWant: lintFindings},
 		{dir: "19", file: "cert", command: "fleet:lint", notWant: lintFindings},    // the webhook's field is ignored by a pointer
