@@ -75,6 +75,7 @@ type Architecture string
 
 // The architectures of the embedded table, oldest first.
 const (
+	Older     Architecture = "before Maxwell" // of cards that the table does not have
 	Kepler    Architecture = "Kepler"
 	Maxwell   Architecture = "Maxwell"
 	Pascal    Architecture = "Pascal"
@@ -114,6 +115,13 @@ func (g GPU) String() string {
 	return fmt.Sprintf("%s (%s)", g.Name, g.Architecture)
 }
 
+// firstMaxwell is the lowest id of a GPU of Maxwell. Those below it are all of earlier generations
+// (pci.ids), whose last drivers, 470 or older, NVIDIA no longer supports.
+const firstMaxwell = 0x1340
+
+// lastKepler is the last branch for Kepler.
+const lastKepler = 470
+
 // Lookup finds a GPU by vendor and device id.
 func Lookup(id PCIID) (GPU, bool) {
 	if id.Vendor != Vendor {
@@ -121,6 +129,9 @@ func Lookup(id PCIID) (GPU, bool) {
 	}
 	key := fmt.Sprintf("%04x\t", id.Device)
 	_, rest, found := strings.Cut(tsv, "\n"+key)
+	if !found && id.Device < firstMaxwell {
+		return GPU{ID: id, Name: "NVIDIA " + id.String(), Architecture: Older, Open: OpenUnsupported, LastBranch: lastKepler}, true
+	}
 	if !found {
 		return GPU{}, false
 	}
@@ -208,7 +219,7 @@ func number(s string) (int, error) {
 func (g *GPU) ruled(openRequired bool) {
 	switch g.Architecture {
 	case Kepler:
-		g.Open, g.LastBranch = OpenUnsupported, 470
+		g.Open, g.LastBranch = OpenUnsupported, lastKepler
 	case Maxwell, Pascal, Volta:
 		g.Open, g.LastBranch = OpenUnsupported, 580
 	case Blackwell:

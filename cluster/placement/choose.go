@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,33 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 	}
 	id, err := nvidia.ParsePCIID(g.ID())
 	return err == nil && nvidia.IsModel(n.GPUs.Model, id, g.Name)
+}
+
+// unsuited says why a card cannot do what the file asks of any card, or returns "": an old one for
+// the host's console has no driver, and not every card can be divided or shared by MPS. Of cards
+// that the file names, other checks say it.
+func unsuited(s *spec.Spec, n spec.Node, g pci.GPU) string {
+	id, err := nvidia.ParsePCIID(g.ID())
+	kind, known := nvidia.Lookup(id)
+	if err != nil || !known || len(n.GPUs.PCI) > 0 || n.GPUs.Model != "" {
+		return ""
+	}
+	if s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS {
+		policy := nvidia.Policy{System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == spec.DriverDKMS}
+		var no *nvidia.BranchError
+		if _, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{id}, policy); errors.As(err, &no) {
+			return no.Why
+		}
+	}
+	sharing := n.GPUs.Sharing
+	every := len(sharing.Layouts) == 1 && len(sharing.Layouts[0].GPUs) == 0
+	switch {
+	case sharing.Strategy == spec.SharingMIG && every && kind.MIGInstances == 0:
+		return "it cannot be divided (MIG)"
+	case sharing.Strategy == spec.SharingMPS && kind.MPSClients() == 0:
+		return "it cannot be shared by MPS"
+	}
+	return ""
 }
 
 // choose selects a node's cards: those that it already has and those that the file names, or free
@@ -46,8 +74,12 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		case card.Problem() != "":
 			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
 		default:
-			free = append(free, seat{GPU: card.GPU, index: i,
-				mine: slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })})
+			mine := slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })
+			if cannot := unsuited(b.spec, n, card.GPU); cannot != "" && !mine {
+				why = append(why, fmt.Sprintf("%s is %s: %s", card.Address, withArticle(card.Name), cannot))
+				continue
+			}
+			free = append(free, seat{GPU: card.GPU, index: i, mine: mine})
 		}
 	}
 	free, split := whole(free, func(a proxmox.PCIAddress) string { return b.holder(n, a) })

@@ -225,7 +225,11 @@ func (p *placing) choose(n *spec.Node) error {
 		fit = append(fit, r)
 	}
 	if len(fit) == 0 {
-		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or add a host under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
+		do := "give it less, or add a host under proxmox.hosts"
+		if n.GPUs.Count > 1 && p.freeOnAll(*n) >= n.GPUs.Count {
+			do = "all GPUs of a node are on one host: write more nodes with fewer GPUs each"
+		}
+		return fmt.Errorf("no host has room for %s (%s): %s\n  %s", n.Name, wants(*n), strings.Join(why, "; "), do)
 	}
 	slices.SortStableFunc(fit, func(a, b *room) int {
 		if n.Role == spec.Server && a.servers != b.servers {
@@ -256,9 +260,9 @@ func (p *placing) lacks(r *room, n spec.Node) string {
 	case !r.up:
 		return "is down"
 	case free < n.GPUs.Count:
-		return fmt.Sprintf("has %d such GPUs free", free)
+		return "has " + such(free)
 	case n.GPUs.Count > 0 && Free(p.matching(r.host, n), n.GPUs.Count) == nil:
-		return fmt.Sprintf("has %d such GPUs free, and one VM must have all of an IOMMU group", free)
+		return fmt.Sprintf("has %s, and one VM must have all of an IOMMU group", such(free))
 	case r.memory < n.Memory:
 		return fmt.Sprintf("has %s of memory left", max(r.memory, 0)/proxmox.GiB*proxmox.GiB)
 	case r.cpus < n.Cores:
@@ -277,7 +281,17 @@ func (p *placing) matching(host string, n spec.Node) []pci.GPU {
 	if n.GPUs.Count == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g pci.GPU) bool { return !Candidate(n, g) })
+	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g pci.GPU) bool { return !Candidate(n, g) || unsuited(p.spec, n, g) != "" })
+}
+
+func such(free int) string { return strings.Replace(GPUs(free), " GPU", " such GPU", 1) + " free" }
+
+// freeOnAll counts the free cards of all hosts that match a node's request.
+func (p *placing) freeOnAll(n spec.Node) (sum int) {
+	for host := range p.cards {
+		sum += len(p.matching(host, n))
+	}
+	return sum
 }
 
 func wants(n spec.Node) string {
