@@ -81,7 +81,7 @@ func TestOtherWords(t *testing.T) {
 	}
 }
 
-// What the driver says twice is one finding, and what it takes back is none that stops the GPU.
+// What the driver says twice is one finding, and what it reverts does not stop the GPU.
 func TestSaidOnce(t *testing.T) {
 	const gsp = "NVRM: Xid (PCI:0000:c1:00): 119, pid=2040, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20801348 0x410)."
 	assert.Len(t, ExplainLog([]string{gsp}), 1)

@@ -181,7 +181,7 @@ func (g smiGPU) read(index int) SMIGPU {
 		ECC:         g.ECC == "Enabled",
 		ECCErrors:   count(g.SRAM) + count(g.SRAMParity) + count(g.SRAMSecDed) + count(g.DRAM) + count(g.DoubleBit),
 		RowsFailing: g.RowsPending == "Yes" || g.RowsFailure == "Yes",
-		Lost:        err != nil || g.says("Unknown Error", "GPU is lost", "ERR!"),
+		Lost:        err != nil && g.Device != "N/A" || g.says("Unknown Error", "GPU is lost", "ERR!"),
 		Retiring:    g.Retiring == "Yes" || g.RetiringOld == "Yes",
 		Retired:     count(g.Retired),
 		WornOut:     g.SRAMLimit == "Yes",

@@ -83,6 +83,10 @@ func TestAGPUWithoutID(t *testing.T) {
 	assert.True(t, s.GPUs[0].Lost && !s.GPUs[1].Lost)
 	assert.Equal(t, "10de:20f1", s.GPUs[1].ID.String())
 
+	s, err = ParseSMI([]byte(`<nvidia_smi_log><gpu id="Orin"><product_name>Orin (nvgpu)</product_name><pci><pci_device_id>N/A</pci_device_id></pci></gpu></nvidia_smi_log>`))
+	require.NoError(t, err)
+	assert.False(t, s.GPUs[0].Lost, "a Jetson's GPU is not on the PCI bus")
+
 	for value, want := range map[string]bool{"Unknown Error": true, "GPU is lost": true, "ERR!": true, "N/A": false, "31 C": false, "GPU requires reset": false, "[Not Supported]": false} {
 		s, err := ParseSMI([]byte(`<nvidia_smi_log><gpu><pci><pci_device_id>223710DE</pci_device_id></pci><temperature><gpu_temp>` + value + `</gpu_temp></temperature></gpu></nvidia_smi_log>`))
 		require.NoError(t, err)

@@ -13,7 +13,7 @@ var xidLine = regexp.MustCompile(`Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2
 // recovery is in Xid 154, with the driver's words for what is needed.
 var recovery = regexp.MustCompile(`recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x[0-9a-fA-F]+ \(([^)]*)\)`)
 
-// recoveryXid says that the driver asks for something else than before; 0x0 (None) takes it back.
+// recoveryXid says that the driver asks for something else than before; 0x0 (None) means nothing any more.
 const recoveryXid = 154
 
 const (

@@ -185,7 +185,7 @@ func TestNothingIsWrong(t *testing.T) {
 	assert.Equal(t, []string{"1 host", "2 machines", "2 nodes", "0 pods"}, r.Looked)
 }
 
-// One GPU that no longer answers ends nvidia-smi for all: a new driver is no cure.
+// One GPU that no longer answers ends nvidia-smi for all: a new driver does not help.
 func TestAGPUThatIsLost(t *testing.T) {
 	e := healthy()
 	e.Machines[1].Driver.SMI, e.Machines[1].Driver.SMIError = nvidia.SMI{}, nvidia.ErrLost

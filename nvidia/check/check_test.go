@@ -160,7 +160,7 @@ func TestFailingMemory(t *testing.T) {
 	assert.Equal(t, 1, found[1].GPU, "the other is judged")
 }
 
-// The kernel's log: what stops a GPU has failed, in whatever words; a program's error is no fault of
+// The kernel's log: what stops a GPU has failed, in whatever words; a program's error is not the fault of
 // the card.
 func TestLog(t *testing.T) {
 	const xid = "[9.5] NVRM: Xid (PCI:0000:01:00): "

@@ -324,15 +324,19 @@ func checkDriver(w *Want, s *seen) []Finding {
 
 // eachHasDriver reports whether every VM of a host may get cards that a driver supports, if not the
 // same for all. Who gets which card the caller's own rules decide, and say where they are too
-// different for one VM.
+// different or too old for one VM.
 func eachHasDriver(w *Want, host string, ids []nvidia.PCIID) bool {
 	if w.Place == nil {
 		return false
 	}
-	return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool {
+	has := func(id nvidia.PCIID) bool {
 		_, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{id}, *w.Driver)
-		return err != nil
-	})
+		return err == nil
+	}
+	if slices.ContainsFunc(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) > 0 }) { // whose cards those rules do not choose
+		return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool { return !has(id) })
+	}
+	return slices.ContainsFunc(ids, has)
 }
 
 // candidates returns the ids of the cards of a host that our machines may get. Cards of other

@@ -188,6 +188,9 @@ func cardFailures() []failure {
 		{name: "old-card", model: func(m *pvesim.Model) {
 			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"})
 		}, found: []string{"error N1 pve1"}},
+		{name: "old-card-beside", model: func(m *pvesim.Model) { // the caller's rules give it to nobody
+			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:128b", Subsystem: "10de:095f", Class: "030000", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK208B [GeForce GT 710]"})
+		}, want: func(w *preflight.Want) { w.Place = func(context.Context, string) error { return nil } }},
 		{name: "card-of-a-stopped-vm", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:01:00,pcie=1", false, "onboot", "1"))
 		}, found: []string{"error PX4 gpu1"}},
