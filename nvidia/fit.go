@@ -92,8 +92,6 @@ func (n need) best() (Driver, error) {
 // refuses says why a driver does not work for one of the GPUs, or nothing.
 func (n need) refuses(d Driver) string {
 	switch {
-	case n.last.LastBranch != 0 && d.Branch > n.last.LastBranch && n.last.Architecture == Older:
-		return fmt.Sprintf("no branch after %d works with %s", n.last.LastBranch, n.last)
 	case n.last.LastBranch != 0 && d.Branch > n.last.LastBranch:
 		return fmt.Sprintf("branch %d is the last for %s", n.last.LastBranch, n.last)
 	case d.Branch < n.min.MinBranch:

@@ -94,9 +94,6 @@ func ExplainLog(log []string) []LogFinding {
 		for _, found := range m.pattern.FindAllStringSubmatchIndex(text, -1) {
 			groups := submatches(text, found)
 			f := LogFinding{GPU: groups[1], Means: m.means, Fault: m.fault, Do: m.do, Stops: true}
-			if strings.Contains(m.means, "$1") { // the driver names the card, without an address
-				f.GPU, f.Means = "", strings.Replace(f.Means, "$1", groups[1], 1)
-			}
 			for i, version := range groups[2:] {
 				f.Means = strings.Replace(f.Means, fmt.Sprintf("$%d", i+2), version, 1)
 			}
@@ -179,7 +176,7 @@ func bus(address string) string {
 }
 
 // logMessage is a message without a number. The pattern's first group is the GPU's address;
-// others replace $2 and $3 in means. With $1 there, the first is the card's name.
+// others replace $2 and $3 in means.
 type logMessage struct {
 	pattern *regexp.Regexp
 	means   string
@@ -217,8 +214,7 @@ func logMessages() []logMessage {
 		message(card+`is not supported by open`, InDriver, "the chip does not work with the open kernel modules", "choose the proprietary series"),
 		message(card+`is not supported by the (?:NVIDIA )?([\d.]*\d)`, InDriver, "the chip does not work with driver $2",
 			"leave branch and flavour to be chosen by PCI id"),
-		message(`The (?:NVIDIA )*([^:]{1,80}) GPU installed in this system is supported through the NVIDIA (\d+)\.xx Legacy drivers`, InDriver,
-			"$1 works with no driver newer than branch $2", "leave branch and flavour to be chosen by PCI id; if that refuses the card, no supported driver has it"),
+		message(`()The NVIDIA [^()]+ GPU installed in this system is supported through the NVIDIA ([\d.x]+) Legacy`, InDriver, "the chip does not work with this driver: $2 is its last branch", "leave branch and flavour to be chosen by PCI id; if that is refused, remove the GPU from the machine: no supported branch works with it"),
 		message(`()API mismatch: the client has (?:the )?version ([\d.]*\d),? but this kernel module has (?:the )?version ([\d.]*\d)`,
 			InDriver, "the libraries are of version $2 and the loaded module is of $3, since a driver was installed over the one that is loaded", "drain the node, and restart it"),
 		message(`BAR\d is 0M @ 0x0 \(PCI:`+address+`\)`, InMachine, noRoom, cureOfRoom),

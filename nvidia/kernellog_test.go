@@ -67,8 +67,8 @@ func TestOtherWords(t *testing.T) {
 		"nvidia 0000:01:00.0: can't enable device: BAR 1 [mem size 0x800000000 64bit pref] not assigned":           {noRoom, "0000:01:00.0"},
 		"nvidia 0000:01:00.0: can't enable device: BAR 3 [mem 0x00000000-0x01ffffff 64bit pref] not claimed":       {noRoom, "0000:01:00.0"},
 		"NVRM: request_mem_region failed for 64M @ 0xf8000000. This can\nNVRM: occur when a driver such as rivatv": {"another driver holds the GPU's memory", ""},
-		"NVRM: The NVIDIA NVIDIA GeForce GTX 1050 GPU installed in this system is\n               NVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please\n               NVRM:  visit http://www.nvidia.com/object/unix.html for more\n               NVRM:  information.  The 595.71.05 NVIDIA driver will ignore\n               NVRM:  this GPU.  Continuing probe...": {"GeForce GTX 1050 works with no driver newer than branch 580", ""},
-		"NVRM: The NVIDIA Tesla K80 GPU installed in this system is\nNVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\n":                 {"Tesla K80 works with no driver newer than branch 470", ""},
+		"NVRM: The NVIDIA NVIDIA GeForce GTX 1050 GPU installed in this system is\n               NVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please\n               NVRM:  visit http://www.nvidia.com/object/unix.html for more\n               NVRM:  information.  The 595.71.05 NVIDIA driver will ignore\n               NVRM:  this GPU.  Continuing probe...": {"the chip does not work with this driver: 580.xx is its last branch", ""},
+		"NVRM: The NVIDIA Tesla K80 GPU installed in this system is\nNVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\n":                 {"the chip does not work with this driver: 470.xx is its last branch", ""},
 		"NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2874": {"the driver refuses work until the GPU is reset", ""},
 	} {
 		found := ExplainLog(strings.Split(line, "\n"))

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,32 +17,28 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
 		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() && !g.Splits(a) })
 	}
-	if n.GPUs.Model == "" {
-		return true
-	}
 	id, err := nvidia.ParsePCIID(g.ID())
-	return err == nil && nvidia.IsModel(n.GPUs.Model, id, g.Name)
+	return nvidia.IsModel(n.GPUs.Model, id, g.Name) && (err == nil || n.GPUs.Model == "")
 }
 
-// unsuited says why a card cannot do what the file asks of any card, or returns "": an old one for
-// the host's console has no driver, and not every card can be divided or shared by MPS. Of cards
-// that the file names, other checks say it.
-func unsuited(s *spec.Spec, n spec.Node, g pci.GPU) string {
+// mismatch says what a card is that does not match a request.
+func mismatch(g pci.GPU) string {
+	out := fmt.Sprintf("%s is %s", g.Address, withArticle(g.Name))
+	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.Unsupported(id) != "" {
+		out += ", and " + nvidia.Unsupported(id)
+	}
+	return out
+}
+
+// unsuited says why a card cannot be divided or shared as the file asks of any card, or returns "". Of
+// cards that the file names, other checks say it.
+func unsuited(n spec.Node, g pci.GPU) string {
 	id, err := nvidia.ParsePCIID(g.ID())
 	kind, known := nvidia.Lookup(id)
-	if err != nil || !known || len(n.GPUs.PCI) > 0 || n.GPUs.Model != "" {
-		return ""
-	}
-	if s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS {
-		policy := nvidia.Policy{System: s.Image.Distribution, Build: s.NVIDIA.DriverMode == spec.DriverDKMS}
-		var no *nvidia.BranchError
-		if _, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{id}, policy); errors.As(err, &no) {
-			return no.Why
-		}
-	}
 	sharing := n.GPUs.Sharing
 	every := len(sharing.Layouts) == 1 && len(sharing.Layouts[0].GPUs) == 0
 	switch {
+	case err != nil, !known, len(n.GPUs.PCI) > 0, n.GPUs.Model != "":
 	case sharing.Strategy == spec.SharingMIG && every && kind.MIGInstances == 0:
 		return "it cannot be divided (MIG)"
 	case sharing.Strategy == spec.SharingMPS && kind.MPSClients() == 0:
@@ -63,7 +58,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		other, taken := b.strangers[at]
 		switch ours := b.promised[at]; {
 		case !Candidate(n, card.GPU):
-			why = append(why, fmt.Sprintf("%s is %s", card.Address, withArticle(card.Name)))
+			why = append(why, mismatch(card.GPU))
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
 			if len(n.GPUs.PCI) > 0 {
@@ -75,7 +70,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
 		default:
 			mine := slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })
-			if cannot := unsuited(b.spec, n, card.GPU); cannot != "" && !mine {
+			if cannot := unsuited(n, card.GPU); cannot != "" && !mine {
 				why = append(why, fmt.Sprintf("%s is %s: %s", card.Address, withArticle(card.Name), cannot))
 				continue
 			}

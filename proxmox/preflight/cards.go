@@ -199,7 +199,7 @@ func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Findi
 			switch claim := others(c, ours); {
 			case c.Host != host || got == vm.GPUs.Count:
 			case !vm.GPUs.fits(c.GPU):
-				why = append(why, fmt.Sprintf("%s is a %s", at, c.Model))
+				why = append(why, mismatch(c.GPU))
 			case claim != "":
 				why = append(why, fmt.Sprintf("%s belongs to %s", at, claim))
 			case c.Problem() != "":
@@ -216,6 +216,15 @@ func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Findi
 		if got < vm.GPUs.Count {
 			out = append(out, tooFew(host, vm, got, why))
 		}
+	}
+	return out
+}
+
+// mismatch says what a card is that does not match a request.
+func mismatch(g pci.GPU) string {
+	out := fmt.Sprintf("%s is a %s", g.Address.Whole(), g.Model)
+	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.Unsupported(id) != "" {
+		out += ", and " + nvidia.Unsupported(id)
 	}
 	return out
 }
@@ -324,19 +333,15 @@ func checkDriver(w *Want, s *seen) []Finding {
 
 // eachHasDriver reports whether every VM of a host may get cards that a driver supports, if not the
 // same for all. Who gets which card the caller's own rules decide, and say where they are too
-// different or too old for one VM.
+// different for one VM.
 func eachHasDriver(w *Want, host string, ids []nvidia.PCIID) bool {
 	if w.Place == nil {
 		return false
 	}
-	has := func(id nvidia.PCIID) bool {
+	return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool {
 		_, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{id}, *w.Driver)
-		return err == nil
-	}
-	if slices.ContainsFunc(w.gpus(host), func(vm VM) bool { return len(vm.GPUs.Mappings) > 0 }) { // whose cards those rules do not choose
-		return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool { return !has(id) })
-	}
-	return slices.ContainsFunc(ids, has)
+		return err != nil
+	})
 }
 
 // candidates returns the ids of the cards of a host that our machines may get. Cards of other
