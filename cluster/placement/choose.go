@@ -233,26 +233,22 @@ func seated(seats []seat, s seat) bool {
 // others between them, not on both sides of the middle, and beginning where runs of that
 // length begin, so that what is left over fits the next node as well. Among equals the first.
 func together(free []seat, count, all int) []seat {
-	type score struct{ span, crosses, askew, first int }
-	var best []seat
-	var bestScore score
-	for i := 0; i+count <= len(free); i++ {
-		run := free[i : i+count]
+	var runs [][]seat
+	for i := range len(free) - count + 1 {
+		runs = append(runs, free[i:i+count])
+	}
+	score := func(run []seat) []int {
 		first, last := run[0].index, run[count-1].index
-		s := score{span: last - first, first: first}
+		out := []int{last - first, 0, 0} // from end to end, over the middle, askew
 		if all%2 == 0 && first < all/2 && last >= all/2 {
-			s.crosses = 1
+			out[1] = 1
 		}
 		if first%count != 0 {
-			s.askew = 1
+			out[2] = 1
 		}
-		better := cmp.Or(cmp.Compare(s.span, bestScore.span), cmp.Compare(s.crosses, bestScore.crosses),
-			cmp.Compare(s.askew, bestScore.askew), cmp.Compare(s.first, bestScore.first))
-		if best == nil || better < 0 {
-			best, bestScore = run, s
-		}
+		return out
 	}
-	return best
+	return slices.MinFunc(runs, func(a, b []seat) int { return slices.Compare(score(a), score(b)) })
 }
 
 // tell names the cards that a node has or gets, and why:
@@ -270,11 +266,11 @@ func (b *book) tell(n spec.Node, cards []pci.GPU) string {
 	}
 	reasons := []string{b.reason(n, cards)}
 	switch {
-	case len(groups) == 1 && len(cards) == 1:
+	case len(cards) == 1:
 		reasons = append(reasons, "IOMMU group "+groups[0]+" of its own")
 	case len(groups) == 1:
 		reasons = append(reasons, "together in IOMMU group "+groups[0])
-	case len(groups) > 1:
+	default:
 		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
 	}
 	if where := b.spec.Placed[n.Name]; where != "" {
