@@ -30,6 +30,10 @@ type (
 	VM = model.VM
 	// IDRange is a range of VMIDs, both ends included; 0 is Proxmox's own end.
 	IDRange = model.IDRange
+	// Zone is a zone of Proxmox's SDN.
+	Zone = model.Zone
+	// VNet is a network of a zone.
+	VNet = model.VNet
 	// Pool is a resource pool; who is in it stands in the VMs.
 	Pool = model.Pool
 	// User is somebody, with a password where one is to log in.

@@ -31,6 +31,7 @@ func Endpoints() map[string]world.Handler {
 		"POST /cluster/sdn/rollback": rollbackSDN,
 	}
 	maps.Copy(all, controllerHandlers())
+	maps.Copy(all, zoneHandlers())
 	maps.Copy(all, fabricHandlers())
 	return all
 }
