@@ -29,7 +29,7 @@ func networked() Model {
 		"admin":  {"type": "OVSIntPort", "ovs_bridge": "vmbr4", "cidr": "10.40.0.5/24"},
 	}
 	m.Zones = []Zone{{ID: "lan", Type: "vlan", Bridge: "vmbr1"}, {ID: "tunnel", Type: "vxlan"}, {ID: "away", Type: "simple", Nodes: []string{"pve2"}}}
-	m.VNets = []VNet{{ID: "k8s", Zone: "lan", Tag: 50}, {ID: "trunk", Zone: "lan", Tag: 60, VLANAware: true}, {ID: "vx", Zone: "tunnel", Tag: 7000}, {ID: "gone", Zone: "away"}}
+	m.VNets = []VNet{{Name: "k8s", Zone: "lan", Tag: 50}, {Name: "trunk", Zone: "lan", Tag: 60, VLANAware: true}, {Name: "vx", Zone: "tunnel", Tag: 7000}, {Name: "gone", Zone: "away"}}
 	return m
 }
 

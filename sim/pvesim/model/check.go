@@ -94,13 +94,8 @@ func (r *modelReader) checkHost(at string, h Host) {
 
 // checkNetworks checks links and SDN.
 func (r *modelReader) checkNetworks(m Model) {
-	zones := map[string]bool{}
 	for i, z := range m.Zones {
-		zones[z.ID] = true
 		r.says(fmt.Sprintf(".zones[%d].type", i), !slices.Contains([]string{"simple", "vlan", "qinq", "vxlan", "evpn"}, z.Type), "there is no type %q of zones", z.Type)
-	}
-	for i, v := range m.VNets {
-		r.says(fmt.Sprintf(".vnets[%d].zone", i), !zones[v.Zone], "%q is none of the zones", v.Zone)
 	}
 	for i, h := range m.Hosts {
 		for name, e := range h.Links {

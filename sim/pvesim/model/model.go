@@ -20,8 +20,8 @@ type Model struct {
 	NextID   IDRange      `yaml:"nextID,omitempty"`   // what /cluster/nextid gives out; 100 to 999999
 	Hosts    []Host       `yaml:"hosts"`
 	Mappings []PCIMapping `yaml:"mappings,omitempty"`
-	Zones    []Zone       `yaml:"zones,omitempty"` // of SDN, beside the hosts' own bridges
-	VNets    []VNet       `yaml:"vnets,omitempty"` // networks in those zones, which are bridges on the hosts
+	Zones    []Zone       `yaml:"zones,omitempty"` // of Proxmox's SDN; those that only VNets name are simple ones on every host
+	VNets    []VNet       `yaml:"vnets,omitempty"` // networks in those zones, applied
 	Pools    []Pool       `yaml:"pools,omitempty"`
 	Roles    []Role       `yaml:"roles,omitempty"` // beside the built-in ones
 	Users    []User       `yaml:"users,omitempty"` // beside root@pam, unless it is to have a password
@@ -130,12 +130,27 @@ type Zone struct {
 	Bridge string   `yaml:"bridge,omitempty"` // of the hosts, below vlan and qinq
 }
 
-// VNet is a network of a zone.
+// VNet is a virtual network of Proxmox's SDN, with one subnet. Machines join it as they join a bridge.
 type VNet struct {
-	ID        string `yaml:"id"`
+	Name      string `yaml:"name"`
 	Zone      string `yaml:"zone"`
 	Tag       int    `yaml:"tag,omitempty"`
 	VLANAware bool   `yaml:"vlanAware,omitempty"` // machines may have VLANs in it
+	Subnet    string `yaml:"subnet,omitempty"`    // 10.0.0.0/24
+	NoIPAM    bool   `yaml:"noIPAM,omitempty"`    // the zone keeps no list of addresses
+	// DHCP is the range of which every new card gets an address, "10.0.0.100-10.0.0.199"; empty: the
+	// zone has no DHCP.
+	DHCP   string  `yaml:"dhcp,omitempty"`
+	Leases []Lease `yaml:"leases,omitempty"`
+}
+
+// Lease is an address in Proxmox's own IPAM.
+type Lease struct {
+	IP       string `yaml:"ip"`
+	MAC      string `yaml:"mac,omitempty"`
+	Hostname string `yaml:"hostname,omitempty"`
+	VMID     int    `yaml:"vmid,omitempty"`
+	Gateway  bool   `yaml:"gateway,omitempty"` // of the subnet
 }
 
 // Pool is a resource pool; who is in it stands in the VMs.

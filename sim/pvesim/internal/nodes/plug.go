@@ -25,10 +25,10 @@ func BridgeMTU(s *world.State, h *world.Host, name string) (int, bool) {
 	if e := Network(h)[name]; e != nil {
 		return cmp.Or(max(0, schema.Atoi(e["mtu"])), usualMTU), true
 	}
-	vnet, zone := s.SDN.VNet(h.Name, name)
-	mtu, _ := zone["mtu"].(int)
+	vnet, zone := s.SDN.VNetOn(h.Name, name)
+	mtu := zone.MTU
 	if mtu == 0 {
-		mtu = map[any]int{"vxlan": tunnelMTU, "evpn": tunnelMTU}[zone["type"]]
+		mtu = map[string]int{"vxlan": tunnelMTU, "evpn": tunnelMTU}[zone.Type]
 	}
 	return cmp.Or(mtu, usualMTU), vnet != nil
 }
@@ -37,8 +37,8 @@ func BridgeMTU(s *world.State, h *world.Host, name string) (int, bool) {
 // dies of (pve-common, PVE/Network.pm, tap_plug, activate_bridge_vlan; pve-network,
 // PVE/Network/SDN/Zones/Plugin.pm, tap_plug).
 func Plug(s *world.State, h *world.Host, bridge, tag string) error {
-	if vnet, _ := s.SDN.VNet(h.Name, bridge); vnet != nil {
-		if tag != "" && vnet["vlanaware"] != 1 {
+	if vnet, _ := s.SDN.VNetOn(h.Name, bridge); vnet != nil {
+		if tag != "" && !vnet.VLANAware {
 			return answer.Die("vm vlans are not allowed on vnet %s at /usr/share/perl5/PVE/Network/SDN/Zones/Plugin.pm line 269.", bridge)
 		}
 		return nil
@@ -93,21 +93,15 @@ func fits(name string) error {
 // vnets are the networks of SDN in a node's list of bridges.
 func vnets(c *world.Call) map[string]map[string]any {
 	out := map[string]map[string]any{}
-	for name := range c.State.SDN.Running[world.VNets] {
-		vnet, _ := c.State.SDN.VNet(c.Host().Name, name)
-		if vnet == nil {
-			continue
+	for _, n := range c.State.SDN.VNets {
+		if here, _ := c.State.SDN.VNetOn(c.Host().Name, n.Name); here != nil {
+			out[n.Name] = map[string]any{"type": "vnet", "active": "1", "ipam": answer.Flag(!n.NoIPAM), "vlanaware": answer.Flag(n.VLANAware)}
 		}
-		e := map[string]any{"type": "vnet", "active": "1", "ipam": 0, "vlanaware": 0, "comments": vnet["alias"]}
-		if vnet["vlanaware"] == 1 {
-			e["vlanaware"] = 1
-		}
-		out[name] = e
 	}
 	return out
 }
 
 // zonePath is where the right to use a bridge is looked up.
 func zonePath(s *world.State, bridge string) string {
-	return fmt.Sprintf("/sdn/zones/%s/%s", s.SDN.ZoneOf(bridge), bridge)
+	return fmt.Sprintf("/sdn/zones/%s/%s", s.SDN.Zone(bridge), bridge)
 }

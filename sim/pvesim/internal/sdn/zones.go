@@ -12,10 +12,10 @@ import (
 // Nodes/Zones.pm). Nothing makes any.
 func zoneHandlers() map[string]world.Handler {
 	return map[string]world.Handler{
-		"GET /cluster/sdn/zones":        func(c *world.Call) (any, error) { return listed(c, world.Zones, "zone") },
-		"GET /cluster/sdn/zones/{zone}": func(c *world.Call) (any, error) { return shown(c, world.Zones, "zone") },
-		"GET /cluster/sdn/vnets":        func(c *world.Call) (any, error) { return listed(c, world.VNets, "vnet") },
-		"GET /cluster/sdn/vnets/{vnet}": func(c *world.Call) (any, error) { return shown(c, world.VNets, "vnet") },
+		"GET /cluster/sdn/zones":        func(c *world.Call) (any, error) { return listed(c, world.ZonesFile, "zone") },
+		"GET /cluster/sdn/zones/{zone}": func(c *world.Call) (any, error) { return shown(c, world.ZonesFile, "zone") },
+		"GET /cluster/sdn/vnets":        func(c *world.Call) (any, error) { return listed(c, world.VNetsFile, "vnet") },
+		"GET /cluster/sdn/vnets/{vnet}": func(c *world.Call) (any, error) { return shown(c, world.VNetsFile, "vnet") },
 		"GET /nodes/{node}/sdn/zones":   zonesOfNode,
 	}
 }
@@ -34,10 +34,10 @@ func listed(c *world.Call, file, key string) (any, error) {
 	out, all := []any{}, read(c, file)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		path := "/sdn/zones/" + id
-		if zone, _ := all[id]["zone"].(string); file == world.VNets {
+		if zone, _ := all[id]["zone"].(string); file == world.VNetsFile {
 			path = "/sdn/zones/" + zone + "/" + id
 		}
-		if t := c.Param("type"); file == world.Zones && t != "" && t != all[id]["type"] ||
+		if t := c.Param("type"); file == world.ZonesFile && t != "" && t != all[id]["type"] ||
 			!access.CanAny(c.State, c.Who, path, "SDN.Audit", "SDN.Allocate") {
 			continue
 		}
@@ -57,10 +57,9 @@ func shown(c *world.Call, file, key string) (any, error) {
 
 func zonesOfNode(c *world.Call) (any, error) {
 	out, here := []any{}, map[string]bool{}
-	for name := range c.State.SDN.Running[world.VNets] {
-		if vnet, _ := c.State.SDN.VNet(c.Host().Name, name); vnet != nil {
-			zone, _ := vnet["zone"].(string)
-			here[zone] = true
+	for _, n := range c.State.SDN.VNets {
+		if vnet, zone := c.State.SDN.VNetOn(c.Host().Name, n.Name); vnet != nil {
+			here[zone.ID] = true
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(here)) {
