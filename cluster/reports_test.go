@@ -37,6 +37,7 @@ type report struct {
 
 // reports are in the order of their folders.
 func reports() []report {
+	lintFindings := []string{"error", "warning"}
 	return []report{
 		{dir: "02", command: "plan", want: []string{"0000:42:00, 0000:8c:00: RTX PRO 6000", "0001:04:00, 0001:c8:00: RTX PRO 6000"}},
 		{dir: "02", file: "named.yaml", command: "plan", want: []string{"0001:04:00, 0001:c8:00: RTX PRO 6000 Blackwell Server Edition, named in the file"}},
@@ -65,10 +66,20 @@ func reports() []report {
 		{dir: "capitals", file: "small.yaml", command: "plan", want: []string{"there is no host gpu-node1 here; there is GPU-Node1"}},
 		{dir: "container", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3090"}},
 		{dir: "container", file: "named.yaml", command: "plan", want: []string{"by container 105 (jellyfin), by /dev/nvidia0 as dev0, running", "pct set 105 --delete dev0"}},
+		{dir: "console", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3060"}, notWant: []string{"error", "warning"}},
+		{dir: "console", file: "auto.yaml", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3060"}},
+		{dir: "console", file: "two.yaml", command: "plan", want: []string{"gpu1 requests 2 GPUs, and host pve1 has 1 available: 0000:01:00.0 is a GK208B [GeForce GT 710], and no supported driver works with it: branch 470 is the last"}},
+		{dir: "console", file: "named.yaml", command: "plan", want: []string{"no NVIDIA driver fits the cards of gpu1: branch 470 is the last for 10de:128b (Kepler or older)"}, notWant: []string{"not in our table"}},
+		{dir: "console", file: "model.yaml", command: "plan", want: []string{"0000:01:00.0 is a GK208B [GeForce GT 710], and no supported driver works with it"}},
 		{dir: "18", file: "a.txt", command: "explain", want: []string{"GPU 0000:01:00.0 (machine): the GPU does not wake up (D3cold)", "the GPU does not answer after its reset", "switch the host off"}},
 		{dir: "18", file: "b.txt", command: "explain", want: []string{"(FWSEC)", "the GPU's own processor (GSP) did not start"}},
 		{dir: "18", file: "c.txt", command: "explain", want: []string{"the card was not reset after its last use", "the GPU's own processor (GSP) does not answer", "Xid 120"}},
 		{dir: "18", file: "e.txt", command: "explain", want: []string{"Xid 154", "GPU Reset Required", "Xid 109", "the GPU's own processor (GSP) does not answer"}},
+		{dir: "18", file: "legacy.txt", command: "explain", want: []string{"the chip does not work with this driver: 470.xx is its last branch"}},
+		{dir: "19", file: "ns", command: "fleet:lint", want: []string{"fleet.yaml knows no key targetNamespace, which is a GitRepo's", "write namespace"}},
+		{dir: "19", file: "all-matches", command: "fleet:lint", notWant: lintFindings},
+		{dir: "19", file: "cert", command: "fleet:lint", notWant: lintFindings},    // the webhook's field is ignored by a pointer
+		{dir: "19", file: "patches", command: "fleet:lint", notWant: lintFindings}, // Fleet's agent uses both entries
 		{dir: "generations", command: "up", want: []string{"installing NVIDIA driver 580-server\n", "installing NVIDIA driver 580-server-open", "unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
 		{dir: "generations", file: "any.yaml", command: "plan", want: []string{"0000:01:00: Tesla P40", "0000:02:00: RTX PRO 6000"}, notWant: []string{"error"}},
 		{dir: "generations", file: "mapping.yaml", command: "up", want: []string{"unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},

@@ -202,6 +202,7 @@ func logMessages() []logMessage {
 		message(card+`is not supported by open`, InDriver, "the chip does not work with the open kernel modules", "choose the proprietary series"),
 		message(card+`is not supported by the (?:NVIDIA )?([\d.]*\d)`, InDriver, "the chip does not work with driver $2",
 			"leave branch and flavour to be chosen by PCI id"),
+		message(`()The NVIDIA [^()]+ GPU installed in this system is supported through the NVIDIA ([\d.x]+) Legacy`, InDriver, "the chip does not work with this driver: $2 is its last branch", "remove the GPU from the machine, since no supported branch works with it"),
 		message(`()API mismatch: the client has (?:the )?version ([\d.]*\d),? but this kernel module has (?:the )?version ([\d.]*\d)`,
 			InDriver, "the libraries are of version $2 and the loaded module is of $3, since a driver was installed over the one that is loaded", "drain the node, and restart it"),
 		message(`BAR\d is 0M @ 0x0 \(PCI:`+address+`\)`, InMachine, "the machine's firmware gave the GPU no room for its memory",

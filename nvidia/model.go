@@ -14,14 +14,14 @@ func variants() []string {
 // IsModel reports whether a card is of a model, such as A100, RTX 4090 or "A100 80GB PCIe". The
 // card is known by its PCI id; for one that our table does not know, name, which is the PCI
 // database's, has to be exactly the model. A model is whole words of a name, so that L40 does not mean an L40S,
-// and it may stand for several cards: A100 for both sizes of memory. The empty model is every card.
+// and it may stand for several cards: A100 for both sizes of memory. The empty model is every card
+// with a driver: not the old one beside it that shows the host's console.
 func IsModel(model string, id PCIID, name string) bool {
 	wish := nameWords(model)
 	if len(wish) == 0 {
-		return strings.TrimSpace(model) == ""
+		return strings.TrimSpace(model) == "" && Unsupported(id) == ""
 	}
-	g, known := Lookup(id)
-	if known {
+	if g, known := Lookup(id); known && g.Name != "" {
 		return named(wish, nameWords(g.Name)) || named(wish, nameWords(name))
 	}
 	_, product, _ := strings.Cut(name, "[")

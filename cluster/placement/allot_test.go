@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
@@ -35,19 +34,6 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 		}
 		assert.Equal(t, tt.want, buses(b.fewer(spec.Node{GPUs: spec.GPURequest{Count: tt.count}}, kept)), "%+v", tt)
 	}
-}
-
-// A card that another cluster's mapping names is that cluster's.
-func TestCardsOfOtherClusters(t *testing.T) {
-	mapping := func(id, description string) pci.MappingState {
-		return pci.MappingState{Mapping: pci.Mapping{ID: id, Description: description}}
-	}
-	l := &pci.Ledger{Mappings: []pci.MappingState{mapping("lab_a", names.MappingNotePrefix+"lab"), mapping("other_a", names.MappingNotePrefix+"other"), mapping("hand", "mine")}}
-	for id, want := range map[string]bool{"lab_a": false, "other_a": true, "hand": false} {
-		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{Mappings: []string{id}}, l), id)
-		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{Mappings: []string{"hand", id}}, l), id)
-	}
-	assert.False(t, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{}, l))
 }
 
 // A VM of somebody else becomes a node's machine where the file adopts it, on its host.

@@ -17,11 +17,17 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
 		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() && !g.Splits(a) })
 	}
-	if n.GPUs.Model == "" {
-		return true
-	}
 	id, err := nvidia.ParsePCIID(g.ID())
-	return err == nil && nvidia.IsModel(n.GPUs.Model, id, g.Name)
+	return nvidia.IsModel(n.GPUs.Model, id, g.Name) && (err == nil || n.GPUs.Model == "")
+}
+
+// mismatch says what a card is that does not match a request.
+func mismatch(g pci.GPU) string {
+	out := fmt.Sprintf("%s is %s", g.Address, withArticle(g.Name))
+	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.Unsupported(id) != "" {
+		out += ", and " + nvidia.Unsupported(id)
+	}
+	return out
 }
 
 // choose selects a node's cards: those that it already has and those that the file names, or free
@@ -35,7 +41,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		other, taken := b.strangers[at]
 		switch ours := b.promised[at]; {
 		case !Candidate(n, card.GPU):
-			why = append(why, fmt.Sprintf("%s is %s", card.Address, withArticle(card.Name)))
+			why = append(why, mismatch(card.GPU))
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
 			if len(n.GPUs.PCI) > 0 {
