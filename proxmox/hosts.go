@@ -118,6 +118,7 @@ func (c *Client) Quorate(ctx context.Context) (bool, error) {
 type Bridge struct {
 	Name      string
 	Type      string // bridge, OVSBridge or vnet
+	IPAM      bool   // of a vnet: its zone keeps a list of addresses; see [Client.Leases]
 	Active    bool
 	VLANAware bool
 	VIDs      string   // the VLANs that a VLAN-aware bridge carries, as in "2-4094"; empty: unknown
@@ -141,6 +142,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		MTU       wire.Int  `json:"mtu"`
 		CIDR      string    `json:"cidr"`
 		Gateway   string    `json:"gateway"`
+		IPAM      wire.Bool `json:"ipam"`
 	}
 	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
@@ -151,6 +153,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		out[i] = Bridge{
 			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware), VIDs: string(e.VIDs),
 			Ports: strings.Fields(e.Ports + " " + e.OVSPorts), MTU: int(e.MTU), CIDR: e.CIDR, Gateway: e.Gateway,
+			IPAM: bool(e.IPAM),
 		}
 	}
 	slices.SortFunc(out, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })

@@ -20,6 +20,7 @@ type Model struct {
 	NextID   IDRange      `yaml:"nextID,omitempty"`   // what /cluster/nextid gives out; 100 to 999999
 	Hosts    []Host       `yaml:"hosts"`
 	Mappings []PCIMapping `yaml:"mappings,omitempty"`
+	VNets    []VNet       `yaml:"vnets,omitempty"` // of Proxmox's SDN, running on every host
 	Pools    []Pool       `yaml:"pools,omitempty"`
 	Roles    []Role       `yaml:"roles,omitempty"` // beside the built-in ones
 	Users    []User       `yaml:"users,omitempty"` // beside root@pam, unless it is to have a password
@@ -113,6 +114,27 @@ type PCIMapping struct {
 	MDev          bool     `yaml:"mdev,omitempty"`
 	LiveMigration bool     `yaml:"liveMigration,omitempty"`
 	Map           []string `yaml:"map"` // node=pve1,path=0000:41:00.0,id=10de:20f1,iommugroup=25,subsystem-id=10de:145f
+}
+
+// VNet is a virtual network of Proxmox's SDN, with one subnet. Machines join it as they join a bridge.
+type VNet struct {
+	Name   string `yaml:"name"`
+	Zone   string `yaml:"zone"`
+	Subnet string `yaml:"subnet,omitempty"` // 10.0.0.0/24
+	NoIPAM bool   `yaml:"noIPAM,omitempty"` // the zone keeps no list of addresses
+	// DHCP is the range of which every new card gets an address, "10.0.0.100-10.0.0.199"; empty: the
+	// zone has no DHCP.
+	DHCP   string  `yaml:"dhcp,omitempty"`
+	Leases []Lease `yaml:"leases,omitempty"`
+}
+
+// Lease is an address in Proxmox's own IPAM.
+type Lease struct {
+	IP       string `yaml:"ip"`
+	MAC      string `yaml:"mac,omitempty"`
+	Hostname string `yaml:"hostname,omitempty"`
+	VMID     int    `yaml:"vmid,omitempty"`
+	Gateway  bool   `yaml:"gateway,omitempty"` // of the subnet
 }
 
 // Pool is a resource pool; who is in it stands in the VMs.

@@ -318,7 +318,7 @@ func (g *changing) plugNet(k, value string) error {
 			return err
 		}
 	}
-	if b := is["bridge"]; b != "" && !slices.Contains(g.w.State.Hosts[g.v.Node].Bridges, b) {
+	if b := is["bridge"]; b != "" && !g.w.State.Joins(g.w.State.Hosts[g.v.Node], b) {
 		return answer.Die("VM %d qmp command 'netdev_add' failed - network script /usr/libexec/qemu-server/pve-bridge-hotplug failed with status 512", g.v.ID)
 	}
 	return nil

@@ -101,10 +101,23 @@ func listNetwork(c *world.Call) (any, error) {
 		e["iface"] = name
 		out = append(out, e)
 	}
+	if want == "any_bridge" || want == "include_sdn" || want == "vnet" {
+		out = append(out, localVNets(c)...)
+	}
 	if h.Staged == nil {
 		return out, nil
 	}
 	return answer.Changed{Data: out, Diff: unifiedDiff("/etc/network/interfaces", Network(h).Text(), h.Staged.Text())}, nil
+}
+
+// localVNets are the virtual networks among the bridges (PVE/Network/SDN.pm, get_local_vnets).
+func localVNets(c *world.Call) (out []any) {
+	for _, n := range c.State.SDN.VNets {
+		if access.CanAny(c.State, c.Who, "/sdn/zones/"+n.Zone+"/"+n.Name, "SDN.Audit", "SDN.Use") {
+			out = append(out, map[string]any{"iface": n.Name, "type": "vnet", "active": "1", "ipam": answer.Flag(!n.NoIPAM), "vlanaware": 0})
+		}
+	}
+	return out
 }
 
 func getInterface(c *world.Call) (any, error) {

@@ -84,7 +84,7 @@ func checkMTU(s *world.State, h *world.Host, i int, d map[string]string) error {
 		return nil
 	}
 	switch mtu := schema.Atoi(d["mtu"]); {
-	case !slices.Contains(h.Bridges, d["bridge"]):
+	case !s.Joins(h, d["bridge"]):
 		return answer.Die("bridge '%s' does not exist", d["bridge"])
 	case mtu > 1 && mtu < 576:
 		return answer.Die("netdev net%d: MTU '%d' is smaller than the IP minimum MTU '576'", i, mtu)
@@ -196,7 +196,7 @@ func plugged(w world.Worker, v *world.VM, i int) error {
 	b, status := d["bridge"], 0
 	switch {
 	case b == "":
-	case !slices.Contains(h.Bridges, b):
+	case !w.State.Joins(h, b):
 		w.Log("bridge '%s' does not exist", b)
 		status = 512
 	case d["tag"] != "" && slices.Contains(h.NoPorts, b) && !slices.Contains(h.VLANAware, b):

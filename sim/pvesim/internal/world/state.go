@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,6 +79,10 @@ func New(m model.Model, o Options) *State {
 		Hosts: map[string]*Host{}, VMs: map[int]*VM{}, Containers: map[int]model.Container{}, Mappings: map[string]*Mapping{}, Pools: map[string]*Pool{},
 		Locks: map[string]*fileLock{}, Tasks: map[string]*Task{}, PIDs: 1000, Random: rand.New(rand.NewPCG(1, 2)),
 		Version: cmp.Or(m.Version, "9.2.11"), QEMU: m.QEMU, NoQuorum: m.NoQuorum,
+	}
+	for _, n := range m.VNets {
+		n.Leases = slices.Clone(n.Leases)
+		s.SDN.VNets = append(s.SDN.VNets, &n)
 	}
 	s.Life, s.end = context.WithCancel(eternity{})
 	s.setIDRange(m.NextID)
