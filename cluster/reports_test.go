@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,7 +130,7 @@ func reports() []report {
 
 // TestReports gives each report the answer that its command prints.
 func TestReports(t *testing.T) {
-	for _, r := range append(reports(), wishes()...) {
+	for _, r := range slices.Concat(reports(), wishes(), machines()) {
 		name := strings.Join([]string{r.dir, r.command, r.file}, " ")
 		t.Run(strings.TrimSpace(name), func(t *testing.T) {
 			got := r.answer(t)
@@ -147,7 +148,7 @@ func TestReports(t *testing.T) {
 // TestReportsAreUsed: a file that no row reads proves nothing.
 func TestReportsAreUsed(t *testing.T) {
 	read := map[string]bool{}
-	for _, r := range append(reports(), wishes()...) {
+	for _, r := range slices.Concat(reports(), wishes(), machines()) {
 		read[r.path("")], read[r.sitePath()] = true, true
 	}
 	files, err := filepath.Glob("testdata/reports/*/*")

@@ -111,11 +111,28 @@ func (d *decoder) shows(at yamlnode.Pos, text, name string) bool {
 	return false
 }
 
+// forms are the words for values that people write in other forms, by their key and the kind that
+// is wanted.
+var forms = map[string]struct {
+	kind    yamlnode.Kind
+	instead string
+}{
+	"gpus":     {yamlnode.Map, `write how many, e.g. gpus: 2; or a mapping: {count: 2, model: RTX 3090}, {pci: ["01:00"]}, {mapping: [NAME]}`},
+	"external": {yamlnode.Text, "write one text, user@address:port, e.g. root@192.168.1.40:2222"},
+	"layouts":  {yamlnode.List, "write how many of each profile: layouts: [{profiles: {1g.5gb: 7}}]"},
+	"cpu":      {yamlnode.Text, "write the type alone, e.g. cpu: host; cores: is how many"},
+	"shared":   {yamlnode.Map, "write each with its path in the notebook, e.g. shared: {datasets: /data}, and its place under storage.nfs.shares"},
+}
+
 // is reports a value of the wrong kind. It does not repeat the value, which may be a secret on
 // the wrong line.
 func (d *decoder) is(t *yamlnode.Node, want yamlnode.Kind, name string) bool {
 	if t.Kind == want {
 		return true
+	}
+	if form := forms[name]; form.kind == want {
+		d.undecodable(t.At, fmt.Sprintf("%s must be %s and is %s", name, want, t.Kind), form.instead)
+		return false
 	}
 	d.undecodable(t.At, fmt.Sprintf("%s must be %s and is %s", name, want, t.Kind), map[yamlnode.Kind]string{
 		yamlnode.Map:    "write its keys in the lines below, indented, each as key: value",

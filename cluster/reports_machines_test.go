@@ -1,0 +1,53 @@
+package cluster_test
+
+// machines are what people have who wrote to forums and trackers: cards, kernels' logs, machines
+// and keys that are ordinary, and were answered wrongly.
+func machines() []report {
+	good := []string{"error", "warning"}
+	return []report{
+		{dir: "models", file: "rtx8000.yaml", command: "plan", want: []string{"[0000:01:00: Quadro RTX 6000/8000"}},
+		{dir: "models", file: "ada.yaml", command: "plan", want: []string{"[0000:02:00: RTX 6000 Ada Generation"}},
+		{dir: "models", file: "fused.yaml", command: "plan", want: []string{"[0000:04:00: GeForce RTX 4060 Ti 16GB"}, notWant: []string{"warning"}},
+		{dir: "models", file: "plain.yaml", command: "plan", want: []string{"[0000:05:00: GeForce RTX 4060,"}},
+		{dir: "models", file: "size.yaml", command: "plan", want: []string{"[0000:04:00: GeForce RTX 4060 Ti 16GB"}},
+		{dir: "models", file: "v100.yaml", command: "plan", want: []string{"[0000:07:00: Tesla V100 PCIe 32GB"}, notWant: []string{"warning"}},
+		{dir: "models", file: "mobile.yaml", command: "plan", want: []string{"[0000:08:00: GeForce RTX 3070 Mobile / Max-Q"}},
+		{dir: "models", file: "desktop.yaml", command: "plan", want: []string{"has 0 available", "is a GA104M [GeForce RTX 3070 Mobile / Max-Q]"}},
+		{dir: "models", file: "a100.yaml", command: "plan", want: []string{"[0000:0a:00: A100 PCIe 80GB"}},
+		{dir: "oldnew", command: "host:check", want: []string{"ok N1 "}, notWant: []string{"error"}},
+		{dir: "oldnew", file: "each.yaml", command: "plan", want: []string{"[0000:01:00: GeForce GTX 1060 6GB", "[0000:02:00: GeForce RTX 5090"}, notWant: good},
+		{dir: "oldnew", file: "both.yaml", command: "plan", want: []string{"no NVIDIA driver fits the cards of gpu1", "give a machine cards of one kind"}, notWant: []string{"the cards of pve1"}},
+		{dir: "oldnew", file: "mps.yaml", command: "plan", want: []string{"[0000:02:00: GeForce RTX 5090"}, notWant: good},
+		{dir: "oldnew", file: "mig.yaml", command: "plan", want: []string{"has 0 available", "0000:02:00.0 is a GB202 [GeForce RTX 5090]: it cannot be divided (MIG)"}, notWant: []string{"the cards of pve1"}},
+		{dir: "windows", command: "plan", want: []string{"[0000:02:00: GeForce RTX 3090"}, notWant: good},
+		{dir: "windows", file: "named.yaml", command: "plan", want: []string{"claimed twice", "VM 101 (win11), by address as hostpci0, running", "qm set 101 --delete hostpci0"}},
+		{dir: "windows", site: "off.yaml", command: "plan", want: []string{"0000:01:00.0 belongs to VM 101 (win11), by address as hostpci0, stopped"}},
+		{dir: "k80", command: "plan", want: []string{"has 0 available", "0000:05:00.0 is a GK210GL [Tesla K80], and no supported driver works with it: branch 470 is the last"}},
+		{dir: "laptop", command: "plan", want: []string{"0000:01:00.0 is a GN21-X11 [GeForce RTX 4090 Laptop GPU]"}},
+		{dir: "laptop", file: "count.yaml", command: "plan", want: []string{"[0000:01:00: GeForce RTX 4090 Laptop GPU"}, notWant: good},
+		{dir: "hosts", command: "plan", want: []string{"pve1 has 1 such GPU free; pve2 has 1 such GPU free", "all GPUs of a node are on one host: write more nodes with fewer GPUs each"}},
+		{dir: "hosts", file: "spread.yaml", command: "plan", want: []string{"on pve1, which has", "on pve2, which has"}, notWant: good},
+		{dir: "kernel", file: "legacy.txt", command: "explain", want: []string{"580.xx is its last branch: leave branch and flavour to be chosen by PCI id"}},
+		{dir: "kernel", file: "power.txt", command: "explain", want: []string{"GPU 0000:01:00.0 (hardware): power cables of the card are not connected"}},
+		{dir: "kernel", file: "room.txt", command: "explain", want: []string{"GPU 0000:01:00.0 (machine): the machine's firmware gave the GPU no room for its memory"}},
+		{dir: "kernel", file: "gsp.txt", command: "explain", want: []string{"Xid 119 of GPU 0000:c1:00", "what the error before needs: None"}, notWant: []string{"\n(driver)", "Node Reboot Required"}},
+		{dir: "kernel", file: "pascal.txt", command: "explain", want: []string{"before Ampere, a bad page retired"}},
+		{dir: "keys", file: "gpus.yaml", command: "validate", want: []string{"write model: with words of the name", `write pci: ["01:00"]`, "write sharing: {strategy: time-slicing, replicas: 4}", "nvidia-smi -pl 250"},
+			notWant: []string{"did you mean", "known here", "it belongs in"}},
+		{dir: "keys", file: "forms.yaml", command: "validate", want: []string{"write how many, e.g. gpus: 2", "gpus has a model and no count", "layouts: [{profiles: {1g.5gb: 7}}]", "write the type alone, e.g. cpu: host"}},
+		{dir: "keys", file: "inherited.yaml", command: "validate", notWant: good},
+		{dir: "keys", file: "nvidia.yaml", command: "validate", want: []string{"write sharing: {strategy: time-slicing, replicas: 4}", "driver: {branch: 580}", "write stack: device-plugin", "homelab sets it up as the cards need it", "write monitoring: true", "instances are written by GPU"},
+			notWant: []string{"known here"}},
+		{dir: "keys", file: "node.yaml", command: "validate", want: []string{"homelab chooses the firmware", "write addresses: in a pool and address: in a node", "one image is for all nodes", "write disks: {os: {size: 100GiB}}", "an external machine says which it is"},
+			notWant: []string{"known here", "did you mean"}},
+		{dir: "keys", file: "file.yaml", command: "validate", want: []string{"write pools:", "write k3s: {version: …}", "nvidia: {stack: operator}", "write ingress:", "write guest:", "storage classes are in storage", "homelab leaves them alone"}, notWant: []string{"known here"}},
+		{dir: "keys", file: "hub.yaml", command: "validate", want: []string{"write auth: {users:", "write auth: {admins:", "write image: in a profile", "hub: {shared: {datasets: /data}}", "write home: {size: 20GiB", "write it in charts: {values: {jupyterhub: {…}}}", "write idle: 1h", "write users: [ann, bob]", "write title:"},
+			notWant: []string{"known here", "belongs in ssh"}},
+		{dir: "keys", file: "kubelet.yaml", command: "validate", want: []string{`system-reserved is "cpu=500m,memory=1GB", and kubelet does not start`, `max-pods is "many"`}},
+		{dir: "keys", file: "pods.yaml", command: "validate", want: []string{"warning: ", "max-pods is 500, and a node has 253 addresses for pods", "node-cidr-mask-size=23"}, notWant: []string{"error"}},
+		{dir: "keys", file: "pods-larger.yaml", command: "validate", notWant: good},
+		{dir: "external", command: "validate", notWant: good},
+		{dir: "external", file: "inventory.yaml", command: "validate", want: []string{"write one text, user@address:port", "ports are those of single machines", "NOPASSWD:ALL", "~/.ssh/known_hosts"}, notWant: []string{"would be created on a Proxmox host", "has no prefix", "belongs in proxmox"}},
+		{dir: "external", file: "root.yaml", command: "validate", want: []string{"write external: root@address"}},
+	}
+}
