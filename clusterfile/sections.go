@@ -102,7 +102,11 @@ func (r *resolver) network(raw *written.Network) spec.Network {
 		n.DNS = []netip.Addr{n.Gateway}
 	}
 	r.between(raw.VLAN, &raw.VLAN, "vlan", 1, 4094)
-	r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
+	if raw.MTU != nil && *raw.MTU == 1 {
+		r.Wrong(&raw.MTU, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
+	} else {
+		r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
+	}
 	r.between(raw.Queues, &raw.Queues, "queues", 1, 64)
 	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
 		r.Wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
