@@ -30,6 +30,23 @@ func mismatch(g pci.GPU) string {
 	return out
 }
 
+// unsuited says why a card cannot be divided or shared as the file asks of any card, or returns "". Of
+// cards that the file names, other checks say it.
+func unsuited(n spec.Node, g pci.GPU) string {
+	id, err := nvidia.ParsePCIID(g.ID())
+	kind, known := nvidia.Lookup(id)
+	sharing := n.GPUs.Sharing
+	every := len(sharing.Layouts) == 1 && len(sharing.Layouts[0].GPUs) == 0
+	switch {
+	case err != nil, !known, len(n.GPUs.PCI) > 0, n.GPUs.Model != "":
+	case sharing.Strategy == spec.SharingMIG && every && kind.MIGInstances == 0:
+		return "it cannot be divided (MIG)"
+	case sharing.Strategy == spec.SharingMPS && kind.MPSClients() == 0:
+		return "it cannot be shared by MPS"
+	}
+	return ""
+}
+
 // choose selects a node's cards: those that it already has and those that the file names, or free
 // ones that are next to each other. It is an error if a card that is requested by address is not
 // available. A node that requests a number of cards gets another one instead.
@@ -52,8 +69,12 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		case card.Problem() != "":
 			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
 		default:
-			free = append(free, seat{GPU: card.GPU, index: i,
-				mine: slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })})
+			mine := slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })
+			if cannot := unsuited(n, card.GPU); cannot != "" && !mine {
+				why = append(why, fmt.Sprintf("%s is %s: %s", card.Address, withArticle(card.Name), cannot))
+				continue
+			}
+			free = append(free, seat{GPU: card.GPU, index: i, mine: mine})
 		}
 	}
 	free, split := whole(free, func(a proxmox.PCIAddress) string { return b.holder(n, a) })
