@@ -122,7 +122,7 @@ var allowed = map[string][]string{
 	"sim/pvesim/internal/sdn":         played("access answer schema world"),
 	"sim/pvesim/internal/storages":    played("access answer model nodes release request schema world", "sim/guest"),
 	"sim/pvesim/internal/pci":         played("access answer model release schema world", "sim/guest"),
-	"sim/pvesim/internal/config":      played("access answer hypervisor model nodes release schema storages world", "internal/iso9660"),
+	"sim/pvesim/internal/config":      played("access answer hypervisor model nodes release request schema storages world", "internal/iso9660"),
 	"sim/pvesim/internal/running":     played("access answer config hypervisor model nodes pci release schema storages world", "sim/guest"),
 	"sim/pvesim/internal/guests":      played("access answer config firewall model pci release request running schema storages world", "sim/guest"),
 	"sim/pvesim/internal/hostshell":   played("answer hypervisor model request world", "sim/guest"),

@@ -121,6 +121,8 @@ var forms = map[string]struct {
 	"external": {yamlnode.Text, "write one text, user@address:port, e.g. root@192.168.1.40:2222"},
 	"layouts":  {yamlnode.List, "write how many of each profile: layouts: [{profiles: {1g.5gb: 7}}]"},
 	"cpu":      {yamlnode.Text, "write the type alone, e.g. cpu: host; cores: is how many"},
+	"numa":     {yamlnode.Bool, "write numa: true; numaNodes: shows the guest several NUMA nodes"},
+	"profiles": {yamlnode.Map, "write each by its name, e.g. profiles: {gpu: {title: GPU, gpus: 1, cpu: 4, memory: 16GiB}}"},
 	"shared":   {yamlnode.Map, "write each with its path in the notebook, e.g. shared: {datasets: /data}, and its place under storage.nfs.shares"},
 }
 
@@ -162,7 +164,11 @@ func (d *decoder) scalar(t *yamlnode.Node, v reflect.Value, name string) {
 		}
 		n, err := strconv.ParseInt(t.Text, 10, 32)
 		if err != nil {
-			d.undecodable(t.At, fmt.Sprintf("%s must be a whole number below 2147483648 and is %s", name, t.Text), "write digits only")
+			cure := "write digits only"
+			if name == "gpus" && strings.Contains(t.Text, ".") {
+				cure = "write 1; nodes share their GPUs with nvidia: {sharing: {strategy: time-slicing, replicas: 4}}, and gpus: 1 is then one share"
+			}
+			d.undecodable(t.At, fmt.Sprintf("%s must be a whole number below 2147483648 and is %s", name, t.Text), cure)
 			return
 		}
 		v.SetInt(n)

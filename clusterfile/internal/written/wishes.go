@@ -41,6 +41,14 @@ var wishes = []wish{
 		instead: "write one address of the node's network, IPv4 or IPv6"},
 	{in: "node network proxmox file", keys: "firewall", why: "homelab does not manage Proxmox's firewall",
 		instead: "remove it; rules set by hand stay, and nodes must reach each other on all ports"},
+	{in: "proxmox", keys: "apitoken apitokenid tokenname pmapitokenid apitokensecret pmapitokensecret tokenvalue", why: "a token has an ID and a secret",
+		instead: "write token: user@realm!name, and secret: env:NAME, file:PATH or sops:FILE#path"},
+	{in: "proxmox", keys: "username pmuser login", why: "homelab logs in with an API token", instead: "write token: and secret: (docs/real-host.md); user: root@pam is for settings that no token may make"},
+	{in: "proxmox", keys: "verify verifyssl sslverify verifytls tlsverify validatecerts insecureskipverify pmtlsinsecure skiptlsverify tls ssl", why: "the host's certificate is checked",
+		instead: "write fingerprint: as pvenode cert info shows it, or ca:; insecure: true checks nothing"},
+	{in: "proxmox", keys: "node nodes targetnode cluster", why: "Proxmox's nodes are called hosts", instead: "write host: pve1 for the one of nodes that name none, and hosts: {pve1: {}, pve2: {}} for several"},
+	{in: "proxmox", keys: "storage storages datastore vmstorage", why: "storages are those of nodes' disks", instead: "write defaults: {storage: NAME} at the outermost level"},
+	{in: "proxmox", keys: "port", why: "the port is a part of endpoint", instead: "write it there, endpoint: https://10.0.0.5:8006"},
 	{in: "proxmox", keys: "pool resourcepool poolid", why: "homelab puts no VM into a resource pool",
 		instead: "remove it; add VMs to the pool by hand: they stay in it, and homelab finds its own by their tags. A recreated VM is in none"},
 	{in: "node", keys: "resourcepool proxmoxpool poolid pool", why: "homelab puts no VM into a resource pool",
@@ -133,6 +141,8 @@ var wishes = []wish{
 	{in: "profile", keys: "command cmd args lifecycle lifecyclehooks starthook startscript poststart initcontainers sidecars extracontainers containers ports extraports securitycontext uid gid serviceaccount timeout starttimeout kubespawneroverride",
 		why:     "a profile has no such setting",
 		instead: "write it for all profiles in charts.values.jupyterhub.singleuser: cmd, lifecycleHooks, initContainers, extraContainers, uid, startTimeout and others"},
+	{in: "profile", keys: "cpulimit cpuguarantee cpus memlimit memguarantee memorylimit memoryguarantee", why: "a profile has cpu and memory, each with guarantee and limit",
+		instead: "write cpu: {guarantee: 1, limit: 4} and memory: {guarantee: 4GiB, limit: 16GiB}, or one value for both"},
 	{in: "profile", keys: "displayname label slug", why: "a profile's name is its key, and title is what people see", instead: "write title:"},
 	{in: "profile", keys: "timeslicing replicas sharing", why: "how GPUs are shared is the nodes' matter", instead: "write nvidia: {sharing: …} or gpus.sharing of a pool; gpus: 1 is then one share"},
 	{in: "hub", keys: "image images", why: "images belong to profiles", instead: "write image: in a profile"},
@@ -172,7 +182,7 @@ var wishes = []wish{
 }
 
 const (
-	nodeConfig = "k3s k3sconfig kubelet kubeletarg kubeletargs kubeletextraargs kubeletconfig server config nodeconfig providerid"
+	nodeConfig = "maxpods reserved systemreserved kubereserved k3s k3sconfig kubelet kubeletarg kubeletargs kubeletextraargs kubeletconfig server config nodeconfig providerid"
 )
 
 // DataDisk is the cure for those who look for another folder of K3s' data.
