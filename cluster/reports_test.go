@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,22 @@ func reports() []report {
 		{dir: "16", command: "host:check", want: []string{"ok PX20", "ok PX1 "}, notWant: []string{"error", "warning"}},
 		{dir: "16", file: "both.yaml", site: "two.yaml", command: "host:check", want: []string{"error PX20 pve2: pve2 has Proxmox VE 8.2.4, and a token can import images from 8.4 on", "warning PX20 pve2: pve2 has Proxmox VE 8.2.4, and the host that answers has 9.2.11"}},
 		{dir: "38", command: "validate", want: []string{"no disk is mounted on /var/lib/longhorn2, so volumes are on the system disks; disks are mounted on /mnt/longhorn", "write path: /mnt/longhorn"}},
+		{dir: "networks", file: "bond-vlan.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "ovs.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "aware.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "vnet.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "trunk.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "tunnel.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "long.yaml", command: "plan", want: []string{"bridge vmbr2 on pve1 is not VLAN-aware, and Proxmox cannot make enp129s0f0np0.100 for VLAN 100 (cp1): the name is longer than 15 characters", "make it VLAN-aware"}},
+		{dir: "networks", file: "taken.yaml", command: "plan", want: []string{`VLAN 30 of bridge vmbr0 on pve1 (cp1) is the port bond0.30 of bridge vmbr3: Proxmox says "interface bond0.30 already exist in bridge vmbr3"`, "write bridge: vmbr3 without vlan:"}},
+		{dir: "networks", file: "inner.yaml", command: "plan", want: []string{"the VNet k8s on pve1 is not VLAN-aware, and cp1 wants VLAN 5 in it", "remove vlan:"}},
+		{dir: "networks", file: "jumbo.yaml", command: "host:check", want: []string{"warning network vx: cp1: the MTU is 1500 in the file, and the VNet vx has its zone's, 1450 in VXLAN and EVPN zones", "remove mtu: from the file"}},
+		{dir: "networks", file: "ovs-jumbo.yaml", command: "host:check", want: []string{"warning network vmbr4: cp1: the MTU is 9000 in the file", "give the bridge an ovs_mtu line"}},
+		{dir: "networks", file: "card.yaml", command: "plan", want: []string{"host pve1 has no bridge vlan20", "VMs join bridges, no cards, bonds or VLANs of the host", "make one whose port is vlan20"}, notWant: []string{"VNet"}},
+		{dir: "networks", file: "slave.yaml", command: "plan", want: []string{"host pve1 has no bridge eno5", "VMs join bridges, no cards, bonds or VLANs of the host"}},
+		{dir: "networks", file: "other.yaml", command: "plan", want: []string{"host pve2 has no bridge vmbr5, for w1, or the token may not see it; it has k8s, trunk, vmbr0, vx; pve1 has vmbr5"}},
+		{dir: "networks", file: "zone.yaml", command: "plan", want: []string{"host pve2 has no bridge nat, for w1", "pve1 has the VNet nat, whose zone is not on pve2"}},
+		{dir: "networks", file: "inherit.yaml", command: "validate", want: []string{"mtu: 1 is Proxmox's word for the bridge's MTU; remove it"}},
 		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "host:check", want: []string{
 			"error clone pve2: no clone on pve2 can be made of the template, for w1, w2: Proxmox clones ubuntu-noble (VM 9000 on pve1) to pve2 only if both hosts share the disk's storage, and thin is pve2's own: create a template of that name on pve2 too, or write storage: nas for the node",
 			"ok clone pve1: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1: the template is on nas and the disk on thin"}},
@@ -113,7 +130,7 @@ func reports() []report {
 
 // TestReports gives each report the answer that its command prints.
 func TestReports(t *testing.T) {
-	for _, r := range append(reports(), wishes()...) {
+	for _, r := range slices.Concat(reports(), wishes(), machines()) {
 		name := strings.Join([]string{r.dir, r.command, r.file}, " ")
 		t.Run(strings.TrimSpace(name), func(t *testing.T) {
 			got := r.answer(t)
@@ -131,7 +148,7 @@ func TestReports(t *testing.T) {
 // TestReportsAreUsed: a file that no row reads proves nothing.
 func TestReportsAreUsed(t *testing.T) {
 	read := map[string]bool{}
-	for _, r := range append(reports(), wishes()...) {
+	for _, r := range slices.Concat(reports(), wishes(), machines()) {
 		read[r.path("")], read[r.sitePath()] = true, true
 	}
 	files, err := filepath.Glob("testdata/reports/*/*")

@@ -38,6 +38,6 @@ func wishes() []report {
 			notWant: []string{"known here", "did you mean"}},
 		{dir: "37", file: "words.yaml", command: "validate", want: []string{`unknown key "domain" in network: it has another name; write search:`, `unknown key "ip" in cp: it has another name; write addresses:`, `unknown key "node" in cp: it has another name; write host:`}},
 		{dir: "37", file: "names.yaml", command: "validate", notWant: []string{"error"}},
-		{dir: "37", file: "bridges.yaml", site: "../22/site.yaml", command: "host:check", want: []string{"VMs join bridges, no bonds and no VLANs of the host", "make one whose port is bond0.10", "no bridge br-lan"}},
+		{dir: "37", file: "bridges.yaml", site: "../22/site.yaml", command: "host:check", want: []string{"VMs join bridges, no cards, bonds or VLANs of the host", "make one whose port is bond0.10", "no bridge br-lan"}},
 	}
 }

@@ -123,7 +123,7 @@ type Bridge struct {
 	VLANAware bool
 	VIDs      string   // the VLANs that a VLAN-aware bridge carries, as in "2-4094"; empty: unknown
 	Ports     []string // the host's ports in the bridge
-	MTU       int      // 0: not set, so 1500
+	MTU       int      // 0: not set, or not reported, as of a VNet
 	CIDR      string   // the host's own address in it, with its prefix length; may be empty
 	Gateway   string   // the host's gateway, if it is on this bridge; may be empty
 }
@@ -136,6 +136,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		Type      string    `json:"type"`
 		Active    wire.Bool `json:"active"`
 		VLANAware wire.Bool `json:"bridge_vlan_aware"`
+		VNetAware wire.Bool `json:"vlanaware"` // the same of a VNet
 		VIDs      wire.Text `json:"bridge_vids"`
 		Ports     string    `json:"bridge_ports"`
 		OVSPorts  string    `json:"ovs_ports"`
@@ -151,7 +152,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	out := make([]Bridge, len(all))
 	for i, e := range all {
 		out[i] = Bridge{
-			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware), VIDs: string(e.VIDs),
+			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware || e.VNetAware), VIDs: string(e.VIDs),
 			Ports: strings.Fields(e.Ports + " " + e.OVSPorts), MTU: int(e.MTU), CIDR: e.CIDR, Gateway: e.Gateway,
 			IPAM: bool(e.IPAM),
 		}

@@ -162,10 +162,7 @@ func (b *book) enterPromises(nodes []spec.Node) {
 func (b *book) enterKept(nodes []spec.Node) {
 	for _, n := range nodes {
 		kept, _ := b.kept(n)
-		if len(kept) > n.GPUs.Count {
-			kept = b.fewer(n, kept)
-		}
-		for _, g := range kept {
+		for _, g := range b.fewer(n, kept) {
 			b.promised[g.Address.Whole()] = n.Name
 		}
 	}
@@ -175,7 +172,7 @@ func (b *book) enterKept(nodes []spec.Node) {
 // requests.
 func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
 	if len(n.GPUs.Mapping) > 0 {
-		return nil, true
+		return
 	}
 	m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name))
 	if m == nil && n.Adopt {

@@ -36,6 +36,18 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 	}
 }
 
+// A node that is to have fewer keeps the group that it has: single cards are of more use to others.
+func TestGroupsThatANodeKeeps(t *testing.T) {
+	kept, row := grouped(1, 7, 7, 2), rowOf(4)
+	for i := range row {
+		row[i].GPU = kept[i]
+	}
+	b := &book{ledger: &pci.Ledger{Cards: row}}
+	assert.Equal(t, kept[1:3], b.fewer(spec.Node{GPUs: spec.GPURequest{Count: 2}}, kept))
+	assert.Equal(t, kept[:3], b.fewer(spec.Node{GPUs: spec.GPURequest{Count: 3}}, kept))
+	assert.Equal(t, kept[:1], b.fewer(spec.Node{GPUs: spec.GPURequest{Count: 1}}, kept))
+}
+
 // A VM of somebody else becomes a node's machine where the file adopts it, on its host.
 func TestWhoseMachineAVMBecomes(t *testing.T) {
 	b := &book{host: "pve1", spec: &spec.Spec{Name: "lab"}, nodes: map[string]spec.Node{"wk1": {Name: "wk1", Adopt: true}, "wk2": {Name: "wk2"}}}

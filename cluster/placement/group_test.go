@@ -86,4 +86,6 @@ func TestGroupsAreNotDivided(t *testing.T) {
 	_, why := whole(seats[1:2], func(proxmox.PCIAddress) string { return "belongs to VM 104" })
 	assert.Equal(t, []string{"0000:02:00.0 shares IOMMU group 7 with 0000:01:00.0, which belongs to VM 104"}, why)
 	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", undivided(seats))
+	slices.Reverse(seats)
+	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", undivided(seats), "single ones before it are not named")
 }

@@ -210,7 +210,11 @@ func (p *placing) choose(n *spec.Node) error {
 		fit = append(fit, option{room: r, cards: with, free: matching(with, *n) + n.GPUs.Count})
 	}
 	if len(fit) == 0 {
-		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or add a host under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
+		do := "give it less, or add a host under proxmox.hosts"
+		if n.GPUs.Count > 1 && p.freeOnAll(*n) >= n.GPUs.Count {
+			do = "all GPUs of a node are on one host: write more nodes with fewer GPUs each"
+		}
+		return fmt.Errorf("no host has room for %s (%s): %s\n  %s", n.Name, wants(*n), strings.Join(why, "; "), do)
 	}
 	best := slices.MinFunc(fit, func(a, b option) int {
 		if n.Role == spec.Server && a.servers != b.servers {
@@ -237,11 +241,11 @@ func (p *placing) cardsWith(r *room, n *spec.Node) (*Allotment, string) {
 		switch {
 		case with.Shares[other.Name].Err == nil || r.cards.Shares[other.Name].Err != nil:
 		case free < n.GPUs.Count:
-			return nil, fmt.Sprintf("has %d such GPUs free", free)
+			return nil, "has " + such(free)
 		case other.Name != n.Name:
-			return nil, fmt.Sprintf("has %d such GPUs free, and %s would have none", free, other.Name)
+			return nil, fmt.Sprintf("has %s, and %s would have none", such(free), other.Name)
 		default:
-			return nil, fmt.Sprintf("has %d such GPUs free, and one VM must have all of an IOMMU group", free)
+			return nil, fmt.Sprintf("has %s, and one VM must have all of an IOMMU group", such(free))
 		}
 	}
 	return with, ""
@@ -250,7 +254,7 @@ func (p *placing) cardsWith(r *room, n *spec.Node) (*Allotment, string) {
 // matching counts the cards that an allotment leaves for a node.
 func matching(a *Allotment, n spec.Node) (cards int) {
 	for _, g := range a.left {
-		if n.GPUs.Count > 0 && Candidate(n, g) {
+		if n.GPUs.Count > 0 && Candidate(n, g) && unsuited(n, g) == "" {
 			cards++
 		}
 	}
@@ -275,6 +279,18 @@ func (r *room) lacks(n spec.Node) string {
 		}
 	}
 	return ""
+}
+
+func such(free int) string { return strings.Replace(GPUs(free), " GPU", " such GPU", 1) + " free" }
+
+// freeOnAll counts the free cards of all hosts that match a node's request.
+func (p *placing) freeOnAll(n spec.Node) (sum int) {
+	for _, r := range p.rooms {
+		if r.cards != nil {
+			sum += matching(r.cards, n)
+		}
+	}
+	return sum
 }
 
 func wants(n spec.Node) string {

@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,10 @@ func TestWhichHostANodeGets(t *testing.T) {
 		"the file says how much":      {func(h *hosts) { h.want.Proxmox.Hosts[1].Memory = 100 * spec.GiB }, of{"wk1": "pve1", "cp1": "pve1", "gpu1": "pve1"}, nil},
 		"one is down": {func(h *hosts) { h.model.Hosts[1].Offline = true }, of{"wk1": "pve1", "cp1": "pve1", "gpu1": "pve1"},
 			of{"wk1": "on pve1, which has 216GiB of memory free; pve2 is down"}},
+		"the first is down": {func(h *hosts) {
+			h.model.Hosts[1].Offline = true
+			slices.Reverse(h.want.Proxmox.Hosts)
+		}, of{"wk1": "pve1", "gpu1": "pve1"}, of{"gpu1": "on pve1, which has 2 GPUs and 256GiB of memory free; pve2 is down"}},
 		"no storage there": {func(h *hosts) {
 			for i, s := range h.model.Hosts[1].Storages {
 				h.model.Hosts[1].Storages[i].Inactive = s.Name == "vmdata"
@@ -111,6 +116,9 @@ func TestWhichHostANodeGets(t *testing.T) {
 		"servers keep apart": {func(h *hosts) {
 			h.want.Nodes = []spec.Node{node("cp1", "pve2", spec.Server, 8, 0), node("cp2", spec.AnyHost, spec.Server, 8, 0), node("cp3", spec.AnyHost, spec.Server, 8, 0), node("wk1", spec.AnyHost, spec.Agent, 8, 0)}
 		}, of{"cp2": "pve1", "cp3": "pve2", "wk1": "pve2"}, nil},
+		"and from the first": {func(h *hosts) {
+			h.want.Nodes = []spec.Node{node("cp1", "pve1", spec.Server, 8, 0), node("cp2", spec.AnyHost, spec.Server, 8, 0), node("cp3", spec.AnyHost, spec.Server, 8, 0)}
+		}, of{"cp2": "pve2", "cp3": "pve2"}, nil},
 		"those with cards come first": {func(h *hosts) {
 			h.want.Nodes = []spec.Node{node("wk1", spec.AnyHost, spec.Agent, 200, 0), node("gpu1", spec.AnyHost, spec.Agent, 32, 2), node("gpu2", spec.AnyHost, spec.Agent, 32, 2)}
 			h.want.Nodes[0].Cores, h.want.Nodes[1].GPUs.Model, h.want.Nodes[2].GPUs.Model = 33, "RTX 4090", "A100"
@@ -177,6 +185,12 @@ func TestPlaceWithoutAnAnswer(t *testing.T) {
 			assert.ErrorContains(t, err, "broken "+path)
 		})
 	}
+	on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) { // the second look at the VMs
+		h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^/nodes$", Delay: 10 * time.Second})
+		h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^/cluster/resources$", Skip: 1, Times: -1, Status: 500, Message: "broken"})
+		_, err := placement.Once(t.Context(), h.want, pve)
+		assert.ErrorContains(t, err, "broken")
+	})
 	on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) {
 		h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^/nodes/pve2/storage$", Times: 6, Status: 595, Message: "no route to host"})
 		got, err := placement.Place(t.Context(), h.want, pve)
@@ -216,8 +230,10 @@ func TestNoHostForANode(t *testing.T) {
 		"choosing hosts: there is no host pve3; Proxmox shows pve1, pve2":                                                                                               func(h *hosts) { h.want.Proxmox.Hosts[0].Name = "pve3" },
 	} {
 		on(t, change, func(t *testing.T, h *hosts, pve *proxmox.Client) {
+			start := time.Now()
 			_, err := placement.Place(t.Context(), h.want, pve)
 			require.ErrorContains(t, err, want)
+			assert.Less(t, time.Since(start), time.Second, "waiting would not help")
 		})
 	}
 }

@@ -70,9 +70,11 @@ func TestWhyANodeHasNoCards(t *testing.T) {
 		"a mapping and a VM": {siteOf(row).mapping("two", "", 1, 2).vm("stopped", 1).vm("running", 2), []spec.Node{using("two")},
 			"gpus.mapping of wk1: 0000:01:00, 0000:02:00 on pve1 cannot serve all who may want them: VM 100 (stopped) by address as hostpci0, stopped; " +
 				"VM 101 (running) by address as hostpci0, running; node wk1\n  give the mapping more cards, or remove it from one of them"},
-		"a mapping with enough":     {siteOf(row).mapping("two", "", 1, 2), []spec.Node{using("two"), using("two"), wanting(1, "")}, ""},
-		"others' quarrel is theirs": {siteOf(row).mapping("one", "", 1).vm("stopped", 2).vm("stopped", 2), []spec.Node{using("one")}, ""},
-		"a mapping in a group":      {siteOf(row, 21, 21).mapping("one", "", 1), []spec.Node{using("one")}, ""},
+		"a mapping with enough":               {siteOf(row).mapping("two", "", 1, 2), []spec.Node{using("two"), using("two"), wanting(1, "")}, ""},
+		"others' quarrel is theirs":           {siteOf(row).mapping("one", "", 1).vm("stopped", 2).vm("stopped", 2), []spec.Node{using("one")}, ""},
+		"other nodes' quarrel is theirs":      {siteOf(row).mapping("one", "", 1).mapping("two", "", 2), []spec.Node{using("one"), using("two"), using("two")}, ""},
+		"a VM of its name, about other cards": {siteOf(row).mapping("one", "", 1).vm("wk1", 2).vm("wk1", 2), []spec.Node{using("one")}, ""},
+		"a mapping in a group":                {siteOf(row, 21, 21).mapping("one", "", 1), []spec.Node{using("one")}, ""},
 		"a mapping in another's group": {siteOf(row, 21, 21).mapping("one", "", 1).vm("stopped", 2), []spec.Node{using("one")},
 			"gpus.mapping of wk1: one: 0000:01:00.0 shares IOMMU group 21 with 0000:02:00.0, which belongs to VM 100 (stopped), by address as hostpci0, stopped\n  " + cureOfGroup},
 	} {

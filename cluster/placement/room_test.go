@@ -30,7 +30,7 @@ func TestRoomOnAHost(t *testing.T) {
 		"is down":                 func(r *room, _ *spec.Node) { r.up = false },
 		"has 2 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Count = 3 },
 		"has 0 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Model = "H100" },
-		"has 1 such GPUs free":    func(_ *room, n *spec.Node) { n.GPUs.Model = "A100" },
+		"has 1 such GPU free":     func(_ *room, n *spec.Node) { n.GPUs.Model = "A100" },
 		"has 7GiB of memory left": func(r *room, _ *spec.Node) { r.memory-- },
 		"has 0B of memory left":   func(r *room, _ *spec.Node) { r.memory = -spec.GiB },
 		"has 3 CPUs":              func(r *room, _ *spec.Node) { r.cpus = 3 },
@@ -55,8 +55,8 @@ func TestWhoComesTakesNothingAway(t *testing.T) {
 	ask.Nodes[0].Host = spec.AnyHost
 	for why, row := range map[string][]string{
 		"": {"20f1 GA100 [A100 PCIe 40GB]", "20b5 GA100 [A100 PCIe 80GB]", t4},
-		"has 1 such GPUs free, and wk2 would have none": {"20b5 GA100 [A100 PCIe 80GB]", "20f1 GA100 [A100 PCIe 40GB]", t4},
-		"has 0 such GPUs free":                          {"20b5 GA100 [A100 PCIe 80GB]", t4},
+		"has 1 such GPU free, and wk2 would have none": {"20b5 GA100 [A100 PCIe 80GB]", "20f1 GA100 [A100 PCIe 40GB]", t4},
+		"has 0 such GPUs free":                         {"20b5 GA100 [A100 PCIe 80GB]", t4},
 	} {
 		r := &room{host: "pve1", up: true, ledger: siteOf(row).ledger()}
 		r.cards = Allot(ask, "pve1", r.ledger)

@@ -20,7 +20,7 @@ func must(t testing.TB, text string) unit.PCIAddress {
 }
 
 // A conflict is one where a claim can be left without a device, and it is a sure one where that is
-// so in every order: small sites are tried in all ways. The order of the claims is no matter.
+// so in every order: small sites are tried in all ways. The order of the claims does not matter.
 func TestConflictsOfSmallSites(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var sure, maybe int

@@ -14,7 +14,7 @@ import (
 
 // Whatever a host has: a function is a card's own, a part of one, or of none; who shares a group with
 // a card is a card that shares it back, a stranger that is said, or a bridge; and the order of the
-// list is no matter.
+// list does not matter.
 func TestCardsOfAnyHost(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 500 {
@@ -50,7 +50,7 @@ func TestCardsOfAnyHost(t *testing.T) {
 				}
 				require.True(t, slices.ContainsFunc(gpus, func(o GPU) bool {
 					return o.has(d.Address) && (o.Address == g.Address || slices.ContainsFunc(g.Mates, func(m Function) bool { return m.Address == o.Address }))
-				}), "%s is nobody's in %+v", d.Address, all)
+				}), "%s has no owner in %+v", d.Address, all)
 			}
 		}
 		r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })

@@ -121,6 +121,13 @@ func TestWhatAMappingHasLeft(t *testing.T) {
 	}
 }
 
+// A line of a container that names a GPU is read, in either spelling, and no other.
+func TestLinesOfContainersThatNameGPUs(t *testing.T) {
+	for value, want := range map[string]bool{"/dev/nvidia0": true, "NVIDIA_VISIBLE_DEVICES=all": true, "/dev/dri/card0": false, "": false} {
+		assert.Equal(t, want, Entry{Key: "dev0", Value: value}.Uses(), value)
+	}
+}
+
 // A container's claim is on its host's cards, once each, and no other container's.
 func TestWhatContainersShare(t *testing.T) {
 	container := func(host string, vmid int, entries ...Entry) Container {

@@ -335,7 +335,7 @@ func checkDriver(w *Want, s *seen) []Finding {
 // same for all. Who gets which card the caller's own rules decide, and say where they are too
 // different for one VM.
 func eachHasDriver(w *Want, host string, ids []nvidia.PCIID) bool {
-	if w.Place == nil || len(w.gpus(host)) < 2 {
+	if w.Place == nil {
 		return false
 	}
 	return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool {

@@ -121,7 +121,8 @@ func (f *finder) database() {
 	if password := f.get("hub", "db", "password"); password.Str() != "" && kind != "mysql" && kind != "postgres" {
 		f.add(false, password, "set hub.db.type, or remove the password", "hub.db.password is not used: hub.db.type is %s", kind)
 	}
-	if pvc := f.get("hub", "db", "pvc"); pvc.set() && len(pvc.Fields) > 0 && kind != "sqlite-pvc" {
+	size, class := f.get("hub", "db", "pvc", "storage").Str(), f.get("hub", "db", "pvc", "storageClassName").Str()
+	if pvc := f.get("hub", "db", "pvc"); (class != "" || size != "" && size != "1Gi") && kind != "sqlite-pvc" { // not the chart's own values
 		f.add(false, pvc, "remove it, or set hub.db.type: sqlite-pvc", "hub.db.pvc is not used: hub.db.type is %s", kind)
 	}
 }
@@ -132,8 +133,10 @@ func (f *finder) storage() {
 	if kind == "" {
 		kind = "dynamic"
 	}
-	for _, other := range []string{"dynamic", "static"} {
-		if set := f.get("singleuser", "storage", other); set.set() && len(set.Fields) > 0 && kind != other && (kind == "static" || kind == "dynamic" || kind == "none") {
+	for _, setting := range [][2]string{{"dynamic", "storageClass"}, {"static", "pvcName"}} { // neither has the chart's own value
+		other, key := setting[0], setting[1]
+		set := f.get("singleuser", "storage", other)
+		if f.get("singleuser", "storage", other, key).Str() != "" && kind != other && (kind == "static" || kind == "dynamic" || kind == "none") {
 			f.add(false, set, "remove it, or set singleuser.storage.type: "+other, "singleuser.storage.%s is not used: singleuser.storage.type is %s", other, kind)
 		}
 	}

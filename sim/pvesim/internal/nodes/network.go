@@ -55,6 +55,12 @@ func Network(h *world.Host) networkfile.Interfaces {
 		}
 		out[b] = e
 	}
+	for name, e := range h.Links {
+		if out[name] == nil {
+			out[name] = map[string]string{}
+		}
+		maps.Copy(out[name], e)
+	}
 	h.Interfaces = out.Numbered()
 	return h.Interfaces
 }
@@ -87,37 +93,27 @@ func listNetwork(c *world.Call) (any, error) {
 	h := c.Host()
 	all := read(h, wantedNetwork(h))
 	out, want := []any{}, c.Param("type")
+	if want == "any_bridge" || want == "include_sdn" || want == "vnet" {
+		maps.Copy(all, vnets(c))
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
 		kind, _ := e["type"].(string)
-		bridge := kind == "bridge" || kind == "OVSBridge"
+		bridge := kind == "bridge" || kind == "OVSBridge" || kind == "vnet"
 		any := bridge && (want == "any_bridge" || want == "any_local_bridge")
 		if want != "" && want != "include_sdn" && want != kind && !any {
 			continue
 		}
-		if bridge && !access.CanAny(c.State, c.Who, "/sdn/zones/localnetwork/"+name, "SDN.Audit", "SDN.Use") {
+		if bridge && !access.CanAny(c.State, c.Who, zonePath(c.State, name), "SDN.Audit", "SDN.Use") {
 			continue
 		}
 		e["iface"] = name
 		out = append(out, e)
 	}
-	if want == "any_bridge" || want == "include_sdn" || want == "vnet" {
-		out = append(out, localVNets(c)...)
-	}
 	if h.Staged == nil {
 		return out, nil
 	}
 	return answer.Changed{Data: out, Diff: unifiedDiff("/etc/network/interfaces", Network(h).Text(), h.Staged.Text())}, nil
-}
-
-// localVNets are the virtual networks among the bridges (PVE/Network/SDN.pm, get_local_vnets).
-func localVNets(c *world.Call) (out []any) {
-	for _, n := range c.State.SDN.VNets {
-		if access.CanAny(c.State, c.Who, "/sdn/zones/"+n.Zone+"/"+n.Name, "SDN.Audit", "SDN.Use") {
-			out = append(out, map[string]any{"iface": n.Name, "type": "vnet", "active": "1", "ipam": answer.Flag(!n.NoIPAM), "vlanaware": 0})
-		}
-	}
-	return out
 }
 
 func getInterface(c *world.Call) (any, error) {
@@ -253,7 +249,7 @@ func applyNetwork(c *world.Call) (any, error) {
 		h.Interfaces, h.Staged = h.Staged, nil
 		h.Bridges = nil
 		for _, name := range slices.Sorted(maps.Keys(h.Interfaces)) {
-			if h.Interfaces[name]["type"] == "bridge" {
+			if kind := h.Interfaces[name]["type"]; kind == "bridge" || kind == "OVSBridge" {
 				h.Bridges = append(h.Bridges, name)
 			}
 		}

@@ -33,6 +33,7 @@ func Endpoints() map[string]world.Handler {
 		"GET " + ipamStatus:          listLeases,
 	}
 	maps.Copy(all, controllerHandlers())
+	maps.Copy(all, zoneHandlers())
 	maps.Copy(all, fabricHandlers())
 	return all
 }

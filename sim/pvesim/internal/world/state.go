@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,11 +79,8 @@ func New(m model.Model, o Options) *State {
 		Locks: map[string]*fileLock{}, Tasks: map[string]*Task{}, PIDs: 1000, Random: rand.New(rand.NewPCG(1, 2)),
 		Version: cmp.Or(m.Version, "9.2.11"), QEMU: m.QEMU, NoQuorum: m.NoQuorum,
 	}
-	for _, n := range m.VNets {
-		n.Leases = slices.Clone(n.Leases)
-		s.SDN.VNets = append(s.SDN.VNets, &n)
-	}
 	s.Life, s.end = context.WithCancel(eternity{})
+	s.SDN.describe(m)
 	s.setIDRange(m.NextID)
 	shared := map[string]*Storage{}
 	for _, h := range m.Hosts {
