@@ -311,7 +311,7 @@ func oddFiles(t *testing.T) (paths []string) {
 	return []string{pipe, sparse, loop, dir, "/dev/zero"}
 }
 
-// What is no file that a person would name is refused in its place, or not read: no pipe, device,
+// Anything but a file that a person would name is refused in its place, or not read: no pipe, device,
 // folder, loop of links or file of 4 GiB keeps a command.
 func TestFilesAreJudgedFirst(t *testing.T) {
 	odd, taken := oddFiles(t), map[string]bool{}
