@@ -95,6 +95,38 @@ func TestModelsAreChosenFirst(t *testing.T) {
 	assert.Equal(t, map[string][]int{"wk1": {2}, "wk2": {1}, "wk3": {3}}, got)
 }
 
+// Cards that cannot be divided or shared as the file wants are none for a node that takes any card,
+// unless it has them already.
+func TestCardsThatCannotBeShared(t *testing.T) {
+	const p40, odd = "1b38 GP102GL [Tesla P40]", "3fff XX100 [not in the table]"
+	row := []string{p40, t4, a100, odd}
+	sharing := func(strategy string, layouts ...spec.MIGLayout) spec.Sharing {
+		return spec.Sharing{Strategy: strategy, Replicas: 2, Layouts: layouts}
+	}
+	every, some := spec.MIGLayout{Profiles: map[string]int{"1g.5gb": 7}}, spec.MIGLayout{GPUs: []int{1}}
+	for _, tt := range []struct {
+		sharing spec.Sharing
+		node    spec.Node
+		want    []int
+	}{
+		{sharing(spec.SharingMIG, every), wanting(1, ""), []int{3}}, {sharing(spec.SharingMIG, every), wanting(2, ""), []int{3, 4}}, {sharing(spec.SharingMIG, every), wanting(3, ""), nil},
+		{sharing(spec.SharingMIG, every, some), wanting(3, ""), []int{1, 2, 3}}, {sharing(spec.SharingMIG, some), wanting(1, ""), []int{1}}, {sharing(spec.SharingMIG, every), wanting(1, "T4"), []int{2}},
+		{sharing(spec.SharingMPS), wanting(1, ""), []int{2}}, {sharing(spec.SharingMPS), wanting(4, ""), nil}, {sharing(spec.SharingMPS), naming(1), []int{1}},
+		{sharing(spec.SharingTimeSlicing), wanting(1, ""), []int{1}},
+	} {
+		tt.node.GPUs.Sharing = tt.sharing
+		got := Allot(lab(tt.node), "pve1", siteOf(row).ledger())
+		assert.Equal(t, tt.want, buses(got)["wk1"], "%+v", tt.node.GPUs)
+	}
+	n := wanting(2, "")
+	n.GPUs.Sharing = sharing(spec.SharingMPS)
+	assert.Equal(t, []int{1, 2}, buses(Allot(lab(n), "pve1", siteOf(row).mapping("lab_wk1", ours, 1).ledger()))["wk1"], "it has one already")
+	err := Allot(lab(n), "pve1", siteOf([]string{p40}).ledger()).Shares["wk1"].Err
+	assert.EqualError(t, err, "wk1 requests 2 GPUs, and host pve1 has 0 available: 0000:01:00.0 is a GP102GL [Tesla P40]: it cannot be shared by MPS")
+	a := Allot(lab(), "pve1", siteOf(row).ledger())
+	assert.Equal(t, []int{3, 4, 0}, []int{matching(a, n), matching(a, wanting(1, "")), matching(a, wanting(0, ""))})
+}
+
 // What does not stand in the way: copies of ours, templates, a container by its number, a machine
 // that is taken over.
 func TestClaimsThatAreNone(t *testing.T) {
