@@ -30,6 +30,8 @@ func TestWhyANodeHasNoCards(t *testing.T) {
 		"too many": {siteOf(row), []spec.Node{wanting(4, "")}, "wk1 requests 4 GPUs, and host pve1 has 3 available: it has 3 in all"},
 		"the model": {siteOf(row), []spec.Node{wanting(2, "T4")},
 			"wk1 requests 2 GPUs of model T4, and host pve1 has 1 available: 0000:01:00.0 is a GA100 [A100 PCIe 40GB]; 0000:02:00.0 is a GA100 [A100 PCIe 40GB]"},
+		"one that no driver works with": {siteOf([]string{"102d GK210GL [Tesla K80]", "none odd"}), []spec.Node{wanting(1, "A100")},
+			"wk1 requests 1 GPU of model A100, and host pve1 has 0 available: 0000:01:00.0 is a GK210GL [Tesla K80], and no supported driver works with it: branch 470 is the last; 0000:02:00.0 is an odd"},
 		"others": {siteOf(row).vm("stopped", 1).vm("template", 2).mapping("far_a", names.MappingNotePrefix+"far", 2).mapping("mine", "by hand", 3), []spec.Node{wanting(2, "")},
 			"wk1 requests 2 GPUs, and host pve1 has 1 available: 0000:01:00.0 belongs to VM 100 (stopped), by address as hostpci0, stopped; 0000:02:00.0 belongs to cluster far, by its mapping far_a"},
 		"who runs is named": {siteOf(row[:1]).vm("stopped", 1).vm("running", 1).vm("stopped", 1).mapping("far_a", names.MappingNotePrefix+"far", 1), []spec.Node{wanting(1, "")},
