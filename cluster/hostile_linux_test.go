@@ -313,7 +313,7 @@ func TestWordsThroughThePlan(t *testing.T) {
 	login, err := ssh.LoadSigner("id")
 	require.NoError(t, err)
 	cases := share.Of(t, "words through the plan")
-	taken, seen, keys := 0, 0, map[string]bool{}
+	taken, seen, carry, keys := 0, 0, 0, map[string]bool{}
 	for _, key := range leavesOf(t) {
 		for _, make := range texted(key.schema) {
 			if !cases.Next() {
@@ -330,7 +330,8 @@ func TestWordsThroughThePlan(t *testing.T) {
 						continue
 					}
 					taken++
-					said := commandsOf(t, s, login, word)
+					said, has := commandsOf(t, s, login, word)
+					carry += has
 					seen += len(said)
 					if word == "tame" {
 						tame = said
@@ -347,7 +348,7 @@ func TestWordsThroughThePlan(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d files, %d commands; these keys take some: %v", taken, seen, slices.Sorted(maps.Keys(keys)))
+	t.Logf("%d files, %d commands, %d with the word; these keys take some: %v", taken, seen, carry, slices.Sorted(maps.Keys(keys)))
 }
 
 // texted returns makers of values for a key, one for each way to write a word in it.
@@ -373,7 +374,7 @@ func texted(s object) (out []func(word string) any) {
 
 // commandsOf are the shapes of all commands in what is said about a file: how many words each
 // has, and those that are not the given one.
-func commandsOf(t *testing.T, s *spec.Spec, login ssh.Signer, word string) (out []string) {
+func commandsOf(t *testing.T, s *spec.Spec, login ssh.Signer, word string) (out []string, carry int) {
 	empty := pvesim.OneGPU()
 	empty.ACLs = nil
 	for _, model := range []*pvesim.Model{nil, &empty} {
@@ -381,13 +382,16 @@ func commandsOf(t *testing.T, s *spec.Spec, login ssh.Signer, word string) (out 
 			for _, text := range append(planned(t, s, b), examined(t, s, b)...) {
 				for line := range strings.Lines(text) {
 					for _, at := range program.FindAllStringIndex(line, -1) {
-						out = append(out, shapeOf(line[at[0]:], word))
+						command := shapeOf(line[at[0]:], word)
+						if out = append(out, command); command != shapeOf(line[at[0]:], "\x00") {
+							carry++
+						}
 					}
 				}
 			}
 		})
 	}
-	return out
+	return out, carry
 }
 
 // program begins a command in a text for a person.

@@ -2,11 +2,10 @@ package clusterfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"net/url"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -190,19 +190,13 @@ func (r *resolver) source(at any, path string) (string, bool) {
 	if len(r.Problems) > before {
 		return "", false
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		r.Wrong(at, err.Error(), "make it readable")
-		return "", false
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	b, err := limit.File(path, maxSource) // a mistake of the same place may have been told before
 	switch {
+	case errors.As(err, new(*limit.Error)):
+		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
+		return "", false
 	case err != nil:
 		r.Wrong(at, err.Error(), "make it readable")
-		return "", false
-	case len(b) > maxSource:
-		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
 		return "", false
 	}
 	return string(b), true

@@ -226,8 +226,8 @@ func TestTheFirstToBeDroppedCounts(t *testing.T) {
 	require.Len(t, first.unknown, 2)
 }
 
-// A branch has ended if its last month was before the table was read, and then another is named that
-// has not.
+// A branch has ended if its last month was before the table was read, and then one that has not ended is
+// named.
 func TestBranchesEndInTheirLastMonth(t *testing.T) {
 	read, err := time.Parse("2006-01", LifecycleDate)
 	require.NoError(t, err)

@@ -24,8 +24,9 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 // mismatch says what a card is that does not match a request.
 func mismatch(g pci.GPU) string {
 	out := fmt.Sprintf("%s is %s", g.Address, withArticle(g.Name))
-	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.Unsupported(id) != "" {
-		out += ", and " + nvidia.Unsupported(id)
+	id, _ := nvidia.ParsePCIID(g.ID()) // zero, which is in no table, if it is none
+	if why := nvidia.Unsupported(id); why != "" {
+		out += ", and " + why
 	}
 	return out
 }
@@ -33,12 +34,12 @@ func mismatch(g pci.GPU) string {
 // unsuited says why a card cannot be divided or shared as the file asks of any card, or returns "". Of
 // cards that the file names, other checks say it.
 func unsuited(n spec.Node, g pci.GPU) string {
-	id, err := nvidia.ParsePCIID(g.ID())
+	id, _ := nvidia.ParsePCIID(g.ID())
 	kind, known := nvidia.Lookup(id)
 	sharing := n.GPUs.Sharing
 	every := len(sharing.Layouts) == 1 && len(sharing.Layouts[0].GPUs) == 0
 	switch {
-	case err != nil, !known, len(n.GPUs.PCI) > 0, n.GPUs.Model != "":
+	case !known, len(n.GPUs.PCI) > 0, n.GPUs.Model != "":
 	case sharing.Strategy == spec.SharingMIG && every && kind.MIGInstances == 0:
 		return "it cannot be divided (MIG)"
 	case sharing.Strategy == spec.SharingMPS && kind.MPSClients() == 0:

@@ -228,6 +228,10 @@ func TestNoHostForANode(t *testing.T) {
 		"no host has room for gpu1 (4 cores, 32GiB, 3 GPUs): pve1 has 2 such GPUs free; pve2 has 2 such GPUs free":                                                      func(h *hosts) { h.want.Nodes[2].GPUs.Count = 3 },
 		"no host has room for gpu1 (4 cores, 32GiB, 1 GPU of model H100): pve1 has 0 such GPUs free; pve2 is down":                                                      func(h *hosts) { h.want.Nodes[2].GPUs.Model = "H100"; h.model.Hosts[1].Offline = true },
 		"choosing hosts: there is no host pve3; Proxmox shows pve1, pve2":                                                                                               func(h *hosts) { h.want.Proxmox.Hosts[0].Name = "pve3" },
+		"pve2 has 2 such GPUs free\n  all GPUs of a node are on one host: write more nodes with fewer GPUs each":                                                        func(h *hosts) { h.want.Nodes[2].GPUs.Count = 4 },
+		"pve2 has 2 such GPUs free\n  give it less":                                                                                                                     func(h *hosts) { h.want.Nodes[2].GPUs.Count = 5 },
+		"pve2 is down\n  give it less": func(h *hosts) { h.want.Nodes[2].GPUs.Count = 3; h.model.Hosts[1].Offline = true },
+		"left\n  give it less":         func(h *hosts) { h.want.Nodes[2].Memory = 900 * spec.GiB },
 	} {
 		on(t, change, func(t *testing.T, h *hosts, pve *proxmox.Client) {
 			start := time.Now()

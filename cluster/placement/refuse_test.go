@@ -30,6 +30,8 @@ func TestWhyANodeHasNoCards(t *testing.T) {
 		"too many": {siteOf(row), []spec.Node{wanting(4, "")}, "wk1 requests 4 GPUs, and host pve1 has 3 available: it has 3 in all"},
 		"the model": {siteOf(row), []spec.Node{wanting(2, "T4")},
 			"wk1 requests 2 GPUs of model T4, and host pve1 has 1 available: 0000:01:00.0 is a GA100 [A100 PCIe 40GB]; 0000:02:00.0 is a GA100 [A100 PCIe 40GB]"},
+		"one that no driver works with": {siteOf([]string{"102d GK210GL [Tesla K80]", "none odd"}), []spec.Node{wanting(1, "A100")},
+			"wk1 requests 1 GPU of model A100, and host pve1 has 0 available: 0000:01:00.0 is a GK210GL [Tesla K80], and no supported driver works with it: branch 470 is the last; 0000:02:00.0 is an odd"},
 		"others": {siteOf(row).vm("stopped", 1).vm("template", 2).mapping("far_a", names.MappingNotePrefix+"far", 2).mapping("mine", "by hand", 3), []spec.Node{wanting(2, "")},
 			"wk1 requests 2 GPUs, and host pve1 has 1 available: 0000:01:00.0 belongs to VM 100 (stopped), by address as hostpci0, stopped; 0000:02:00.0 belongs to cluster far, by its mapping far_a"},
 		"who runs is named": {siteOf(row[:1]).vm("stopped", 1).vm("running", 1).vm("stopped", 1).mapping("far_a", names.MappingNotePrefix+"far", 1), []spec.Node{wanting(1, "")},
@@ -93,6 +95,38 @@ func TestWhyANodeHasNoCards(t *testing.T) {
 func TestModelsAreChosenFirst(t *testing.T) {
 	got := buses(Allot(lab(wanting(1, ""), wanting(1, "T4"), wanting(1, "")), "pve1", siteOf([]string{t4, a100, a100}).ledger()))
 	assert.Equal(t, map[string][]int{"wk1": {2}, "wk2": {1}, "wk3": {3}}, got)
+}
+
+// Cards that cannot be divided or shared as the file wants are none for a node that takes any card,
+// unless it has them already.
+func TestCardsThatCannotBeShared(t *testing.T) {
+	const p40, odd = "1b38 GP102GL [Tesla P40]", "3fff XX100 [not in the table]"
+	row := []string{p40, t4, a100, odd}
+	sharing := func(strategy string, layouts ...spec.MIGLayout) spec.Sharing {
+		return spec.Sharing{Strategy: strategy, Replicas: 2, Layouts: layouts}
+	}
+	every, some := spec.MIGLayout{Profiles: map[string]int{"1g.5gb": 7}}, spec.MIGLayout{GPUs: []int{1}}
+	for _, tt := range []struct {
+		sharing spec.Sharing
+		node    spec.Node
+		want    []int
+	}{
+		{sharing(spec.SharingMIG, every), wanting(1, ""), []int{3}}, {sharing(spec.SharingMIG, every), wanting(2, ""), []int{3, 4}}, {sharing(spec.SharingMIG, every), wanting(3, ""), nil},
+		{sharing(spec.SharingMIG, every, some), wanting(3, ""), []int{1, 2, 3}}, {sharing(spec.SharingMIG, some), wanting(1, ""), []int{1}}, {sharing(spec.SharingMIG, every), wanting(1, "T4"), []int{2}},
+		{sharing(spec.SharingMPS), wanting(1, ""), []int{2}}, {sharing(spec.SharingMPS), wanting(4, ""), nil}, {sharing(spec.SharingMPS), naming(1), []int{1}},
+		{sharing(spec.SharingTimeSlicing), wanting(1, ""), []int{1}},
+	} {
+		tt.node.GPUs.Sharing = tt.sharing
+		got := Allot(lab(tt.node), "pve1", siteOf(row).ledger())
+		assert.Equal(t, tt.want, buses(got)["wk1"], "%+v", tt.node.GPUs)
+	}
+	n := wanting(2, "")
+	n.GPUs.Sharing = sharing(spec.SharingMPS)
+	assert.Equal(t, []int{1, 2}, buses(Allot(lab(n), "pve1", siteOf(row).mapping("lab_wk1", ours, 1).ledger()))["wk1"], "it has one already")
+	err := Allot(lab(n), "pve1", siteOf([]string{p40}).ledger()).Shares["wk1"].Err
+	assert.EqualError(t, err, "wk1 requests 2 GPUs, and host pve1 has 0 available: 0000:01:00.0 is a GP102GL [Tesla P40]: it cannot be shared by MPS")
+	a := Allot(lab(), "pve1", siteOf(row).ledger())
+	assert.Equal(t, []int{3, 4, 0}, []int{matching(a, n), matching(a, wanting(1, "")), matching(a, wanting(0, ""))})
 }
 
 // What does not stand in the way: copies of ours, templates, a container by its number, a machine
