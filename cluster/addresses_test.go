@@ -164,3 +164,81 @@ func (w *world) stop(t testing.TB, name string) {
 	w.sim.Settle()
 	require.Nil(t, w.guests()[name])
 }
+
+// Addresses that Proxmox's IPAM keeps in the machines' network are taken. It is asked only
+// where a machine joins such a network; what it keeps for our machines is ours, and who may not see
+// it is told nothing.
+func TestAddressesInIPAM(t *testing.T) {
+	file := lab(example(t, "one-gpu"))
+	joined := replace(t, file, "network: {", "network: {bridge: lab0, ")
+	mac := parse(t, joined).Nodes[0].MAC.String()
+	for name, c := range map[string]struct {
+		file  string
+		lease pvesim.Lease
+		role  string
+		says  string // "": nothing is wrong
+		asks  int
+	}{
+		"a guest's":          {joined, pvesim.Lease{IP: "192.168.1.61", VMID: 900, Hostname: "nas"}, "PVESDNUser", "192.168.1.61 of server1 is taken: Proxmox's IPAM keeps it for nas (VM 900)", 1},
+		"by hand":            {joined, pvesim.Lease{IP: "192.168.1.71", MAC: "BC:24:11:00:00:01"}, "PVESDNUser", "192.168.1.71 of gpu1 is taken: Proxmox's IPAM keeps it for BC:24:11:00:00:01", 1},
+		"the gateway's":      {joined, pvesim.Lease{IP: "192.168.1.71", Gateway: true}, "PVESDNUser", "keeps it for the gateway of VNet lab0", 1},
+		"for our MAC":        {joined, pvesim.Lease{IP: "192.168.1.61", MAC: strings.ToUpper(mac)}, "PVESDNUser", "", 1},
+		"another":            {joined, pvesim.Lease{IP: "192.168.1.99", VMID: 900}, "PVESDNUser", "", 1},
+		"in another network": {file, pvesim.Lease{IP: "192.168.1.61", VMID: 900}, "PVESDNUser", "", 0},
+		"unseen":             {joined, pvesim.Lease{IP: "192.168.1.61", VMID: 900}, "Blind", "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := pvesim.OneGPU()
+				m.VNets = []pvesim.VNet{{Name: "lab0", Zone: "z1", Subnet: "192.168.1.0/24", DHCP: "192.168.1.61-192.168.1.199", Leases: []pvesim.Lease{c.lease}}}
+				m.Roles = append(m.Roles, pvesim.Role{ID: "Blind", Privs: []string{"SDN.Use"}})
+				m.ACLs = append(m.ACLs, pvesim.ACL{Path: "/sdn/zones/z1", Who: m.ACLs[0].Who, Role: c.role})
+				w := newWorld(t, m)
+				defer w.close()
+				if c.says != "" {
+					assert.Contains(t, w.forbidden(t, c.file), c.says)
+					return
+				}
+				_, err := w.cluster(t, parse(t, c.file)).Up().Plan(t.Context())
+				require.NoError(t, err)
+				asks := 0
+				for _, r := range w.sim.Requests() {
+					if strings.HasSuffix(r.Path, "/cluster/sdn/ipams/pve/status") {
+						asks++
+					}
+				}
+				assert.Equal(t, c.asks, asks)
+				w.up(t, parse(t, c.file))
+				w.up(t, parse(t, c.file))
+			})
+		})
+	}
+}
+
+// The VIP of a cluster of external machines is looked for before the first of them gets K3s; that of
+// a cluster that exists is its own.
+func TestVIPOfExternalMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.50")
+		defer a.Kill()
+		defer b.Kill()
+		keys := filepath.Join(t.TempDir(), "known_hosts")
+		meet(t, keys, "10.0.0.40", a)
+		alone := parse(t, "name: alone\nk3s: {vip: 10.0.0.50}\nnodes:\n  a: {role: server, external: ops@10.0.0.40}\n")
+		c := w.bare(t, alone, keys)
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		require.ErrorContains(t, plan.Err(), "cluster.yaml:2:12: 10.0.0.50 of the VIP is taken: ")
+		_, err = c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "of the VIP is taken")
+		assert.False(t, a.Disk().Exists("/usr/local/bin/k3s"))
+
+		b.Kill()
+		for range 2 {
+			_, err = w.bare(t, alone, keys).Up().Run(t.Context(), w.listen(t))
+			require.NoError(t, err)
+		}
+	})
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -67,7 +68,7 @@ func hostsFor(t *testing.T, s *spec.Spec) *proxmox.Client {
 	if !s.HasProxmox() {
 		return nil
 	}
-	_, model := labmodel.For(s)
+	_, model := labmodel.For(labctl.NeedsOf(s))
 	sim := pvesim.New(model, pvesim.Options{})
 	t.Cleanup(sim.Close)
 	id, token := sim.Token()

@@ -67,7 +67,7 @@ func TestPlace(t *testing.T) {
 		require.NoError(t, err)
 		plan := strings.Join(w.plan(t, spec), "\n")
 		assert.Contains(t, plan, "gpus/any1: mapping of 1 GPU [0000:17:00: A100 PCIe 80GB, the first free one, IOMMU group 33 of its own, on pve2, which has 2 GPUs and 512GiB of memory free]")
-		assert.Contains(t, plan, "gpus/gamer: mapping of 1 GPU [0000:21:00: GeForce RTX 4090")
+		assert.Contains(t, plan, "gpus/gamer: mapping of 1 GPU [0000:01:00: GeForce RTX 4090")
 		w.up(t, spec)
 
 		// What is there stays, however full its host is by now, and whatever is added before it.

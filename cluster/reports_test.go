@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,7 @@ type report struct {
 
 // reports are in the order of their folders.
 func reports() []report {
+	lintFindings := []string{"error", "warning"}
 	return []report{
 		{dir: "02", command: "plan", want: []string{"0000:42:00, 0000:8c:00: RTX PRO 6000", "0001:04:00, 0001:c8:00: RTX PRO 6000"}},
 		{dir: "02", file: "named.yaml", command: "plan", want: []string{"0001:04:00, 0001:c8:00: RTX PRO 6000 Blackwell Server Edition, named in the file"}},
@@ -65,10 +67,20 @@ func reports() []report {
 		{dir: "capitals", file: "small.yaml", command: "plan", want: []string{"there is no host gpu-node1 here; there is GPU-Node1"}},
 		{dir: "container", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3090"}},
 		{dir: "container", file: "named.yaml", command: "plan", want: []string{"by container 105 (jellyfin), by /dev/nvidia0 as dev0, running", "pct set 105 --delete dev0"}},
+		{dir: "console", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3060"}, notWant: []string{"error", "warning"}},
+		{dir: "console", file: "auto.yaml", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3060"}},
+		{dir: "console", file: "two.yaml", command: "plan", want: []string{"gpu1 requests 2 GPUs, and host pve1 has 1 available: 0000:01:00.0 is a GK208B [GeForce GT 710], and no supported driver works with it: branch 470 is the last"}},
+		{dir: "console", file: "named.yaml", command: "plan", want: []string{"no NVIDIA driver fits the cards of gpu1: branch 470 is the last for 10de:128b (Kepler or older)"}, notWant: []string{"not in our table"}},
+		{dir: "console", file: "model.yaml", command: "plan", want: []string{"0000:01:00.0 is a GK208B [GeForce GT 710], and no supported driver works with it"}},
 		{dir: "18", file: "a.txt", command: "explain", want: []string{"GPU 0000:01:00.0 (machine): the GPU does not wake up (D3cold)", "the GPU does not answer after its reset", "switch the host off"}},
 		{dir: "18", file: "b.txt", command: "explain", want: []string{"(FWSEC)", "the GPU's own processor (GSP) did not start"}},
 		{dir: "18", file: "c.txt", command: "explain", want: []string{"the card was not reset after its last use", "the GPU's own processor (GSP) does not answer", "Xid 120"}},
 		{dir: "18", file: "e.txt", command: "explain", want: []string{"Xid 154", "GPU Reset Required", "Xid 109", "the GPU's own processor (GSP) does not answer"}},
+		{dir: "18", file: "legacy.txt", command: "explain", want: []string{"the chip does not work with this driver: 470.xx is its last branch"}},
+		{dir: "19", file: "ns", command: "fleet:lint", want: []string{"fleet.yaml knows no key targetNamespace, which is a GitRepo's", "write namespace"}},
+		{dir: "19", file: "all-matches", command: "fleet:lint", notWant: lintFindings},
+		{dir: "19", file: "cert", command: "fleet:lint", notWant: lintFindings},    // the webhook's field is ignored by a pointer
+		{dir: "19", file: "patches", command: "fleet:lint", notWant: lintFindings}, // Fleet's agent uses both entries
 		{dir: "generations", command: "up", want: []string{"installing NVIDIA driver 580-server\n", "installing NVIDIA driver 580-server-open", "unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
 		{dir: "generations", file: "any.yaml", command: "plan", want: []string{"0000:01:00: Tesla P40", "0000:02:00: RTX PRO 6000"}, notWant: []string{"error"}},
 		{dir: "generations", file: "mapping.yaml", command: "up", want: []string{"unchanged driver/old1", "unchanged driver/new1"}, notWant: []string{"failed  "}},
@@ -78,6 +90,24 @@ func reports() []report {
 		{dir: "16", command: "host:check", want: []string{"ok PX20", "ok PX1 "}, notWant: []string{"error", "warning"}},
 		{dir: "16", file: "both.yaml", site: "two.yaml", command: "host:check", want: []string{"error PX20 pve2: pve2 has Proxmox VE 8.2.4, and a token can import images from 8.4 on", "warning PX20 pve2: pve2 has Proxmox VE 8.2.4, and the host that answers has 9.2.11"}},
 		{dir: "38", command: "validate", want: []string{"no disk is mounted on /var/lib/longhorn2, so volumes are on the system disks; disks are mounted on /mnt/longhorn", "write path: /mnt/longhorn"}},
+		{dir: "networks", file: "bond-vlan.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "ovs.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "aware.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "vnet.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "trunk.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "tunnel.yaml", command: "up", want: []string{"changed   node/cp1"}},
+		{dir: "networks", file: "long.yaml", command: "plan", want: []string{"bridge vmbr2 on pve1 is not VLAN-aware, and Proxmox cannot make enp129s0f0np0.100 for VLAN 100 (cp1): the name is longer than 15 characters", "make it VLAN-aware"}},
+		{dir: "networks", file: "taken.yaml", command: "plan", want: []string{`VLAN 30 of bridge vmbr0 on pve1 (cp1) is the port bond0.30 of bridge vmbr3: Proxmox says "interface bond0.30 already exist in bridge vmbr3"`, "write bridge: vmbr3 without vlan:"}},
+		{dir: "networks", file: "inner.yaml", command: "plan", want: []string{"the VNet k8s on pve1 is not VLAN-aware, and cp1 wants VLAN 5 in it", "remove vlan:"}},
+		{dir: "networks", file: "jumbo.yaml", command: "host:check", want: []string{"warning network vx: cp1: the MTU is 1500 in the file, and the VNet vx has its zone's, 1450 in VXLAN and EVPN zones", "remove mtu: from the file"}},
+		{dir: "networks", file: "ovs-jumbo.yaml", command: "host:check", want: []string{"warning network vmbr4: cp1: the MTU is 9000 in the file", "give the bridge an ovs_mtu line"}},
+		{dir: "networks", file: "card.yaml", command: "plan", want: []string{"host pve1 has no bridge vlan20", "VMs join bridges, no cards, bonds or VLANs of the host", "make one whose port is vlan20"}, notWant: []string{"VNet"}},
+		{dir: "networks", file: "slave.yaml", command: "plan", want: []string{"host pve1 has no bridge eno5", "VMs join bridges, no cards, bonds or VLANs of the host"}},
+		{dir: "networks", file: "other.yaml", command: "plan", want: []string{"host pve2 has no bridge vmbr5, for w1, or the token may not see it; it has k8s, trunk, vmbr0, vx; pve1 has vmbr5"}},
+		{dir: "networks", file: "auto.yaml", command: "up", want: []string{"changed   node/w2", "pve2 has no bridge vmbr5"}, notWant: []string{"template/pve2"}},
+		{dir: "networks", file: "auto-none.yaml", command: "plan", want: []string{"no host has room for cp1", "pve1 has no bridge vmbr9; pve2 has no bridge vmbr9"}},
+		{dir: "networks", file: "zone.yaml", command: "plan", want: []string{"host pve2 has no bridge nat, for w1", "pve1 has the VNet nat, whose zone is not on pve2"}},
+		{dir: "networks", file: "inherit.yaml", command: "validate", want: []string{"mtu: 1 is Proxmox's word for the bridge's MTU; remove it"}},
 		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "host:check", want: []string{
 			"error clone pve2: no clone on pve2 can be made of the template, for w1, w2: Proxmox clones ubuntu-noble (VM 9000 on pve1) to pve2 only if both hosts share the disk's storage, and thin is pve2's own: create a template of that name on pve2 too, or write storage: nas for the node",
 			"ok clone pve1: on pve1 the template is copied as a whole, 3.5GiB each time, for cp1: the template is on nas and the disk on thin"}},
@@ -102,7 +132,7 @@ func reports() []report {
 
 // TestReports gives each report the answer that its command prints.
 func TestReports(t *testing.T) {
-	for _, r := range append(reports(), wishes()...) {
+	for _, r := range slices.Concat(reports(), wishes(), machines()) {
 		name := strings.Join([]string{r.dir, r.command, r.file}, " ")
 		t.Run(strings.TrimSpace(name), func(t *testing.T) {
 			got := r.answer(t)
@@ -120,7 +150,7 @@ func TestReports(t *testing.T) {
 // TestReportsAreUsed: a file that no row reads proves nothing.
 func TestReportsAreUsed(t *testing.T) {
 	read := map[string]bool{}
-	for _, r := range append(reports(), wishes()...) {
+	for _, r := range slices.Concat(reports(), wishes(), machines()) {
 		read[r.path("")], read[r.sitePath()] = true, true
 	}
 	files, err := filepath.Glob("testdata/reports/*/*")

@@ -9,20 +9,26 @@ func wishes() []report {
 		{dir: "11", file: "dual.yaml", command: "validate", want: []string{"podCIDR is several networks, and dual-stack is not supported"}},
 		{dir: "11", file: "dual2.yaml", command: "validate", want: []string{"k3s.server.cluster-cidr is set by homelab; dual-stack is not supported: write k3s.podCIDR", "write address of the node, with one family"}},
 		{dir: "11", file: "six.yaml", command: "validate", notWant: good},
-		{dir: "11", file: "six4.yaml", command: "validate", notWant: good}, // its pods get K3s' IPv6 networks
+		{dir: "11", file: "six4.yaml", command: "validate", notWant: good},   // its pods get K3s' IPv6 networks
+		{dir: "11", file: "router.yaml", command: "validate", notWant: good}, // fe80::1, as IPv6 routers are
+		{dir: "11", file: "resolver.yaml", command: "validate", want: []string{"nodes cannot ask the link-local address fe80::1 for names", "write dns:"}},
 		{dir: "13", command: "validate", want: []string{"mount: /var/lib/rancher", "mount: /var/lib/kubelet"}, notWant: []string{"this package"}},
 		{dir: "13", file: "cluster2.yaml", command: "validate", notWant: good},
+		{dir: "13", file: "kept.yaml", command: "validate", want: []string{"kube-reserved, system-reserved and eviction-hard keep 8GiB of memory, and cp1 has 4GiB: its kubelet does not start"}, notWant: []string{"gpu1 has"}},
 		{dir: "15", command: "validate", want: []string{"warning: cluster.yaml:9:11: nodes stay tainted"}, notWant: []string{"error"}},
 		{dir: "15", file: "cluster2.yaml", command: "validate", want: []string{"none can name one node's provider-id", "disable-cloud-controller: true"}, notWant: []string{"the outermost level"}},
 		{dir: "20", file: "a.yaml", command: "validate", want: []string{"JupyterHub's chart has no key singleuser.resources"}},
 		{dir: "20", file: "b.yaml", command: "validate", want: []string{"a profile limits CPU, memory and GPUs", "a profile has one image; write a profile for each image"}, notWant: []string{"did you mean"}},
 		{dir: "20", file: "c.yaml", command: "validate", want: []string{"hub.extraConfig.limits: it sets extra_resource_limits; profiles with GPUs have their own and replace it"}},
+		{dir: "20", file: "d.yaml", command: "validate", want: []string{"hub.config.KubeSpawner.extra_resource_limits: profiles with GPUs have their own", "hub.config.JupyterHub.authenticator_class: dummy replaces the logins of this file: native"}},
 		{dir: "22", command: "host:check", want: []string{"host pve1 has no bridge k8snet", "a VNet of Proxmox's SDN is seen with SDN.Use on /sdn/zones/ZONE/k8snet"}},
 		{dir: "23", command: "validate", notWant: good}, // nfsvers=4 takes what the NAS has
+		{dir: "23", file: "nfs3.yaml", command: "validate", want: []string{`unknown key "path" in nfs: the server's folder is its export; write export:`, `unknown key "options" in nfs: it has another name; write mountOptions:`}},
 		{dir: "24", command: "validate", want: []string{"not by BGP"}},
 		{dir: "24", file: "cluster2.yaml", command: "validate", want: []string{"10.50.0.0/24 is outside the nodes' network, where the load balancer answers ARP", "BGP, which announces other ones, is not supported"}},
 		{dir: "25", command: "validate", want: []string{"a share of a GPU there has 2GiB of memory", "GPU memory 2GiB on gpu"}},
 		{dir: "25", file: "cluster2.yaml", command: "validate", want: []string{"the P40 (Pascal) cannot be shared by MPS", "strategy: time-slicing"}},
+		{dir: "25", file: "p40.yaml", command: "validate", want: []string{"the P40 (Pascal) cannot be shared by MPS"}},
 		{dir: "26", command: "validate", notWant: good},
 		{dir: "34", file: "arm.yaml", command: "validate", notWant: good}, // see TestMachinesOfTwoArchitectures
 		{dir: "34", file: "each.yaml", command: "validate", want: []string{"one section ssh: is for all machines", "ssh.jump is the one jump host of all"}, notWant: []string{"the outermost level"}},
@@ -30,7 +36,8 @@ func wishes() []report {
 		{dir: "34", file: "root.yaml", command: "validate", notWant: good},
 		{dir: "35", command: "validate", want: []string{"no VM into a resource pool", "Proxmox's firewall", "Proxmox's HA", "protection", "qm set VMID -hostpci8", "qm set VMID -usb0", "balloon: 0", "one socket", "cache=writeback", "a disk of its host"},
 			notWant: []string{"known here", "did you mean"}},
+		{dir: "37", file: "words.yaml", command: "validate", want: []string{`unknown key "domain" in network: it has another name; write search:`, `unknown key "ip" in cp: it has another name; write addresses:`, `unknown key "node" in cp: it has another name; write host:`}},
 		{dir: "37", file: "names.yaml", command: "validate", notWant: []string{"error"}},
-		{dir: "37", file: "bridges.yaml", site: "../22/site.yaml", command: "host:check", want: []string{"VMs join bridges, no bonds and no VLANs of the host", "make one whose port is bond0.10", "no bridge br-lan"}},
+		{dir: "37", file: "bridges.yaml", site: "../22/site.yaml", command: "host:check", want: []string{"VMs join bridges, no cards, bonds or VLANs of the host", "make one whose port is bond0.10", "no bridge br-lan"}},
 	}
 }

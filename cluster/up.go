@@ -123,7 +123,7 @@ func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
 // cluster.
 func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
 	servers := c.spec.Servers()
-	first := up.Add(c.members.K3sStep(servers[0]), ready[servers[0].Name])
+	first := up.Add(c.firstServer(servers[0]), ready[servers[0].Name])
 	api = up.Add(c.members.VIPStep(), first)
 	joined = parts.Refs{servers[0].Name: first}
 

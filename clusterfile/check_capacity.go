@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -67,6 +68,9 @@ func (r *resolver) capacity() {
 	for _, n := range r.nodes {
 		if !n.External {
 			r.coresFit(n)
+		}
+		if more := offer.Overdrawn(r.spec, *n.Node); more != "" {
+			r.Wrong(&r.raw.K3s.Agent, fmt.Sprintf("kube-reserved, system-reserved and eviction-hard keep %s: its kubelet does not start", more), "reserve less: they are the same for all nodes")
 		}
 	}
 	for _, e := range r.raw.Proxmox.Hosts {

@@ -33,6 +33,11 @@ func (r *resolver) profilesFit() {
 		if row.Total > 0 || raw != nil && raw.Pool != "" && !r.hubPool(raw.Pool) {
 			continue
 		}
+		if raw != nil && raw.MIG != "" {
+			if _, there := r.instances(raw); !there { // which is said
+				continue
+			}
+		}
 		what, cure := never(row, fit.Pools)
 		at := any(r.raw.Hub)
 		if raw != nil {
@@ -129,7 +134,11 @@ func (r *resolver) profilePool(name string, raw *written.HubProfile) {
 		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == spec.SharingMPS && (raw.Pool == "" || raw.Pool == cmp.Or(n.Pool, n.Name))
 	})
 	if !mps {
-		r.Wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory")
+		cure := "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory"
+		if offers, _ := r.instances(raw); len(offers) > 0 {
+			cure = fmt.Sprintf("remove gpuMemory: an instance has its own memory, and %s; write gpus: 1 for a nvidia.com/gpu, or mig: with a profile", suggest.Few(offers))
+		}
+		r.Wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), cure)
 	}
 	if raw.SHM != nil {
 		r.Wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
@@ -141,16 +150,13 @@ func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
 	if raw.MIG == "" {
 		return
 	}
-	var offers []string
-	for _, n := range r.spec.Nodes {
-		if raw.Pool != "" && raw.Pool != cmp.Or(n.Pool, n.Name) || n.GPUs.Sharing.Strategy != spec.SharingMIG {
-			continue
-		}
-		g := offer.Of(n)
-		if g.Resources[nvidia.MIGResource(raw.MIG)] > 0 {
-			return
-		}
-		offers = append(offers, fmt.Sprintf("%s offers %s", n.Name, g))
+	if profile := strings.TrimPrefix(strings.TrimPrefix(raw.MIG, "nvidia.com/"), "mig-"); profile != raw.MIG {
+		r.Wrong(&raw.MIG, fmt.Sprintf("mig is %s, the name of a resource", raw.MIG), "write its profile, mig: "+profile)
+		return
+	}
+	offers, there := r.instances(raw)
+	if there {
+		return
 	}
 	if len(offers) == 0 {
 		r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on divides its GPUs", name), "write nvidia: {sharing: {strategy: mig, layouts: [{gpus: [0], profiles: {3g.20gb: 2}}]}}, or gpus.sharing of the pool; or remove mig")
@@ -158,6 +164,20 @@ func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
 	}
 	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, suggest.Few(offers)),
 		"write one of these, or gpus: 1 for a nvidia.com/gpu, which on a node whose GPUs are all divided alike is an instance")
+}
+
+// instances says what the nodes of a profile that divide their GPUs offer, and whether its instances
+// are among that.
+func (r *resolver) instances(raw *written.HubProfile) (offers []string, there bool) {
+	for _, n := range r.spec.Nodes {
+		if raw.Pool != "" && raw.Pool != cmp.Or(n.Pool, n.Name) || n.GPUs.Sharing.Strategy != spec.SharingMIG {
+			continue
+		}
+		g := offer.Of(n)
+		there = there || g.Resources[nvidia.MIGResource(raw.MIG)] > 0
+		offers = append(offers, fmt.Sprintf("%s offers %s", n.Name, g))
+	}
+	return offers, there
 }
 
 // hubPool reports whether a profile can name it: a pool, or a node outside pools.

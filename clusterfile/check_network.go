@@ -48,6 +48,7 @@ func (r *resolver) gateway(n plannedNode) {
 		r.Wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", p), "write gateway: under network, and the router's address")
 	case g.BitLen() != p.Addr().BitLen():
 		r.Wrong(&raw.Gateway, fmt.Sprintf("gateway %s and the network %s are not of one family", g, p), "write the router's address of the family of the nodes")
+	case g.IsLinkLocalUnicast(): // which is how IPv6 routers announce themselves
 	case p.Contains(g) && !p.IsSingleIP():
 		r.insidePrefix(&raw.Gateway, "gateway", g, p)
 	case !p.IsSingleIP() && g.IsPrivate() && p.Addr().IsPrivate(): // rented hosts have public ones
@@ -55,7 +56,11 @@ func (r *resolver) gateway(n plannedNode) {
 	case !p.IsSingleIP():
 		r.Warn(&raw.Gateway, fmt.Sprintf("gateway %s is outside the network %s, so nodes reach it on-link, as a rented host's router is reached", g, p), "if it is a slip, write the router's address in that network")
 	}
-	if g.IsValid() && !p.Contains(g) && !r.IsSet(&raw.DNS) {
+	switch {
+	case !g.IsValid() || p.Contains(g) || r.IsSet(&raw.DNS):
+	case g.IsLinkLocalUnicast():
+		r.Wrong(&raw.Gateway, fmt.Sprintf("nodes cannot ask the link-local address %s for names: resolvers do not know on which interface it is", g), "write dns: and the DNS servers")
+	default:
 		r.Warn(&raw.Gateway, fmt.Sprintf("nodes ask the gateway %s for names, and a provider's router mostly knows none", g), "write dns: and the provider's DNS servers")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -173,6 +174,18 @@ func (r *resolver) kubeletArgs() {
 			}
 			say(r.MemberAt(at, "kubelet-arg"), f.What, f.Do)
 		}
+		r.podAddresses(at)
+	}
+}
+
+// podAddresses warns of more pods than a node has addresses for: Kubernetes gives each a /24 of IPv4,
+// and the bridge has one of it.
+func (r *resolver) podAddresses(at *map[string]any) {
+	const most = 253
+	_, own := r.raw.K3s.Server["kube-controller-manager-arg"]
+	if n := k3s.MaxPods(*at); n > most && !own && (!r.raw.K3s.PodCIDR.IsValid() || r.raw.K3s.PodCIDR.Addr().Is4()) {
+		r.Warn(r.MemberAt(at, "kubelet-arg"), fmt.Sprintf("max-pods is %d, and a node has %d addresses for pods, a /24 of k3s.podCIDR", n, most),
+			fmt.Sprintf("write max-pods=250; or, before the cluster exists, larger parts: k3s: {server: {kube-controller-manager-arg: [node-cidr-mask-size=%d]}}", 32-bits.Len(uint(n+2))))
 	}
 }
 

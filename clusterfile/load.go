@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/spec"
 )
@@ -18,7 +20,7 @@ import (
 // Load reads a cluster file. If it has mistakes, the error is [spec.Problems], with all of
 // them. Load does not read secrets.
 func Load(path string) (*spec.Spec, error) {
-	data, err := os.ReadFile(path)
+	data, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let go tool mage cluster:init make one", path, fs.ErrNotExist)
 	}
@@ -26,6 +28,20 @@ func Load(path string) (*spec.Spec, error) {
 		return nil, fmt.Errorf("cluster file: %w", err)
 	}
 	return Parse(path, data)
+}
+
+// read reads a cluster file, which may be a pipe: -spec=<(…).
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(limit.Reader(f, limit.Named))
+	if err != nil && !errors.As(err, new(*fs.PathError)) {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return data, err
 }
 
 // Parse reads a cluster file's contents. The name is for messages, and for
@@ -212,8 +228,10 @@ func (r *resolver) existing(at any, path string, folder bool) string {
 	info, err := os.Stat(path)
 	switch {
 	case path == "":
-	case err != nil:
+	case errors.Is(err, fs.ErrNotExist):
 		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones start in the folder of this file")
+	case err != nil:
+		r.Wrong(at, fmt.Sprintf("%s cannot be read: %v", path, errors.Unwrap(err)), "correct the path, or let this user read it")
 	case folder && !info.IsDir():
 		r.Wrong(at, path+" is not a folder", "name the folder with the files")
 	case !folder && !info.Mode().IsRegular():

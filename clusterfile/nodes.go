@@ -199,7 +199,7 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *written.Node) 
 		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
 	}
 	n.Adopt = raw.Adopt
-	if raw.External != "" {
+	if r.IsSet(&raw.External) {
 		r.external(n, raw)
 	}
 	if raw.Adopt && n.External {

@@ -259,6 +259,8 @@ func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
 	switch {
 	case len(raw.PCI) > 0 && len(raw.Mapping) > 0:
 		r.Wrong(&raw.Mapping, "gpus are named by PCI address and by mapping", "keep one of pci and mapping")
+	case raw.Count == nil && named == 0 && strings.TrimSpace(raw.Model) != "" && r.Place(&raw.Model) != r.Place(&r.raw.Defaults.GPUs.Model):
+		r.Wrong(&raw.Model, "gpus has a model and no count, so the node would get none", "write count: 1, or how many it gets")
 	case raw.Count != nil && *raw.Count < 0:
 		r.Wrong(&raw.Count, fmt.Sprintf("count is %d", *raw.Count), "write 0 or more")
 	case raw.Count != nil && named > 0 && *raw.Count != named:

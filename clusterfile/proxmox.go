@@ -228,11 +228,12 @@ func (r *resolver) defaultStorage() string {
 	return "local-lvm" // what Proxmox's installer makes
 }
 
-// login normalises user@host:port; the user and the port may be left out.
+// login normalises user@host:port; the user and the port may be left out, and it may be a URL.
 func (r *resolver) login(at *string, defaultUser string) string {
-	user, host, ok := written.CutLast(*at, "@")
+	place := strings.TrimSuffix(strings.TrimPrefix(*at, "ssh://"), "/")
+	user, host, ok := written.CutLast(place, "@")
 	if !ok {
-		user, host = defaultUser, *at
+		user, host = defaultUser, place
 	}
 	name, port := host, "22"
 	if h, p, err := net.SplitHostPort(host); err == nil {

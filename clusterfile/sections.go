@@ -2,11 +2,10 @@ package clusterfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"net/url"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/spec"
 )
 
@@ -102,7 +102,11 @@ func (r *resolver) network(raw *written.Network) spec.Network {
 		n.DNS = []netip.Addr{n.Gateway}
 	}
 	r.between(raw.VLAN, &raw.VLAN, "vlan", 1, 4094)
-	r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
+	if raw.MTU != nil && *raw.MTU == 1 {
+		r.Wrong(&raw.MTU, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
+	} else {
+		r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
+	}
 	r.between(raw.Queues, &raw.Queues, "queues", 1, 64)
 	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
 		r.Wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
@@ -129,7 +133,11 @@ func (r *resolver) access() {
 		PrivateKey: r.existing(&raw.PrivateKey, string(raw.PrivateKey), false), PasswordHash: raw.PasswordHash.In(r.spec.Dir),
 	}
 	if !matches(userName, a.User) || a.User == "root" {
-		r.Wrong(&raw.User, fmt.Sprintf("%q cannot be the admin user", a.User), "write a name in lower-case letters that is not root, e.g. ubuntu")
+		cure := "write a name in lower-case letters that is not root, e.g. ubuntu"
+		if a.User == "root" && !r.IsSet(&r.raw.Proxmox) {
+			cure = "write external: root@address of each machine that root logs in to"
+		}
+		r.Wrong(&raw.User, fmt.Sprintf("%q cannot be the admin user", a.User), cure)
 	}
 	for i := range raw.PublicKeys {
 		a.PublicKeys = append(a.PublicKeys, r.publicKeys(&raw.PublicKeys[i])...)
@@ -138,7 +146,7 @@ func (r *resolver) access() {
 		a.Jump = r.login(&raw.Jump, a.User)
 	}
 	r.isURL(&raw.Proxy, "socks5", "socks5h")
-	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) {
+	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) && r.IsSet(&r.raw.Proxmox) { // without it, the machines exist, and have keys
 		r.Wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or remove all of them: homelab then has a key of its own")
 	}
 	r.spec.Access = a
@@ -182,19 +190,13 @@ func (r *resolver) source(at any, path string) (string, bool) {
 	if len(r.Problems) > before {
 		return "", false
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		r.Wrong(at, err.Error(), "make it readable")
-		return "", false
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	b, err := limit.File(path, maxSource) // a mistake of the same place may have been told before
 	switch {
+	case errors.As(err, new(*limit.Error)):
+		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
+		return "", false
 	case err != nil:
 		r.Wrong(at, err.Error(), "make it readable")
-		return "", false
-	case len(b) > maxSource:
-		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
 		return "", false
 	}
 	return string(b), true
@@ -246,7 +248,7 @@ func (r *resolver) file(raw *written.GuestFile) spec.File {
 	}
 	for _, prefix := range ours {
 		if strings.HasPrefix(raw.Path, prefix) {
-			r.Wrong(&raw.Path, raw.Path+" is managed by homelab", "set it in k3s: (server, agent, registries)")
+			r.Wrong(&raw.Path, raw.Path+" is managed by homelab", "set it in k3s: (server, agent, registries), or write another path, e.g. /etc/kubelet.yaml for kubelet-arg: [config=/etc/kubelet.yaml]")
 		}
 	}
 	switch {

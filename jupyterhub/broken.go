@@ -16,6 +16,9 @@ func (h Hub) Broken() []string {
 	if v, ok := valueAt(over, "hub", "existingSecret"); ok && v != secretName {
 		say("hub.existingSecret", "logins, cookies and the token of hub:verify are in the Secret %s, which the hub then does not read", secretName)
 	}
+	if v, ok := valueAt(over, "hub", "config", "JupyterHub", "authenticator_class"); ok {
+		say("hub.config.JupyterHub.authenticator_class", "%v replaces the logins of this file: %s", v, h.Auth.Kind)
+	}
 	for _, taken := range []struct {
 		key  string
 		path []string
@@ -66,6 +69,9 @@ func (h Hub) lostResources(profiles any) []string {
 		const lost = "profiles with GPUs have their own and replace it, so that their servers do not get it"
 		if _, ok := valueAt(h.ChartValues, "singleuser", "extraResource", kind); ok {
 			out = append(out, fmt.Sprintf("singleuser.extraResource.%s: %s", kind, lost))
+		}
+		if _, ok := valueAt(h.ChartValues, "hub", "config", "KubeSpawner", trait); ok {
+			out = append(out, fmt.Sprintf("hub.config.KubeSpawner.%s: %s", trait, lost))
 		}
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			if text, _ := texts[name].(string); strings.Contains(text, trait) {

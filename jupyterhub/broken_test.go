@@ -53,11 +53,15 @@ func TestBroken(t *testing.T) {
 func TestLostResources(t *testing.T) {
 	disk := map[string]any{"ephemeral-storage": "50Gi"}
 	h := Hub{Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "gpu", GPUs: 1}}, ChartValues: map[string]any{
-		"hub":        map[string]any{"extraConfig": map[string]any{"limits": "c.KubeSpawner.extra_resource_limits = {}", "other": "pass"}},
+		"hub": map[string]any{
+			"config":      map[string]any{"KubeSpawner": map[string]any{"extra_resource_limits": disk}},
+			"extraConfig": map[string]any{"limits": "c.KubeSpawner.extra_resource_limits = {}", "other": "pass"},
+		},
 		"singleuser": map[string]any{"extraResource": map[string]any{"limits": disk, "guarantees": disk}},
 	}}
 	assert.Equal(t, []string{
 		"singleuser.extraResource.limits: profiles with GPUs have their own and replace it, so that their servers do not get it",
+		"hub.config.KubeSpawner.extra_resource_limits: profiles with GPUs have their own and replace it, so that their servers do not get it",
 		"hub.extraConfig.limits: it sets extra_resource_limits; profiles with GPUs have their own and replace it, so that their servers do not get it",
 		"singleuser.extraResource.guarantees: profiles with GPUs have their own and replace it, so that their servers do not get it",
 	}, h.Broken())
@@ -65,5 +69,7 @@ func TestLostResources(t *testing.T) {
 	assert.Empty(t, h.Broken())
 	theirs := map[string]any{"kubespawner_override": map[string]any{"extra_resource_limits": map[string]any{"nvidia.com/gpu": "1"}}}
 	h.ChartValues["singleuser"] = map[string]any{"profileList": []any{theirs}}
-	assert.Len(t, h.Broken(), 2, "the list, and the line of Python")
+	assert.Len(t, h.Broken(), 3, "the list, the setting, and the line of Python")
+	h.ChartValues = map[string]any{"hub": map[string]any{"config": map[string]any{"JupyterHub": map[string]any{"authenticator_class": "google"}}}}
+	assert.Equal(t, []string{"hub.config.JupyterHub.authenticator_class: google replaces the logins of this file: dummy"}, h.Broken())
 }

@@ -2,6 +2,8 @@ package k3s
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -11,17 +13,49 @@ type ArgFault struct {
 	Allowed  bool // it works, but not alone
 }
 
+var (
+	reserved = regexp.MustCompile(`^\s*(cpu|memory|ephemeral-storage|pid)\s*=\s*` + quantity + `\s*$`)
+	eviction = regexp.MustCompile(`^\s*[a-zA-Z.]+\s*<\s*(` + quantity + `|[0-9.]+%)\s*$`)
+)
+
+// quantity is one of Kubernetes (k8s.io/apimachinery, resource.Quantity), not negative.
+const quantity = `[0-9]*\.?[0-9]+([numkMGTPE]|[KMGTPE]i|[eE][0-9]+)?`
+
+// all reports whether each part of a list is as the pattern says. Quotes, which a shell would take,
+// are kubelet's to refuse.
+func all(list string, pattern *regexp.Regexp) bool {
+	for part := range strings.SplitSeq(list, ",") {
+		if !pattern.MatchString(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// kubeletArgs are the arguments of kubelet in keys of K3s: a list, or one text.
+func kubeletArgs(extra map[string]any) []any {
+	if one, isText := extra["kubelet-arg"].(string); isText {
+		return []any{one}
+	}
+	list, _ := extra["kubelet-arg"].([]any)
+	return list
+}
+
+// MaxPods returns the number of pods that keys of K3s allow a node; 0 if they do not say it.
+func MaxPods(extra map[string]any) int {
+	for _, a := range kubeletArgs(extra) {
+		if name, value, _ := strings.Cut(strings.TrimLeft(fmt.Sprint(a), "-"), "="); name == "max-pods" {
+			n, _ := strconv.Atoi(value)
+			return n
+		}
+	}
+	return 0
+}
+
 // CheckKubeletArgs returns what is wrong with kubelet-arg in keys that all nodes share.
 func CheckKubeletArgs(extra map[string]any) []ArgFault {
-	list, ok := extra["kubelet-arg"].([]any)
-	if one, isText := extra["kubelet-arg"].(string); isText {
-		list, ok = []any{one}, true
-	}
-	if !ok {
-		return nil
-	}
 	var out []ArgFault
-	for _, a := range list {
+	for _, a := range kubeletArgs(extra) {
 		name, value, _ := strings.Cut(strings.TrimLeft(fmt.Sprint(a), "-"), "=")
 		switch name {
 		case "provider-id":
@@ -30,6 +64,18 @@ func CheckKubeletArgs(extra map[string]any) []ArgFault {
 		case "root-dir":
 			out = append(out, ArgFault{What: "kubelet-arg root-dir moves a folder that storage drivers look for in /var/lib/kubelet",
 				Do: "remove it, and give new nodes a disk that is mounted there: disks: {kubelet: {size: 200GiB, mount: /var/lib/kubelet}}"})
+		case "max-pods":
+			if n, err := strconv.Atoi(value); err != nil || n < 1 {
+				out = append(out, ArgFault{What: fmt.Sprintf("kubelet-arg max-pods is %q, and kubelet does not start", value), Do: "write a number, e.g. max-pods=150"})
+			}
+		case "kube-reserved", "system-reserved":
+			if !all(value, reserved) {
+				out = append(out, ArgFault{What: fmt.Sprintf("kubelet-arg %s is %q, and kubelet does not start", name, value), Do: "write quantities of Kubernetes, e.g. " + name + "=cpu=500m,memory=1Gi"})
+			}
+		case "eviction-hard", "eviction-soft":
+			if !all(value, eviction) {
+				out = append(out, ArgFault{What: fmt.Sprintf("kubelet-arg %s is %q, and kubelet does not start", name, value), Do: "write thresholds, e.g. " + name + "=memory.available<500Mi,nodefs.available<10%"})
+			}
 		case "node-ip", "hostname-override":
 			out = append(out, ArgFault{What: fmt.Sprintf("kubelet-arg %s would be the same on all nodes", name), Do: "remove it: homelab sets each node's name and address"})
 		case "cloud-provider":

@@ -2,6 +2,7 @@ package nvidia
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,7 @@ func TestSelectDriverBranchRefuses(t *testing.T) {
 		"not NVIDIA's":              {[]string{"1002:20f1"}, Policy{}, "PCI device 1002:20f1 is not NVIDIA's"},
 		"nothing":                   {nil, Policy{}, "there is no GPU to choose one for"},
 		"installed is desktop":      {[]string{a100}, Policy{Installed: "580"}, "want a server series"},
+		"and it is to be long-term": {[]string{a100}, Policy{Branch: LTS, Installed: "580"}, "want a server series"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := SelectDriverBranch(ids(t, tc.gpus...), tc.policy)
@@ -222,6 +224,73 @@ func TestTheFirstToBeDroppedCounts(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, first.gpus, 1, "an unknown GPU does not hide those after it")
 	require.Len(t, first.unknown, 2)
+}
+
+// A branch has ended if its last month was before the table was read, and then one that has not ended is
+// named.
+func TestBranchesEndInTheirLastMonth(t *testing.T) {
+	read, err := time.Parse("2006-01", LifecycleDate)
+	require.NoError(t, err)
+	for _, b := range Branches() {
+		if last, err := time.Parse("January 2006", b.Until); err == nil {
+			assert.Equal(t, last.Before(read), b.Ended, b)
+		} else if b.Until != "" {
+			year, err := time.Parse("2006", b.Until)
+			require.NoError(t, err)
+			assert.True(t, b.Ended && year.Year() <= read.Year(), b)
+		}
+		use, known := find(b.Use)
+		assert.Equal(t, b.Ended, known && !use.Ended, b)
+	}
+}
+
+// Whatever is asked for, the driver is one that fits, and the order of the cards does not matter.
+func TestChoicesForPairsOfCards(t *testing.T) {
+	cards := []string{a100, h200, gh200, v100, rtx5090, "10de:1b38", "10de:1eb8", future}
+	for _, policy := range []Policy{{}, {Branch: LTS}, {Branch: Production}, {Branch: "595"}, {Flavour: Proprietary}, {Flavour: Open, Installed: "580-server"}, {Installed: "595-server-open"},
+		{Installed: "570-server"}, {System: "debian-13"}, {System: "debian-13", Build: true}, {System: "debian-13", Build: true, Installed: "580-server"}} {
+		for _, a := range cards {
+			for _, b := range cards {
+				d, why, err := SelectDriverBranch(ids(t, a, b), policy)
+				other, _, again := SelectDriverBranch(ids(t, b, a), policy)
+				require.Equal(t, d, other, "%s, %s: %+v", a, b, policy)
+				require.Equal(t, err == nil, again == nil)
+				if err != nil {
+					require.Zero(t, d)
+					continue
+				}
+				n, err := needs(ids(t, a, b))
+				require.NoError(t, err)
+				require.Empty(t, n.refuses(d), why)
+				branch, known := find(d.Branch)
+				require.True(t, known)
+				installed, _ := policy.installed()
+				require.True(t, d == installed || !branch.Ended && archiveOf(policy).has(d.Branch), "%s: %s", d, why)
+				require.True(t, policy.Branch != LTS || branch.Kind == "long-term support", why)
+				require.True(t, policy.Branch != Production || branch.Kind == "production", why)
+				require.True(t, policy.Flavour == "" || d.Flavour == policy.Flavour, why)
+				require.True(t, policy.Branch != "" || policy.Flavour != "" || installed.Branch == 0 || d == installed, "it stays: %s", why)
+			}
+		}
+	}
+}
+
+// A word means the newest branch of its kind that fits, unless one of that kind is installed.
+func TestTheNewestOfAKind(t *testing.T) {
+	for _, tc := range []struct {
+		branches  []int
+		installed string
+		last      int // of the card
+		want      string
+	}{
+		{[]int{580, 620}, "", 0, "620"}, {[]int{580}, "", 0, "580"}, {[]int{580, 620}, "580-server-open", 0, "580"}, {[]int{580, 620}, "620-server-open", 0, "620"},
+		{[]int{580, 620}, "595-server-open", 0, "620"}, {[]int{580, 620}, "", 600, "580"}, {[]int{595}, "", 0, "620"},
+	} {
+		n := need{from: archive{branches: tc.branches}, last: GPU{LastBranch: tc.last}}
+		p, err := n.spelt(Policy{Branch: LTS, Installed: tc.installed})
+		require.NoError(t, err)
+		assert.Equal(t, tc.want, p.Branch, "%+v", tc)
+	}
 }
 
 func TestEachBranchIsFound(t *testing.T) {

@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -75,6 +76,7 @@ type Architecture string
 
 // The architectures of the embedded table, oldest first.
 const (
+	Older     Architecture = "Kepler or older" // which the table does not list one by one
 	Kepler    Architecture = "Kepler"
 	Maxwell   Architecture = "Maxwell"
 	Pascal    Architecture = "Pascal"
@@ -108,20 +110,41 @@ type GPU struct {
 
 // String returns e.g. "NVIDIA A100-PCIE-40GB (Ampere)".
 func (g GPU) String() string {
+	name := cmp.Or(g.Name, g.ID.String())
 	if g.Architecture == "" {
-		return g.Name
+		return name
 	}
-	return fmt.Sprintf("%s (%s)", g.Name, g.Architecture)
+	return fmt.Sprintf("%s (%s)", name, g.Architecture)
 }
 
-// Lookup finds a GPU by vendor and device id.
+// Unsupported says why no branch that NVIDIA still supports works with a GPU, or nothing.
+func Unsupported(id PCIID) string {
+	g, known := Lookup(id)
+	if last, _ := find(g.LastBranch); known && last.Ended {
+		return fmt.Sprintf("no supported driver works with it: branch %d is the last", last.Number)
+	}
+	return ""
+}
+
+// firstMaxwell is the lowest device id of a GPU from Maxwell on; the table has no consumer cards
+// below it (pci.ids of 2026-08-22).
+const firstMaxwell = 0x1340
+
+// Lookup finds a GPU by vendor and device id. Its name is empty for a card that is too old for the
+// table.
 func Lookup(id PCIID) (GPU, bool) {
 	if id.Vendor != Vendor {
 		return GPU{}, false
 	}
 	key := fmt.Sprintf("%04x\t", id.Device)
 	_, rest, found := strings.Cut(tsv, "\n"+key)
-	if !found {
+	switch {
+	case found:
+	case id.Device < firstMaxwell:
+		g := GPU{ID: id, Architecture: Older}
+		g.ruled(false)
+		return g, true
+	default:
 		return GPU{}, false
 	}
 	line, _, _ := strings.Cut(rest, "\n")
@@ -207,7 +230,7 @@ func number(s string) (int, error) {
 // NVIDIA/open-gpu-kernel-modules, and NVIDIA's table of supported drivers.
 func (g *GPU) ruled(openRequired bool) {
 	switch g.Architecture {
-	case Kepler:
+	case Older, Kepler:
 		g.Open, g.LastBranch = OpenUnsupported, 470
 	case Maxwell, Pascal, Volta:
 		g.Open, g.LastBranch = OpenUnsupported, 580

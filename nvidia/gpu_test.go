@@ -181,3 +181,18 @@ func TestAnIDIsTextInJSON(t *testing.T) {
 	}
 	require.Error(t, json.Unmarshal([]byte(`"a100"`), new(PCIID)))
 }
+
+// Consumer cards before Maxwell are not in the table one by one, and no supported driver works with
+// them: they are told from a card that is newer than the table.
+func TestOldCardsAreKnown(t *testing.T) {
+	for id, last := range map[string]int{"10de:128b": 470 /* GT 710 */, "10de:0dc4": 470 /* GTS 450 */, "10de:1180": 470 /* GTX 680 */, "10de:1340": 580, "10de:fff0": 0} {
+		at, err := ParsePCIID(id)
+		require.NoError(t, err)
+		g, known := Lookup(at)
+		assert.Equal(t, []any{last, last != 0}, []any{g.LastBranch, known}, id)
+		assert.Equal(t, last == 470, Unsupported(at) != "", id)
+		assert.Equal(t, last != 470, IsModel("", at, ""), id)
+	}
+	_, _, err := SelectDriverBranch([]PCIID{{Vendor: 0x10de, Device: 0x128b}}, Policy{})
+	assert.ErrorContains(t, err, "branch 470 is the last for 10de:128b (Kepler or older)")
+}

@@ -136,9 +136,17 @@ func submatches(text string, at []int) []string {
 func merged(all []LogFinding) []LogFinding {
 	var out []LogFinding
 	slices.SortStableFunc(all, func(a, b LogFinding) int { return a.at - b.at })
+	asked := map[string]int{} // by GPU, the last line that says what the driver asks for
+	for _, f := range all {
+		if f.Xid == recoveryXid {
+			asked[bus(f.GPU)] = f.at
+		}
+	}
+	all = slices.DeleteFunc(all, func(f LogFinding) bool { return f.Xid == recoveryXid && f.at < asked[bus(f.GPU)] })
 	for _, f := range all {
 		i := slices.IndexFunc(out, func(o LogFinding) bool {
-			return (f.Xid == 0 || o.Xid == f.Xid) && o.Means == f.Means && bus(o.GPU) == bus(f.GPU)
+			sameGPU := bus(o.GPU) == bus(f.GPU) || f.GPU == "" && o.Xid != 0 // its words again, without the address
+			return (f.Xid == 0 || o.Xid == f.Xid) && o.Means == f.Means && sameGPU
 		})
 		switch {
 		case i < 0:
@@ -182,8 +190,12 @@ const (
 	// A restart from inside does not reset a card that is passed through.
 	powerCycle = "drain the node, then stop and start the VM (a restart from inside does not reset the card)"
 	// Some cards come back from a failed reset only without power.
-	coldStart = "stop and start the VM; if that does not help, switch the host off, not only restart it, for some seconds; then look for newer firmware of card and board"
-	cureOfGSP = powerCycle + "; if it happens again, pin another branch (nvidia.driver.branch)"
+	coldStart   = "stop and start the VM; if that does not help, switch the host off, not only restart it, for some seconds; then look for newer firmware of card and board"
+	noRoom      = "the machine's firmware gave the GPU no room for its memory"
+	cureOfRoom  = "the VM needs machine type q35, OVMF and CPU type host; an external machine, Above 4G Decoding in its firmware"
+	noPower     = "power cables of the card are not connected"
+	cureOfPower = "switch the host off, and connect every power plug of the card"
+	cureOfGSP   = powerCycle + "; if it happens again, pin another branch (nvidia.driver.branch)"
 )
 
 // logMessages are the messages that are known. Texts: nv.c, nv-pci.c, osapi.c, osinit.c, kernel_gsp.c
@@ -202,10 +214,14 @@ func logMessages() []logMessage {
 		message(card+`is not supported by open`, InDriver, "the chip does not work with the open kernel modules", "choose the proprietary series"),
 		message(card+`is not supported by the (?:NVIDIA )?([\d.]*\d)`, InDriver, "the chip does not work with driver $2",
 			"leave branch and flavour to be chosen by PCI id"),
+		message(`()The NVIDIA [^()]+ GPU installed in this system is supported through the NVIDIA ([\d.x]+) Legacy`, InDriver, "the chip does not work with this driver: $2 is its last branch", "leave branch and flavour to be chosen by PCI id; if that is refused, remove the GPU from the machine: no supported branch works with it"),
 		message(`()API mismatch: the client has (?:the )?version ([\d.]*\d),? but this kernel module has (?:the )?version ([\d.]*\d)`,
 			InDriver, "the libraries are of version $2 and the loaded module is of $3, since a driver was installed over the one that is loaded", "drain the node, and restart it"),
-		message(`BAR\d is 0M @ 0x0 \(PCI:`+address+`\)`, InMachine, "the machine's firmware gave the GPU no room for its memory",
-			"the VM needs machine type q35, OVMF and CPU type host"),
+		message(`BAR\d is 0M @ 0x0 \(PCI:`+address+`\)`, InMachine, noRoom, cureOfRoom),
+		message(`nvidia `+address+`: can't enable device: BAR \d`, InMachine, noRoom, cureOfRoom),
+		message(`()request_mem_region failed for \d+M @`, InMachine, "another driver holds the GPU's memory", "blacklist that driver in the guest, and restart it"),
+		message(`(?:GPU `+address+`: )?GPU does not have the necessary power cables connected`, InHardware, noPower, cureOfPower),
+		message(`()Reset required \[NV_ERR_RESET_REQUIRED\]`, InHardware, "the driver refuses work until the GPU is reset", powerCycle+replace),
 		message(`()unexpected WPR2 already up`, InMachine, "the card was not reset after its last use", powerCycle+"; if that does not help, restart the host"),
 		message(`GPU (?:at )?(?:PCI:)?`+address+`:? (?:GPU )?has fallen off the bus`, InHardware, lost, cureOfLost),
 		message(card+`has fallen off the bus`, InHardware, lost, cureOfLost),

@@ -63,6 +63,13 @@ func TestOtherWords(t *testing.T) {
 		"NVRM: _kgspLogRpcSanityCheck: ********************************* GSP Timeout ****************************": {"the GPU's own processor (GSP) does not answer", ""},
 		"NVRM: Timeout after 45s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL)": {"the GPU's own processor (GSP) does not answer", ""},
 		"NVRM: _issueRpcAndWait: rpcRecvPoll timedout for fn 76! Timeout waiting for RPC from GPU1 GSP!":           {"the GPU's own processor (GSP) does not answer", ""},
+		"NVRM: GPU 0000:01:00.0: GPU does not have the necessary power cables connected.":                          {noPower, "0000:01:00.0"},
+		"nvidia 0000:01:00.0: can't enable device: BAR 1 [mem size 0x800000000 64bit pref] not assigned":           {noRoom, "0000:01:00.0"},
+		"nvidia 0000:01:00.0: can't enable device: BAR 3 [mem 0x00000000-0x01ffffff 64bit pref] not claimed":       {noRoom, "0000:01:00.0"},
+		"NVRM: request_mem_region failed for 64M @ 0xf8000000. This can\nNVRM: occur when a driver such as rivatv": {"another driver holds the GPU's memory", ""},
+		"NVRM: The NVIDIA NVIDIA GeForce GTX 1050 GPU installed in this system is\n               NVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please\n               NVRM:  visit http://www.nvidia.com/object/unix.html for more\n               NVRM:  information.  The 595.71.05 NVIDIA driver will ignore\n               NVRM:  this GPU.  Continuing probe...": {"the chip does not work with this driver: 580.xx is its last branch", ""},
+		"NVRM: The NVIDIA Tesla K80 GPU installed in this system is\nNVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\n":                 {"the chip does not work with this driver: 470.xx is its last branch", ""},
+		"NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2874": {"the driver refuses work until the GPU is reset", ""},
 	} {
 		found := ExplainLog(strings.Split(line, "\n"))
 		require.Len(t, found, 1, line)
@@ -71,6 +78,18 @@ func TestOtherWords(t *testing.T) {
 	}
 	for _, line := range []string{"nvidia 0000:01:00.0: not ready 1023ms after resume; waiting", "nvidia 0000:01:00.0: enabling device (0000 -> 0003)"} {
 		assert.Empty(t, ExplainLog([]string{line}), line)
+	}
+}
+
+// What the driver says twice is one finding, and what it reverts does not stop the GPU.
+func TestSaidOnce(t *testing.T) {
+	const gsp = "NVRM: Xid (PCI:0000:c1:00): 119, pid=2040, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20801348 0x410)."
+	assert.Len(t, ExplainLog([]string{gsp}), 1)
+	const change = "NVRM: Xid (PCI:0000:c1:00): 154, GPU recovery action changed from "
+	for last, stops := range map[string]bool{"0x1 (GPU Reset Required) to 0x0 (None)": false, "0x0 (None) to 0x2 (Node Reboot Required)": true} {
+		found := ExplainLog([]string{change + "0x0 (None) to 0x1 (GPU Reset Required)", change + last})
+		require.Len(t, found, 1)
+		assert.Equal(t, stops, found[0].Stops, last)
 	}
 }
 

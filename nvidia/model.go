@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,16 +14,17 @@ func variants() []string {
 
 // IsModel reports whether a card is of a model, such as A100, RTX 4090 or "A100 80GB PCIe". The
 // card is known by its PCI id; for one that our table does not know, name, which is the PCI
-// database's, has to be exactly the model. A model is whole words of a name, so that L40 does not mean an L40S,
-// and it may stand for several cards: A100 for both sizes of memory. The empty model is every card.
+// database's, has to be exactly the model. A model is whole words of a name, so that L40 does not mean an L40S;
+// blanks may be missing, and a size of memory may stand anywhere: rtx3090, V100 32GB. It may stand for several
+// cards: A100 for both sizes of memory. The empty model is every card with a driver: not the old one
+// beside it that shows the host's console.
 func IsModel(model string, id PCIID, name string) bool {
 	wish := nameWords(model)
 	if len(wish) == 0 {
-		return strings.TrimSpace(model) == ""
+		return strings.TrimSpace(model) == "" && Unsupported(id) == ""
 	}
-	g, known := Lookup(id)
-	if known {
-		return named(wish, nameWords(g.Name)) || named(wish, nameWords(name))
+	if g, known := Lookup(id); known && g.Name != "" {
+		return slices.ContainsFunc(slices.Concat(alternatives(g.Name), alternatives(name)), func(name string) bool { return named(wish, nameWords(name)) })
 	}
 	_, product, _ := strings.Cut(name, "[")
 	return slices.Equal(wish, nameWords(name)) || slices.Equal(wish, nameWords(product))
@@ -39,13 +41,59 @@ func nameWords(name string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "nvidia" })
 }
 
-// named reports whether wish is in a name, one word after the other, and the name does not go on to
-// another card.
+// either is a word of a name of the PCI database and what may stand for it: 6000/8000, Mobile / Max-Q.
+var either = regexp.MustCompile(`([^ /\[]+) ?/ ?([^ /\]]+)`)
+
+// alternatives are a name of the PCI database and the names in it: cards of one id may have several.
+func alternatives(name string) []string {
+	const most = 3 // the table's own have two
+	at := either.FindStringSubmatchIndex(name)
+	if at == nil || strings.Count(name, "/") > most {
+		return []string{name}
+	}
+	out := []string{name}
+	for _, group := range []int{2, 4} {
+		out = append(out, alternatives(name[:at[0]]+name[at[group]:at[group+1]]+name[at[1]:])...)
+	}
+	return out
+}
+
+// memoryWords takes the sizes of memory out of the words of a name, which have them at any place.
+func memoryWords(words []string) (rest, sizes []string) {
+	for _, w := range words {
+		switch n := len(rest); {
+		case w == "gb" && n > 0 && digits(rest[n-1]): // 80 GB
+			sizes, rest = append(sizes, rest[n-1]), rest[:n-1]
+		case digits(strings.TrimSuffix(w, "gb")) && strings.HasSuffix(w, "gb"):
+			sizes = append(sizes, strings.TrimSuffix(w, "gb"))
+		default:
+			rest = append(rest, w)
+		}
+	}
+	return rest, sizes
+}
+
+func digits(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsDigit(r) })
+}
+
+// named reports whether wish is in a name, one word after the other with or without blanks, and the
+// name does not go on to another card. The name has the sizes of memory of the wish, at any place.
 func named(wish, name []string) bool {
-	for i := 0; i+len(wish) <= len(name); i++ {
-		end := i + len(wish)
-		if slices.Equal(name[i:end], wish) && (end == len(name) || !slices.Contains(variants(), name[end])) {
-			return true
+	if within(wish, name) {
+		return true
+	}
+	wish, sizes := memoryWords(wish)
+	name, has := memoryWords(name)
+	return within(wish, name) && !slices.ContainsFunc(sizes, func(s string) bool { return !slices.Contains(has, s) })
+}
+
+func within(wish, name []string) bool {
+	for i := range name {
+		for end := i + 1; end <= len(name); end++ {
+			if strings.Join(name[i:end], "") == strings.Join(wish, "") && (end == len(name) || !slices.Contains(variants(), name[end])) {
+				return true
+			}
 		}
 	}
 	return false

@@ -63,7 +63,7 @@ func digest(text string) string {
 // 16 below compute capability 7.5, and 48 from there (cmd/mps-control-daemon/mps/device.go).
 func (g GPU) MPSClients() int {
 	switch g.Architecture {
-	case Kepler, Maxwell, Pascal:
+	case Older, Kepler, Maxwell, Pascal:
 		return 0
 	case Volta:
 		return 16

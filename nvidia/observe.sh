@@ -37,7 +37,7 @@ fi
 
 section log
 dmesg 2>/dev/null |
-	grep -E 'NVRM|nvidia: |Key was rejected|Loading of .* is rejected|unsigned module loading is restricted' | tail -n 40
+	grep -E 'NVRM|nvidia: |nvidia [0-9a-f]{4}:.*(power state|not ready|BAR)|Key was rejected|Loading of .* is rejected|unsigned module loading is restricted' | tail -n 40
 
 section dkms
 if command -v dkms >/dev/null; then dkms status 2>/dev/null; fi

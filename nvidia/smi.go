@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,6 +17,7 @@ var (
 	ErrNotLoaded       = errors.New("NVIDIA's kernel module is not loaded")
 	ErrNoDevices       = errors.New("the driver sees no GPU")
 	ErrNotInstalled    = errors.New("nvidia-smi is not installed")
+	ErrLost            = errors.New("a GPU no longer answers, and nvidia-smi reports none of the others")
 )
 
 // SMI is the report of `nvidia-smi -q -x`.
@@ -43,7 +46,7 @@ type SMIGPU struct {
 	WornOut     bool        `json:"wornOut,omitempty"`   // more errors in the chip's own memory (SRAM) than NVIDIA allows
 	Repairing   bool        `json:"repairing,omitempty"` // a part of the chip or its memory is repaired at the next reset
 	Recovery    string      `json:"recovery,omitempty"`  // what the driver asks for: "Reset", "Reboot", "Drain P2P", "Drain and Reset"; empty: nothing
-	Lost        bool        `json:"lost,omitempty"`      // nvidia-smi cannot read its PCI id: the card no longer answers
+	Lost        bool        `json:"lost,omitempty"`      // nvidia-smi has errors in place of its PCI id, its temperature or its memory: the card no longer answers
 	Virtual     string      `json:"virtual"`             // "Pass-Through", "None", "VGPU"…
 	Persistence bool        `json:"persistence"`         // the driver stays initialised without clients
 	Link        PCIeLink    `json:"link"`
@@ -178,7 +181,7 @@ func (g smiGPU) read(index int) SMIGPU {
 		ECC:         g.ECC == "Enabled",
 		ECCErrors:   count(g.SRAM) + count(g.SRAMParity) + count(g.SRAMSecDed) + count(g.DRAM) + count(g.DoubleBit),
 		RowsFailing: g.RowsPending == "Yes" || g.RowsFailure == "Yes",
-		Lost:        err != nil,
+		Lost:        err != nil && g.Device != "N/A" || g.says("Unknown Error", "GPU is lost", "ERR!"),
 		Retiring:    g.Retiring == "Yes" || g.RetiringOld == "Yes",
 		Retired:     count(g.Retired),
 		WornOut:     g.SRAMLimit == "Yes",
@@ -198,12 +201,23 @@ func (g smiGPU) read(index int) SMIGPU {
 	return out
 }
 
+// says reports whether one of the errors stands in place of a value that every card has.
+func (g smiGPU) says(errors ...string) bool {
+	return slices.ContainsFunc([]string{g.Name, g.UUID, g.Memory, g.Temperature}, func(value string) bool {
+		return slices.ContainsFunc(errors, func(e string) bool { return strings.Contains(value, e) })
+	})
+}
+
+// recoveries are words that ask for something; others, such as N/A and [Not Supported], are errors
+// of the question.
+var recoveries = regexp.MustCompile(`^(GPU |Node )?(Reset|Reboot|Drain)|^Recover`)
+
 // recovery returns what the driver asks for, in its words since branch 570.
 func (g smiGPU) recovery() string {
 	switch asked := strings.TrimSpace(g.Recovery); {
-	case asked != "" && asked != "None" && asked != "N/A":
+	case recoveries.MatchString(asked):
 		return asked
-	case g.Reset == "Yes":
+	case g.Reset == "Yes", g.says("requires reset"):
 		return "Reset"
 	case g.Drain == "Yes":
 		return "Drain and Reset"
@@ -242,6 +256,8 @@ func smiRefusal(said string) error {
 		kind = ErrVersionMismatch
 	case strings.Contains(said, "couldn't communicate with the NVIDIA driver"), strings.Contains(said, "Driver Not Loaded"):
 		kind = ErrNotLoaded
+	case strings.Contains(said, "Unable to determine the device handle"), strings.Contains(said, "GPU is lost"):
+		kind = ErrLost
 	case strings.Contains(said, "No devices were found"):
 		kind = ErrNoDevices
 	case said == "":

@@ -45,7 +45,10 @@ func TestParseSMIRefusals(t *testing.T) {
 	for said, want := range map[string]error{
 		"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n":                                                       ErrVersionMismatch,
 		"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n": ErrNotLoaded,
-		"No devices were found\n":       ErrNoDevices,
+		"No devices were found\n": ErrNoDevices,
+		"Unable to determine the device handle for GPU0000:A1:00.0: Unknown Error\n":                                        ErrLost,
+		"Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.  Reboot the system to recover this GPU\n": ErrLost,
+		"Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error\nNo devices were found\n":              ErrLost,
 		"sh: 38: nvidia-smi: not found": ErrNotInstalled,
 	} {
 		_, err := ParseSMI([]byte(said))
@@ -79,6 +82,16 @@ func TestAGPUWithoutID(t *testing.T) {
 	require.Len(t, s.GPUs, 2)
 	assert.True(t, s.GPUs[0].Lost && !s.GPUs[1].Lost)
 	assert.Equal(t, "10de:20f1", s.GPUs[1].ID.String())
+
+	s, err = ParseSMI([]byte(`<nvidia_smi_log><gpu id="Orin"><product_name>Orin (nvgpu)</product_name><pci><pci_device_id>N/A</pci_device_id></pci></gpu></nvidia_smi_log>`))
+	require.NoError(t, err)
+	assert.False(t, s.GPUs[0].Lost, "a Jetson's GPU is not on the PCI bus")
+
+	for value, want := range map[string]bool{"Unknown Error": true, "GPU is lost": true, "ERR!": true, "N/A": false, "31 C": false, "GPU requires reset": false, "[Not Supported]": false} {
+		s, err := ParseSMI([]byte(`<nvidia_smi_log><gpu><pci><pci_device_id>223710DE</pci_device_id></pci><temperature><gpu_temp>` + value + `</gpu_temp></temperature></gpu></nvidia_smi_log>`))
+		require.NoError(t, err)
+		assert.Equal(t, want, s.GPUs[0].Lost, value)
+	}
 }
 
 // The names are those of nvsmi_device's v10 to v13, of a Pascal, an Ampere and a Hopper.
@@ -96,6 +109,11 @@ func TestFailingCards(t *testing.T) {
 		"<ecc_errors><channel_repair_pending>Yes</channel_repair_pending></ecc_errors>":                                                          {Repairing: true},
 		"<gpu_recovery_action>None</gpu_recovery_action>":                                                                                        {},
 		"<gpu_recovery_action>N/A</gpu_recovery_action>":                                                                                         {},
+		"<gpu_recovery_action>[Not Supported]</gpu_recovery_action>":                                                                             {},
+		"<gpu_recovery_action>Unknown Error</gpu_recovery_action>":                                                                               {},
+		"<gpu_recovery_action>Reset</gpu_recovery_action>":                                                                                       {Recovery: "Reset"},
+		"<gpu_recovery_action>Reboot</gpu_recovery_action>":                                                                                      {Recovery: "Reboot"},
+		"<temperature><gpu_temp>GPU requires reset</gpu_temp></temperature>":                                                                     {Recovery: "Reset"},
 		"<gpu_recovery_action>Drain and Reset</gpu_recovery_action>":                                                                             {Recovery: "Drain and Reset"},
 		"<gpu_reset_status><reset_required>Yes</reset_required></gpu_reset_status>":                                                              {Recovery: "Reset"},
 		"<gpu_reset_status><reset_required>No</reset_required><drain_and_reset_recommended>Yes</drain_and_reset_recommended></gpu_reset_status>": {Recovery: "Drain and Reset"},

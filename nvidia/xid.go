@@ -13,6 +13,9 @@ var xidLine = regexp.MustCompile(`Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2
 // recovery is in Xid 154, with the driver's words for what is needed.
 var recovery = regexp.MustCompile(`recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x[0-9a-fA-F]+ \(([^)]*)\)`)
 
+// recoveryXid says that the driver asks for something else than before; 0x0 (None) means nothing any more.
+const recoveryXid = 154
+
 const (
 	lost       = "the GPU has fallen off the bus: it no longer answers"
 	cureOfLost = powerCycle + ", and look at the host's log; if it happens again, check power, heat and riser"
@@ -28,7 +31,7 @@ func explainXid(n int, gpu, rest string) LogFinding {
 			f.Means, f.Fault, f.Do, f.Stops = x.means, x.fault, x.do, x.stops
 		}
 	}
-	if m := recovery.FindStringSubmatch(rest); n == 154 && m != nil {
+	if m := recovery.FindStringSubmatch(rest); n == recoveryXid && m != nil {
 		f.Means = fmt.Sprintf("the driver says what the error before needs: %s", m[1])
 		if f.Stops = m[1] != "None"; !f.Stops {
 			f.Do = ""
@@ -51,6 +54,7 @@ type xidKind struct {
 // resolutions RESET_GPU and RESTART_BM stop the GPU, RESTART_APP and IGNORE do not.
 func xids() []xidKind {
 	return []xidKind{
+		{8, 0, InApplication, false, "a program's work on the GPU took too long", "restart the program"},
 		{13, 0, InApplication, false, "a program's code on the GPU failed, usually by an index out of range", memcheck},
 		{31, 0, InApplication, false, "a program used a wrong address in the GPU's memory", memcheck},
 		{32, 0, InHardware, false, "commands arrived at the GPU corrupted", "restart the program; if it happens again, check riser and slot"},
@@ -59,9 +63,10 @@ func xids() []xidKind {
 		{45, 0, "", false, "the driver ended a program's work: it was killed, or another error came first", ""},
 		{46, 0, InDriver, true, "the GPU stopped computing", powerCycle},
 		{48, 0, InHardware, true, "an error in the GPU's memory that ECC could not correct", powerCycle + replace},
+		{54, 0, InHardware, true, noPower, cureOfPower},
 		{62, 0, InHardware, true, "the GPU's own controller stopped", powerCycle + replace},
-		{63, 0, InHardware, false, "a bad row of memory is remapped at the next reset", "stop and start the VM when the node is free"},
-		{64, 0, InHardware, true, "a bad row of memory could not be remapped", powerCycle + replace},
+		{63, 0, InHardware, false, "a bad row of memory is remapped (before Ampere, a bad page retired) at the next reset", "stop and start the VM when the node is free"},
+		{64, 0, InHardware, true, "a bad row of memory could not be remapped (before Ampere, a bad page retired)", powerCycle + replace},
 		{69, 0, InApplication, false, "a program sent a command that the GPU does not know", memcheck},
 		{74, 0, InHardware, true, "a link between GPUs failed (NVLink)", powerCycle + "; nvidia-smi nvlink -e counts its errors" + replace},
 		{79, 0, InHardware, true, lost, cureOfLost},
@@ -77,7 +82,7 @@ func xids() []xidKind {
 		{140, 0, InHardware, true, "an error in the GPU's memory that the driver could not handle", powerCycle + replace},
 		{143, 0, InHardware, true, "the GPU could not be initialized", powerCycle + replace},
 		{144, 150, InHardware, false, "an error of a link between GPUs (NVLink 5)", "see whether Xid 154 beside it asks for a reset"},
-		{154, 0, "", false, "the driver changed what the error before needs", "see the other Xids"},
+		{recoveryXid, 0, "", false, "the driver changed what the error before needs", "see the other Xids"},
 		{156, 0, InHardware, true, "a part of the GPU is retired at the next reset", powerCycle},
 		{157, 0, InHardware, false, "a part of the GPU could not be retired", "have the card replaced if it happens again"},
 		{158, 0, InHardware, true, "the GPU did not answer in time", powerCycle},

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -57,6 +58,15 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 	for _, b := range bridges {
 		add(b.CIDR, "host "+host)
 		add(b.Gateway, "the gateway")
+	}
+	if slices.ContainsFunc(bridges, func(b Bridge) bool { return b.IPAM }) {
+		leases, err := c.Leases(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range leases {
+			add(l.Addr.String(), l.Who())
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	asking, cancel := context.WithTimeout(ctx, agentPatience)
@@ -194,6 +204,56 @@ func (c *Client) neighbour(ctx context.Context, r Resident) (Neighbour, error) {
 	out.Addresses, out.Claims = vm.Addresses(), vm.Claims()
 	for _, nic := range vm.NICs {
 		out.MACs = append(out.MACs, nic.MAC)
+	}
+	return out, nil
+}
+
+// Lease is an address that Proxmox's own IPAM keeps for somebody, in a VNet whose zone has DHCP: of a
+// guest's network card, by hand for a MAC, or of the subnet's gateway.
+type Lease struct {
+	Addr     netip.Addr
+	VNet     string
+	Hostname string
+	MAC      string
+	VMID     int // 0: of no guest
+	Gateway  bool
+}
+
+// Who says for whom it is kept.
+func (l Lease) Who() string {
+	switch {
+	case l.Gateway:
+		return "the gateway of VNet " + l.VNet
+	case l.Hostname != "" && l.VMID != 0:
+		return fmt.Sprintf("%s (VM %d)", l.Hostname, l.VMID)
+	case l.VMID != 0:
+		return fmt.Sprintf("VM %d", l.VMID)
+	case l.Hostname != "":
+		return l.Hostname
+	}
+	return cmp.Or(l.MAC, "somebody")
+}
+
+// Leases reads Proxmox's own IPAM. Networks that the token may not see (SDN.Audit on
+// /sdn/zones/ZONE/VNET) are left out, by Proxmox or here.
+func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
+	type entry struct {
+		IP       string    `json:"ip"`
+		VNet     string    `json:"vnet"`
+		Hostname string    `json:"hostname"`
+		MAC      string    `json:"mac"`
+		VMID     wire.Int  `json:"vmid"`
+		Gateway  wire.Bool `json:"gateway"`
+	}
+	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/sdn/ipams/pve/status", nil)
+	if err != nil && !api.Forbidden(err) {
+		return nil, err
+	}
+	var out []Lease
+	for _, e := range all {
+		if addr, err := netip.ParseAddr(e.IP); err == nil {
+			out = append(out, Lease{Addr: addr, VNet: e.VNet, Hostname: e.Hostname, MAC: e.MAC, VMID: int(e.VMID), Gateway: bool(e.Gateway)})
+		}
 	}
 	return out, nil
 }

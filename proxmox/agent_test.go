@@ -206,7 +206,7 @@ func TestGuestCancelWhileInputIsRead(t *testing.T) {
 	begun := time.Now()
 	err := c.Guest(guestVM).Run(ctx, remote.Cmd{Args: []string{"cat"}, Stdin: r})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begun), 220*time.Millisecond)
+	assert.Less(t, time.Since(begun), 5*time.Second)
 }
 
 func TestTruncatedOutputIsAnError(t *testing.T) {

@@ -118,11 +118,12 @@ func (c *Client) Quorate(ctx context.Context) (bool, error) {
 type Bridge struct {
 	Name      string
 	Type      string // bridge, OVSBridge or vnet
+	IPAM      bool   // of a vnet: its zone keeps a list of addresses; see [Client.Leases]
 	Active    bool
 	VLANAware bool
 	VIDs      string   // the VLANs that a VLAN-aware bridge carries, as in "2-4094"; empty: unknown
 	Ports     []string // the host's ports in the bridge
-	MTU       int      // 0: not set, so 1500
+	MTU       int      // 0: not set, or not reported, as of a VNet
 	CIDR      string   // the host's own address in it, with its prefix length; may be empty
 	Gateway   string   // the host's gateway, if it is on this bridge; may be empty
 }
@@ -135,12 +136,14 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		Type      string    `json:"type"`
 		Active    wire.Bool `json:"active"`
 		VLANAware wire.Bool `json:"bridge_vlan_aware"`
+		VNetAware wire.Bool `json:"vlanaware"` // the same of a VNet
 		VIDs      wire.Text `json:"bridge_vids"`
 		Ports     string    `json:"bridge_ports"`
 		OVSPorts  string    `json:"ovs_ports"`
 		MTU       wire.Int  `json:"mtu"`
 		CIDR      string    `json:"cidr"`
 		Gateway   string    `json:"gateway"`
+		IPAM      wire.Bool `json:"ipam"`
 	}
 	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
@@ -149,8 +152,9 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	out := make([]Bridge, len(all))
 	for i, e := range all {
 		out[i] = Bridge{
-			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware), VIDs: string(e.VIDs),
+			Name: e.Iface, Type: e.Type, Active: bool(e.Active), VLANAware: bool(e.VLANAware || e.VNetAware), VIDs: string(e.VIDs),
 			Ports: strings.Fields(e.Ports + " " + e.OVSPorts), MTU: int(e.MTU), CIDR: e.CIDR, Gateway: e.Gateway,
+			IPAM: bool(e.IPAM),
 		}
 	}
 	slices.SortFunc(out, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })

@@ -82,14 +82,7 @@ func (e *MappingInUseError) Error() string {
 // no VM uses it. One that a VM uses is a [*MappingInUseError]. Afterwards it checks with Proxmox that
 // the mapping fits.
 func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
-	if err := m.Check(); err != nil {
-		return err
-	}
-	have, err := c.Mapping(ctx, m.ID, m.Devices[0].Host)
-	if err != nil {
-		return err
-	}
-	if have != nil && !m.Diff(have).Empty() {
+	return c.writeMapping(ctx, m, func() error {
 		holders, err := c.Holders(ctx, "")
 		if err != nil {
 			return err
@@ -101,13 +94,18 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 			silent := holders.Silent[0]
 			return fmt.Errorf("proxmox: mapping %s differs, and is not changed, since VM %d on %s may use it: %w", m.ID, silent.VMID, silent.Host, silent.Err)
 		}
-	}
-	return c.RewriteMapping(ctx, m)
+		return nil
+	})
 }
 
 // RewriteMapping is [Client.EnsureMapping] for the owner of the VMs that use the mapping: it rewrites
 // one in use, too.
 func (c *Client) RewriteMapping(ctx context.Context, m Mapping) error {
+	return c.writeMapping(ctx, m, func() error { return nil })
+}
+
+// writeMapping makes a mapping, or rewrites one that differs, if that is allowed.
+func (c *Client) writeMapping(ctx context.Context, m Mapping, allowed func() error) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
@@ -116,8 +114,13 @@ func (c *Client) RewriteMapping(ctx context.Context, m Mapping) error {
 	if err != nil {
 		return err
 	}
-	if diff := m.Diff(have); diff.Empty() {
+	if m.Diff(have).Empty() {
 		return nil
+	}
+	if have != nil {
+		if err := allowed(); err != nil {
+			return err
+		}
 	}
 	progress.Say(ctx, "mapping %s: %s", m.ID, m.Count())
 	lines := make([]string, len(m.Devices)) // in the caller's order, which is the order of allocation

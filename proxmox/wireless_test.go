@@ -591,6 +591,16 @@ func TestAMappingThatIsMade(t *testing.T) {
 			})
 		})
 	}
+	// However long it takes to see who uses it, it is read once before it is written, and once after.
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(time.Minute)
+		data([]any{})(w, r)
+	}
+	off(t, map[string][]http.HandlerFunc{"GET /cluster/mapping/pci": {state("old"), state()}, "PUT /cluster/mapping/pci/gpu": {data(nil)}, "GET /cluster/resources": {slow}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
+		require.NoError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}))
+		assert.Len(t, w.changes(), 1)
+		assert.Equal(t, 2, w.asked("GET /cluster/mapping/pci"))
+	})
 	c := serve(t, nil).dial(t)
 	require.ErrorContains(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "1"}), `mapping id "1": write a letter, then letters`)
 	require.EqualError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu"}), "mapping gpu has no devices")

@@ -103,6 +103,10 @@ func (d *diagnosis) driver(m Machine) {
 			Failure: "driver-mismatch", What: "a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts",
 			Evidence: append(seen, "loaded module: "+s.Loaded), Do: "go tool mage node:cycle -node=" + m.Name + " drains it and switches it off and on; cluster:up holds driver and kernel",
 		})
+	case errors.Is(s.SMIError, nvidia.ErrLost):
+		f := Finding{Failure: "gpu-missing", What: "a GPU no longer answers", Evidence: seen, Do: "go tool mage node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
+		d.add(inSystem, m.Name, f)
 	case s.Loaded == "" || s.SMIError != nil:
 		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "go tool mage cluster:up installs or repairs it"}
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))

@@ -185,6 +185,18 @@ func TestNothingIsWrong(t *testing.T) {
 	assert.Equal(t, []string{"1 host", "2 machines", "2 nodes", "0 pods"}, r.Looked)
 }
 
+// One GPU that no longer answers ends nvidia-smi for all: a new driver does not help.
+func TestAGPUThatIsLost(t *testing.T) {
+	e := healthy()
+	e.Machines[1].Driver.SMI, e.Machines[1].Driver.SMIError = nvidia.SMI{}, nvidia.ErrLost
+	e.Machines[1].Driver.Log = []string{"[ 9.1] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."}
+	found := doctor.Diagnose(*e).Findings
+	require.NotEmpty(t, found)
+	assert.Equal(t, "gpu-missing", found[0].Failure)
+	assert.Contains(t, found[0].What, "a GPU no longer answers: the GPU has fallen off the bus")
+	assert.Contains(t, found[0].Do, "node:cycle -node=gpu1")
+}
+
 // Each failure is brought about alone, and found; together they are every failure that there is.
 func TestEveryFailure(t *testing.T) {
 	var names []string

@@ -44,7 +44,7 @@ func TestKernelLog(t *testing.T) {
 	assert.Equal(t, []string{
 		"error gpu-error of gpu1: Xid 119 of GPU 0000:01:00 (driver): the GPU's own processor (GSP) does not answer [drain the node, then stop and start the VM " +
 			"(a restart from inside does not reset the card); if it happens again, pin another branch (nvidia.driver.branch): go tool mage node:cycle -node=gpu1]",
-		"warning gpu-error of gpu1: Xid 63 of GPU 0000:01:00 (hardware): a bad row of memory is remapped at the next reset [stop and start the VM when the node is free]",
+		"warning gpu-error of gpu1: Xid 63 of GPU 0000:01:00 (hardware): a bad row of memory is remapped (before Ampere, a bad page retired) at the next reset [stop and start the VM when the node is free]",
 		"error node-not-ready of node gpu1: it is not ready:  [journalctl -u k3s-agent (k3s on a server) on gpu1] <- gpu-error of gpu1",
 	}, told(e))
 }

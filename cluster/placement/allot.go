@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +14,13 @@ import (
 )
 
 // Allotment says which node gets which card of a host. It is computed at every observation, for all
-// nodes of the host at once and in the order of the file, so that concurrent nodes and later runs
-// get the same result.
+// nodes of the host at once: first for those that want a model, else in the order of the file, so
+// that concurrent nodes and later runs get the same result.
 type Allotment struct {
 	Mappings []pci.MappingState
 	Shares   map[string]Share  // by node
 	current  map[string]string // card to the node of ours that currently has it, by its mapping
+	left     []pci.GPU         // cards that fit for VMs and that nobody has, wants by name, or gets
 }
 
 // Share is the cards of one node.
@@ -45,6 +47,7 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 			nodes, b.nodes[n.Name] = append(nodes, n), n
 		}
 	}
+	slices.SortStableFunc(nodes, func(x, y spec.Node) int { return cmp.Compare(min(len(y.GPUs.Model), 1), min(len(x.GPUs.Model), 1)) })
 	b.enterForeign()
 	b.enterPromises(nodes)
 	for _, n := range nodes {
@@ -63,6 +66,12 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 		out.Shares[n.Name] = share
 		for _, g := range out.Shares[n.Name].Cards {
 			b.promised[g.Address.Whole()] = n.Name
+		}
+	}
+	for _, card := range ledger.Cards {
+		at := card.Address.Whole()
+		if b.promised[at] == "" && b.strangers[at].who == "" && card.Problem() == "" {
+			out.left = append(out.left, card.GPU)
 		}
 	}
 	return out
@@ -97,7 +106,7 @@ func (b *book) enterForeign() {
 			}
 		}
 		for _, claim := range card.Claims {
-			if known := b.strangers[at].who != ""; known && !claim.Running { // who runs is named
+			if known := b.strangers[at].who != ""; known && (!claim.Running || claim.Container) { // who runs is named, and no guess
 				continue
 			}
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
@@ -153,10 +162,7 @@ func (b *book) enterPromises(nodes []spec.Node) {
 func (b *book) enterKept(nodes []spec.Node) {
 	for _, n := range nodes {
 		kept, _ := b.kept(n)
-		if len(kept) > n.GPUs.Count {
-			kept = b.fewer(n, kept)
-		}
-		for _, g := range kept {
+		for _, g := range b.fewer(n, kept) {
 			b.promised[g.Address.Whole()] = n.Name
 		}
 	}
@@ -166,7 +172,7 @@ func (b *book) enterKept(nodes []spec.Node) {
 // requests.
 func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
 	if len(n.GPUs.Mapping) > 0 {
-		return nil, true
+		return
 	}
 	m := Mapping(b.ledger.Mappings, names.Mapping(b.spec, n.Name))
 	if m == nil && n.Adopt {
@@ -299,10 +305,7 @@ func (b *book) claims(n spec.Node) []pci.Claim {
 // ConflictText describes a conflict. It names our nodes by their names, because they may have no VM
 // yet.
 func ConflictText(c pci.Conflict) string {
-	var cards, who []string
-	for _, a := range c.Devices {
-		cards = append(cards, a.Whole().String())
-	}
+	var who []string
 	for _, cl := range c.Claims {
 		text := fmt.Sprintf("%s %s", cl, cl.How())
 		if cl.VMID == 0 {
@@ -312,7 +315,7 @@ func ConflictText(c pci.Conflict) string {
 			who = append(who, text)
 		}
 	}
-	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(cards, ", "), c.Host, strings.Join(who, "; "))
+	return fmt.Sprintf("%s on %s cannot serve all who may want them: %s", strings.Join(c.Cards(), ", "), c.Host, strings.Join(who, "; "))
 }
 
 // Holders lists our nodes that have, by their mappings, a card that is assigned to node, and the

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/spec"
@@ -37,17 +36,16 @@ func TestCardsThatANodeKeeps(t *testing.T) {
 	}
 }
 
-// A card that another cluster's mapping names is that cluster's.
-func TestCardsOfOtherClusters(t *testing.T) {
-	mapping := func(id, description string) pci.MappingState {
-		return pci.MappingState{Mapping: pci.Mapping{ID: id, Description: description}}
+// A node that is to have fewer keeps the group that it has: single cards are of more use to others.
+func TestGroupsThatANodeKeeps(t *testing.T) {
+	kept, row := grouped(1, 7, 7, 2), rowOf(4)
+	for i := range row {
+		row[i].GPU = kept[i]
 	}
-	l := &pci.Ledger{Mappings: []pci.MappingState{mapping("lab_a", names.MappingNotePrefix+"lab"), mapping("other_a", names.MappingNotePrefix+"other"), mapping("hand", "mine")}}
-	for id, want := range map[string]bool{"lab_a": false, "other_a": true, "hand": false} {
-		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{Mappings: []string{id}}, l), id)
-		assert.Equal(t, want, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{Mappings: []string{"hand", id}}, l), id)
-	}
-	assert.False(t, keptForAnother(&spec.Spec{Name: "lab"}, pci.Card{}, l))
+	b := &book{ledger: &pci.Ledger{Cards: row}}
+	assert.Equal(t, kept[1:3], b.fewer(spec.Node{GPUs: spec.GPURequest{Count: 2}}, kept))
+	assert.Equal(t, kept[:3], b.fewer(spec.Node{GPUs: spec.GPURequest{Count: 3}}, kept))
+	assert.Equal(t, kept[:1], b.fewer(spec.Node{GPUs: spec.GPURequest{Count: 1}}, kept))
 }
 
 // A VM of somebody else becomes a node's machine where the file adopts it, on its host.

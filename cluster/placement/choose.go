@@ -17,11 +17,35 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
 		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() && !g.Splits(a) })
 	}
-	if n.GPUs.Model == "" {
-		return true
-	}
 	id, err := nvidia.ParsePCIID(g.ID())
-	return err == nil && nvidia.IsModel(n.GPUs.Model, id, g.Name)
+	return nvidia.IsModel(n.GPUs.Model, id, g.Name) && (err == nil || n.GPUs.Model == "")
+}
+
+// mismatch says what a card is that does not match a request.
+func mismatch(g pci.GPU) string {
+	out := fmt.Sprintf("%s is %s", g.Address, withArticle(g.Name))
+	id, _ := nvidia.ParsePCIID(g.ID()) // zero, which is in no table, if it is none
+	if why := nvidia.Unsupported(id); why != "" {
+		out += ", and " + why
+	}
+	return out
+}
+
+// unsuited says why a card cannot be divided or shared as the file asks of any card, or returns "". Of
+// cards that the file names, other checks say it.
+func unsuited(n spec.Node, g pci.GPU) string {
+	id, _ := nvidia.ParsePCIID(g.ID())
+	kind, known := nvidia.Lookup(id)
+	sharing := n.GPUs.Sharing
+	every := len(sharing.Layouts) == 1 && len(sharing.Layouts[0].GPUs) == 0
+	switch {
+	case !known, len(n.GPUs.PCI) > 0, n.GPUs.Model != "":
+	case sharing.Strategy == spec.SharingMIG && every && kind.MIGInstances == 0:
+		return "it cannot be divided (MIG)"
+	case sharing.Strategy == spec.SharingMPS && kind.MPSClients() == 0:
+		return "it cannot be shared by MPS"
+	}
+	return ""
 }
 
 // choose selects a node's cards: those that it already has and those that the file names, or free
@@ -35,7 +59,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		other, taken := b.strangers[at]
 		switch ours := b.promised[at]; {
 		case !Candidate(n, card.GPU):
-			why = append(why, fmt.Sprintf("%s is %s", card.Address, withArticle(card.Name)))
+			why = append(why, mismatch(card.GPU))
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
 			if len(n.GPUs.PCI) > 0 {
@@ -46,8 +70,12 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		case card.Problem() != "":
 			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
 		default:
-			free = append(free, seat{GPU: card.GPU, index: i,
-				mine: slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })})
+			mine := slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })
+			if cannot := unsuited(n, card.GPU); cannot != "" && !mine {
+				why = append(why, fmt.Sprintf("%s is %s: %s", card.Address, withArticle(card.Name), cannot))
+				continue
+			}
+			free = append(free, seat{GPU: card.GPU, index: i, mine: mine})
 		}
 	}
 	free, split := whole(free, func(a proxmox.PCIAddress) string { return b.holder(n, a) })
@@ -206,26 +234,22 @@ func seated(seats []seat, s seat) bool {
 // others between them, not on both sides of the middle, and beginning where runs of that
 // length begin, so that what is left over fits the next node as well. Among equals the first.
 func together(free []seat, count, all int) []seat {
-	type score struct{ span, crosses, askew, first int }
-	var best []seat
-	var bestScore score
-	for i := 0; i+count <= len(free); i++ {
-		run := free[i : i+count]
+	var runs [][]seat
+	for i := range len(free) - count + 1 {
+		runs = append(runs, free[i:i+count])
+	}
+	score := func(run []seat) []int {
 		first, last := run[0].index, run[count-1].index
-		s := score{span: last - first, first: first}
+		out := []int{last - first, 0, 0} // from end to end, over the middle, askew
 		if all%2 == 0 && first < all/2 && last >= all/2 {
-			s.crosses = 1
+			out[1] = 1
 		}
 		if first%count != 0 {
-			s.askew = 1
+			out[2] = 1
 		}
-		better := cmp.Or(cmp.Compare(s.span, bestScore.span), cmp.Compare(s.crosses, bestScore.crosses),
-			cmp.Compare(s.askew, bestScore.askew), cmp.Compare(s.first, bestScore.first))
-		if best == nil || better < 0 {
-			best, bestScore = run, s
-		}
+		return out
 	}
-	return best
+	return slices.MinFunc(runs, func(a, b []seat) int { return slices.Compare(score(a), score(b)) })
 }
 
 // tell names the cards that a node has or gets, and why:
@@ -243,11 +267,11 @@ func (b *book) tell(n spec.Node, cards []pci.GPU) string {
 	}
 	reasons := []string{b.reason(n, cards)}
 	switch {
-	case len(groups) == 1 && len(cards) == 1:
+	case len(cards) == 1:
 		reasons = append(reasons, "IOMMU group "+groups[0]+" of its own")
 	case len(groups) == 1:
 		reasons = append(reasons, "together in IOMMU group "+groups[0])
-	case len(groups) > 1:
+	default:
 		reasons = append(reasons, "IOMMU groups "+strings.Join(groups, ", ")+" of their own")
 	}
 	if where := b.spec.Placed[n.Name]; where != "" {

@@ -73,8 +73,8 @@ func TestCardsThatSitTogether(t *testing.T) {
 	}
 }
 
-// Who asks for cards that cannot be had is told whose they are.
-func TestCardsThatCannotBeHad(t *testing.T) {
+// TestCardsThatOthersHave: who asks for them is told whose they are.
+func TestCardsThatOthersHave(t *testing.T) {
 	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
 	b := func(cards []pci.Card) *book {
 		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &pci.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}}
@@ -121,9 +121,12 @@ func TestWhyTheseCards(t *testing.T) {
 	}
 	b := &book{spec: &spec.Spec{Placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &pci.Ledger{Cards: all[:1]}}
 	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []pci.GPU{all[0].GPU}))
+	both := grouped(7, 7)
+	b.ledger.Cards = rowOf(2)
+	assert.Contains(t, b.tell(n, both), "neighbours on the bus, together in IOMMU group 7, on pve1")
 	n.GPUs.PCI = []spec.PCIAddress{{Bus: 1}}
 	assert.Contains(t, b.tell(n, []pci.GPU{all[0].GPU}), "named in the file")
-	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80"} {
+	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80", "Laptop": "a Laptop", "Nzxt": "a Nzxt"} {
 		assert.Equal(t, want, withArticle(name))
 	}
 }

@@ -113,14 +113,3 @@ func undivided(free []seat) string {
 	}
 	return strings.Join(out, "; ")
 }
-
-// Free picks count of a host's free cards for a node that may have any of them: none if there are
-// too few, or if groups would be divided.
-func Free(cards []pci.GPU, count int) []pci.GPU {
-	seats := make([]seat, len(cards))
-	for i, g := range cards {
-		seats[i] = seat{GPU: g, index: i}
-	}
-	seats, _ = whole(seats, func(proxmox.PCIAddress) string { return "" })
-	return allot(seats, count, len(cards))
-}

@@ -31,6 +31,14 @@ func grouped(groups ...int) []pci.GPU {
 
 // Cards of one group go together or not at all; single ones are taken first.
 func TestGroupsAreNotDivided(t *testing.T) {
+	free := func(cards []pci.GPU, count int) []pci.GPU {
+		var seats []seat
+		for i, g := range cards {
+			seats = append(seats, seat{GPU: g, index: i})
+		}
+		seats, _ = whole(seats, func(proxmox.PCIAddress) string { return "" })
+		return allot(seats, count, len(cards))
+	}
 	buses := func(cards []pci.GPU) (out []int) {
 		for _, g := range cards {
 			out = append(out, int(g.Address.Bus))
@@ -45,7 +53,7 @@ func TestGroupsAreNotDivided(t *testing.T) {
 		{[]int{7, 7}, 2, []int{1, 2}}, {[]int{7, 7}, 1, nil}, {[]int{7, 7, 8}, 1, []int{3}}, {[]int{7, 7, 8}, 3, []int{1, 2, 3}}, {[]int{7, 8, 7, 9}, 2, []int{2, 4}},
 		{[]int{7, 7, 8, 8}, 2, []int{1, 2}}, {[]int{7, 7, 8, 8}, 3, nil}, {[]int{7, 7, 7, 8, 8}, 5, []int{1, 2, 3, 4, 5}}, {[]int{7, 7, 7, 8}, 2, nil}, {[]int{1, 2}, 3, nil},
 	} {
-		assert.Equal(t, c.want, buses(Free(grouped(c.groups...), c.count)), "%d of %v", c.count, c.groups)
+		assert.Equal(t, c.want, buses(free(grouped(c.groups...), c.count)), "%d of %v", c.count, c.groups)
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -55,7 +63,7 @@ func TestGroupsAreNotDivided(t *testing.T) {
 		}
 		cards := grouped(groups...)
 		for count := 1; count <= len(cards); count++ {
-			got := Free(cards, count)
+			got := free(cards, count)
 			if got == nil {
 				continue
 			}
@@ -66,9 +74,9 @@ func TestGroupsAreNotDivided(t *testing.T) {
 				}
 			}
 		}
-		require.NotNil(t, Free(cards, len(cards)), "all of them never divide a group: %v", groups)
+		require.NotNil(t, free(cards, len(cards)), "all of them never divide a group: %v", groups)
 	}
-	assert.Nil(t, Free(grouped(7, 7)[:1], 1), "the other one is not free")
+	assert.Nil(t, free(grouped(7, 7)[:1], 1), "the other one is not free")
 	// A node keeps the group that it has, though single cards are free.
 	seats := []seat{}
 	for i, g := range grouped(7, 7, 8, 9) {
@@ -78,4 +86,6 @@ func TestGroupsAreNotDivided(t *testing.T) {
 	_, why := whole(seats[1:2], func(proxmox.PCIAddress) string { return "belongs to VM 104" })
 	assert.Equal(t, []string{"0000:02:00.0 shares IOMMU group 7 with 0000:01:00.0, which belongs to VM 104"}, why)
 	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", undivided(seats))
+	slices.Reverse(seats)
+	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", undivided(seats), "single ones before it are not named")
 }

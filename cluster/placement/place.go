@@ -45,7 +45,7 @@ func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec
 	out := *want
 	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}
 	out.Proxmox.Hosts = slices.Clone(want.Proxmox.Hosts)
-	p := &placing{spec: &out, cards: map[string][]pci.GPU{}}
+	p := &placing{spec: &out}
 	if err := p.look(ctx, pve); err != nil {
 		return nil, fmt.Errorf("choosing hosts: %w", err)
 	}
@@ -68,7 +68,6 @@ func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec
 type placing struct {
 	spec  *spec.Spec
 	rooms []*room
-	cards map[string][]pci.GPU // free ones, by host
 }
 
 // room is the free capacity of a host.
@@ -78,7 +77,10 @@ type room struct {
 	cpus     int
 	memory   proxmox.Size
 	storages []string
+	bridges  []string // and VNets that the token may see
 	servers  int
+	ledger   *pci.Ledger
+	cards    *Allotment // of the nodes that are on it so far
 }
 
 // look reads the hosts, and assigns the nodes that already have a host to it.
@@ -106,20 +108,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 			return err
 		}
 		p.mapped(ledger)
-		// The nodes that are already on this host take part in the assignment of its cards.
-		shares := Allot(p.spec, r.host, ledger)
-		gone := map[proxmox.PCIAddress]bool{}
-		for _, share := range shares.Shares {
-			for _, g := range share.Cards {
-				gone[g.Address] = true
-			}
-		}
-		for _, card := range ledger.Cards {
-			others := slices.ContainsFunc(card.Claims, func(cl pci.Claim) bool { return !cl.Template })
-			if !gone[card.Address] && !others && card.Problem() == "" && !keptForAnother(p.spec, card, ledger) {
-				p.cards[r.host] = append(p.cards[r.host], card.GPU)
-			}
-		}
+		r.ledger, r.cards = ledger, Allot(p.spec, r.host, ledger)
 	}
 	for _, n := range p.spec.Machines() {
 		if r := p.room(n.Host); r != nil && !n.External {
@@ -127,15 +116,6 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 		}
 	}
 	return nil
-}
-
-// keptForAnother reports whether a mapping of the card belongs to another cluster, or to a node of
-// this one with a fixed host.
-func keptForAnother(s *spec.Spec, card pci.Card, l *pci.Ledger) bool {
-	return slices.ContainsFunc(card.Mappings, func(id string) bool {
-		name, made := strings.CutPrefix(Mapping(l.Mappings, id).Description, names.MappingNotePrefix)
-		return made && name != s.Name
-	})
 }
 
 // measure reads the capacity of the declared hosts, and subtracts what is promised to others there.
@@ -173,6 +153,13 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxm
 			if s.Active {
 				r.storages = append(r.storages, s.Name)
 			}
+		}
+		bridges, err := pve.Bridges(ctx, r.host)
+		if err != nil {
+			return err
+		}
+		for _, b := range bridges {
+			r.bridges = append(r.bridges, b.Name)
 		}
 	}
 	return nil
@@ -215,54 +202,86 @@ func (r *room) take(n spec.Node) {
 
 // choose assigns one node to the host with the most room for it.
 func (p *placing) choose(n *spec.Node) error {
-	var fit []*room
+	type option struct {
+		*room
+		cards *Allotment // if the node comes
+		free  int        // cards for it
+	}
+	var fit []option
 	var why []string
 	for _, r := range p.rooms {
-		if reason := p.lacks(r, *n); reason != "" {
+		with, reason := p.cardsWith(r, n)
+		if reason = cmp.Or(reason, r.lacks(*n)); reason != "" {
 			why = append(why, r.host+" "+reason)
 			continue
 		}
-		fit = append(fit, r)
+		fit = append(fit, option{room: r, cards: with, free: matching(with, *n) + n.GPUs.Count})
 	}
 	if len(fit) == 0 {
-		return fmt.Errorf("no host has room for %s (%s): %s\n  give it less, or add a host under proxmox.hosts", n.Name, wants(*n), strings.Join(why, "; "))
+		do := "give it less, or add a host under proxmox.hosts"
+		if n.GPUs.Count > 1 && p.freeOnAll(*n) >= n.GPUs.Count {
+			do = "all GPUs of a node are on one host: write more nodes with fewer GPUs each"
+		}
+		return fmt.Errorf("no host has room for %s (%s): %s\n  %s", n.Name, wants(*n), strings.Join(why, "; "), do)
 	}
-	slices.SortStableFunc(fit, func(a, b *room) int {
+	best := slices.MinFunc(fit, func(a, b option) int {
 		if n.Role == spec.Server && a.servers != b.servers {
 			return a.servers - b.servers
 		}
-		return cmp.Or(len(p.matching(b.host, *n))*min(n.GPUs.Count, 1)-len(p.matching(a.host, *n))*min(n.GPUs.Count, 1),
-			cmp.Compare(b.memory, a.memory), cmp.Compare(a.host, b.host))
+		return cmp.Or(b.free-a.free, cmp.Compare(b.memory, a.memory), cmp.Compare(a.host, b.host))
 	})
-	r := fit[0]
-	p.spec.Placed[n.Name] = p.reason(r, *n, why)
-	n.Host = r.host
-	r.take(*n)
-	taken := Free(p.matching(r.host, *n), n.GPUs.Count)
-	p.cards[r.host] = slices.DeleteFunc(p.cards[r.host], func(g pci.GPU) bool {
-		return slices.ContainsFunc(taken, func(t pci.GPU) bool { return t.Address == g.Address })
-	})
+	p.spec.Placed[n.Name] = best.reason(best.free, why)
+	n.Host, best.room.cards = best.host, best.cards
+	best.take(*n)
 	return nil
 }
 
-// lacks says why a host cannot take a node, or returns "" if it can.
-func (p *placing) lacks(r *room, n spec.Node) string {
-	free := len(p.matching(r.host, n))
+// cardsWith assigns a host's cards as if a node were there, or says why it cannot be: it would have
+// no cards, or take those that another node has without it.
+func (p *placing) cardsWith(r *room, n *spec.Node) (*Allotment, string) {
+	if !r.up {
+		return nil, "is down"
+	}
+	n.Host = r.host
+	defer func() { n.Host = spec.AnyHost }()
+	with, free := Allot(p.spec, r.host, r.ledger), matching(r.cards, *n)
+	for _, other := range p.spec.Nodes {
+		switch {
+		case with.Shares[other.Name].Err == nil || r.cards.Shares[other.Name].Err != nil:
+		case free < n.GPUs.Count:
+			return nil, "has " + such(free)
+		case other.Name != n.Name:
+			return nil, fmt.Sprintf("has %s, and %s would have none", such(free), other.Name)
+		default:
+			return nil, fmt.Sprintf("has %s, and one VM must have all of an IOMMU group", such(free))
+		}
+	}
+	return with, ""
+}
+
+// matching counts the cards that an allotment leaves for a node.
+func matching(a *Allotment, n spec.Node) (cards int) {
+	for _, g := range a.left {
+		if n.GPUs.Count > 0 && Candidate(n, g) && unsuited(n, g) == "" {
+			cards++
+		}
+	}
+	return cards
+}
+
+// lacks says what of a node's wishes, but its cards, a host does not have, or returns "".
+func (r *room) lacks(n spec.Node) string {
 	disks := []string{n.OSDisk.Storage}
 	for _, d := range n.Disks {
 		disks = append(disks, d.Storage)
 	}
 	switch {
-	case !r.up:
-		return "is down"
-	case free < n.GPUs.Count:
-		return fmt.Sprintf("has %d such GPUs free", free)
-	case n.GPUs.Count > 0 && Free(p.matching(r.host, n), n.GPUs.Count) == nil:
-		return fmt.Sprintf("has %d such GPUs free, and one VM must have all of an IOMMU group", free)
 	case r.memory < n.Memory:
 		return fmt.Sprintf("has %s of memory left", max(r.memory, 0)/proxmox.GiB*proxmox.GiB)
 	case r.cpus < n.Cores:
 		return fmt.Sprintf("has %d CPUs", r.cpus)
+	case n.Network.Bridge != "" && len(r.bridges) > 0 && !slices.Contains(r.bridges, n.Network.Bridge):
+		return "has no bridge " + n.Network.Bridge
 	}
 	for _, d := range disks {
 		if !slices.Contains(r.storages, d) {
@@ -272,12 +291,16 @@ func (p *placing) lacks(r *room, n spec.Node) string {
 	return ""
 }
 
-// matching returns the free cards of a host that match a node's request.
-func (p *placing) matching(host string, n spec.Node) []pci.GPU {
-	if n.GPUs.Count == 0 {
-		return nil
+func such(free int) string { return strings.Replace(GPUs(free), " GPU", " such GPU", 1) + " free" }
+
+// freeOnAll counts the free cards of all hosts that match a node's request.
+func (p *placing) freeOnAll(n spec.Node) (sum int) {
+	for _, r := range p.rooms {
+		if r.cards != nil {
+			sum += matching(r.cards, n)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(p.cards[host]), func(g pci.GPU) bool { return !Candidate(n, g) })
+	return sum
 }
 
 func wants(n spec.Node) string {
@@ -291,11 +314,11 @@ func wants(n spec.Node) string {
 	return out
 }
 
-// reason says why a node is placed on its host.
-func (p *placing) reason(r *room, n spec.Node, others []string) string {
+// reason says why a node is placed on its host, which has so many cards for it.
+func (r *room) reason(free int, others []string) string {
 	left := fmt.Sprintf("%s of memory", r.memory/proxmox.GiB*proxmox.GiB)
-	if n.GPUs.Count > 0 {
-		left = fmt.Sprintf("%s and %s", GPUs(len(p.matching(r.host, n))), left)
+	if free > 0 {
+		left = fmt.Sprintf("%s and %s", GPUs(free), left)
 	}
 	out := fmt.Sprintf("on %s, which has %s free", r.host, left)
 	if len(others) > 0 {

@@ -157,11 +157,23 @@ func (l *linter) managedBy(o *lintObject) {
 	if n := o.node.Get("metadata", "labels", "app.kubernetes.io/managed-by"); n.Str() != "" && n.Str() != "Helm" {
 		l.add("managed-by", o.file.name, n.At, "%s names %s as its manager: Helm changes that to Helm, and Fleet reports it as Modified forever", o, n.Str())
 	}
-	for key, want := range map[string]string{"meta.helm.sh/release-name": o.bundle.release(), "meta.helm.sh/release-namespace": o.bundle.namespace()} {
-		if n := o.node.Get("metadata", "annotations", key); n.Str() != "" && n.Str() != want && (key != "meta.helm.sh/release-name" || l.named(o.bundle)) {
+	for key, other := range map[string]func(string) bool{
+		"meta.helm.sh/release-name":      func(name string) bool { return l.otherRelease(o.bundle, name) },
+		"meta.helm.sh/release-namespace": func(ns string) bool { return ns != o.bundle.namespace() },
+	} {
+		if n := o.node.Get("metadata", "annotations", key); n.Str() != "" && other(n.Str()) {
 			l.add("managed-by", o.file.name, n.At, "%s has the annotation %s of another release: Helm replaces it, and Fleet reports it as Modified forever", o, key)
 		}
 	}
+}
+
+// otherRelease says that the bundle's release cannot have this name, though only the end of its
+// own may be known.
+func (l *linter) otherRelease(b *lintBundle, name string) bool {
+	if l.named(b) || b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" {
+		return name != b.release()
+	}
+	return b.Dir != "." && !madeUpFrom(name, b)
 }
 
 // definitions: Helm asks the API server about every kind before it creates anything.

@@ -1,17 +1,13 @@
 package lint
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/internal/yamlnode"
@@ -62,77 +58,21 @@ func (l *linter) localChart(b *lintBundle) {
 		_ = yaml.Unmarshal(f.data, &all)
 	}
 	chart.Merge(all, values)
-	for _, problem := range schemaProblems(schema.data, all) {
-		l.in("values-schema", b, l.valueAt(b, problem.path, at), "the chart's schema refuses the values: %s", problem)
+	problems, err := chart.SchemaProblems(schema.data, all)
+	if err != nil {
+		l.in("values-schema", b, at, "the chart's schema cannot be used: %v", err)
 	}
+	l.refused(b, values, problems, "the chart's schema")
 }
 
-type schemaProblem struct {
-	path []string
-	what string
-}
-
-func (p schemaProblem) String() string {
-	if len(p.path) == 0 {
-		return p.what
-	}
-	return strings.Join(p.path, ".") + ": " + p.what
-}
-
-// schemaProblems validates values; templated values are not checked.
-func schemaProblems(schema []byte, values map[string]any) (out []schemaProblem) {
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
-	if err != nil {
-		return []schemaProblem{{nil, "the schema itself is not JSON"}}
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource("values.schema.json", doc); err != nil {
-		return nil
-	}
-	s, err := c.Compile("values.schema.json")
-	if err != nil {
-		return nil // it refers to another file or server
-	}
-	data, err := json.Marshal(values)
-	if err != nil {
-		return nil
-	}
-	instance, err := jsonschema.UnmarshalJSON(strings.NewReader(string(data)))
-	if err != nil {
-		return nil
-	}
-	var invalid *jsonschema.ValidationError
-	if errors.As(s.Validate(instance), &invalid) {
-		leaves(invalid, func(v *jsonschema.ValidationError) {
-			what := v.Error()
-			if i := strings.LastIndex(what, "': "); i >= 0 {
-				what = what[i+len("': "):]
-			}
-			switch k := v.ErrorKind.(type) { // these two quote the value, which may be a secret
-			case *kind.Pattern:
-				what = "does not match the pattern " + k.Want
-			case *kind.Format:
-				what = "is no " + k.Want
-			}
-			if !lintTemplated(values, v.InstanceLocation) {
-				out = append(out, schemaProblem{v.InstanceLocation, what})
-			}
-		})
-	}
-	return out
-}
-
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) { return nil, fmt.Errorf("not loaded: %s", url) }
-
-func leaves(v *jsonschema.ValidationError, each func(*jsonschema.ValidationError)) {
-	if len(v.Causes) == 0 {
-		each(v)
-	}
-	for _, c := range v.Causes {
-		leaves(c, each)
+// refused reports what a schema does not accept. Values that are rendered on each cluster are not
+// judged.
+func (l *linter) refused(b *lintBundle, values map[string]any, problems []chart.Problem, by string) {
+	for _, p := range problems {
+		names := strings.FieldsFunc(p.Path, func(r rune) bool { return strings.ContainsRune(`.[]"`, r) })
+		if !lintTemplated(values, names) {
+			l.in("values-schema", b, l.valueAt(b, names, b.root.Get("helm").Key("values")), "%s refuses the values: %s", by, p)
+		}
 	}
 }
 
@@ -241,9 +181,7 @@ func (l *linter) remoteChart(b *lintBundle) {
 	case err == nil:
 	case errors.As(err, &invalid):
 		if !h.SkipSchemaValidation {
-			for _, p := range invalid.Problems {
-				l.in("values-schema", b, l.valueAt(b, strings.Split(p.Path, "."), b.root.Get("helm").Key("values")), "the schema of %s refuses the values: %s", invalid.Chart, p)
-			}
+			l.refused(b, r.Values, invalid.Problems, "the schema of "+invalid.Chart)
 		}
 	case l.opt.Online:
 		l.in("chart-unreachable", b, b.root.Get("helm").Key("repo"), "%v", err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -100,18 +101,29 @@ func reach(n *yamlnode.Node, names []string) *yamlnode.Node {
 	return n
 }
 
-// lintRanchers are namespaces that Rancher and Fleet own, without those for charts of
-// Rancher's catalogue (cattle-monitoring-system and the like) and those of clusters
-// (fleet-default, fleet-local).
+// lintRanchers are namespaces that Rancher and Fleet own (rancher pkg/settings/setting.go
+// systemNamespaces, and the constants in pkg/namespace, pkg/fleet and their users), without
+// those for charts of Rancher's catalogue (cattle-monitoring-system and the like).
 var lintRanchers = [...]string{
 	"cattle-system", "cattle-fleet-system", "cattle-fleet-local-system", "cattle-fleet-clusters-system", "cattle-impersonation-system",
-	"cattle-global-data", "cattle-global-nt", "cattle-provisioning-capi-system",
+	"cattle-global-data", "cattle-global-nt", "cattle-provisioning-capi-system", "cattle-capi-system", "cattle-turtles-system", "cattle-ui-plugin-system",
+	"cattle-local-user-passwords", "cattle-tokens", "cattle-oidc-codes", "cattle-oidc-client-secrets", "cattle-scc-system", "cattle-telemetry-system",
 }
+
+// lintMade matches other namespaces that Rancher and Fleet create and remove: of workspaces,
+// clusters and projects, with the letters of generated names (apimachinery util/rand). Objects are
+// in these by right.
+var lintMade = regexp.MustCompile(`^(fleet-(default|local)|cluster-fleet-(default|local)-.+|((local|c-[b-z2-9]{5}|c-m-[a-z0-9]{8})-)?p-[bcdfghjklmnpqrstvwxz2456789]{5}|c-m-[a-z0-9]{8}|c-[bcdfghjklmnpqrstvwxz2456789]{5})$`)
 
 func (l *linter) ranchersNamespace(o *lintObject) {
 	ns := o.scopedNamespace()
 	if o.kind == "Namespace" && o.apiVersion == "v1" {
-		ns = o.name
+		if ns = o.name; slices.Contains(lintRanchers[:], ns) || lintMade.MatchString(ns) {
+			l.cure("rancher-namespace", o.file.name, o.doc, "remove the Namespace from the bundle: it is there already",
+				"%s is Rancher's: a bundle that has it cannot be installed beside it, or removes it, with all that is in it, when the bundle is removed", o)
+			l.found[len(l.found)-1].Severity = Failure
+		}
+		return
 	}
 	if !slices.Contains(lintRanchers[:], ns) || strings.HasSuffix(o.group(), "cattle.io") || reserved.Release(ns, o.bundle.release()) != nil { // reserved-name says more
 		return

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/kustomization"
 	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -112,7 +112,6 @@ const lintOrigin = "config.kubernetes.io/origin"
 // objects of the first count as the bundle's: those of targets are variants.
 func (l *linter) buildKustomizations(b *lintBundle) {
 	files, why := l.kustomizeFiles(b)
-	onChart := b.chart != "" || b.remote
 	for _, k := range kustomizeDirs(b) {
 		built := lintBuilt{at: k.at, dir: path.Join(b.Dir, k.text)}
 		if l.tree.files[path.Join(built.dir, "kustomization.yaml")] == nil {
@@ -121,7 +120,7 @@ func (l *linter) buildKustomizations(b *lintBundle) {
 		if built.opaque = why; why == "" {
 			built.objects, built.refused = l.kustomize(b, files, k.text)
 		}
-		if onChart && why == "" {
+		if b.onChart() && why == "" {
 			built.objects, built.opaque = nil, "it works on the output of a chart, which is not rendered here"
 		}
 		if len(b.built) == 0 {
@@ -144,7 +143,7 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 		data := f.data
 		if isKustomization(f.name) {
 			var why string
-			if data, why = plainKustomization(f, b.chart != "" || b.remote); why != "" {
+			if data, why = kustomization.Plain(f.name, f.data, b.onChart()); why != "" {
 				return nil, why
 			}
 		}
@@ -176,113 +175,9 @@ func isKustomization(name string) bool {
 	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, path.Base(name))
 }
 
-// kustomizeText are keys of a kustomization whose text is never a file or an address.
-var kustomizeText = map[string]bool{
-	"literals": true, "commonAnnotations": true, "commonLabels": true, "labels": true, "metadata": true, "images": true, "imageTags": true,
-	"replicas": true, "generatorOptions": true, "options": true, "target": true, "patch": true, "apiVersion": true, "kind": true,
-	"namespace": true, "namePrefix": true, "nameSuffix": true, "vars": true, "targets": true, "source": true, "sortOptions": true,
-}
-
-// kustomizeReach are keys that run programs, load plugins, or change kustomize's knowledge of
-// all objects, in any case, as kustomize decodes them.
-var kustomizeReach = []string{"generators", "transformers", "validators", "helmcharts", "helmchartinflationgenerator", "helmglobals", "openapi", "inventory"}
-
-// lintElsewhere matches what kustomize treats as a remote place: api/internal/git/repospec.go
-// NewRepoSpecFromURL and api/internal/loader/fileloader.go IsRemoteFile at v0.21.1.
-var lintElsewhere = regexp.MustCompile(`(?i)^(git::)?([a-z][a-z0-9+.-]*://|[a-z][a-z0-9-]*@|github\.com[/:]|https?:)|=(https?:|[a-z]+://)`)
-
-// kustomizeOnOthers are the keys of a modern kustomization that change objects which it does not bring.
-var kustomizeOnOthers = []string{"patches", "replacements", "vars", "images", "replicas"}
-
 // chartOutput stands for a chart's output, which Fleet adds as a file to the resources
 // (helmdeployer/kustomize/kustomize.go).
 const chartOutput = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: the-output-of-a-chart}\n"
-
-// plainKustomization returns a kustomization as JSON without deprecated keys, about which
-// kustomize warns on stderr, or why it is not built here. On a chart it is without the keys that
-// work on the chart's output.
-func plainKustomization(f *lintFile, onChart bool) (data []byte, opaque string) {
-	var k map[string]any
-	if err := yaml.Unmarshal(f.data, &k); err != nil {
-		return nil, f.name + " is not a kustomization"
-	}
-	for key, v := range k {
-		if slices.Contains(kustomizeReach, strings.ToLower(key)) && v != nil {
-			return nil, fmt.Sprintf("%s has %s, which is not run here", f.name, key)
-		}
-	}
-	if ref := elsewhere(k, false); ref != "" {
-		return nil, fmt.Sprintf("%s takes from %s, which is not fetched", f.name, ref)
-	}
-	if !slices.ContainsFunc(slices.Sorted(maps.Keys(k)), func(key string) bool { return key != "apiVersion" && key != "kind" }) {
-		return f.data, "" // empty, which kustomize refuses
-	}
-	modernKustomization(k)
-	if onChart {
-		for _, key := range kustomizeOnOthers {
-			delete(k, key)
-		}
-	}
-	k["buildMetadata"] = []string{types.OriginAnnotations}
-	data, err := yaml.Marshal(k)
-	if err != nil {
-		return nil, f.name + " cannot be written out"
-	}
-	return data, ""
-}
-
-// elsewhere finds a text that refers to something outside the bundle.
-func elsewhere(v any, inline bool) string {
-	switch v := v.(type) {
-	case string:
-		if (!inline || !strings.Contains(v, "\n")) && lintElsewhere.MatchString(strings.TrimSpace(v)) {
-			return v
-		}
-	case []any:
-		for _, item := range v {
-			if ref := elsewhere(item, inline); ref != "" {
-				return ref
-			}
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if kustomizeText[key] {
-				continue
-			}
-			if ref := elsewhere(v[key], key == "patchesStrategicMerge"); ref != "" {
-				return ref
-			}
-		}
-	}
-	return ""
-}
-
-// modernKustomization moves deprecated keys to where `kustomize edit fix` puts them.
-func modernKustomization(k map[string]any) {
-	list := func(key string) []any { l, _ := k[key].([]any); return l }
-	move := func(from, to string, each func(any) any) {
-		if old := list(from); len(old) > 0 {
-			for _, item := range old {
-				k[to] = append(list(to), each(item))
-			}
-			delete(k, from)
-		}
-	}
-	same := func(v any) any { return v }
-	move("bases", "resources", same)
-	move("imageTags", "images", same)
-	move("patchesJson6902", "patches", same)
-	move("patchesStrategicMerge", "patches", func(v any) any {
-		if text, _ := v.(string); strings.Contains(text, "\n") {
-			return map[string]any{"patch": text}
-		}
-		return map[string]any{"path": v}
-	})
-	if common, ok := k["commonLabels"].(map[string]any); ok {
-		k["labels"] = append(list("labels"), map[string]any{"pairs": common, "includeSelectors": true})
-		delete(k, "commonLabels")
-	}
-}
 
 var errLintKustomize = errors.New("kustomize gave up on this")
 
@@ -300,9 +195,9 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 		}
 	}
 	var output []byte
-	if b.chart != "" || b.remote {
+	if b.onChart() {
 		output = []byte(chartOutput)
-		if err := addResource(fsys, path.Join(dir, "kustomization.yaml"), "fleet-manifests.yaml"); err != nil {
+		if err := kustomization.AddResource(fsys, path.Join(dir, "kustomization.yaml"), "fleet-manifests.yaml"); err != nil {
 			return nil, err
 		}
 	}
@@ -324,24 +219,6 @@ func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (
 		out = append(out, l.kustomized(b, m, dir, &budget)...)
 	}
 	return out, nil
-}
-
-// addResource adds a file to the resources of a kustomization.
-func addResource(fsys filesys.FileSystem, kustomization, file string) error {
-	data, err := fsys.ReadFile(kustomization)
-	if err != nil {
-		return err
-	}
-	k := map[string]any{}
-	if err := yaml.Unmarshal(data, &k); err != nil {
-		return err
-	}
-	list, _ := k["resources"].([]any)
-	k["resources"] = append(list, file)
-	if data, err = yaml.Marshal(k); err != nil {
-		return err
-	}
-	return fsys.WriteFile(kustomization, data)
 }
 
 // kustomized turns a result into an object, with the place of its source.

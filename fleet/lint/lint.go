@@ -133,7 +133,7 @@ func lintChecks() []func(*linter) {
 	return []func(*linter){
 		(*linter).checkSyntax, (*linter).checkUnread, (*linter).checkFleetYAMLs, (*linter).checkIgnoreFiles,
 		(*linter).checkNames, (*linter).checkDependsOn,
-		(*linter).checkCharts, (*linter).checkValues, (*linter).checkTemplates, (*linter).checkReleases,
+		(*linter).checkCharts, (*linter).checkValues, (*linter).checkTemplates, (*linter).checkReleases, (*linter).checkHub,
 		(*linter).checkNamespaces, (*linter).checkLayout, (*linter).checkKustomize, (*linter).checkOverlays,
 		(*linter).checkTargets, (*linter).checkRollout, (*linter).checkPatches,
 		(*linter).checkObjects, (*linter).checkWorkloads, (*linter).checkDuplicates, (*linter).checkState,

@@ -46,7 +46,10 @@ func (b *lintBundle) where() string {
 }
 
 // raw says that Fleet deploys the bundle's manifests unchanged.
-func (b *lintBundle) raw() bool { return b.chart == "" && !b.remote && !b.kustomize }
+func (b *lintBundle) raw() bool { return !b.onChart() && !b.kustomize }
+
+// onChart says that the bundle has a chart, below a kustomization or alone.
+func (b *lintBundle) onChart() bool { return b.chart != "" || b.remote }
 
 // namespace is the namespace of the bundle's objects that name none.
 func (b *lintBundle) namespace() string {

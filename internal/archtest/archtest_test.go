@@ -44,14 +44,17 @@ var allowed = map[string][]string{
 	"converge": nil,
 	"kube":     nil,
 
-	"kube/chart":                   {"kube", "kube/chart/pins"},
-	"kube/chart/pins":              nil,
-	"addon":                        {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
-	"fleet":                        {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "fleet/internal/reserved"},
-	"fleet/lint":                   {"kube/chart", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "internal/printable", "fleet/internal/reserved", "fleet/lint/internal/manifest"},
-	"fleet/lint/internal/manifest": {"internal/suggest", "internal/yamlbound", "internal/yamlnode"},
-	"fleet/internal/reserved":      nil,
-	"jupyterhub":                   {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
+	"kube/chart":                        {"kube", "kube/chart/pins"},
+	"kube/chart/pins":                   nil,
+	"addon":                             {"kube", "kube/chart", "kube/chart/pins", "internal/schedule"},
+	"fleet":                             {"kube", "kube/chart", "kube/chart/pins", "remote", "remote/ssh", "fleet/internal/reserved"},
+	"fleet/lint":                        {"kube/chart", "internal/suggest", "internal/yamlbound", "internal/yamlnode", "internal/printable", "fleet/internal/reserved", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest"},
+	"fleet/lint/internal/hub":           {"fleet/lint/internal/python", "internal/yamlnode"},
+	"fleet/lint/internal/kustomization": {},
+	"fleet/lint/internal/python":        {},
+	"fleet/lint/internal/manifest":      {"internal/suggest", "internal/yamlbound", "internal/yamlnode"},
+	"fleet/internal/reserved":           nil,
+	"jupyterhub":                        {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
 	"proxmox":                   {"internal/distro", "proxmox/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/machine", "proxmox/pci", "proxmox/permission", "remote"},
 	"proxmox/permission":        {"proxmox/internal/wire"},
@@ -119,7 +122,7 @@ var allowed = map[string][]string{
 	"sim/pvesim/internal/sdn":         played("access answer schema world"),
 	"sim/pvesim/internal/storages":    played("access answer model nodes release request schema world", "sim/guest"),
 	"sim/pvesim/internal/pci":         played("access answer model release schema world", "sim/guest"),
-	"sim/pvesim/internal/config":      played("access answer hypervisor model nodes release schema storages world", "internal/iso9660"),
+	"sim/pvesim/internal/config":      played("access answer hypervisor model nodes release request schema storages world", "internal/iso9660"),
 	"sim/pvesim/internal/running":     played("access answer config hypervisor model nodes pci release schema storages world", "sim/guest"),
 	"sim/pvesim/internal/guests":      played("access answer config firewall model pci release request running schema storages world", "sim/guest"),
 	"sim/pvesim/internal/hostshell":   played("answer hypervisor model request world", "sim/guest"),
@@ -166,8 +169,8 @@ var allowed = map[string][]string{
 	"internal/faults":          {"internal/share", "remote"},
 	"internal/facts":           nil,
 	"internal/share":           nil,
-	"internal/labctl":          {"internal/keep"},
-	"internal/labmodel":        {"nvidia", "sim/pvesim", "spec"},
+	"internal/labctl":          {"internal/keep", "spec"},
+	"internal/labmodel":        {"internal/labctl", "nvidia", "sim/pvesim", "spec"},
 	"internal/archtest":        nil,
 	"internal/words":           nil,
 	"internal/console":         {"converge", "internal/printable"},
@@ -177,7 +180,7 @@ var allowed = map[string][]string{
 	"internal/session/rows":    {"cluster", "cluster/inventory", "internal/console", "internal/history", "internal/keep", "nvidia/check", "proxmox"},
 	"internal/session/report":  {"cluster", "cluster/inventory", "cluster/platform", "converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "jupyterhub", "nvidia/check", "proxmox", "spec"},
 	"internal/session/examine": {"cluster/doctor", "converge", "internal/console", "internal/history", "internal/keep", "internal/session", "remote", "secret"},
-	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labmodel", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "sim/pvesim", "sim/qemu", "spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
+	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "clusterfile", "converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/trial", "jupyterhub", "kube/chart", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
 	"internal/session/gitops":  {"converge/wait", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/session", "kube", "kube/chart"},
 	"internal/session/upgrade": {"clusterfile", "internal/keep", "internal/session", "internal/yamlnode", "k3s"},
 }
@@ -301,6 +304,14 @@ func TestSimulatorsStandOnNothingTheyJudge(t *testing.T) {
 }
 
 // TestEveryRowIsUsed keeps the table honest.
+// TestTheProductIsBuiltWithoutItsLab: the lab is another program, and users build no simulator.
+func TestTheProductIsBuiltWithoutItsLab(t *testing.T) {
+	for _, p := range list(t, "-deps", "./targets", "./cmd/homelab") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		assert.False(t, inside(name, "sim") || inside(name, "internal/labmodel"), "targets import %s", name)
+	}
+}
+
 func TestEveryRowIsUsed(t *testing.T) {
 	var have []string
 	for _, p := range list(t, "./...") {

@@ -24,6 +24,7 @@ import (
 // Options select a lab.
 type Options struct {
 	Dir    string // its folder; DefaultDir when empty
+	Needs  *Needs // of a cluster, which the lab chooses hardware and guests for; nil: Model and Guests say them
 	Model  string // of the hardware; "eight-a100" when empty
 	Source string // the repository to build it from; empty: found from the current folder
 	Binary string // an existing program from Build; empty: build it
@@ -119,8 +120,9 @@ func Fingerprint(der []byte) string {
 	return strings.Join(parts, ":")
 }
 
-// Start returns the lab of a folder; if none runs, it builds and starts one. It reports to
-// ctx's progress listener.
+// Start returns the lab of a folder; if none runs, it builds and starts one. A lab that runs
+// already may lack what Needs asks for: compare [Needs.Lacks]. It reports to ctx's progress
+// listener.
 func Start(ctx context.Context, o Options) (State, error) {
 	o.Dir, o.Model = cmp.Or(o.Dir, DefaultDir), cmp.Or(o.Model, DefaultModel)
 	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) {
@@ -139,12 +141,21 @@ func Start(ctx context.Context, o Options) (State, error) {
 			return State{}, err
 		}
 	}
+	if o.Needs != nil {
+		if err := o.prepare(ctx); err != nil {
+			return State{}, err
+		}
+	}
 	return o.launch(ctx)
 }
 
-// found is Find, but refuses a lab with other hardware.
+// found is Find, but refuses a lab with other hardware than Model and Guests say. What Needs
+// asks for is compared by the caller, who has words for it.
 func (o Options) found(ctx context.Context) (State, error) {
 	s, err := Find(ctx, o.Dir)
+	if o.Needs != nil {
+		return s, err
+	}
 	if err == nil && s.Guests != o.Guests {
 		return s, fmt.Errorf("the lab runs with %s, and %s are asked for: end it with lab:stop first", s.Guests, o.Guests)
 	}

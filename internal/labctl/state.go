@@ -28,6 +28,8 @@ type State struct {
 	Model   string    `json:"model"`  // of the hardware, e.g. "eight-a100"
 	Guests  Guests    `json:"guests,omitzero"`
 
+	Hardware Hardware `json:"hardware"`
+
 	ImageSHA256 string `json:"imageSHA256,omitempty"` // of the file that stands for the image of real guests
 
 	Endpoint    string `json:"endpoint"`    // of the Proxmox API, https://127.0.0.1:…

@@ -9,39 +9,39 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
-// For returns the hardware for a cluster file: the smallest preset that fits, with its name,
-// or a generated one, without a name.
-func For(s *spec.Spec) (preset string, m pvesim.Model) {
+// For returns the hardware for what a cluster needs: the smallest preset that fits, with its
+// name, or a generated one, without a name.
+func For(needs labctl.Needs) (preset string, m pvesim.Model) {
 	for _, name := range pvesim.Presets() {
-		if m, err := pvesim.LoadModel(name); err == nil && len(Lacks(m, s)) == 0 {
+		if m, err := pvesim.LoadModel(name); err == nil && len(needs.Lacks(Of(m))) == 0 {
 			return name, m
 		}
 	}
-	return "", made(s)
+	return "", made(needs)
 }
 
 // made generates hardware: each host of the file, with its declared resources and what its
 // nodes need.
-func made(s *spec.Spec) pvesim.Model {
+func made(needs labctl.Needs) pvesim.Model {
 	var hosts []pvesim.Host
 	var mappings []pvesim.PCIMapping
-	for _, want := range needs(s) {
-		h := want.host()
+	for _, want := range needs.Hosts {
+		h := host(want)
 		if len(h.VLANAware) == 0 {
-			h.CIDRs, h.Gateway = own(s, len(hosts))
+			h.CIDRs, h.Gateway = own(needs, len(hosts))
 		}
 		hosts = append(hosts, h)
-		mappings = append(mappings, want.mapped(h)...)
+		mappings = append(mappings, mapped(want, h)...)
 	}
 	m := pvesim.Operated(hosts...)
 	m.Mappings = mappings
-	if t := s.Image.Template; t != "" && len(hosts) > 0 {
-		m.VMs = append(m.VMs, template(t, hosts[0], s))
+	if needs.Template != "" && len(hosts) > 0 {
+		m.VMs = append(m.VMs, template(needs, hosts[0]))
 	}
 	return m
 }
@@ -52,25 +52,25 @@ const (
 	leastStore = pvesim.TiB
 )
 
-func (w *need) host() pvesim.Host {
-	h := pvesim.Host{Name: w.name, NUMANodes: 1, CPUModel: "AMD EPYC 7543 32-Core Processor",
-		CPUs:   max(leastCPUs, w.declared.Cores, roundUp(w.cores)),
-		Memory: max(pvesim.Size(w.declared.Memory), pvesim.Size(roundUp(int((w.memory+spared(pvesim.Model{}, w.name))/pvesim.GiB)))*pvesim.GiB)}
-	if w.cards > sockets {
+func host(w labctl.HostNeeds) pvesim.Host {
+	h := pvesim.Host{Name: w.Name, NUMANodes: 1, CPUModel: "AMD EPYC 7543 32-Core Processor",
+		CPUs:   max(leastCPUs, w.Declared.Cores, roundUp(w.Cores)),
+		Memory: max(pvesim.Size(w.Declared.Memory), pvesim.Size(roundUp(int((pvesim.Size(w.Memory)+spared(pvesim.Model{}, w.Name))/pvesim.GiB)))*pvesim.GiB)}
+	if w.Cards > sockets {
 		h.NUMANodes = sockets
 	}
-	for _, bridge := range slices.Sorted(maps.Keys(w.bridges)) {
+	for _, bridge := range slices.Sorted(maps.Keys(w.Bridges)) {
 		h.Bridges = append(h.Bridges, bridge)
-		if w.bridges[bridge] {
+		if w.Bridges[bridge] {
 			h.VLANAware = append(h.VLANAware, bridge)
 		}
 	}
 	if len(h.Bridges) == 0 {
 		h.Bridges = []string{"vmbr0"}
 	}
-	h.MTUs = w.mtus
-	h.Storages = w.stores()
-	h.PCI = w.devices(h.NUMANodes)
+	h.MTUs = w.MTUs
+	h.Storages = stores(w)
+	h.PCI = devices(w, h.NUMANodes)
 	return h
 }
 
@@ -79,14 +79,14 @@ func roundUp(n int) int { return 1 << bits.Len(uint(max(1, n-1))) }
 
 // stores returns the storages: local, which every host has, and those that the file names, as
 // a disk pool or a directory.
-func (w *need) stores() []pvesim.Storage {
+func stores(w labctl.HostNeeds) []pvesim.Storage {
 	out := []pvesim.Storage{{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl", "import", "backup", "images", "snippets"}, Size: leastStore}}
-	for _, name := range slices.Sorted(maps.Keys(w.storages)) {
+	for _, name := range slices.Sorted(maps.Keys(w.Storages)) {
 		if name == "local" {
 			continue
 		}
-		st := pvesim.Storage{Name: name, Type: "zfspool", Content: []string{"images", "rootdir"}, Size: max(leastStore, pvesim.Size(w.declared.Storage[name]))}
-		for _, content := range w.storages[name] {
+		st := pvesim.Storage{Name: name, Type: "zfspool", Content: []string{"images", "rootdir"}, Size: max(leastStore, pvesim.Size(w.Declared.Storage[name]))}
+		for _, content := range w.Storages[name] {
 			if content == "iso" || content == "import" {
 				st.Type, st.Content = "dir", []string{"iso", "vztmpl", "import", "backup", "images"}
 			}
@@ -107,18 +107,18 @@ const (
 )
 
 // devices returns the cards: those that are named by address, then as many more as needed.
-func (w *need) devices(sockets int) []pvesim.PCIDevice {
-	models := w.models
+func devices(w labctl.HostNeeds, sockets int) []pvesim.PCIDevice {
+	models := w.Models
 	if len(models) == 0 {
 		models = []string{"A100"}
 	}
 	var slots []string
-	for _, a := range w.pci {
-		if !slices.Contains(slots, slot(a)) {
-			slots = append(slots, slot(a))
+	for _, s := range w.Slots {
+		if !slices.Contains(slots, s) {
+			slots = append(slots, s)
 		}
 	}
-	for bus := firstBus; len(slots) < w.cards && bus < 0x100; bus += busStep {
+	for bus := firstBus; len(slots) < w.Cards && bus < 0x100; bus += busStep {
 		if s := fmt.Sprintf("0000:%02x:00", bus); !slices.Contains(slots, s) {
 			slots = append(slots, s)
 		}
@@ -152,9 +152,9 @@ func card(model string) pvesim.PCIDevice {
 
 // mapped returns the existing resource mappings that the file names, with a card for each time
 // that one is named.
-func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
+func mapped(w labctl.HostNeeds, h pvesim.Host) []pvesim.PCIMapping {
 	var out []pvesim.PCIMapping
-	for i, id := range w.mappings {
+	for i, id := range w.Mappings {
 		d := h.PCI[len(h.PCI)-1-i%len(h.PCI)]
 		entry := fmt.Sprintf("node=%s,path=%s,id=%s,iommugroup=%d,subsystem-id=%s", h.Name, strings.TrimSuffix(d.Address, ".0"), d.ID, d.Group, d.Subsystem)
 		if at := slices.IndexFunc(out, func(m pvesim.PCIMapping) bool { return m.ID == id }); at >= 0 {
@@ -167,37 +167,30 @@ func (w *need) mapped(h pvesim.Host) []pvesim.PCIMapping {
 }
 
 // own is the address of the n-th host in the nodes' network, an unused one, on their bridge.
-func own(s *spec.Spec, n int) (cidrs map[string]string, gateway string) {
-	prefix := s.Network.Prefix
+func own(needs labctl.Needs, n int) (cidrs map[string]string, gateway string) {
+	prefix := needs.Network
 	if !prefix.IsValid() {
 		return nil, ""
 	}
-	taken := map[netip.Addr]bool{s.Network.Gateway: true, s.K3s.VIP: true}
-	for _, a := range s.Network.DNS {
-		taken[a] = true
-	}
-	for _, node := range s.Machines() {
-		taken[node.Address.Addr()] = true
-	}
 	for a := prefix.Masked().Addr().Next(); prefix.Contains(a); a = a.Next() {
-		if taken[a] {
+		if slices.Contains(needs.Taken, a) {
 			continue
 		}
 		if n--; n < 0 {
-			return map[string]string{s.Network.Bridge: netip.PrefixFrom(a, prefix.Bits()).String()}, s.Network.Gateway.String()
+			return map[string]string{needs.Bridge: netip.PrefixFrom(a, prefix.Bits()).String()}, needs.Gateway.String()
 		}
 	}
 	return nil, ""
 }
 
 // template is the existing template that the file names, on the first host.
-func template(name string, h pvesim.Host, s *spec.Spec) pvesim.VM {
+func template(needs labctl.Needs, h pvesim.Host) pvesim.VM {
 	const usual = 9000
+	name, storage := needs.Template, needs.TemplateStorage
 	v := pvesim.VM{ID: usual, Node: h.Name, Name: name, Image: "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"}
 	if id, err := strconv.Atoi(name); err == nil {
 		v.ID, v.Name = id, "template"
 	}
-	storage := s.Proxmox.Hosts[0].TemplateStorage
 	stem := ""
 	if i := slices.IndexFunc(h.Storages, func(st pvesim.Storage) bool { return st.Name == storage }); i >= 0 && h.Storages[i].Type == "dir" {
 		stem = fmt.Sprintf("%d/", v.ID)

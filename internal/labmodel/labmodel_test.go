@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/spec"
@@ -38,15 +39,17 @@ func inLab(t *testing.T, example string, changes ...string) *spec.Spec {
 	return s
 }
 
+func lacks(m pvesim.Model, s *spec.Spec) []string { return labctl.NeedsOf(s).Lacks(labmodel.Of(m)) }
+
 // TestEveryExampleGetsHostsThatFit: what is chosen is sound, can be written and
 // read, and lacks nothing.
 func TestEveryExampleGetsHostsThatFit(t *testing.T) {
 	for example, want := range map[string]string{"one-gpu": "one-gpu", "eight-a100": "eight-a100", "mixed-hosts": ""} {
 		t.Run(example, func(t *testing.T) {
 			s := inLab(t, example)
-			preset, m := labmodel.For(s)
+			preset, m := labmodel.For(labctl.NeedsOf(s))
 			assert.Equal(t, want, preset)
-			assert.Empty(t, labmodel.Lacks(m, s))
+			assert.Empty(t, lacks(m, s))
 			text, err := m.YAML()
 			require.NoError(t, err)
 			_, err = pvesim.ParseModel("made.yaml", text)
@@ -58,7 +61,7 @@ func TestEveryExampleGetsHostsThatFit(t *testing.T) {
 
 // TestMadeToMeasure looks at what the example with unlike hosts gets.
 func TestMadeToMeasure(t *testing.T) {
-	_, m := labmodel.For(inLab(t, "mixed-hosts"))
+	_, m := labmodel.For(labctl.NeedsOf(inLab(t, "mixed-hosts")))
 	require.Len(t, m.Hosts, 2)
 	atlas, boreas := m.Hosts[0], m.Hosts[1]
 	assert.Equal(t, "atlas boreas", atlas.Name+" "+boreas.Name)
@@ -81,49 +84,49 @@ func TestMadeToMeasure(t *testing.T) {
 
 func TestWhatAModelLacksIsNamed(t *testing.T) {
 	s := inLab(t, "mixed-hosts")
-	assert.Equal(t, []string{"there is no host atlas", "there is no host boreas"}, labmodel.Lacks(pvesim.OneGPU(), s))
+	assert.Equal(t, []string{"there is no host atlas", "there is no host boreas"}, lacks(pvesim.OneGPU(), s))
 	s = inLab(t, "eight-a100")
 	one := pvesim.OneGPU()
 	assert.Equal(t, []string{"pve1 has 16 CPUs, and not 32", "pve1 has 124GiB of memory to give, and not 1020GiB", "pve1 has 1 GPUs, and not 16", "pve1 has no A100"},
-		labmodel.Lacks(one, inLab(t, "eight-a100", "cores: 16", "cores: 32", "gpus: 8", "gpus: 16")))
+		lacks(one, inLab(t, "eight-a100", "cores: 16", "cores: 32", "gpus: 8", "gpus: 16")))
 	one.Hosts[0].Bridges, one.Hosts[0].Storages = nil, one.Hosts[0].Storages[:1]
-	lacks := strings.Join(labmodel.Lacks(one, s), "\n")
+	lacks := strings.Join(lacks(one, s), "\n")
 	assert.Contains(t, lacks, "pve1 has no bridge vmbr0\npve1 has no storage vmdata for images")
 }
 
 // TestCardsAndTemplatesThatAreNamed are made as the file has them.
 func TestCardsAndTemplatesThatAreNamed(t *testing.T) {
 	s := inLab(t, "eight-a100", "model: A100", "model: L40S", "\nk3s:\n", "\nimage: {template: golden}\nk3s:\n")
-	preset, m := labmodel.For(s)
+	preset, m := labmodel.For(labctl.NeedsOf(s))
 	assert.Empty(t, preset)
-	assert.Empty(t, labmodel.Lacks(m, s))
+	assert.Empty(t, lacks(m, s))
 	assert.Contains(t, m.Hosts[0].PCI[0].Name, "L40S")
 	assert.NotEqual(t, "10de:20f1", m.Hosts[0].PCI[0].ID)
 	require.Len(t, m.VMs, 1)
 	assert.Equal(t, "golden", m.VMs[0].Name)
 
 	s = inLab(t, "eight-a100", "gpus: {count: 2, model: A100}", "gpus: {mapping: [left]}", "count: 4", "count: 1", "[10.0.0.21-10.0.0.24]", "[10.0.0.21]")
-	_, m = labmodel.For(s)
-	assert.Empty(t, labmodel.Lacks(m, s))
+	_, m = labmodel.For(labctl.NeedsOf(s))
+	assert.Empty(t, lacks(m, s))
 	assert.Equal(t, "left", m.Mappings[0].ID)
 
 	// One mapping of many cards, as docs/gpus.md has it.
 	s = inLab(t, "eight-a100", "gpus: {count: 2, model: A100}", "gpus: {mapping: [cards, cards]}")
-	_, m = labmodel.For(s)
-	assert.Empty(t, labmodel.Lacks(m, s))
+	_, m = labmodel.For(labctl.NeedsOf(s))
+	assert.Empty(t, lacks(m, s))
 	require.Len(t, m.Mappings, 1)
 	assert.Len(t, m.Mappings[0].Map, 8)
 	m.Mappings[0].Map = m.Mappings[0].Map[:7]
-	assert.Equal(t, []string{"pve1 has 7 cards in the mapping cards, and not 8"}, labmodel.Lacks(m, s))
+	assert.Equal(t, []string{"pve1 has 7 cards in the mapping cards, and not 8"}, lacks(m, s))
 }
 
 // TestNodesThatMayBeAnywhereAreSpread: the file declares two hosts and leaves the
 // choice open.
 func TestNodesThatMayBeAnywhereAreSpread(t *testing.T) {
 	s := inLab(t, "eight-a100", "  host: pve1\n", "  host: auto\n", "    pve1: {memory: 1TiB, gpus: 8, storage: {vmdata: 2TiB}}", "    left: {gpus: 4}\n    right: {gpus: 4}")
-	preset, m := labmodel.For(s)
+	preset, m := labmodel.For(labctl.NeedsOf(s))
 	assert.Empty(t, preset)
-	assert.Empty(t, labmodel.Lacks(m, s))
+	assert.Empty(t, lacks(m, s))
 	require.Len(t, m.Hosts, 2)
 	assert.Len(t, m.Hosts[0].PCI, 4)
 	assert.Len(t, m.Hosts[1].PCI, 4)

@@ -47,6 +47,20 @@ func KeptBy(s *spec.Spec, n spec.Node) Kept {
 	return out
 }
 
+// Overdrawn says what a node would keep of more than it has, or nothing. The kubelet does not start
+// then: "invalid Node Allocatable configuration" (validateNodeAllocatable of pkg/kubelet/cm).
+func Overdrawn(s *spec.Spec, n spec.Node) string {
+	k := KeptBy(s, n)
+	switch {
+	case n.External: // its size is not in the file
+	case k.Memory > 0 && k.Memory > n.Memory-evictionHard:
+		return fmt.Sprintf("%s of memory, and %s has %s", k.Memory.About(), n.Name, n.Memory.About())
+	case k.CPU > 0 && k.CPU > float64(n.Cores):
+		return fmt.Sprintf("%g CPUs, and %s has %d", k.CPU, n.Name, n.Cores)
+	}
+	return ""
+}
+
 // settings are those of the kubelet that take from pods.
 type settings struct {
 	kube, system            map[string]string

@@ -4,74 +4,33 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"runtime"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/sim/qemu"
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// guestsOf returns the guests that the file wants in the lab; the zero value for simulated
-// ones. It does not set the image.
-func (s *Session) guestsOf() labctl.Guests {
-	if s.Spec == nil || !s.Spec.LabGuests.QEMU {
-		return labctl.Guests{}
-	}
-	first := s.Spec.Nodes[0].Network // all have the same
-	return labctl.Guests{Network: first.Prefix.Masked(), Gateway: first.Gateway, Internet: s.Spec.LabGuests.Internet}
-}
-
-// labGuests prepares this machine for real VMs, if the file wants them.
-func (s *Session) labGuests(ctx context.Context) (labctl.Guests, error) {
-	running, err := labctl.Find(ctx, LabDir())
-	if err == nil && s.Spec == nil {
-		return running.Guests, nil
-	}
-	g := s.guestsOf()
-	if err == nil || !g.Real() { // a running lab has all of this
-		g.Image = running.Guests.Image
-		return g, nil
-	}
+// guestsCanRun refuses real VMs that this machine cannot run, before the lab is built.
+func (s *Session) guestsCanRun(ctx context.Context) error {
 	l := s.Spec.LabGuests
+	if _, err := labctl.Find(ctx, LabDir()); err == nil || !l.QEMU {
+		return nil // a running lab has all of this
+	}
 	if runtime.GOOS != "linux" {
-		return g, failedf(invalid, "%s: guests: qemu needs Linux, and this is %s", l.Place, runtime.GOOS)
+		return failedf(invalid, "%s: guests: qemu needs Linux, and this is %s", l.Place, runtime.GOOS)
 	}
-	if lacks := qemu.Lacks(); len(lacks) > 0 {
-		return g, failedf(invalid, "%s: guests: qemu needs programs that are not on this machine: apt-get install %s", l.Place, strings.Join(lacks, " "))
-	}
-	if err := s.hasMemory(); err != nil {
-		return g, err
-	}
-	g.Image = l.Image
-	if g.Image == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return g, fmt.Errorf("image of the lab's VMs: %w", err)
+	var lacks []string
+	for _, p := range [][2]string{{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"}} { // as Debian calls them
+		if _, err := exec.LookPath(p[0]); err != nil {
+			lacks = append(lacks, p[1])
 		}
-		progress.Say(ctx, "looking for the image of Debian 13, which is made once and takes two or three minutes")
-		image, err := qemu.Debian(ctx, filepath.Join(cache, "homelab"))
-		if err != nil {
-			return g, failed(invalid, fmt.Errorf("%s: guests: qemu: %w", l.Place, err))
-		}
-		g.Image = filepath.Dir(image.Disk)
 	}
-	g.Image, err = filepath.Abs(g.Image)
-	return g, err
-}
-
-// labHas refuses a lab whose VMs are not what the file wants.
-func (s *Session) labHas(lab labctl.State) error {
-	asked := s.guestsOf()
-	asked.Image = lab.Guests.Image
-	if asked == lab.Guests {
-		return nil
+	if len(lacks) > 0 {
+		return failedf(invalid, "%s: guests: qemu needs programs that are not on this machine: apt-get install %s", l.Place, strings.Join(lacks, " "))
 	}
-	return failedf(invalid, "the lab runs with %s, and %s asks for %s\n"+
-		"end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost",
-		lab.Guests, s.Spec.Name, asked)
+	return s.hasMemory()
 }
 
 // beside is the memory that QEMU itself needs for each VM.

@@ -3,8 +3,6 @@ package session
 import (
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -13,6 +11,8 @@ import (
 
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/labmodel"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 const realGuests = `name: real
@@ -38,7 +38,7 @@ func TestWhatRealGuestsNeed(t *testing.T) {
 	s := guestsFile(t, "2000GiB")
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
-	_, err := s.labGuests(t.Context())
+	err := s.guestsCanRun(t.Context())
 	assert.Equal(t, invalid, code(err))
 	require.EqualError(t, err, "cluster.yaml:3:15: guests: qemu needs programs that are not on this machine: apt-get install qemu-system-x86 qemu-utils")
 	t.Setenv("PATH", path)
@@ -47,35 +47,30 @@ func TestWhatRealGuestsNeed(t *testing.T) {
 	assert.Equal(t, invalid, code(err))
 	require.ErrorContains(t, err, "cluster.yaml:3:15: guests: qemu: the VMs and QEMU need 2048200MiB of memory, and this machine has ")
 	require.NoError(t, guestsFile(t, "2GiB").hasMemory())
-
-	_, err = exec.LookPath("qemu-system-x86_64")
-	if err != nil {
-		return
-	}
-	s = guestsFile(t, "2GiB")
-	s.Spec.LabGuests.Image = "image"
-	g, err := s.labGuests(t.Context())
-	require.NoError(t, err)
-	here, err := os.Getwd()
-	require.NoError(t, err)
-	assert.Equal(t, labctl.Guests{
-		Image: filepath.Join(here, "image"), Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Internet: true,
-	}, g)
 }
 
 // A lab is used by files alone that ask for what lives in its VMs.
 func TestALabWithOtherGuests(t *testing.T) {
 	s := guestsFile(t, "2GiB")
-	err := s.labHas(labctl.State{})
+	fits := labmodel.Of(preset(t, "one-gpu"))
+	err := s.labFits(labctl.State{Hardware: fits})
 	assert.Equal(t, invalid, code(err))
 	require.ErrorContains(t, err, "the lab runs with simulated VMs, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
-	g := s.guestsOf()
+	g := labctl.GuestsOf(s.Spec)
+	assert.Equal(t, labctl.Guests{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Internet: true}, g)
 	g.Image = "/somewhere"
-	require.NoError(t, s.labHas(labctl.State{Guests: g}))
-	assert.Contains(t, s.guestsOf().Banner(), "VMs, SSH and Kubernetes are real")
+	require.NoError(t, s.labFits(labctl.State{Guests: g, Hardware: fits}))
+	assert.Contains(t, g.Banner(), "VMs, SSH and Kubernetes are real")
 
 	s = &Session{Spec: labFile(t, "one-gpu")}
-	require.NoError(t, s.labHas(labctl.State{}))
-	require.ErrorContains(t, s.labHas(labctl.State{Guests: g}), "the lab runs with real VMs in 10.0.0.0/24")
-	assert.Equal(t, labctl.Banner, s.guestsOf().Banner())
+	require.NoError(t, s.labFits(labctl.State{Hardware: fits}))
+	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
+	assert.Equal(t, labctl.Banner, labctl.GuestsOf(s.Spec).Banner())
+}
+
+func preset(t *testing.T, name string) pvesim.Model {
+	t.Helper()
+	m, err := pvesim.LoadModel(name)
+	require.NoError(t, err)
+	return m
 }

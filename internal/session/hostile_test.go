@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -297,6 +298,57 @@ func shape(t *testing.T, what string, c *syntax.CallExpr) string {
 		}
 	}
 	return strconv.Itoa(len(c.Args)) + " " + b.String()
+}
+
+// oddFiles are paths at which nobody should read to the end.
+func oddFiles(t *testing.T) (paths []string) {
+	dir := t.TempDir()
+	pipe, sparse, loop := filepath.Join(dir, "pipe"), filepath.Join(dir, "sparse"), filepath.Join(dir, "loop")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.WriteFile(sparse, nil, 0o600))
+	require.NoError(t, os.Truncate(sparse, 4<<30))
+	require.NoError(t, os.Symlink("loop", loop))
+	return []string{pipe, sparse, loop, dir, "/dev/zero"}
+}
+
+// Anything but a file that a person would name is refused in its place, or not read: no pipe, device,
+// folder, loop of links or file of 4 GiB keeps a command.
+func TestFilesAreJudgedFirst(t *testing.T) {
+	odd, taken := oddFiles(t), map[string]bool{}
+	mutants(t, "files", func(l leaf) (values []any) {
+		if !l.text {
+			return nil
+		}
+		for _, path := range odd {
+			values = append(values, path, "file:"+path)
+		}
+		return append(values, "file:nowhere")
+	}, func(what, file string, text []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		want, err := clusterfile.Parse(file, text)
+		if err == nil && want.HasProxmox() {
+			_, _ = want.Proxmox.TokenSecret.Resolve()
+		}
+		assert.Less(t, time.Since(start), 2*time.Second, what)
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300<<20), what)
+		short(t, what, err)
+		if err == nil {
+			taken[strings.SplitN(what, ": ", 3)[1]] = true
+		} else if strings.Contains(string(text), "/loop") {
+			assert.NotContains(t, err.Error(), "loop does not exist", "it does: %s", what)
+		}
+	})
+	t.Logf("these keys take some: %v", slices.Sorted(maps.Keys(taken)))
+	for _, path := range odd[1:] { // a pipe is awaited: somebody may have meant -spec=<(…)
+		start := time.Now()
+		_, err := clusterfile.Load(path)
+		require.Error(t, err, path)
+		assert.Less(t, time.Since(start), 2*time.Second, path)
+		short(t, path, err)
+	}
 }
 
 // A mistake that 5,000 nodes have, or that stops the reader from knowing what is meant, is told

@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -53,8 +54,8 @@ func (w *door) way(text string) string {
 	s := &Session{Console: &console.Console{Talk: &strings.Builder{}, Redact: &secret.Redactor{}}, Spec: want}
 	var out strings.Builder
 	if want.IsLab() {
-		guests, err := s.labGuests(w.t.Context())
-		return fmt.Sprintln(guests.Real(), guests.Internet, filepath.Base(guests.Image), err)
+		guests := labctl.NeedsOf(want).Guests
+		return fmt.Sprintln(guests.Real(), guests.Internet, guests.Image)
 	}
 	w.came = ""
 	_, err = s.dial(w.t.Context())
@@ -129,10 +130,10 @@ func TestEveryKeyOfTheWay(t *testing.T) {
 		{"ssh.privateKey", trusted + "}\n", trusted + "}\n" + keys + "privateKey: mine}\n", ssh.Fingerprint(signer.PublicKey())},
 		{"ssh.jump", trusted + "}\n", trusted + "}\nssh: {jump: teacher@bastion}\n", "jump host bastion:22"},
 		{"ssh.proxy", trusted + "}\n", trusted + "}\nssh: {proxy: 'socks5://10.0.0.9:1080'}\n", "proxy 10.0.0.9:1080 socks5://10.0.0.9:1080"},
-		{"lab.guests", inLab, inLab + "lab: {guests: qemu, image: image}\n", "true false image <nil>"},
-		{"lab.image", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: other}\n", "true false other <nil>"},
+		{"lab.guests", inLab, inLab + "lab: {guests: qemu, image: image}\n", "true false image"},
+		{"lab.image", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: other}\n", "true false other"},
 		{"lab.internet", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: image, internet: true}\n",
-			"true true image <nil>"},
+			"true true image"},
 	} {
 		before, after := w.way(c.before), w.way(c.after)
 		assert.NotContains(t, before, c.shows, c.key)

@@ -11,11 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/internal/labmodel"
-	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // LabStart starts or finds the lab, with the hardware for the cluster file in the current
@@ -33,25 +29,32 @@ func LabStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.labFits(lab); err != nil {
+		return err
+	}
 	s.Say("%s", lab.Guests.Banner())
 	s.Say("The lab runs (%s): %s, %s, pid %d.", since(start), lab.Model, lab.Endpoint, lab.PID)
 	return nil
 }
 
 // StartLab returns the lab, and starts it if it does not run. It shows progress, because the
-// first build takes minutes.
+// first build takes minutes. A lab that runs may not fit the cluster file: see labFits.
 func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	ctx, end := Shown(ctx, s.Console)
 	defer end()
-	model, err := s.labModel(ctx, LabDir())
-	if err != nil {
-		return labctl.State{}, err
+	o := labctl.Options{Dir: LabDir()}
+	if s.Spec != nil && s.Spec.IsLab() {
+		if err := s.guestsCanRun(ctx); err != nil {
+			return labctl.State{}, err
+		}
+		needs := labctl.NeedsOf(s.Spec)
+		o.Needs = &needs
 	}
-	guests, err := s.labGuests(ctx)
-	if err != nil {
-		return labctl.State{}, err
+	lab, err := labctl.Start(ctx, o)
+	if refusal, ok := errors.AsType[*labctl.RefusalError](err); ok {
+		return lab, failed(invalid, refusal)
 	}
-	return labctl.Start(ctx, labctl.Options{Dir: LabDir(), Model: model, Guests: guests})
+	return lab, err
 }
 
 // Shown shows the progress of what is done with ctx, until end is called.
@@ -66,49 +69,21 @@ func Shown(ctx context.Context, c *console.Console) (shown context.Context, end 
 	}), func() { c.Progress("") }
 }
 
-// labModel chooses the lab's hardware for the cluster file. A running lab keeps its own if
-// that fits.
-func (s *Session) labModel(ctx context.Context, dir string) (string, error) {
-	spec := s.Spec
-	if spec != nil && !spec.IsLab() {
-		spec = nil
+// labFits refuses a lab whose hardware or VMs are not what the file wants.
+func (s *Session) labFits(lab labctl.State) error {
+	if s.Spec == nil || !s.Spec.IsLab() {
+		return nil
 	}
-	running, err := labctl.Find(ctx, dir)
-	switch {
-	case err == nil && spec == nil:
-		return running.Model, nil
-	case err == nil:
-		return running.Model, fits(running.Model, spec)
-	case spec == nil:
-		return labctl.DefaultModel, nil
+	const other = "end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost"
+	if lacks := labctl.NeedsOf(s.Spec).Lacks(lab.Hardware); len(lacks) > 0 {
+		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+other, lab.Model, s.Spec.Name, strings.Join(lacks, ", "))
 	}
-	name, model := labmodel.For(spec)
-	if name != "" {
-		return name, nil
+	asked := labctl.GuestsOf(s.Spec)
+	asked.Image = lab.Guests.Image
+	if asked == lab.Guests {
+		return nil
 	}
-	text, err := model.YAML()
-	if err != nil {
-		return "", err
-	}
-	file, err := filepath.Abs(filepath.Join(dir, "model-"+spec.Name+".yaml"))
-	if err != nil {
-		return "", err
-	}
-	text = append([]byte("# The lab's hardware, generated for "+spec.File+"; generated again for the next lab.\n"), text...)
-	return file, keep.Whole(file, text, 0o600)
-}
-
-// fits refuses a lab whose hardware does not fit the cluster file.
-func fits(name string, spec *spec.Spec) error {
-	model, err := pvesim.LoadModel(name)
-	if err != nil {
-		return fmt.Errorf("the lab's hardware: %w", err)
-	}
-	if lacks := labmodel.Lacks(model, spec); len(lacks) > 0 {
-		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+
-			"end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost", name, spec.Name, strings.Join(lacks, ", "))
-	}
-	return nil
+	return failedf(invalid, "the lab runs with %s, and %s asks for %s\n"+other, lab.Guests, s.Spec.Name, asked)
 }
 
 // LabStatus prints the lab's status; exit code 2 if it does not run.

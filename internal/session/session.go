@@ -229,7 +229,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
-	s.Say("%s", s.guestsOf().Banner())
+	s.Say("%s", labctl.GuestsOf(s.Spec).Banner())
 	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, LabDir()) }
 	if s.opt.Start {
 		find = s.StartLab
@@ -241,7 +241,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	if err != nil {
 		return err
 	}
-	if err := s.labHas(lab); err != nil {
+	if err := s.labFits(lab); err != nil {
 		return err
 	}
 	if lab.Guests.Real() { // its image is known only now

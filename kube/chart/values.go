@@ -97,6 +97,16 @@ type elsewhere struct{}
 
 func (elsewhere) Load(string) (any, error) { return true, nil }
 
+// SchemaProblems checks values, with the chart's own in them, against the chart's
+// values.schema.json. An error means that the schema cannot be used.
+func SchemaProblems(schema []byte, values map[string]any) ([]Problem, error) {
+	plain, err := normal(values)
+	if err != nil {
+		return nil, err
+	}
+	return validate(schema, plain, nil)
+}
+
 func validate(schema []byte, values map[string]any, path []string) ([]Problem, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {

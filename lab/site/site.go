@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/lab/bastion"
 	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/plane"
@@ -99,7 +100,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	}
 	s := &Site{opts: o, served: make(chan error, 1)}
 	s.State = labctl.State{
-		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model, Guests: o.Guests,
+		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model, Guests: o.Guests, Hardware: labmodel.Of(model),
 		TokenID: tokenID, TokenFile: filepath.Join(o.Dir, "token"), Charts: filepath.Join(o.Dir, "charts"),
 	}
 	if err := charts.Write(s.State.Charts); err != nil {

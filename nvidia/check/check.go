@@ -66,12 +66,12 @@ const (
 // Facts judges what nvidia-smi and the kernel's log say on a node.
 func Facts(node string, s nvidia.DriverState) []Check {
 	if s.SMIError != nil {
-		return []Check{{Node: node, GPU: WholeNode, Name: Report, Verdict: Failed, Detail: s.SMIError.Error()}}
+		return append([]Check{{Node: node, GPU: WholeNode, Name: Report, Verdict: Failed, Detail: s.SMIError.Error()}}, failures(node, s.Log)...)
 	}
 	var out []Check
 	for _, g := range s.GPUs() {
 		if g.Lost {
-			out = append(out, Check{Node: node, GPU: g.Index, UUID: g.UUID, Name: Report, Verdict: Failed, Detail: "nvidia-smi cannot read its PCI id: the card no longer answers; " + cycle + "; if it stays, replace the card"})
+			out = append(out, Check{Node: node, GPU: g.Index, UUID: g.UUID, Name: Report, Verdict: Failed, Detail: "nvidia-smi has errors in place of its values: the card no longer answers; " + cycle + "; if it stays, replace the card"})
 			continue
 		}
 		for _, judge := range []func(nvidia.SMIGPU) (string, Verdict, string){pcie, ecc, clocks} {
@@ -132,16 +132,32 @@ func clocks(g nvidia.SMIGPU) (string, Verdict, string) {
 	return Clocks, Passed, fmt.Sprintf("%d °C", g.Celsius)
 }
 
-// xids finds Xid errors, such as "NVRM: Xid (PCI:0000:01:00): 79, pid=…", in the driver's lines.
+// xids judges what the driver has written into the kernel's log: what stops a GPU has failed, and a
+// program's own error is its owner's.
 func xids(node string, log []string) []Check {
-	last := ""
-	for _, line := range log {
-		if strings.Contains(line, "NVRM: Xid") {
-			last = strings.TrimSpace(line)
+	if failed := failures(node, log); len(failed) > 0 {
+		return failed
+	}
+	out := Check{Node: node, GPU: WholeNode, Name: Xid, Verdict: Passed, Detail: "none in the kernel's log"}
+	for _, f := range nvidia.ExplainLog(log) {
+		switch programs := f.Fault == nvidia.InApplication || f.Fault == ""; {
+		case f.Xid == 0:
+		case !programs || f.Fault == "" && f.Do != "": // one that is not in the table, too
+			out.Verdict, out.Detail = Warning, f.String()
+		case out.Verdict == Passed:
+			out.Detail = "of programs alone: " + f.String()
 		}
 	}
-	if last == "" {
-		return []Check{{Node: node, GPU: WholeNode, Name: Xid, Verdict: Passed, Detail: "none in the kernel's log"}}
+	return []Check{out}
+}
+
+// failures are the messages of the kernel's log that stop a GPU, each with what to do.
+func failures(node string, log []string) []Check {
+	var out []Check
+	for _, f := range nvidia.ExplainLog(log) {
+		if f.Stops {
+			out = append(out, Check{Node: node, GPU: WholeNode, Name: Xid, Verdict: Failed, Detail: f.String()})
+		}
 	}
-	return []Check{{Node: node, GPU: WholeNode, Name: Xid, Verdict: Warning, Detail: "the last one: " + last}}
+	return out
 }

@@ -55,11 +55,6 @@ func TestFacts(t *testing.T) {
 	s.SMI.GPUs[0].Slowed = []string{"heat", "power brake"}
 	assert.Contains(t, of(check.Facts("gpu1", s), 0, check.Clocks).Detail, "slowed by heat and power brake at 31 °C")
 
-	s.Log = []string{"[1.0] NVRM: loading", "[9.5] NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus."}
-	x := of(check.Facts("gpu1", s), check.WholeNode, check.Xid)
-	assert.Equal(t, check.Warning, x.Verdict)
-	assert.Contains(t, x.Detail, "Xid (PCI:0000:01:00): 79")
-
 	s.SMIError = nvidia.ErrNotLoaded
 	assert.Equal(t, []check.Check{{Node: "gpu1", GPU: check.WholeNode, Name: check.Report, Verdict: check.Failed, Detail: nvidia.ErrNotLoaded.Error()}}, check.Facts("gpu1", s))
 }
@@ -163,4 +158,31 @@ func TestFailingMemory(t *testing.T) {
 	assert.Equal(t, check.Failed, found[0].Verdict)
 	assert.Equal(t, check.Report, found[0].Name)
 	assert.Equal(t, 1, found[1].GPU, "the other is judged")
+}
+
+// The kernel's log: what stops a GPU has failed, in whatever words; a program's error is not the fault of
+// the card.
+func TestLog(t *testing.T) {
+	const xid = "[9.5] NVRM: Xid (PCI:0000:01:00): "
+	for line, want := range map[string]struct {
+		verdict check.Verdict
+		detail  string
+	}{
+		"[1.0] NVRM: loading":                                                                {check.Passed, "none in the kernel's log"},
+		xid + "79, pid=7, GPU has fallen off the bus.":                                       {check.Failed, "Xid 79 of GPU 0000:01:00 (hardware): the GPU has fallen off the bus"},
+		"[9.5] NVRM: GPU at PCI:0000:83:00: has fallen off the bus":                          {check.Failed, "GPU 0000:83:00 (hardware): the GPU has fallen off the bus"},
+		xid + "64, Row Remapper: Failed to remap row":                                        {check.Failed, "could not be remapped"},
+		xid + "63, Row Remapper: New row marked for remapping":                               {check.Warning, "is remapped"},
+		xid + "31, pid=9, name=python3, MMU Fault":                                           {check.Passed, "of programs alone: Xid 31"},
+		xid + "45, pid=9, name=python3, Ch 00000010":                                         {check.Passed, "of programs alone: Xid 45"},
+		xid + "999, something":                                                               {check.Warning, "not in our table"},
+		xid + "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)": {check.Passed, "None"},
+	} {
+		got := of(check.Facts("gpu1", nvidia.DriverState{Log: []string{line}}), check.WholeNode, check.Xid)
+		assert.Equal(t, want.verdict, got.Verdict, line)
+		assert.Contains(t, got.Detail, want.detail)
+	}
+	lost := check.Facts("gpu1", nvidia.DriverState{SMIError: nvidia.ErrLost, Log: []string{xid + "79, GPU has fallen off the bus."}})
+	require.Len(t, lost, 2, "the cause as well")
+	assert.Contains(t, lost[1].Detail, "check power, heat and riser")
 }

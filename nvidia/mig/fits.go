@@ -36,7 +36,11 @@ func Fits(g nvidia.GPU, profiles map[string]int) error {
 	if g.MIGInstances > 0 {
 		return nil
 	}
-	return &LayoutError{Chip: g.String(), Why: "this GPU cannot be divided into instances", Do: "write strategy: time-slicing or mps with replicas"}
+	do := "write strategy: time-slicing or mps with replicas"
+	if what, _ := nvidia.CheckMPS(g.Name, []nvidia.GPU{g}, 2); what != "" {
+		do = "write strategy: time-slicing with replicas"
+	}
+	return &LayoutError{Chip: g.String(), Why: "this GPU cannot be divided into instances", Do: do}
 }
 
 // FitsAny is Fits for cards of which one may be in the machine. sure is false if one of them has

@@ -25,10 +25,7 @@ func (c Conflict) String() string {
 	for _, cl := range c.Claims {
 		who = append(who, fmt.Sprintf("%s %s", cl, cl.How()))
 	}
-	at := make([]string, len(c.Devices))
-	for i, a := range c.Devices {
-		at[i] = a.Whole().String()
-	}
+	at := c.Cards()
 	what := "is assigned to"
 	if len(at) > 1 {
 		what = "are assigned to"
@@ -37,6 +34,15 @@ func (c Conflict) String() string {
 		what = "can only go to the first to start of"
 	}
 	return fmt.Sprintf("%s on %s %s %s", strings.Join(at, ", "), c.Host, what, strings.Join(who, "; "))
+}
+
+// Cards names the devices, each card once though several of its functions are devices.
+func (c Conflict) Cards() []string {
+	at := make([]string, len(c.Devices))
+	for i, a := range c.Devices {
+		at[i] = a.Whole().String()
+	}
+	return slices.Compact(at)
 }
 
 // Alive reports whether the conflict can occur without a user starting a VM: at least two of its
@@ -63,7 +69,10 @@ func (l *Ledger) Conflicts() []Conflict {
 	}
 	var out []Conflict
 	for _, host := range slices.Sorted(maps.Keys(byHost)) {
-		out = append(out, conflictsOf(byHost[host])...)
+		for _, c := range conflictsOf(byHost[host]) {
+			c.Host = host
+			out = append(out, c)
+		}
 	}
 	return out
 }
@@ -150,70 +159,40 @@ func (c *contest) parts() [][]int {
 // take every device that it accepts.
 func (c *contest) judge(part []int) (Conflict, bool) {
 	starves := slices.ContainsFunc(part, func(i int) bool {
-		others := slices.DeleteFunc(slices.Clone(part), func(j int) bool { return j == i })
-		return c.cover(c.wants[i], others)
+		return allServed(c.wants[i], func(d unit.PCIAddress) []int {
+			return slices.DeleteFunc(slices.Clone(part), func(j int) bool { return j == i || !slices.Contains(c.wants[j], d) })
+		})
 	})
 	if !starves {
 		return Conflict{}, false
 	}
-	out := Conflict{Host: c.claims[part[0]].Host}
+	var out Conflict
 	for _, i := range part {
 		out.Claims = append(out.Claims, c.claims[i])
 		out.Devices = append(out.Devices, c.wants[i]...)
 	}
 	slices.SortFunc(out.Devices, unit.PCIAddress.Compare)
 	out.Devices = slices.Compact(out.Devices)
-	out.Sure = !c.allServed(part)
+	out.Sure = !allServed(part, func(i int) []unit.PCIAddress { return c.wants[i] })
 	return out, true
 }
 
-// cover reports whether claims can take all of the devices, one each.
-func (c *contest) cover(devices []unit.PCIAddress, claims []int) bool {
-	holder := map[int]unit.PCIAddress{} // claim to device
-	for _, d := range devices {
-		if !c.give(d, claims, holder, map[int]bool{}) {
-			return false
-		}
-	}
-	return true
-}
-
-// give finds a claim for a device. A claim that has another device may be moved from it.
-func (c *contest) give(d unit.PCIAddress, claims []int, holder map[int]unit.PCIAddress, tried map[int]bool) bool {
-	for _, i := range claims {
-		if tried[i] || !slices.Contains(c.wants[i], d) {
-			continue
-		}
-		tried[i] = true
-		if has, busy := holder[i]; !busy || c.give(has, claims, holder, tried) {
-			holder[i] = d
+// allServed reports whether each of all can have one of those that it accepts, at the same time.
+func allServed[A, B comparable](all []A, accepts func(A) []B) bool {
+	holder := map[B]A{}
+	var serve func(a A, tried map[B]bool) bool
+	serve = func(a A, tried map[B]bool) bool {
+		return slices.ContainsFunc(accepts(a), func(b B) bool {
+			if tried[b] {
+				return false
+			}
+			tried[b] = true
+			if has, busy := holder[b]; busy && !serve(has, tried) { // it is not moved to another
+				return false
+			}
+			holder[b] = a
 			return true
-		}
+		})
 	}
-	return false
-}
-
-// allServed reports whether every claim can have a device at the same time.
-func (c *contest) allServed(part []int) bool {
-	holder := map[unit.PCIAddress]int{}
-	var serve func(i int, tried map[unit.PCIAddress]bool) bool
-	serve = func(i int, tried map[unit.PCIAddress]bool) bool {
-		for _, d := range c.wants[i] {
-			if tried[d] {
-				continue
-			}
-			tried[d] = true
-			if has, busy := holder[d]; !busy || serve(has, tried) {
-				holder[d] = i
-				return true
-			}
-		}
-		return false
-	}
-	for _, i := range part {
-		if !serve(i, map[unit.PCIAddress]bool{}) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(a A) bool { return !serve(a, map[B]bool{}) })
 }

@@ -317,10 +317,10 @@ func (l *Ledger) unfit(host string, offer []unit.PCIAddress) string {
 	first, there := l.Function(host, offer[0])
 	card, part := l.Card(host, offer[0])
 	switch {
-	case len(cards) == 1:
-		return ""
 	case len(cards) > 1:
 		return fmt.Sprintf("it gives %s to a VM as one device: make an entry of it for each", strings.Join(cards, " and "))
+	case len(cards) == 1:
+		return ""
 	case part && card.Splits(offer[0]):
 		return fmt.Sprintf("%s is a virtual function of %s (%s), for NVIDIA's vGPU software, which this does not install", offer[0], card.Address, card.Model)
 	case part:

@@ -27,12 +27,15 @@ func (s *seen) askNeighbours(ctx context.Context, g *gather, c *proxmox.Client, 
 		return
 	}
 	ask(g, &s.neighbours, func() ([]proxmox.Neighbour, error) { return c.Neighbours(ctx) })
+	if s.leased(w) {
+		ask(g, &s.leases, func() ([]proxmox.Lease, error) { return c.Leases(ctx) })
+	}
 	if w.Dial == nil || s.restless(w) {
 		return
 	}
 	for i, a := range w.Addresses {
 		if a.First == a.Last && s.free(w, a) && !s.namesake(a.By) {
-			ask(g, &s.answers[i], func() (string, error) { return answer(ctx, w.Dial, a.First), nil })
+			ask(g, &s.answers[i], func() (string, error) { return Answer(ctx, w.Dial, a.First), nil })
 		}
 	}
 }
@@ -40,6 +43,23 @@ func (s *seen) askNeighbours(ctx context.Context, g *gather, c *proxmox.Client, 
 // free reports whether no machine that takes the address exists: it is yet to be taken.
 func (s *seen) free(w *Want, a Address) bool {
 	return !a.Exists && !slices.ContainsFunc(a.By, func(name string) bool { return s.ours(w, name) != nil })
+}
+
+// leased reports whether a machine joins a network whose addresses Proxmox keeps a list of.
+func (s *seen) leased(w *Want) bool {
+	for _, h := range s.on {
+		if slices.ContainsFunc(h.bridges.is, func(b proxmox.Bridge) bool { return b.IPAM && w.joins(b.Name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// joins reports whether a machine joins a bridge.
+func (w *Want) joins(bridge string) bool {
+	return slices.ContainsFunc(w.VMs, func(vm VM) bool {
+		return slices.ContainsFunc(vm.NICs, func(n proxmox.NIC) bool { return n.Bridge == bridge })
+	})
 }
 
 // namesake reports whether a VM has the name of one of these machines. None of them exists, so it is
@@ -63,10 +83,10 @@ func (s *seen) restless(w *Want) bool {
 // does within milliseconds, and a plan of a new cluster waits for silence.
 const knockTime = 1500 * time.Millisecond
 
-// answer returns what answers at an address, or "" if nothing does. A connection that opens and
+// Answer returns what answers at an address, or "" if nothing does. A connection that opens and
 // says nothing proves nothing: some ways to a network (sshuttle, transparent proxies) accept
 // everything.
-func answer(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), addr netip.Addr) string {
+func Answer(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), addr netip.Addr) string {
 	ctx, cancel := context.WithTimeout(ctx, knockTime)
 	defer cancel()
 	said := make(chan string, len(knocks()))
@@ -156,6 +176,9 @@ func checkAddresses(w *Want, s *seen) []Finding {
 	if s.neighbours.err != nil {
 		return append(out, notSeen("", s.neighbours.err))
 	}
+	if s.leases.err != nil {
+		out = append(out, notSeen("", s.leases.err))
+	}
 	return slices.Concat(out, s.takenAddresses(w), s.takenMACs(w))
 }
 
@@ -176,6 +199,8 @@ func (s *seen) takenAddresses(w *Want) []Finding {
 		switch {
 		case found:
 			out = append(out, finding(a.Who, w.cureOf(who), "%s is taken: %s has it", a, w.describe(who)))
+		case s.keeper(w, a) != "":
+			out = append(out, finding(a.Who, "give it another address, or take it off the list: Datacenter, SDN, IPAM in the web interface", "%s is taken: Proxmox's IPAM keeps it for %s", a, s.keeper(w, a)))
 		case s.answers[i].is != "":
 			out = append(out, finding(a.Who, "give it another address, or switch off what has it", "%s is taken: %s", a, s.answers[i].is))
 		}
@@ -192,6 +217,20 @@ func (s *seen) taker(a Address) (proxmox.Neighbour, bool) {
 		return proxmox.Neighbour{}, false
 	}
 	return s.neighbours.is[i], true
+}
+
+// keeper says for whom Proxmox's IPAM keeps an address in a network of ours; "": nobody, or us. Every
+// machine of ours in a zone with DHCP has an entry too, with an address that it never asks for.
+func (s *seen) keeper(w *Want, a Address) string {
+	for _, l := range s.leases.is {
+		ours := s.marked.is[l.VMID] || slices.ContainsFunc(w.VMs, func(vm VM) bool {
+			return slices.Contains(a.By, vm.Name) && slices.ContainsFunc(vm.NICs, func(n proxmox.NIC) bool { return sameMAC(n.MAC)(l.MAC) })
+		})
+		if !ours && w.joins(l.VNet) && a.Overlaps(machine.Range{First: l.Addr, Last: l.Addr}) {
+			return l.Who()
+		}
+	}
+	return ""
 }
 
 // takenMACs are the MACs that others have, of machines that do not exist yet.

@@ -199,7 +199,7 @@ func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Findi
 			switch claim := others(c, ours); {
 			case c.Host != host || got == vm.GPUs.Count:
 			case !vm.GPUs.fits(c.GPU):
-				why = append(why, fmt.Sprintf("%s is a %s", at, c.Model))
+				why = append(why, mismatch(c.GPU))
 			case claim != "":
 				why = append(why, fmt.Sprintf("%s belongs to %s", at, claim))
 			case c.Problem() != "":
@@ -216,6 +216,15 @@ func enough(w *Want, ledger *pci.Ledger, ours map[int]bool, host string) []Findi
 		if got < vm.GPUs.Count {
 			out = append(out, tooFew(host, vm, got, why))
 		}
+	}
+	return out
+}
+
+// mismatch says what a card is that does not match a request.
+func mismatch(g pci.GPU) string {
+	out := fmt.Sprintf("%s is a %s", g.Address.Whole(), g.Model)
+	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.Unsupported(id) != "" {
+		out += ", and " + nvidia.Unsupported(id)
 	}
 	return out
 }
@@ -326,7 +335,7 @@ func checkDriver(w *Want, s *seen) []Finding {
 // same for all. Who gets which card the caller's own rules decide, and say where they are too
 // different for one VM.
 func eachHasDriver(w *Want, host string, ids []nvidia.PCIID) bool {
-	if w.Place == nil || len(w.gpus(host)) < 2 {
+	if w.Place == nil {
 		return false
 	}
 	return !slices.ContainsFunc(ids, func(id nvidia.PCIID) bool {

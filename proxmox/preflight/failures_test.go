@@ -166,6 +166,7 @@ func hostFailures() []failure {
 }
 
 func cardFailures() []failure {
+	k20x := pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"} // no supported driver works with it
 	return []failure{
 		{name: "iommu-off", model: func(m *pvesim.Model) { m.Hosts[0].NoIOMMU = true }, want: card, found: []string{"error PX3 pve1"}},
 		{name: "group-shared", model: func(m *pvesim.Model) { m.Hosts[0].PCI[3].Group = 13 }, want: card, found: []string{"error PX3 0000:01:00"}},
@@ -181,13 +182,14 @@ func cardFailures() []failure {
 			s.AddMapping("small_gpu1", "", strings.Replace(mapped, "iommugroup=13", "iommugroup=14", 1))
 		}, found: []string{"warning PX2 small_gpu1"}},
 		{name: "mapping-good", arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }},
-		{name: "old-card-of-somebody-else", model: func(m *pvesim.Model) { // no driver of today knows it
-			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"})
+		{name: "old-card-of-somebody-else", model: func(m *pvesim.Model) {
+			m.Hosts[0].PCI = append(m.Hosts[0].PCI, k20x)
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:0b:00", false))
 		}},
-		{name: "old-card", model: func(m *pvesim.Model) {
-			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"})
-		}, found: []string{"error N1 pve1"}},
+		{name: "old-card-for-the-console", model: func(m *pvesim.Model) { m.Hosts[0].PCI = append(m.Hosts[0].PCI, k20x) }},
+		{name: "old-card", model: func(m *pvesim.Model) { m.Hosts[0].PCI = append(m.Hosts[0].PCI, k20x) },
+			want: func(w *preflight.Want) { w.VMs[0].GPUs.PCI = []proxmox.PCIAddress{{Bus: 0x0b, Function: -1}} }, found: []string{"error N1 pve1"}},
+		{name: "old-card-alone", model: func(m *pvesim.Model) { m.Hosts[0].PCI = []pvesim.PCIDevice{k20x} }, found: []string{"error PX4 gpu1"}},
 		{name: "card-of-a-stopped-vm", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:01:00,pcie=1", false, "onboot", "1"))
 		}, found: []string{"error PX4 gpu1"}},

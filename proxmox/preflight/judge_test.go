@@ -119,8 +119,10 @@ func TestFullIsNoRoomForWhatIsMade(t *testing.T) {
 	assert.Equal(t, Warning, checkStorages(use("images"), s)[0].Verdict)
 }
 
-// TestVLANsFindTheirWay has bridges that the simulator does not make.
+// TestVLANsFindTheirWay: which bridges carry a VLAN. TestNetworksOfHosts of sim/pvesim has what a
+// start says of the others.
 func TestVLANsFindTheirWay(t *testing.T) {
+	others := []proxmox.Bridge{{Name: "vmbr20", Type: "bridge", Ports: []string{"bond1.20"}}}
 	for name, c := range map[string]struct {
 		bridge proxmox.Bridge
 		say    string
@@ -131,11 +133,14 @@ func TestVLANsFindTheirWay(t *testing.T) {
 		"aware, none":   {proxmox.Bridge{Type: "bridge", VLANAware: true}, ""},
 		"aware, others": {proxmox.Bridge{Type: "bridge", VLANAware: true, VIDs: "2-19 21"}, "lets VLANs 2-19 21 through"},
 		"Open vSwitch":  {proxmox.Bridge{Type: "OVSBridge"}, ""},
-		"a vnet":        {proxmox.Bridge{Type: "vnet"}, ""},
+		"a vnet":        {proxmox.Bridge{Type: "vnet"}, "the VNet vmbr0 on pve1 is not VLAN-aware"},
+		"an aware vnet": {proxmox.Bridge{Type: "vnet", VLANAware: true}, ""},
+		"a long name":   {proxmox.Bridge{Type: "bridge", Ports: []string{"enp129s0f0np0"}}, "cannot make enp129s0f0np0.20 for VLAN 20"},
+		"a taken port":  {proxmox.Bridge{Type: "bridge", Ports: []string{"bond1"}}, "interface bond1.20 already exist in bridge vmbr20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.bridge.Name, c.bridge.Active = "vmbr0", true
-			found := plug{nic: proxmox.NIC{Bridge: "vmbr0", VLAN: 20}, vms: []string{"gpu1"}}.into("pve1", c.bridge)
+			found := plug{nic: proxmox.NIC{Bridge: "vmbr0", VLAN: 20}, vms: []string{"gpu1"}}.into("pve1", c.bridge, others)
 			if c.say == "" {
 				assert.Empty(t, found)
 			} else if assert.Len(t, found, 1) {

@@ -91,17 +91,17 @@ func TestWithin(t *testing.T) {
 func TestBridges(t *testing.T) {
 	p := plug{nic: proxmox.NIC{Bridge: "vmbr0", MTU: 9000, VLAN: 5}, vms: []string{"a", "b", "c", "d", "e"}}
 	bridge := proxmox.Bridge{Name: "vmbr0", Type: "bridge", Active: true, MTU: 1500}
-	found := p.into("pve1", bridge)
+	found := p.into("pve1", bridge, nil)
 	require.Len(t, found, 2)
 	assert.Contains(t, found[0].Evidence, "has no port, so VLAN 5 (a, b, c and 2 more) leads nowhere")
 	assert.Contains(t, found[1].Evidence, "the MTU is 9000 in the file, and that of bridge vmbr0 on pve1 is 1500")
 	assert.Equal(t, Error, found[1].Verdict)
 
 	bridge.MTU, bridge.Type = 9000, "OVSBridge"
-	assert.Empty(t, p.into("pve1", bridge))
+	assert.Empty(t, p.into("pve1", bridge, nil))
 	bridge.Active = false
-	require.Len(t, p.into("pve1", bridge), 1)
-	assert.Equal(t, "ifup vmbr0", p.into("pve1", bridge)[0].Command)
+	require.Len(t, p.into("pve1", bridge, nil), 1)
+	assert.Equal(t, "ifup vmbr0", p.into("pve1", bridge, nil)[0].Command)
 }
 
 func TestAbout(t *testing.T) {

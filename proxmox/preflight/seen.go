@@ -34,6 +34,7 @@ type seen struct {
 	tags        fact[permission.TagAccess]
 	residents   fact[[]proxmox.Resident]
 	neighbours  fact[[]proxmox.Neighbour]
+	leases      fact[[]proxmox.Lease]
 	answers     []fact[string] // what answers at each of the wanted addresses
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of our machines

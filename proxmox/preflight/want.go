@@ -109,7 +109,7 @@ func (g GPUs) fits(card pci.GPU) bool {
 		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() && !card.Splits(a) })
 	}
 	id, err := nvidia.ParsePCIID(card.ID())
-	return g.Model == "" || err == nil && nvidia.IsModel(g.Model, id, card.Name)
+	return nvidia.IsModel(g.Model, id, card.Name) && (err == nil || g.Model == "")
 }
 
 // on returns the VMs of a host, and in gpus those of them that want GPUs.

@@ -20,7 +20,7 @@ import (
 )
 
 // promptly is the time within which Run must return after its context ended.
-const promptly = 200 * time.Millisecond
+const promptly = time.Second
 
 // Contract tests that the Runner that connect returns conforms to [remote.Runner]. It calls
 // connect once for each subtest; connect releases resources with t.Cleanup.

@@ -112,7 +112,7 @@ func bad() map[string]remote.RunnerFunc {
 		"Cancel": func(ctx context.Context, cmd remote.Cmd) error {
 			err := here(ctx, cmd)
 			if ctx.Err() != nil {
-				time.Sleep(300 * time.Millisecond)
+				time.Sleep(1100 * time.Millisecond) // longer than what is prompt
 			}
 			return err
 		},

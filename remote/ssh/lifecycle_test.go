@@ -107,7 +107,7 @@ func TestClose(t *testing.T) {
 	assert.ErrorIs(t, <-broken, net.ErrClosed)
 }
 
-// TestNothingIsDialledOnceCancelled: what is done already is never begun, and is the error.
+// TestNothingIsDialledOnceCancelled: what is done already is never started, and is the error.
 func TestNothingIsDialledOnceCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"strings"
 	"time"
 
@@ -91,12 +90,14 @@ func recordedInternet(raw string) ([]byte, error) {
 	case strings.HasPrefix(raw, "http://10.99.0.1:1/"):
 		return nil, guest.ErrRefused
 	case strings.HasSuffix(raw, "/loop"):
-		return nil, errors.New("20 redirections exceeded.") //nolint:staticcheck // wget's words
+		return nil, &guest.StatusError{Code: 302, Reason: "Found", Location: "/loop"}
+	case strings.HasSuffix(raw, "/redir"):
+		return nil, &guest.StatusError{Code: 302, Reason: "Found", Location: "/a.iso"}
 	case strings.HasSuffix(raw, "/500"):
 		return nil, &guest.StatusError{Code: 500, Reason: "Internal Server Error"}
 	case strings.HasSuffix(raw, "/img.qcow2"):
 		return tinyImage(), nil
-	case strings.HasSuffix(raw, "/a.iso"), strings.HasSuffix(raw, "/redir"):
+	case strings.HasSuffix(raw, "/a.iso"):
 		return make([]byte, 65536), nil
 	case strings.HasSuffix(raw, "/text.qcow2"):
 		return []byte("not an image\n"), nil

@@ -30,6 +30,12 @@ type (
 	VM = model.VM
 	// IDRange is a range of VMIDs, both ends included; 0 is Proxmox's own end.
 	IDRange = model.IDRange
+	// Zone is a zone of Proxmox's SDN.
+	Zone = model.Zone
+	// VNet is a virtual network of Proxmox's SDN, with one subnet.
+	VNet = model.VNet
+	// Lease is an address in Proxmox's own IPAM.
+	Lease = model.Lease
 	// Pool is a resource pool; who is in it stands in the VMs.
 	Pool = model.Pool
 	// User is somebody, with a password where one is to log in.

@@ -49,8 +49,6 @@ func nothingHandlers() map[string]world.Handler {
 	}
 	for _, one := range []struct{ path, param, text string }{
 		{"/cluster/replication/{id}", "id", "no such replication job '%s'"},
-		{"/cluster/sdn/zones/{zone}", "zone", "sdn '%s' does not exist"},
-		{"/cluster/sdn/vnets/{vnet}", "vnet", "sdn '%s' does not exist"},
 		{"/cluster/sdn/dns/{dns}", "dns", "sdn '%s' does not exist"},
 	} {
 		out["GET "+one.path] = func(c *world.Call) (any, error) { return nil, answer.Die(one.text, c.Param(one.param)) }

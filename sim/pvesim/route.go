@@ -147,6 +147,9 @@ func dispatch(c *world.Call) (any, error) {
 	if errs := c.Spec.Check(c.Params); errs != nil {
 		return nil, &answer.Error{Status: http.StatusBadRequest, Text: "Parameter verification failed.", Params: errs}
 	}
+	if !strings.HasSuffix(c.Route, "/config") && c.Route != "POST /nodes/{node}/qemu" {
+		c.Params.DropNull()
+	}
 	return c.InDaemon(func() (any, error) { return access.UnderUserLock(c, r.handlers[c.Method]) })
 }
 

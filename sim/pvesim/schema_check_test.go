@@ -112,7 +112,19 @@ func TestBodiesAreReadAsProxmoxDoes(t *testing.T) {
 			assert.Equal(t, 400, got.status, body)
 			assert.Contains(t, string(got.body), want, body)
 		}
+		for body, want := range map[string]string{ // so does it
+			`{"cores":null,"sockets":2}`: "500 unable to parse value of 'cores' - got undefined value",
+			`{"name":null}`:              "500 unable to parse value of 'name' - got undefined value",
+			`{"cpu":null}`:               "500 unable to parse value of 'cpu' - got undefined value",
+			`{"scsi3":null}`:             "400 Parameter verification failed.",
+			`{"nosuch":null}`:            "400 Parameter verification failed.",
+			`{"delete":null}`:            "500 no options specified",
+			`{"description":null}`:       "200 OK",
+		} {
+			assert.Equal(t, want, put("application/json", body).line(), body)
+		}
 		conf := c.do("GET", "/nodes/pve1/qemu/104/config").object()
+		assert.NotContains(t, conf, "sockets", "nothing of a change that fails is kept")
 		assert.Equal(t, []any{4.0, 1.0, "a;b", "32768"}, []any{conf["cores"], conf["onboot"], conf["tags"], conf["memory"]})
 		assert.Equal(t, 200, put("application/x-www-form-urlencoded", "cores=2;onboot=0").status, "; separates like &")
 		assert.Equal(t, "500 malformed JSON string", strconv.Itoa(put("application/json", "{").status)+" "+put("application/json", "{").reason)

@@ -30,9 +30,6 @@ func ImageIn(dir string) Image {
 	return Image{Disk: filepath.Join(dir, "disk.raw"), Kernel: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd")}
 }
 
-// Lacks returns the Debian packages that this machine lacks for [New].
-func Lacks() []string { return lacks(programs()[:2]) }
-
 // programs are the programs for running and building guests, with their Debian packages.
 func programs() [][2]string {
 	return [][2]string{{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"},
@@ -40,11 +37,9 @@ func programs() [][2]string {
 }
 
 // Missing returns the Debian packages that this machine lacks for [Debian] and [New].
-func Missing() []string { return lacks(programs()) }
-
-func lacks(programs [][2]string) []string {
+func Missing() []string {
 	var out []string
-	for _, p := range programs {
+	for _, p := range programs() {
 		if find(p[0]) == "" {
 			out = append(out, p[1])
 		}

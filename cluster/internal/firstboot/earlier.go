@@ -66,7 +66,11 @@ func (m *Maker) Recognise(ctx context.Context, n spec.Node, vm *proxmox.VM) erro
 		return nil
 	}
 	sd, err := m.Seed(n)
-	if err != nil || slices.Contains(sd.earlier, born) || !vm.Running {
+	if err != nil {
+		return err
+	}
+	earlier, err := sd.earlier()
+	if err != nil || slices.Contains(earlier, born) || !vm.Running {
 		return err
 	}
 	keys, known, err := m.told(ctx, vm)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/converge"
@@ -20,8 +21,8 @@ import (
 // the authorized keys, but they do not identify the machine: loginStep can change them later,
 // so another key is no reason to recreate it.
 type Seed struct {
-	File    string   // its name on the storage
-	earlier []string // its names in earlier versions, which also depended on the keys
+	File    string                   // its name on the storage
+	earlier func() ([]string, error) // its names in earlier versions, which also depended on the keys
 	iso     func() ([]byte, error)
 }
 
@@ -41,15 +42,20 @@ func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
 	if err != nil {
 		return Seed{}, err
 	}
-	sd := Seed{File: names.NodeSeed(m.spec, n.Name, digest, keysDigest(m.AuthorizedKeys())), iso: iso}
+	earlier := sync.OnceValues(func() ([]string, error) { return m.earlierNames(n) })
+	return Seed{File: names.NodeSeed(m.spec, n.Name, digest, keysDigest(m.AuthorizedKeys())), iso: iso, earlier: earlier}, nil
+}
+
+// earlierNames are the names that earlier versions gave a node's seed. Only what exists can have one.
+func (m *Maker) earlierNames(n spec.Node) (files []string, err error) {
 	for _, keys := range m.earlierKeys() {
 		digest, err := seedDigest(m.spec, n, keys)
 		if err != nil {
-			return Seed{}, err
+			return nil, err
 		}
-		sd.earlier = append(sd.earlier, names.Seed(m.spec, n.Name, digest))
+		files = append(files, names.Seed(m.spec, n.Name, digest))
 	}
-	return sd, nil
+	return files, nil
 }
 
 func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
@@ -227,12 +233,13 @@ func (m *Maker) sameExceptKeys(n spec.Node, sd Seed, born string) bool {
 	content, keys := seedParts(born)
 	want, _ := seedParts(sd.File)
 	switch {
-	case n.Role == spec.FileServer, born == sd.File, slices.Contains(sd.earlier, born):
+	case n.Role == spec.FileServer, born == sd.File:
 		return true
 	case keys != "":
 		return content == want
 	}
-	return m.earlier.same(born)
+	earlier, err := sd.earlier()
+	return err == nil && slices.Contains(earlier, born) || m.earlier.same(born)
 }
 
 // seedParts splits the end of a seed's name; names of earlier versions have no keys part.

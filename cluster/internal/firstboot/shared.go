@@ -102,7 +102,12 @@ func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, file := range append([]string{sd.File}, sd.earlier...) {
+		made[sd.File] = true
+		earlier, err := sd.earlier()
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range earlier {
 			made[file] = true
 		}
 	}

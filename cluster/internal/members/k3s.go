@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"time"
 
@@ -363,11 +364,12 @@ func (ms *Members) token(ctx context.Context, but string, read TokenReader) (sec
 }
 
 // readSoon is token for something that every server may be asked for at once: if the first one does
-// not have it, the others are. Servers that do not answer then cost as much time as one of them.
+// not have it, the others are. Servers that do not answer then cost as much time as one of them, and
+// if none accepts a connection, none is asked.
 func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
 	servers := ms.Spec.Servers()
-	if len(servers) == 0 {
-		return secret.Value{}, ms.noServer(nil)
+	if silent := ms.silent(ctx, servers); len(servers) == 0 || silent != nil {
+		return secret.Value{}, ms.noServer(silent)
 	}
 	first, err := ms.tokenOf(ctx, servers[0].Name, read)
 	if err == nil {
@@ -396,6 +398,25 @@ func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value
 		failed[a.server] = a.err
 	}
 	return secret.Value{}, ms.noServer(failed)
+}
+
+// silent returns why none of the servers accepts a connection, or nil if one does. Those whose machine
+// was made just now are not asked.
+func (ms *Members) silent(ctx context.Context, servers []spec.Node) map[string]error {
+	var there []string
+	absent := map[string]error{}
+	for _, n := range servers {
+		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+			absent[n.Name] = errAbsent
+		} else {
+			there = append(there, n.Name)
+		}
+	}
+	failed := ms.Nodes.Silent(ctx, there)
+	if failed != nil {
+		maps.Copy(failed, absent)
+	}
+	return failed
 }
 
 // noServer is the error for servers that failed, in the order of the file.

@@ -72,6 +72,12 @@ func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error 
 	return others
 }
 
+// Known reports whether anything but a server itself says that this cluster exists.
+func (ms *Members) Known(ctx context.Context, n spec.Node) (bool, error) {
+	ours, err := ms.authorities(ctx, n)
+	return len(ours) > 0, err
+}
+
 // authorities are the certificate authorities that are known to belong to this cluster: that
 // of the local kubeconfig, and those of its servers. It leaves out what the machine but says
 // about itself.

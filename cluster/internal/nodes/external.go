@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"net"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -34,9 +34,11 @@ func (ns *Nodes) keysOfOthers(n spec.Node, addr string) ([]ssh.PublicKey, error)
 // noHostKey says how to add an external machine's host key. No API can supply the key, since
 // this cluster did not make the machine, and the key in its first answer is not trusted.
 func (ns *Nodes) noHostKey(n spec.Node, addr string) error {
-	name := "[" + strings.Replace(addr, ":", "]:", 1)
-	if host, ok := strings.CutSuffix(addr, ":22"); ok {
-		name = host
+	name := addr
+	if host, port, err := net.SplitHostPort(addr); err == nil { // as known_hosts has it
+		if name = host; port != "22" {
+			name = "[" + host + "]:" + port
+		}
 	}
 	known := ns.Hosts.Path()
 	if ns.KnownHosts != nil {
@@ -76,7 +78,9 @@ func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem strin
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case errors.As(err, &exit):
-		return "", converge.Permanent(fmt.Errorf("on %s the login user may not run sudo without a password: %w", n.Name, err))
+		user := ns.guests[n.Name].user
+		return "", converge.Permanent(fmt.Errorf("on %s the login user may not run sudo without a password: %w\n  run there, as root: %s", n.Name, err,
+			"echo "+printable.Word(user+" ALL=(ALL) NOPASSWD:ALL")+" >/etc/sudoers.d/homelab"))
 	case errors.As(err, &auth):
 		return "", converge.Permanent(fmt.Errorf("%w%s", err, ns.keyHint(n)))
 	case errors.As(err, &key), errors.Is(err, errNoHostKey):

@@ -68,7 +68,10 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 		Dial: dial, Via: ns.Via,
 		HostKeys: func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return ns.hostKeys(ctx, n, addr) },
 	})
-	g.root = remote.Sudo(g.ssh)
+	g.root = g.ssh
+	if user != "root" { // whose machine may have no sudo
+		g.root = remote.Sudo(g.ssh)
+	}
 	return g
 }
 

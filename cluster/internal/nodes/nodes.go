@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -33,6 +34,8 @@ type Nodes struct {
 	Config
 	guests map[string]*guest // by machine name
 	logins logins
+	// unheard is when none of several machines accepted a connection, in Unix nanoseconds.
+	unheard atomic.Int64
 }
 
 // New makes Nodes. It does not connect to any of them.

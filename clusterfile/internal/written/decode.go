@@ -111,11 +111,30 @@ func (d *decoder) shows(at yamlnode.Pos, text, name string) bool {
 	return false
 }
 
+// forms are the words for values that people write in other forms, by their key and the kind that
+// is wanted.
+var forms = map[string]struct {
+	kind    yamlnode.Kind
+	instead string
+}{
+	"gpus":     {yamlnode.Map, `write how many, e.g. gpus: 2; or a mapping: {count: 2, model: RTX 3090}, {pci: ["01:00"]}, {mapping: [NAME]}`},
+	"external": {yamlnode.Text, "write one text, user@address:port, e.g. root@192.168.1.40:2222"},
+	"layouts":  {yamlnode.List, "write how many of each profile: layouts: [{profiles: {1g.5gb: 7}}]"},
+	"cpu":      {yamlnode.Text, "write the type alone, e.g. cpu: host; cores: is how many"},
+	"numa":     {yamlnode.Bool, "write numa: true; numaNodes: shows the guest several NUMA nodes"},
+	"profiles": {yamlnode.Map, "write each by its name, e.g. profiles: {gpu: {title: GPU, gpus: 1, cpu: 4, memory: 16GiB}}"},
+	"shared":   {yamlnode.Map, "write each with its path in the notebook, e.g. shared: {datasets: /data}, and its place under storage.nfs.shares"},
+}
+
 // is reports a value of the wrong kind. It does not repeat the value, which may be a secret on
 // the wrong line.
 func (d *decoder) is(t *yamlnode.Node, want yamlnode.Kind, name string) bool {
 	if t.Kind == want {
 		return true
+	}
+	if form := forms[name]; form.kind == want {
+		d.undecodable(t.At, fmt.Sprintf("%s must be %s and is %s", name, want, t.Kind), form.instead)
+		return false
 	}
 	d.undecodable(t.At, fmt.Sprintf("%s must be %s and is %s", name, want, t.Kind), map[yamlnode.Kind]string{
 		yamlnode.Map:    "write its keys in the lines below, indented, each as key: value",
@@ -145,7 +164,11 @@ func (d *decoder) scalar(t *yamlnode.Node, v reflect.Value, name string) {
 		}
 		n, err := strconv.ParseInt(t.Text, 10, 32)
 		if err != nil {
-			d.undecodable(t.At, fmt.Sprintf("%s must be a whole number below 2147483648 and is %s", name, t.Text), "write digits only")
+			cure := "write digits only"
+			if name == "gpus" && strings.Contains(t.Text, ".") {
+				cure = "write 1; nodes share their GPUs with nvidia: {sharing: {strategy: time-slicing, replicas: 4}}, and gpus: 1 is then one share"
+			}
+			d.undecodable(t.At, fmt.Sprintf("%s must be a whole number below 2147483648 and is %s", name, t.Text), cure)
 			return
 		}
 		v.SetInt(n)

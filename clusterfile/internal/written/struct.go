@@ -88,7 +88,7 @@ func isSection(t reflect.Type) bool {
 var rootOnly = map[string]string{
 	"keephugepages": "memory is pinned for GPU nodes anyway", "args": "say what you need it for in an issue",
 	"romfile": "the card's own ROM is used; rombar: false hides it", "hookscript": "set it by hand as root",
-	"lock": "Proxmox sets it", "vmgenid": "Proxmox makes one", "arch": "nodes are x86-64",
+	"lock": "Proxmox sets it", "vmgenid": "Proxmox makes one", "arch": "nodes are x86-64, and an external machine says which it is",
 	"ivshmem": "set it by hand as root",
 }
 

@@ -27,12 +27,14 @@ func newRedactor(known *secret.Redactor) *redactor {
 		`AGE-SECRET-KEY-[0-9A-Za-z-]+`,
 		`\$[0-9a-z]{1,3}\$[./A-Za-z0-9$=,]{16,}`, // hashes of passwords
 		`PVEAPIToken=\S+`,
+		`\b(?:H4sI|SDRzSU)[A-Za-z0-9+/=]{40,}`, // what gzip has packed: Helm's releases
+		`Data:map\[string\]\[\]uint8\{[^\n]*`,  // a Secret as Go prints it
 		`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}`,
 	} {
 		r.whole = append(r.whole, regexp.MustCompile(like))
 	}
-	// What stands behind a name: in quotes, with blanks, or one word. A flag has a blank between.
-	r.named = regexp.MustCompile(`(?i)((--?)?["']?([a-z0-9_.-]*` + secretNames + `[a-z0-9_.-]*)["']?(\s*[:=]\s*| +))("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s"',}\[\]{|>][^\s"',}\]]*)`)
+	// What stands behind a name: in quotes, with blanks, or one word. A flag may have a blank between.
+	r.named = regexp.MustCompile(`(?i)(["']?([a-z0-9_.-]*` + secretNames + `[a-z0-9_.-]*)["']?\s*[:=]\s*|--?([a-z0-9_.-]*` + secretNames + `[a-z0-9_.-]*) +)("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s"',}\[\]{|>-][^\s"',}\]]*|-[^\s"',}\]]*)`)
 	r.block = regexp.MustCompile(`(?i)^(\s*(?:- +)?)["']?([a-z0-9_.-]*` + secretNames + `[a-z0-9_.-]*)["']?\s*:\s*[|>][0-9+-]*\s*$`)
 	r.login = regexp.MustCompile(`(://[^/\s:@"']*:)[^/\s"'<>]*@`)
 	return r
@@ -43,23 +45,29 @@ func (r *redactor) redact(text string) string {
 	if r.known != nil {
 		text = r.known.Redact(text)
 	}
+	text = objects(text, 0)
 	for _, like := range r.whole {
 		text = like.ReplaceAllString(text, secret.Mask)
 	}
 	text = r.login.ReplaceAllString(text, "${1}"+secret.Mask+"@")
-	return r.named.ReplaceAllStringFunc(r.blocks(text), func(match string) string {
+	return r.behind(r.blocks(text), 0)
+}
+
+// behind takes out what stands behind the names of secrets.
+func (r *redactor) behind(text string, deep int) string {
+	return r.named.ReplaceAllStringFunc(text, func(match string) string {
 		m := r.named.FindStringSubmatch(match)
-		value := strings.Trim(m[5], `"'`)
-		flag, blank := m[2] != "", strings.TrimSpace(m[4]) == ""
-		if blank && !flag || blank && strings.HasPrefix(value, "-") || pointer(m[3]) || len(value) < 4 {
-			return match
-		}
+		value := strings.Trim(m[4], `"'`)
+		kept := pointer(m[2]+m[3]) || len(value) < 4 || m[3] != "" && strings.HasPrefix(value, "-")
 		for _, reference := range []string{"env:", "file:", "sops:", "/", secret.Mask} {
-			if strings.HasPrefix(value, reference) {
-				return match
-			}
+			kept = kept || strings.HasPrefix(value, reference)
 		}
-		if quote := m[5][:1]; quote == `"` || quote == "'" {
+		switch quote := m[4][:1]; {
+		case kept && deep < 4: // the next name may stand in it
+			return m[1] + r.behind(m[4], deep+1)
+		case kept:
+			return match
+		case quote == `"` || quote == "'":
 			return m[1] + quote + secret.Mask + quote
 		}
 		return m[1] + secret.Mask

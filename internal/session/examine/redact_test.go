@@ -34,7 +34,9 @@ func TestRedact(t *testing.T) {
 
 func FuzzRedact(f *testing.F) {
 	r := newRedactor(nil)
-	f.Add("password: hunter22 K10")
+	for _, text := range []string{"password: hunter22 K10", "pAsswd", "--token", "secret-file=", "data: {a", "kind: Secret\ndata:\n  a: b\n", `{"kind":"Secret","data":{"a":"`} {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		once := r.redact(text + " password=S3CRETVALUE ")
 		if strings.Contains(once, "S3CRETVALUE") {

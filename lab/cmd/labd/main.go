@@ -33,10 +33,12 @@ func main() {
 	switch verb {
 	case "serve":
 		err = serve(ctx, os.Args[2:])
+	case "prepare":
+		err = prepare(ctx, os.Args[2:], os.Stdin, os.Stdout)
 	case "scratch":
 		err = scratch(ctx, os.Args[2:], os.Stdin, os.Stdout)
 	default:
-		fmt.Fprintln(os.Stderr, "usage: labd serve [-dir .lab] [-model eight-a100] [-speed 10]\n       labd scratch [-dir .lab] <SNAPSHOT-AS-JSON\n       labd kubectl …")
+		fmt.Fprintln(os.Stderr, "usage: labd serve [-dir .lab] [-model eight-a100] [-speed 10]\n       labd prepare [-dir .lab] <NEEDS-AS-JSON\n       labd scratch [-dir .lab] <SNAPSHOT-AS-JSON\n       labd kubectl …")
 		os.Exit(2)
 	}
 	if err != nil {

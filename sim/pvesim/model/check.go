@@ -32,6 +32,7 @@ func (r *modelReader) check(m Model) {
 		hosts[h.Name] = h
 		r.checkHost(at, h)
 	}
+	r.checkNetworks(m)
 	r.checkVMs(m, hosts)
 	r.checkMappings(m)
 	r.checkAccess(m)
@@ -87,6 +88,18 @@ func (r *modelReader) checkHost(at string, h Host) {
 	for i, list := range [][]string{h.VLANAware, h.NoPorts} {
 		for j, b := range list {
 			r.says(fmt.Sprintf("%s.%s[%d]", at, [...]string{"vlanAware", "noPorts"}[i], j), !slices.Contains(h.Bridges, b), "%s is none of the bridges of %s", b, h.Name)
+		}
+	}
+}
+
+// checkNetworks checks links and SDN.
+func (r *modelReader) checkNetworks(m Model) {
+	for i, z := range m.Zones {
+		r.says(fmt.Sprintf(".zones[%d].type", i), !slices.Contains([]string{"simple", "vlan", "qinq", "vxlan", "evpn"}, z.Type), "there is no type %q of zones", z.Type)
+	}
+	for i, h := range m.Hosts {
+		for name, e := range h.Links {
+			r.says(fmt.Sprintf(".hosts[%d].links", i), e["type"] == "" && !slices.Contains(h.Bridges, name), "%s needs a type: eth, bond, bridge, vlan, OVSBridge, OVSPort, OVSIntPort, OVSBond", name)
 		}
 	}
 }

@@ -20,6 +20,8 @@ type Model struct {
 	NextID   IDRange      `yaml:"nextID,omitempty"`   // what /cluster/nextid gives out; 100 to 999999
 	Hosts    []Host       `yaml:"hosts"`
 	Mappings []PCIMapping `yaml:"mappings,omitempty"`
+	Zones    []Zone       `yaml:"zones,omitempty"` // of Proxmox's SDN; those that only VNets name are simple ones on every host
+	VNets    []VNet       `yaml:"vnets,omitempty"` // networks in those zones, applied
 	Pools    []Pool       `yaml:"pools,omitempty"`
 	Roles    []Role       `yaml:"roles,omitempty"` // beside the built-in ones
 	Users    []User       `yaml:"users,omitempty"` // beside root@pam, unless it is to have a password
@@ -61,9 +63,13 @@ type Host struct {
 	MTUs      map[string]int    `yaml:"mtus,omitempty"`      // of bridges; one that is not here has 1500
 	CIDRs     map[string]string `yaml:"cidrs,omitempty"`     // the host's own address on a bridge, "10.0.0.5/24"; made up for a bridge that is not here, none for ""
 	Gateway   string            `yaml:"gateway,omitempty"`   // of the bridge in whose network it is
-	NoCard    bool              `yaml:"noCard,omitempty"`    // its network card is configured and is not there
-	Domain    string            `yaml:"domain,omitempty"`    // of its name; example.internal when empty
-	Resolvers []string          `yaml:"resolvers,omitempty"` // DNS servers; one that is made up unless said here
+	// Links are further interfaces of the host, by name, with the keys of the API:
+	// {bond0: {type: bond, slaves: eno1 eno2}, vmbr1: {type: OVSBridge, ovs_ports: bond1}}. The keys of
+	// one that is among the bridges are added to it.
+	Links     map[string]map[string]string `yaml:"links,omitempty"`
+	NoCard    bool                         `yaml:"noCard,omitempty"`    // its network card is configured and is not there
+	Domain    string                       `yaml:"domain,omitempty"`    // of its name; example.internal when empty
+	Resolvers []string                     `yaml:"resolvers,omitempty"` // DNS servers; one that is made up unless said here
 }
 
 // PCIDevice is one function of a PCI device.
@@ -113,6 +119,38 @@ type PCIMapping struct {
 	MDev          bool     `yaml:"mdev,omitempty"`
 	LiveMigration bool     `yaml:"liveMigration,omitempty"`
 	Map           []string `yaml:"map"` // node=pve1,path=0000:41:00.0,id=10de:20f1,iommugroup=25,subsystem-id=10de:145f
+}
+
+// Zone is a zone of Proxmox's SDN.
+type Zone struct {
+	ID     string   `yaml:"id"`
+	Type   string   `yaml:"type"`             // simple, vlan, qinq, vxlan, evpn
+	Nodes  []string `yaml:"nodes,omitempty"`  // all unless said here
+	MTU    int      `yaml:"mtu,omitempty"`    // 1500, or 1450 of vxlan and evpn, unless said here
+	Bridge string   `yaml:"bridge,omitempty"` // of the hosts, below vlan and qinq
+}
+
+// VNet is a virtual network of Proxmox's SDN, with one subnet. Machines join it as they join a bridge.
+type VNet struct {
+	Name      string `yaml:"name"`
+	Zone      string `yaml:"zone"`
+	Tag       int    `yaml:"tag,omitempty"`
+	VLANAware bool   `yaml:"vlanAware,omitempty"` // machines may have VLANs in it
+	Subnet    string `yaml:"subnet,omitempty"`    // 10.0.0.0/24
+	NoIPAM    bool   `yaml:"noIPAM,omitempty"`    // the zone keeps no list of addresses
+	// DHCP is the range of which every new card gets an address, "10.0.0.100-10.0.0.199"; empty: the
+	// zone has no DHCP.
+	DHCP   string  `yaml:"dhcp,omitempty"`
+	Leases []Lease `yaml:"leases,omitempty"`
+}
+
+// Lease is an address in Proxmox's own IPAM.
+type Lease struct {
+	IP       string `yaml:"ip"`
+	MAC      string `yaml:"mac,omitempty"`
+	Hostname string `yaml:"hostname,omitempty"`
+	VMID     int    `yaml:"vmid,omitempty"`
+	Gateway  bool   `yaml:"gateway,omitempty"` // of the subnet
 }
 
 // Pool is a resource pool; who is in it stands in the VMs.

@@ -29,11 +29,25 @@ var (
 
 // StatusError is an answer of a web server that is not a file.
 type StatusError struct {
-	Code   int
-	Reason string
+	Code     int
+	Reason   string
+	Location string // where a redirection leads
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Reason) }
+
+// Next is where a redirection of an address leads.
+func (e *StatusError) Next(from string) (string, bool) {
+	u, err := url.Parse(from)
+	if err != nil || e.Location == "" || e.Code < 300 || e.Code > 399 {
+		return "", false
+	}
+	to, err := u.Parse(e.Location)
+	if err != nil {
+		return "", false
+	}
+	return to.String(), true
+}
 
 // Is makes a 404 what [ErrNotFound] is.
 func (e *StatusError) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }

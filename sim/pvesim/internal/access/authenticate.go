@@ -37,7 +37,7 @@ func Authenticate(s *world.State, r *http.Request) (world.Identity, error) {
 	if given == "" {
 		return world.Identity{}, refused("No ticket")
 	}
-	t, known := s.Access.Tickets[given]
+	t, known := s.Access.Ticket(given)
 	if !known || s.Access.Users[t.User].ID == "" || s.Access.Shut(t.User) {
 		return world.Identity{}, refused("Authentication failed!")
 	}
@@ -77,13 +77,20 @@ func WithoutTicket(method, path string) bool {
 // login gives out a ticket. Wrong passwords wait as wrong tickets do. Who has a second
 // factor gets one that lets nobody in, with the status of success.
 func login(c *world.Call) (any, error) {
+	if err := SoundPrivs(c); err != nil {
+		return nil, err
+	}
 	name := c.Param("username")
 	if realm := c.Param("realm"); realm != "" {
 		name += "@" + realm
 	}
 	u, known := c.State.Access.Users[name]
 	asks := c.Params.Get("path") != "" && c.Params.Get("privs") != "" // whether somebody may do something; no ticket comes of it
-	allowed := known && u.Password != "" && u.Password == c.Param("password") && !c.State.Access.Shut(name) && (!u.TOTP || !c.Params.Has("otp") && !c.Params.Has("tfa-challenge"))
+	mayRenew := false
+	if t, ok := c.State.Access.Ticket(c.Param("password")); ok { // root's is everybody's (PVE/API2/AccessControl.pm)
+		mayRenew = known && !c.State.Access.Shut(name) && (t.User == name || t.User == "root@pam" && !asks)
+	}
+	allowed := mayRenew || known && u.Password != "" && u.Password == c.Param("password") && !c.State.Access.Shut(name) && (!u.TOTP || !c.Params.Has("otp") && !c.Params.Has("tfa-challenge"))
 	if allowed && asks {
 		where := normalPath(c.Param("path"))
 		allowed = where != "" && NeedAll(c.State, world.Identity{ID: name}, where, schema.SplitList(c.Param("privs"))) == nil
@@ -100,12 +107,12 @@ func login(c *world.Call) (any, error) {
 	var b [24]byte
 	_, _ = rand.Read(b[:])
 	said := name
-	if u.TOTP {
+	if u.TOTP && !mayRenew {
 		said = "!tfa!" + `{"totp"%3Atrue,"recovery"%3Anull}` // colons alone are escaped
 	}
 	id := fmt.Sprintf("PVE:%s:%08X::%s", said, time.Now().Unix(), hex.EncodeToString(b[:]))
-	t := world.Ticket{User: name, CSRF: fmt.Sprintf("%08X:%s", time.Now().Unix(), hex.EncodeToString(b[:12]))}
-	if u.TOTP {
+	t := world.Ticket{User: name, CSRF: fmt.Sprintf("%08X:%s", time.Now().Unix(), hex.EncodeToString(b[:12])), Made: time.Now()}
+	if u.TOTP && !mayRenew {
 		return map[string]any{"ticket": id, "username": name, "CSRFPreventionToken": t.CSRF, "NeedTFA": 1}, nil
 	}
 	c.State.Access.Tickets[id] = t

@@ -34,6 +34,13 @@ func getRole(c *world.Call) (any, error) {
 	return out, nil
 }
 
+// SoundPrivs refuses a list of privileges of which one does not exist: a format that depends on
+// the version (PVE/AccessControl.pm, verify_privname).
+func SoundPrivs(c *world.Call) error {
+	_, err := wantedPrivs(c)
+	return err
+}
+
 // wantedPrivs reads the list of privileges, which depends on the version.
 func wantedPrivs(c *world.Call) (map[string]bool, error) {
 	privs := map[string]bool{}

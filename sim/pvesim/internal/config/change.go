@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
@@ -305,6 +306,9 @@ func dropUsed(v *world.VM, s *world.State) {
 func Written(s *world.State, key, value string) (string, error) {
 	if key == "description" {
 		return strings.TrimRight(value, " \t\r\n"), nil
+	}
+	if value == request.Null {
+		return "", answer.Die("unable to parse value of '%s' - got undefined value", key)
 	}
 	if strings.ContainsAny(value, "\n\r") {
 		return "", answer.Die("unable to parse value of '%s' - property contains a line feed", key)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -164,7 +165,7 @@ func CheckDriveParams(s *world.State, opts map[string]string) error {
 			continue
 		}
 		d := s.Props(k, opts[k])
-		if !agrees(k, d) {
+		if opts[k] == request.Null || !agrees(k, d) {
 			return answer.BadParam(k, "unable to parse drive options")
 		}
 		if err := checkImportFrom(k, d); err != nil {

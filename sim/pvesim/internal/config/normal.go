@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -50,6 +51,9 @@ func Options(c *world.Call) map[string]string {
 	for k, v := range c.Params {
 		if !noOptions[k] && len(v) > 0 {
 			out[k] = v[0]
+		}
+		if v := out[k]; v == request.Null && (k == "tags" || k == "description") { // read before they are written
+			out[k] = ""
 		}
 	}
 	return out

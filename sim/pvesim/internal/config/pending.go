@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -318,7 +319,7 @@ func (g *changing) plugNet(k, value string) error {
 			return err
 		}
 	}
-	if b := is["bridge"]; b != "" && !slices.Contains(g.w.State.Hosts[g.v.Node].Bridges, b) {
+	if b := is["bridge"]; b != "" && nodes.Plug(g.w.State, g.w.State.Hosts[g.v.Node], b, is["tag"]) != nil {
 		return answer.Die("VM %d qmp command 'netdev_add' failed - network script /usr/libexec/qemu-server/pve-bridge-hotplug failed with status 512", g.v.ID)
 	}
 	return nil

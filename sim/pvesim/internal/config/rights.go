@@ -195,7 +195,7 @@ func MayBridge(s *world.State, who world.Identity, key, value string) error {
 	if d["bridge"] == "" || who.Root() {
 		return nil
 	}
-	where := "/sdn/zones/localnetwork/" + d["bridge"]
+	where := "/sdn/zones/" + s.SDN.Zone(d["bridge"]) + "/" + d["bridge"]
 	vlans := append(schema.SplitList(d["tag"]), strings.FieldsFunc(d["trunks"], func(r rune) bool { return r == ';' })...)
 	for _, vlan := range vlans {
 		if err := access.Need(s, who, where+"/"+vlan, "SDN.Use"); err != nil {

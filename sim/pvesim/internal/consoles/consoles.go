@@ -180,6 +180,9 @@ func webSocket(c *world.Call) (any, error) {
 
 // vncTicket says whether a ticket lets somebody into a console.
 func vncTicket(c *world.Call) (any, error) {
+	if err := access.SoundPrivs(c); err != nil {
+		return nil, err
+	}
 	who, path := c.Param("authid"), c.Param("path")
 	if c.State.Consoles[c.Param("vncticket")] != who+" "+path ||
 		access.NeedAll(c.State, world.Identity{ID: who}, path, schema.SplitList(c.Param("privs"))) != nil {

@@ -243,6 +243,7 @@ func clone(w world.Worker, cl *cloning) (err error) {
 	}
 	v.Conf, v.Node = conf, cl.target
 	v.Changed()
+	w.State.Lease(v)
 	return nil
 }
 

@@ -181,6 +181,7 @@ func create(w world.Worker, v *world.VM, opts map[string]string) (err error) {
 	}
 	v.Conf = conf
 	v.Changed()
+	w.State.Lease(v)
 	return nil
 }
 

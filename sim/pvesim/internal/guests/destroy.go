@@ -100,6 +100,7 @@ func destroy(w world.Worker, v *world.VM, purge, strays bool) error {
 		w.Log("purging VM %d from related configurations..", v.ID)
 	}
 	delete(w.State.VMs, v.ID)
+	w.State.Release(v)
 	delete(w.State.Firewalls, "vm/"+strconv.Itoa(v.ID))
 	access.ForgetACLs(w.State, "/vms/"+strconv.Itoa(v.ID))
 	if warned > 0 && !release.Before(w.State, 9, 2) { // as of qemu-server's 42e450dc

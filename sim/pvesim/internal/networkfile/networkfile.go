@@ -111,13 +111,14 @@ func (all Interfaces) checkVLAN(name string, e map[string]string) error {
 // Ordered are the names in the order of the file: ports before what is made of them,
 // then as they stand in it, those that are new last.
 func (all Interfaces) Ordered() []string {
+	ranks := map[string]int{"eth": 1, "OVSPort": 1, "OVSIntPort": 2, "OVSBond": 3, "bond": 3, "bridge": 4, "OVSBridge": 4, "vlan": 5}
 	rank := func(name string) int {
 		root, _, child := strings.Cut(name, ".")
 		at := schema.Atoi(all[name]["priority"])
 		if at <= 0 {
 			at = 50000
 		}
-		return 100000*slices.Index([]string{"eth", "bond", "bridge", "vlan"}, all[root]["type"]) + answer.Flag(child) + at
+		return 100000*ranks[all[root]["type"]] + answer.Flag(child) + at
 	}
 	names := slices.Sorted(maps.Keys(all))
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
@@ -260,6 +261,14 @@ func options(name string, e map[string]string) string {
 		}
 	case "bond":
 		out = fmt.Sprintf("\tbond-slaves %s\n\tbond-miimon %s\n\tbond-mode %s\n", or("slaves", "none"), or("bond_miimon", "100"), or("bond_mode", "balance-rr"))
+	case "OVSBridge":
+		return "\tovs_type OVSBridge\n\tovs_ports " + e["ovs_ports"] + "\n" + ovsMTU(e)
+	case "OVSPort", "OVSIntPort", "OVSBond":
+		out = "\tovs_type " + e["type"] + "\n\tovs_bridge " + e["ovs_bridge"] + "\n"
+		if e["ovs_bonds"] != "" {
+			out += "\tovs_bonds " + e["ovs_bonds"] + "\n"
+		}
+		return out + ovsMTU(e)
 	case "vlan":
 		if !vlanOf.MatchString(name) {
 			if !vlanNamed.MatchString(name) {
@@ -272,4 +281,11 @@ func options(name string, e map[string]string) string {
 		out += "\tmtu " + e["mtu"] + "\n"
 	}
 	return out
+}
+
+func ovsMTU(e map[string]string) string {
+	if e["mtu"] == "" {
+		return ""
+	}
+	return "\tovs_mtu " + e["mtu"] + "\n"
 }

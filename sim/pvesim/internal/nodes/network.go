@@ -55,6 +55,12 @@ func Network(h *world.Host) networkfile.Interfaces {
 		}
 		out[b] = e
 	}
+	for name, e := range h.Links {
+		if out[name] == nil {
+			out[name] = map[string]string{}
+		}
+		maps.Copy(out[name], e)
+	}
 	h.Interfaces = out.Numbered()
 	return h.Interfaces
 }
@@ -87,15 +93,18 @@ func listNetwork(c *world.Call) (any, error) {
 	h := c.Host()
 	all := read(h, wantedNetwork(h))
 	out, want := []any{}, c.Param("type")
+	if want == "any_bridge" || want == "include_sdn" || want == "vnet" {
+		maps.Copy(all, vnets(c))
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
 		kind, _ := e["type"].(string)
-		bridge := kind == "bridge" || kind == "OVSBridge"
+		bridge := kind == "bridge" || kind == "OVSBridge" || kind == "vnet"
 		any := bridge && (want == "any_bridge" || want == "any_local_bridge")
 		if want != "" && want != "include_sdn" && want != kind && !any {
 			continue
 		}
-		if bridge && !access.CanAny(c.State, c.Who, "/sdn/zones/localnetwork/"+name, "SDN.Audit", "SDN.Use") {
+		if bridge && !access.CanAny(c.State, c.Who, zonePath(c.State, name), "SDN.Audit", "SDN.Use") {
 			continue
 		}
 		e["iface"] = name
@@ -240,7 +249,7 @@ func applyNetwork(c *world.Call) (any, error) {
 		h.Interfaces, h.Staged = h.Staged, nil
 		h.Bridges = nil
 		for _, name := range slices.Sorted(maps.Keys(h.Interfaces)) {
-			if h.Interfaces[name]["type"] == "bridge" {
+			if kind := h.Interfaces[name]["type"]; kind == "bridge" || kind == "OVSBridge" {
 				h.Bridges = append(h.Bridges, name)
 			}
 		}

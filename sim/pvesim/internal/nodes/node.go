@@ -122,8 +122,20 @@ func subscription(c *world.Call) (any, error) {
 
 func nodeHistory(c *world.Call) (any, error) {
 	h := c.Host()
-	return History(c, map[string]any{"maxcpu": h.CPUs, "cpu": 0.01, "iowait": 0, "loadavg": 0.2, "memtotal": int64(h.Memory), "memused": c.State.UsedMemory(h.Name),
-		"roottotal": int64(100 * model.GiB), "rootused": int64(8 * model.GiB), "swaptotal": 0, "swapused": 0, "netin": 0, "netout": 0}), nil
+	figures := map[string]any{"maxcpu": h.CPUs, "cpu": 0.01, "iowait": 0, "loadavg": 0.2, "memtotal": int64(h.Memory), "memused": c.State.UsedMemory(h.Name),
+		"roottotal": int64(100 * model.GiB), "rootused": int64(8 * model.GiB), "swaptotal": 0, "swapused": 0, "netin": 0, "netout": 0}
+	if !strings.HasPrefix(c.State.Version, "8.") {
+		figures["arcsize"], figures["memavailable"] = 0, int64(h.Memory)-c.State.UsedMemory(h.Name)
+		Pressures(figures, "pressurecpusome", "pressureiosome", "pressureiofull", "pressurememorysome", "pressurememoryfull")
+	}
+	return History(c, figures), nil
+}
+
+// Pressures are figures since Proxmox VE 9 (PVE/Service/pvestatd.pm; pve-node-9.0, pve-vm-9.0).
+func Pressures(figures map[string]any, names ...string) {
+	for _, k := range names {
+		figures[k] = 0
+	}
 }
 
 // nodeDisks are the drives that the storages are on: one each.

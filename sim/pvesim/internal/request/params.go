@@ -2,6 +2,7 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -19,15 +20,20 @@ import (
 // Params are a request's parameters, each with one value, or several for an array.
 type Params map[string][]string
 
-// Has reports whether a parameter was given.
-func (p Params) Has(k string) bool { return len(p[k]) > 0 }
+// Has reports whether a parameter was given, and is not null.
+func (p Params) Has(k string) bool { return len(p[k]) > 0 && p[k][0] != Null }
 
 // Get is a parameter's value, the first of several; empty where it was not given.
 func (p Params) Get(k string) string {
-	if len(p[k]) == 0 {
+	if !p.Has(k) {
 		return ""
 	}
 	return p[k][0]
+}
+
+// DropNull forgets parameters that are null, for methods to which they are like none.
+func (p Params) DropNull() {
+	maps.DeleteFunc(p, func(_ string, v []string) bool { return len(v) > 0 && v[0] == Null })
 }
 
 // Bool reports whether a parameter says yes.
@@ -128,9 +134,7 @@ func (p Params) addJSON(body []byte) error {
 		if err != nil {
 			return answer.Fail(http.StatusBadRequest, "Parameter verification failed.").With(k, err.Error())
 		}
-		if values != nil {
-			p[k] = values
-		}
+		p[k] = values
 	}
 	return nil
 }
@@ -138,17 +142,18 @@ func (p Params) addJSON(body []byte) error {
 // AnObject stands for an object where a value belongs; the check of the types refuses it.
 const AnObject = "\x00HASH"
 
-// True and False stand for JSON's words: the check of the types takes them for booleans alone
-// (PVE/JSONSchema.pm check_type).
+// These stand for JSON's words: the check of the types takes the first two for booleans alone
+// (PVE/JSONSchema.pm check_type), and what is null for a property that is missing (check_prop).
 const (
 	True  = "\x00true"
 	False = "\x00false"
+	Null  = "\x00null"
 )
 
 func flatten(v any) ([]string, error) {
 	switch v := v.(type) {
 	case nil:
-		return nil, nil
+		return []string{Null}, nil
 	case string:
 		return []string{v}, nil
 	case json.Number:
@@ -162,7 +167,7 @@ func flatten(v any) ([]string, error) {
 		out := []string{}
 		for _, item := range v {
 			one, err := flatten(item)
-			if err != nil || len(one) != 1 {
+			if err != nil || len(one) != 1 || item == nil {
 				return nil, errors.New("type check ('array') failed")
 			}
 			out = append(out, one[0])
@@ -182,6 +187,9 @@ var secretParams = map[string]bool{
 func (p Params) Recorded(path string) url.Values {
 	out := make(url.Values, len(p))
 	for k, v := range p {
+		if !p.Has(k) {
+			continue
+		}
 		if secretParams[k] && (k != "content" || strings.Contains(path, "/agent/")) {
 			v = []string{"[secret]"}
 		}
@@ -190,7 +198,8 @@ func (p Params) Recorded(path string) url.Values {
 	return out
 }
 
-// Fill puts parameters into a path of the schema ("/vms/{vmid}").
+// Fill puts parameters into a path of the schema ("/vms/{vmid}"), and - for one that is missing
+// (PVE/Tools.pm, template_replace).
 func Fill(template string, p Params) string {
 	for {
 		before, rest, ok := strings.Cut(template, "{")
@@ -198,6 +207,6 @@ func Fill(template string, p Params) string {
 			return template
 		}
 		name, after, _ := strings.Cut(rest, "}")
-		template = before + p.Get(name) + after
+		template = before + cmp.Or(p.Get(name), "-") + after
 	}
 }

@@ -88,6 +88,10 @@ func Start(w world.Worker, how Starting) error {
 	}
 	v.PCI = held
 	if err := qemuStarts(w, v); err != nil {
+		if v.Conf["tpmstate0"] != "" { // the emulator that QEMU would have asked runs
+			w.State.PIDs += 3
+			w.Log("stopping swtpm instance (pid %d) due to QEMU startup error", w.State.PIDs)
+		}
 		v.PCI = nil
 		return err
 	}

@@ -76,15 +76,12 @@ var cpu32 = regexp.MustCompile(`^(486|athlon|coreduo|kvm32|pentium|pentium2|pent
 
 // checkMTU reads that of a bridge, for cards that are told it.
 func checkMTU(s *world.State, h *world.Host, i int, d map[string]string) error {
-	ofBridge := schema.Atoi(nodes.Network(h)[d["bridge"]]["mtu"])
-	if ofBridge <= 0 {
-		ofBridge = 1500
-	}
+	ofBridge, there := nodes.BridgeMTU(s, h, d["bridge"])
 	if d["model"] != "virtio" || d["bridge"] == "" {
 		return nil
 	}
 	switch mtu := schema.Atoi(d["mtu"]); {
-	case !slices.Contains(h.Bridges, d["bridge"]):
+	case !there:
 		return answer.Die("bridge '%s' does not exist", d["bridge"])
 	case mtu > 1 && mtu < 576:
 		return answer.Die("netdev net%d: MTU '%d' is smaller than the IP minimum MTU '576'", i, mtu)
@@ -193,18 +190,17 @@ func checkStorages(w world.Worker, v *world.VM) error {
 // out for a VLAN.
 func plugged(w world.Worker, v *world.VM, i int) error {
 	h, d := w.State.Hosts[v.Node], w.State.Props("net0", v.Conf["net"+strconv.Itoa(i)])
-	b, status := d["bridge"], 0
-	switch {
-	case b == "":
-	case !slices.Contains(h.Bridges, b):
-		w.Log("bridge '%s' does not exist", b)
-		status = 512
-	case d["tag"] != "" && slices.Contains(h.NoPorts, b) && !slices.Contains(h.VLANAware, b):
-		w.Log("no physical interface on bridge '%s'", b)
-		status = 65280
-	}
-	if status == 0 {
+	if d["bridge"] == "" {
 		return nil
+	}
+	err := nodes.Plug(w.State, h, d["bridge"], d["tag"])
+	if err == nil {
+		return nil
+	}
+	w.Log("%v", err)
+	status := 65280
+	if _, there := nodes.BridgeMTU(w.State, h, d["bridge"]); !there {
+		status = 512
 	}
 	vhost := map[bool]string{true: ",vhost=on"}[d["model"] == "virtio"]
 	return quits(w, "-netdev type=tap,id=net%d,ifname=tap%di%d,script=/usr/libexec/qemu-server/pve-bridge,downscript=/usr/libexec/qemu-server/pve-bridgedown%s: "+

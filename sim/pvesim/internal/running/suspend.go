@@ -2,6 +2,7 @@ package running
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
@@ -158,6 +159,10 @@ func vmHistory(c *world.Call) (any, error) {
 			figures[k] = 0
 		}
 		figures["mem"] = v.Memory() / 2
+		if !strings.HasPrefix(c.State.Version, "8.") {
+			figures["memhost"] = v.Memory() / 2
+			nodes.Pressures(figures, "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome", "pressurememoryfull")
+		}
 	}
 	return nodes.History(c, figures), nil
 }

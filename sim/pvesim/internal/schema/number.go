@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,9 @@ func Atoi(s string) int {
 	}
 	return n
 }
+
+// MaxSize is what a size that is more than any is read as, in whole KiB.
+const MaxSize = math.MaxInt64 &^ 1023
 
 // ParseSize reads sizes such as 64M as they stand in configurations; 0 for none.
 func ParseSize(s string) int64 {
@@ -37,6 +41,9 @@ func ParseSize(s string) int64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		return 0
+	}
+	if f*float64(unit) >= MaxSize {
+		return MaxSize
 	}
 	return int64(f * float64(unit))
 }

@@ -246,6 +246,9 @@ func checkObject(path string, props map[string]*Property, in request.Params, err
 		if p.Requires != "" && !in.Has(p.Requires) {
 			errs[join(p.Requires)] = fmt.Sprintf("missing property required by '%s'", join(k))
 		}
+		if len(v) > 0 && !in.Has(k) {
+			continue
+		}
 		checkValue(join(k), p, v, errs)
 	}
 	for k, p := range props {

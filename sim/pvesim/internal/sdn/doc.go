@@ -1,3 +1,3 @@
-// Package sdn answers for the controllers and fabrics of Proxmox's SDN. It keeps them, and
+// Package sdn answers for the controllers, fabrics and IPAM of Proxmox's SDN. It keeps them, and
 // no packet follows them.
 package sdn

@@ -12,7 +12,8 @@ import (
 )
 
 // SDN's controllers and fabrics are kept, wait until they are applied, and are read as
-// they run; no packet ever follows them. There are no zones and no virtual networks.
+// they run; no packet ever follows them. Virtual networks and the addresses in Proxmox's
+// own IPAM are the model's: machines join them, and nobody makes or changes one.
 
 // The files of SDN that there are here. Nodes of fabrics are FABRIC_NODE in the file of
 // the fabrics.
@@ -29,8 +30,10 @@ func Endpoints() map[string]world.Handler {
 		"POST /cluster/sdn/lock":     lockSDN,
 		"DELETE /cluster/sdn/lock":   unlockSDN,
 		"POST /cluster/sdn/rollback": rollbackSDN,
+		"GET " + ipamStatus:          listLeases,
 	}
 	maps.Copy(all, controllerHandlers())
+	maps.Copy(all, zoneHandlers())
 	maps.Copy(all, fabricHandlers())
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
@@ -45,18 +46,45 @@ func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time
 	if err := w.Sleep(takes); err != nil {
 		return err
 	}
+	if err := imageFits(w, st, vol); err != nil {
+		return err
+	}
 	vol.Made = time.Now()
 	if vol.Base != nil {
 		vol.Base.Clones++
 	}
 	st.Volumes[vol.Name] = vol
-	if st.FileBased() {
-		w.Log("Formatting '%s', %s", st.Path(vol.Name), imageOptions(vol))
-	}
 	if made != nil {
 		*made = append(*made, func() { _ = st.Remove(vol.Name) })
 	}
 	return nil
+}
+
+// What an image holds: ext4 addresses 2^32 blocks of 4 KiB in a file, and qcow2's first table, of
+// 32 MiB, has entries for 512 MiB each (QEMU, block/qcow2.h, QCOW_MAX_L1_SIZE).
+const (
+	rawLimit   = 1<<44 - 4096
+	qcow2Limit = 1 << 51
+)
+
+// imageFits is qemu-img making an image: too large a one fails, and there is none.
+func imageFits(w world.Worker, st *world.Storage, vol *world.Volume) error {
+	if !st.FileBased() {
+		return nil
+	}
+	if vol.Size >= schema.MaxSize {
+		return answer.Die("unable to create image: qemu-img: Invalid image size specified. Must be between 0 and 9223372036854775807.")
+	}
+	w.Log("Formatting '%s', %s", st.Path(vol.Name), imageOptions(vol))
+	hint := ""
+	switch {
+	case vol.Format == "raw" && vol.Size > rawLimit:
+	case vol.Format == "qcow2" && vol.Size > qcow2Limit:
+		hint = " (try using a larger cluster size)"
+	default:
+		return nil
+	}
+	return answer.Die("unable to create image: qemu-img: %s: The image size is too large for file format '%s'%s", st.Path(vol.Name), vol.Format, hint)
 }
 
 // Allocated are volumes that were made for a change, to be removed if it fails.

@@ -147,6 +147,9 @@ func copyVolumeTo(c *world.Call) (any, error) {
 	})
 }
 
+// agentRedirects is how many LWP::UserAgent follows.
+const agentRedirects = 7
+
 // askURL asks a web server about a file: its name, size and type.
 func askURL(c *world.Call) (any, error) {
 	raw := c.Param("url")
@@ -154,9 +157,20 @@ func askURL(c *world.Call) (any, error) {
 	if err != nil || u.Host == "" {
 		return nil, answer.BadParam("url", "value does not match the regex pattern")
 	}
+	name := path.Base(u.Path)
 	var data []byte
-	c.State.Outside(func() { data, err = c.State.Options.Internet(raw) })
 	var status *guest.StatusError
+	for range agentRedirects + 1 {
+		c.State.Outside(func() { data, err = c.State.Options.Internet(u.String()) })
+		if !errors.As(err, &status) {
+			break
+		}
+		next, leads := status.Next(u.String())
+		if !leads {
+			break
+		}
+		u, _ = url.Parse(next)
+	}
 	switch {
 	case errors.As(err, &status):
 		return nil, answer.Die("invalid server response: '%d %s'", status.Code, status.Reason)
@@ -168,7 +182,7 @@ func askURL(c *world.Call) (any, error) {
 		return nil, answer.Die("invalid server response: '500 %v'", err)
 	}
 	out := map[string]any{"size": len(data), "mimetype": mimeOf(u.Path)}
-	if name := path.Base(u.Path); name != "." && name != "/" {
+	if name != "." && name != "/" {
 		out["filename"] = name
 	}
 	return out, nil

@@ -19,8 +19,24 @@ const (
 	smallestImage = 192 * model.KiB
 )
 
+// mostRedirects is how many wget follows.
+const mostRedirects = 20
+
 // fetch downloads from the simulated internet, with what wget says of it.
-func fetch(w world.Worker, raw, to string) (data []byte, err error) {
+func fetch(w world.Worker, raw, to string) ([]byte, error) {
+	for range mostRedirects + 1 {
+		data, err := fetchOnce(w, raw, to)
+		var status *guest.StatusError
+		if !errors.As(err, &status) {
+			return data, err
+		}
+		raw, _ = status.Next(raw)
+	}
+	return nil, answer.Die("download failed: %d redirections exceeded.", mostRedirects)
+}
+
+// fetchOnce is one request of it. A redirection is a status of its own.
+func fetchOnce(w world.Worker, raw, to string) (data []byte, err error) {
 	now := func() string { return time.Now().Format(time.DateTime) }
 	w.Log("--%s--  %s", now(), raw)
 	w.State.Outside(func() { data, err = w.State.Options.Internet(raw) })
@@ -41,6 +57,10 @@ func fetch(w world.Worker, raw, to string) (data []byte, err error) {
 		return nil, answer.Die("download failed: %v", err)
 	}
 	if status != nil {
+		if _, leads := status.Next(raw); leads {
+			w.Log("HTTP request sent, awaiting response... %v\nLocation: %s [following]", status, status.Location)
+			return nil, status
+		}
 		w.Log("HTTP request sent, awaiting response... %v\n%s ERROR %d: %s.", status, now(), status.Code, status.Reason)
 		return nil, answer.Die("download failed: exit code 8")
 	}

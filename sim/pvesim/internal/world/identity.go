@@ -2,6 +2,7 @@ package world
 
 import (
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
@@ -34,7 +35,19 @@ type Access struct {
 }
 
 // Ticket is what a login gets: who it is for, and what a change needs beside it.
-type Ticket struct{ User, CSRF string }
+type Ticket struct {
+	User, CSRF string
+	Made       time.Time
+}
+
+// TicketLifetime is how long a ticket is one (PVE/AccessControl.pm).
+const TicketLifetime = 2 * time.Hour
+
+// Ticket returns a ticket that is still one.
+func (a *Access) Ticket(id string) (Ticket, bool) {
+	t, known := a.Tickets[id]
+	return t, known && time.Since(t.Made) <= TicketLifetime
+}
 
 // SetRole makes a role, or replaces what it grants.
 func (a *Access) SetRole(id string, privs []string) {

@@ -80,6 +80,7 @@ func New(m model.Model, o Options) *State {
 		Version: cmp.Or(m.Version, "9.2.11"), QEMU: m.QEMU, NoQuorum: m.NoQuorum,
 	}
 	s.Life, s.end = context.WithCancel(eternity{})
+	s.SDN.describe(m)
 	s.setIDRange(m.NextID)
 	shared := map[string]*Storage{}
 	for _, h := range m.Hosts {

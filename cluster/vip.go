@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/proxmox/preflight"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// firstServer is the step that creates the cluster on a server. If that is an external machine,
+// nothing may answer at the virtual address before; for VMs, the check of the hosts asks for it.
+func (c *Cluster) firstServer(n spec.Node) *converge.Resource[k3s.State] {
+	step := c.members.K3sStep(n)
+	if !n.External || !c.spec.K3s.VIP.IsValid() {
+		return step
+	}
+	observe := step.Observe
+	step.Observe = func(ctx context.Context) (k3s.State, error) {
+		have, err := observe(ctx)
+		if err == nil && have.Role == k3s.RoleNone && have.Config == nil {
+			err = c.vipIsFree(ctx, n)
+		}
+		return have, err
+	}
+	return step
+}
+
+func (c *Cluster) vipIsFree(ctx context.Context, n spec.Node) error {
+	if exists, err := c.members.Known(ctx, n); err != nil || exists { // and has the address
+		return err
+	}
+	vip := c.spec.K3s.VIP
+	said := preflight.Answer(ctx, c.nodes.DialTo, vip)
+	if said == "" {
+		return ctx.Err()
+	}
+	taken := preflight.Address{Range: machine.Range{First: vip, Last: vip}, Who: "the VIP", Place: c.spec.Places["vip"]}
+	return converge.Permanent(fmt.Errorf("%s is taken: %s; give it another address, or switch off what has it", taken, said))
+}

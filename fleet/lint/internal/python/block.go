@@ -1,0 +1,272 @@
+package python
+
+func (p *parser) statement() {
+	defer p.deeper()()
+	switch t := p.peek(); {
+	case t.kind == indent:
+		fail(t.start, "this line is indented, and nothing above it begins a block")
+	case p.is("if"):
+		p.at++
+		p.branches("elif")
+	case p.is("while"):
+		p.at++
+		p.named()
+		p.loop("while")
+	case p.is("for"):
+		p.forLoop()
+	case p.is("try"):
+		p.try()
+	case p.is("with"):
+		p.with()
+	case p.is("def"):
+		p.function(inFunction)
+	case p.is("class"):
+		p.class()
+	case p.is("async"):
+		p.async()
+	case p.is("@"):
+		p.decorated()
+	case p.is("match") && p.matches():
+		p.match()
+	case p.is("elif", "else", "except", "finally"):
+		fail(t.start, "this %q belongs to nothing above it", t.text)
+	default:
+		p.simple()
+	}
+}
+
+// block reads a colon and what follows it.
+func (p *parser) block(after string) {
+	p.need(":", "after "+after)
+	if p.peek().kind != newline {
+		p.simple()
+		return
+	}
+	p.at++
+	if p.peek().kind != indent {
+		fail(p.peek().start, "an indented block is missing after %s", after)
+	}
+	p.at++
+	for p.peek().kind != dedent {
+		p.statement()
+	}
+	p.at++
+}
+
+func (p *parser) branches(again string) {
+	p.named()
+	p.block("the condition")
+	for p.take(again) {
+		p.named()
+		p.block("the condition")
+	}
+	p.otherwise()
+}
+
+func (p *parser) otherwise() {
+	if p.take("else") {
+		p.block(`"else"`)
+	}
+}
+
+func (p *parser) loop(what string) {
+	p.loops++
+	p.block(`"` + what + `"`)
+	p.loops--
+	p.otherwise()
+}
+
+func (p *parser) forLoop() {
+	p.at++
+	p.targets()
+	p.need("in", "after the name in this loop")
+	p.list(p.element)
+	p.loop("for")
+}
+
+func (p *parser) try() {
+	at := p.peek().start
+	p.at++
+	p.block(`"try"`)
+	handled := false
+	for ; p.is("except"); handled = true {
+		p.at++
+		p.take("*")
+		if !p.is(":") {
+			p.list(p.plain)
+			if p.take("as") {
+				p.name(`"as"`)
+			}
+		}
+		p.block(`"except"`)
+	}
+	if handled {
+		p.otherwise()
+	}
+	switch {
+	case p.take("finally"):
+		p.block(`"finally"`)
+	case !handled:
+		fail(at, `this "try" has neither "except" nor "finally"`)
+	}
+}
+
+func (p *parser) with() {
+	p.at++
+	if start := p.at; !p.take("(") || !p.attempt(func() {
+		for !p.is(")") {
+			p.item()
+			if !p.take(",") {
+				break
+			}
+		}
+		p.need(")", "")
+		if !p.is(":") {
+			fail(0, "")
+		}
+	}) {
+		p.at = start
+		p.item()
+		for p.take(",") {
+			p.item()
+		}
+	}
+	p.block(`"with"`)
+}
+
+// attempt reads, and says whether that worked.
+func (p *parser) attempt(read func()) (ok bool) {
+	scopes, loops, deep := p.scopes, p.loops, p.deep
+	defer func() {
+		if r := recover(); r != nil {
+			if _, refused := r.(refusal); !refused {
+				panic(r)
+			}
+			p.scopes, p.loops, p.deep = scopes, loops, deep
+		}
+	}()
+	read()
+	return true
+}
+
+func (p *parser) item() {
+	p.named()
+	if !p.take("as") {
+		return
+	}
+	at := p.peek().start
+	if f := p.primary(); f == value {
+		fail(at, `"as" needs a name`)
+	}
+}
+
+func (p *parser) function(s scope) {
+	p.at++
+	p.name(`"def"`)
+	p.typeParameters()
+	p.need("(", "after the function's name")
+	p.parameters(")", true)
+	p.need(")", "or a comma after this parameter")
+	if p.take("->") {
+		p.list(p.plain)
+	}
+	p.within(s, func() { p.block(`"def"`) })
+}
+
+// typeParameters are skipped.
+func (p *parser) typeParameters() {
+	if !p.is("[") {
+		return
+	}
+	for depth := 0; ; p.at++ {
+		if p.is("(", "[", "{") {
+			depth++
+		} else if p.is(")", "]", "}") {
+			if depth--; depth == 0 {
+				p.at++
+				return
+			}
+		}
+	}
+}
+
+func (p *parser) class() {
+	p.at++
+	p.name(`"class"`)
+	p.typeParameters()
+	if p.take("(") {
+		p.arguments()
+	}
+	p.within(inClass, func() { p.block(`"class"`) })
+}
+
+func (p *parser) async() {
+	at := p.peek().start
+	p.at++
+	inside := p.scopes[len(p.scopes)-1] == inAsync
+	switch {
+	case p.is("def"):
+		p.function(inAsync)
+	case !inside && p.is("for", "with"):
+		fail(at, `"async" outside of an async function`)
+	case p.is("for"):
+		p.forLoop()
+	case p.is("with"):
+		p.with()
+	default:
+		fail(p.peek().start, `"async" is before "def", "for" or "with", not before %s`, p.said())
+	}
+}
+
+func (p *parser) decorated() {
+	for p.take("@") {
+		p.named()
+		p.line()
+	}
+	if !p.is("def", "class", "async") {
+		fail(p.peek().start, `a decorator is before "def" or "class", not before %s`, p.said())
+	}
+	p.statement()
+}
+
+// matches says whether this line begins a match: only then is it followed by a case.
+func (p *parser) matches() bool {
+	i := p.at
+	for p.tokens[i].kind != newline {
+		i++
+	}
+	return p.tokens[i-1].text == ":" && i+2 < len(p.tokens) && p.tokens[i+1].kind == indent && p.tokens[i+2].text == "case"
+}
+
+func (p *parser) match() {
+	p.at++
+	p.list(p.element)
+	p.need(":", `after "match"`)
+	p.at += 2
+	for p.peek().kind != dedent {
+		p.need("case", `in "match"`)
+		p.pattern()
+		if p.take("if") {
+			p.named()
+		}
+		p.block(`"case"`)
+	}
+	p.at++
+}
+
+// pattern is skipped, with its brackets.
+func (p *parser) pattern() {
+	if p.is(":", "if") {
+		fail(p.peek().start, "a pattern is missing")
+	}
+	for depth := 0; depth > 0 || !p.is(":", "if"); p.at++ {
+		switch {
+		case p.peek().kind == newline:
+			return
+		case p.is("(", "[", "{"):
+			depth++
+		case p.is(")", "]", "}"):
+			depth--
+		}
+	}
+}

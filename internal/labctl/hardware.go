@@ -1,0 +1,113 @@
+package labctl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Hardware is what the lab's hosts have of what cluster files need.
+type Hardware struct {
+	Hosts     []HostHardware `json:"hosts"`
+	Templates []string       `json:"templates,omitempty"` // names and VMIDs
+}
+
+// HostHardware is what one host has.
+type HostHardware struct {
+	Name     string              `json:"name"`
+	Cores    int                 `json:"cores"`
+	Memory   spec.Size           `json:"memory"` // that VMs can have
+	Spared   spec.Size           `json:"spared"` // for the host, and for machines that are not the cluster's
+	Bridges  []string            `json:"bridges,omitempty"`
+	MTUs     map[string]int      `json:"mtus,omitempty"` // of bridges that have not the usual 1500
+	Storages map[string][]string `json:"storages,omitempty"`
+	GPUs     []HardwareGPU       `json:"gpus,omitempty"`
+	Mappings map[string]int      `json:"mappings,omitempty"` // cards by mapping
+}
+
+// HardwareGPU is a card.
+type HardwareGPU struct {
+	Address string `json:"address"` // e.g. "0000:01:00.0"
+	Name    string `json:"name"`
+}
+
+// usualMTU is the default MTU of a bridge.
+const usualMTU = 1500
+
+// Lacks says what hardware lacks; nothing if the cluster can run on it.
+func (n Needs) Lacks(hw Hardware) []string {
+	var out []string
+	for _, want := range n.Hosts {
+		i := slices.IndexFunc(hw.Hosts, func(h HostHardware) bool { return h.Name == want.Name })
+		if i < 0 {
+			out = append(out, fmt.Sprintf("there is no host %s", want.Name))
+			continue
+		}
+		out = append(out, want.lacks(hw.Hosts[i])...)
+	}
+	if n.Template != "" && !slices.Contains(hw.Templates, n.Template) {
+		out = append(out, fmt.Sprintf("there is no template %s", n.Template))
+	}
+	return out
+}
+
+func (w HostNeeds) lacks(h HostHardware) (out []string) {
+	say := func(format string, args ...any) { out = append(out, h.Name+" "+fmt.Sprintf(format, args...)) }
+	if cores := max(w.Cores, w.Declared.Cores); h.Cores < cores {
+		say("has %d CPUs, and not %d", h.Cores, cores)
+	}
+	if wanted := max(w.Memory, w.Declared.Memory-h.Spared); h.Memory < wanted {
+		say("has %s of memory to give, and not %s", h.Memory, wanted)
+	}
+	for _, bridge := range slices.Sorted(maps.Keys(w.Bridges)) {
+		if !slices.Contains(h.Bridges, bridge) {
+			say("has no bridge %s", bridge)
+		}
+		if have := max(h.MTUs[bridge], usualMTU); have < w.MTUs[bridge] {
+			say("has a bridge %s with an MTU of %d, and not %d", bridge, have, w.MTUs[bridge])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Storages)) {
+		for _, content := range w.Storages[name] {
+			if !slices.Contains(h.Storages[name], content) {
+				say("has no storage %s for %s", name, content)
+			}
+		}
+	}
+	return append(out, w.lacksCards(h)...)
+}
+
+func (w HostNeeds) lacksCards(h HostHardware) (out []string) {
+	say := func(format string, args ...any) { out = append(out, h.Name+" "+fmt.Sprintf(format, args...)) }
+	if len(h.GPUs) < w.Cards {
+		say("has %d GPUs, and not %d", len(h.GPUs), w.Cards)
+	}
+	for _, model := range w.Models {
+		if !slices.ContainsFunc(h.GPUs, func(g HardwareGPU) bool {
+			return strings.Contains(strings.ToLower(g.Name), strings.ToLower(model))
+		}) {
+			say("has no %s", model)
+		}
+	}
+	for _, slot := range w.Slots {
+		if !slices.ContainsFunc(h.GPUs, func(g HardwareGPU) bool { return strings.HasPrefix(g.Address, slot) }) {
+			say("has no GPU at %s", slot)
+		}
+	}
+	wanted := map[string]int{}
+	for _, id := range w.Mappings {
+		wanted[id]++
+	}
+	for _, id := range slices.Sorted(maps.Keys(wanted)) {
+		switch have := h.Mappings[id]; {
+		case have == 0:
+			say("has no mapping %s", id)
+		case have < wanted[id]:
+			say("has %d cards in the mapping %s, and not %d", have, id, wanted[id])
+		}
+	}
+	return out
+}

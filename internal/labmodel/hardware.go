@@ -1,0 +1,61 @@
+package labmodel
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// Of returns what the hosts of a model have.
+func Of(m pvesim.Model) labctl.Hardware {
+	var out labctl.Hardware
+	for _, h := range m.Hosts {
+		spared := spared(m, h.Name)
+		has := labctl.HostHardware{Name: h.Name, Cores: h.CPUs, Memory: spec.Size(h.Memory - h.Used - spared), Spared: spec.Size(spared),
+			Bridges: h.Bridges, MTUs: h.MTUs, Storages: map[string][]string{}, Mappings: mappings(m, h.Name)}
+		for _, st := range h.Storages {
+			has.Storages[st.Name] = st.Content
+		}
+		for _, d := range h.PCI {
+			if strings.HasPrefix(d.Class, "03") && strings.HasPrefix(d.ID, "10de:") {
+				has.GPUs = append(has.GPUs, labctl.HardwareGPU{Address: d.Address, Name: d.Name})
+			}
+		}
+		out.Hosts = append(out.Hosts, has)
+	}
+	for _, v := range m.VMs {
+		if v.Config["template"] == "1" {
+			out.Templates = append(out.Templates, v.Name, strconv.Itoa(v.ID))
+		}
+	}
+	return out
+}
+
+// mappings counts the cards of each mapping on a host.
+func mappings(m pvesim.Model, host string) map[string]int {
+	out := map[string]int{}
+	for _, pm := range m.Mappings {
+		for _, entry := range pm.Map {
+			if strings.Contains(entry, "node="+host+",") {
+				out[pm.ID]++
+			}
+		}
+	}
+	return out
+}
+
+// spared is the memory of a host that is not available to the cluster: the host's own, and
+// that of its running machines.
+func spared(m pvesim.Model, host string) pvesim.Size {
+	n := 4 * pvesim.GiB
+	for _, v := range m.VMs {
+		if v.Node == host && v.Running {
+			mib, _ := strconv.ParseInt(v.Config["memory"], 10, 64) // 0 if it is not a number
+			n += pvesim.Size(mib) * pvesim.MiB
+		}
+	}
+	return n
+}
