@@ -64,8 +64,13 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			}
 			return drift.Unwanted("K3s on the external machine " + n.Name)
 		},
-		Costs:  c.costsOfRelease(n),
-		Apply:  func(ctx context.Context, _ k3s.State) error { return k3s.Remove(ctx, c.nodes.Root(n.Name)) },
+		Costs: c.costsOfRelease(n),
+		Apply: func(ctx context.Context, _ k3s.State) error {
+			if _, err := c.ownRelease(ctx, n); err != nil {
+				return err
+			}
+			return k3s.Remove(ctx, c.nodes.Root(n.Name))
+		},
 		Settle: nodes.ExternalTime,
 	}
 }

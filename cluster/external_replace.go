@@ -68,24 +68,33 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref)
 	}
 }
 
+// ownRelease is K3s on an external machine, unless another cluster has it.
+func (c *Cluster) ownRelease(ctx context.Context, n spec.Node) (k3s.State, error) {
+	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
+	if err != nil {
+		return have, err
+	}
+	if err := c.members.Owns(ctx, n, have); err != nil {
+		return have, members.Foreign(err)
+	}
+	return have, nil
+}
+
 // uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
 // kubelet that still runs would register again. A server without which etcd has no majority first
 // loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
 func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
-	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
+	have, err := c.ownRelease(ctx, n)
 	if err != nil {
 		return err
 	}
-	if err := c.members.Owns(ctx, n, have); err != nil {
-		return members.Foreign(err)
-	}
 	if have.Role != k3s.RoleNone { // otherwise nothing runs there that can be evicted
-		if _, err := c.members.Drain(ctx, n.Name); err != nil {
+		if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 			return err
 		}
-	}
-	if err := converge.Confirm(ctx); err != nil { // the drain took a while
-		return err
+		if have, err = c.ownRelease(ctx, n); err != nil { // the drain took a while
+			return err
+		}
 	}
 	needed := n.Role == spec.Server && have.Running() && len(c.spec.Servers()) > 1 && !c.canLose(ctx, n)
 	if needed {

@@ -88,7 +88,7 @@ func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
 
 // retire removes one machine from the cluster and from its host.
 func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
-	switch _, err := c.members.Drain(ctx, vm.Name); {
+	switch _, err := c.members.DrainFor(ctx, vm.Name); {
 	case errors.Is(err, members.ErrUnformed): // no cluster knows it
 	case errors.Is(err, members.ErrNoServer):
 		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
@@ -99,7 +99,7 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 			return err
 		}
 	}
-	if err := converge.Confirm(ctx); err != nil { // the drain took a while
+	if err := converge.Confirm(ctx); err != nil { // its server may have taken a while to leave
 		return err
 	}
 	progress.Say(ctx, "destroying %s", vm.Name)

@@ -180,7 +180,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 				return nil
 			}
 			if vm != nil && vm.Running { // without a machine, an evicted pod never ends
-				if _, err := c.members.Drain(ctx, n.Name); err != nil {
+				if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 					return err
 				}
 			}

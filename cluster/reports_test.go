@@ -104,6 +104,8 @@ func reports() []report {
 		{dir: "networks", file: "card.yaml", command: "plan", want: []string{"host pve1 has no bridge vlan20", "VMs join bridges, no cards, bonds or VLANs of the host", "make one whose port is vlan20"}, notWant: []string{"VNet"}},
 		{dir: "networks", file: "slave.yaml", command: "plan", want: []string{"host pve1 has no bridge eno5", "VMs join bridges, no cards, bonds or VLANs of the host"}},
 		{dir: "networks", file: "other.yaml", command: "plan", want: []string{"host pve2 has no bridge vmbr5, for w1, or the token may not see it; it has k8s, trunk, vmbr0, vx; pve1 has vmbr5"}},
+		{dir: "networks", file: "auto.yaml", command: "up", want: []string{"changed   node/w2", "pve2 has no bridge vmbr5"}, notWant: []string{"template/pve2"}},
+		{dir: "networks", file: "auto-none.yaml", command: "plan", want: []string{"no host has room for cp1", "pve1 has no bridge vmbr9; pve2 has no bridge vmbr9"}},
 		{dir: "networks", file: "zone.yaml", command: "plan", want: []string{"host pve2 has no bridge nat, for w1", "pve1 has the VNet nat, whose zone is not on pve2"}},
 		{dir: "networks", file: "inherit.yaml", command: "validate", want: []string{"mtu: 1 is Proxmox's word for the bridge's MTU; remove it"}},
 		{dir: "storage", file: "local.yaml", site: "shared.yaml", command: "host:check", want: []string{

@@ -129,6 +129,8 @@ GPU 1 \(NVIDIA A100-PCIE-40GB, GPU-[-0-9a-f]+\) of wk-gpu3 failed: .*
 the kernel's log of wk-gpu3: Xid 31 of GPU 0000:[0-9a-f]+:00 \(application\): a program used a wrong address in the GPU's memory: .*`},
 		"it does not load any more": {guest.Faults{DriverFailsToLoad: true}, true,
 			`^facts/wk-gpu3: wk-gpu3: report: NVIDIA's kernel module is not loaded: .*
+wk-gpu3: xid: GPU 0000:01:00.0 \(machine\): the driver could not initialize the GPU: .*
+wk-gpu3: xid: GPU 0000:02:00.0 .*
 allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be in place\]\n  patience: 2 in .*$`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,10 @@ type world struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	gitDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	keys    func(*cluster.Backend) // other keys to log in with; nil: the kept one
-	mu      sync.Mutex
+	edge    *guest.Machine         // an external machine
+	// evicting is called before each eviction, if kubeTap is tapDrain.
+	evicting func()
+	mu       sync.Mutex
 }
 
 // loginKey is the same in every world, and so are the seeds that carry its public

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cps-gpu/homelab/converge/wait"
 )
@@ -23,6 +24,9 @@ type Drain struct {
 	DeleteEmptyDir bool          // evict pods whose emptyDir volumes, and the data in them, go with them
 	Force          bool          // evict pods that nothing recreates
 	GracePeriod    time.Duration // for pods to end; default their own
+	// May is asked once the pods are listed, and again if others have come, before any of them is
+	// evicted. Its error ends the drain. May be nil.
+	May func(context.Context) error
 }
 
 // DrainError is a node that could not be emptied.
@@ -70,6 +74,9 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		d.Timeout = 5 * time.Minute
 	}
 	var waiting []held
+	var refused error
+	asked := map[types.UID]bool{}
+	ask := func(pods []corev1.Pod) error { return d.ask(ctx, pods, asked) } // not bound to the time for the pods
 	first := true
 	err := wait.Until(ctx, wait.Rule{What: "draining " + name, Limit: d.Timeout, Strict: true}, func(ctx context.Context) (string, error) {
 		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
@@ -80,10 +87,13 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 			return "", nil
 		}
 		if first {
-			if refused := d.refused(pods); len(refused) > 0 {
-				return "", &DrainError{Node: name, Waiting: refused}
+			if never := d.refused(pods); len(never) > 0 {
+				return "", &DrainError{Node: name, Waiting: never}
 			}
 			first = false
+		}
+		if refused = ask(pods); refused != nil {
+			return "", wait.Permanent(refused)
 		}
 		still, err := c.evictAll(ctx, pods, d)
 		if err != nil {
@@ -94,6 +104,9 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 		}
 		return "waiting for " + summary(phrases(waiting)), nil
 	})
+	if refused != nil {
+		return refused
+	}
 	var over *wait.Error
 	if !errors.As(err, &over) || len(waiting) == 0 {
 		return err
@@ -123,6 +136,18 @@ func Stays(p corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	o := metav1.GetControllerOf(&p)
 	return mirror || o != nil && o.Kind == "DaemonSet"
+}
+
+// ask asks May about pods that are to be evicted, unless it was asked about all of them.
+func (d Drain) ask(ctx context.Context, pods []corev1.Pod, asked map[types.UID]bool) error {
+	others := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || asked[p.UID] })
+	if d.May == nil || len(others) == 0 {
+		return nil
+	}
+	for _, p := range others {
+		asked[p.UID] = true
+	}
+	return d.May(ctx)
 }
 
 // refused returns a phrase for each pod that may not be evicted.

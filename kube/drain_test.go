@@ -2,7 +2,9 @@ package kube_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +123,44 @@ func TestDrainRefusesToLoseData(t *testing.T) {
 		_, ok, err := w.Ready(t.Context(), pod)
 		require.NoError(t, err)
 		assert.False(t, ok)
+	})
+}
+
+// What is evicted is what May was asked about: it is asked again about pods that come meanwhile, and
+// what it refuses stays.
+func TestDrainAsksAboutEachPod(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, w world) {
+		lone := func(name string) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: "wk1", Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+		}
+		there := func(name string) bool { return slices.Contains(w.sim.Names("pods"), "default/"+name) }
+		_, err := w.Apply(t.Context(), lone("first"))
+		require.NoError(t, err)
+		asked, no := 0, errors.New("not agreed to")
+		may := func(ctx context.Context) error {
+			switch asked++; asked {
+			case 1:
+				n, err := w.Node(ctx, "wk1")
+				require.NoError(t, err)
+				assert.True(t, n.Cordoned, "nothing is scheduled there any more")
+				assert.True(t, there("first"))
+				_, err = w.Apply(ctx, lone("late"))
+				require.NoError(t, err)
+				return nil
+			case 2:
+				assert.True(t, there("late"))
+				return no
+			}
+			return nil
+		}
+		require.ErrorIs(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, May: may}), no)
+		time.Sleep(time.Minute)
+		assert.False(t, there("first"))
+		assert.True(t, there("late"), "it was refused")
+		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, May: may}))
+		assert.False(t, there("late"))
+		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, May: may}))
+		assert.Equal(t, 3, asked, "there is nothing to ask about on an empty node")
 	})
 }
 

@@ -172,6 +172,11 @@ func TestWhoseWorkEnds(t *testing.T) {
 	assert.Empty(t, w.Ends("c"))
 	assert.Equal(t, w.On("a")[:5], w.Ends("a"))
 	assert.Empty(t, w.On("d"))
+	for _, node := range []string{"a", "b", "c"} {
+		all := w.On(node)
+		assert.True(t, all[len(all)-1].Counted, node)
+	}
+	assert.False(t, slices.ContainsFunc(w.Ends("a"), func(l converge.Loss) bool { return l.Counted }))
 	assert.Equal(t, []string{"the notebook big of teacher", "the notebook of student3"}, converge.Texts(w.Notebooks("")))
 	assert.Empty(t, w.Notebooks("another"))
 }
@@ -191,6 +196,14 @@ func TestATaintEndsWhatDoesNotTolerateIt(t *testing.T) {
 	assert.Equal(t, []string{
 		"pod ns/effect, which nobody makes again", "pod ns/none, which nobody makes again", "pod ns/other, which nobody makes again",
 	}, converge.Texts(w.Untolerant("a", corev1.Taint{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute})))
+	w = &Work{pods: []corev1.Pod{
+		podOn("a", "more", "", with(corev1.Toleration{Key: "load", Operator: corev1.TolerationOpGt, Value: "5"})),
+		podOn("a", "less", "", with(corev1.Toleration{Key: "load", Operator: corev1.TolerationOpLt, Value: "5"})),
+		podOn("a", "for a while", "", with(corev1.Toleration{Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))})),
+	}}
+	ended := converge.Texts(w.Untolerant("a", corev1.Taint{Key: "load", Value: "7", Effect: corev1.TaintEffectNoExecute}))
+	assert.Len(t, ended, 2, "a taint's value may be compared, and what tolerates it for a while ends then")
+	assert.Contains(t, ended, "pod ns/for a while, which nobody makes again")
 }
 
 func TestWhichVolumesGoWithANode(t *testing.T) {
@@ -219,8 +232,10 @@ func TestWhichVolumesGoWithANode(t *testing.T) {
 			volume("pv5", "kept", nil, corev1.PersistentVolumeReclaimRetain),
 		},
 		claims: []corev1.PersistentVolumeClaim{
-			claim("hub-db-dir", hub), claim("kept", hub), claim("claim-teacher", nil),
-			claim("policy", map[string]string{releaseNote: "jupyterhub", namespaceNote: "jupyterhub", policyNote: "keep"}),
+			claim("claim-teacher", nil), claim("claim-student3", map[string]string{releaseNote: "jupyterhub", namespaceNote: "another"}),
+			claim("claim-student3", map[string]string{releaseNote: "another", namespaceNote: "jupyterhub"}),
+			claim("claim-student3", map[string]string{releaseNote: "jupyterhub", namespaceNote: "jupyterhub", policyNote: "keep"}),
+			claim("claim-student3", map[string]string{namespaceNote: "jupyterhub"}), claim("hub-db-dir", hub), claim("kept", hub),
 		},
 	}
 	assert.Equal(t, []string{"volume jupyterhub/claim-teacher (10Gi)", "volume pv2 (10Gi)"}, converge.Texts(w.Volumes("a")))
@@ -230,6 +245,17 @@ func TestWhichVolumesGoWithANode(t *testing.T) {
 	what, lost := w.Claim("jupyterhub", "kept")
 	assert.Equal(t, "volume jupyterhub/kept (10Gi)", what.Text)
 	assert.False(t, lost)
+	what, lost = w.Claim("jupyterhub", "none")
+	assert.Equal(t, converge.Loss{Text: "claim jupyterhub/none"}, what)
+	assert.False(t, lost)
+	_, lost = w.Claim("another", "hub-db-dir")
+	assert.False(t, lost)
+	notIn := on("a")
+	notIn.Required.NodeSelectorTerms[0].MatchExpressions[0].Operator = corev1.NodeSelectorOpNotIn
+	w.volumes = []corev1.PersistentVolume{
+		volume("not", "", notIn, corev1.PersistentVolumeReclaimDelete), volume("anywhere", "", &corev1.VolumeNodeAffinity{}, corev1.PersistentVolumeReclaimDelete),
+	}
+	assert.Empty(t, w.Volumes("a"))
 }
 
 // Pods that hold GPUs are named with their owners; what belongs to the node is not.
@@ -242,11 +268,11 @@ func TestWhoHoldsGPUs(t *testing.T) {
 		p.Labels["component"], p.Annotations[userNote] = "singleuser-server", "teacher"
 	}
 	pods := []corev1.Pod{
-		podOn("wk1", "train-0", "Job", gpu), podOn("wk1", "jupyter-teacher", "", mine), podOn("wk1", "lone", "", gpu),
-		podOn("wk1", "plugin", "DaemonSet", gpu), podOn("wk1", "web", "ReplicaSet", nil),
+		podOn("wk1", "web", "ReplicaSet", nil), podOn("wk1", "train-0", "Job", gpu), podOn("wk1", "jupyter-teacher", "", mine), podOn("wk1", "lone", "", gpu),
+		podOn("wk1", "plugin", "DaemonSet", gpu),
 	}
 	assert.Equal(t, []string{
-		"pod ns/jupyter-teacher (1 GPU), the notebook of teacher", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[0].OwnerReferences[0].Name,
+		"pod ns/jupyter-teacher (1 GPU), the notebook of teacher", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[1].OwnerReferences[0].Name,
 	}, HoldGPUs(pods))
 	assert.Equal(t, []string{"1 pod that is made again"}, converge.Texts((&Work{pods: pods}).WithoutGPUs().On("wk1")))
 }

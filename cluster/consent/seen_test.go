@@ -38,6 +38,8 @@ func TestWhatWasShown(t *testing.T) {
 		"unseen, and new":      {cost(converge.Destroys, "1 x", unknown, loss("new", "")), "a is destroyed, and with it no answer, new", false},
 		"unseen of another VM": {cost(converge.Destroys, "2 y", unknown), "a is destroyed (not the one that was shown: it has its name), and with it no answer", false},
 		"a login":              {cost(converge.Enters, "1 x"), "a login is added to a", false},
+		"another's name":       {converge.Cost{Machine: "b", Sort: "node", Kind: converge.Destroys}, "b is destroyed", false},
+		"another sort":         {converge.Cost{Machine: "a", Sort: "part", Kind: converge.Destroys}, "a is destroyed", false},
 	} {
 		err := a.May(t.Context(), converge.Item{Step: "s", Costs: []converge.Cost{x.cost}})
 		if x.lacks == "" {
@@ -73,6 +75,16 @@ func TestANameMeansOneThing(t *testing.T) {
 	assert.Equal(t, []converge.Cost{node}, a.Lacking(plan(node, part)))
 	assert.Equal(t, "-destroy=node:m,part:m", Flags(node, part))
 	assert.Equal(t, "-destroy=m", Flags(node))
+	assert.Equal(t, "-restart -destroy=m", Flags(node, converge.Cost{Machine: "m", Sort: "part", Kind: converge.Stops}), "the other one is only stopped")
+	assert.Equal(t, "-restart", Flags(converge.Cost{Machine: "m", Kind: converge.Stops}))
+
+	// What is only stopped takes the name from nothing.
+	a = &Agreement{Destroy: []string{"m"}}
+	assert.Len(t, a.Lacking(plan(converge.Cost{Machine: "m", Sort: "part", Kind: converge.Stops}, node)), 1)
+	assert.Empty(t, a.Ambiguous())
+	a = &Agreement{Destroy: []string{"m"}}
+	a.Lacking(plan(converge.Cost{Machine: "x", Kind: converge.Stops}, node, part))
+	assert.Equal(t, []string{"m"}, a.Ambiguous())
 }
 
 // Pods of one Deployment are the same work, whatever their ReplicaSets are called.
@@ -86,6 +98,7 @@ func TestThePodsOfOneController(t *testing.T) {
 	}
 	assert.Equal(t, madeBy(pod("a-1-x", "ReplicaSet", "a-1", "1")), madeBy(pod("a-2-y", "ReplicaSet", "a-2", "2")))
 	assert.Equal(t, "Job ns/train-1", madeBy(pod("train-1-z", "Job", "train-1", "1")), "a Job's name is its own")
+	assert.Equal(t, "ReplicaSet ns/c-", madeBy(pod("c-x", "ReplicaSet", "c-", "")))
 	assert.Equal(t, "ReplicaSet ns/b", madeBy(pod("b-x", "ReplicaSet", "b", "")))
 	assert.Equal(t, "Pod ns/lone", madeBy(pod("lone", "", "", "")))
 }

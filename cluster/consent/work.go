@@ -76,16 +76,16 @@ func (w *Work) On(node string) []converge.Loss {
 	out, others := w.ends(node)
 	text := ""
 	switch {
+	case others == 0:
+		return out
 	case others == 1 && len(out) == 0:
 		text = "1 pod that is made again"
 	case others == 1:
 		text = "1 other pod"
-	case others > 1 && len(out) == 0:
+	case len(out) == 0:
 		text = fmt.Sprintf("%d pods that are made again", others)
-	case others > 1:
-		text = fmt.Sprintf("%d other pods", others)
 	default:
-		return out
+		text = fmt.Sprintf("%d other pods", others)
 	}
 	return append(out, converge.Loss{Text: text, Counted: true})
 }

@@ -24,7 +24,7 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 // mismatch says what a card is that does not match a request.
 func mismatch(g pci.GPU) string {
 	out := fmt.Sprintf("%s is %s", g.Address, withArticle(g.Name))
-	id, _ := nvidia.ParsePCIID(g.ID()) // what is no id is in no table
+	id, _ := nvidia.ParsePCIID(g.ID()) // zero, which is in no table, if it is none
 	if why := nvidia.Unsupported(id); why != "" {
 		out += ", and " + why
 	}

@@ -73,8 +73,8 @@ func TestCardsThatSitTogether(t *testing.T) {
 	}
 }
 
-// Who asks for cards that cannot be had is told whose they are.
-func TestCardsThatCannotBeHad(t *testing.T) {
+// TestCardsThatOthersHave: who asks for them is told whose they are.
+func TestCardsThatOthersHave(t *testing.T) {
 	card := func(i int) proxmox.PCIAddress { return rowOf(8)[i].Address.Whole() }
 	b := func(cards []pci.Card) *book {
 		return &book{spec: &spec.Spec{Name: "lab"}, host: "pve1", ledger: &pci.Ledger{Cards: cards}, strangers: map[proxmox.PCIAddress]foreignClaim{}, promised: map[proxmox.PCIAddress]string{}}

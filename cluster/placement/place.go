@@ -77,6 +77,7 @@ type room struct {
 	cpus     int
 	memory   proxmox.Size
 	storages []string
+	bridges  []string // and VNets that the token may see
 	servers  int
 	ledger   *pci.Ledger
 	cards    *Allotment // of the nodes that are on it so far
@@ -152,6 +153,13 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxm
 			if s.Active {
 				r.storages = append(r.storages, s.Name)
 			}
+		}
+		bridges, err := pve.Bridges(ctx, r.host)
+		if err != nil {
+			return err
+		}
+		for _, b := range bridges {
+			r.bridges = append(r.bridges, b.Name)
 		}
 	}
 	return nil
@@ -272,6 +280,8 @@ func (r *room) lacks(n spec.Node) string {
 		return fmt.Sprintf("has %s of memory left", max(r.memory, 0)/proxmox.GiB*proxmox.GiB)
 	case r.cpus < n.Cores:
 		return fmt.Sprintf("has %d CPUs", r.cpus)
+	case n.Network.Bridge != "" && len(r.bridges) > 0 && !slices.Contains(r.bridges, n.Network.Bridge):
+		return "has no bridge " + n.Network.Bridge
 	}
 	for _, d := range disks {
 		if !slices.Contains(r.storages, d) {

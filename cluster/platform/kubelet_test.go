@@ -30,7 +30,7 @@ proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 k3s: {agent: {kubelet-arg: [`+args+pods+`]}}
 pools:
-  cp: {role: server, count: 1, addresses: [10.0.0.11], taints: ["a=b:NoSchedule"]}
+  cp: {role: server, count: 1, addresses: [10.0.0.11], cores: 64, memory: 260GiB, taints: ["a=b:NoSchedule"]}
   w: {count: 1, addresses: [10.0.0.21], cores: 64, memory: 260GiB}
 hub: {hostname: hub.lab.example, auth: {kind: dummy}, profiles: {small: {cpu: 0.1, memory: 1GiB}}}
 `))

@@ -36,11 +36,11 @@ func (ms *Members) Upgrades(ctx context.Context, why string, n spec.Node) []conv
 	return costs
 }
 
-// EndsWith is whose work ends if a node is upgraded: pods that hold GPUs go on, unless the file has
-// them evicted.
+// EndsWith is whose work ends if a node is upgraded: pods that hold GPUs are waited for, unless the file
+// has them evicted. In the node's turn none is left, so one that has come since would end.
 func (ms *Members) EndsWith(ctx context.Context, n spec.Node) []converge.Loss {
 	return ms.Users(ctx, func(w *consent.Work) []converge.Loss {
-		if n.GPUs.Count > 0 && !ms.evicts() {
+		if n.GPUs.Count > 0 && !ms.evicts() && ctx.Value(hasTurn{}) == nil {
 			w = w.WithoutGPUs()
 		}
 		return w.On(n.Name)

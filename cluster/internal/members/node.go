@@ -87,8 +87,13 @@ func (ms *Members) SettleNode(ctx context.Context, name string, marks kube.Marks
 	return client.Uncordon(ctx, name)
 }
 
+// stays is why a node was not drained, or does not go down although it is: it takes pods as before.
+type stays struct{ error }
+
+func (s stays) Unwrap() error { return s.error }
+
 // Drain drains a node and returns its state before that, nil if the cluster does not have
-// the node.
+// the node. Once the node takes no more pods, it asks about those that are there.
 func (ms *Members) Drain(ctx context.Context, node string) (*kube.Node, error) {
 	was, err := ms.ObserveNode(ctx, node)
 	if err != nil || was == nil {
@@ -99,7 +104,35 @@ func (ms *Members) Drain(ctx context.Context, node string) (*kube.Node, error) {
 		return nil, err
 	}
 	progress.Say(ctx, "draining %s", node)
-	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true})
+	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true, May: func(ctx context.Context) error { return ms.stillMay(ctx, was) }})
+}
+
+// DrainFor is Drain for something that cannot be undone, about which it asks again: a drain takes a while.
+func (ms *Members) DrainFor(ctx context.Context, node string) (*kube.Node, error) {
+	was, err := ms.Drain(ctx, node)
+	if err == nil && was != nil {
+		err = ms.stillMay(ctx, was)
+	}
+	return was, err
+}
+
+// stillMay asks again whether a step may do what a node is cordoned for. If not, the node takes pods
+// as before.
+func (ms *Members) stillMay(ctx context.Context, was *kube.Node) error {
+	no := converge.Confirm(ctx)
+	if no == nil || ctx.Err() != nil {
+		return no
+	}
+	if !was.Cordoned {
+		client, err := ms.Kube(ctx)
+		if err == nil {
+			err = client.Uncordon(ctx, was.Name)
+		}
+		if err != nil {
+			return errors.Join(no, err)
+		}
+	}
+	return stays{no}
 }
 
 // DeleteNode deletes a Node, and waits until it is gone: K3s holds the Node of a server back with

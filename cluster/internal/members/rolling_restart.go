@@ -63,11 +63,18 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 	if err != nil {
 		return errors.Join(err, ms.freeAgain(ctx, n, v))
 	}
-	defer func() { ms.NoteUnhealthy(ctx, err, n.Name) }()
+	defer func() {
+		if !errors.As(err, new(stays)) {
+			ms.NoteUnhealthy(ctx, err, n.Name)
+		}
+	}()
 	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back
 		return v.do(ctx)
 	}
 	was, err := ms.DrainNode(ctx, n)
+	if errors.As(err, new(stays)) {
+		return errors.Join(err, ms.freeAgain(ctx, n, v))
+	}
 	if err != nil {
 		return err
 	}
@@ -153,7 +160,7 @@ func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, erro
 	case err != nil || was == nil:
 		return nil, err
 	}
-	return ms.Drain(ctx, n.Name)
+	return ms.DrainFor(ctx, n.Name)
 }
 
 // waitBack waits until a node that went down is Ready again with the GPUs that it had, and

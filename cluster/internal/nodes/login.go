@@ -40,6 +40,7 @@ var loginScript string
 // locked is a machine of this cluster whose authorized_keys must change.
 type locked struct {
 	node spec.Node
+	vm   string        // the VM that it is
 	over remote.Runner // as root
 	open bool          // it accepts our login, but lacks keys of the file
 	keys []string      // the wanted authorized_keys
@@ -124,6 +125,9 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 		},
 		Apply: func(ctx context.Context, all []locked) error {
 			for _, m := range all {
+				if err := ns.same(ctx, m); err != nil { // the ones before took a while
+					return err
+				}
 				progress.Say(ctx, "adding keys to %s", m.node.Name)
 				if _, err := ns.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
 					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
@@ -136,6 +140,15 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 	}
 }
 
+// same returns an error if a machine is no longer the one that was looked at.
+func (ns *Nodes) same(ctx context.Context, m locked) error {
+	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), m.node.Name)
+	if err == nil && (vm == nil || vm.Identity() != m.vm) {
+		err = wait.Passing(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
+	}
+	return err
+}
+
 // whyAsk is the reason why adding keys needs consent.
 const whyAsk = "no server of the cluster knows a key of this run: the cluster was created from another folder, with another token or by another person"
 
@@ -144,7 +157,7 @@ const whyAsk = "no server of the cluster knows a key of this run: the cluster wa
 func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge.Cost) {
 	for _, m := range all {
 		if m.asks {
-			out = append(out, converge.Cost{Machine: m.node.Name, Kind: converge.Enters, Why: whyAsk})
+			out = append(out, converge.Cost{Machine: m.node.Name, Thing: m.vm, Kind: converge.Enters, Why: whyAsk})
 		}
 	}
 	return out
@@ -198,7 +211,7 @@ const agentGrace = 15 * time.Second
 
 // askKeys reads which keys may log in to a machine, and returns which keys must.
 func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
-	m := &locked{node: n, over: ns.Proxmox.Guest(vm)}
+	m := &locked{node: n, vm: vm.Identity(), over: ns.Proxmox.Guest(vm)}
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {

@@ -42,7 +42,7 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
 		return nil, unseen, err
 	}
-	m = &locked{node: n, over: ns.Root(n.Name), open: true}
+	m = &locked{node: n, vm: vm.Identity(), over: ns.Root(n.Name), open: true}
 	var auth *ssh.AuthError
 	limited, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
