@@ -30,8 +30,8 @@ func (w without) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(req)
 }
 
-// What is looked at is all pods that have not ended, all volumes and all claims. A list that cannot be
-// had is an error: nobody is to read it as one without entries.
+// What is looked at is all pods that have not ended, all volumes and all claims. A list that is not
+// available is an error, and no empty list.
 func TestLook(t *testing.T) {
 	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, 1)
 	require.NoError(t, err)

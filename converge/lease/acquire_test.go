@@ -43,7 +43,7 @@ func (s *shelf) write(text string) {
 	s.there, s.text, s.version = true, text, s.version+1
 }
 
-// Whoever cannot read or make the lease has none, and does not wait for what does not pass.
+// A run that cannot read or make the lease has none, and does not wait for what does not pass.
 func TestWhoGetsNoLease(t *testing.T) {
 	broken := errors.New("certificate expired")
 	for name, store := range map[string]func() lease.Store{

@@ -138,7 +138,7 @@ func TestARenewalBetweenTwoLooks(t *testing.T) {
 	})
 }
 
-// Who makes a lease where there is none looks again when whoever may have lost one must have noticed.
+// Who makes a lease where there is none looks again when a run that has lost one must have noticed.
 func TestWhoMakesALeaseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := diaryOf(&shelf{})
@@ -180,7 +180,7 @@ func TestWhoMakesALeaseWaits(t *testing.T) {
 	})
 }
 
-// A silent holder's lease is taken over after 90 s of silence, to the second, and a beat begins them anew.
+// A silent holder's lease is taken over after 90 s of silence, to the second, and a beat begins them again.
 func TestWhenASilentHolderIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, other := range []string{"", "beat: 8", "run: third\nbeat: 7"} {
