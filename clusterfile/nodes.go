@@ -14,8 +14,8 @@ import (
 )
 
 // maxNodes limits the nodes of a pool, so that a typing error gives a message instead of using
-// up the memory.
-const maxNodes = 5000
+// up the memory. A plan of so many takes about two seconds.
+const maxNodes = 1000
 
 // poolOnly are a pool's keys that its nodes do not inherit.
 var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids"}

@@ -34,6 +34,12 @@ func (s *shelf) lock(why string) {
 	s.locked = why
 }
 
+func (s *shelf) content() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
 // way is one run's way to the shelf.
 type way struct {
 	*shelf

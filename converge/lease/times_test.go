@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ type diary struct {
 	mu    sync.Mutex
 	noted []string
 	fails func(what string) error // in place of an answer; nil: none
-	slow  time.Duration           // how long a renewal takes
+	slow  atomic.Int64            // how long a renewal takes, as a time.Duration
 }
 
 func diaryOf(s *shelf) *diary { return &diary{way: open(s), begin: time.Now()} }
@@ -72,7 +73,7 @@ func (d *diary) Replace(ctx context.Context, over lease.Seen, text string) error
 	if err := d.note("renew"); err != nil {
 		return err
 	}
-	time.Sleep(d.slow)
+	time.Sleep(time.Duration(d.slow.Load()))
 	return d.way.Replace(ctx, over, text)
 }
 
@@ -98,7 +99,7 @@ func TestWhenAHolderAsks(t *testing.T) {
 			}
 		}
 		assert.Equal(t, want, d.take())
-		assert.Contains(t, d.text, "beat: 3")
+		assert.Contains(t, d.content(), "beat: 3")
 
 		d.failing(func(string) error { return errors.New("no route to host") })
 		time.Sleep(45*time.Second - 2*time.Millisecond) // the last renewal is 45 s old less a moment
@@ -108,7 +109,7 @@ func TestWhenAHolderAsks(t *testing.T) {
 		require.NoError(t, l.Check(t.Context()))
 		assert.Equal(t, []string{"look 1m45s"}, d.take(), "it is not too old yet")
 		time.Sleep(time.Millisecond)
-		d.slow = 99 * time.Millisecond
+		d.slow.Store(int64(99 * time.Millisecond))
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() { assert.NoError(t, l.Check(t.Context())) })

@@ -351,16 +351,16 @@ func TestFilesAreJudgedFirst(t *testing.T) {
 	}
 }
 
-// A mistake that 5,000 nodes have, or that stops the reader from knowing what is meant, is told
+// A mistake that 1,000 nodes have, or that stops the reader from knowing what is meant, is told
 // in a few lines.
 func TestMistakesAreTold(t *testing.T) {
 	const head = "name: a\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\n"
 	for text, want := range map[string]int{
 		"pools:\n  cp: {role: server, count: 2000000000}\n":                                                         4,
-		"proxmox: {endpoint: lab}\npools:\n  cp: {role: server, count: 1}\n  wk: {count: 5000}\n":                   52,
+		"proxmox: {endpoint: lab}\npools:\n  cp: {role: server, count: 1}\n  wk: {count: 1000}\n":                   52,
 		"proxmox: {endpoint: lab}\npools:\n  cp: {role: server, address: 10.0.0.2}\npools:\n  wk: {count: 1}\n":     1,
 		"proxmox: {endpoint: lab}\npools:\n  cp: {role: server, count: 1, count: 3, addresses: [10.0.0.11]}\n":      1,
-		"pools:\n  cp: {role: server, count: 3, external: a@10.0.0.2}\n  wk: {count: 5000}\nk3s: {vip: 10.0.0.9}\n": 52,
+		"pools:\n  cp: {role: server, count: 3, external: a@10.0.0.2}\n  wk: {count: 1000}\nk3s: {vip: 10.0.0.9}\n": 52,
 	} {
 		_, err := clusterfile.Parse("cluster.yaml", []byte(head+text))
 		require.Error(t, err)
