@@ -64,6 +64,10 @@ func (r *resolver) imageSums(raw *written.Image) {
 	if raw.SHA256 != "" && raw.SHA512 != "" {
 		r.Wrong(&raw.SHA256, "the image has two checksums, and Proxmox compares one", "keep the longer one")
 	}
+	if release := distro.Unusable(raw.URL); release != "" {
+		r.Wrong(&raw.URL, "this is an image of "+release+", whose cloud-init cannot rename the network card to eth0: its machines get no address",
+			"leave it out, or write one of "+distro.Named(raw.Distribution).Title)
+	}
 	for _, d := range distro.All() {
 		if name := path.Base(raw.URL); strings.HasPrefix(name, d.ID+"-") && distro.Named(raw.Distribution).ID != d.ID {
 			r.Wrong(&raw.URL, fmt.Sprintf("%s is not an image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")

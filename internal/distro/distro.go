@@ -2,7 +2,11 @@
 // docs/distributions.md describes them for users.
 package distro
 
-import "slices"
+import (
+	"path"
+	"slices"
+	"strings"
+)
 
 // Distro is one release of a distribution.
 type Distro struct {
@@ -71,6 +75,18 @@ func Names() []string {
 func Named(name string) Distro {
 	all := All()
 	return all[max(0, slices.IndexFunc(all, func(d Distro) bool { return d.Name == name }))]
+}
+
+// Unusable names the release of a cloud image on which machines get no network: Ubuntu 26.04's
+// cloud-init and netplan do not rename a card that is up already, and the seeds name it eth0
+// (canonical/cloud-init#6887). It goes by the names that Ubuntu gives its images; empty: none is
+// known.
+func Unusable(image string) string {
+	name := path.Base(image)
+	if strings.HasPrefix(name, "ubuntu-26.04-") || strings.HasPrefix(name, "resolute-") || strings.Contains(image, "/resolute/") {
+		return "Ubuntu 26.04"
+	}
+	return ""
 }
 
 // ByID returns the distribution with that ID= of os-release(5), whatever its release.
