@@ -27,8 +27,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
+	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -260,7 +260,7 @@ func onHosts(t *testing.T, s *spec.Spec, login ssh.Signer, model *pvesim.Model, 
 		b := Backend{Dir: t.TempDir(), Signers: []ssh.Signer{login}, Dial: nowhere, GitDial: nowhere, Charts: chart.Source{Dial: nowhere, Cache: t.TempDir()}}
 		if s.HasProxmox() {
 			if model == nil {
-				_, fits := labmodel.For(labctl.NeedsOf(s))
+				_, fits := labmodel.For(labneeds.Of(s))
 				model = &fits
 			}
 			sim := pvesim.New(*model, pvesim.Options{})

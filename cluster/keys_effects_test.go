@@ -21,8 +21,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
+	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -68,7 +68,7 @@ func hostsFor(t *testing.T, s *spec.Spec) *proxmox.Client {
 	if !s.HasProxmox() {
 		return nil
 	}
-	_, model := labmodel.For(labctl.NeedsOf(s))
+	_, model := labmodel.For(labneeds.Of(s))
 	sim := pvesim.New(model, pvesim.Options{})
 	t.Cleanup(sim.Close)
 	id, token := sim.Token()

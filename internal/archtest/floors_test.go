@@ -22,7 +22,7 @@ func rooms() []floor {
 	return []floor{
 		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/rows", "internal/page"}},
 		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
-			"cluster/internal/run", "cluster/internal/thorns", "cluster/internal/volumes", "cluster/internal/verification", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "cluster/backup", "internal/offer", "cluster/inventory"}},
+			"cluster/internal/run", "cluster/internal/thorns", "cluster/internal/volumes", "cluster/internal/verification", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labneeds", "cluster/backup", "internal/offer", "cluster/inventory"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{

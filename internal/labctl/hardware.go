@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Hardware is what the lab's hosts have of what cluster files need.
@@ -19,8 +17,8 @@ type Hardware struct {
 type HostHardware struct {
 	Name     string              `json:"name"`
 	Cores    int                 `json:"cores"`
-	Memory   spec.Size           `json:"memory"` // that VMs can have
-	Spared   spec.Size           `json:"spared"` // for the host, and for machines that are not the cluster's
+	Memory   int64               `json:"memory"` // that VMs can have, in bytes
+	Spared   int64               `json:"spared"` // for the host, and for machines that are not the cluster's
 	Bridges  []string            `json:"bridges,omitempty"`
 	MTUs     map[string]int      `json:"mtus,omitempty"` // of bridges that have not the usual 1500
 	Storages map[string][]string `json:"storages,omitempty"`
@@ -36,6 +34,15 @@ type HardwareGPU struct {
 
 // usualMTU is the default MTU of a bridge.
 const usualMTU = 1500
+
+// size writes bytes in whole GiB or MiB, as hosts have them.
+func size(n int64) string {
+	const mib, gib = 1 << 20, 1 << 30
+	if n%gib == 0 {
+		return fmt.Sprintf("%dGiB", n/gib)
+	}
+	return fmt.Sprintf("%dMiB", n/mib)
+}
 
 // Lacks says what hardware lacks; nothing if the cluster can run on it.
 func (n Needs) Lacks(hw Hardware) []string {
@@ -60,7 +67,7 @@ func (w HostNeeds) lacks(h HostHardware) (out []string) {
 		say("has %d CPUs, and not %d", h.Cores, cores)
 	}
 	if wanted := max(w.Memory, w.Declared.Memory-h.Spared); h.Memory < wanted {
-		say("has %s of memory to give, and not %s", h.Memory, wanted)
+		say("has %s of memory to give, and not %s", size(h.Memory), size(wanted))
 	}
 	for _, bridge := range slices.Sorted(maps.Keys(w.Bridges)) {
 		if !slices.Contains(h.Bridges, bridge) {
@@ -85,11 +92,11 @@ func (w HostNeeds) lacksCards(h HostHardware) (out []string) {
 	if len(h.GPUs) < w.Cards {
 		say("has %d GPUs, and not %d", len(h.GPUs), w.Cards)
 	}
-	for _, model := range w.Models {
+	for _, m := range w.Models {
 		if !slices.ContainsFunc(h.GPUs, func(g HardwareGPU) bool {
-			return strings.Contains(strings.ToLower(g.Name), strings.ToLower(model))
+			return strings.Contains(strings.ToLower(g.Name), strings.ToLower(m.Asked))
 		}) {
-			say("has no %s", model)
+			say("has no %s", m.Asked)
 		}
 	}
 	for _, slot := range w.Slots {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Of returns what the hosts of a model have.
@@ -14,7 +13,7 @@ func Of(m pvesim.Model) labctl.Hardware {
 	var out labctl.Hardware
 	for _, h := range m.Hosts {
 		spared := spared(m, h.Name)
-		has := labctl.HostHardware{Name: h.Name, Cores: h.CPUs, Memory: spec.Size(h.Memory - h.Used - spared), Spared: spec.Size(spared),
+		has := labctl.HostHardware{Name: h.Name, Cores: h.CPUs, Memory: int64(h.Memory - h.Used - spared), Spared: int64(spared),
 			Bridges: h.Bridges, MTUs: h.MTUs, Storages: map[string][]string{}, Mappings: mappings(m, h.Name)}
 		for _, st := range h.Storages {
 			has.Storages[st.Name] = st.Content

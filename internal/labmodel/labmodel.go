@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -110,7 +109,7 @@ const (
 func devices(w labctl.HostNeeds, sockets int) []pvesim.PCIDevice {
 	models := w.Models
 	if len(models) == 0 {
-		models = []string{"A100"}
+		models = []labctl.Model{{Asked: "A100"}}
 	}
 	var slots []string
 	for _, s := range w.Slots {
@@ -133,19 +132,16 @@ func devices(w labctl.HostNeeds, sockets int) []pvesim.PCIDevice {
 	return out
 }
 
-// card returns a card of a model; its ID is from NVIDIA's own list of names.
-func card(model string) pvesim.PCIDevice {
+// card returns a card of a model.
+func card(m labctl.Model) pvesim.PCIDevice {
 	d := pvesim.PCIDevice{ID: "10de:20f1", Subsystem: "10de:145f", Class: "030200", Vendor: "NVIDIA Corporation",
 		Name: "GA100 [A100 PCIe 40GB]", Product: "NVIDIA A100-PCIE-40GB"}
-	if strings.Contains(strings.ToLower(d.Name), strings.ToLower(model)) {
-		return d
-	}
-	d.Name, d.Product = "["+model+"]", "NVIDIA "+model
-	for _, g := range nvidia.GPUs() {
-		if strings.Contains(strings.ToLower(g.Name), strings.ToLower(model)) {
-			d.ID, d.Name, d.Product = g.ID.String(), "["+strings.TrimPrefix(g.Name, "NVIDIA ")+"]", g.Name
-			break
-		}
+	switch {
+	case strings.Contains(strings.ToLower(d.Name), strings.ToLower(m.Asked)):
+	case m.ID != "":
+		d.ID, d.Name, d.Product = m.ID, "["+strings.TrimPrefix(m.Name, "NVIDIA ")+"]", m.Name
+	default:
+		d.Name, d.Product = "["+m.Asked+"]", "NVIDIA "+m.Asked
 	}
 	return d
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
+	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -56,7 +57,7 @@ func TestALabWithOtherGuests(t *testing.T) {
 	err := s.labFits(labctl.State{Hardware: fits})
 	assert.Equal(t, invalid, code(err))
 	require.ErrorContains(t, err, "the lab runs with simulated VMs, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
-	g := labctl.GuestsOf(s.Spec)
+	g := labneeds.Guests(s.Spec)
 	assert.Equal(t, labctl.Guests{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Internet: true}, g)
 	g.Image = "/somewhere"
 	require.NoError(t, s.labFits(labctl.State{Guests: g, Hardware: fits}))
@@ -65,7 +66,7 @@ func TestALabWithOtherGuests(t *testing.T) {
 	s = &Session{Spec: labFile(t, "one-gpu")}
 	require.NoError(t, s.labFits(labctl.State{Hardware: fits}))
 	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
-	assert.Equal(t, labctl.Banner, labctl.GuestsOf(s.Spec).Banner())
+	assert.Equal(t, labctl.Banner, labneeds.Guests(s.Spec).Banner())
 }
 
 func preset(t *testing.T, name string) pvesim.Model {

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -54,7 +54,7 @@ func (w *door) way(text string) string {
 	s := &Session{Console: &console.Console{Talk: &strings.Builder{}, Redact: &secret.Redactor{}}, Spec: want}
 	var out strings.Builder
 	if want.IsLab() {
-		guests := labctl.NeedsOf(want).Guests
+		guests := labneeds.Of(want).Guests
 		return fmt.Sprintln(guests.Real(), guests.Internet, guests.Image)
 	}
 	w.came = ""

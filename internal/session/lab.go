@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/labneeds"
 )
 
 // LabStart starts or finds the lab, with the hardware for the cluster file in the current
@@ -47,7 +48,7 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 		if err := s.guestsCanRun(ctx); err != nil {
 			return labctl.State{}, err
 		}
-		needs := labctl.NeedsOf(s.Spec)
+		needs := labneeds.Of(s.Spec)
 		o.Needs = &needs
 	}
 	lab, err := labctl.Start(ctx, o)
@@ -75,10 +76,10 @@ func (s *Session) labFits(lab labctl.State) error {
 		return nil
 	}
 	const other = "end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost"
-	if lacks := labctl.NeedsOf(s.Spec).Lacks(lab.Hardware); len(lacks) > 0 {
+	if lacks := labneeds.Of(s.Spec).Lacks(lab.Hardware); len(lacks) > 0 {
 		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+other, lab.Model, s.Spec.Name, strings.Join(lacks, ", "))
 	}
-	asked := labctl.GuestsOf(s.Spec)
+	asked := labneeds.Guests(s.Spec)
 	asked.Image = lab.Guests.Image
 	if asked == lab.Guests {
 		return nil

@@ -26,6 +26,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
@@ -229,7 +230,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
-	s.Say("%s", labctl.GuestsOf(s.Spec).Banner())
+	s.Say("%s", labneeds.Guests(s.Spec).Banner())
 	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, LabDir()) }
 	if s.opt.Start {
 		find = s.StartLab

@@ -34,7 +34,7 @@ func main() {
 	case "serve":
 		err = serve(ctx, os.Args[2:])
 	case "prepare":
-		err = prepare(ctx, os.Args[2:], os.Stdin, os.Stdout)
+		err = prepare(ctx, os.Args[2:])
 	case "scratch":
 		err = scratch(ctx, os.Args[2:], os.Stdin, os.Stdout)
 	default:
@@ -45,6 +45,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "labd:", err)
 		os.Exit(1)
 	}
+}
+
+// prepare says on standard output what the lab starts with for the needs on standard input.
+func prepare(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("prepare", flag.ContinueOnError)
+	dir := flags.String("dir", labctl.DefaultDir, "the folder for a generated model")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	return site.Prepare(ctx, *dir, os.Stdin, os.Stdout, os.Stderr)
 }
 
 // endTime is the time limit of the shutdown; lab:stop waits a little longer. Children end with

@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"lab/operators":        {"converge/wait"},
 	"lab/traffic":          {"sim/guest"},
 	"lab/plane":            {"converge/wait", "sim/gpuoperator", "sim/guest"},
-	"lab/site":             {"internal/labctl", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
+	"lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
 // beneath is all that of ours is in the lab's programs, whichever way it came. What the
@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 // cluster) is not; converge/progress, converge/wait and secret are a line on a screen, a pause and a string that
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
-	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/limit", "internal/printable", "internal/suggest", "internal/yamlbound", "remote",
+	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable", "internal/suggest", "internal/yamlbound", "remote",
 	"remote/remotetest", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest",
 	"sim/pvesim", "sim/pvesim/model", "sim/qemu",
 }

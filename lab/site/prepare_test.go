@@ -1,8 +1,9 @@
-package main
+package site_test
 
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
+	"github.com/cps-gpu/homelab/lab/site"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -21,7 +23,7 @@ func prepared(t *testing.T, dir string, needs labctl.Needs) labctl.Prepared {
 	in, err := json.Marshal(needs)
 	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, prepare(t.Context(), []string{"-dir=" + dir}, bytes.NewReader(in), &out))
+	require.NoError(t, site.Prepare(t.Context(), dir, bytes.NewReader(in), &out, io.Discard))
 	var p labctl.Prepared
 	require.NoError(t, json.Unmarshal(out.Bytes(), &p))
 	return p
@@ -33,7 +35,7 @@ func TestHardwareFitsTheNeeds(t *testing.T) {
 	needs := labctl.Needs{Name: "mixed", Network: netip.MustParsePrefix("10.0.0.0/24"), Hosts: []labctl.HostNeeds{{Name: "pve1", Cores: 4, Cards: 1}}}
 	assert.Equal(t, labctl.Prepared{Model: "one-gpu"}, prepared(t, dir, needs))
 
-	needs.Hosts = append(needs.Hosts, labctl.HostNeeds{Name: "atlas", Cores: 4, Cards: 3, Models: []string{"L40S"}})
+	needs.Hosts = append(needs.Hosts, labctl.HostNeeds{Name: "atlas", Cores: 4, Cards: 3, Models: []labctl.Model{{Asked: "L40S"}}})
 	p := prepared(t, dir, needs)
 	assert.Equal(t, filepath.Join(dir, "model-mixed.yaml"), p.Model)
 	m, err := pvesim.LoadModel(p.Model)
