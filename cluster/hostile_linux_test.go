@@ -395,7 +395,7 @@ func commandsOf(t *testing.T, s *spec.Spec, login ssh.Signer, word string) (out 
 }
 
 // program begins a command in a text for a person.
-var program = regexp.MustCompile("\\b(?:go tool mage|pveum|pvesm|pvesh|qm|kubectl|helm|chmod|ssh -p|sudo|ssh-add|systemctl|journalctl|ip link|ceph|install|echo|mkdir|apt-get) ")
+var program = regexp.MustCompile(`\b(?:go tool mage|pveum|pvesm|pvesh|qm|kubectl|helm|chmod|ssh -p|sudo|ssh-add|systemctl|journalctl|ip link|ceph|install|echo|mkdir|apt-get) `)
 
 // shapeOf is a command without the given word: it ends where a sentence goes on that has it.
 func shapeOf(text, word string) string {

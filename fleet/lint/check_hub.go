@@ -26,7 +26,7 @@ func (l *linter) checkHub() {
 				v = append(slices.Clone(own), v...)
 			}
 			later := func(text string) bool {
-				return strings.Contains(text, "${") && !h.DisablePreProcess && !(b.YAML.Helm != nil && b.YAML.Helm.DisablePreProcess)
+				return strings.Contains(text, "${") && !h.DisablePreProcess && (b.YAML.Helm == nil || !b.YAML.Helm.DisablePreProcess)
 			}
 			l.hubFindings("hub-python", v.Python(later), said)
 			l.hubFindings("hub-conflict", v.Conflicts(h.node.Get("valuesFrom").Set() || h.node.Get("templateValues").Set()), said)
