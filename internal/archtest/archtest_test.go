@@ -102,9 +102,12 @@ var allowed = map[string][]string{
 	"sim/guest/internal/disk":      nil,
 	"sim/guest/internal/etcdfile":  nil,
 
-	"sim/gpuoperator": nil,
-	"sim/kubesim":     {"sim/gpuoperator", "sim/guest"},
-	"sim/conform":     {"sim/pvesim", "sim/guest"},
+	"sim/gpuoperator":               nil,
+	"sim/kubesim":                   {"sim/gpuoperator", "sim/guest", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table"},
+	"sim/kubesim/internal/control":  {},
+	"sim/kubesim/internal/defaults": {},
+	"sim/kubesim/internal/table":    {},
+	"sim/conform":                   {"sim/pvesim", "sim/guest"},
 
 	// Inside the simulated Proxmox VE: what is below first.
 	"sim/pvesim/internal/answer":      nil,
@@ -212,13 +215,13 @@ var owners = map[string][]string{
 	"github.com/go-git/go-git":           {"fleet"},
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
-	"github.com/robfig/cron":             {"internal/schedule", "sim/guest"},
+	"github.com/robfig/cron":             {"internal/schedule", "sim/guest", "sim/kubesim/internal/control"},
 	"filippo.io/age":                     {"cluster", "internal/session/backup"},
 	"go.etcd.io/bbolt":                   {"sim/guest"},
 	"github.com/getsops/sops":            {"secret/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
-	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim"},
-	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim"},
+	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control"},
+	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control"},
 }
 
 type pkg struct {
@@ -298,7 +301,7 @@ func TestSimulatorsStandOnNothingTheyJudge(t *testing.T) {
 	may := append([]string{"sim/guest", "sim/gpuoperator", "sim/qemu", "sim/record", "sim/kubesim",
 		"internal/iso9660", "internal/suggest", "internal/yamlbound", "remote", "remote/remotetest"}, leaves...)
 	for _, p := range list(t, "-deps", "./sim/pvesim", "./sim/guest", "./sim/qemu", "./sim/record", "./sim/kubesim") {
-		if ours, ok := strings.CutPrefix(p.ImportPath, module); ok && !inside(ours, "sim/guest/internal") {
+		if ours, ok := strings.CutPrefix(p.ImportPath, module); ok && !inside(ours, "sim/guest/internal") && !inside(ours, "sim/kubesim/internal") {
 			assert.True(t, inside(ours, "sim/pvesim") || slices.Contains(may, ours), "a simulator imports %s", ours)
 		}
 	}
