@@ -100,14 +100,14 @@ func same(t *testing.T, file string, want func(now string) string) {
 	assert.Equal(t, text, string(now), "%s is not what the code is: go test ./internal/archtest -update", file)
 }
 
-// table says what each package is, without the simulators' inner ones.
+// table says what each package is, without inner ones.
 func table(pkgs map[string]pkg) string {
 	var b strings.Builder
 	for _, f := range rooms() {
 		fmt.Fprintf(&b, "\n### %s\n\n| package | |\n|---|---|\n", f.name)
 		for _, name := range f.rooms {
 			p, ok := pkgs[name]
-			if !ok || inside(name, "sim") && strings.Contains(name, "/internal/") {
+			if !ok || strings.Contains(name, "/internal/") {
 				continue
 			}
 			what := new(doc.Package).Synopsis(p.Doc)
