@@ -170,7 +170,7 @@ func (v *Verb) explain(err error) error {
 	return fmt.Errorf("%s has no flag -%s%s; it has -%s; nothing was done", v.Name, name, meant, strings.Join(known, ", -"))
 }
 
-// unknown is the error for a word that is no target; nil if it is an alias, of which Mage knows the rest.
+// unknown is the error for a word that is not a target; nil if it is an alias, of which Mage knows the rest.
 func unknown(word string, names []string, l line, aliases []map[string]any) error {
 	for _, a := range aliases {
 		for name := range a {

@@ -132,7 +132,7 @@ func TestCommandsAreTheVerbs(t *testing.T) {
 	assert.Equal(t, 3, Execute(t.Context(), all, []string{"clster", "plan"}))
 }
 
-// A command that fails returns its error to whoever calls it, with its exit code.
+// A command that fails returns its error to its caller, with its exit code.
 func TestFunctionsReturnErrors(t *testing.T) {
 	var o ClusterValidateOptions
 	o.Spec = t.TempDir() + "/none.yaml"
