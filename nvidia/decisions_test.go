@@ -97,6 +97,9 @@ func TestXidTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| Xid | means | cause | the GPU works on | what to do |\n|---|---|---|---|---|\n")
 	for _, x := range xids() {
+		if x.do == "" {
+			continue
+		}
 		number := strconv.Itoa(x.first)
 		if x.last != 0 {
 			number += "–" + strconv.Itoa(x.last)
@@ -105,7 +108,7 @@ func TestXidTable(t *testing.T) {
 		if x.stops {
 			works = "no"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, strings.Replace(x.do, powerCycle, "`node:cycle`", 1))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, strings.NewReplacer(powerCycle, "`node:cycle`", replace, "; again: replace the card").Replace(x.do))
 	}
 	inPage(t, driversPage, "xids", b.String())
 }
