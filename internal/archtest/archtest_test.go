@@ -179,6 +179,7 @@ var allowed = map[string][]string{
 	"internal/labneeds":        {"internal/labctl", "nvidia", "spec"},
 	"internal/labmodel":        {"internal/labctl", "sim/pvesim"},
 	"internal/archtest":        nil,
+	"internal/browsertest":     nil,
 	"internal/words":           nil,
 	"internal/console":         {"converge", "internal/printable"},
 	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
