@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	"lab/bastion":          {"remote/ssh", "sim/sshserver"},
 	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
+	"lab/hub":              {"converge/wait"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
 	"lab/kueue":            {"converge/wait"},
 	"lab/operators":        {"converge/wait"},
