@@ -191,7 +191,9 @@ func TestRestoredPlane(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
 		names := func(c *kubesim.Cluster) (out []string) {
-			c.Each(func(resource string, obj map[string]any) { out = append(out, resource+" "+at(obj, "metadata", "uid").(string)) })
+			c.Each(func(resource string, obj map[string]any) {
+				out = append(out, resource+" "+at(obj, "metadata", "uid").(string))
+			})
 			return out
 		}
 		saved, err := p.Save(ctx)
