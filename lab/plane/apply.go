@@ -26,12 +26,6 @@ var k3sManifest []byte
 //go:embed k3s-local-storage.yaml
 var localStorageManifest []byte
 
-//go:embed stages/node.yaml
-var nodeStages []byte
-
-//go:embed stages/pod.yaml
-var podStages []byte
-
 // fieldManager owns what K3s applies from its manifests folder.
 const fieldManager = "deploy@k3s"
 

@@ -61,14 +61,6 @@ func (cp *controlPlane) args(which string) []string {
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
 		}
-	case name.KWOK:
-		return []string{
-			"--kubeconfig=" + cp.adminConfig, "--config=" + cp.stagesFile(),
-			"--manage-nodes-with-label-selector=" + managedLabel + "=" + managedValue,
-			"--cidr=" + cp.pods.String(), "--node-lease-duration-seconds=40",
-			// Its server would listen on all interfaces.
-			"--server-address=", "--node-port=0",
-		}
 	default:
 		panic("plane: no such component: " + which)
 	}

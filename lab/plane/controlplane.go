@@ -94,7 +94,7 @@ func (cp *controlPlane) start(ctx context.Context) error {
 	if err := cp.deregisterAll(ctx); err != nil {
 		return err
 	}
-	if err := cp.spawnAll(ctx, name.ControllerManager, name.Scheduler, name.KWOK); err != nil {
+	if err := cp.spawnAll(ctx, name.ControllerManager, name.Scheduler); err != nil {
 		return err
 	}
 	// A pod before its namespace's ServiceAccount is refused.
@@ -140,9 +140,6 @@ func (cp *controlPlane) prepare(ctx context.Context) (err error) {
 	cp.adminConfig = filepath.Join(cp.dir, "admin.kubeconfig")
 	if err := writeAtomic(cp.adminConfig, admin); err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
-	}
-	if err := cp.writeStages(); err != nil {
-		return err
 	}
 	if cp.egress, err = newEgress(ctx, cp.ca); err != nil {
 		return err
@@ -289,14 +286,3 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 }
 
 func (cp *controlPlane) egressFile() string { return filepath.Join(cp.dir, "egress.yaml") }
-
-func (cp *controlPlane) stagesFile() string { return filepath.Join(cp.dir, "stages.yaml") }
-
-// writeStages writes KWOK's stages for nodes and pods, because it has none built in.
-func (cp *controlPlane) writeStages() error {
-	all := slices.Concat(nodeStages, []byte("---\n"), podStages)
-	if err := writeAtomic(cp.stagesFile(), all); err != nil {
-		return fmt.Errorf("stages: %w", err)
-	}
-	return nil
-}

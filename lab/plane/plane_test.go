@@ -46,7 +46,7 @@ func factory(t *testing.T) *plane.Factory {
 			assert.NoDirExists(t, fmt.Sprintf("/proc/%d", pid), "a component outlived its plane")
 		}
 		if t.Failed() {
-			for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
+			for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 				data, _ := os.ReadFile(dir + "/log/" + name + ".log")
 				t.Logf("%s: %s", name, data[max(0, len(data)-3000):])
 			}

@@ -18,8 +18,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -168,7 +166,7 @@ func (cp *controlPlane) encryptionArgs() []string {
 }
 
 // deregisterAll says of the nodes in a restored state that their kubelets are silent, which is
-// so until they join. Their leases are those of another KWOK, which ours would wait out.
+// so until they join.
 func (cp *controlPlane) deregisterAll(ctx context.Context) error {
 	if cp.saved == nil {
 		return nil
@@ -180,10 +178,6 @@ func (cp *controlPlane) deregisterAll(ctx context.Context) error {
 	for _, n := range nodes.Items {
 		if err := deregister(ctx, cp.client, n.Name); err != nil {
 			return err
-		}
-		err := cp.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("lease of the restored node %s: %w", n.Name, err)
 		}
 	}
 	return nil

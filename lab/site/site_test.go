@@ -84,7 +84,7 @@ func running(pids []labctl.Process) error {
 // settle waits until all of the control plane runs.
 func settle(t *testing.T, dir string) labctl.Status {
 	t.Helper()
-	const programs = 6 // the lab, etcd, API server, controller-manager, scheduler, KWOK
+	const programs = 5 // the lab, etcd, API server, controller-manager, scheduler
 	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
 		status, err := labctl.Stat(t.Context(), dir)
 		require.NoError(t, err)

@@ -8,7 +8,6 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
-	KWOK              = "kwok"
 	Kubectl           = "kubectl"
 )
 
