@@ -23,10 +23,34 @@ import (
 // program's version variables.
 const KubernetesVersion = "v1.36.3"
 
-// Build builds the lab's program in o.Dir and returns its path. With a warm build cache it
-// takes a second or two; the first time it compiles Kubernetes, which takes minutes, and shows
-// progress.
+// program is one of the lab's programs.
+type program struct {
+	name   string
+	module string // its folder, in the lab's
+	path   string // of its package, in the module
+}
+
+// program is that which has what is real.
+func (g Guests) program() program {
+	if g.Kubernetes || g.Real() {
+		return program{"labd-kubernetes", "kubernetes", "."}
+	}
+	return program{"labd", "", "./cmd/labd"}
+}
+
+// program is that which the lab needs.
+func (o Options) program() program {
+	if o.Needs != nil {
+		return o.Needs.Guests.program()
+	}
+	return o.Guests.program()
+}
+
+// Build builds the program that the lab needs in o.Dir and returns its path. With a warm build
+// cache it takes a second or two; the first time it compiles for a minute, and Kubernetes for
+// many, and shows progress.
 func Build(ctx context.Context, o Options) (string, error) {
+	which := o.program()
 	from, err := o.find(ctx)
 	if err != nil {
 		return "", err
@@ -35,12 +59,12 @@ func Build(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := filepath.Join(dir, binFile)
+	out := filepath.Join(dir, binFolder, which.name)
 	minor := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 	const variables = "k8s.io/component-base/version."
 	flags := "-s -w -X " + variables + "gitVersion=" + KubernetesVersion +
 		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
-	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, "./cmd/labd"}
+	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, which.path}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	counter := &compiled{}
 	cmd.Stderr = counter
@@ -64,7 +88,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 func (o Options) dir() (string, error) {
 	dir, err := filepath.Abs(cmp.Or(o.Dir, DefaultDir))
 	if err == nil {
-		err = os.MkdirAll(filepath.Join(dir, filepath.Dir(binFile)), 0o700)
+		err = os.MkdirAll(filepath.Join(dir, binFolder), 0o700)
 	}
 	if err != nil {
 		return "", fmt.Errorf("build the lab: %w", err)

@@ -29,7 +29,7 @@ type Options struct {
 	Source string // the repository to build it from; empty: found from the current folder
 	Binary string // an existing program from Build; empty: build it
 
-	Guests Guests // kind of the VMs; the zero value: simulated ones
+	Guests Guests // what is real; the zero value: nothing
 
 	// Speed is how many times faster than real the simulated host and its guests are; 0 is the
 	// lab's default, whose VMs boot in about a second.

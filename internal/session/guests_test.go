@@ -56,7 +56,7 @@ func TestALabWithOtherGuests(t *testing.T) {
 	fits := labmodel.Of(preset(t, "one-gpu"))
 	err := s.labFits(labctl.State{Hardware: fits})
 	assert.Equal(t, invalid, code(err))
-	require.ErrorContains(t, err, "the lab runs with simulated VMs, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
+	require.ErrorContains(t, err, "the lab runs with simulated VMs and Kubernetes, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
 	g := labneeds.Guests(s.Spec)
 	assert.Equal(t, labctl.Guests{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Internet: true}, g)
 	g.Image = "/somewhere"
@@ -64,8 +64,13 @@ func TestALabWithOtherGuests(t *testing.T) {
 	assert.Contains(t, g.Banner(), "VMs, SSH and Kubernetes are real")
 
 	s = &Session{Spec: labFile(t, "one-gpu")}
-	require.NoError(t, s.labFits(labctl.State{Hardware: fits}))
+	require.NoError(t, s.labFits(labctl.State{Guests: labneeds.Guests(nil), Hardware: fits}))
 	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
+	assert.Contains(t, labneeds.Guests(s.Spec).Banner(), "the Kubernetes control plane are real")
+	s.Spec.LabGuests.SimulatedKubernetes = true
+	require.NoError(t, s.labFits(labctl.State{Hardware: fits}))
+	require.ErrorContains(t, s.labFits(labctl.State{Guests: labneeds.Guests(nil), Hardware: fits}),
+		"the lab runs with simulated VMs and a real Kubernetes, and one-gpu asks for simulated VMs and Kubernetes")
 	assert.Equal(t, labctl.Banner, labneeds.Guests(s.Spec).Banner())
 }
 

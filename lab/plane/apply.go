@@ -76,7 +76,7 @@ func (p *plane) mapping(ctx context.Context, obj *unstructured.Unstructured) (*m
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := newTicker()
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		mapping, err := p.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)

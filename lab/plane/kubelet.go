@@ -73,7 +73,7 @@ const recheck = 2 * time.Second
 
 func newKubelet(p *plane) *kubelet {
 	k := &kubelet{
-		client: p.cp.client, log: p.log, nodes: map[string]*member{}, logs: newPodLogs(), addresses: map[types.UID]string{}, network: p.cp.pods,
+		client: p.client, log: p.log, nodes: map[string]*member{}, logs: newPodLogs(), addresses: map[types.UID]string{}, network: p.pods,
 		contents: p.cluster.Volumes, command: p.cluster.Command,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 	}

@@ -35,7 +35,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.cp.client.CoreV1().Nodes().Create(ctx, fresh, metav1.CreateOptions{})
+	_, err = p.client.CoreV1().Nodes().Create(ctx, fresh, metav1.CreateOptions{})
 	if err == nil {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	}
 	meta := map[string]any{"metadata": map[string]any{"labels": fresh.Labels, "annotations": fresh.Annotations}}
 	fresh.Status.Conditions = nil
-	old, err := patchNode(ctx, p.cp.client, n.Name, meta)
+	old, err := patchNode(ctx, p.client, n.Name, meta)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 			fresh.Status.Capacity[name], fresh.Status.Allocatable[name] = resource.Quantity{}, resource.Quantity{}
 		}
 	}
-	if _, err = patchNode(ctx, p.cp.client, n.Name, map[string]any{"status": fresh.Status}, "status"); err != nil {
+	if _, err = patchNode(ctx, p.client, n.Name, map[string]any{"status": fresh.Status}, "status"); err != nil {
 		return err
 	}
 	return nil

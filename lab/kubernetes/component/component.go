@@ -14,7 +14,7 @@ import (
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/cps-gpu/homelab/lab/component/name"
+	"github.com/cps-gpu/homelab/lab/plane/real"
 )
 
 // endWithParent ends this process when the lab is no longer its parent.
@@ -43,18 +43,19 @@ func Run(ctx context.Context, args []string) (status int, known bool) {
 		return 0, false
 	}
 	mains := map[string]func() int{
-		name.Etcd:              func() int { return runEtcd(ctx) },
-		name.APIServer:         func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
-		name.ControllerManager: func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
-		name.Scheduler:         func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
-		name.Kubectl:           func() int { return cli.Run(cmd.NewDefaultKubectlCommand()) },
+		real.Etcd:              func() int { return runEtcd(ctx) },
+		real.APIServer:         func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+		real.ControllerManager: func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
+		real.Scheduler:         func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
+		real.TakeSnapshot:      func() int { return runSnapshot(ctx) },
+		real.Kubectl:           func() int { return cli.Run(cmd.NewDefaultKubectlCommand()) },
 	}
 	main, known := mains[args[0]]
 	if !known {
 		return 0, false
 	}
 	os.Args = args // each of them reads its flags from there
-	go endWithParent(ctx, os.Getenv(name.ParentEnv))
+	go endWithParent(ctx, os.Getenv(real.ParentEnv))
 	return main(), true
 }
 
