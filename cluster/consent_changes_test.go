@@ -55,7 +55,7 @@ func TestTheWorldChangesAfterTheQuestion(t *testing.T) {
 		})
 	}
 	if len(rows) == all { // not of a share
-		docTable(t, "meanwhile", strings.Join(rows, "\n")+"\n")
+		docBlock(t, "testdata/meanwhile.md", "meanwhile", strings.Join(rows, "\n")+"\n")
 	}
 }
 

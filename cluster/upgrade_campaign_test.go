@@ -175,7 +175,7 @@ func TestUpgradeWithAServerCutOff(t *testing.T) {
 	t.Log("\n" + rows.sums(moments, servers))
 	rows.page(t, moments, servers)
 	if len(rows.cells) == len(moments)*len(servers) { // all shares
-		docBlock(t, "../docs/upgrade.md", "campaign sums", "```\n"+rows.sums(moments, servers)+"```\n")
+		docBlock(t, "testdata/upgrade.md", "campaign sums", "```\n"+rows.sums(moments, servers)+"```\n")
 	}
 }
 
@@ -278,11 +278,11 @@ func (x *cuts) of(moments, servers []string) string {
 	return b.String()
 }
 
-// page compares the lines of docs/upgrade.md with the moments that there are, or writes them
+// page compares the lines of testdata/upgrade.md with the moments that there are, or writes them
 // with -update, where every case has run.
 func (x *cuts) page(t *testing.T, moments, servers []string) {
 	t.Helper()
-	const file, begin = "../docs/upgrade.md", "<!-- campaign -->\n\n```\n"
+	const file, begin = "testdata/upgrade.md", "<!-- campaign -->\n\n```\n"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(text), begin)
@@ -309,7 +309,7 @@ func (x *cuts) page(t *testing.T, moments, servers []string) {
 	require.Greater(t, len(lines), 5)
 	for _, line := range lines[1:] {
 		m, _, _ := strings.Cut(line, "  ")
-		assert.Contains(t, moments, m, "docs/upgrade.md: HOMELAB_SHARE=all go test ./cluster -run TestUpgradeWithAServerCutOff -update")
+		assert.Contains(t, moments, m, "testdata/upgrade.md: HOMELAB_SHARE=all go test ./cluster -run TestUpgradeWithAServerCutOff -update")
 	}
 }
 

@@ -12,22 +12,13 @@ import (
 	"strings"
 
 	"github.com/magefile/mage/mg"
-
-	"github.com/cps-gpu/homelab/sim/conform"
-	"github.com/cps-gpu/homelab/sim/peers"
 )
 
 // Sim tests the simulated Proxmox VE.
 type Sim mg.Namespace
 
 // Coverage compares the simulator with Proxmox's API schema; exit code 1 if it lacks a method that the product calls.
-func (Sim) Coverage() error {
-	r, err := conform.Coverage(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.Print(os.Stdout), r.Err())
-}
+func (Sim) Coverage(ctx context.Context) error { return run(ctx, "go", "run", "./sim/cmd/coverage") }
 
 // Conform repeats recorded requests to real Proxmox VE daemons on the simulator, and compares the answers; exit code 1 for an
 // unexplained difference.
@@ -88,7 +79,11 @@ func runPeers(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
-	return peers.Run(ctx, peers.Options{Root: ".", Dir: dir, Only: only, Out: os.Stdout})
+	const program = ".lab/bin/peers"
+	if err := run(ctx, "go", "build", "-o", program, "./sim/cmd/peers"); err != nil {
+		return err
+	}
+	return run(ctx, program, "-dir="+dir, "-only="+only)
 }
 
 // Guests bakes, boots and reboots a real Debian in QEMU behind the simulator: some minutes, as root, with Debian's packages for it.

@@ -3,6 +3,7 @@ package nvidia
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// decision is a row of the table in docs/drivers.md.
+// decision is a row of testdata/decisions.md, and of docs/drivers.md if the file says nothing.
 type decision struct {
 	what   string
 	gpus   []string
@@ -58,9 +59,10 @@ func decisions() []decision {
 	}
 }
 
-// TestDecisions: the table in docs/drivers.md is the code's. -update writes it.
+// TestDecisions: the tables are the code's. -update writes them.
 func TestDecisions(t *testing.T) {
-	var b strings.Builder
+	var b, page strings.Builder
+	page.WriteString("| | cards | driver |\n|---|---|---|\n")
 	b.WriteString("| | cards | the file says | driver | why, or what the message says |\n|---|---|---|---|---|\n")
 	for _, d := range decisions() {
 		var cards []string
@@ -77,13 +79,17 @@ func TestDecisions(t *testing.T) {
 			name, why = "refused", err.Error()
 		}
 		_, why, _ = cutReason(why)
+		if reflect.DeepEqual(d.policy, Policy{}) {
+			fmt.Fprintf(&page, "| %s | %s | %s |\n", d.what, strings.Join(cards, ", "), name)
+		}
 		file := d.file
 		if file != "" {
 			file = "`" + file + "`"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", d.what, strings.Join(cards, ", "), file, name, why)
 	}
-	inPage(t, "decisions", b.String())
+	inPage(t, "testdata/decisions.md", "decisions", b.String())
+	inPage(t, driversPage, "decisions", page.String())
 }
 
 // TestXidTable: the table of errors in docs/drivers.md is the code's.
@@ -99,15 +105,16 @@ func TestXidTable(t *testing.T) {
 		if x.stops {
 			works = "no"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, x.do)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, strings.Replace(x.do, powerCycle, "`node:cycle`", 1))
 	}
-	inPage(t, "xids", b.String())
+	inPage(t, driversPage, "xids", b.String())
 }
 
-// inPage compares a part of docs/drivers.md, between two comments, or writes it with -update.
-func inPage(t *testing.T, part, want string) {
+const driversPage = "../docs/drivers.md"
+
+// inPage compares a part of a page, between two comments, or writes it with -update.
+func inPage(t *testing.T, page, part, want string) {
 	t.Helper()
-	const page = "../docs/drivers.md"
 	begin, end := "<!-- "+part+" -->\n", "<!-- /"+part+" -->"
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -119,7 +126,7 @@ func inPage(t *testing.T, part, want string) {
 		require.NoError(t, os.WriteFile(page, []byte(before+begin+want+end+after), 0o644))
 		return
 	}
-	assert.Equal(t, want, have, "docs/drivers.md is not the code's: go test ./nvidia -update")
+	assert.Equal(t, want, have, "%s is not the code's: go test ./nvidia -update", page)
 }
 
 // cutReason takes the driver's name, which has a column of its own, off a reason.

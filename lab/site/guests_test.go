@@ -65,7 +65,7 @@ func TestALabWithRealGuests(t *testing.T) {
 	assert.Contains(t, s.Guests.Banner(), "VMs, SSH and Kubernetes are real")
 	assert.Len(t, s.ImageSHA256, 64)
 	_, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Model: "one-gpu"})
-	require.ErrorContains(t, err, "runs with real VMs in 10.0.0.0/24 behind 10.0.0.1 without internet, and simulated VMs are asked for")
+	require.ErrorContains(t, err, "runs with real VMs in 10.0.0.0/24 behind 10.0.0.1 without internet, and simulated VMs and Kubernetes are asked for")
 
 	switchOn(t, s)
 	all := processes(t, dir)

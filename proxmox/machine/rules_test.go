@@ -14,9 +14,9 @@ import (
 	"github.com/cps-gpu/homelab/unit"
 )
 
-// The page for users has the same table.
+// The page to which docs/nodes.md leads has the same table.
 func TestRulesAreInTheDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/nodes.md")
+	page, err := os.ReadFile("testdata/effects.md")
 	require.NoError(t, err)
 	var b strings.Builder
 	b.WriteString("| what differs | Proxmox's key | takes | why |\n|---|---|---|---|\n")
@@ -24,7 +24,7 @@ func TestRulesAreInTheDocs(t *testing.T) {
 		takes := map[drift.Effect]string{drift.Update: "nothing: live", drift.Restart: "a restart", drift.Replace: "a replacement"}[r.Effect]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Thing, r.Key, takes, r.Why)
 	}
-	assert.True(t, strings.Contains(string(page), b.String()), "docs/nodes.md wants this table:\n%s", b.String())
+	assert.True(t, strings.Contains(string(page), b.String()), "testdata/effects.md wants this table:\n%s", b.String())
 }
 
 // A disk is found by its serial, wherever it is: another order in the file, or one
