@@ -38,6 +38,9 @@ func (g Guests) program() program {
 	return program{"labd", "", "./cmd/labd"}
 }
 
+// Program is the name of the lab's program that has what is real, in the folder bin of the lab's.
+func Program(guests Guests) string { return guests.program().name }
+
 // program is that which the lab needs.
 func (o Options) program() program {
 	if o.Needs != nil {

@@ -45,7 +45,7 @@ func (u *user) kubectl(t *testing.T) {
 	info, err := os.Stat(filepath.Join(u.dir, kubeconfig))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(u.lab(), "bin", "labd"), "kubectl", "--kubeconfig="+kubeconfig, "get", "nodes")
+	kubectl := exec.CommandContext(t.Context(), u.labProgram(), "kubectl", "--kubeconfig="+kubeconfig, "get", "nodes")
 	kubectl.Dir = u.dir
 	nodes, err := kubectl.CombinedOutput()
 	require.NoError(t, err, "%s", nodes)

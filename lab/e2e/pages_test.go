@@ -77,7 +77,7 @@ func (r *reader) programs(t *testing.T) {
 	compiler, err := exec.LookPath("go") // the lab is built with it
 	require.NoError(t, err)
 	r.write(t, "bin/go", "#!/bin/sh\n[ \"$1 $2\" = \"tool mage\" ] || exec "+compiler+" \"$@\"\nshift 2\nexec "+r.mage+" \"$@\"\n")
-	r.write(t, "bin/kubectl", "#!/bin/sh\nexec "+filepath.Join(r.lab(), "bin", "labd")+" kubectl \"$@\"\n")
+	r.write(t, "bin/kubectl", "#!/bin/sh\nexec "+r.labProgram()+" kubectl \"$@\"\n")
 	for _, p := range []string{"go", "kubectl"} {
 		require.NoError(t, os.Chmod(filepath.Join(r.dir, "bin", p), 0o700))
 	}

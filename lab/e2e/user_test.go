@@ -36,7 +36,7 @@ func newUser(t *testing.T) *user {
 	dir, err := os.MkdirTemp(base, "user-")
 	require.NoError(t, err)
 	u := &user{dir: dir, mage: labtest.Homelab(t)}
-	labtest.Provide(t, u.lab())
+	labtest.Provide(t, u.lab(), labtest.Real())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
@@ -61,11 +61,16 @@ func (u *user) elsewhere(t *testing.T) *user {
 
 func (u *user) lab() string { return filepath.Join(u.dir, ".lab") }
 
+// labProgram is the program of the lab that runs, which has a kubectl.
+func (u *user) labProgram() string {
+	return filepath.Join(u.lab(), "bin", labctl.Program(labtest.Real()))
+}
+
 // fastLab starts a lab that is four times faster than usual.
 func (u *user) fastLab(t *testing.T) {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
-	_, err := labctl.Start(t.Context(), labctl.Options{Dir: u.lab(), Source: filepath.Join(filepath.Dir(file), "..", ".."), Speed: 40})
+	_, err := labctl.Start(t.Context(), labctl.Options{Dir: u.lab(), Source: filepath.Join(filepath.Dir(file), "..", ".."), Speed: 40, Guests: labtest.Real()})
 	require.NoError(t, err)
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -58,17 +57,8 @@ type site struct {
 // HOMELAB_CHARTS names.
 func newSite(t *testing.T, disable ...string) *site {
 	t.Helper()
-	exe, dir := labtest.Binary(t), t.TempDir()
-	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), plane.Options{
-		Dir: dir + "/plane", Logs: dir + "/log", Exe: exe, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})}
-	t.Cleanup(func() {
-		assert.NoError(t, s.factory.Close())
-		if t.Failed() {
-			data, _ := os.ReadFile(dir + "/log/kube-apiserver.log")
-			t.Logf("kube-apiserver: %s", data[max(0, len(data)-3000):])
-		}
-	})
+	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t))}
+	t.Cleanup(func() { assert.NoError(t, s.factory.Close()) })
 	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
 	require.NoError(t, err)
 	s.plane = p
@@ -91,7 +81,7 @@ func newSite(t *testing.T, disable ...string) *site {
 	t.Cleanup(func() { _ = s.kube.Close() })
 	folder := os.Getenv("HOMELAB_CHARTS")
 	if folder == "" {
-		folder = dir + "/charts"
+		folder = t.TempDir()
 		require.NoError(t, charts.Write(folder))
 	}
 	s.charts = chart.NewClient(s.kube, chart.Source{Folder: folder, Offline: true})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/lab/plane/real"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -137,8 +138,8 @@ func refusedSnapshots(t *testing.T, f *plane.Factory, saved *guest.PlaneSaved) {
 // An API server alone reads what is in a snapshot, and says which Secrets it cannot decrypt.
 func readSnapshot(t *testing.T, saved *guest.PlaneSaved) {
 	dir := t.TempDir()
-	o := plane.Options{Dir: dir + "/data", Logs: dir + "/log", Exe: labtest.Binary(t)}
-	is, err := plane.Read(t.Context(), o, plane.Snapshot{File: saved.Snapshot, Encryption: saved.Encryption})
+	o := real.Options{Dir: dir + "/data", Logs: dir + "/log", Exe: labtest.Binary(t, labtest.Real())}
+	is, err := real.Read(t.Context(), o, real.Snapshot{File: saved.Snapshot, Encryption: saved.Encryption})
 	require.NoError(t, err)
 	assert.Empty(t, is.Unread)
 	assert.Equal(t, 1, is.Objects[schema.GroupResource{Resource: "nodes"}])
@@ -148,7 +149,7 @@ func readSnapshot(t *testing.T, saved *guest.PlaneSaved) {
 
 	// With another key of the same shape.
 	other := bytes.Replace(saved.Encryption, secretOf(t, saved.Encryption), []byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="), 1)
-	is, err = plane.Read(t.Context(), o, plane.Snapshot{File: saved.Snapshot, Encryption: other})
+	is, err = real.Read(t.Context(), o, real.Snapshot{File: saved.Snapshot, Encryption: other})
 	require.NoError(t, err)
 	require.Len(t, is.Unread, 1)
 	require.ErrorContains(t, is.Unread[schema.GroupResource{Resource: "secrets"}], "/registry/secrets/default/counter")

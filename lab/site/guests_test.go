@@ -23,7 +23,7 @@ import (
 func realLab(t *testing.T, dir string) labctl.State {
 	t.Helper()
 	image := labtest.Image(t)
-	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t), Model: "one-gpu", Guests: labctl.Guests{
+	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t, labtest.Real()), Model: "one-gpu", Guests: labctl.Guests{
 		Image: filepath.Dir(image.Disk), Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
 	}})
 	require.NoError(t, err)

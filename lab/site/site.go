@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/lab/bastion"
 	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/lab/plane/simulated"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -39,12 +40,12 @@ type Options struct {
 	Parts
 }
 
-// Parts are what the lab's programs differ in.
+// Parts are what a program of the lab has beyond the simulators; nil: it has none.
 type Parts struct {
-	// Control returns what starts the control planes of simulated VMs, with their data in dir and
-	// a log for each program in logs.
+	// Control returns what starts real control planes for simulated VMs, with their data in dir
+	// and a log for each program in logs.
 	Control func(dir, logs string, log *slog.Logger) plane.Start
-	// LAN makes a network for real VMs; nil: there are none.
+	// LAN makes a network for real VMs.
 	LAN func(ctx context.Context, g labctl.Guests) (LAN, error)
 }
 
@@ -157,7 +158,14 @@ func (s *Site) simulatedClusters(ctx context.Context, host *pvesim.Options) erro
 	if err := os.RemoveAll(s.planeData()); err != nil { // of a lab that crashed
 		return fmt.Errorf("lab: %w", err)
 	}
-	s.planes = plane.New(ctx, plane.Options{Start: o.Control(s.planeData(), filepath.Join(o.Dir, "log"), o.Log), Log: o.Log})
+	begin := simulated.Start
+	switch {
+	case o.Guests.Kubernetes && o.Control == nil:
+		return errors.New("this program of the lab has no real Kubernetes")
+	case o.Guests.Kubernetes:
+		begin = o.Control(s.planeData(), filepath.Join(o.Dir, "log"), o.Log)
+	}
+	s.planes = plane.New(ctx, plane.Options{Start: begin, Log: o.Log})
 	s.planes.Prewarm()
 	host.Kubernetes = s.planes
 	return nil
