@@ -142,29 +142,13 @@ func (r *resolver) nodeHost(n plannedNode) {
 	}
 }
 
-// protected are the domains of labels that Kubernetes or K3s manage.
-var protected = []string{"kubernetes.io", "k8s.io", "k3s.io", "k3s.cattle.io"}
-
-func isProtected(key string) bool {
-	domain, _, ok := written.CutLast(key, "/")
-	if !ok || domain == "node-restriction.kubernetes.io" || domain == "topology.kubernetes.io" {
-		return false
-	}
-	for _, p := range protected {
-		if domain == p || strings.HasSuffix(domain, "."+p) {
-			return true
-		}
-	}
-	return false
-}
-
 func (r *resolver) nodeLabels(n plannedNode) {
 	for _, key := range sortedNames(n.Labels) {
 		at := r.MemberAt(&n.raw.Labels, key)
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
-		case isProtected(key):
+		case written.IsProtectedLabel(key):
 			r.Wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
 		case len(validation.IsValidLabelValue(n.Labels[key])) > 0:
 			r.Wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")

@@ -2,6 +2,7 @@ package clusterfile
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
@@ -57,33 +58,12 @@ func (r *resolver) hubField(field string) any {
 	raw := r.raw.Hub
 	section, _, _ := strings.Cut(field, ".")
 	section, in, _ := strings.Cut(strings.TrimSuffix(section, "]"), "[")
-	switch section {
-	case "Profiles":
-		if p := raw.Profiles.Get(in); p != nil {
-			return p
-		}
-	case "Shared":
-		if s := raw.Shared.Get(in); s != nil {
-			return s
-		}
-	case "Home":
-		return &raw.Home
-	case "Scratch":
-		if raw.Scratch != nil {
-			return raw.Scratch
-		}
-	case "Database":
-		return &raw.Database
-	case "Auth":
-		if raw.Auth != nil {
-			return raw.Auth
-		}
-	case "Cull":
-		return &raw.Cull
-	case "Quota":
-		if raw.Quota != nil {
-			return raw.Quota
-		}
+	at := map[string]any{
+		"Profiles": raw.Profiles.Get(in), "Shared": raw.Shared.Get(in), "Home": &raw.Home, "Scratch": raw.Scratch, "Database": &raw.Database,
+		"Auth": raw.Auth, "Cull": &raw.Cull, "Quota": raw.Quota,
+	}[section]
+	if at == nil || reflect.ValueOf(at).IsNil() {
+		return raw
 	}
-	return raw
+	return at
 }

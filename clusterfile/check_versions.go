@@ -99,42 +99,18 @@ func (r *resolver) versionPlace(parts []string) any {
 // section is the place in the file that turns a part on.
 func (r *resolver) section(part string) any {
 	raw := r.raw
-	switch part {
-	case "rancher":
-		return raw.Rancher
-	case "fleet", "fleet-crd":
-		return raw.Fleet
-	case "jupyterhub":
-		return raw.Hub
-	case "monitoring", "dcgm-exporter":
-		return raw.Monitoring
-	case platform.GPUOperator:
-		return &raw.NVIDIA.Stack
-	case "velero":
-		return raw.Backup
-	case platform.Kueue:
-		if len(raw.Queues) > 0 {
-			return raw.Queues[0].Value
-		}
-	case "nfs":
-		return raw.Storage.NFS
-	case "longhorn":
-		return raw.Storage.Longhorn
-	case "cephfs":
-		return raw.Storage.CephFS
-	case "scratch":
-		return raw.Storage.Scratch
-	case "metallb":
-		return raw.LoadBalancer
-	case "cilium":
-		return &raw.K3s.CNI
-	case "cert-manager":
-		if raw.TLS != nil {
-			return raw.TLS
-		}
-		return raw.Rancher
+	switch {
+	case part == platform.Kueue && len(raw.Queues) > 0:
+		return raw.Queues[0].Value
+	case part == "cert-manager" && raw.TLS != nil:
+		return raw.TLS
 	}
-	return nil
+	return map[string]any{
+		"rancher": raw.Rancher, "fleet": raw.Fleet, "fleet-crd": raw.Fleet, "jupyterhub": raw.Hub, "velero": raw.Backup,
+		"monitoring": raw.Monitoring, "dcgm-exporter": raw.Monitoring, platform.GPUOperator: &raw.NVIDIA.Stack,
+		"nfs": raw.Storage.NFS, "longhorn": raw.Storage.Longhorn, "cephfs": raw.Storage.CephFS, "scratch": raw.Storage.Scratch,
+		"metallb": raw.LoadBalancer, "cilium": &raw.K3s.CNI, "cert-manager": raw.Rancher,
+	}[part]
 }
 
 // viaFleet checks which parts go through Git.

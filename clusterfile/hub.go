@@ -143,7 +143,7 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 		switch {
 		case len(validation.IsCIdentifier(name)) > 0:
 			r.Wrong(at, fmt.Sprintf("%q cannot be an environment variable", name), "write letters, digits and underscores")
-		case secretKey.MatchString(name) && p.Env[name] != "":
+		case written.SecretKey.MatchString(name) && p.Env[name] != "":
 			r.Wrong(at, fmt.Sprintf("%s would be in plain text in the hub's configuration, for all to read", name), "let people keep it in their home folder")
 		}
 	}

@@ -96,20 +96,7 @@ func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 // poolMembers makes a pool's nodes. The n-th node gets the n-th address and VMID, even if
 // others have their own: overriding one node does not change the others.
 func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, shape, nodes *yamlnode.Node) {
-	addresses := expand(p.Value.Addresses, len(names), func(a written.AddressRange) (netip.Addr, func() (netip.Addr, bool)) {
-		next := a.From
-		return next, func() (netip.Addr, bool) { next = next.Next(); return next, next.IsValid() && !a.To.Less(next) }
-	})
-	vmids := expand(p.Value.VMIDs, len(names), func(v written.VMIDRange) (int, func() (int, bool)) {
-		next := v.From
-		return next, func() (int, bool) { next++; return next, next <= v.To }
-	})
-	if slices.ContainsFunc(p.Value.Addresses, func(a written.AddressRange) bool { return !a.From.IsValid() }) {
-		addresses = nil
-	}
-	if slices.ContainsFunc(p.Value.VMIDs, func(v written.VMIDRange) bool { return v.From == 0 }) {
-		vmids = nil
-	}
+	addresses, vmids := written.Addresses(p.Value.Addresses, len(names)), written.VMIDs(p.Value.VMIDs, len(names))
 	needsAddress := func(own *yamlnode.Node) bool {
 		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
 	}
@@ -121,11 +108,11 @@ func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, sh
 		t := written.Merge(shape, own)
 		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
-			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.value.String(), At: r.Place(&p.Value.Addresses[a.from])})
+			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Value.Addresses[a.From])})
 		}
 		if i < len(vmids) && needsVMID(own) {
 			v := vmids[i]
-			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.value), At: r.Place(&p.Value.VMIDs[v.from])})
+			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.Value), At: r.Place(&p.Value.VMIDs[v.From])})
 		}
 		if own == nil {
 			moved := *t
@@ -152,24 +139,6 @@ func (r *resolver) enough(at any, what, pool string, have, want int) {
 	if r.IsSet(at) && have > 0 && have < want {
 		r.Wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
 	}
-}
-
-// expanded is one value of a range, and the index of the range.
-type expanded[T any] struct {
-	value T
-	from  int
-}
-
-// expand lists the first n values of ranges.
-func expand[R, T any](ranges []R, n int, begin func(R) (T, func() (T, bool))) []expanded[T] {
-	var out []expanded[T]
-	for i, r := range ranges {
-		v, next := begin(r)
-		for ok := true; ok && len(out) < n; v, ok = next() {
-			out = append(out, expanded[T]{v, i})
-		}
-	}
-	return out
 }
 
 // loneNodes makes the nodes that are in no pool's own list.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -58,7 +59,7 @@ func (r *resolver) operatorValues() {
 		}
 		r.Wrong(r.MemberAt(&raw.Values, f.Path), f.What, cure)
 	}
-	if key := literalSecret(raw.Values); key != "" {
+	if key := written.LiteralSecret(raw.Values); key != "" {
 		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
 			"make a Secret in the cluster, and write the chart's key that names one")
 	}

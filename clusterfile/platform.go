@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -66,7 +65,7 @@ func (r *resolver) charts() {
 	for _, name := range sortedNames(raw.Values) {
 		at := r.MemberAt(&raw.Values, name)
 		r.partName(at, name)
-		if key := literalSecret(raw.Values[name]); key != "" {
+		if key := written.LiteralSecret(raw.Values[name]); key != "" {
 			r.Wrong(at, fmt.Sprintf("the values of %s have a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
 		}
 	}
@@ -112,32 +111,6 @@ func (r *resolver) partName(at any, name string) {
 		cure = fmt.Sprintf("the part is called %q", usual)
 	}
 	r.Wrong(at, fmt.Sprintf("there is no part %q", name), cure)
-}
-
-// secretKey matches keys of values whose text can only be a secret, not names of Secrets
-// (existingSecret, secretName) or files.
-var secretKey = regexp.MustCompile(`(?i)^(.*password|.*passphrase|.*token|client_?secret|secret_?key|(aws_?)?secret_?access_?key|access_?key|api_?key|private_?key)$`)
-
-// literalSecret returns the path of a key that holds a secret in plain text.
-func literalSecret(v any) string {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if s, ok := v[key].(string); ok && s != "" && secretKey.MatchString(key) {
-				return key
-			}
-			if in := literalSecret(v[key]); in != "" {
-				return key + "." + in
-			}
-		}
-	case []any:
-		for _, item := range v {
-			if in := literalSecret(item); in != "" {
-				return in
-			}
-		}
-	}
-	return ""
 }
 
 // cni resolves the pods' network. Cilium replaces flannel, K3s' network policies and
@@ -263,7 +236,7 @@ func (r *resolver) tls() {
 		return
 	}
 	t := &spec.TLS{
-		Source: r.choiceOr(&raw.Source, "source", likelySource(raw), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
+		Source: r.choiceOr(&raw.Source, "source", written.TLSSource(raw), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
 		Issuer: cmp.Or(raw.Issuer, defaultIssuer), Email: raw.Email, Server: raw.Server,
 		CACert: r.existing(&raw.CA, raw.CA, false), CAKey: raw.Key.In(r.spec.Dir), Secret: raw.Secret,
 	}
@@ -285,20 +258,6 @@ const (
 	defaultIssuer = "homelab"
 	letsEncrypt   = "https://acme-v02.api.letsencrypt.org/directory"
 )
-
-// likelySource is the source of a tls section that names none.
-func likelySource(raw *written.TLS) string {
-	switch {
-	case raw.Secret != "":
-		return spec.TLSSecret
-	case raw.Email+raw.Server != "":
-		return spec.TLSACME
-	case raw.CA != "" || !raw.Key.IsZero():
-		return spec.TLSCA
-	default:
-		return spec.TLSSelfSigned
-	}
-}
 
 // tlsKeys checks that a source has the keys that it needs, and no others.
 func (r *resolver) tlsKeys(raw *written.TLS, source string) {

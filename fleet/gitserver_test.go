@@ -22,9 +22,9 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/facts"
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 const (
@@ -154,7 +154,7 @@ func serveHTTP(t *testing.T, bare string) server {
 func serveSSH(t *testing.T, bare string) server {
 	host, ours, theirs := sshKey(t), sshKey(t), sshKey(t)
 	b := &tap{}
-	srv := &remotetest.Server{HostKey: host, Exec: b.gitOnly}
+	srv := &sshserver.Server{HostKey: host, Exec: b.gitOnly}
 	authorized := bytes.Clone(ours.PublicKey().Marshal())
 	srv.Authorize = func(u string, k ssh.PublicKey) error {
 		if u != "git" || !bytes.Equal(k.Marshal(), authorized) {
@@ -188,7 +188,7 @@ func (b *tap) gitOnly(ctx context.Context, u, command string, stdin io.Reader, s
 		return n, err
 	})
 	quoted := "'" + strings.ReplaceAll(command, "'", `'\''`) + "'"
-	return remotetest.LocalExec(ctx, u, `GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null exec "$(git --exec-path)/git-shell" -c `+quoted, in, b.answer(stdout, b.hangUp), stderr)
+	return sshserver.LocalExec(ctx, u, `GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null exec "$(git --exec-path)/git-shell" -c `+quoted, in, b.answer(stdout, b.hangUp), stderr)
 }
 
 const receivePack = "git-receive-pack"

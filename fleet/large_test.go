@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 // advertise writes the branches of a repository that has 200 MiB of them.
@@ -46,7 +46,7 @@ func TestAdvertisementsHaveABound(t *testing.T) {
 	assert.Less(t, <-sent, 100<<20)
 
 	host, ours := sshKey(t), sshKey(t)
-	talker := &remotetest.Server{HostKey: host, Authorize: func(string, ssh.PublicKey) error { return nil },
+	talker := &sshserver.Server{HostKey: host, Authorize: func(string, ssh.PublicKey) error { return nil },
 		Exec: func(_ context.Context, _, _ string, _ io.Reader, stdout, _ io.Writer) int {
 			sent <- advertise(stdout)
 			return 0

@@ -24,7 +24,7 @@ func rooms() []floor {
 		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
 			"cluster/internal/run", "cluster/internal/thorns", "cluster/internal/volumes", "cluster/internal/verification", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labneeds", "cluster/backup", "internal/offer", "cluster/inventory"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
-		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "internal/labctl", "internal/labmodel"}},
+		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "sim/cmd/coverage", "sim/cmd/peers", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{
 			"sim/pvesim/internal/clusterwide", "sim/pvesim/internal/consoles", "sim/pvesim/internal/hostshell", "sim/pvesim/internal/guests", "sim/pvesim/internal/running",
 			"sim/pvesim/internal/config", "sim/pvesim/internal/pci", "sim/pvesim/internal/storages", "sim/pvesim/internal/sdn", "sim/pvesim/internal/firewall",
@@ -32,7 +32,7 @@ func rooms() []floor {
 			"sim/pvesim/internal/fault", "sim/pvesim/model", "sim/pvesim/internal/networkfile", "sim/pvesim/internal/schema", "sim/pvesim/internal/request",
 			"sim/pvesim/internal/answer",
 		}},
-		{"Played machines", []string{"sim/guest", "sim/kubesim", "sim/gpuoperator",
+		{"Played machines", []string{"sim/guest", "sim/kubesim", "sim/gpuoperator", "sim/iso", "sim/sshserver",
 			"sim/guest/internal/pvehost", "sim/guest/internal/programs", "sim/guest/internal/k3s", "sim/guest/internal/etcdfile", "sim/guest/internal/iptables", "sim/guest/internal/boot",
 			"sim/guest/internal/hardware", "sim/guest/internal/cloud", "sim/guest/internal/yamlvalue", "sim/guest/internal/sshd", "sim/guest/internal/netplan",
 			"sim/guest/internal/apt", "sim/guest/internal/systemd", "sim/guest/internal/storage", "sim/guest/internal/shell", "sim/guest/internal/image",

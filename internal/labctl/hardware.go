@@ -32,8 +32,8 @@ type HardwareGPU struct {
 	Name    string `json:"name"`
 }
 
-// usualMTU is the default MTU of a bridge.
-const usualMTU = 1500
+// UsualMTU is the default MTU of a bridge.
+const UsualMTU = 1500
 
 // size writes bytes in whole GiB or MiB, as hosts have them.
 func size(n int64) string {
@@ -73,7 +73,7 @@ func (w HostNeeds) lacks(h HostHardware) (out []string) {
 		if !slices.Contains(h.Bridges, bridge) {
 			say("has no bridge %s", bridge)
 		}
-		if have := max(h.MTUs[bridge], usualMTU); have < w.MTUs[bridge] {
+		if have := max(h.MTUs[bridge], UsualMTU); have < w.MTUs[bridge] {
 			say("has a bridge %s with an MTU of %d, and not %d", bridge, have, w.MTUs[bridge])
 		}
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	Source string // the repository to build it from; empty: found from the current folder
 	Binary string // an existing program from Build; empty: build it
 
+	Precheck func() error // called before a lab is built and started, not when one runs
+
 	Guests Guests // what is real; the zero value: nothing
 
 	// Speed is how many times faster than real the simulated host and its guests are; 0 is the
@@ -135,6 +137,11 @@ func Start(ctx context.Context, o Options) (State, error) {
 	defer lock.Unlock()
 	if s, err := o.foundSoon(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
 		return s, err
+	}
+	if o.Precheck != nil {
+		if err := o.Precheck(); err != nil {
+			return State{}, err
+		}
 	}
 	if o.Binary == "" {
 		if o.Binary, err = Build(ctx, o); err != nil {

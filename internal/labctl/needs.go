@@ -26,7 +26,7 @@ type HostNeeds struct {
 	Cores    int                 `json:"cores"`              // of its largest node
 	Memory   int64               `json:"memory"`             // of all its nodes, in bytes
 	Bridges  map[string]bool     `json:"bridges,omitempty"`  // true where VLANs are used on it
-	MTUs     map[string]int      `json:"mtus,omitempty"`     // of bridges, if more than the usual 1500 is requested
+	MTUs     map[string]int      `json:"mtus,omitempty"`     // the largest that nodes request, by bridge
 	Storages map[string][]string `json:"storages,omitempty"` // contents by storage
 	Cards    int                 `json:"cards"`
 	Models   []Model             `json:"models,omitempty"`   // of cards, as requested by the nodes

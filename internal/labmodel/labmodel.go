@@ -67,7 +67,8 @@ func host(w labctl.HostNeeds) pvesim.Host {
 	if len(h.Bridges) == 0 {
 		h.Bridges = []string{"vmbr0"}
 	}
-	h.MTUs = w.MTUs
+	h.MTUs = maps.Clone(w.MTUs)
+	maps.DeleteFunc(h.MTUs, func(_ string, mtu int) bool { return mtu <= labctl.UsualMTU })
 	h.Storages = stores(w)
 	h.PCI = devices(w, h.NUMANodes)
 	return h

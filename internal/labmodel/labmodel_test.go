@@ -82,6 +82,19 @@ func TestMadeToMeasure(t *testing.T) {
 	assert.Contains(t, names, "local-lvm")
 }
 
+// TestMTUsOfBridges: nodes with less than usual need no other bridge.
+func TestMTUsOfBridges(t *testing.T) {
+	for mtu, bridge := range map[string]int{"1400": 0, "1500": 0, "9000": 9000} {
+		s := inLab(t, "one-gpu", "network: {", "network: {mtu: "+mtu+", ")
+		needs := labneeds.Of(s)
+		needs.Hosts[0].Cores = 1000 // more than any preset has
+		_, m := labmodel.For(needs)
+		assert.Equal(t, bridge, m.Hosts[0].MTUs["vmbr0"], mtu)
+		assert.NotContains(t, strings.Join(lacks(m, s), "\n"), "MTU")
+		assert.Equal(t, bridge > 0, strings.Contains(strings.Join(lacks(pvesim.OneGPU(), s), "\n"), "pve1 has a bridge vmbr0 with an MTU of 1500, and not 9000"), mtu)
+	}
+}
+
 func TestWhatAModelLacksIsNamed(t *testing.T) {
 	s := inLab(t, "mixed-hosts")
 	assert.Equal(t, []string{"there is no host atlas", "there is no host boreas"}, lacks(pvesim.OneGPU(), s))

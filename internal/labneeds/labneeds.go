@@ -13,9 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// usualMTU is the default MTU of a bridge.
-const usualMTU = 1500
-
 // Of returns what a cluster needs of the lab. External machines are not part of it.
 func Of(s *spec.Spec) labctl.Needs {
 	n := labctl.Needs{Name: s.Name, Hosts: hostNeeds(s), Template: s.Image.Template,
@@ -120,7 +117,7 @@ func (w *need) node(s *spec.Spec, n spec.Node) {
 	w.Cores = max(w.Cores, n.Cores)
 	w.Memory += int64(n.Memory)
 	w.Bridges[n.Network.Bridge] = w.Bridges[n.Network.Bridge] || n.Network.VLAN != 0
-	if mtu := n.Network.MTU; mtu > usualMTU {
+	if mtu := n.Network.MTU; mtu > 0 {
 		w.MTUs[n.Network.Bridge] = max(mtu, w.MTUs[n.Network.Bridge])
 	}
 	w.storage(n.OSDisk.Storage, "images")

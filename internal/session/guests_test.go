@@ -35,11 +35,10 @@ func TestWhatRealGuestsNeed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: real guests need Linux")
 	}
-	t.Chdir(t.TempDir()) // where no lab runs
 	s := guestsFile(t, "2000GiB")
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
-	err := s.guestsCanRun(t.Context())
+	err := s.guestsCanRun()
 	assert.Equal(t, invalid, code(err))
 	require.EqualError(t, err, "cluster.yaml:3:15: guests: qemu needs programs that are not on this machine: apt-get install qemu-system-x86 qemu-utils")
 	t.Setenv("PATH", path)

@@ -45,11 +45,8 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	defer end()
 	o := labctl.Options{Dir: LabDir(), Guests: labneeds.Guests(nil)}
 	if s.Spec != nil && s.Spec.IsLab() {
-		if err := s.guestsCanRun(ctx); err != nil {
-			return labctl.State{}, err
-		}
 		needs := labneeds.Of(s.Spec)
-		o.Needs = &needs
+		o.Needs, o.Precheck = &needs, s.guestsCanRun
 	}
 	lab, err := labctl.Start(ctx, o)
 	if refusal, ok := errors.AsType[*labctl.RefusalError](err); ok {

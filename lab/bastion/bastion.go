@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	remotessh "github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 // User is the login user of the jump host.
@@ -52,7 +52,7 @@ func Listen(ctx context.Context, dir string, dial DialFunc) (*Bastion, error) {
 		return nil, errors.Join(fmt.Errorf("listen as SOCKS proxy: %w", err), b.jump.Close())
 	}
 	ctx, b.cancel = context.WithCancel(ctx)
-	server := &remotetest.Server{HostKey: host, Authorize: only(user.PublicKey()), Forward: dial}
+	server := &sshserver.Server{HostKey: host, Authorize: only(user.PublicKey()), Forward: dial}
 	b.running.Go(func() { _ = server.Serve(ctx, b.jump) })
 	b.running.Go(func() { serveSOCKS(ctx, b.socks, dial) })
 	return b, nil

@@ -15,14 +15,14 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 // network is a simulated one: names of machines to servers, over net.Pipe.
 type network struct {
 	ctx      context.Context
-	machines map[string]*remotetest.Server
+	machines map[string]*sshserver.Server
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -112,7 +112,7 @@ func inBubble(t *testing.T, test func(t *testing.T, n *network, bastion, node ss
 		ctx, cancel := context.WithCancel(context.Background())
 		anybody := func(string, xssh.PublicKey) error { return nil }
 		n := &network{ctx: ctx}
-		n.machines = map[string]*remotetest.Server{
+		n.machines = map[string]*sshserver.Server{
 			"bastion:22":   {HostKey: hostKey, Authorize: anybody, Forward: n.Dial},
 			"10.0.0.11:22": {HostKey: hostKey, Authorize: anybody, Exec: simulated},
 		}

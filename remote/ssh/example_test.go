@@ -12,8 +12,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 // fleet stands for a bastion and a node behind it, for the examples: a network in
@@ -21,7 +21,7 @@ import (
 func fleet(ctx context.Context, hostKey xssh.Signer) func(context.Context, string, string) (net.Conn, error) {
 	var dial func(context.Context, string, string) (net.Conn, error)
 	dial = func(_ context.Context, _, addr string) (net.Conn, error) {
-		server := &remotetest.Server{
+		server := &sshserver.Server{
 			HostKey: hostKey, Authorize: func(string, xssh.PublicKey) error { return nil }, Forward: dial,
 			Exec: func(_ context.Context, user, command string, _ io.Reader, out, _ io.Writer) int {
 				_, _ = fmt.Fprintf(out, "%s@%s: %s", user, addr, strings.ReplaceAll(command, "'", ""))

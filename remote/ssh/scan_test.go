@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 func TestHostKeyIsWhatTheServerShows(t *testing.T) {
@@ -19,7 +19,7 @@ func TestHostKeyIsWhatTheServerShows(t *testing.T) {
 	require.NoError(t, err)
 	signer, err := xssh.ParsePrivateKey(private)
 	require.NoError(t, err)
-	server := &remotetest.Server{HostKey: signer} // lets nobody in
+	server := &sshserver.Server{HostKey: signer} // lets nobody in
 	cfg := ssh.Config{Addr: "10.0.0.5:22", Dial: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go server.ServeConn(t.Context(), far)

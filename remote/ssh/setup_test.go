@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 // newKey makes a key pair, and returns the private half also as a file's content.
@@ -35,7 +35,7 @@ func newKey(t testing.TB) (xssh.Signer, []byte) {
 // machine is an SSH server that runs commands on this machine, and what it takes to
 // log in to it.
 type machine struct {
-	remotetest.Server
+	sshserver.Server
 	addr string
 	user string
 	key  xssh.Signer
@@ -67,7 +67,7 @@ func newMachine(t testing.TB) *machine {
 		m.mu.Lock()
 		m.commands = append(m.commands, command)
 		m.mu.Unlock()
-		return remotetest.LocalExec(ctx, user, command, stdin, stdout, stderr)
+		return sshserver.LocalExec(ctx, user, command, stdin, stdout, stderr)
 	}
 	return m
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -132,7 +131,12 @@ func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error)
 
 // until waits for a moment of the scenario.
 func (r *replay) until(ctx context.Context, at float64) error {
-	return wait.Pause(ctx, time.Duration(at*float64(time.Second))-time.Since(r.began))
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Duration(at*float64(time.Second)) - time.Since(r.began)):
+		return nil
+	}
 }
 
 func parsed(body string) (v any) {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 // A machine boots from a seed ISO and answers the guest agent.
 func Example() {
-	seed, err := iso9660.Build("cidata", map[string][]byte{
+	seed, err := iso.Write("cidata", map[string][]byte{
 		"meta-data":      []byte("instance-id: node1-1\n"),
 		"user-data":      []byte("#cloud-config\nhostname: node1\npackages: [qemu-guest-agent]\nruncmd: [\"echo hello from $(hostname) > /etc/motd\"]\n"),
 		"network-config": []byte("version: 2\nethernets: {eth0: {match: {macaddress: \"bc:24:11:00:00:01\"}, addresses: [10.0.0.11/24]}}\n"),

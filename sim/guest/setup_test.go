@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/guest/internal/cloud"
 	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
@@ -22,6 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 const (
@@ -64,9 +64,9 @@ func seedISO(t testing.TB, user, meta, network string) func() ([]byte, error) {
 	if network != "" {
 		files["network-config"] = []byte(network)
 	}
-	iso, err := iso9660.Build("cidata", files)
+	disc, err := iso.Write("cidata", files)
 	require.NoError(t, err)
-	return func() ([]byte, error) { return iso, nil }
+	return func() ([]byte, error) { return disc, nil }
 }
 
 // config is a machine with everything plugged in.

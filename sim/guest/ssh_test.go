@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 const (
@@ -40,13 +40,13 @@ func machine(t testing.TB, speed float64) (*guest.Machine, *guest.Network, xssh.
 	signer, err := xssh.ParsePrivateKey(private)
 	require.NoError(t, err)
 	user := "#cloud-config\nhostname: wk\npackages: [qemu-guest-agent]\nusers:\n  - {name: admin, shell: /bin/bash, sudo: \"ALL=(ALL) NOPASSWD:ALL\", ssh_authorized_keys: [\"" + public + "\"]}\n"
-	iso, err := iso9660.Build("cidata", map[string][]byte{
+	disc, err := iso.Write("cidata", map[string][]byte{
 		"user-data": []byte(user), "meta-data": []byte("instance-id: wk-1\n"), "network-config": []byte(network),
 	})
 	require.NoError(t, err)
 	n := &guest.Network{Speed: speed}
 	m := guest.New(guest.Config{Name: "wk", Disk: guest.NewBase("noble"), MACs: []string{"BC:24:11:AA:00:21"}, CPUs: 2, Memory: 4 << 30,
-		Seed: func() ([]byte, error) { return iso, nil }, Network: n, Internet: guest.DefaultInternet(), Speed: speed})
+		Seed: func() ([]byte, error) { return disc, nil }, Network: n, Internet: guest.DefaultInternet(), Speed: speed})
 	require.NoError(t, m.Boot(t.Context()))
 	t.Cleanup(m.Kill)
 	for !m.AgentUp() {

@@ -10,15 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/cps-gpu/homelab/secret"
 )
 
 // Options say what to read, and as whom.
 type Options struct {
 	Endpoint    string // https://pve1:8006
 	TokenID     string // name@realm!token
-	TokenSecret secret.Value
+	TokenSecret string
 	Client      *http.Client // checks the certificate; http.DefaultClient when nil
 
 	Anonymous    bool // replace names, addresses and serial numbers
@@ -106,7 +104,7 @@ func (r *reader) get(ctx context.Context, path string, query url.Values, to any)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	req.Header.Set("Authorization", "PVEAPIToken="+r.o.TokenID+"="+r.o.TokenSecret.Reveal())
+	req.Header.Set("Authorization", "PVEAPIToken="+r.o.TokenID+"="+r.o.TokenSecret)
 	client := r.o.Client
 	if client == nil {
 		client = http.DefaultClient

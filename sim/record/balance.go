@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -31,7 +30,7 @@ func (r *reader) balance(ctx context.Context, m *pvesim.Model) error {
 	own.Tokens = append(slices.Clone(m.Tokens), pvesim.Token{ID: id, Secret: value})
 	sim := pvesim.New(own, pvesim.Options{})
 	defer sim.Close()
-	asked := &reader{o: Options{Endpoint: "https://pvesim", TokenID: id, TokenSecret: secret.New(value), Client: sim.Client()}}
+	asked := &reader{o: Options{Endpoint: "https://pvesim", TokenID: id, TokenSecret: value, Client: sim.Client()}}
 	for i := range m.Hosts {
 		h := &m.Hosts[i]
 		if h.Offline {

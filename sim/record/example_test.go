@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/sim/record"
 )
@@ -15,7 +14,7 @@ func ExampleRead() {
 	defer host.Close()
 	id, token := host.Token()
 	model, missing, err := record.Read(context.Background(), record.Options{
-		Endpoint: "https://pve1:8006", TokenID: id, TokenSecret: secret.New(token), Client: host.Client(),
+		Endpoint: "https://pve1:8006", TokenID: id, TokenSecret: token, Client: host.Client(),
 	})
 	if err != nil {
 		fmt.Println(err)

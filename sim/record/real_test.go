@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/sim/record"
 )
@@ -86,7 +85,7 @@ func TestRealAnswersAreUnderstood(t *testing.T) {
 	host := pvesim.New(watched(pvesim.OneGPU()), pvesim.Options{Speed: 1000})
 	defer host.Close()
 	r := &real{bodies: realAnswers(t), asked: map[string]bool{}, sim: host.Client().Transport}
-	m, missing, err := record.Read(t.Context(), record.Options{Endpoint: "https://pve1:8006", TokenID: reader, TokenSecret: secret.New(readerSecret),
+	m, missing, err := record.Read(t.Context(), record.Options{Endpoint: "https://pve1:8006", TokenID: reader, TokenSecret: readerSecret,
 		Client: &http.Client{Transport: r}})
 	require.NoError(t, err)
 	for _, path := range []string{"/version", "/nodes/pve1/hardware/pci", "/nodes/pve1/storage", "/nodes/pve1/storage/local/content", "/cluster/mapping/pci", "/cluster/resources?type=vm"} {

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/sim/record"
 )
@@ -44,7 +43,7 @@ func recorded(t *testing.T, m pvesim.Model, change func(*record.Options)) (pvesi
 	t.Helper()
 	sim := pvesim.New(m, pvesim.Options{Speed: 1000})
 	t.Cleanup(sim.Close)
-	o := record.Options{Endpoint: "https://pve1:8006/", TokenID: reader, TokenSecret: secret.New(readerSecret), Client: sim.Client()}
+	o := record.Options{Endpoint: "https://pve1:8006/", TokenID: reader, TokenSecret: readerSecret, Client: sim.Client()}
 	if change != nil {
 		change(&o)
 	}
@@ -213,7 +212,7 @@ func TestWhatIsNotSeenIsSaid(t *testing.T) {
 func TestAWrongTokenIsAnError(t *testing.T) {
 	sim := pvesim.New(site(t), pvesim.Options{Speed: 1000})
 	defer sim.Close()
-	_, _, err := record.Read(t.Context(), record.Options{Endpoint: "https://pve1:8006", TokenID: reader, TokenSecret: secret.New("no"), Client: sim.Client()})
+	_, _, err := record.Read(t.Context(), record.Options{Endpoint: "https://pve1:8006", TokenID: reader, TokenSecret: "no", Client: sim.Client()})
 	assert.ErrorContains(t, err, "record: /version: 401 ")
 }
 

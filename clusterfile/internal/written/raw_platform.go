@@ -102,6 +102,20 @@ type TLS struct {
 	Secret string         `yaml:"secret" jsonschema_description:"For secret: namespace/name of an existing Secret of type kubernetes.io/tls."`
 }
 
+// TLSSource is the source of a section that names none.
+func TLSSource(t *TLS) string {
+	switch {
+	case t.Secret != "":
+		return spec.TLSSecret
+	case t.Email+t.Server != "":
+		return spec.TLSACME
+	case t.CA != "" || !t.Key.IsZero():
+		return spec.TLSCA
+	default:
+		return spec.TLSSelfSigned
+	}
+}
+
 // Rancher may also be written as its hostname alone.
 type Rancher struct {
 	Hostname  string         `yaml:"hostname" jsonschema:"required" jsonschema_description:"Its hostname, e.g. rancher.lab.example."`

@@ -2,6 +2,7 @@ package written
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/cps-gpu/homelab/internal/suggest"
@@ -49,3 +50,11 @@ var PartHabits = map[string]string{
 	"hub": "jupyterhub", "backup": "velero", "queues": "kueue", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
 	"kubeprometheusstack": "monitoring", "csidrivernfs": "nfs", "localpathprovisioner": "scratch", "localpath": "scratch", "cephcsicephfs": "cephfs", "dcgm": "dcgm-exporter",
 }
+
+// IsProtectedLabel reports whether Kubernetes or K3s manage a label.
+func IsProtectedLabel(key string) bool {
+	domain, _, ok := CutLast(key, "/")
+	return ok && domain != "node-restriction.kubernetes.io" && domain != "topology.kubernetes.io" && protectedDomain.MatchString(domain)
+}
+
+var protectedDomain = regexp.MustCompile(`(^|\.)(kubernetes\.io|k8s\.io|k3s\.io|k3s\.cattle\.io)$`)

@@ -90,6 +90,40 @@ func (r *VMIDRange) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// InRange is one value of a range, and the index of the range.
+type InRange[T any] struct {
+	Value T
+	From  int
+}
+
+// Addresses lists the first n addresses of ranges, or none if a range has no value that could be read.
+func Addresses(ranges []AddressRange, n int) []InRange[netip.Addr] {
+	var out []InRange[netip.Addr]
+	for i, r := range ranges {
+		if !r.From.IsValid() {
+			return nil
+		}
+		for a := r.From; a.IsValid() && !r.To.Less(a) && len(out) < n; a = a.Next() {
+			out = append(out, InRange[netip.Addr]{a, i})
+		}
+	}
+	return out
+}
+
+// VMIDs is Addresses for VMIDs.
+func VMIDs(ranges []VMIDRange, n int) []InRange[int] {
+	var out []InRange[int]
+	for i, r := range ranges {
+		if r.From == 0 {
+			return nil
+		}
+		for id := r.From; id <= r.To && len(out) < n; id++ {
+			out = append(out, InRange[int]{id, i})
+		}
+	}
+	return out
+}
+
 // BootOrder is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
 type BootOrder spec.Startup
 

@@ -21,7 +21,7 @@ const module = "github.com/cps-gpu/homelab/"
 // for tests. Of remote/ssh the lab takes the client's side: the key that the user of the
 // bastion logs in with, written and read in the one format that there is.
 var allowed = map[string][]string{
-	"lab/bastion":          {"remote/remotetest", "remote/ssh"},
+	"lab/bastion":          {"remote/ssh", "sim/sshserver"},
 	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
@@ -37,9 +37,8 @@ var allowed = map[string][]string{
 // cluster) is not; converge/progress, converge/wait and secret are a line on a screen, a pause and a string that
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
-	"converge/progress", "converge/wait", "internal/iso9660", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable", "internal/suggest", "internal/yamlbound", "remote",
-	"remote/remotetest", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest",
-	"sim/pvesim", "sim/pvesim/model", "sim/qemu",
+	"converge/progress", "converge/wait", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
+	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
 }
 
 // list asks go list about the lab's packages, without their tests.

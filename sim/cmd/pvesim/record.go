@@ -11,7 +11,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/record"
 )
 
@@ -51,7 +50,7 @@ func (p *program) record(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, missing, err := record.Read(ctx, record.Options{Endpoint: o.endpoint, TokenID: o.token, TokenSecret: secret.New(value),
+	m, missing, err := record.Read(ctx, record.Options{Endpoint: o.endpoint, TokenID: o.token, TokenSecret: value,
 		Client: client, Anonymous: o.anonymous, Descriptions: o.texts})
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/secret"
+	"golang.org/x/crypto/ssh"
+
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/sim/record"
 )
@@ -69,9 +71,26 @@ func (p *program) open(ctx context.Context, o serving, w *world, f *folder, s *w
 	return nil
 }
 
+// newKey makes a private key as OpenSSH's file has it, and its line for authorized_keys.
+func newKey() (file []byte, line string, err error) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, "", err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "pvesim")
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return nil, "", err
+	}
+	return pem.EncodeToMemory(block), string(ssh.MarshalAuthorizedKey(key)), nil
+}
+
 // openSSH lets root log in to the first node with a key of the folder.
 func (p *program) openSSH(ctx context.Context, w *world, f *folder, s *ways, l net.Listener) error {
-	private, public, err := ssh.GenerateKey()
+	private, public, err := newKey()
 	if err != nil {
 		return err
 	}
@@ -143,7 +162,7 @@ func (w *world) state(ctx context.Context, f *folder) ([]byte, error) {
 		return nil, err
 	}
 	m, _, err := record.Read(ctx, record.Options{
-		Endpoint: "https://" + w.model.Hosts[0].Name + ":8006", TokenID: rootToken, TokenSecret: secret.New(strings.TrimSpace(string(token))),
+		Endpoint: "https://" + w.model.Hosts[0].Name + ":8006", TokenID: rootToken, TokenSecret: strings.TrimSpace(string(token)),
 		Client: w.now().Client(), Descriptions: true,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding"
 	"errors"
 	"fmt"
@@ -12,9 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-
-	"github.com/cps-gpu/homelab/internal/suggest"
-	"github.com/cps-gpu/homelab/internal/yamlbound"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // ModelError is one thing that is wrong in a model's file.
@@ -86,18 +85,47 @@ func placeOf(n ast.Node) modelPlace {
 	return modelPlace{}
 }
 
+// Limits of a model's file: the parser keeps the whole path with each value, so that nesting
+// costs far more than length.
+const (
+	maxModelBytes  = 4 << 20
+	maxModelIndent = 100 // blanks at a line's begin
+	maxModelOpen   = 500 // brackets that are open; texts may have some
+)
+
+// tooMuch returns the line that is nested too deeply, and says why; "" if none is.
+func tooMuch(data []byte) (line int, why string) {
+	if len(data) > maxModelBytes {
+		return 1, fmt.Sprintf("%d KiB of YAML", len(data)>>10)
+	}
+	open := 0
+	for text := range bytes.Lines(data) {
+		line++
+		inner := bytes.TrimLeft(text, " -?\t")
+		open += bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")) - bytes.Count(text, []byte("]")) - bytes.Count(text, []byte("}"))
+		if len(text)-len(inner) > maxModelIndent || open > maxModelOpen {
+			return line, "nesting this deep"
+		}
+	}
+	return 0, ""
+}
+
 // parse returns the document's root, or nil with the reason among what is wrong.
-func (r *modelReader) parse(data []byte) ast.Node {
-	file, err := yamlbound.Parse(data)
+func (r *modelReader) parse(data []byte) (root ast.Node) {
+	if line, why := tooMuch(data); why != "" {
+		r.wrongAt(modelPlace{line, 1}, "this is more than a model can need: %s", why)
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			root = nil
+			r.wrongAt(modelPlace{}, "this is not YAML: the parser gave up on it")
+		}
+	}()
+	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		at, what := modelPlace{}, err.Error()
-		var syntax yaml.Error
-		var tooMuch *yamlbound.Error
-		switch {
-		case errors.As(err, &tooMuch):
-			r.wrongAt(modelPlace{tooMuch.Line, tooMuch.Column}, "this is more than a model can need: %s", tooMuch.What)
-			return nil
-		case errors.As(err, &syntax):
+		if syntax, ok := errors.AsType[yaml.Error](err); ok {
 			what = syntax.GetMessage() // without the lines that it quotes: a secret may be in them
 			if t := syntax.GetToken(); t != nil && t.Position != nil {
 				at = modelPlace{t.Position.Line, t.Position.Column}
@@ -106,7 +134,6 @@ func (r *modelReader) parse(data []byte) ast.Node {
 		r.wrongAt(at, "this is not YAML: %s", what)
 		return nil
 	}
-	var root ast.Node
 	for _, doc := range file.Docs {
 		switch {
 		case doc.Body == nil || doc.Body.Type() == ast.CommentType:
@@ -246,15 +273,12 @@ func (r *modelReader) readStruct(n ast.Node, v reflect.Value, path string, depth
 	for _, pair := range r.pairs(n) {
 		key := pair.Key.GetToken().Value
 		f, known := fields[key]
-		switch near := suggest.Nearest(key, names); {
-		case known:
-			r.places[path+"."+key] = placeOf(pair.Key)
-			r.read(pair.Value, f, path+"."+key, depth+1)
-		case near != "":
-			r.wrongAt(placeOf(pair.Key), "no key %q here: is %s meant?", key, near)
-		default:
+		if !known {
 			r.wrongAt(placeOf(pair.Key), "no key %q here: there are %s", key, strings.Join(names, ", "))
+			continue
 		}
+		r.places[path+"."+key] = placeOf(pair.Key)
+		r.read(pair.Value, f, path+"."+key, depth+1)
 	}
 }
 

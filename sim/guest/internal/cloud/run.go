@@ -9,11 +9,11 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/netplan"
 	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 // Run is one run of cloud-init. It reads the seed by its own rules, written
@@ -73,7 +73,7 @@ func (c *Run) readSeed() {
 	if err != nil || len(image) == 0 {
 		return
 	}
-	files, label, err := iso9660.Files(bytes.NewReader(image), int64(len(image)))
+	files, label, err := iso.Read(image)
 	if err != nil || !strings.EqualFold(label, "cidata") {
 		return
 	}

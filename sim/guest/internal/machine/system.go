@@ -4,14 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cps-gpu/homelab/converge/wait"
-	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
-	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 // System is a machine that is switched on: everything that a power cut ends.
@@ -138,7 +136,13 @@ func (s *System) Scale(d time.Duration) time.Duration {
 
 // Pause waits for d of simulated time; it reports false when ctx ended before.
 func (s *System) Pause(ctx context.Context, d time.Duration) bool {
-	return wait.Pause(ctx, s.Scale(d)) == nil && ctx.Err() == nil
+	timer := time.NewTimer(s.Scale(d))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return ctx.Err() == nil
 }
 
 // Faulty reports whether the machine has a fault now.

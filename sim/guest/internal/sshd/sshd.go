@@ -16,12 +16,12 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 // Program returns the programs of OpenSSH.
@@ -54,12 +54,12 @@ func serve(ctx context.Context, s *machine.System, conn net.Conn) {
 		_ = conn.Close() // sshd: no hostkeys available -- exiting.
 		return
 	}
-	key, err := remotetest.HostKey(data)
+	key, err := sshserver.HostKey(data)
 	if err != nil {
 		_ = conn.Close()
 		return
 	}
-	server := &remotetest.Server{HostKey: key, Exec: func(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
+	server := &sshserver.Server{HostKey: key, Exec: func(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return overSSH(ctx, s, name, command, stdin, stdout, stderr)
 	}}
 	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": func(ctx context.Context, name string, stream io.ReadWriteCloser) int {
@@ -119,7 +119,7 @@ func overSSH(ctx context.Context, s *machine.System, name, command string, stdin
 	defer end()
 	defer context.AfterFunc(s.Context(), end)()
 	defer context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), remotetest.ErrSignal) {
+		if errors.Is(context.Cause(ctx), sshserver.ErrSignal) {
 			end()
 		}
 	})()

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/iso"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
@@ -201,7 +201,7 @@ func CloudDisc(s *world.State, v *world.VM) []byte {
 			files[name] = vol.Data
 		}
 	}
-	disc, err := iso9660.Build("cidata", files)
+	disc, err := iso.Write("cidata", files)
 	if err != nil {
 		s.Options.Log.Debug("cloud-init drive", "vmid", v.ID, "error", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -216,9 +215,6 @@ func (r *Rule) pair(key, value string) (err error) {
 		r.Guest, err = guestFaults(r.Guest, value)
 	default:
 		err = fmt.Errorf("fault: there is no %s=: write one of %s", key, strings.Join(ruleKeys(), "=, ")+"=")
-		if near := suggest.Nearest(key, ruleKeys()); near != "" {
-			err = fmt.Errorf("fault: there is no %s=: is %s= meant?", key, near)
-		}
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func TestARuleThatSaysNothingIsRefused(t *testing.T) {
 		"POST /x dorp":                    `"dorp" means nothing here`,
 		"POST /x 42":                      `"42" means nothing here`,
 		`POST /x 500 "open`:               "a quote is not closed",
-		"POST /x drop tiems=2":            "is times= meant?",
+		"POST /x drop tiems=2":            "there is no tiems=: write one of ",
 		"POST /x drop times=0":            "write a number from 1",
 		"POST /x delay=soon":              "write a time such as 2s",
 		"POST /x data={":                  "is not JSON",

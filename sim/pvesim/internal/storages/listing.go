@@ -136,7 +136,7 @@ func sameOn(c *world.Call, st *world.Storage) bool {
 	return target != nil && target.Stores[st.Name] != nil && !target.Stores[st.Name].Disabled
 }
 
-// RootFolders are those that every host has.
+// RootFolders are those that every host has; the last is the one of the storage local (PVE/Storage/Plugin.pm, parse_config).
 func RootFolders() []string {
-	return strings.Fields("/bin /boot /dev /etc /home /lib /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /var /var/lib")
+	return strings.Fields("/bin /boot /dev /etc /home /lib /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /var /var/lib /var/lib/vz")
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package remotetest
+package sshserver
 
 import (
 	"context"

@@ -1,7 +1,8 @@
-package remotetest_test
+package sshserver_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -14,17 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/remote/remotetest"
-	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
 func newKey() xssh.Signer {
-	private, _, err := ssh.GenerateKey()
+	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		panic(err)
 	}
-	signer, err := xssh.ParsePrivateKey(private)
+	signer, err := xssh.NewSignerFromKey(private)
 	if err != nil {
 		panic(err)
 	}
@@ -34,7 +33,7 @@ func newKey() xssh.Signer {
 func ExampleServer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	server := &remotetest.Server{
+	server := &sshserver.Server{
 		HostKey:   newKey(),
 		Authorize: func(string, xssh.PublicKey) error { return nil },
 		Exec: func(_ context.Context, user, command string, _ io.Reader, stdout, _ io.Writer) int {
@@ -42,24 +41,33 @@ func ExampleServer() {
 			return 0
 		},
 	}
-	client := ssh.New(ssh.Config{
-		Addr: "node:22", User: "ubuntu", Signers: []xssh.Signer{newKey()},
-		HostKeys: ssh.Pin(server.HostKey.PublicKey()),
-		Dial: func(context.Context, string, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			go server.ServeConn(ctx, far)
-			return near, nil
-		},
-	})
-	out, err := remote.Output(ctx, client, "uname", "-r")
+	near, far := net.Pipe()
+	go server.ServeConn(ctx, far)
+	client := connect(near, server)
+	session, err := client.NewSession()
+	if err != nil {
+		panic(err)
+	}
+	out, err := session.Output("uname -r")
 	fmt.Println(string(out), err)
 	_ = client.Close()
 	// Output:
-	// ubuntu ran 'uname' '-r' <nil>
+	// u ran uname -r <nil>
+}
+
+// connect logs in over a connection.
+func connect(over net.Conn, s *sshserver.Server) *xssh.Client {
+	conn, channels, requests, err := xssh.NewClientConn(over, "node:22", &xssh.ClientConfig{
+		User: "u", Auth: []xssh.AuthMethod{xssh.PublicKeys(newKey())}, HostKeyCallback: xssh.FixedHostKey(s.HostKey.PublicKey()),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return xssh.NewClient(conn, channels, requests)
 }
 
 // serve starts a server on a loopback port, and returns how to end it.
-func serve(t *testing.T, s *remotetest.Server) (addr string, end func() error) {
+func serve(t *testing.T, s *sshserver.Server) (addr string, end func() error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -71,7 +79,7 @@ func serve(t *testing.T, s *remotetest.Server) (addr string, end func() error) {
 	}
 }
 
-func dial(t *testing.T, s *remotetest.Server, addr string) *xssh.Client {
+func dial(t *testing.T, s *sshserver.Server, addr string) *xssh.Client {
 	c, err := xssh.Dial("tcp", addr, &xssh.ClientConfig{
 		User: "u", Auth: []xssh.AuthMethod{xssh.PublicKeys(newKey())}, HostKeyCallback: xssh.FixedHostKey(s.HostKey.PublicKey()),
 	})
@@ -84,7 +92,7 @@ func anybody(string, xssh.PublicKey) error { return nil }
 
 func TestServerEndsWithItsContext(t *testing.T) {
 	stopped := make(chan error, 1)
-	s := &remotetest.Server{HostKey: newKey(), Authorize: anybody, Exec: func(ctx context.Context, _, _ string, _ io.Reader, _, _ io.Writer) int {
+	s := &sshserver.Server{HostKey: newKey(), Authorize: anybody, Exec: func(ctx context.Context, _, _ string, _ io.Reader, _, _ io.Writer) int {
 		<-ctx.Done()
 		stopped <- ctx.Err()
 		return 1
@@ -99,7 +107,7 @@ func TestServerEndsWithItsContext(t *testing.T) {
 }
 
 func TestServerRefuses(t *testing.T) {
-	s := &remotetest.Server{HostKey: newKey(), Authorize: anybody, MaxSessions: 2}
+	s := &sshserver.Server{HostKey: newKey(), Authorize: anybody, MaxSessions: 2}
 	addr, end := serve(t, s)
 	defer func() { require.NoError(t, end()) }()
 	c := dial(t, s, addr)
@@ -131,7 +139,7 @@ func TestServerRefuses(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, xssh.UnknownChannelType, refused.Reason)
 
-	nobody := &remotetest.Server{HostKey: s.HostKey}
+	nobody := &sshserver.Server{HostKey: s.HostKey}
 	addr, endNobody := serve(t, nobody)
 	_, err = xssh.Dial("tcp", addr, &xssh.ClientConfig{User: "u", Auth: []xssh.AuthMethod{xssh.PublicKeys(newKey())},
 		HostKeyCallback: xssh.FixedHostKey(s.HostKey.PublicKey())})
@@ -147,7 +155,7 @@ func TestServerStopsWhatTheClientLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			running, stopped := make(chan struct{}), make(chan struct{})
-			s := &remotetest.Server{HostKey: newKey(), Authorize: anybody, Exec: func(ctx context.Context, _, _ string, _ io.Reader, _, _ io.Writer) int {
+			s := &sshserver.Server{HostKey: newKey(), Authorize: anybody, Exec: func(ctx context.Context, _, _ string, _ io.Reader, _, _ io.Writer) int {
 				close(running)
 				<-ctx.Done()
 				close(stopped)
@@ -174,12 +182,12 @@ func TestServerStopsWhatTheClientLeft(t *testing.T) {
 // TestServerForwardsOverPipes: a target without half-closing, in virtual time, leaves
 // nothing behind however its end comes.
 func TestServerForwardsOverPipes(t *testing.T) {
-	hostKey, key := newKey(), newKey()
+	hostKey := newKey()
 	for _, ends := range []string{"client", "target"} {
 		t.Run(ends, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				target := make(chan net.Conn, 1)
-				s := &remotetest.Server{HostKey: hostKey, Authorize: anybody, Forward: func(_ context.Context, _, addr string) (net.Conn, error) {
+				s := &sshserver.Server{HostKey: hostKey, Authorize: anybody, Forward: func(_ context.Context, _, addr string) (net.Conn, error) {
 					if addr != "10.0.0.1:6443" {
 						return nil, errors.New("no route to host")
 					}
@@ -187,19 +195,14 @@ func TestServerForwardsOverPipes(t *testing.T) {
 					target <- far
 					return near, nil
 				}}
-				client := ssh.New(ssh.Config{
-					Addr: "bastion:22", User: "u", Signers: []xssh.Signer{key}, HostKeys: ssh.Pin(hostKey.PublicKey()),
-					Dial: func(context.Context, string, string) (net.Conn, error) {
-						near, far := net.Pipe()
-						go s.ServeConn(t.Context(), far)
-						return near, nil
-					},
-				})
-				_, err := client.Dial(t.Context(), "tcp", "10.0.0.2:6443")
+				near, far := net.Pipe()
+				go s.ServeConn(t.Context(), far)
+				client := connect(near, s)
+				_, err := client.DialContext(t.Context(), "tcp", "10.0.0.2:6443")
 				assert.ErrorContains(t, err, "no route to host")
-				c, err := client.Dial(t.Context(), "tcp", "10.0.0.1:6443")
+				c, err := client.DialContext(t.Context(), "tcp", "10.0.0.1:6443")
 				require.NoError(t, err)
-				far := <-target
+				far = <-target
 				go func() { _, _ = io.WriteString(far, "hello") }()
 				b := make([]byte, 5)
 				_, err = io.ReadFull(c, b)
@@ -214,7 +217,7 @@ func TestServerForwardsOverPipes(t *testing.T) {
 				}
 				assert.ErrorIs(t, err, io.EOF)
 				time.Sleep(time.Hour)
-				require.NoError(t, c.Close())
+				_ = c.Close() // the other end may have closed it
 				require.NoError(t, client.Close())
 			})
 		})

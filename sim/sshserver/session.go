@@ -1,4 +1,4 @@
-package remotetest
+package sshserver
 
 import (
 	"context"

@@ -1,0 +1,110 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/spec"
+)
+
+// ErrNoServer means that no server of the cluster is up.
+var ErrNoServer = errors.New("no server of the cluster runs K3s")
+
+// ErrUnformed means that every server was asked and none has a cluster. A server that could
+// not be asked may have one.
+var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
+
+// token reads the join token from the first server that has it. It never generates one: an
+// existing cluster has its own, see failure K5.
+func (ms *Members) token(ctx context.Context, but string, read TokenReader) (secret.Value, error) {
+	failed := map[string]error{}
+	for _, n := range ms.Spec.Servers() {
+		if n.Name == but {
+			continue
+		}
+		token, err := ms.tokenOf(ctx, n.Name, read)
+		if err == nil {
+			return token, nil
+		}
+		failed[n.Name] = err
+	}
+	return secret.Value{}, ms.noServer(failed)
+}
+
+// readSoon is token for something that every server may be asked for at once: if the first one does
+// not have it, the others are. Servers that do not answer then cost as much time as one of them, and
+// if none accepts a connection, none is asked.
+func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
+	servers := ms.Spec.Servers()
+	if silent := ms.silent(ctx, servers); len(servers) == 0 || silent != nil {
+		return secret.Value{}, ms.noServer(silent)
+	}
+	first, err := ms.tokenOf(ctx, servers[0].Name, read)
+	if err == nil {
+		return first, nil
+	}
+	failed := map[string]error{servers[0].Name: err}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		server string
+		value  secret.Value
+		err    error
+	}
+	answers := make(chan answer, len(servers))
+	for _, n := range servers[1:] {
+		go func() {
+			value, err := ms.tokenOf(ctx, n.Name, read)
+			answers <- answer{n.Name, value, err}
+		}()
+	}
+	for range servers[1:] {
+		a := <-answers
+		if a.err == nil {
+			return a.value, nil
+		}
+		failed[a.server] = a.err
+	}
+	return secret.Value{}, ms.noServer(failed)
+}
+
+// silent returns why none of the servers accepts a connection, or nil if one does. Those whose machine
+// was made just now are not asked.
+func (ms *Members) silent(ctx context.Context, servers []spec.Node) map[string]error {
+	var there []string
+	absent := map[string]error{}
+	for _, n := range servers {
+		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+			absent[n.Name] = errAbsent
+		} else {
+			there = append(there, n.Name)
+		}
+	}
+	failed := ms.Nodes.Silent(ctx, there)
+	if failed != nil {
+		maps.Copy(failed, absent)
+	}
+	return failed
+}
+
+// noServer is the error for servers that failed, in the order of the file.
+func (ms *Members) noServer(failed map[string]error) error {
+	var errs []error
+	why := ErrUnformed
+	for _, n := range ms.Spec.Servers() {
+		err := failed[n.Name]
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, k3s.ErrNoCluster) && !errors.Is(err, errAbsent) {
+			why = ErrNoServer
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+	}
+	return fmt.Errorf("%w: %w", why, errors.Join(errs...))
+}
