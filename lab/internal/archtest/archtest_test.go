@@ -22,13 +22,13 @@ const module = "github.com/cps-gpu/homelab/"
 // bastion logs in with, written and read in the one format that there is.
 var allowed = map[string][]string{
 	"lab/bastion":          {"remote/ssh", "sim/sshserver"},
-	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
 	"lab/kueue":            {"converge/wait"},
 	"lab/operators":        {"converge/wait"},
 	"lab/traffic":          {"sim/guest"},
 	"lab/plane":            {"converge/wait", "sim/gpuoperator", "sim/guest"},
+	"lab/plane/real":       {"converge/wait", "sim/guest"},
 	"lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
