@@ -2,7 +2,7 @@ module github.com/cps-gpu/homelab
 
 go 1.26.0
 
-tool github.com/magefile/mage
+tool github.com/cps-gpu/homelab/cmd/mage
 
 require (
 	filippo.io/age v1.3.1

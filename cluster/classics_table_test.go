@@ -55,7 +55,7 @@ func classics() []classic {
 			[]string{"`it should be agent and has the units of server and agent`: `disable the wrong unit on it, or recreate it`"},
 			"k3s-role", []string{classicLives, "k3s/start_test.go: TestRoleConfusion"}},
 		{"N1", "`is not supported by open nvidia.ko`, and the like for branches",
-			[]string{"`the chip does not work with the open kernel modules: choose the proprietary series`; a pin that does not fit is refused before ([drivers.md](drivers.md))"},
+			[]string{"`the chip does not work with the open kernel modules: choose the proprietary series`; a pin that does not fit is refused before ([drivers.md](../../docs/drivers.md))"},
 			"driver-not-loaded", []string{classicLives, "nvidia/kernellog_test.go: TestExplainLog", "nvidia/decisions_test.go: TestDecisions"}},
 		{"N2", "`Failed to initialize NVML: Driver/library version mismatch`",
 			[]string{"`a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts`: `go tool mage node:cycle`"},
@@ -92,7 +92,7 @@ func classics() []classic {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// The table in docs/failures.md is this list: no failure is missing, and each has a test in which
+// The table in testdata/classics.md is this list: no failure is missing, and each has a test in which
 // its symptom and its messages are.
 func TestEveryClassicFailureHasItsTest(t *testing.T) {
 	rows := []string{"| | what happens | what homelab says | `cluster:doctor` calls it |", "|---|---|---|---|"}
@@ -114,7 +114,7 @@ func TestEveryClassicFailureHasItsTest(t *testing.T) {
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |", c.id, c.happens, strings.Join(c.says, "; "), named))
 	}
 	assert.Equal(t, []string{"K1", "K2", "K3", "K4", "K5", "K6", "K7", "N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8", "N9", "N10", "PX8"}, ids)
-	docBlock(t, "../docs/failures.md", "classics", strings.Join(rows, "\n")+"\n")
+	docBlock(t, "testdata/classics.md", "classics", strings.Join(rows, "\n")+"\n")
 }
 
 // read returns the text of the tests' files.

@@ -21,9 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/share"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -341,21 +339,6 @@ func TestCostsWhereNobodyKnows(t *testing.T) {
 		}
 		assert.Fail(t, "no vm/cp1")
 	})
-}
-
-// What a VM's settings take is the table of package proxmox, by what has to be agreed to.
-func TestSettingsOfAVMInTheDocs(t *testing.T) {
-	of := map[drift.Effect][]string{}
-	for _, rule := range machine.Rules() {
-		if rule.Thing == "disk: not wanted any more" {
-			continue // it is in the other table: what is on it is missed
-		}
-		of[rule.Effect] = append(of[rule.Effect], rule.Thing)
-	}
-	docTable(t, "settings", "| of a VM that runs | |\n|---|---|\n"+
-		"| "+strings.Join(of[drift.Update], "; ")+" | goes on |\n"+
-		"| "+strings.Join(of[drift.Restart], "; ")+" | asks: it is drained, stopped and started |\n"+
-		"| "+strings.Join(of[drift.Replace], "; ")+" | is not done: `node:replace` does it, and asks |\n")
 }
 
 // docTable compares a table of docs/consent.md with what the code says.

@@ -97,6 +97,9 @@ func TestXidTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| Xid | means | cause | the GPU works on | what to do |\n|---|---|---|---|---|\n")
 	for _, x := range xids() {
+		if x.do == "" {
+			continue
+		}
 		number := strconv.Itoa(x.first)
 		if x.last != 0 {
 			number += "–" + strconv.Itoa(x.last)

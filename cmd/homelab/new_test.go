@@ -33,7 +33,7 @@ func TestANewFolderWorks(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	require.NoError(t, err)
 	assert.Contains(t, string(mod), "module my-cluster\n")
-	assert.Contains(t, string(mod), "tool github.com/magefile/mage\n")
+	assert.Contains(t, string(mod), "tool github.com/cps-gpu/homelab/cmd/mage\n")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "own.go"), []byte(`//go:build mage
 
 package main

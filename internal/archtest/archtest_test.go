@@ -167,6 +167,7 @@ var allowed = map[string][]string{
 
 	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/labctl", "internal/session", "k3s", "remote/ssh"},
 	"cmd/homelab":             {"internal/keep"},
+	"cmd/mage":                {},
 
 	"internal/faults":          {"internal/share", "remote"},
 	"internal/facts":           nil,

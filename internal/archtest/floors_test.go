@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 // rooms are the packages by what they are for, from the street to the cellar.
 func rooms() []floor {
 	return []floor{
-		{"Commands", []string{"targets", "cmd/homelab", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/rows", "internal/page"}},
+		{"Commands", []string{"targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/rows", "internal/page"}},
 		{"The whole", []string{"cluster", "cluster/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "cluster/internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
 			"cluster/internal/run", "cluster/internal/thorns", "cluster/internal/volumes", "cluster/internal/verification", "cluster/consent", "cluster/draft", "clusterfile", "clusterfile/internal/written", "cluster/placement", "cluster/platform", "internal/names", "internal/labneeds", "cluster/backup", "internal/offer", "cluster/inventory"}},
 		{"Parts of a platform", []string{"addon", "fleet", "fleet/lint", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
@@ -100,14 +100,14 @@ func same(t *testing.T, file string, want func(now string) string) {
 	assert.Equal(t, text, string(now), "%s is not what the code is: go test ./internal/archtest -update", file)
 }
 
-// table says what each package is, without the simulators' inner ones.
+// table says what each package is, without inner ones.
 func table(pkgs map[string]pkg) string {
 	var b strings.Builder
 	for _, f := range rooms() {
 		fmt.Fprintf(&b, "\n### %s\n\n| package | |\n|---|---|\n", f.name)
 		for _, name := range f.rooms {
 			p, ok := pkgs[name]
-			if !ok || inside(name, "sim") && strings.Contains(name, "/internal/") {
+			if !ok || strings.Contains(name, "/internal/") {
 				continue
 			}
 			what := new(doc.Package).Synopsis(p.Doc)

@@ -42,7 +42,6 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage (cluster:(backup|restore)|backup:verify) -`), "private keys, and a cluster to go back with; internal/session/backup.TestPage"},
 	{regexp.MustCompile(`^go tool mage cluster:(certs|backup)( -rotate)?$`), "certificates of simulated servers, and recipients; internal/session/backup.TestPage"},
 	{regexp.MustCompile(`^(qm|pvesh|pvesm|pveum|ceph) `), "a shell on a host"},
-	{regexp.MustCompile(`^go tool mage (cluster:up upgrades node by node|node:cycle)$`), "words of messages; cluster.TestEveryClassicFailureHasItsTest"},
 	{regexp.MustCompile(`^kubectl .*(workloads?|clusterqueues)`), "a cluster with queues; lab/plane.TestAClassSharesEightCards"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},
 }

@@ -25,10 +25,16 @@ func (c *Conformance) Markdown() string {
 			differ[tree(area)] += differ[area]
 		}
 	}
+	whole := 0
 	for _, area := range slices.Sorted(maps.Keys(asked)) {
 		n, agree := asked[area], asked[area]-differ[area]
+		if agree == n {
+			whole += n
+			continue
+		}
 		fmt.Fprintf(&b, "| `%s` | %d | %d | %s |\n", area, n, agree, share(agree, n))
 	}
+	fmt.Fprintf(&b, "| all others | %d | %d | %s |\n", whole, whole, share(whole, whole))
 	b.WriteString("\n| differ | why |\n|---:|---|\n")
 	for _, reason := range slices.Sorted(maps.Keys(why)) {
 		fmt.Fprintf(&b, "| %d | %s |\n", why[reason], cell(reason))

@@ -1,0 +1,173 @@
+// Command mage is what `go tool mage` runs: Mage itself, which compiles a folder's magefile, with three differences.
+// It says at once what takes long, and shows how far the compiler is. It runs the program that it compiled before
+// if nothing of what it was compiled from has changed, which takes a tenth of a second. And of two commands in
+// one folder one compiles and the other waits.
+//
+// It imports little, so that it is compiled within seconds itself: neither fmt nor Mage, which it builds and runs
+// for whatever else one asks it for (-init, -compile, -version and the like).
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+func main() {
+	code, err := mage(os.Args[1:])
+	if err != nil {
+		say("Error: " + err.Error())
+	}
+	os.Exit(code)
+}
+
+// say prints a line on standard error.
+func say(line string) { _, _ = os.Stderr.WriteString(line + "\n") }
+
+func mage(args []string) (code int, err error) {
+	l := parse(args)
+	f, err := folderOf(l)
+	if err != nil {
+		return 1, err
+	}
+	if l.own && f.fresh() && !l.force {
+		return f.run(l)
+	}
+	if l.own && !l.list && !l.help {
+		if err := f.build(l); err != nil {
+			return failed(err)
+		}
+		return f.run(l)
+	}
+	return f.original(l, args)
+}
+
+// folder is a folder with a magefile, and where its program is kept.
+type folder struct {
+	dir   string // of the magefile
+	gocmd string
+	kept  string // a folder of its own, below Mage's cache
+}
+
+// folderOf finds the magefile as Mage does: a folder magefiles comes before files in the folder itself.
+func folderOf(l line) (folder, error) {
+	dir, err := filepath.Abs(l.dir)
+	if err != nil {
+		return folder{}, err
+	}
+	if st, err := os.Stat(filepath.Join(dir, "magefiles")); err == nil && st.IsDir() && len(magefiles(dir)) == 0 {
+		dir = filepath.Join(dir, "magefiles")
+	}
+	cache := os.Getenv("MAGEFILE_CACHE")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return folder{}, err
+		}
+		cache = filepath.Join(home, ".magefile")
+	}
+	if cache, err = filepath.Abs(cache); err != nil {
+		return folder{}, err
+	}
+	return folder{dir: dir, gocmd: l.gocmd, kept: filepath.Join(cache, "homelab-"+hash(dir))}, nil
+}
+
+func (f folder) program() string { return filepath.Join(f.kept, programName) }
+
+// build compiles the folder's magefile, unless another command has just done so.
+func (f folder) build(l line) error {
+	unlock, err := f.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if f.fresh() && !l.force {
+		return nil
+	}
+	inputs, err := f.prepare()
+	if err != nil {
+		return err
+	}
+	fresh := filepath.Join(f.kept, "new", programName) // a program's help has the name of its file
+	if err := f.command(f.magePath(), "-gocmd", f.gocmd, "-d", f.dir, "-compile", fresh).Run(); err != nil {
+		return err
+	}
+	if err := replace(fresh, f.program()); err != nil {
+		return err
+	}
+	return f.remember(inputs)
+}
+
+// prepare builds Mage and everything that the magefile imports, and returns the files that the magefile is compiled from.
+func (f folder) prepare() ([]string, error) {
+	if err := os.MkdirAll(f.kept, 0o700); err != nil {
+		return nil, err
+	}
+	b := bar{first: !exists(f.program())}
+	b.start()
+	defer b.end()
+	if err := f.buildMage(); err != nil {
+		return nil, err
+	}
+	p, err := f.list(&b)
+	if err != nil || len(p.imports) == 0 {
+		return p.inputs, err
+	}
+	b.compile(p.stale, p.all)
+	return p.inputs, f.compile(&b, p.imports)
+}
+
+// original runs Mage with these arguments. It writes a file into the folder if it compiles, so others wait.
+func (f folder) original(l line, args []string) (int, error) {
+	if err := os.MkdirAll(f.kept, 0o700); err != nil {
+		return 1, err
+	}
+	unlock, err := f.lock()
+	if err != nil {
+		return 1, err
+	}
+	defer unlock()
+	if l.compile {
+		_, err = f.prepare()
+	} else {
+		err = f.buildMage()
+	}
+	if err != nil {
+		return failed(err)
+	}
+	cmd := f.command(f.magePath(), args...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout = "", os.Stdin, os.Stdout
+	return failed(cmd.Run())
+}
+
+// magePath is Mage as built for this folder: its version is that of the folder's go.mod.
+func (f folder) magePath() string { return filepath.Join(f.kept, "original"+filepath.Ext(programName)) }
+
+func (f folder) buildMage() error {
+	return f.command(f.gocmd, "build", "-o", f.magePath(), "github.com/magefile/mage").Run()
+}
+
+// command is a command in the magefile's folder whose messages are shown.
+func (f folder) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...) //nolint:noctx // ends with this program, by the terminal's signal
+	cmd.Dir, cmd.Stderr = f.dir, os.Stderr
+	return cmd
+}
+
+// failed returns the exit code of a command that has said itself what is wrong, or 1.
+func failed(err error) (int, error) {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return max(1, exit.ExitCode()), nil
+	}
+	if err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
