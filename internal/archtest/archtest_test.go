@@ -102,11 +102,14 @@ var allowed = map[string][]string{
 	"sim/guest/internal/disk":      nil,
 	"sim/guest/internal/etcdfile":  nil,
 
-	"sim/gpuoperator": nil,
-	"sim/iso":         nil,
-	"sim/sshserver":   nil,
-	"sim/kubesim":     {"sim/gpuoperator", "sim/guest"},
-	"sim/conform":     {"sim/pvesim", "sim/guest"},
+	"sim/gpuoperator":               nil,
+	"sim/iso":                       nil,
+	"sim/sshserver":                 nil,
+	"sim/kubesim":                   {"sim/gpuoperator", "sim/guest", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table"},
+	"sim/kubesim/internal/control":  {},
+	"sim/kubesim/internal/defaults": {},
+	"sim/kubesim/internal/table":    {},
+	"sim/conform":                   {"sim/pvesim", "sim/guest"},
 
 	// Inside the simulated Proxmox VE: what is below first.
 	"sim/pvesim/internal/answer":      nil,
@@ -215,13 +218,13 @@ var owners = map[string][]string{
 	"github.com/go-git/go-git":           {"fleet"},
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
-	"github.com/robfig/cron":             {"internal/schedule", "sim/guest"},
+	"github.com/robfig/cron":             {"internal/schedule", "sim/guest", "sim/kubesim/internal/control"},
 	"filippo.io/age":                     {"cluster", "internal/session/backup"},
 	"go.etcd.io/bbolt":                   {"sim/guest"},
 	"github.com/getsops/sops":            {"secret/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
-	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim"},
-	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim"},
+	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control"},
+	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control"},
 }
 
 type pkg struct {

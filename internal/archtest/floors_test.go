@@ -33,6 +33,7 @@ func rooms() []floor {
 			"sim/pvesim/internal/answer",
 		}},
 		{"Played machines", []string{"sim/guest", "sim/kubesim", "sim/gpuoperator", "sim/iso", "sim/sshserver",
+			"sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table",
 			"sim/guest/internal/pvehost", "sim/guest/internal/programs", "sim/guest/internal/k3s", "sim/guest/internal/etcdfile", "sim/guest/internal/iptables", "sim/guest/internal/boot",
 			"sim/guest/internal/hardware", "sim/guest/internal/cloud", "sim/guest/internal/yamlvalue", "sim/guest/internal/sshd", "sim/guest/internal/netplan",
 			"sim/guest/internal/apt", "sim/guest/internal/systemd", "sim/guest/internal/storage", "sim/guest/internal/shell", "sim/guest/internal/image",

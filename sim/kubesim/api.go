@@ -3,6 +3,7 @@ package kubesim
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -14,9 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -26,6 +28,7 @@ type target struct {
 	namespace string
 	name      string // empty: the collection
 	sub       string // subresource
+	rest      string // the path behind it, of a proxy
 	query     url.Values
 	dryRun    bool
 	agent     string
@@ -34,10 +37,45 @@ type target struct {
 // ServeHTTP serves the API.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dryRun := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
+	if !c.bare() { // for tests; a lab that runs for weeks would only grow
+		c.mu.Lock()
+		c.log = append(c.log, Request{Method: r.Method, Path: r.URL.RequestURI(), DryRun: dryRun, Agent: r.UserAgent()})
+		c.mu.Unlock()
+	}
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		// As in K3s, unauthenticated clients get no answer, not even the health.
+		answer(w, nil, 0, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	}
+	t, out, err := c.find(r)
+	if out != nil || err != nil {
+		answer(w, out, http.StatusOK, err)
+		return
+	}
+	t.query, t.dryRun, t.agent = r.URL.Query(), dryRun, r.UserAgent()
+	switch {
+	case r.Method == http.MethodGet && t.sub == "" && (t.query.Get("watch") == "true" || t.query.Get("watch") == "1"):
+		c.watch(w, r, t)
+	case c.bare() && toNode(t):
+		c.passOn(w, r, t)
+	default:
+		c.serve(w, r, t)
+	}
+}
+
+// find answers requests that are about no objects; else it says what a request is about.
+func (c *Cluster) find(r *http.Request) (t target, out any, err error) {
 	c.mu.Lock()
-	c.log = append(c.log, Request{Method: r.Method, Path: r.URL.RequestURI(), DryRun: dryRun, Agent: r.UserAgent()})
-	c.mu.Unlock()
-	out, code, err := c.serve(r, dryRun)
+	defer c.mu.Unlock()
+	if out, ok := c.general(r.URL.Path); ok {
+		return t, out, nil
+	}
+	t, err = c.route(r.URL.EscapedPath())
+	return t, nil, err
+}
+
+// answer writes an answer: a text, an object, or an error's status.
+func answer(w http.ResponseWriter, out any, code int, err error) {
 	if err != nil {
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) {
@@ -58,26 +96,49 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-func (c *Cluster) serve(r *http.Request, dryRun bool) (out any, code int, err error) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		// As in K3s, unauthenticated clients get no answer, not even the health.
-		return nil, 0, apierrors.NewUnauthorized("Unauthorized")
-	}
+func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, t target) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20))
 	if err != nil {
-		return nil, 0, apierrors.NewRequestEntityTooLargeError(err.Error())
+		answer(w, nil, 0, apierrors.NewRequestEntityTooLargeError(err.Error()))
+		return
+	}
+	if body, err = toJSON(r.Header.Get("Content-Type"), body); err != nil {
+		answer(w, nil, 0, err)
+		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if out, ok := c.general(r.URL.Path); ok {
-		return out, http.StatusOK, nil
+	v := c.viewOf(r, t.kind)
+	out, code, err := c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
+	c.mu.Unlock()
+	if obj, ok := out.(map[string]any); ok && err == nil {
+		out = v.of(t.kind, t.kind.as(obj))
 	}
-	t, err := c.route(r.URL.Path)
+	answer(w, out, code, err)
+}
+
+// toJSON turns what a typed client sends, protobuf, into what everything here reads. Answers are
+// always JSON, which each client accepts.
+func toJSON(contentType string, body []byte) ([]byte, error) {
+	if !strings.HasPrefix(contentType, runtime.ContentTypeProtobuf) || len(body) == 0 {
+		return body, nil
+	}
+	obj, gvk, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	t.query, t.dryRun, t.agent = r.URL.Query(), dryRun, r.UserAgent()
-	return c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
+	obj.GetObjectKind().SetGroupVersionKind(*gvk)
+	return json.Marshal(obj)
+}
+
+func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, t target) {
+	c.mu.Lock()
+	watcher, err := c.newWatcher(t, c.viewOf(r, t.kind))
+	c.mu.Unlock()
+	if err != nil {
+		answer(w, nil, 0, err)
+		return
+	}
+	watcher.serve(w, r)
 }
 
 // general answers requests that are not about objects.
@@ -129,6 +190,9 @@ func (c *Cluster) route(path string) (target, error) {
 	}
 	var ok bool
 	t.kind, ok = find(c.kinds, func(k kind) bool { return k.GroupVersion() == gv && k.plural == parts[0] })
+	if len(parts) > 3 && parts[2] == "proxy" {
+		t.rest, parts = strings.Join(parts[3:], "/"), parts[:3]
+	}
 	if !ok || len(parts) > 3 || t.namespace != "" && !t.kind.namespaced {
 		return target{}, noPath()
 	}
@@ -147,12 +211,12 @@ func noPath() error {
 
 func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (any, int, error) {
 	switch {
-	case t.query.Get("watch") == "true":
-		return nil, 0, apierrors.NewMethodNotSupported(t.kind.resource(), "watch")
 	case t.name == "" && method == http.MethodGet:
 		return c.list(t)
 	case t.name == "" && method == http.MethodPost:
 		return c.create(t, body)
+	case t.name == "" && method == http.MethodDelete && c.bare():
+		return c.deleteAll(t, body)
 	case t.name == "":
 		return nil, 0, apierrors.NewMethodNotSupported(t.kind.resource(), method)
 	case method == http.MethodPatch && strings.HasPrefix(contentType, "application/apply-patch+yaml"):
@@ -168,6 +232,9 @@ func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (a
 	case t.sub == "log" && method == http.MethodGet:
 		return c.podLog(e), http.StatusOK, nil
 	case t.sub != "" && t.sub != "status":
+		if c.bare() {
+			return c.subresource(t, e, method, contentType, body)
+		}
 		return nil, 0, noPath()
 	case method == http.MethodGet:
 		return e.obj, http.StatusOK, nil
@@ -202,25 +269,28 @@ func decode(body []byte) (map[string]any, error) {
 }
 
 func (c *Cluster) list(t target) (any, int, error) {
-	byLabel, err := labels.Parse(t.query.Get("labelSelector"))
+	which, err := t.selection()
 	if err != nil {
-		return nil, 0, apierrors.NewBadRequest(err.Error())
+		return nil, 0, err
 	}
-	byField, err := fields.ParseSelector(t.query.Get("fieldSelector"))
+	page, err := t.page(c.version)
 	if err != nil {
-		return nil, 0, apierrors.NewBadRequest(err.Error())
+		return nil, 0, err
 	}
-	items := []any{}
+	items, meta := []any{}, map[string]any{"resourceVersion": text(page.Version)}
 	for _, e := range c.all(t.kind.id()) {
-		u := e.u()
-		if t.namespace != "" && u.GetNamespace() != t.namespace || !byLabel.Matches(labels.Set(u.GetLabels())) || !matches(byField, e.obj) {
+		if !page.reached(e) || !which.has(e) {
 			continue
 		}
+		if page.limit > 0 && len(items) == page.limit {
+			meta["continue"] = page.next()
+			break
+		}
+		page.Last = key(e.u().GetNamespace(), e.u().GetName())
 		items = append(items, e.obj)
 	}
 	return map[string]any{
-		"apiVersion": t.kind.GroupVersion().String(), "kind": t.kind.Kind + "List",
-		"metadata": map[string]any{"resourceVersion": text(c.version)}, "items": items,
+		"apiVersion": t.kind.GroupVersion().String(), "kind": t.kind.Kind + "List", "metadata": meta, "items": items,
 	}, http.StatusOK, nil
 }
 
@@ -249,16 +319,20 @@ func (c *Cluster) create(t target, body []byte) (any, int, error) {
 	if t.namespace != "" {
 		u.SetNamespace(t.namespace)
 	}
+	if c.bare() {
+		u.SetUID("") // given here
+		u.SetResourceVersion("")
+	}
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		u.SetName(u.GetGenerateName() + c.suffix())
 	}
 	if c.get(t.kind, u.GetNamespace(), u.GetName()) != nil {
 		return nil, 0, apierrors.NewAlreadyExists(t.kind.resource(), u.GetName())
 	}
-	if err := c.admit(t.kind, nil, u); err != nil {
+	if err := c.admit(t, nil, u); err != nil {
 		return nil, 0, err
 	}
-	obj = owned(t.kind, nil, obj, t.manager())
+	obj = c.owned(t.kind, nil, u.Object, t.manager())
 	if t.dryRun {
 		return obj, http.StatusCreated, nil
 	}
@@ -269,7 +343,13 @@ func (c *Cluster) create(t target, body []byte) (any, int, error) {
 func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, error) {
 	u := &unstructured.Unstructured{Object: obj}
 	if rv := u.GetResourceVersion(); rv != "" && rv != e.u().GetResourceVersion() {
-		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errStale)
+	}
+	if uid := u.GetUID(); uid != "" && uid != e.u().GetUID() {
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, e.uid)) //nolint:staticcheck // the API server's words
+	}
+	if c.bare() {
+		return c.rewrite(t, e, u)
 	}
 	if t.sub == "status" {
 		status, _ := obj["status"].(map[string]any)
@@ -282,10 +362,10 @@ func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, err
 	u.SetNamespace(t.namespace)
 	obj["status"] = e.obj["status"]
 	prune(obj)
-	if err := c.admit(t.kind, e, u); err != nil {
+	if err := c.admit(t, e, u); err != nil {
 		return nil, 0, err
 	}
-	obj = owned(t.kind, e.obj, obj, t.manager())
+	obj = c.owned(t.kind, e.obj, obj, t.manager())
 	if t.dryRun {
 		return obj, http.StatusOK, nil
 	}
@@ -305,6 +385,9 @@ func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != e.u().GetUID() {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the UID in the precondition does not match"))
 	}
+	if c.bare() {
+		return c.deleted(t, e, options)
+	}
 	if len(options.DryRun) == 0 && !t.dryRun {
 		c.doom(e)
 	}
@@ -313,6 +396,10 @@ func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
 
 // doom deletes an object and its contents. A pod on a node ends first.
 func (c *Cluster) doom(e *entry) {
+	if c.bare() {
+		c.erase(e, metav1.DeleteOptions{})
+		return
+	}
 	u := e.u()
 	switch e.kind.id() {
 	case "pods":

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -25,7 +26,7 @@ import (
 type authority struct {
 	cert   *x509.Certificate
 	key    *ecdsa.PrivateKey
-	server tls.Certificate
+	server atomic.Pointer[tls.Certificate]
 	admin  tls.Certificate
 }
 
@@ -34,21 +35,7 @@ func newAuthority(cfg guest.PlaneConfig) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubesim: %w", err)
 	}
-	server := template("k3s")
-	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	server.DNSNames = []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"}
-	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if p := cfg.ServiceCIDR; p.IsValid() {
-		server.IPAddresses = append(server.IPAddresses, p.Masked().Addr().Next().AsSlice())
-	}
-	for _, san := range cfg.TLSSANs {
-		if ip, err := netip.ParseAddr(san); err == nil {
-			server.IPAddresses = append(server.IPAddresses, ip.AsSlice())
-		} else {
-			server.DNSNames = append(server.DNSNames, san)
-		}
-	}
-	if a.server, err = a.sign(server); err != nil {
+	if err := a.serve(cfg.ServiceCIDR, cfg.TLSSANs); err != nil {
 		return nil, err
 	}
 	admin := template("system:admin")
@@ -56,6 +43,30 @@ func newAuthority(cfg guest.PlaneConfig) (*authority, error) {
 	admin.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	a.admin, err = a.sign(admin)
 	return a, err
+}
+
+// serve makes the API server's certificate, for names and addresses.
+func (a *authority) serve(services netip.Prefix, sans []string) error {
+	server := template("k3s")
+	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	server.DNSNames = []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"}
+	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	if services.IsValid() {
+		server.IPAddresses = append(server.IPAddresses, services.Masked().Addr().Next().AsSlice())
+	}
+	for _, san := range sans {
+		if ip, err := netip.ParseAddr(san); err == nil {
+			server.IPAddresses = append(server.IPAddresses, ip.AsSlice())
+		} else {
+			server.DNSNames = append(server.DNSNames, san)
+		}
+	}
+	signed, err := a.sign(server)
+	if err != nil {
+		return err
+	}
+	a.server.Store(&signed)
+	return nil
 }
 
 // rootOf makes an authority, or takes that of a restored cluster.
@@ -116,7 +127,7 @@ func (a *authority) serverTLS() *tls.Config {
 	clients := x509.NewCertPool()
 	clients.AddCert(a.cert)
 	return &tls.Config{
-		Certificates: []tls.Certificate{a.server}, MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.server.Load(), nil }, MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: clients,
 	}
 }

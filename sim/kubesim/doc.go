@@ -5,12 +5,12 @@
 // serves the API over TLS on in-memory connections and opens no sockets, so that a
 // whole cluster's life fits into a testing/synctest bubble.
 //
-// Real: the wire format, discovery, label and field selectors, server-side apply
+// Real: the wire format, discovery, watches, label and field selectors, server-side apply
 // with field ownership and removal (by the API server's own library and schemas,
 // so unknown fields are refused), dry runs, conflicts, immutable fields, graceful
 // deletion, eviction under disruption budgets, client certificates.
 //
-// Played: one loop stands for the DaemonSet, Job, Deployment and StatefulSet
+// Played by [New]: one loop stands for the DaemonSet, Job, Deployment and StatefulSet
 // controllers, the garbage collector, the scheduler (taints, node selectors and
 // affinity, counted resources such as nvidia.com/gpu) and the kubelets. A pod that
 // should end is run by its guest through guest.Node.Run; all others just run. A claim
@@ -19,6 +19,14 @@
 // guests do not have end well. A
 // device plugin's pod makes its node's GPUs allocatable.
 //
-// Missing: watches, API defaults, admission, RBAC (every client certificate is an
-// administrator), validation beyond types, more than the first container of a pod.
+// [NewPlane] is a control plane alone, which clients of client-go and kubectl work with:
+// its nodes, and all that runs on them, are theirs. It fills in the API's defaults and what
+// admission adds to pods, Services, claims and Jobs, serves tables, scales, binds and finalizes, rolls
+// Deployments out by ReplicaSets, binds claims to the volumes that provisioners make, taints
+// nodes and evicts from them, and collects garbage with finalizers. It can listen on a port.
+//
+// Missing: RBAC (every client certificate is an administrator), validation beyond types,
+// names and selectors, webhooks, quotas, preemption, topology spread, the schemas of custom
+// kinds, answers in protobuf. With [New] also: API defaults, admission, finalizers, more than
+// the first container of a pod.
 package kubesim

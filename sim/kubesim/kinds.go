@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,29 @@ func (k kind) id() string { return k.resource().String() }
 
 func (k kind) resource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.plural}
+}
+
+// as shows a custom object, or a list of such, in this version of its kind: conversion changes
+// nothing else.
+func (k kind) as(obj map[string]any) map[string]any {
+	if !k.custom || obj["kind"] == "Status" {
+		return obj
+	}
+	if items, list := obj["items"].([]any); list {
+		out := maps.Clone(obj)
+		all := make([]any, len(items))
+		for i, item := range items {
+			all[i] = k.as(item.(map[string]any))
+		}
+		out["items"] = all
+		return out
+	}
+	if obj["apiVersion"] == k.GroupVersion().String() {
+		return obj
+	}
+	obj = maps.Clone(obj)
+	obj["apiVersion"] = k.GroupVersion().String()
+	return obj
 }
 
 func builtins(group, version string, namespaced bool, kindsAndPlurals ...string) []kind {

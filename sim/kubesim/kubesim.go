@@ -9,7 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 var (
@@ -55,19 +59,23 @@ func (s *Sim) Clusters() []*Cluster {
 
 // Cluster is one control plane with its nodes. It is safe for concurrent use.
 type Cluster struct {
-	cfg   guest.PlaneConfig
-	speed float64
-	auth  *authority
-	pipe  *pipe
-	srv   *http.Server
-	stop  context.CancelFunc
-	ended sync.WaitGroup // the loop, the server, and what runs in pods
+	cfg     guest.PlaneConfig
+	speed   float64
+	outside *Outside // nil: nodes, and what runs on them, are played
+	auth    *authority
+	pipe    *pipe
+	srv     *http.Server
+	stop    context.CancelFunc
+	ended   sync.WaitGroup // the loop, the server, and what runs in pods
 
 	kicked chan struct{}
 
 	mu       sync.Mutex
 	objects  map[string]map[string]*entry // by resource, then by namespace and name
+	past     map[string]*history          // by resource
 	kinds    []kind
+	control  *control.Controllers // of a control plane alone
+	managers map[schema.GroupVersionKind]*managedfields.FieldManager
 	version  int64 // of the whole store, as etcd counts
 	serial   int64 // of generated names
 	kubelets map[string]*kubelet
@@ -93,6 +101,10 @@ func (r Request) Mutating() bool { return r.Method != http.MethodGet && !r.DryRu
 // New makes a cluster. It outlives ctx, whose values it keeps: call Close when it is
 // no longer needed.
 func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, error) {
+	return form(ctx, cfg, speed, nil)
+}
+
+func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Outside) (*Cluster, error) {
 	if speed <= 0 {
 		speed = 1
 	}
@@ -101,13 +113,17 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 		return nil, err
 	}
 	c := &Cluster{
-		cfg: cfg, speed: speed, auth: auth, pipe: newPipe(),
-		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, kinds: slices.Clone(builtin),
+		cfg: cfg, speed: speed, outside: outside, auth: auth, pipe: newPipe(),
+		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, past: map[string]*history{},
+		managers: map[schema.GroupVersionKind]*managedfields.FieldManager{}, kinds: slices.Clone(builtin),
 		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},
 	}
+	c.control = &control.Controllers{Store: controllerStore{c}, PodCIDR: cfg.PodCIDR.String()}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.srv = &http.Server{Handler: c, TLSConfig: auth.serverTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
-	if cfg.Saved == nil {
+	if cfg.Saved == nil && c.bare() {
+		c.populateBare()
+	} else if cfg.Saved == nil {
 		c.populate()
 	} else if err := c.load(cfg.Saved.Objects); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func (c *Cluster) loop(ctx context.Context) {
 		case <-timer.C:
 		case <-c.kicked:
 			// Changes come in bursts.
-			timer.Reset(c.scale(settle))
+			timer.Reset(c.settle())
 			select {
 			case <-ctx.Done():
 				return
@@ -43,6 +43,11 @@ func (c *Cluster) reconcile() time.Duration {
 		return time.Hour
 	}
 	now := time.Now()
+	if c.bare() {
+		c.next = now.Add(lookAgainBare)
+		c.reconcileBare()
+		return max(c.next.Sub(now), settleBare)
+	}
 	c.next = now.Add(c.scale(lookAgain))
 	c.collect()
 	pods := c.index()
@@ -58,6 +63,14 @@ func (c *Cluster) reconcile() time.Duration {
 	c.gpuOperator()
 	c.runPods()
 	return max(c.next.Sub(now), c.scale(settle))
+}
+
+// settle is how long the loop waits for more after a change.
+func (c *Cluster) settle() time.Duration {
+	if c.bare() {
+		return settleBare
+	}
+	return c.scale(settle)
 }
 
 // wake makes the loop come back at t, if nothing brings it back before.

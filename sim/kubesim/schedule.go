@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,9 @@ func (c *Cluster) bind(e *entry, p *corev1.Pod, node string) {
 	status := p.Status.DeepCopy()
 	status.Phase = corev1.PodPending
 	status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	if c.bare() {
+		status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	}
 	c.putStatus(e, status)
 }
 

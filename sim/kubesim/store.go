@@ -17,11 +17,12 @@ import (
 // entry is one stored object. It is never changed: a write stores another. Thus
 // it may be read, and sent, without the lock.
 type entry struct {
-	kind  kind
-	obj   map[string]any
-	as    any // obj as its Go type, made at need under the lock
-	uid   string
-	owner string // UID of the object's controller
+	kind   kind
+	obj    map[string]any
+	as     any // obj as its Go type, made at need under the lock
+	uid    string
+	owner  string   // UID of the object's controller
+	owners []string // of all its owners
 }
 
 func (e *entry) u() *unstructured.Unstructured { return &unstructured.Unstructured{Object: e.obj} }
@@ -68,14 +69,18 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	switch {
 	case k.Kind == "CustomResourceDefinition":
 		establish(obj)
-	case k.Kind == "Pod" && old == nil:
+	case k.Kind == "Pod" && old == nil && !c.bare():
 		limitsAreRequests(u)
 	}
 	e := &entry{kind: k, obj: obj, uid: string(u.GetUID())}
-	if o := metav1.GetControllerOf(u); o != nil {
-		e.owner = string(o.UID)
+	for _, o := range u.GetOwnerReferences() {
+		e.owners = append(e.owners, string(o.UID))
+		if o.Controller != nil && *o.Controller {
+			e.owner = string(o.UID)
+		}
 	}
 	c.objects[k.id()][key(u.GetNamespace(), u.GetName())] = e
+	c.record(change{version: c.version, old: old, now: e})
 	if k.Kind == "CustomResourceDefinition" {
 		c.define(obj)
 	}
@@ -104,15 +109,27 @@ func limitsAreRequests(u *unstructured.Unstructured) {
 func (c *Cluster) stamp(k kind, old *entry, u *unstructured.Unstructured) {
 	u.SetGroupVersionKind(k.GroupVersionKind)
 	if old == nil {
-		u.SetUID(uuid.NewUUID())
+		if !c.bare() || u.GetUID() == "" {
+			u.SetUID(uuid.NewUUID())
+		}
 		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 		u.SetGeneration(1)
+		if c.bare() && !k.counted() {
+			u.SetGeneration(0)
+		}
 		return
 	}
 	o := old.u()
 	u.SetUID(o.GetUID())
 	u.SetCreationTimestamp(o.GetCreationTimestamp())
 	u.SetGeneration(o.GetGeneration())
+	if c.bare() {
+		dying := o.GetDeletionTimestamp() == nil && u.GetDeletionTimestamp() != nil
+		if k.counted() && (dying || changed(o.Object, u.Object)) {
+			u.SetGeneration(o.GetGeneration() + 1)
+		}
+		return
+	}
 	if !reflect.DeepEqual(o.Object["spec"], u.Object["spec"]) {
 		u.SetGeneration(o.GetGeneration() + 1)
 	}
@@ -123,6 +140,7 @@ func (c *Cluster) remove(e *entry) {
 	u := e.u()
 	c.version++
 	delete(c.objects[e.kind.id()], key(u.GetNamespace(), u.GetName()))
+	c.record(change{version: c.version, old: e})
 	c.kick()
 }
 

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,7 +52,7 @@ func (c *Cluster) apply(t target, body []byte) (any, int, error) {
 	} else {
 		before = live.u().DeepCopy()
 	}
-	fm, err := fieldManager(t.kind)
+	fm, err := c.fieldManager(t.kind)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -60,7 +61,7 @@ func (c *Cluster) apply(t target, body []byte) (any, int, error) {
 		return nil, 0, err
 	}
 	after := merged.(*unstructured.Unstructured)
-	if err := c.admit(t.kind, live, after); err != nil {
+	if err := c.admit(t, live, after); err != nil {
 		return nil, 0, err
 	}
 	switch {
@@ -70,13 +71,13 @@ func (c *Cluster) apply(t target, body []byte) (any, int, error) {
 		c.stamp(t.kind, live, after)
 		return after.Object, code, nil
 	}
-	return c.put(t.kind, after.Object).obj, code, nil
+	return c.store(t.kind, after.Object).obj, code, nil
 }
 
 // owned returns obj with its managed fields brought up to date after a write that
 // was no apply.
-func owned(k kind, before, obj map[string]any, manager string) map[string]any {
-	fm, err := fieldManager(k)
+func (c *Cluster) owned(k kind, before, obj map[string]any, manager string) map[string]any {
+	fm, err := c.fieldManager(k)
 	if err != nil {
 		return obj
 	}
@@ -90,13 +91,22 @@ func owned(k kind, before, obj map[string]any, manager string) map[string]any {
 	return fm.UpdateNoErrors(live, u, manager).(*unstructured.Unstructured).Object
 }
 
-func fieldManager(k kind) (*managedfields.FieldManager, error) {
+// fieldManager works out who owns which field of a kind.
+func (c *Cluster) fieldManager(k kind) (fm *managedfields.FieldManager, err error) {
+	if fm = c.managers[k.GroupVersionKind]; fm != nil {
+		return fm, nil
+	}
 	if k.custom {
-		return managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(),
+		fm, err = managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(),
+			plain{}, plain{}, plain{}, k.GroupVersionKind, k.GroupVersion(), "", nil)
+	} else {
+		fm, err = managedfields.NewDefaultFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme),
 			plain{}, plain{}, plain{}, k.GroupVersionKind, k.GroupVersion(), "", nil)
 	}
-	return managedfields.NewDefaultFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme),
-		plain{}, plain{}, plain{}, k.GroupVersionKind, k.GroupVersion(), "", nil)
+	if err == nil {
+		c.managers[k.GroupVersionKind] = fm
+	}
+	return fm, err
 }
 
 // plain is the field manager's view of a server that stores every kind in one
@@ -132,6 +142,8 @@ func patch(e *entry, contentType string, body []byte) (map[string]any, error) {
 		}
 	}
 	switch contentType {
+	case "application/json-patch+json":
+		return jsonPatch(e, body)
 	case "application/merge-patch+json":
 		return normal(mergePatch(live, p))
 	case "application/strategic-merge-patch+json":
@@ -149,6 +161,23 @@ func patch(e *entry, contentType string, body []byte) (map[string]any, error) {
 		return normal(m)
 	}
 	return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", e.kind.resource(), "", "the body of the request was in an unknown format: "+contentType, 0, true)
+}
+
+// jsonPatch is RFC 6902.
+func jsonPatch(e *entry, body []byte) (map[string]any, error) {
+	p, err := jsonpatch.DecodePatch(body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	was, err := json.Marshal(e.obj)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	is, err := p.Apply(was)
+	if err != nil {
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", e.kind.resource(), e.u().GetName(), err.Error(), 0, false)
+	}
+	return decode(is)
 }
 
 // mergePatch is RFC 7386.
@@ -181,11 +210,15 @@ func normal(m map[string]any) (map[string]any, error) {
 }
 
 // admit checks an object before it is stored; live is nil for a new one.
-func (c *Cluster) admit(k kind, live *entry, u *unstructured.Unstructured) error {
+func (c *Cluster) admit(t target, live *entry, u *unstructured.Unstructured) error {
+	k := t.kind
 	if live == nil {
 		if err := c.home(k, u); err != nil {
 			return err
 		}
+	}
+	if c.bare() {
+		return c.complete(t, live, u)
 	}
 	if !k.custom {
 		typ, err := scheme.Scheme.New(k.GroupVersionKind)
@@ -207,8 +240,15 @@ func (c *Cluster) admit(k kind, live *entry, u *unstructured.Unstructured) error
 
 // home checks that an object's namespace is there.
 func (c *Cluster) home(k kind, u *unstructured.Unstructured) error {
-	if k.namespaced && c.get(mustKind("namespaces"), "", u.GetNamespace()) == nil {
+	if !k.namespaced {
+		return nil
+	}
+	e := c.get(mustKind("namespaces"), "", u.GetNamespace())
+	if e == nil {
 		return apierrors.NewNotFound(mustKind("namespaces").resource(), u.GetNamespace())
+	}
+	if e.u().GetDeletionTimestamp() != nil {
+		return apierrors.NewForbidden(k.resource(), u.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", u.GetNamespace()))
 	}
 	return nil
 }

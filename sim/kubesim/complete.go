@@ -1,0 +1,240 @@
+package kubesim
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/defaults"
+)
+
+// rewrite stores an object instead of e as a control plane does: status and the rest are written
+// apart, defaults are filled in, and an object that was only waiting for its finalizers goes.
+func (c *Cluster) rewrite(t target, e *entry, u *unstructured.Unstructured) (any, int, error) {
+	u.SetName(t.name)
+	u.SetNamespace(t.namespace)
+	was := e.u()
+	u.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	u.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
+	switch {
+	case t.sub == "status":
+		obj := maps.Clone(e.obj)
+		obj["metadata"], obj["status"] = u.Object["metadata"], u.Object["status"]
+		u.Object = obj
+	case c.hasStatus(t.kind):
+		u.Object["status"] = e.obj["status"]
+	}
+	prune(u.Object)
+	if err := c.admit(t, e, u); err != nil {
+		return nil, 0, err
+	}
+	obj := u.Object
+	if t.sub == "" {
+		obj = c.owned(t.kind, e.obj, obj, t.manager())
+	} else if managed := was.GetManagedFields(); len(managed) > 0 {
+		u.SetManagedFields(managed)
+	}
+	switch {
+	case t.dryRun:
+		return obj, http.StatusOK, nil
+	case same(e.obj, obj):
+		return e.obj, http.StatusOK, nil
+	}
+	return c.store(t.kind, obj).obj, http.StatusOK, nil
+}
+
+// store is put for what a client writes: an object that waited for its last finalizer goes.
+func (c *Cluster) store(k kind, obj map[string]any) *entry {
+	e := c.put(k, obj)
+	if !c.bare() {
+		return e
+	}
+	u := e.u()
+	grace := u.GetDeletionGracePeriodSeconds()
+	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0) && k.id() != "namespaces" {
+		c.gone(e)
+	}
+	return e
+}
+
+// hasStatus reports whether a kind's status is written apart from the rest.
+func (c *Cluster) hasStatus(k kind) bool {
+	if !k.custom {
+		typ, ok := scheme.Scheme.AllKnownTypes()[k.GroupVersionKind]
+		if !ok {
+			return false
+		}
+		_, has := typ.FieldByName("Status")
+		return has
+	}
+	e := c.get(crds[0], "", k.id())
+	if e == nil {
+		return true
+	}
+	versions, _ := dig(e.obj, "spec", "versions").([]any)
+	for _, v := range versions {
+		if dig(v, "name") == k.Version {
+			return dig(v, "subresources", "status") != nil
+		}
+	}
+	return false
+}
+
+// complete checks an object and fills in what the API server and its admission fill in.
+func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) error {
+	k := t.kind
+	if live == nil && c.hasStatus(k) && k.Kind != "Node" && k.Kind != "CustomResourceDefinition" {
+		delete(u.Object, "status")
+	}
+	if k.custom {
+		if live != nil {
+			return nil
+		}
+		return validName(k, u.GetName())
+	}
+	typ, err := scheme.Scheme.New(k.GroupVersionKind)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, typ, t.query.Get("fieldValidation") == metav1.FieldValidationStrict); err != nil {
+		if runtime.IsStrictDecodingError(err) {
+			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.Version, k.Kind, err))
+		}
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.Version, k.Kind, err))
+	}
+	defaults.Set(typ)
+	if live == nil {
+		if err := validName(k, u.GetName()); err != nil {
+			return err
+		}
+		if err := c.welcome(k, typ); err != nil {
+			return err
+		}
+	} else if s, ok := typ.(*corev1.Service); ok {
+		if err := c.allocate(s, typed[corev1.Service](live)); err != nil {
+			return err
+		}
+	}
+	if err := wellFormed(k, u.GetName(), typ); err != nil {
+		return err
+	}
+	u.Object = toMap(typ)
+	u.SetGroupVersionKind(k.GroupVersionKind)
+	if live != nil && t.sub == "" {
+		if job, ok := typ.(*batchv1.Job); ok && job.Status.StartTime == nil {
+			return nil // a Job that was never started may still be changed, see Kueue
+		}
+		return immutable(k, live.obj, u)
+	}
+	return nil
+}
+
+func validName(k kind, name string) error {
+	if k.Group == "rbac.authorization.k8s.io" || k.custom && k.Kind != "CustomResourceDefinition" {
+		return nil
+	}
+	if name == "" {
+		return apierrors.NewInvalid(k.GroupKind(), "", field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")})
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return apierrors.NewInvalid(k.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, strings.Join(problems, ", "))})
+	}
+	return nil
+}
+
+// wellFormed is the little of the API server's validation that a manifest's author meets.
+func wellFormed(k kind, name string, obj any) error {
+	var selector *metav1.LabelSelector
+	var template *corev1.PodTemplateSpec
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		selector, template = o.Spec.Selector, &o.Spec.Template
+	case *appsv1.ReplicaSet:
+		selector, template = o.Spec.Selector, &o.Spec.Template
+	case *appsv1.DaemonSet:
+		selector, template = o.Spec.Selector, &o.Spec.Template
+	case *appsv1.StatefulSet:
+		selector, template = o.Spec.Selector, &o.Spec.Template
+	case *corev1.Pod:
+		return invalid(k, name, containers(field.NewPath("spec"), o.Spec.Containers))
+	case *batchv1.Job:
+		return invalid(k, name, containers(field.NewPath("spec", "template", "spec"), o.Spec.Template.Spec.Containers))
+	default:
+		return nil
+	}
+	var errs field.ErrorList
+	if selector == nil {
+		errs = append(errs, field.Required(field.NewPath("spec", "selector"), ""))
+	} else if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || !s.Matches(labels.Set(template.Labels)) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "template", "metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
+	}
+	return invalid(k, name, append(errs, containers(field.NewPath("spec", "template", "spec"), template.Spec.Containers)...))
+}
+
+func containers(at *field.Path, list []corev1.Container) (errs field.ErrorList) {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(at.Child("containers"), "")}
+	}
+	for i, ct := range list {
+		if ct.Name == "" {
+			errs = append(errs, field.Required(at.Child("containers").Index(i).Child("name"), ""))
+		}
+		if ct.Image == "" {
+			errs = append(errs, field.Required(at.Child("containers").Index(i).Child("image"), ""))
+		}
+	}
+	return errs
+}
+
+func invalid(k kind, name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(k.GroupKind(), name, errs)
+}
+
+// counted reports whether a kind's objects have a generation: those whose strategy sets one
+// (pkg/registry), and custom ones.
+func (k kind) counted() bool {
+	switch k.Group {
+	case "":
+		return k.Kind == "Pod"
+	case "rbac.authorization.k8s.io", "coordination.k8s.io", "node.k8s.io", "storage.k8s.io":
+		return false
+	}
+	return true
+}
+
+// changed reports whether two versions of an object differ in more than metadata and status.
+func changed(a, b map[string]any) bool {
+	rest := func(m map[string]any) map[string]any {
+		m = maps.Clone(m)
+		for _, k := range []string{"metadata", "status", "apiVersion", "kind"} {
+			delete(m, k)
+		}
+		return m
+	}
+	return !reflect.DeepEqual(rest(a), rest(b))
+}
+
+// addFinalizer makes an object wait for somebody before it goes.
+func addFinalizer(m *metav1.ObjectMeta, name string) {
+	if !slices.Contains(m.Finalizers, name) {
+		m.Finalizers = append(m.Finalizers, name)
+	}
+}

@@ -1,0 +1,217 @@
+package kubesim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/defaults"
+)
+
+const (
+	settleBare    = 20 * time.Millisecond // changes come in bursts
+	lookAgainBare = time.Minute
+	eventTime     = time.Hour // an event is kept: --event-ttl
+	rootConfigMap = "kube-root-ca.crt"
+	crdCleanup    = "customresourcecleanup.apiextensions.k8s.io"
+)
+
+// reconcileBare does what kube-controller-manager and kube-scheduler do. The lock is held.
+func (c *Cluster) reconcileBare() {
+	c.namespaces()
+	c.garbage()
+	c.control.Run()
+	c.scheduleBare()
+	c.budgets()
+	c.forgetEvents()
+}
+
+// store is what the controllers see of a cluster. The lock is held.
+type controllerStore struct{ c *Cluster }
+
+// All implements control.Store.
+func (s controllerStore) All(resource string, fresh func() any) []any {
+	list := s.c.all(resource)
+	out := make([]any, len(list))
+	for i, e := range list {
+		out[i] = e.typed(fresh)
+	}
+	return out
+}
+
+// Get implements control.Store.
+func (s controllerStore) Get(resource, namespace, name string, fresh func() any) any {
+	e := s.c.objects[resource][key(namespace, name)]
+	if e == nil {
+		return nil
+	}
+	return e.typed(fresh)
+}
+
+func (s controllerStore) find(obj metav1.Object) (kind, *entry) {
+	gvks, _, err := scheme.Scheme.ObjectKinds(obj.(runtime.Object))
+	if err != nil {
+		panic(fmt.Sprintf("kubesim: %T: %v", obj, err)) // a type of our own choice
+	}
+	k, _ := find(builtin, func(k kind) bool { return k.GroupVersionKind == gvks[0] })
+	return k, s.c.get(k, obj.GetNamespace(), obj.GetName())
+}
+
+// Create implements control.Store.
+func (s controllerStore) Create(obj metav1.Object) error {
+	k, _ := s.find(obj)
+	defaults.Set(obj)
+	if err := s.c.home(k, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": obj.GetNamespace()}}}); err != nil {
+		return err
+	}
+	if err := s.c.welcome(k, obj); err != nil {
+		return err
+	}
+	e := s.c.put(k, toMap(obj))
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(e.obj, obj)
+}
+
+// Update implements control.Store.
+func (s controllerStore) Update(obj metav1.Object) {
+	k, e := s.find(obj)
+	if e == nil || e.uid != string(obj.GetUID()) {
+		return
+	}
+	m := toMap(obj)
+	m["apiVersion"], m["kind"], m["status"] = e.obj["apiVersion"], e.obj["kind"], e.obj["status"]
+	if prune(m); !same(e.obj, m) {
+		s.c.store(k, m)
+	}
+}
+
+// Status implements control.Store.
+func (s controllerStore) Status(obj metav1.Object) {
+	if _, e := s.find(obj); e != nil && e.uid == string(obj.GetUID()) {
+		status, _ := toMap(obj)["status"].(map[string]any)
+		s.c.putField(e, "status", status)
+	}
+}
+
+// Delete implements control.Store.
+func (s controllerStore) Delete(obj metav1.Object, grace *int64) {
+	if _, e := s.find(obj); e != nil && e.uid == string(obj.GetUID()) {
+		s.c.erase(e, metav1.DeleteOptions{GracePeriodSeconds: grace})
+	}
+}
+
+// Event implements control.Store.
+func (s controllerStore) Event(about metav1.Object, kind, reason, message string) {
+	if k, e := s.find(about); e != nil {
+		component := map[string]string{"Deployment": "deployment-controller", "ReplicaSet": "replicaset-controller", "StatefulSet": "statefulset-controller",
+			"DaemonSet": "daemonset-controller", "Job": "job-controller", "CronJob": "cronjob-controller", "PersistentVolumeClaim": "persistentvolume-controller",
+			"Node": "node-controller", "Pod": "taint-eviction-controller"}[k.Kind]
+		s.c.note(e, component, kind, reason, message)
+	}
+}
+
+// After implements control.Store.
+func (s controllerStore) After(d time.Duration) { s.c.wake(time.Now().Add(d)) }
+
+// typed is typed for a type that only fresh knows.
+func (e *entry) typed(fresh func() any) any {
+	if e.as == nil {
+		v := fresh()
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(e.obj, v) // it was checked on its way in
+		e.as = v
+	}
+	return e.as
+}
+
+// note writes an event about an object. The same again within a minute is not worth a word.
+func (c *Cluster) note(about *entry, component, kind, reason, message string) {
+	u := about.u()
+	namespace := u.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, about.uid, component, reason, message)
+	name := fmt.Sprintf("%s.%016x", u.GetName(), h.Sum64())
+	now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	if e := c.get(mustKind("events"), namespace, name); e != nil {
+		again := typed[corev1.Event](e).DeepCopy()
+		if now.Sub(again.LastTimestamp.Time) >= time.Minute {
+			again.Count++
+			again.LastTimestamp = now
+			c.putTyped(mustKind("events"), again)
+		}
+		return
+	}
+	if home := c.get(mustKind("namespaces"), "", namespace); home == nil || home.u().GetDeletionTimestamp() != nil {
+		return
+	}
+	c.putTyped(mustKind("events"), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		InvolvedObject: corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(),
+			UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
+		Reason: reason, Message: message, Type: kind, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source: corev1.EventSource{Component: component}, ReportingController: component,
+	})
+}
+
+func (c *Cluster) forgetEvents() {
+	for _, e := range c.all("events") {
+		last := typed[corev1.Event](e).LastTimestamp.Time
+		if last.IsZero() {
+			last = e.u().GetCreationTimestamp().Time
+		}
+		if time.Since(last) > eventTime {
+			c.remove(e)
+		}
+	}
+}
+
+// budgets says how many pods of each disruption budget may go.
+func (c *Cluster) budgets() {
+	for _, e := range c.all("poddisruptionbudgets.policy") {
+		b := typed[policyv1.PodDisruptionBudget](e).DeepCopy()
+		healthy, needed := c.budget(b)
+		s := &b.Status
+		s.ObservedGeneration = b.Generation
+		s.CurrentHealthy, s.DesiredHealthy = int32(healthy), int32(needed) //nolint:gosec // counts of pods
+		s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
+		s.ExpectedPods = 0
+		for _, pe := range c.all("pods") {
+			if p := typed[corev1.Pod](pe); p.Namespace == b.Namespace && !ended(p) && b.Spec.Selector != nil && matchesSelector(b.Spec.Selector, p.Labels) {
+				s.ExpectedPods++
+			}
+		}
+		c.putStatus(e, s)
+	}
+}
+
+// populateBare makes what a control plane makes by itself.
+func (c *Cluster) populateBare() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	create := func(obj metav1.Object) { _ = controllerStore{c}.Create(obj) }
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	c.namespaces()
+	create(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-node-critical"}, Value: 2000001000,
+		Description: "Used for system critical pods that must not be moved from their current node."})
+	create(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-cluster-critical"}, Value: 2000000000,
+		Description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."})
+	create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}, {Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}})
+	create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+		Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
+		Spec: corev1.ServiceSpec{ClusterIP: c.cfg.ServiceCIDR.Masked().Addr().Next().String(),
+			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443)}}}})
+}
