@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,8 @@ type Control interface {
 	Kubeconfig(server string) ([]byte, error)
 	// Serve makes the API server's certificate valid for more names and addresses.
 	Serve(ctx context.Context, sans []string) error
-	// Route tells the API server the only way to kubelets, pods and Services.
-	Route(way Way)
+	// Reach tells the API server the only way to kubelets, pods and Services.
+	Reach(to Outside)
 	// Save returns the state and the keys, for a start with [Settings.Saved].
 	Save(ctx context.Context) (*guest.PlaneSaved, error)
 	// Watch starts again what ends by itself, and returns when ctx ends.
@@ -38,9 +39,14 @@ type Control interface {
 	Stop()
 }
 
-// Way finds who is at an address of the cluster, host:port, and returns what serves a connection
-// to it.
-type Way func(address string) (serve func(net.Conn), err error)
+// Outside is who answers the API server.
+type Outside struct {
+	// Way finds who is at an address of the cluster, host:port, and returns what serves a
+	// connection to it: a kubelet, over TLS, or a program in a pod.
+	Way func(address string) (serve func(net.Conn), err error)
+	// Kubelet is the API of a node's kubelet, for an API server in this process.
+	Kubelet func(node string) http.Handler
+}
 
 // Start starts a control plane, which lives until Stop.
 type Start func(ctx context.Context, s Settings) (Control, error)

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -49,7 +50,19 @@ type nodeConn struct {
 	member *member
 }
 
-// to is the [Way] to an address: of a node, a pod, or one behind a Service.
+// kubelet is the API of a node's kubelet.
+func (e *egress) kubelet(node string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, ok := e.find(net.JoinHostPort(node, strconv.Itoa(kubeletPort)))
+		if !ok {
+			http.Error(w, "no route to host", http.StatusBadGateway)
+			return
+		}
+		e.kubelets.Handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), memberKey{}, m)))
+	})
+}
+
+// to is the way to an address: of a node, a pod, or one behind a Service.
 func (e *egress) to(address string) (serve func(net.Conn), err error) {
 	m, ok := e.find(address)
 	if !ok {

@@ -187,7 +187,7 @@ func (f *Factory) assemble(ctx context.Context, control Control, pods netip.Pref
 	p.kubelet = newKubelet(p)
 	p.cluster.Exec = p.kubelet.exec
 	p.egress = newEgress(control, p.kubelet.at, p.kubelet.api(), p.cluster.Traffic)
-	control.Route(p.egress.to)
+	control.Reach(Outside{Way: p.egress.to, Kubelet: p.egress.kubelet})
 	p.running.Go(func() { control.Watch(p.ctx) })
 	p.running.Go(func() { p.kubelet.run(p.ctx) })
 	p.running.Go(func() { operators.Run(p.ctx, p.cluster) })

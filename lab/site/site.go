@@ -158,7 +158,7 @@ func (s *Site) simulatedClusters(ctx context.Context, host *pvesim.Options) erro
 	if err := os.RemoveAll(s.planeData()); err != nil { // of a lab that crashed
 		return fmt.Errorf("lab: %w", err)
 	}
-	begin := simulated.Start
+	begin := simulated.Starter(labctl.KubernetesVersion)
 	switch {
 	case o.Guests.Kubernetes && o.Control == nil:
 		return errors.New("this program of the lab has no real Kubernetes")

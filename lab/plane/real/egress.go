@@ -25,7 +25,7 @@ import (
 type proxy struct {
 	listener net.Listener
 	server   *http.Server
-	way      atomic.Pointer[plane.Way]
+	to       atomic.Pointer[plane.Outside]
 	running  sync.WaitGroup
 }
 
@@ -51,10 +51,10 @@ func (e *proxy) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only CONNECT", http.StatusMethodNotAllowed)
 		return
 	}
-	way, err := e.way.Load(), errors.New("no route to host")
+	to, err := e.to.Load(), errors.New("no route to host")
 	var serve func(net.Conn)
-	if way != nil {
-		serve, err = (*way)(r.Host)
+	if to != nil {
+		serve, err = to.Way(r.Host)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)

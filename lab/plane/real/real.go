@@ -98,8 +98,8 @@ func (cp *controlPlane) goodFor(ctx context.Context, sans []string) error {
 	return nil
 }
 
-// Route lets the API server reach kubelets, pods and Services.
-func (cp *controlPlane) Route(way plane.Way) { cp.egress.way.Store(&way) }
+// Reach lets the API server reach kubelets, pods and Services.
+func (cp *controlPlane) Reach(to plane.Outside) { cp.egress.to.Store(&to) }
 
 // Processes are the ids of the running components.
 func (cp *controlPlane) Processes() (pids []int) {
