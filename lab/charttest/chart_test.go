@@ -35,7 +35,7 @@ func form(t *testing.T, nodes int) guest.Plane {
 
 func formWith(t *testing.T, nodes int, run func(context.Context, guest.Container) (code int, output, log string)) guest.Plane {
 	t.Helper()
-	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t))
+	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, labtest.Real()))
 	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	p, err := f.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}})
 	require.NoError(t, err)

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -57,7 +58,7 @@ type site struct {
 // HOMELAB_CHARTS names.
 func newSite(t *testing.T, disable ...string) *site {
 	t.Helper()
-	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t))}
+	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, labctl.Guests{Kubernetes: os.Getenv("KIND") == ""}))}
 	t.Cleanup(func() { assert.NoError(t, s.factory.Close()) })
 	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
 	require.NoError(t, err)

@@ -29,9 +29,9 @@ import (
 
 const vip = "10.0.0.100"
 
-func factory(t *testing.T) *plane.Factory {
+func factory(t *testing.T, kind labctl.Guests) *plane.Factory {
 	t.Helper()
-	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t))
+	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind))
 	t.Cleanup(func() {
 		pids := f.Processes()
 		began := time.Now()
@@ -151,8 +151,10 @@ spec:
         resources: {limits: {nvidia.com/gpu: 2}}
 `
 
-func TestClusterFromFormToVerifiedGPUs(t *testing.T) {
-	f := factory(t)
+func TestClusterFromFormToVerifiedGPUs(t *testing.T) { labtest.OnBoth(t, verifiedGPUs) }
+
+func verifiedGPUs(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	began := time.Now()
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip, "10.0.0.11", "k8s.example.org"}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)

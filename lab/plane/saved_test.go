@@ -66,7 +66,7 @@ func save(t *testing.T, p guest.Plane) *guest.PlaneSaved {
 // A control plane that starts from a snapshot has what was there then, with its Secrets, and not
 // what came later. It is the same cluster to those who know its authority.
 func TestSavedAndRestored(t *testing.T) {
-	f := factory(t)
+	f := factory(t, labtest.Real())
 	first, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	require.NoError(t, first.Join(t.Context(), newWorker("gpu1", "10.0.0.21", 0).Node))

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -55,8 +57,10 @@ func event(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod, reason 
 	return events.Items[0].Message, nil
 }
 
-func TestWhatGoesWrong(t *testing.T) {
-	f := factory(t)
+func TestWhatGoesWrong(t *testing.T) { labtest.OnBoth(t, whatGoesWrong) }
+
+func whatGoesWrong(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	p, err := f.Form(t.Context(), guest.PlaneConfig{
 		TLSSANs: []string{vip}, PodCIDR: netip.MustParsePrefix("10.62.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.63.0.0/16"),
 	})
