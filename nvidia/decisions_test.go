@@ -108,7 +108,7 @@ func TestXidTable(t *testing.T) {
 		if x.stops {
 			works = "no"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, strings.Replace(x.do, powerCycle, "`node:cycle`", 1))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", number, x.means, x.fault, works, strings.NewReplacer(powerCycle, "`node:cycle`", replace, "; again: replace the card").Replace(x.do))
 	}
 	inPage(t, driversPage, "xids", b.String())
 }

@@ -37,7 +37,7 @@ func lintDocsOf(t *testing.T) string {
 		for _, side := range []string{"bad", "good"} {
 			assert.DirExists(t, filepath.Join(dir, side))
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n%s: %s Fix: %s. ([example](../fleet/lint/%s))\n", r.ID, r.Severity, r.Summary, r.Cure, filepath.ToSlash(dir))
+		fmt.Fprintf(&b, "\n### [%s](../fleet/lint/%s)\n\n%s: %s Fix: %s.\n", r.ID, filepath.ToSlash(dir), r.Severity, r.Summary, r.Cure)
 	}
 	return b.String()
 }

@@ -106,9 +106,9 @@ var allowed = map[string][]string{
 	"sim/iso":                       nil,
 	"sim/sshserver":                 nil,
 	"sim/kubesim":                   {"sim/gpuoperator", "sim/guest", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table"},
-	"sim/kubesim/internal/control":  {},
-	"sim/kubesim/internal/defaults": {},
-	"sim/kubesim/internal/table":    {},
+	"sim/kubesim/internal/control":  nil,
+	"sim/kubesim/internal/defaults": nil,
+	"sim/kubesim/internal/table":    nil,
 	"sim/conform":                   {"sim/pvesim", "sim/guest"},
 
 	// Inside the simulated Proxmox VE: what is below first.

@@ -101,14 +101,14 @@ func same(t *testing.T, file string, want func(now string) string) {
 	assert.Equal(t, text, string(now), "%s is not what the code is: go test ./internal/archtest -update", file)
 }
 
-// table says what each package is, without inner ones.
+// table says what each package is that others may import.
 func table(pkgs map[string]pkg) string {
 	var b strings.Builder
 	for _, f := range rooms() {
-		fmt.Fprintf(&b, "\n### %s\n\n| package | |\n|---|---|\n", f.name)
+		var rows strings.Builder
 		for _, name := range f.rooms {
 			p, ok := pkgs[name]
-			if !ok || strings.Contains(name, "/internal/") {
+			if !ok || slices.Contains(strings.Split(name, "/"), "internal") {
 				continue
 			}
 			what := new(doc.Package).Synopsis(p.Doc)
@@ -117,7 +117,10 @@ func table(pkgs map[string]pkg) string {
 				what = first
 			}
 			what = strings.TrimSuffix(what, ".")
-			fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.ReplaceAll(strings.TrimPrefix(what, "is "), "|", "\\|"))
+			fmt.Fprintf(&rows, "| `%s` | %s |\n", name, strings.ReplaceAll(strings.TrimPrefix(what, "is "), "|", "\\|"))
+		}
+		if rows.Len() > 0 {
+			fmt.Fprintf(&b, "\n### %s\n\n| package | |\n|---|---|\n%s", f.name, &rows)
 		}
 	}
 	return b.String() + "\n"

@@ -145,7 +145,7 @@ func TestUpgradePage(t *testing.T) {
 		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(newer, Options{}, up))
-		shown(t, "upgrade.md", "up", w.whole())
+		shown(t, "../cluster/testdata/upgrade.md", "up", w.whole())
 	})
 }
 

@@ -7,16 +7,13 @@ import (
 	"strings"
 )
 
-// Markdown returns the result for docs/simulator.md: how many answers agree, by area, and
-// which differ and why.
+// Markdown returns the result for docs/simulator.md: how many answers agree, by area.
 func (c *Conformance) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d agree (%.1f %%).\n\n| about | asked | agree | |\n|---|---:|---:|---:|\n", c.Agree, c.Total, 100*float64(c.Agree)/float64(c.Total))
 	differ := map[string]int{}
-	why := map[string]int{}
 	for _, d := range c.Differences {
 		differ[d.Area]++
-		why[d.Reason]++
 	}
 	asked := map[string]int{}
 	for area, n := range c.areas {
@@ -35,10 +32,6 @@ func (c *Conformance) Markdown() string {
 		fmt.Fprintf(&b, "| `%s` | %d | %d | %s |\n", area, n, agree, share(agree, n))
 	}
 	fmt.Fprintf(&b, "| all others | %d | %d | %s |\n", whole, whole, share(whole, whole))
-	b.WriteString("\n| differ | why |\n|---:|---|\n")
-	for _, reason := range slices.Sorted(maps.Keys(why)) {
-		fmt.Fprintf(&b, "| %d | %s |\n", why[reason], cell(reason))
-	}
 	return b.String()
 }
 
@@ -52,5 +45,3 @@ func tree(area string) string {
 	}
 	return "/" + strings.SplitN(area, "/", 3)[1]
 }
-
-func cell(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "\n", " ") }

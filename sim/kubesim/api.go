@@ -47,6 +47,18 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, 0, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
+	if r.Method == http.MethodPost && c.bare() && strings.Contains(r.URL.Path, "reviews") {
+		body, _ := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20)) // what was cut off is no review
+		body, err := toJSON(r.Header.Get("Content-Type"), body)
+		if err == nil {
+			var out any
+			var is bool
+			if out, is, err = review(r.URL.Path, r.TLS.PeerCertificates[0].Subject.CommonName, body); is {
+				answer(w, out, http.StatusCreated, err)
+				return
+			}
+		}
+	}
 	t, out, err := c.find(r)
 	if out != nil || err != nil {
 		answer(w, out, http.StatusOK, err)
@@ -69,6 +81,11 @@ func (c *Cluster) find(r *http.Request) (t target, out any, err error) {
 	defer c.mu.Unlock()
 	if out, ok := c.general(r.URL.Path); ok {
 		return t, out, nil
+	}
+	if c.bare() {
+		if out, ok := c.openAPI(r.URL.Path); ok {
+			return t, out, nil
+		}
 	}
 	t, err = c.route(r.URL.EscapedPath())
 	return t, nil, err
@@ -107,7 +124,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	c.mu.Lock()
-	v := c.viewOf(r, t.kind)
+	v := viewOf(r)
 	out, code, err := c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
 	c.mu.Unlock()
 	if obj, ok := out.(map[string]any); ok && err == nil {
@@ -132,7 +149,7 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, t target) {
 	c.mu.Lock()
-	watcher, err := c.newWatcher(t, c.viewOf(r, t.kind))
+	watcher, err := c.newWatcher(t, viewOf(r))
 	c.mu.Unlock()
 	if err != nil {
 		answer(w, nil, 0, err)

@@ -4,8 +4,10 @@ import (
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/table"
 )
 
 // kind is one kind of object that the API serves.
@@ -14,6 +16,9 @@ type kind struct {
 	plural     string
 	namespaced bool
 	custom     bool // comes from a CustomResourceDefinition
+	singular   string
+	short      []string
+	columns    []table.Column // of kubectl get
 }
 
 // id names the kind in the store: its resource and group.
@@ -64,7 +69,7 @@ var builtin = slices.Concat(
 		"ServiceAccount", "serviceaccounts", "Event", "events", "Endpoints", "endpoints",
 		"PersistentVolumeClaim", "persistentvolumeclaims", "ResourceQuota", "resourcequotas", "LimitRange", "limitranges"),
 	builtins("apps", "v1", true, "DaemonSet", "daemonsets", "Deployment", "deployments", "StatefulSet", "statefulsets",
-		"ReplicaSet", "replicasets"),
+		"ReplicaSet", "replicasets", "ControllerRevision", "controllerrevisions"),
 	builtins("batch", "v1", true, "Job", "jobs", "CronJob", "cronjobs"),
 	builtins("rbac.authorization.k8s.io", "v1", false, "ClusterRole", "clusterroles", "ClusterRoleBinding", "clusterrolebindings"),
 	builtins("rbac.authorization.k8s.io", "v1", true, "Role", "roles", "RoleBinding", "rolebindings"),
@@ -119,14 +124,23 @@ func (c *Cluster) define(crd map[string]any) {
 	group, _ := dig(crd, "spec", "group").(string)
 	plural, _ := dig(crd, "spec", "names", "plural").(string)
 	name, _ := dig(crd, "spec", "names", "kind").(string)
+	singular, _ := dig(crd, "spec", "names", "singular").(string)
+	short, _, _ := unstructured.NestedStringSlice(crd, "spec", "names", "shortNames")
 	versions, _ := dig(crd, "spec", "versions").([]any)
 	for _, v := range versions {
 		m, _ := v.(map[string]any)
+		if m["served"] == false {
+			continue
+		}
 		version, _ := m["name"].(string)
-		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: name}
-		if _, there := find(c.kinds, func(k kind) bool { return k.GroupVersionKind == gvk }); !there {
-			c.kinds = append(c.kinds, kind{GroupVersionKind: gvk, plural: plural, custom: true,
-				namespaced: dig(crd, "spec", "scope") == "Namespaced"})
+		printed, _ := m["additionalPrinterColumns"].([]any)
+		k := kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: name}, plural: plural, custom: true,
+			namespaced: dig(crd, "spec", "scope") == "Namespaced", singular: singular, short: short, columns: table.Columns(printed)}
+		i := slices.IndexFunc(c.kinds, func(known kind) bool { return known.GroupVersionKind == k.GroupVersionKind })
+		if i < 0 {
+			c.kinds = append(c.kinds, k)
+		} else if c.kinds[i].custom {
+			c.kinds[i] = k
 		}
 	}
 }
@@ -136,34 +150,6 @@ func establish(crd map[string]any) {
 	condition := func(kind string) any { return map[string]any{"type": kind, "status": "True", "reason": "Simulated"} }
 	names := dig(crd, "spec", "names")
 	crd["status"] = map[string]any{"conditions": []any{condition("NamesAccepted"), condition("Established")}, "acceptedNames": names}
-}
-
-// discovery lists the kinds of a group and version.
-func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
-	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
-	for _, k := range c.kinds {
-		if k.GroupVersion() == gv {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: k.plural, Kind: k.Kind, Namespaced: k.namespaced,
-				Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update"},
-			})
-		}
-	}
-	return list
-}
-
-// groups lists the groups and versions.
-func (c *Cluster) groups() *metav1.APIGroupList {
-	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}}
-	for _, k := range c.kinds {
-		known := slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == k.Group })
-		if k.Group == "" || known {
-			continue
-		}
-		v := metav1.GroupVersionForDiscovery{GroupVersion: k.GroupVersion().String(), Version: k.Version}
-		list.Groups = append(list.Groups, metav1.APIGroup{Name: k.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-	}
-	return list
 }
 
 // dig returns what is at a path of nested mappings, or nil.

@@ -84,7 +84,8 @@ func (p plane) kubelets(ctx context.Context, t *testing.T) {
 			err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
 			assert.True(t, err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil, err)
 		case pod.Status.Phase == corev1.PodPending:
-			patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":"Running","podIP":"10.42.0.9","conditions":[{"type":"Ready","status":"True"}]}}`, pod.UID)
+			patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":"Running","podIP":"10.42.0.9","conditions":[{"type":"Ready","status":"True"}],
+				"containerStatuses":[{"name":"c","ready":true,"image":"c","imageID":"","restartCount":0,"state":{"running":{}}}]}}`, pod.UID)
 			_, err := p.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 			assert.True(t, err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil, err)
 		}

@@ -15,13 +15,12 @@ import (
 // metadata.
 type view struct {
 	table, metadata bool
-	include         string         // of the object behind a row: Object, None, or Metadata, which is the default
-	columns         []table.Column // of a custom kind
-	named           bool           // the columns were sent: a watch names them once
+	include         string // of the object behind a row: Object, None, or Metadata, which is the default
+	named           bool   // the columns were sent: a watch names them once
 }
 
 // viewOf reads what a request accepts. Only JSON is served.
-func (c *Cluster) viewOf(r *http.Request, k kind) view {
+func viewOf(r *http.Request) view {
 	v := view{include: r.URL.Query().Get("includeObject")}
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, params, err := mime.ParseMediaType(part)
@@ -30,28 +29,9 @@ func (c *Cluster) viewOf(r *http.Request, k kind) view {
 		}
 		v.table = params["as"] == "Table"
 		v.metadata = strings.HasPrefix(params["as"], "PartialObjectMetadata")
-		if v.table && k.custom {
-			v.columns = c.columnsOf(k)
-		}
 		return v
 	}
 	return v
-}
-
-// columnsOf are those that the definition of a kind names.
-func (c *Cluster) columnsOf(k kind) []table.Column {
-	e := c.get(crds[0], "", k.id())
-	if e == nil {
-		return nil
-	}
-	versions, _ := dig(e.obj, "spec", "versions").([]any)
-	for _, version := range versions {
-		if dig(version, "name") == k.Version {
-			columns, _ := dig(version, "additionalPrinterColumns").([]any)
-			return table.Columns(columns)
-		}
-	}
-	return nil
 }
 
 // of shows an object or a list.
@@ -96,7 +76,7 @@ func (v *view) rows(k kind, items []any) map[string]any {
 	for i, item := range items {
 		objects[i] = item.(map[string]any)
 	}
-	columns, cells := table.Of(k.GroupVersionKind, objects, v.columns)
+	columns, cells := table.Of(k.GroupVersionKind, objects, k.columns)
 	rows := make([]any, len(items))
 	for i, obj := range objects {
 		row := map[string]any{"cells": cells[i]}
