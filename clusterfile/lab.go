@@ -35,7 +35,7 @@ func (r *resolver) labGuests() {
 		Image: r.existing(&raw.Image, raw.Image, true),
 		Place: fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col),
 	}
-	kubernetes := r.choice(&raw.Kubernetes, "kubernetes", realKubernetes, simulated)
+	kubernetes := r.choice(&raw.Kubernetes, "kubernetes", simulated, realKubernetes)
 	// An air-gapped K3s suggests that there is no internet.
 	l.Internet = l.QEMU && or(raw.Internet, r.raw.K3s.Airgap == "")
 	switch {
@@ -45,7 +45,7 @@ func (r *resolver) labGuests() {
 	case l.QEMU && r.IsSet(&raw.Kubernetes):
 		r.Wrong(&raw.Kubernetes, "this is about simulated VMs, and those of this file are real, with a real K3s in them", "remove it, or guests: qemu")
 	case !l.QEMU:
-		r.spec.LabGuests.SimulatedKubernetes = kubernetes == simulated
+		r.spec.LabGuests.Kubernetes = kubernetes == realKubernetes
 		for _, at := range []any{&raw.Internet, &raw.Image} {
 			if r.IsSet(at) {
 				r.Wrong(at, "this is about real VMs, and those of this file are simulated", "write guests: qemu beside it, or remove it")

@@ -59,7 +59,7 @@ type Proxmox struct {
 
 // LabGuests configures the VMs of the embedded lab.
 type LabGuests struct {
-	SimulatedKubernetes bool // in simulated VMs
+	Kubernetes bool // a real control plane for simulated VMs
 
 	QEMU     bool   // real ones; the other fields apply to these
 	Internet bool   // they reach what this machine reaches

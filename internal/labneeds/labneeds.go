@@ -34,7 +34,7 @@ func Of(s *spec.Spec) labctl.Needs {
 // what a file that says nothing wants.
 func Guests(s *spec.Spec) labctl.Guests {
 	if s == nil || !s.LabGuests.QEMU {
-		return labctl.Guests{Kubernetes: s == nil || !s.LabGuests.SimulatedKubernetes}
+		return labctl.Guests{Kubernetes: s != nil && s.LabGuests.Kubernetes}
 	}
 	first := s.Nodes[0].Network // all have the same
 	return labctl.Guests{Network: first.Prefix.Masked(), Gateway: first.Gateway, Internet: s.LabGuests.Internet}

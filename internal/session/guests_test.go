@@ -63,14 +63,13 @@ func TestALabWithOtherGuests(t *testing.T) {
 	assert.Contains(t, g.Banner(), "VMs, SSH and Kubernetes are real")
 
 	s = &Session{Spec: labFile(t, "one-gpu")}
-	require.NoError(t, s.labFits(labctl.State{Guests: labneeds.Guests(nil), Hardware: fits}))
-	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
-	assert.Contains(t, labneeds.Guests(s.Spec).Banner(), "the Kubernetes control plane are real")
-	s.Spec.LabGuests.SimulatedKubernetes = true
 	require.NoError(t, s.labFits(labctl.State{Hardware: fits}))
-	require.ErrorContains(t, s.labFits(labctl.State{Guests: labneeds.Guests(nil), Hardware: fits}),
-		"the lab runs with simulated VMs and a real Kubernetes, and one-gpu asks for simulated VMs and Kubernetes")
+	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
 	assert.Equal(t, labctl.Banner, labneeds.Guests(s.Spec).Banner())
+	s.Spec.LabGuests.Kubernetes = true
+	assert.Contains(t, labneeds.Guests(s.Spec).Banner(), "the Kubernetes control plane are real")
+	require.NoError(t, s.labFits(labctl.State{Guests: labctl.Guests{Kubernetes: true}, Hardware: fits}))
+	require.ErrorContains(t, s.labFits(labctl.State{Hardware: fits}), "the lab runs with simulated VMs and Kubernetes, and "+s.Spec.Name+" asks for simulated VMs and a real Kubernetes")
 }
 
 func preset(t *testing.T, name string) pvesim.Model {

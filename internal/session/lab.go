@@ -43,7 +43,7 @@ func LabStart(ctx context.Context) error {
 func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	ctx, end := Shown(ctx, s.Console)
 	defer end()
-	o := labctl.Options{Dir: LabDir(), Guests: labneeds.Guests(nil)}
+	o := labctl.Options{Dir: LabDir()}
 	if s.Spec != nil && s.Spec.IsLab() {
 		needs := labneeds.Of(s.Spec)
 		o.Needs, o.Precheck = &needs, s.guestsCanRun

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 )
 
 // operatorFile has NVIDIA's GPU operator, which brings the driver too.
@@ -43,7 +45,7 @@ func TestGPUOperator(t *testing.T) {
 func (u *user) allocatable(t *testing.T, want string) {
 	t.Helper()
 	out, _ := u.must(t, "cluster:kubeconfig")
-	kubectl := exec.CommandContext(t.Context(), u.labProgram(), "kubectl", "--kubeconfig="+strings.TrimSpace(out), //nolint:gosec // no words of others
+	kubectl := exec.CommandContext(t.Context(), labtest.Binary(t, labtest.Real()), "kubectl", "--kubeconfig="+strings.TrimSpace(out), //nolint:gosec // no words of others
 		"get", "node", "-l", "nvidia.com/gpu.present=true", "-o", `jsonpath={.items[0].status.allocatable.nvidia\.com/gpu}`)
 	kubectl.Dir = u.dir
 	have, err := kubectl.CombinedOutput()
