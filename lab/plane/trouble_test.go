@@ -74,6 +74,7 @@ func whatGoesWrong(t *testing.T, kind labctl.Guests) {
 	eventually(t, 15*time.Second, "the node is Ready", func(ctx context.Context) error { return ready(ctx, c, w.Name, corev1.ConditionTrue) })
 
 	t.Run("networks", func(t *testing.T) { hasNetworks(t, c) })
+	t.Run("a list in parts", func(t *testing.T) { listsInParts(t, c) })
 	t.Run("no runtime", func(t *testing.T) { hasNoRuntime(t, c, w) })
 	t.Run("a command fails", func(t *testing.T) { commandFails(t, c) })
 	t.Run("a config map is missing", func(t *testing.T) { configMapIsMissing(t, c) })
@@ -98,6 +99,16 @@ func hasNetworks(t *testing.T, c kubernetes.Interface) {
 		}
 		return is("pod CIDR", "10.62.0.0/24", node.Spec.PodCIDR)
 	})
+}
+
+// listsInParts is how cluster:backup counts.
+func listsInParts(t *testing.T, c kubernetes.Interface) {
+	part, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})
+	require.NoError(t, err)
+	require.NotNil(t, part.RemainingItemCount)
+	all, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	assert.Len(t, all.Items, len(part.Items)+int(*part.RemainingItemCount))
 }
 
 func hasNoRuntime(t *testing.T, c kubernetes.Interface, w *worker) {
