@@ -32,7 +32,7 @@ for unit in k3s k3s-agent; do
 		if [ "$active" != active ]; then
 			section "journal $unit"
 			# Only what was said since we last asked it to start: older
-			# lines tell of troubles that may be over. With --since, -n counts
+			# lines report troubles that may be over. With --since, -n counts
 			# from the oldest line in systemd 252; with --reverse it never does.
 			since=@0
 			if [ -f "$etc/homelab.started" ]; then

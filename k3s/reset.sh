@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes etcd of a snapshot, on a server where K3s is stopped. The secret of the token comes on
-# standard input: with its certificates laid aside, K3s makes up another one for its own file,
+# standard input: with its certificates moved away, K3s makes up another one for its own file,
 # and does not read token-file of config.yaml for this (seen with v1.34.3). K3s ends by itself
 # when it is done, and has written the token then.
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts a K3s unit, or starts it again, and does not wait for it: a unit of type
-# notify whose agent cannot join would keep `systemctl start` for ever.
+# notify whose agent cannot join would block `systemctl start` forever.
 # The digest of what was started is written down last, so that a start that was
 # cut short is seen as not done.
 #

@@ -9,7 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
-// Lab is the simulated Proxmox host with a real Kubernetes control plane.
+// Lab is the simulated Proxmox host, with the Kubernetes in its VMs.
 type Lab mg.Namespace
 
 // Start builds the lab if necessary and starts it in the background.

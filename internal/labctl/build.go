@@ -28,14 +28,17 @@ type program struct {
 	name   string
 	module string // its folder, in the lab's
 	path   string // of its package, in the module
+
+	what     string // is compiled the first time
+	packages int    // about as many are, where the magefile is compiled already
 }
 
 // program is that which has what is real.
 func (g Guests) program() program {
 	if g.Kubernetes || g.Real() {
-		return program{"labd-kubernetes", "kubernetes", "."}
+		return program{"labd-kubernetes", "kubernetes", ".", "the lab with Kubernetes, once, 4 to 8 minutes on two cores", 2600}
 	}
-	return program{"labd", "", "./cmd/labd"}
+	return program{"labd", "", "./cmd/labd", "the lab, once, a minute or two", 500}
 }
 
 // Program is the name of the lab's program that has what is real, in the folder bin of the lab's.
@@ -69,7 +72,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
 	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, which.path}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	counter := &compiled{}
+	counter := &compiled{program: which}
 	cmd.Stderr = counter
 	// A workspace of the caller would change the build.
 	cmd.Env = append(os.Environ(), "GOWORK=off")
@@ -114,7 +117,7 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				progress.Say(ctx, "building the lab: %s", counter.say(time.Since(began)))
+				progress.Say(ctx, "%s", counter.say(time.Since(began)))
 			}
 		}
 	})
@@ -123,10 +126,11 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 
 // compiled counts the packages that `go build -v` names, one per line.
 type compiled struct {
+	program program
+
 	mu   sync.Mutex
 	rest []byte
 	n    int
-	last string
 	text []string // other lines: errors
 }
 
@@ -143,7 +147,7 @@ func (c *compiled) Write(p []byte) (int, error) {
 		if text := string(line); strings.ContainsAny(text, " :#") {
 			c.text = append(c.text, text)
 		} else {
-			c.n, c.last = c.n+1, text
+			c.n++
 		}
 	}
 }
@@ -156,9 +160,12 @@ func (c *compiled) say(elapsed time.Duration) string {
 	defer c.mu.Unlock()
 	elapsed = elapsed.Round(time.Second)
 	if c.n <= few {
-		return elapsed.String()
+		return "building the lab: " + elapsed.String()
 	}
-	return fmt.Sprintf("compiling Kubernetes, once: 4 to 8 minutes on two cores, cached afterwards (%s so far, %d packages, now %s)", elapsed, c.n, c.last)
+	const wide = 20
+	part := min(float64(c.n)/float64(c.program.packages), 0.99) // then it is linked
+	done := int(part * wide)
+	return fmt.Sprintf("compiling %s: [%s%s] %.0f %%, %s", c.program.what, strings.Repeat("#", done), strings.Repeat(".", wide-done), 100*part, elapsed)
 }
 
 func (c *compiled) errors() string {

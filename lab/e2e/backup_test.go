@@ -95,8 +95,8 @@ func (u *user) asAdmin(t *testing.T) func(args ...string) string {
 
 var variesOnPage = regexp.MustCompile(`SHA256:\S+|[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
 
-// pageShows compares an output with the block of docs/restore.md of that name: what differs each
-// time, such as sizes, only has to look alike.
+// pageShows compares the end of an output with the block of docs/restore.md of that name: what
+// differs each time, such as sizes, only has to look alike.
 func pageShows(t *testing.T, name, output string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/restore.md")
@@ -106,5 +106,5 @@ func pageShows(t *testing.T, name, output string) {
 	block, _, _ := strings.Cut(rest, "```\n")
 	output = regexp.MustCompile(`(?m)^(building the lab|starting a control plane).*\n`).ReplaceAllString(output, "") // as long as it takes
 	alike := func(s string) string { return variesOnPage.ReplaceAllString(s, "#") }
-	assert.Equal(t, alike(block), alike(output), output)
+	assert.True(t, strings.HasSuffix(alike(output), alike(block)), "%s\n%s", block, output)
 }

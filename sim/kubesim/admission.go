@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -39,6 +41,13 @@ func (c *Cluster) welcome(k kind, obj any) error {
 		}
 	case *corev1.PersistentVolume:
 		addFinalizer(&o.ObjectMeta, volumeProtection)
+		now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+		o.Status.LastPhaseTransitionTime = &now
+	case *appsv1.DaemonSet:
+		if o.Annotations == nil {
+			o.Annotations = map[string]string{}
+		}
+		o.Annotations[appsv1.DeprecatedTemplateGeneration] = "1"
 	case *corev1.Node: // TaintNodesByCondition
 		if !slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReadyTaint) }) {
 			o.Spec.Taints = append(o.Spec.Taints, notReadyTaint)
@@ -76,6 +85,9 @@ func selectJob(j *batchv1.Job) {
 	}
 	t.Labels["job-name"], t.Labels[batchv1.JobNameLabel] = j.Name, j.Name
 	t.Labels["controller-uid"], t.Labels[batchv1.ControllerUidLabel] = string(j.UID), string(j.UID)
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(t.Labels)
+	}
 	if j.Spec.Selector == nil {
 		j.Spec.Selector = &metav1.LabelSelector{}
 	}

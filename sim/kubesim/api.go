@@ -48,7 +48,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodPost && c.bare() && strings.Contains(r.URL.Path, "reviews") {
-		body, _ := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20)) // what was cut off is no review
+		body, _ := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20)) // a longer one is cut off
 		body, err := toJSON(r.Header.Get("Content-Type"), body)
 		if err == nil {
 			var out any
@@ -223,7 +223,7 @@ func (c *Cluster) route(path string) (target, error) {
 }
 
 func noPath() error {
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "the server could not find the requested resource", 0, true)
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
 }
 
 func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (any, int, error) {

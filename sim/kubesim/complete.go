@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -115,6 +116,11 @@ func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) 
 		if runtime.IsStrictDecodingError(err) {
 			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.Version, k.Kind, err))
 		}
+		if b, e := json.Marshal(u.Object); e == nil {
+			if e := json.Unmarshal(b, typ); e != nil {
+				err = e // it says where
+			}
+		}
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.Version, k.Kind, err))
 	}
 	defaults.Set(typ)
@@ -130,18 +136,13 @@ func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) 
 			return err
 		}
 	}
-	if err := wellFormed(k, u.GetName(), typ); err != nil {
-		return err
-	}
+	errs := wellFormed(typ)
 	u.Object = toMap(typ)
 	u.SetGroupVersionKind(k.GroupVersionKind)
-	if live != nil && t.sub == "" {
-		if job, ok := typ.(*batchv1.Job); ok && job.Status.StartTime == nil {
-			return nil // a Job that was never started may still be changed, see Kueue
-		}
-		return immutable(k, live.obj, u)
+	if job, ok := typ.(*batchv1.Job); live != nil && t.sub == "" && (!ok || job.Status.StartTime != nil) { // a Job that was never started may still be changed, see Kueue
+		errs = append(errs, immutable(k, live.obj, u)...)
 	}
-	return nil
+	return invalid(k, u.GetName(), errs)
 }
 
 func validName(k kind, name string) error {
@@ -158,7 +159,7 @@ func validName(k kind, name string) error {
 }
 
 // wellFormed is the little of the API server's validation that a manifest's author meets.
-func wellFormed(k kind, name string, obj any) error {
+func wellFormed(obj any) field.ErrorList {
 	var selector *metav1.LabelSelector
 	var template *corev1.PodTemplateSpec
 	switch o := obj.(type) {
@@ -171,9 +172,9 @@ func wellFormed(k kind, name string, obj any) error {
 	case *appsv1.StatefulSet:
 		selector, template = o.Spec.Selector, &o.Spec.Template
 	case *corev1.Pod:
-		return invalid(k, name, containers(field.NewPath("spec"), o.Spec.Containers))
+		return containers(field.NewPath("spec"), o.Spec.Containers)
 	case *batchv1.Job:
-		return invalid(k, name, containers(field.NewPath("spec", "template", "spec"), o.Spec.Template.Spec.Containers))
+		return containers(field.NewPath("spec", "template", "spec"), o.Spec.Template.Spec.Containers)
 	default:
 		return nil
 	}
@@ -183,7 +184,7 @@ func wellFormed(k kind, name string, obj any) error {
 	} else if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || !s.Matches(labels.Set(template.Labels)) {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "template", "metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
 	}
-	return invalid(k, name, append(errs, containers(field.NewPath("spec", "template", "spec"), template.Spec.Containers)...))
+	return append(errs, containers(field.NewPath("spec", "template", "spec"), template.Spec.Containers)...)
 }
 
 func containers(at *field.Path, list []corev1.Container) (errs field.ErrorList) {

@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -191,8 +192,18 @@ func (c *Cluster) budgets() {
 				s.ExpectedPods++
 			}
 		}
+		allow(b)
 		c.putStatus(e, s)
 	}
+}
+
+// allow says in words whether a pod of a budget may go.
+func allow(b *policyv1.PodDisruptionBudget) {
+	cond := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionTrue, Reason: policyv1.SufficientPodsReason, ObservedGeneration: b.Generation}
+	if b.Status.DisruptionsAllowed <= 0 {
+		cond.Status, cond.Reason = metav1.ConditionFalse, policyv1.InsufficientPodsReason
+	}
+	meta.SetStatusCondition(&b.Status.Conditions, cond)
 }
 
 // populateBare makes what a control plane makes by itself.

@@ -51,6 +51,9 @@ func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 		}
 		r := metav1.APIResource{Name: k.plural, SingularName: k.singular, Kind: k.Kind, Namespaced: k.namespaced, ShortNames: k.short,
 			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}}
+		if k.plural == "namespaces" {
+			r.Verbs = slices.DeleteFunc(r.Verbs, func(v string) bool { return v == "deletecollection" })
+		}
 		if !k.custom || k.singular == "" {
 			r.SingularName = strings.ToLower(k.Kind)
 		}

@@ -31,8 +31,13 @@ func (c *Cluster) deleted(t target, e *entry, options metav1.DeleteOptions) (any
 	if still != nil && still.u().GetDeletionTimestamp() != nil {
 		return still.obj, http.StatusOK, nil
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "Status", "metadata": map[string]any{}, "status": metav1.StatusSuccess,
-		"details": map[string]any{"name": t.name, "group": t.kind.Group, "kind": t.kind.plural, "uid": e.uid}}, http.StatusOK, nil
+	details := map[string]any{"name": t.name, "kind": t.kind.plural, "uid": e.uid}
+	if t.kind.Group != "" {
+		details["group"] = t.kind.Group
+	}
+	out := success()
+	out["details"] = details
+	return out, http.StatusOK, nil
 }
 
 // deleteAll deletes the objects of a collection that are selected.
@@ -94,7 +99,9 @@ func (c *Cluster) erase(e *entry, o metav1.DeleteOptions) *entry {
 func (c *Cluster) doomed(e *entry, u *unstructured.Unstructured, grace int64) *entry {
 	at := metav1.NewTime(time.Now().UTC().Truncate(time.Second).Add(time.Duration(grace) * time.Second))
 	u.SetDeletionTimestamp(&at)
-	u.SetDeletionGracePeriodSeconds(&grace)
+	if e.kind.Kind != "Namespace" {
+		u.SetDeletionGracePeriodSeconds(&grace)
+	}
 	return c.put(e.kind, u.Object)
 }
 

@@ -3,6 +3,8 @@ package kubesim
 import (
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -147,9 +149,34 @@ func (c *Cluster) define(crd map[string]any) {
 
 // establish says of a CustomResourceDefinition that its kinds are served.
 func establish(crd map[string]any) {
-	condition := func(kind string) any { return map[string]any{"type": kind, "status": "True", "reason": "Simulated"} }
-	names := dig(crd, "spec", "names")
-	crd["status"] = map[string]any{"conditions": []any{condition("NamesAccepted"), condition("Established")}, "acceptedNames": names}
+	if status, _ := crd["status"].(map[string]any); status["conditions"] != nil {
+		return // it has been
+	}
+	spec, _ := crd["spec"].(map[string]any)
+	names, _ := spec["names"].(map[string]any)
+	kind, _ := names["kind"].(string)
+	for key, value := range map[string]string{"listKind": kind + "List", "singular": strings.ToLower(kind)} {
+		if names != nil && names[key] == nil {
+			names[key] = value
+		}
+	}
+	if spec != nil && spec["conversion"] == nil {
+		spec["conversion"] = map[string]any{"strategy": "None"}
+	}
+	var stored []any
+	versions, _ := spec["versions"].([]any)
+	for _, v := range versions {
+		if dig(v, "storage") == true {
+			stored = append(stored, dig(v, "name"))
+		}
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	condition := func(kind, reason, message string) any {
+		return map[string]any{"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+	}
+	crd["status"] = map[string]any{"acceptedNames": names, "storedVersions": stored, "conditions": []any{
+		condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+		condition("Established", "InitialNamesAccepted", "the initial names have been accepted")}}
 }
 
 // dig returns what is at a path of nested mappings, or nil.

@@ -70,6 +70,9 @@ func review(path, user string, body []byte) (out any, is bool, err error) {
 		}
 	}
 	r["apiVersion"], r["kind"] = gvk.GroupVersion().String(), gvk.Kind
+	if r["metadata"] == nil {
+		r["metadata"] = map[string]any{}
+	}
 	r["status"] = map[string]any{"allowed": true}
 	if gvk.Group == authenticationv1.GroupName {
 		r["status"] = map[string]any{"userInfo": map[string]any{"username": user, "groups": []string{"system:masters", "system:authenticated"}}}

@@ -78,6 +78,7 @@ func (c *Cluster) bind(e *entry, p *corev1.Pod, node string) {
 	status.Phase = corev1.PodPending
 	status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
 	if c.bare() {
+		status.Conditions[0].ObservedGeneration = p.Generation
 		status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	}
 	c.putStatus(e, status)

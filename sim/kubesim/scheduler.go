@@ -2,7 +2,6 @@ package kubesim
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -196,22 +195,49 @@ func (c *Cluster) near(p *corev1.Pod, n *corev1.Node, term corev1.PodAffinityTer
 	return false
 }
 
+// helpless says why it would not help to end other pods.
+func helpless(full, other int) string {
+	var parts []string
+	if full > 0 {
+		parts = append(parts, fmt.Sprintf("%d No preemption victims found for incoming pod", full))
+	}
+	if other > 0 {
+		parts = append(parts, fmt.Sprintf("%d Preemption is not helpful for scheduling", other))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
 // unplaced says of a pod why no node will have it.
 func (c *Cluster) unplaced(e *entry, p *corev1.Pod, nodes int, reasons map[string]int) {
-	parts := make([]string, 0, len(reasons))
-	for _, why := range slices.Sorted(maps.Keys(reasons)) {
-		parts = append(parts, fmt.Sprintf("%d %s", reasons[why], why))
-		if reasons[why] == nodes && (strings.HasPrefix(why, "persistentvolumeclaim ") || strings.HasPrefix(why, "pod has unbound")) {
-			parts = []string{why}
+	counts := map[string]int{}
+	full := 0
+	for why, n := range reasons {
+		if strings.HasPrefix(why, "node(s) had untolerated taint") {
+			why = "node(s) had untolerated taint(s)" // v1.36 no longer says which
+		}
+		if strings.HasPrefix(why, "Insufficient ") || strings.HasSuffix(why, "affinity rules") {
+			full += n
+		}
+		counts[why] += n
+	}
+	parts := make([]string, 0, len(counts))
+	for why, n := range counts {
+		if n == nodes && (strings.HasPrefix(why, "persistentvolumeclaim ") || strings.HasPrefix(why, "pod has unbound")) {
+			parts = append(parts, why)
+		} else {
+			parts = append(parts, fmt.Sprintf("%d %s", n, why))
 		}
 	}
-	message := fmt.Sprintf("0/%d nodes are available: %s.", nodes, strings.Join(parts, ", "))
+	slices.Sort(parts)
+	message := fmt.Sprintf("0/%d nodes are available: %s. no new claims to deallocate, preemption: 0/%d nodes are available: %s.",
+		nodes, strings.Join(parts, ", "), nodes, helpless(full, nodes-full))
 	if nodes == 0 {
 		message = "no nodes available to schedule pods"
 	}
 	c.note(e, corev1.DefaultSchedulerName, corev1.EventTypeWarning, "FailedScheduling", message)
 	status := p.Status.DeepCopy()
-	cond := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
+	cond := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message, ObservedGeneration: p.Generation,
 		LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second))}
 	for i, was := range status.Conditions {
 		if was.Type == cond.Type {

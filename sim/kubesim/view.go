@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -54,6 +55,17 @@ func (v *view) of(k kind, obj map[string]any) any {
 		return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": obj["metadata"], "items": out}
 	case v.metadata:
 		return partial(obj)
+	case list && (!k.custom || k.id() == crds[0].id()): // in a list of a built-in kind, objects do not say of which kind they are
+		out := maps.Clone(obj)
+		all := make([]any, len(items))
+		for i, item := range items {
+			m := maps.Clone(item.(map[string]any))
+			delete(m, "apiVersion")
+			delete(m, "kind")
+			all[i] = m
+		}
+		out["items"] = all
+		return out
 	}
 	return obj
 }

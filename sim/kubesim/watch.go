@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -42,8 +43,8 @@ func (c *Cluster) newWatcher(t target, v view) (*watcher, error) {
 	version := t.query.Get("resourceVersion")
 	switch initial := t.query.Get("sendInitialEvents"); {
 	case initial != "" && t.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan):
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "watch", t.kind.resource(), "",
-			"sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan", 0, true)
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", field.ErrorList{field.Forbidden(
+			field.NewPath("resourceVersionMatch"), "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")})
 	case initial == "true":
 		w.lists = true
 	case initial == "" && version != "" && version != "0":
@@ -87,10 +88,6 @@ func (w *watcher) serve(rw http.ResponseWriter, r *http.Request) {
 		case <-w.c.ctx.Done():
 			return
 		case <-end.C:
-			if w.bookmarks {
-				_ = w.send(watch.Bookmark, bookmark(w.t.kind, w.seen, false))
-				_ = w.flush()
-			}
 			return
 		case <-tick.C:
 			if w.bookmarks {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -175,7 +176,7 @@ func jsonPatch(e *entry, body []byte) (map[string]any, error) {
 	}
 	is, err := p.Apply(was)
 	if err != nil {
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", e.kind.resource(), e.u().GetName(), err.Error(), 0, false)
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 	}
 	return decode(is)
 }
@@ -230,7 +231,7 @@ func (c *Cluster) admit(t target, live *entry, u *unstructured.Unstructured) err
 		}
 	}
 	if live != nil {
-		return immutable(k, live.obj, u)
+		return invalid(k, u.GetName(), immutable(k, live.obj, u))
 	}
 	if class, _ := dig(u.Object, "spec", "runtimeClassName").(string); k.Kind == "Pod" && class != "" && c.get(mustKind("runtimeclasses"), "", class) == nil {
 		return apierrors.NewForbidden(k.resource(), u.GetName(), fmt.Errorf("pod rejected: RuntimeClass %q not found", class))
@@ -248,13 +249,16 @@ func (c *Cluster) home(k kind, u *unstructured.Unstructured) error {
 		return apierrors.NewNotFound(mustKind("namespaces").resource(), u.GetNamespace())
 	}
 	if e.u().GetDeletionTimestamp() != nil {
-		return apierrors.NewForbidden(k.resource(), u.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", u.GetNamespace()))
+		err := apierrors.NewForbidden(k.resource(), u.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", u.GetNamespace()))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace",
+			Message: fmt.Sprintf("namespace %s is being terminated", u.GetNamespace())}}
+		return err
 	}
 	return nil
 }
 
 // immutable refuses changes to what cannot be changed.
-func immutable(k kind, live map[string]any, u *unstructured.Unstructured) error {
+func immutable(k kind, live map[string]any, u *unstructured.Unstructured) (errs field.ErrorList) {
 	paths := map[string][][]string{
 		"DaemonSet": {{"spec", "selector"}}, "Deployment": {{"spec", "selector"}},
 		"StatefulSet": {{"spec", "selector"}, {"spec", "serviceName"}},
@@ -264,11 +268,10 @@ func immutable(k kind, live map[string]any, u *unstructured.Unstructured) error 
 	for _, p := range paths {
 		have, want := dig(live, p...), dig(u.Object, p...)
 		if !equal(have, want) {
-			return apierrors.NewInvalid(k.GroupKind(), u.GetName(), field.ErrorList{
-				field.Invalid(field.NewPath(p[0], p[1:]...), want, "field is immutable")})
+			errs = append(errs, field.Invalid(field.NewPath(p[0], p[1:]...), want, "field is immutable"))
 		}
 	}
-	return nil
+	return errs
 }
 
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -118,7 +118,7 @@ func (c *Controllers) decideJob(j *batchv1.Job, s *batchv1.JobStatus, running []
 		return
 	case suspended:
 		stop()
-		suspendJob(s, true)
+		c.suspendJob(j, s, true)
 		s.StartTime = nil
 		return
 	case deadline != nil && s.StartTime != nil:
@@ -129,7 +129,7 @@ func (c *Controllers) decideJob(j *batchv1.Job, s *batchv1.JobStatus, running []
 		}
 		c.After(left)
 	}
-	suspendJob(s, false)
+	c.suspendJob(j, s, false)
 	want := or(j.Spec.Parallelism, 1)
 	if completions > 0 {
 		want = min(want, completions-s.Succeeded)
@@ -159,7 +159,7 @@ func endJob(s *batchv1.JobStatus, target, end batchv1.JobConditionType, reason, 
 	}
 }
 
-func suspendJob(s *batchv1.JobStatus, yes bool) {
+func (c *Controllers) suspendJob(j *batchv1.Job, s *batchv1.JobStatus, yes bool) {
 	status, reason, message := corev1.ConditionFalse, "JobResumed", "Job resumed"
 	if yes {
 		status, reason, message = corev1.ConditionTrue, "JobSuspended", "Job suspended"
@@ -167,12 +167,14 @@ func suspendJob(s *batchv1.JobStatus, yes bool) {
 	for i := range s.Conditions {
 		if cond := &s.Conditions[i]; cond.Type == batchv1.JobSuspended {
 			if cond.Status != status {
+				c.Event(j, corev1.EventTypeNormal, map[bool]string{true: "Suspended", false: "Resumed"}[yes], message)
 				*cond = batchv1.JobCondition{Type: batchv1.JobSuspended, Status: status, Reason: reason, Message: message, LastProbeTime: now(), LastTransitionTime: now()}
 			}
 			return
 		}
 	}
 	if yes {
+		c.Event(j, corev1.EventTypeNormal, "Suspended", message)
 		s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: batchv1.JobSuspended, Status: status, Reason: reason, Message: message,
 			LastProbeTime: now(), LastTransitionTime: now()})
 	}

@@ -71,8 +71,6 @@ func tainted(n *corev1.Node) []corev1.Taint {
 		want[corev1.TaintNodeNotReady] = both
 	case corev1.ConditionUnknown:
 		want[corev1.TaintNodeUnreachable] = both
-	case "":
-		want[corev1.TaintNodeNotReady] = both[:1]
 	}
 	if n.Spec.Unschedulable {
 		want[corev1.TaintNodeUnschedulable] = both[:1]

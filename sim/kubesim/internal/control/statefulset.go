@@ -73,12 +73,14 @@ func (c *Controllers) stepStatefulSet(s *appsv1.StatefulSet, update string, by m
 		switch {
 		case p == nil:
 			p = c.ordinal(s, i, update)
-			if !c.create(s, p) {
+			if err := c.Create(p); err != nil {
+				c.Event(s, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Create Pod %s in StatefulSet %s failed error: %v", p.Name, s.Name, err))
 				return
 			}
+			c.Event(s, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("Create Pod %s in StatefulSet %s successful", p.Name, s.Name))
 			by[p.Name] = p
 		case ended(p) && p.DeletionTimestamp == nil:
-			c.delete(s, p)
+			c.endOrdinal(s, p)
 		}
 		if ordered && (!active(p) || !c.available(p, s.Spec.MinReadySeconds)) {
 			return
@@ -93,7 +95,7 @@ func (c *Controllers) stepStatefulSet(s *appsv1.StatefulSet, update string, by m
 	slices.SortFunc(extra, func(a, b *corev1.Pod) int { return number(b) - number(a) })
 	for _, p := range extra {
 		if p.DeletionTimestamp == nil {
-			c.delete(s, p)
+			c.endOrdinal(s, p)
 		}
 		if ordered {
 			return
@@ -109,13 +111,18 @@ func (c *Controllers) stepStatefulSet(s *appsv1.StatefulSet, update string, by m
 	for i := first + want - 1; i >= max(first, from); i-- {
 		p := by[name(i)]
 		if p.Labels[appsv1.ControllerRevisionHashLabelKey] != update && p.DeletionTimestamp == nil {
-			c.delete(s, p)
+			c.endOrdinal(s, p)
 			return
 		}
 		if !active(p) || !c.available(p, s.Spec.MinReadySeconds) {
 			return
 		}
 	}
+}
+
+func (c *Controllers) endOrdinal(s *appsv1.StatefulSet, p *corev1.Pod) {
+	c.Delete(p, nil)
+	c.Event(s, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("Delete Pod %s in StatefulSet %s successful", p.Name, s.Name))
 }
 
 func number(p *corev1.Pod) int {
@@ -148,10 +155,10 @@ func (c *Controllers) ordinal(s *appsv1.StatefulSet, i int32, update string) *co
 		}
 		made := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim, Namespace: s.Namespace, Labels: labels, Annotations: t.Annotations}, Spec: t.Spec}
 		if err := c.Create(made); err != nil {
-			c.Event(s, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("create Claim %s for Pod %s in StatefulSet %s failed error: %v", claim, p.Name, s.Name, err))
+			c.Event(s, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Create Claim %s for Pod %s in StatefulSet %s failed error: %v", claim, p.Name, s.Name, err))
 			continue
 		}
-		c.Event(s, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("create Claim %s Pod %s in StatefulSet %s success", claim, p.Name, s.Name))
+		c.Event(s, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("Create Claim %s Pod %s in StatefulSet %s success", claim, p.Name, s.Name))
 	}
 	return p
 }

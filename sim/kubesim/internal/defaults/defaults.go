@@ -123,6 +123,13 @@ func core(obj any) {
 		}
 	case *corev1.Secret:
 		set(&o.Type, corev1.SecretTypeOpaque)
+		for k, v := range o.StringData { // pkg/apis/core/v1/conversion.go
+			if o.Data == nil {
+				o.Data = map[string][]byte{}
+			}
+			o.Data[k] = []byte(v)
+		}
+		o.StringData = nil
 	case *corev1.Node:
 		if o.Status.Allocatable == nil && o.Status.Capacity != nil {
 			o.Status.Allocatable = o.Status.Capacity.DeepCopy()
@@ -211,7 +218,6 @@ func statefulSet(s *appsv1.StatefulSetSpec) {
 	}
 	if r := s.UpdateStrategy.RollingUpdate; r != nil && s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		point(&r.Partition, 0)
-		point(&r.MaxUnavailable, intstr.FromInt32(1))
 	}
 	point(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	set(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)

@@ -33,18 +33,7 @@ func requestLimits(r *corev1.ResourceRequirements) {
 	}
 }
 
-func template(t *corev1.PodTemplateSpec) {
-	spec(&t.Spec)
-	for _, list := range [][]corev1.Container{t.Spec.Containers, t.Spec.InitContainers} {
-		for i := range list {
-			for j := range list[i].Ports {
-				if t.Spec.HostNetwork {
-					set(&list[i].Ports[j].HostPort, list[i].Ports[j].ContainerPort)
-				}
-			}
-		}
-	}
-}
+func template(t *corev1.PodTemplateSpec) { spec(&t.Spec) }
 
 func spec(s *corev1.PodSpec) {
 	set(&s.DNSPolicy, corev1.DNSClusterFirst)

@@ -3,6 +3,7 @@ package table
 import (
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -129,13 +130,35 @@ func small(gvk schema.GroupVersionKind) ([]Column, rowOf) {
 		return columns("Role", "Age", "Users!", "Groups!", "ServiceAccounts!"), row(func(o *rbacv1.RoleBinding) []any { return binding(o.RoleRef, o.Subjects, o.CreationTimestamp) })
 	case "ClusterRoleBinding":
 		return columns("Role", "Age", "Users!", "Groups!", "ServiceAccounts!"), row(func(o *rbacv1.ClusterRoleBinding) []any { return binding(o.RoleRef, o.Subjects, o.CreationTimestamp) })
-	case "Role", "ClusterRole": // those that the server has no handler for show when they were made
-		return []Column{name(), {Name: "Created At", Type: "date"}}, func(obj runtime.Object) []any {
-			o, _ := obj.(metav1.Object)
-			return []any{o.GetName(), o.GetCreationTimestamp().UTC().Format("2006-01-02T15:04:05Z")}
-		}
+	case "NetworkPolicy":
+		return columns("Pod-Selector", "Age"), row(func(o *networkingv1.NetworkPolicy) []any {
+			return []any{metav1.FormatLabelSelector(&o.Spec.PodSelector), age(o.CreationTimestamp)}
+		})
+	case "ValidatingWebhookConfiguration":
+		return columns("Webhooks:integer", "Age"), row(func(o *admissionv1.ValidatingWebhookConfiguration) []any {
+			return []any{len(o.Webhooks), age(o.CreationTimestamp)}
+		})
+	case "MutatingWebhookConfiguration":
+		return columns("Webhooks:integer", "Age"), row(func(o *admissionv1.MutatingWebhookConfiguration) []any {
+			return []any{len(o.Webhooks), age(o.CreationTimestamp)}
+		})
+	case "CSIDriver":
+		return columns("AttachRequired:boolean", "PodInfoOnMount:boolean", "StorageCapacity:boolean", "TokenRequests", "RequiresRepublish:boolean", "Modes", "Age"), row(csiDriver)
 	}
 	return nil, nil
+}
+
+func csiDriver(o *storagev1.CSIDriver) []any {
+	is := func(p *bool) bool { return p != nil && *p }
+	var tokens, modes []string
+	for _, t := range o.Spec.TokenRequests {
+		tokens = append(tokens, t.Audience)
+	}
+	for _, m := range o.Spec.VolumeLifecycleModes {
+		modes = append(modes, string(m))
+	}
+	return []any{o.Spec.AttachRequired == nil || *o.Spec.AttachRequired, is(o.Spec.PodInfoOnMount), is(o.Spec.StorageCapacity),
+		text(strings.Join(tokens, ","), "<unset>"), is(o.Spec.RequiresRepublish), text(strings.Join(modes, ","), none), age(o.CreationTimestamp)}
 }
 
 func deployment(o *appsv1.Deployment) []any {

@@ -33,6 +33,14 @@ func Of(gvk schema.GroupVersionKind, objects []map[string]any, custom []Column) 
 	cells = make([][]any, len(objects))
 	columns, row := kindOf(gvk)
 	if row == nil {
+		if built := scheme.Scheme.Recognizes(gvk) || gvk.Kind == "CustomResourceDefinition"; built { // of which the server shows when it was made
+			columns = []Column{name(), {Name: "Created At", Type: "date"}}
+			for i, obj := range objects {
+				u := &unstructured.Unstructured{Object: obj}
+				cells[i] = []any{u.GetName(), u.GetCreationTimestamp().UTC().Format("2006-01-02T15:04:05Z")}
+			}
+			return columns, cells
+		}
 		if len(custom) == 0 {
 			custom = []Column{{Name: "Age", Type: "date", path: ".metadata.creationTimestamp"}}
 		}
