@@ -4,16 +4,10 @@
 package main
 
 import (
-	"embed"
 	"os"
 
 	//mage:import
 	"github.com/cps-gpu/homelab/targets"
 )
 
-// source has the targets for developers of homelab.
-//
-//go:embed *.go
-var source embed.FS
-
-var _ = targets.Judge(os.Args[1:], source)
+var _ = targets.Main(os.Args[1:])

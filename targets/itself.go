@@ -12,19 +12,18 @@ import (
 )
 
 // listing is set in the environment of a program that is asked for its own targets, so that
-// Judge does not interfere.
+// Main does not interfere.
 const listing = "HOMELAB_LISTING"
 
-// itself asks this program, as built by Mage, for a target, and for the names of all targets.
-// The answer includes every package that the magefile imports, whose source may not be on this
-// machine. If the program does not answer, there are none.
-func itself(word string) (t target, ok bool, names []string) {
+// itself asks this program, as built by Mage, for a target of another package, and for the names of all targets. If
+// the program does not answer, there are none.
+func itself(word string) (v *Verb, names []string) {
 	names = listed(ask("-l"))
 	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, word) })
 	if i < 0 {
-		return target{}, false, names
+		return nil, names
 	}
-	return described(names[i], ask("-h", names[i])), true, names
+	return described(names[i], ask("-h", names[i])), names
 }
 
 // ask runs this program and returns what Mage prints.
@@ -60,24 +59,24 @@ func listed(text string) []string {
 const flagLine = `-(\w+)=<([\w.]+)>\]?(?:  +(.*))?`
 
 // described reads the output of mage -h for a target.
-func described(name, text string) target {
-	t := target{name: name}
+func described(name, text string) *Verb {
+	v := &Verb{Name: name}
 	doc, text, _ := strings.Cut(text, "Usage:\n")
-	t.doc = strings.Join(strings.Fields(doc), " ")
-	_, line, _ := strings.Cut(text, strings.ToLower(name))
-	line, _, _ = strings.Cut(line, "\n")
-	for _, word := range strings.Fields(line) {
+	v.Doc = strings.Join(strings.Fields(doc), " ")
+	_, usage, _ := strings.Cut(text, strings.ToLower(name))
+	usage, _, _ = strings.Cut(usage, "\n")
+	for word := range strings.FieldsSeq(usage) {
 		if strings.HasPrefix(word, "<") {
-			t.words++
+			v.words++
 		}
 	}
 	for _, m := range regexp.MustCompile(flagLine).FindAllStringSubmatch(text, -1) {
-		o := option{name: strings.ToLower(m[1]), kind: m[2], help: strings.TrimSpace(m[3])}
-		if i := slices.IndexFunc(t.flags, func(was option) bool { return was.name == o.name }); i >= 0 {
-			t.flags[i] = o
+		f := flagOf(m[1], strings.TrimSpace(m[3]), m[2])
+		if i := slices.IndexFunc(v.Flags, func(was Flag) bool { return was.Name == f.Name }); i >= 0 {
+			v.Flags[i] = f
 		} else {
-			t.flags = append(t.flags, o)
+			v.Flags = append(v.Flags, f)
 		}
 	}
-	return t
+	return v
 }

@@ -3,29 +3,35 @@ package targets
 import (
 	"context"
 
-	"github.com/magefile/mage/mg"
-
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
+<<<<<<< HEAD
 // Lab is the simulated Proxmox host, with the Kubernetes in its VMs.
 type Lab mg.Namespace
+=======
+// LabStartOptions are the options of [LabStart]: there are none.
+type LabStartOptions struct{}
+>>>>>>> main
 
-// Start builds the lab if necessary and starts it in the background.
-func (Lab) Start(ctx context.Context) error { return only(ctx, session.LabStart) }
-
-// Status shows whether the lab runs, where, and how much memory it uses.
-func (Lab) Status(ctx context.Context,
-	json *bool, // print data as lines of JSON
-) error {
-	return leave(console.New(value(json)), session.LabStatus(ctx, session.LabStatusFlags{JSON: value(json)}))
+// LabStart is lab:start.
+func LabStart(ctx context.Context, _ LabStartOptions) error {
+	return ended(console.New(false), session.LabStart(ctx))
 }
 
-// Stop ends the lab and everything in it.
-func (Lab) Stop(ctx context.Context) error { return only(ctx, session.LabStop) }
+// LabStatusOptions are the options of [LabStatus].
+type LabStatusOptions struct{ session.LabStatusFlags }
 
-// only runs a target without flags.
-func only(ctx context.Context, do func(context.Context) error) error {
-	return leave(console.New(false), do(ctx))
+// LabStatus is lab:status.
+func LabStatus(ctx context.Context, o LabStatusOptions) error {
+	return ended(console.New(o.JSON), session.LabStatus(ctx, o.LabStatusFlags))
+}
+
+// LabStopOptions are the options of [LabStop]: there are none.
+type LabStopOptions struct{}
+
+// LabStop is lab:stop.
+func LabStop(ctx context.Context, _ LabStopOptions) error {
+	return ended(console.New(false), session.LabStop(ctx))
 }

@@ -2,83 +2,111 @@ package targets
 
 import (
 	"context"
-	"time"
-
-	"github.com/magefile/mage/mg"
 
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/upgrade"
 )
 
-// Node is one machine of the cluster.
-type Node mg.Namespace
-
-// Drain cordons a node and evicts its pods.
-func (Node) Drain(ctx context.Context,
-	node *string, // NAME: the node
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	json *bool, // print data and events as lines of JSON
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeDrain, session.NodeFlags{
-		ChangeFlags: changes(yes, nowait), Node: value(node),
-	})
+// NodeDrainOptions are the options of [NodeDrain].
+type NodeDrainOptions struct {
+	FileOptions
+	session.NodeFlags
+	OutputOptions
+	LimitOptions
 }
 
-// Uncordon lets pods onto a node again.
-func (Node) Uncordon(ctx context.Context,
-	node *string, // NAME: the node
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	json *bool, // print data and events as lines of JSON
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-) error {
-	return withFlags(ctx, options(spec, json, nil), (*session.Session).NodeUncordon, session.NodeFlags{
-		ChangeFlags: changes(nil, nowait), Node: value(node),
-	})
+// NodeDrain is node:drain.
+func NodeDrain(ctx context.Context, o NodeDrainOptions) error {
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeDrain, o.NodeFlags)
 }
 
-// Cycle drains a node and switches its VM off and on, which resets its GPUs; a reboot does not.
-func (Node) Cycle(ctx context.Context,
-	node *string, // NAME: the node
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	force *bool, // also a server that the others need
-	json *bool, // print data and events as lines of JSON
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeCycle, session.NodeCycleFlags{
-		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
-	})
+// NodeUncordonOptions are the options of [NodeUncordon].
+type NodeUncordonOptions struct {
+	FileOptions
+	Node   string `help:"NAME: the node"`
+	NoWait bool   `help:"end with exit code 4 if another run changes the same cluster or host, instead of waiting"`
+	OutputOptions
 }
 
-// Replace recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join.
-func (Node) Replace(ctx context.Context,
-	node *string, // NAME: the node
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	force *bool, // destroy data too, and also a server that the others need
-	json *bool, // print data and events as lines of JSON
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeReplace, session.NodeReplaceFlags{
-		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
-	})
+// NodeUncordon is node:uncordon.
+func NodeUncordon(ctx context.Context, o NodeUncordonOptions) error {
+	flags := session.NodeFlags{ChangeFlags: session.ChangeFlags{NoWait: o.NoWait}, Node: o.Node}
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).NodeUncordon, flags)
 }
 
-// Remove removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running.
-func (Node) Remove(ctx context.Context,
-	node *string, // NAME: the node
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	force *bool, // also a server that the others need
-	json *bool, // print data and events as lines of JSON
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return withFlags(ctx, options(spec, json, timeout), (*session.Session).NodeRemove, session.NodeRemoveFlags{
-		NodeFlags: session.NodeFlags{ChangeFlags: changes(yes, nowait), Node: value(node)}, Force: value(force),
-	})
+// NodeCycleOptions are the options of [NodeCycle].
+type NodeCycleOptions struct {
+	FileOptions
+	session.NodeCycleFlags
+	OutputOptions
+	LimitOptions
+}
+
+// NodeCycle is node:cycle.
+func NodeCycle(ctx context.Context, o NodeCycleOptions) error {
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeCycle, o.NodeCycleFlags)
+}
+
+// NodeReplaceOptions are the options of [NodeReplace].
+type NodeReplaceOptions struct {
+	FileOptions
+	session.NodeReplaceFlags
+	OutputOptions
+	LimitOptions
+}
+
+// NodeReplace is node:replace.
+func NodeReplace(ctx context.Context, o NodeReplaceOptions) error {
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeReplace, o.NodeReplaceFlags)
+}
+
+// NodeRemoveOptions are the options of [NodeRemove].
+type NodeRemoveOptions struct {
+	FileOptions
+	session.NodeRemoveFlags
+	OutputOptions
+	LimitOptions
+}
+
+// NodeRemove is node:remove.
+func NodeRemove(ctx context.Context, o NodeRemoveOptions) error {
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeRemove, o.NodeRemoveFlags)
+}
+
+// K3sUpgradeOptions are the options of [K3sUpgrade].
+type K3sUpgradeOptions struct {
+	session.UpgradeFlags
+	FileOptions
+	session.ChartFlags
+	OutputOptions
+	LimitOptions
+}
+
+// K3sUpgrade is k3s:upgrade.
+func K3sUpgrade(ctx context.Context, o K3sUpgradeOptions) error {
+	s := settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.LimitOptions)
+	return within(ctx, s, func(ctx context.Context, s session.Options) error { return upgrade.K3s(ctx, s, o.UpgradeFlags) })
+}
+
+// TemplateListOptions are the options of [TemplateList].
+type TemplateListOptions struct {
+	FileOptions
+	OutputOptions
+}
+
+// TemplateList is template:list.
+func TemplateList(ctx context.Context, o TemplateListOptions) error {
+	return with(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).TemplateList)
+}
+
+// TemplatePruneOptions are the options of [TemplatePrune].
+type TemplatePruneOptions struct {
+	FileOptions
+	session.ChangeFlags
+	OutputOptions
+}
+
+// TemplatePrune is template:prune.
+func TemplatePrune(ctx context.Context, o TemplatePruneOptions) error {
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).TemplatePrune, o.ChangeFlags)
 }

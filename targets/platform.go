@@ -3,19 +3,60 @@ package targets
 import (
 	"context"
 
-	"github.com/magefile/mage/mg"
-
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
-// Platform is the services on top of Kubernetes, which cluster:up installs.
-type Platform mg.Namespace
+// PlatformPasswordsOptions are the options of [PlatformPasswords].
+type PlatformPasswordsOptions struct {
+	FileOptions
+	session.PasswordsFlags
+	OutputOptions
+}
 
-// Passwords shows the generated first passwords of the hub, Rancher and Grafana.
-func (Platform) Passwords(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // print them into a file or a pipe too
-	json *bool, // print data and events as lines of JSON
-) error {
-	return withFlags(ctx, options(spec, json, nil), (*session.Session).Passwords, session.PasswordsFlags{Yes: value(yes)})
+// PlatformPasswords is platform:passwords.
+func PlatformPasswords(ctx context.Context, o PlatformPasswordsOptions) error {
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).Passwords, o.PasswordsFlags)
+}
+
+// HubOpenOptions are the options of [HubOpen].
+type HubOpenOptions struct {
+	FileOptions
+	session.HubOpenFlags
+}
+
+// HubOpen is hub:open.
+func HubOpen(ctx context.Context, o HubOpenOptions) error {
+	return withFlags(ctx, settings(o.FileOptions), (*session.Session).HubOpen, o.HubOpenFlags)
+}
+
+// HubVerifyOptions are the options of [HubVerify].
+type HubVerifyOptions struct {
+	FileOptions
+	session.HubVerifyFlags
+	OutputOptions
+	LimitOptions
+	ReportOptions
+}
+
+// HubVerify is hub:verify.
+func HubVerify(ctx context.Context, o HubVerifyOptions) error {
+	s := settings(o.FileOptions, o.OutputOptions, o.LimitOptions, o.ReportOptions)
+	return withReport(ctx, s, "hub:verify", func(s *session.Session, ctx context.Context) error { return s.HubVerify(ctx, o.HubVerifyFlags) })
+}
+
+// HubProfilesOptions are the options of [HubProfiles].
+type HubProfilesOptions struct {
+	FileOptions
+	OutputOptions
+}
+
+// HubProfiles is hub:profiles.
+func HubProfiles(ctx context.Context, o HubProfilesOptions) error {
+	return within(ctx, settings(o.FileOptions, o.OutputOptions), func(_ context.Context, o session.Options) error {
+		s, err := session.Load(o)
+		if err != nil {
+			return err
+		}
+		return s.HubProfiles()
+	})
 }

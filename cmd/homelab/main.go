@@ -1,60 +1,61 @@
-// Command homelab makes a folder for a cluster of your own, and prints a script that completes
-// its targets in a shell.
+// Command homelab has all commands of homelab, and makes a folder for a cluster of your own.
 //
-//	go run github.com/cps-gpu/homelab/cmd/homelab@latest new my-cluster
-//	go run github.com/cps-gpu/homelab/cmd/homelab@latest completion bash
+//	go install github.com/cps-gpu/homelab/cmd/homelab@latest
+//	homelab cluster up --report=page.html
+//	homelab new my-cluster
 //
-// Everything else is done in that folder, with go tool mage.
+// `go tool mage cluster:up -report=page.html` in such a folder is the same, with the version that its go.mod names.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/targets"
 )
 
-const usage = `usage: homelab new FOLDER
-       homelab completion bash|zsh|fish
+func main() { os.Exit(command(context.Background(), os.Args[1:])) }
 
-new creates a folder for a cluster of your own, with a go.mod, a magefile and a README.
-Everything else happens there: go tool mage cluster:init
+func command(ctx context.Context, args []string) int { return targets.Execute(ctx, root(), args) }
 
-completion prints a script that completes targets and flags of "go tool mage" and "mage".
-For bash: homelab completion bash > ~/.homelab.bash, and add "source ~/.homelab.bash" to ~/.bashrc`
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := command(ctx, os.Args[1:])
-	stop()
-	os.Exit(code)
+// root is the program: the verbs that targets have, and its own.
+func root() *cobra.Command {
+	const own = "This program"
+	c := &cobra.Command{
+		Use:   "homelab",
+		Short: "From a bare Proxmox VE host with NVIDIA cards to a verified Kubernetes cluster",
+		Long: `homelab takes a bare Proxmox VE host with NVIDIA cards to a verified Kubernetes cluster.
+The file cluster.yaml of the folder says what it is; without one, the lab plays an example.`,
+		Version: session.Built(),
+	}
+	c.SetVersionTemplate("homelab {{.Version}}\n")
+	targets.AddCommands(c)
+	c.AddGroup(&cobra.Group{ID: own, Title: own + ":"})
+	c.AddCommand(&cobra.Command{
+		Use: "version", Short: "show the version, and how it was built", GroupID: own, Args: cobra.NoArgs,
+		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), "homelab", session.Built()) },
+	}, &cobra.Command{
+		Use: "new FOLDER", Short: "make a folder for a cluster of your own, with targets of your own", GroupID: own, Args: cobra.ExactArgs(1),
+		Long: "new makes a folder with a go.mod, a magefile and a README. There, go tool mage has these commands as targets, and yours.",
+		RunE: func(c *cobra.Command, args []string) error { return makeFolder(c.Context(), args[0]) },
+	})
+	c.SetCompletionCommandGroupID(own)
+	c.SetHelpCommandGroupID(own)
+	return c
 }
 
-func command(ctx context.Context, args []string) int {
-	if len(args) == 1 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
-		fmt.Println(usage)
-		return 0
-	}
-	if len(args) == 2 && args[0] == "completion" {
-		if err := completion(os.Stdout, args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 3
-		}
-		return 0
-	}
-	if len(args) != 2 || args[0] != "new" || args[1] == "" || args[1][0] == '-' {
-		fmt.Fprintln(os.Stderr, usage)
-		return 3
-	}
+func makeFolder(ctx context.Context, dir string) error {
 	from, err := thisVersion(ctx)
 	if err == nil {
-		err = newFolder(ctx, args[1], from)
+		err = newFolder(ctx, dir, from)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return targets.Failed(err)
 	}
-	fmt.Printf("Made %s. Next:\n  cd %s\n  go tool mage cluster:init\n", args[1], args[1])
-	return 0
+	fmt.Printf("Made %s. Next:\n  cd %s\n  go tool mage cluster:init\n", dir, dir)
+	return nil
 }

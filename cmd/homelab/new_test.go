@@ -111,7 +111,7 @@ func TestAFolderIsWholeOrNotThere(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	for _, args := range []string{"", "new", "nwe x", "new -x", "new a b"} {
+	for _, args := range []string{"new", "nwe x", "new -x", "new a b"} {
 		assert.Equal(t, 3, command(t.Context(), strings.Fields(args)), args)
 	}
 	assert.Equal(t, 0, command(t.Context(), []string{"-h"}))

@@ -42,7 +42,7 @@ func Say(ctx context.Context, loud *bool) error {
 }
 
 // Fail fails.
-func Fail() error { return errors.New("as asked") }
+func Fail() error { return errors.New("on purpose") }
 `
 
 // folder is a module with a magefile, and the program to test.
@@ -111,9 +111,9 @@ func TestCommandLines(t *testing.T) {
 			{"-h say", "-loud", "", 0},
 			{"say", "hello false " + real, "", 0},
 			{"-v say -loud", "hello true", "Running target: Say", 0},
-			{"-t 1m say fail", "hello", "Error: as asked", 1},
+			{"-t 1m say fail", "hello", "Error: on purpose", 1},
 			{"-t=1m -d . -w below say", "hello false " + filepath.Join(real, "below"), "", 0},
-			{"fail", "", "Error: as asked", 1},
+			{"fail", "", "Error: on purpose", 1},
 			{"nothing", "", `Unknown target specified: "nothing"`, 2},
 			{"-h", "mage [options] [target]", "", 0},
 			{"-nothing", "flag provided but not defined", "", 2},

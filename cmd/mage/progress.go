@@ -23,7 +23,7 @@ type bar struct {
 }
 
 const (
-	fewest = 30 // packages; fewer are compiled within seconds, without a word
+	fewest = 30 // packages; fewer are compiled within seconds and need no message
 	width  = 30
 )
 

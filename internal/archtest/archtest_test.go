@@ -169,7 +169,7 @@ var allowed = map[string][]string{
 	"targets": {"internal/console", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/suggest", "internal/session/upgrade", "internal/session/backup", "internal/session/report"},
 
 	"internal/session/backup": {"cluster", "cluster/backup", "converge", "internal/console", "internal/labctl", "internal/session", "k3s", "remote/ssh"},
-	"cmd/homelab":             {"internal/keep"},
+	"cmd/homelab":             {"internal/keep", "internal/session", "targets"},
 	"cmd/mage":                {},
 
 	"internal/faults":          {"internal/share", "remote"},
@@ -179,6 +179,7 @@ var allowed = map[string][]string{
 	"internal/labneeds":        {"internal/labctl", "nvidia", "spec"},
 	"internal/labmodel":        {"internal/labctl", "sim/pvesim"},
 	"internal/archtest":        nil,
+	"internal/browsertest":     nil,
 	"internal/words":           nil,
 	"internal/console":         {"converge", "internal/printable"},
 	"internal/trial":           {"cluster", "converge", "proxmox/preflight", "spec"},
@@ -211,6 +212,8 @@ var owners = map[string][]string{
 	"golang.org/x/crypto/ssh":            {"remote/ssh", "sim/sshserver", "sim/cmd/pvesim"},
 	"k8s.io/client-go":                   {"kube", "sim/kubesim"},
 	"github.com/magefile/mage":           {"magefiles", "targets"},
+	"github.com/spf13/cobra":             {"targets", "cmd/homelab"},
+	"github.com/spf13/pflag":             {"targets"},
 	"mvdan.cc/sh":                        {"sim/guest"},
 	"github.com/gorilla/websocket":       {"sim/pvesim/internal/consoles"},
 	"github.com/pkg/sftp":                {"sim/guest"},

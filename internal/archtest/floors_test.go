@@ -44,7 +44,7 @@ func rooms() []floor {
 		{"What is wanted", []string{"spec"}},
 		{"The engine", []string{"converge", "converge/lease", "converge/wait", "converge/drift", "converge/progress", "secret", "secret/sops", "unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
-			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/share", "internal/archtest", "internal/words"}},
+			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
 	}
 }
 

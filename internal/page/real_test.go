@@ -10,34 +10,36 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/browsertest"
 )
 
 // TestRealBrowser opens the page in Chromium, in each look that a reader may have.
 func TestRealBrowser(t *testing.T) {
-	b := open(t)
+	b := browsertest.Open(t)
 	looks := map[string][]byte{}
 	for _, x := range []struct {
 		name   string
 		width  int
 		scheme string
 	}{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"narrow", 800, "light"}, {"phone", 390, "light"}} {
-		b.view(x.width, x.scheme)
+		b.View(x.width, x.scheme)
 		p := troubled()
 		p.Simulated = "This cluster is simulated (proxmox.endpoint: lab): its machines, its GPUs and what runs in pods."
-		b.load(written(t, p))
-		assert.Empty(t, b.complaints(), x.name)
-		looks[x.name] = b.picture(x.width, 4000)
+		b.Load(written(t, p))
+		assert.Empty(t, b.Complaints(), x.name)
+		looks[x.name] = b.Picture(x.width, 4000)
 		assert.Empty(t, overlaps(b), x.name)
 		assert.Equal(t, x.width, number(b, `document.documentElement.scrollWidth`), "%s: nothing is wider than the window", x.name)
 	}
-	b.view(1280, "light")
+	b.View(1280, "light")
 	assert.NotEqual(t, looks["light"], looks["dark"])
 	assert.Greater(t, number(b, `document.querySelectorAll("svg rect").length`), 40, "the timeline is drawn")
 	assert.Zero(t, number(b, `[...document.querySelectorAll(".timeline rect")].filter(r => r.getBoundingClientRect().width < 1).length`), "each bar can be seen")
 	assert.Zero(t, number(b, `document.querySelectorAll("h1").length - 1`))
-	b.eval(`document.querySelector("#run h2").style.marginBottom = "-60px"`, nil)
+	b.Eval(`document.querySelector("#run h2").style.marginBottom = "-60px"`, nil)
 	assert.NotEmpty(t, overlaps(b), "the test finds what lies on something else")
-	b.load(written(t, troubled()))
+	b.Load(written(t, troubled()))
 	printed(t, b)
 	if dir := os.Getenv("HOMELAB_PICTURES"); dir != "" { // to look at
 		for name, data := range looks {
@@ -47,13 +49,13 @@ func TestRealBrowser(t *testing.T) {
 }
 
 // printed makes a PDF: no sheet is cut off on its right.
-func printed(t *testing.T, b *browser) {
-	b.do("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
-	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 695, "height": 1000, "deviceScaleFactor": 1, "mobile": false}, nil) // A4 without margins, at 96 dpi
+func printed(t *testing.T, b *browsertest.Browser) {
+	b.Do("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+	b.Do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 695, "height": 1000, "deviceScaleFactor": 1, "mobile": false}, nil) // A4 without margins, at 96 dpi
 	assert.Equal(t, 695, number(b, `document.documentElement.scrollWidth`))
 	assert.Equal(t, "rgb(255, 255, 255)", text(b, `getComputedStyle(document.documentElement).backgroundColor`))
 	var pdf struct{ Data string }
-	b.do("Page.printToPDF", map[string]any{"preferCSSPageSize": true, "printBackground": true}, &pdf)
+	b.Do("Page.printToPDF", map[string]any{"preferCSSPageSize": true, "printBackground": true}, &pdf)
 	data, err := base64.StdEncoding.DecodeString(pdf.Data)
 	require.NoError(t, err)
 	assert.True(t, bytes.HasPrefix(data, []byte("%PDF-")))
@@ -63,8 +65,8 @@ func printed(t *testing.T, b *browser) {
 }
 
 // overlaps lists texts of the page that lie on each other.
-func overlaps(b *browser) (out []string) {
-	b.eval(`(() => {
+func overlaps(b *browsertest.Browser) (out []string) {
+	b.Eval(`(() => {
 		const boxes = [], found = []
 		for (const e of document.querySelectorAll("h1,h2,h3,h4 b,p,dt,dd,td,th,.chip,.label,.number,.lane>span,.lane text,.gpu,.vmid,.legend li"))
 			for (const r of e.getClientRects()) if (r.width > 1 && r.height > 1) boxes.push([e, r])
@@ -79,13 +81,13 @@ func overlaps(b *browser) (out []string) {
 	return out
 }
 
-func number(b *browser, js string) (n int) {
-	b.eval(js, &n)
+func number(b *browsertest.Browser, js string) (n int) {
+	b.Eval(js, &n)
 	return n
 }
 
-func text(b *browser, js string) (s string) {
-	b.eval(js, &s)
+func text(b *browsertest.Browser, js string) (s string) {
+	b.Eval(js, &s)
 	return s
 }
 
@@ -100,12 +102,12 @@ func BenchmarkPage(b *testing.B) {
 		b.ReportMetric(float64(len(html))/1024, "KiB")
 	})
 	b.Run("draw", func(b *testing.B) {
-		br := open(b)
-		br.view(1280, "light")
-		br.load(html) // the first one starts the browser's processes
+		br := browsertest.Open(b)
+		br.View(1280, "light")
+		br.Load(html) // the first one starts the browser's processes
 		var sum, n float64
 		for b.Loop() {
-			sum, n = sum+br.load(html), n+1
+			sum, n = sum+br.Load(html), n+1
 		}
 		b.ReportMetric(sum/n, "ms/drawn")
 	})
@@ -119,10 +121,10 @@ func TestPicture(t *testing.T) {
 	const file = "../../docs/pictures/report.png"
 	html := written(t, troubled())
 	if *update {
-		b := open(t)
-		b.view(pictureWidth, "light")
-		b.load(html)
-		require.NoError(t, os.WriteFile(file, withText(t, b.picture(pictureWidth, pictureHeight), digest(html)), 0o600))
+		b := browsertest.Open(t)
+		b.View(pictureWidth, "light")
+		b.Load(html)
+		require.NoError(t, os.WriteFile(file, withText(t, b.Picture(pictureWidth, pictureHeight), digest(html)), 0o600))
 	}
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -20,7 +20,10 @@ import (
 )
 
 // Validate only reports that Load succeeded.
-func (s *Session) Validate() error {
+func (s *Session) Validate(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	s.Warn()
 	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), 0
 	for _, n := range s.Spec.GPUNodes() {

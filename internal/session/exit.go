@@ -1,11 +1,6 @@
 package session
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/cps-gpu/homelab/internal/console"
-)
+import "fmt"
 
 // Exit codes. Anything else that goes wrong is 1.
 const (
@@ -33,21 +28,4 @@ func failed(code int, err error) error { return &Error{Code: code, Err: err} }
 
 func failedf(code int, format string, args ...any) error {
 	return failed(code, fmt.Errorf(format, args...))
-}
-
-// Fail prints a command's error, without secrets and control characters, and returns the exit
-// code. Errors of this package are answers, such as "there is something to change"; others are
-// labelled as errors.
-func Fail(c *console.Console, err error) int {
-	var ours *Error
-	if errors.As(err, &ours) {
-		c.Fail(ours.Error())
-		return ours.Code
-	}
-	c.Fail("Error: " + err.Error())
-	var coded interface{ ExitStatus() int }
-	if errors.As(err, &coded) {
-		return coded.ExitStatus()
-	}
-	return 1
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// The flags of every target. The comment of a field is the help of its flag, which `go test
-// ./targets -run Help -update` copies to the parameters of the targets, where Mage reads it:
+// The flags of every command. A field with the tag help is a flag, by the field's name in lower case.
 // "FILE: what it is" names the flag's value, as in -spec=FILE.
 
 // Options are the flags of every command that reads the cluster's file.
@@ -26,156 +25,156 @@ type Options struct {
 
 // ChartFlags are flags of commands that read charts.
 type ChartFlags struct {
-	Charts  string // FOLDER: take charts from here before any repository
-	Offline bool   // take charts from that folder and the cache only
+	Charts  string `help:"FOLDER: take charts from here before any repository"`
+	Offline bool   `help:"take charts from that folder and the cache only"`
 }
 
 // ChangeFlags are flags of every command that changes something.
 type ChangeFlags struct {
-	Yes    bool // do not ask: agree to everything that is shown
-	NoWait bool // end with exit code 4 if another run changes the same cluster or host, instead of waiting
+	Yes    bool `help:"do not ask: agree to everything that is shown"`
+	NoWait bool `help:"end with exit code 4 if another run changes the same cluster or host, instead of waiting"`
 }
 
 // HostFlags choose a Proxmox VE host and how to log in to it.
 type HostFlags struct {
-	Host        string // NAME: only this host of the file
-	SSH         string // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
-	Fingerprint string // SHA256:…: the host's SSH key, for the first contact
+	Host        string `help:"NAME: only this host of the file"`
+	SSH         string `help:"USER@ADDRESS:PORT: log in to the host here, instead of where the file says"`
+	Fingerprint string `help:"SHA256:…: the host's SSH key, for the first contact"`
 }
 
 // UpFlags are the flags of cluster:up.
 type UpFlags struct {
 	ChangeFlags
-	Restart bool   // agree to restarts of machines
-	Login   bool   // agree to add your login to machines that know none of your keys
-	Destroy string // A,B: agree to destroy these machines
+	Restart bool   `help:"agree to restarts of machines"`
+	Login   bool   `help:"agree to add your login to machines that know none of your keys"`
+	Destroy string `help:"A,B: agree to destroy these machines"`
 }
 
 // GPUVerifyFlags are those of gpu:verify.
 type GPUVerifyFlags struct {
-	Level string        // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick
-	Burn  time.Duration // DURATION: how long -level=burn loads the GPUs; default: 10m
-	JUnit string        // FILE: write every check here, for a CI system
+	Level string        `help:"quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick"`
+	Burn  time.Duration `help:"DURATION: how long -level=burn loads the GPUs; default: 10m"`
+	JUnit string        `help:"FILE: write every check here, for a CI system"`
 }
 
 // UpgradeFlags are the flags of k3s:upgrade.
 type UpgradeFlags struct {
 	UpFlags
-	To string // VERSION: the release of K3s, e.g. v1.36.6+k3s1
+	To string `help:"VERSION: the release of K3s, e.g. v1.36.6+k3s1"`
 }
 
 // DownFlags are the flags of cluster:down.
 type DownFlags struct {
 	ChangeFlags
-	Also string // NAME: destroy this NFS server with its data too
+	Also string `help:"NAME: destroy this NFS server with its data too"`
 }
 
 // InitFlags are the flags of cluster:init: answers in advance. It asks for what is empty, or
 // uses its proposal if there is no terminal.
 type InitFlags struct {
-	Endpoint    string // ADDRESS: the Proxmox VE host; lab: the simulated one
-	Token       string // USER@REALM!NAME: the API token
-	Secret      string // env:NAME|file:PATH: where the token's secret is
-	Fingerprint string // AB:CD:…: SHA-256 of the host's certificate
-	Insecure    bool   // do not check the certificate
+	Endpoint    string `help:"ADDRESS: the Proxmox VE host; lab: the simulated one"`
+	Token       string `help:"USER@REALM!NAME: the API token"`
+	Secret      string `help:"env:NAME|file:PATH: where the token's secret is"`
+	Fingerprint string `help:"AB:CD:…: SHA-256 of the host's certificate"`
+	Insecure    bool   `help:"do not check the certificate"`
 
-	Name    string // NAME: the cluster's name
-	Servers int    // 1: how many servers; 3 survive the loss of one
-	GPUs    int    // 2: GPUs of each worker
-	Bridge  string // vmbr0: the bridge of the nodes
-	Prefix  string // 10.0.0.0/24: the network of the nodes
-	Gateway string // 10.0.0.1: its gateway
-	First   string // 10.0.0.11: the first address of the nodes; addresses in use are skipped
+	Name    string `help:"NAME: the cluster's name"`
+	Servers int    `help:"1: how many servers; 3 survive the loss of one"`
+	GPUs    int    `help:"2: GPUs of each worker"`
+	Bridge  string `help:"vmbr0: the bridge of the nodes"`
+	Prefix  string `help:"10.0.0.0/24: the network of the nodes"`
+	Gateway string `help:"10.0.0.1: its gateway"`
+	First   string `help:"10.0.0.11: the first address of the nodes; addresses in use are skipped"`
 
-	Out   string // FILE: the file to write; default: cluster.yaml
-	Yes   bool   // do not ask: take what it proposes
-	Force bool   // replace the file
+	Out   string `help:"FILE: the file to write; default: cluster.yaml"`
+	Yes   bool   `help:"do not ask: take what it proposes"`
+	Force bool   `help:"replace the file"`
 }
 
 // FleetRenderFlags are the flags of fleet:render.
 type FleetRenderFlags struct {
-	Out   string // FOLDER: the folder to write; default: fleet
-	Force bool   // overwrite files that were changed by hand
-	Live  bool   // ask the cluster too, for what only the cluster knows
+	Out   string `help:"FOLDER: the folder to write; default: fleet"`
+	Force bool   `help:"overwrite files that were changed by hand"`
+	Live  bool   `help:"ask the cluster too, for what only the cluster knows"`
 }
 
 // FleetPushFlags are the flags of fleet:push.
 type FleetPushFlags struct {
 	ChangeFlags
-	Force bool // overwrite files that were changed by hand
+	Force bool `help:"overwrite files that were changed by hand"`
 }
 
 // HostPrepFlags are the flags of host:prep.
 type HostPrepFlags struct {
 	HostFlags
 	ChangeFlags
-	Name        string // CLUSTER: the cluster's name, while there is no file
-	Out         string // FILE: the file for the secret of a token that it creates
-	Reboot      bool   // reboot hosts that wait for it
-	Force       bool   // create a new token if the old one's secret is missing
-	Framebuffer bool   // take the console off the card that the host booted on
+	Name        string `help:"CLUSTER: the cluster's name, while there is no file"`
+	Out         string `help:"FILE: the file for the secret of a token that it creates"`
+	Reboot      bool   `help:"reboot hosts that wait for it"`
+	Force       bool   `help:"create a new token if the old one's secret is missing"`
+	Framebuffer bool   `help:"take the console off the card that the host booted on"`
 }
 
 // HostRoleFlags are the flags of host:role.
 type HostRoleFlags struct {
-	PVE string // 8.4: the version of Proxmox VE, instead of asking the host
+	PVE string `help:"8.4: the version of Proxmox VE, instead of asking the host"`
 }
 
 // HostTrialFlags are the flags of host:trial.
 type HostTrialFlags struct {
 	ChangeFlags
-	From string // STEP: start with this step
-	Out  string // FILE: write the record here, as FILE.md or FILE.json
+	From string `help:"STEP: start with this step"`
+	Out  string `help:"FILE: write the record here, as FILE.md or FILE.json"`
 }
 
 // HubOpenFlags are the flags of hub:open.
 type HubOpenFlags struct {
-	Browser bool // open it in the browser
-	Port    int  // 8000: forward this port of this machine
+	Browser bool `help:"open it in the browser"`
+	Port    int  `help:"8000: forward this port of this machine"`
 }
 
 // HubVerifyFlags are the flags of hub:verify.
 type HubVerifyFlags struct {
-	Profile string // NAME: only this profile
+	Profile string `help:"NAME: only this profile"`
 }
 
 // LabStatusFlags are the flags of lab:status.
 type LabStatusFlags struct {
-	JSON bool // print data as lines of JSON
+	JSON bool `help:"print data as lines of JSON"`
 }
 
 // WatchFlags are the flags of cluster:watch.
 type WatchFlags struct {
-	Port    int  // 8080: listen on this port of this machine; default: any free one
-	Browser bool // open it in the browser
+	Port    int  `help:"8080: listen on this port of this machine; default: any free one"`
+	Browser bool `help:"open it in the browser"`
 }
 
 // NodeFlags are the flags of node:drain and node:uncordon, which all other node commands have
 // too.
 type NodeFlags struct {
 	ChangeFlags
-	Node string // NAME: the node
+	Node string `help:"NAME: the node"`
 }
 
 // NodeCycleFlags are the flags of node:cycle.
 type NodeCycleFlags struct {
 	NodeFlags
-	Force bool // also a server that the others need
+	Force bool `help:"also a server that the others need"`
 }
 
 // NodeReplaceFlags are the flags of node:replace.
 type NodeReplaceFlags struct {
 	NodeFlags
-	Force bool // destroy data too, and also a server that the others need
+	Force bool `help:"destroy data too, and also a server that the others need"`
 }
 
 // NodeRemoveFlags are the flags of node:remove.
 type NodeRemoveFlags struct {
 	NodeFlags
-	Force bool // also a server that the others need
+	Force bool `help:"also a server that the others need"`
 }
 
 // PasswordsFlags are the flags of platform:passwords.
 type PasswordsFlags struct {
-	Yes bool // print them into a file or a pipe too
+	Yes bool `help:"print them into a file or a pipe too"`
 }

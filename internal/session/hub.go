@@ -167,11 +167,26 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	if unknown != "" {
 		s.Say("%s.", unknown)
 	}
+	if s.Spec.IsLab() {
+		s.Say("%s", labLogin(h.Auth))
+	}
 	s.Say("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()
 	fmt.Fprintln(s.Data, local)
 	s.browse(ctx, f.Browser, local)
 	return Serve(ctx, l, handler)
+}
+
+// labLogin says how to log in to the lab's hub, which has no accounts.
+func labLogin(a jupyterhub.Auth) string {
+	name, password := "any name", "any password"
+	if !a.AllowAll && (a.Kind == jupyterhub.Dummy || a.Kind == jupyterhub.Native && len(a.Users) > 0) {
+		name = "a name that hub.auth allows"
+	}
+	if a.Kind == jupyterhub.Dummy {
+		password = "the hub's password, which go tool mage platform:passwords shows"
+	}
+	return "The lab's stand-in for JupyterHub: log in with " + name + " and " + password + "."
 }
 
 // browse opens an address that anyone may know: the hub asks for a login.

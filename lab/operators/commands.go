@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/lab/hub"
 )
 
 // Command simulates a container that ends, for images of which the lab simulates only the
 // results. known is false for all others.
 func (c *Cluster) Command(ctx context.Context, pod *corev1.Pod, container corev1.Container) (code int, output string, known bool) {
-	if pod.Labels["component"] == serverComponent && container.Name == "notebook" {
+	if pod.Labels["component"] == hub.Component && container.Name == "notebook" {
 		<-ctx.Done() // a notebook server runs until its pod is deleted
 		return 0, "", true
 	}

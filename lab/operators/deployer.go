@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -360,3 +361,12 @@ func (g *deployer) namespace(ctx context.Context, b *fleetread.Bundle, name stri
 }
 
 const podSecurity = "pod-security.kubernetes.io/"
+
+// plainJSON is a value as JSON says it.
+func plainJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

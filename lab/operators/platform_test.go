@@ -54,11 +54,14 @@ type site struct {
 	charts  *chart.Client
 }
 
+// kind is a real control plane, or with HOMELAB_SIMULATED a simulated one.
+func kind() labctl.Guests { return labctl.Guests{Kubernetes: os.Getenv("HOMELAB_SIMULATED") == ""} }
+
 // newSite makes a cluster. Charts are the lab's own, or those of the folder that
 // HOMELAB_CHARTS names.
 func newSite(t *testing.T, disable ...string) *site {
 	t.Helper()
-	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, labctl.Guests{Kubernetes: os.Getenv("KIND") == ""}))}
+	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind()))}
 	t.Cleanup(func() { assert.NoError(t, s.factory.Close()) })
 	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -75,4 +76,12 @@ func (g *deployer) remove(ctx context.Context, b *unstructured.Unstructured) err
 		return fmt.Errorf("bundle %s: %w", b.GetName(), err)
 	}
 	return nil
+}
+
+// gone reports whether something was removed already, which counts as success.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }

@@ -2,5 +2,5 @@ package examine
 
 // SupportFlags are those of cluster:support.
 type SupportFlags struct {
-	Out string // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
+	Out string `help:"FILE: the archive; default: CLUSTER-support-DATE.tar.gz"`
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"maps"
-	"runtime/debug"
 	"sync"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -59,13 +58,4 @@ func (r *recorder) diffs() map[string]drift.Diff {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.acted)
-}
-
-// version is that of this program; empty while it is developed.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "(devel)" {
-		return ""
-	}
-	return info.Main.Version
 }

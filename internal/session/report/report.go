@@ -100,7 +100,7 @@ func (v view) render(ctx context.Context, s *session.Session) ([]byte, error) {
 
 // page reads the state.
 func (v view) page(ctx context.Context, s *session.Session) *page.Page {
-	p := &page.Page{Cluster: s.Spec.Name, Command: v.command, Version: version(), Time: time.Now(), Every: v.every, Simulated: simulated(s.Spec)}
+	p := &page.Page{Cluster: s.Spec.Name, Command: v.command, Version: session.Module(), Time: time.Now(), Every: v.every, Simulated: simulated(s.Spec)}
 	v.outcome(p)
 	c := &collector{Page: p, session: s, plan: v.rec.plan, report: v.rec.report, hub: v.rec.hub}
 	c.collect(ctx, v.rec.diffs())

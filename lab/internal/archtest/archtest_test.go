@@ -23,6 +23,7 @@ const module = "github.com/cps-gpu/homelab/"
 var allowed = map[string][]string{
 	"lab/bastion":          {"remote/ssh", "sim/sshserver"},
 	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
+	"lab/hub":              {"converge/wait"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
 	"lab/kueue":            {"converge/wait"},
 	"lab/operators":        {"converge/wait"},

@@ -1,14 +1,13 @@
-package operators
+package hub
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/lab/internal/object"
 )
@@ -16,8 +15,8 @@ import (
 // podOf makes the pod of a user's server as KubeSpawner does.
 func (h *hub) podOf(user, claim string, t map[string]any) (*corev1.Pod, error) {
 	labels := map[string]any{
-		"app": "jupyterhub", "component": serverComponent, "app.kubernetes.io/name": "jupyterhub", "app.kubernetes.io/component": serverComponent,
-		"app.kubernetes.io/instance": h.pod.Labels["app.kubernetes.io/instance"], "hub.jupyter.org/username": user, "hub.jupyter.org/servername": "",
+		"app": "jupyterhub", "component": Component, "app.kubernetes.io/name": "jupyterhub", "app.kubernetes.io/component": Component,
+		"app.kubernetes.io/instance": h.Pod.Labels["app.kubernetes.io/instance"], "hub.jupyter.org/username": user, "hub.jupyter.org/servername": "",
 	}
 	mergeInto(labels, t["extra_labels"].(map[string]any))
 	resources, err := resourcesOf(t)
@@ -45,10 +44,14 @@ func (h *hub) podOf(user, claim string, t map[string]any) (*corev1.Pod, error) {
 	pod := object.New("v1", "Pod", h.hubNamespace(), "jupyter-"+user, map[string]any{
 		"metadata": map[string]any{"labels": labels, "annotations": map[string]any{"hub.jupyter.org/username": user}}, "spec": spec,
 	})
-	return as[corev1.Pod](&unstructured.Unstructured{Object: pod.Object})
+	out := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, out); err != nil {
+		return nil, fmt.Errorf("pod %s: %w", pod.GetName(), err)
+	}
+	return out, nil
 }
 
-func (h *hub) hubNamespace() string { return h.instance.pod.Namespace }
+func (h *hub) hubNamespace() string { return h.Pod.Namespace }
 
 func (h *hub) volumesOf(user, claim string, t map[string]any) (volumes, mounts []any) {
 	storage := h.values.Singleuser.Storage
@@ -146,13 +149,4 @@ func memoryOf(v any) (int64, error) {
 		return 0, fmt.Errorf("%q is not a valid memory specification. Must be an int or a string with suffix K, M, G, T", text)
 	}
 	return int64(n * scale), nil
-}
-
-// plainJSON is a value as JSON says it.
-func plainJSON(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	return string(data)
 }

@@ -1,4 +1,4 @@
-package operators
+package hub
 
 import (
 	"context"
@@ -113,7 +113,8 @@ func (n *notebook) run(ctx context.Context, code string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "homelab-verify: " + plainJSON(saw) + "\n", nil
+	answer, err := json.Marshal(saw)
+	return "homelab-verify: " + string(answer) + "\n", err
 }
 
 // look returns what the code would observe in the pod.
@@ -129,12 +130,7 @@ func (n *notebook) look(ctx context.Context, pod *corev1.Pod, gpu bool) (map[str
 		cpus = node.Status.Capacity.Cpu().AsApproximateFloat64()
 	}
 	saw["cpus"], saw["memory"], saw["shm"] = cpus, c.Resources.Limits.Memory().Value(), shmOf(pod)
-	home := "/home/jovyan"
-	for _, m := range c.VolumeMounts {
-		if m.Name == "home" {
-			home = m.MountPath
-		}
-	}
+	home := homeOf(pod)
 	code, _, err := n.Exec(ctx, pod, []string{"sh", "-c", "mkdir -p " + home + " && echo written > " + home + "/.homelab-verify && rm " + home + "/.homelab-verify"})
 	if err != nil {
 		return nil, err
@@ -187,6 +183,16 @@ func orEmpty(list []any) []any {
 		return []any{}
 	}
 	return list
+}
+
+// homeOf is where the user's volume is mounted.
+func homeOf(pod *corev1.Pod) string {
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		if m.Name == "home" {
+			return m.MountPath
+		}
+	}
+	return "/home/jovyan"
 }
 
 // shmOf is the size of /dev/shm: of a volume there, or containerd's 64 MiB.

@@ -1,4 +1,4 @@
-package operators
+package hub
 
 import (
 	"encoding/json"
@@ -20,13 +20,17 @@ func hubError(w http.ResponseWriter, status int, format string, args ...any) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "message": fmt.Sprintf(format, args...)})
 }
 
-// api is the hub's REST API, including the users' servers behind it.
-func (h *hub) api() http.Handler {
+// handler is all that the hub answers: its API, its pages, and the users' servers behind it.
+func (h *hub) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hub/health", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("GET /hub/login", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, "JupyterHub %s (simulated by the lab: there is no page to log in at, only the API)\n", hubVersion)
-	})
+	h.api(mux)
+	h.pages(mux)
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// api adds the hub's REST API.
+func (h *hub) api(mux *http.ServeMux) {
 	mux.HandleFunc("GET /hub/api/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		traffic.Reply(w, map[string]string{"version": hubVersion})
 	})
@@ -43,34 +47,32 @@ func (h *hub) api() http.Handler {
 	mux.HandleFunc("DELETE /hub/api/users/{user}/server", h.as("servers", h.stopServer))
 	mux.HandleFunc("GET /hub/api/users/{user}/server/progress", h.as("servers", h.progress))
 	mux.HandleFunc("/user/{user}/", h.as("access:servers", h.toServer))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/hub/api/") {
-			hubError(w, http.StatusNotFound, "Not Found")
-			return
-		}
-		http.Redirect(w, r, "/hub/login", http.StatusFound)
-	})
-	return mux
+	mux.HandleFunc("/hub/api/", func(w http.ResponseWriter, _ *http.Request) { hubError(w, http.StatusNotFound, "Not Found") })
 }
 
-// as accepts a request with the token of a service with a scope.
+// as accepts a request with the token of a service with a scope, or with the session of the
+// user whose server it is about.
 func (h *hub) as(scope string, next func(http.ResponseWriter, *http.Request, string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		header := r.Header.Get("Authorization")
+		header, user := r.Header.Get("Authorization"), r.PathValue("user")
 		token, ok := strings.CutPrefix(header, "token ")
 		if !ok {
 			token = strings.TrimPrefix(header, "Bearer ")
 		}
-		service, known := h.tokens[token]
-		if !known {
+		name, known := h.tokens[token]
+		may := scope == "" || h.may(name, scope, user)
+		if !known && header == "" {
+			name, known = h.session(r)
+			may = name == user && strings.HasSuffix(scope, "servers")
+		}
+		switch {
+		case !known:
 			hubError(w, http.StatusForbidden, "Missing or invalid credentials.")
-			return
-		}
-		if user := r.PathValue("user"); scope != "" && !h.may(service, scope, user) {
+		case !may:
 			hubError(w, http.StatusForbidden, "Action is not authorized with current scopes; requires any of [%s]", scope)
-			return
+		default:
+			next(w, r, name)
 		}
-		next(w, r, service)
 	}
 }
 
@@ -153,19 +155,14 @@ func (h *hub) startServer(w http.ResponseWriter, r *http.Request, _ string) {
 		hubError(w, http.StatusNotFound, "Not Found")
 		return
 	}
-	h.mu.Lock()
-	if u.server != nil {
-		pending := u.server.pending
+	s, done, isNew := h.begin(u, options)
+	if !isNew {
+		h.mu.Lock()
+		pending := s.pending
 		h.mu.Unlock()
 		hubError(w, http.StatusBadRequest, "%s's server is already running%s", u.name, map[string]string{"": "", "spawn": " (pending spawn)", "stop": " (pending stop)"}[pending])
 		return
 	}
-	profile, _ := options["profile"].(string)
-	s := &hubServer{profile: profile, options: options, pending: "spawn", news: make(chan struct{})}
-	u.server = s
-	h.mu.Unlock()
-	done := make(chan struct{})
-	h.all.Go(func() { defer close(done); h.spawn(h.ctx, u, s) })
 	select {
 	case <-done:
 	case <-time.After(slow):
@@ -187,38 +184,60 @@ func (h *hub) startServer(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 }
 
-func (h *hub) stopServer(w http.ResponseWriter, r *http.Request, _ string) {
-	u := h.user(r.PathValue("user"))
-	if u == nil || u.server == nil {
-		hubError(w, http.StatusNotFound, "Not Found")
-		return
-	}
+// begin starts a user's server, unless there is one. done is closed when it is ready or has failed.
+func (h *hub) begin(u *hubUser, options map[string]any) (s *hubServer, done chan struct{}, isNew bool) {
 	h.mu.Lock()
-	s := u.server
-	spawning := s != nil && s.pending == "spawn"
-	if s != nil && !spawning {
-		s.pending, s.ready = "stop", false
+	defer h.mu.Unlock()
+	if u.server != nil {
+		return u.server, nil, false
 	}
-	h.mu.Unlock()
-	if spawning {
+	profile, _ := options["profile"].(string)
+	s, done = &hubServer{profile: profile, options: options, pending: "spawn", news: make(chan struct{})}, make(chan struct{})
+	u.server, u.failed = s, ""
+	h.Go(func() { defer close(done); h.spawn(h.ctx, u, s) })
+	return s, done, true
+}
+
+func (h *hub) stopServer(w http.ResponseWriter, r *http.Request, _ string) {
+	switch u := h.user(r.PathValue("user")); h.end(u) {
+	case "":
+		hubError(w, http.StatusNotFound, "Not Found")
+	case "spawn":
 		hubError(w, http.StatusBadRequest, "%s is pending spawn", u.name)
-		return
+	default:
+		w.WriteHeader(http.StatusAccepted)
 	}
-	h.all.Go(func() { h.stop(h.ctx, u, s) })
-	w.WriteHeader(http.StatusAccepted)
+}
+
+// end stops a user's server, unless it is being started, and returns what is pending: "" if
+// there is none.
+func (h *hub) end(u *hubUser) (pending string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u == nil || u.server == nil {
+		return ""
+	}
+	s := u.server
+	if s.pending == "" {
+		s.pending, s.ready = "stop", false
+		h.Go(func() { h.stop(h.ctx, u, s) })
+	}
+	return s.pending
 }
 
 // progress sends the events of a starting server, as server-sent events.
 func (h *hub) progress(w http.ResponseWriter, r *http.Request, _ string) {
-	u := h.user(r.PathValue("user"))
-	if u == nil || u.server == nil {
+	h.mu.Lock()
+	var s *hubServer
+	if u := h.users[r.PathValue("user")]; u != nil {
+		s = u.server
+	}
+	h.mu.Unlock()
+	if s == nil {
 		hubError(w, http.StatusBadRequest, "%s is not starting...", r.PathValue("user"))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	h.mu.Lock()
-	s := u.server
-	h.mu.Unlock()
 	for told := 0; ; {
 		h.mu.Lock()
 		events, news := s.events[told:], s.news
@@ -244,16 +263,20 @@ func (h *hub) progress(w http.ResponseWriter, r *http.Request, _ string) {
 
 // toServer forwards to a user's server.
 func (h *hub) toServer(w http.ResponseWriter, r *http.Request, _ string) {
-	u := h.user(r.PathValue("user"))
-	h.mu.Lock()
-	var pod string
-	if u != nil && u.server != nil && u.server.ready {
-		pod = u.server.pod
-	}
-	h.mu.Unlock()
+	pod := h.running(r.PathValue("user"))
 	if pod == "" {
 		hubError(w, http.StatusServiceUnavailable, "Server not running at %s", r.URL.Path)
 		return
 	}
 	(&notebook{hub: h, pod: pod}).ServeHTTP(w, r)
+}
+
+// running returns the pod of a user's server, or "" if it is not ready.
+func (h *hub) running(user string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u := h.users[user]; u != nil && u.server != nil && u.server.ready {
+		return u.server.pod
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package operators
+package hub
 
 import (
 	"cmp"
@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/cps-gpu/homelab/converge/wait"
 	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
-// serverComponent is the label of users' pods.
-const serverComponent = "singleuser-server"
+// Component is the label of users' pods.
+const Component = "singleuser-server"
 
 // singleuser are the chart's values about users' servers.
 type singleuser struct {
@@ -58,12 +60,20 @@ type singleuser struct {
 			SubPath            string   `json:"subPath"`
 		} `json:"dynamic"`
 	} `json:"storage"`
-	ProfileList []struct {
-		Slug        string         `json:"slug"`
-		DisplayName string         `json:"display_name"`
-		Default     bool           `json:"default"`
-		Override    map[string]any `json:"kubespawner_override"`
-	} `json:"profileList"`
+	ProfileList []profile `json:"profileList"`
+}
+
+// profile is one of KubeSpawner's profile_list.
+type profile struct {
+	Slug        string         `json:"slug"`
+	DisplayName string         `json:"display_name"`
+	Description string         `json:"description"`
+	Default     bool           `json:"default"`
+	Override    map[string]any `json:"kubespawner_override"`
+}
+
+func (p profile) slug() string {
+	return cmp.Or(p.Slug, strings.ReplaceAll(strings.ToLower(p.DisplayName), " ", "-"))
 }
 
 // traits are KubeSpawner's, as the chart sets them.
@@ -115,9 +125,8 @@ func (h *hub) choose(profile string) (map[string]any, error) {
 	}
 	var names []string
 	for n, p := range list {
-		slug := cmp.Or(p.Slug, strings.ReplaceAll(strings.ToLower(p.DisplayName), " ", "-"))
-		names = append(names, slug)
-		if slug == profile || profile == "" && (p.Default || n == 0 && !hasDefault(h)) {
+		names = append(names, p.slug())
+		if p.slug() == profile || profile == "" && h.isDefault(n) {
 			mergeInto(t, table(p.Override))
 			return t, nil
 		}
@@ -125,13 +134,10 @@ func (h *hub) choose(profile string) (map[string]any, error) {
 	return nil, fmt.Errorf("No such profile: %s. Options include: %s", profile, strings.Join(names, ", ")) //nolint:staticcheck // KubeSpawner's own words
 }
 
-func hasDefault(h *hub) bool {
-	for _, p := range h.values.Singleuser.ProfileList {
-		if p.Default {
-			return true
-		}
-	}
-	return false
+// isDefault reports whether a profile is the one of who chooses none.
+func (h *hub) isDefault(n int) bool {
+	chosen := slices.IndexFunc(h.values.Singleuser.ProfileList, func(p profile) bool { return p.Default })
+	return n == max(chosen, 0)
 }
 
 // tell adds an event of a server.
@@ -159,16 +165,16 @@ func (h *hub) spawn(ctx context.Context, u *hubUser, s *hubServer) {
 		return
 	}
 	if ctx.Err() != nil && h.ctx.Err() == nil {
-		err = fmt.Errorf("Timeout: pod %s/%s did not start in %d seconds", h.pod.Namespace, s.pod, int(timeout.Seconds())) //nolint:staticcheck // KubeSpawner's own words
+		err = fmt.Errorf("Timeout: pod %s/%s did not start in %d seconds", h.Pod.Namespace, s.pod, int(timeout.Seconds())) //nolint:staticcheck // KubeSpawner's own words
 	}
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if s.pod != "" {
-		_ = h.Client.CoreV1().Pods(h.pod.Namespace).Delete(end, s.pod, metav1.DeleteOptions{})
+		_ = h.Client.CoreV1().Pods(h.Pod.Namespace).Delete(end, s.pod, metav1.DeleteOptions{})
 	}
 	h.mu.Lock()
 	if u.server == s {
-		u.server = nil
+		u.server, u.failed = nil, err.Error()
 	}
 	h.mu.Unlock()
 	h.tell(s, hubEvent{Progress: 100, Message: "Spawn failed: " + err.Error(), Failed: true})
@@ -191,10 +197,10 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 	s.pod = pod.Name
 	h.mu.Unlock()
 	for {
-		made, err := h.Client.CoreV1().Pods(h.pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		made, err := h.Client.CoreV1().Pods(h.Pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // the previous one is being deleted
-			if !pause(ctx, 200*time.Millisecond) {
-				return ctx.Err()
+			if err := wait.Pause(ctx, 200*time.Millisecond); err != nil {
+				return err
 			}
 			continue
 		}
@@ -206,10 +212,10 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 }
 
 // follow tells a pod's events until it is Ready.
-func (h *hub) follow(ctx context.Context, s *hubServer, id uid) error {
-	seen := map[uid]bool{}
+func (h *hub) follow(ctx context.Context, s *hubServer, id types.UID) error {
+	seen := map[types.UID]bool{}
 	for {
-		events, err := h.Client.CoreV1().Events(h.pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.uid=" + string(id)})
+		events, err := h.Client.CoreV1().Events(h.Pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,involvedObject.uid=" + string(id)})
 		if err != nil {
 			return err
 		}
@@ -220,7 +226,7 @@ func (h *hub) follow(ctx context.Context, s *hubServer, id uid) error {
 				h.tell(s, hubEvent{Progress: min(90, 10*len(seen)), Message: at.UTC().Format(time.RFC3339) + " [" + e.Type + "] " + e.Message})
 			}
 		}
-		pod, err := h.Client.CoreV1().Pods(h.pod.Namespace).Get(ctx, s.pod, metav1.GetOptions{})
+		pod, err := h.Client.CoreV1().Pods(h.Pod.Namespace).Get(ctx, s.pod, metav1.GetOptions{})
 		switch {
 		case err != nil:
 			return err
@@ -229,21 +235,21 @@ func (h *hub) follow(ctx context.Context, s *hubServer, id uid) error {
 		case pod.Status.Phase == corev1.PodFailed:
 			return fmt.Errorf("pod %s failed: %s %s", pod.Name, pod.Status.Reason, pod.Status.Message)
 		}
-		if !pause(ctx, 200*time.Millisecond) {
-			return ctx.Err()
+		if err := wait.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
 
 // stop stops a server, and removes it when its pod is gone.
 func (h *hub) stop(ctx context.Context, u *hubUser, s *hubServer) {
-	pods := h.Client.CoreV1().Pods(h.pod.Namespace)
+	pods := h.Client.CoreV1().Pods(h.Pod.Namespace)
 	_ = pods.Delete(ctx, s.pod, metav1.DeleteOptions{})
 	for ctx.Err() == nil {
 		if _, err := pods.Get(ctx, s.pod, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			break
 		}
-		pause(ctx, 100*time.Millisecond)
+		_ = wait.Pause(ctx, 100*time.Millisecond)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,7 +284,7 @@ func (h *hub) home(ctx context.Context, user string) (string, error) {
 		return "", fmt.Errorf("singleuser.storage.capacity: %w", err)
 	}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: h.claimName(user), Namespace: h.pod.Namespace, Labels: map[string]string{"app": "jupyterhub", "component": "singleuser-storage"},
+		ObjectMeta: metav1.ObjectMeta{Name: h.claimName(user), Namespace: h.Pod.Namespace, Labels: map[string]string{"app": "jupyterhub", "component": "singleuser-storage"},
 			Annotations: map[string]string{"hub.jupyter.org/username": user}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: storage.Dynamic.StorageClass,
@@ -291,7 +297,7 @@ func (h *hub) home(ctx context.Context, user string) (string, error) {
 	if len(claim.Spec.AccessModes) == 0 {
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	_, err = h.Client.CoreV1().PersistentVolumeClaims(h.pod.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	_, err = h.Client.CoreV1().PersistentVolumeClaims(h.Pod.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", err
 	}
@@ -303,5 +309,9 @@ func (h *hub) deleteHome(ctx context.Context, user string) error {
 	if h.values.Singleuser.Storage.Type != "dynamic" {
 		return nil
 	}
-	return gone(h.Client.CoreV1().PersistentVolumeClaims(h.pod.Namespace).Delete(ctx, h.claimName(user), metav1.DeleteOptions{}))
+	err := h.Client.CoreV1().PersistentVolumeClaims(h.Pod.Namespace).Delete(ctx, h.claimName(user), metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }

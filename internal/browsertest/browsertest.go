@@ -1,4 +1,5 @@
-package page_test
+// Package browsertest drives a headless Chromium, for tests of what a person sees in a browser.
+package browsertest
 
 import (
 	"bufio"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browser is a headless Chromium that is driven over a pipe, as its option
+// Browser is a headless Chromium that is driven over a pipe, as its option
 // --remote-debugging-pipe has it: objects of JSON that end with a NUL, to file descriptor 3 and
 // from 4.
-type browser struct {
+type Browser struct {
 	t   testing.TB
 	to  *os.File
 	tab string // the session of the only tab
@@ -44,8 +46,8 @@ type answer struct {
 // chromium is Debian's name of the program.
 const chromium = "chromium"
 
-// open starts a browser with an empty tab, or skips the test where there is none.
-func open(t testing.TB) *browser {
+// Open starts a browser with an empty tab, or skips the test where there is none.
+func Open(t testing.TB) *Browser {
 	t.Helper()
 	program, err := exec.LookPath(chromium)
 	if err != nil {
@@ -68,7 +70,7 @@ func open(t testing.TB) *browser {
 	cmd.WaitDelay = 5 * time.Second
 	require.NoError(t, cmd.Start())
 	_, _ = read3.Close(), write4.Close()
-	b := &browser{t: t, to: write3, answers: map[int]chan answer{}}
+	b := &Browser{t: t, to: write3, answers: map[int]chan answer{}}
 	done := make(chan struct{})
 	go func() { defer close(done); b.listen(read4) }()
 	t.Cleanup(func() {
@@ -87,13 +89,13 @@ func open(t testing.TB) *browser {
 	b.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
 	b.tab = session.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.do(domain+".enable", nil, nil)
+		b.Do(domain+".enable", nil, nil)
 	}
 	return b
 }
 
 // listen takes answers and events until the browser ends.
-func (b *browser) listen(from *os.File) {
+func (b *Browser) listen(from *os.File) {
 	r := bufio.NewReaderSize(from, 1<<20)
 	for {
 		text, err := r.ReadBytes(0)
@@ -126,7 +128,7 @@ func (b *browser) listen(from *os.File) {
 }
 
 // send sends a command; the channel gets its answer.
-func (b *browser) send(session, method string, params any) chan answer {
+func (b *Browser) send(session, method string, params any) chan answer {
 	waits := make(chan answer, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +157,7 @@ func (b *browser) send(session, method string, params any) chan answer {
 }
 
 // call sends a command and waits for its result.
-func (b *browser) call(session, method string, params, result any) {
+func (b *Browser) call(session, method string, params, result any) {
 	b.t.Helper()
 	select {
 	case a, ok := <-b.send(session, method, params):
@@ -169,23 +171,21 @@ func (b *browser) call(session, method string, params, result any) {
 	}
 }
 
-// do is call in the tab.
-func (b *browser) do(method string, params, result any) {
+// Do is call in the tab.
+func (b *Browser) Do(method string, params, result any) {
 	b.t.Helper()
 	b.call(b.tab, method, params, result)
 }
 
-// load opens a document from a file, and returns how many milliseconds passed until it was
+// Load opens a document from a file, and returns how many milliseconds passed until it was
 // drawn: until the frame after the one that follows its load event.
-func (b *browser) load(html string) (ms float64) {
+func (b *Browser) Load(html string) (ms float64) {
 	b.t.Helper()
 	file := filepath.Join(b.t.TempDir(), "page.html")
 	require.NoError(b.t, os.WriteFile(file, []byte(html), 0o600))
-	b.mu.Lock()
-	b.events = nil
-	b.mu.Unlock()
-	b.do("Page.navigate", map[string]any{"url": "file://" + file}, nil)
-	b.eval(fmt.Sprintf(`new Promise(done => {
+	b.forget()
+	b.Do("Page.navigate", map[string]any{"url": "file://" + file}, nil)
+	b.Eval(fmt.Sprintf(`new Promise(done => {
 		const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))
 		const look = () => document.readyState == "complete" && location.pathname == %q ? drawn() : setTimeout(look, 1)
 		look()
@@ -193,40 +193,75 @@ func (b *browser) load(html string) (ms float64) {
 	return ms
 }
 
-// eval runs an expression in the tab and waits for its promise.
-func (b *browser) eval(js string, result any) {
+func (b *Browser) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = nil
+}
+
+// Visit opens an address, and returns when its page is loaded.
+func (b *Browser) Visit(url string) {
+	b.t.Helper()
+	b.forget()
+	b.Do("Page.navigate", map[string]any{"url": url}, nil)
+	b.Until(`location.href != "about:blank" && document.readyState == "complete"`)
+}
+
+// Until waits until an expression is true, whatever page the tab shows by then.
+func (b *Browser) Until(js string) {
+	b.t.Helper()
+	end := time.After(time.Minute)
+	for {
+		var r struct{ Result struct{ Value any } }
+		a, ok := <-b.send(b.tab, "Runtime.evaluate", map[string]any{"expression": js, "returnByValue": true})
+		require.True(b.t, ok, "the browser ended")
+		if a.Error == nil && json.Unmarshal(a.Result, &r) == nil && r.Result.Value == true {
+			return
+		}
+		select {
+		case <-end:
+			var text string
+			b.Eval(`location.href + " " + document.body.innerText`, &text)
+			b.t.Fatalf("after a minute this is not true: %s; %.2000s", js, text)
+		case <-time.After(20 * time.Millisecond): // between two questions, not a wait for an answer
+		}
+	}
+}
+
+// Eval runs an expression in the tab and waits for its promise.
+func (b *Browser) Eval(js string, result any) {
 	b.t.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct{ Text string }
 	}
-	b.do("Runtime.evaluate", map[string]any{"expression": js, "awaitPromise": true, "returnByValue": true}, &r)
+	b.Do("Runtime.evaluate", map[string]any{"expression": js, "awaitPromise": true, "returnByValue": true}, &r)
 	require.Nil(b.t, r.ExceptionDetails, "%s: %v", js, r.ExceptionDetails)
 	if result != nil {
 		require.NoError(b.t, json.Unmarshal(r.Result.Value, result))
 	}
 }
 
-// view sets the width of the window, and the colours that the user prefers.
-func (b *browser) view(width int, scheme string) {
+// View sets the width of the window, and the colours that the user prefers.
+func (b *Browser) View(width int, scheme string) {
 	b.t.Helper()
-	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
-	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.Do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// picture is a PNG of the page's first pixels.
-func (b *browser) picture(width, height int) []byte {
+// Picture is a PNG of the page's first pixels.
+func (b *Browser) Picture(width, height int) []byte {
 	b.t.Helper()
 	var r struct{ Data string }
-	b.do("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}, &r)
+	b.Do("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}, &r)
 	data, err := base64.StdEncoding.DecodeString(r.Data)
 	require.NoError(b.t, err)
 	return data
 }
 
-// complaints are the events that no page of ours causes: messages on the console, violated
-// policies, and requests for anything but the document itself.
-func (b *browser) complaints() (out []string) {
+// Complaints are the events that no page of ours causes: messages on the console, violated
+// policies, and requests for anything but the document itself, or what is at one of the addresses.
+func (b *Browser) Complaints(addresses ...string) (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.events {
@@ -235,7 +270,8 @@ func (b *browser) complaints() (out []string) {
 			out = append(out, fmt.Sprintf("%s %s", e.Method, e.Params))
 		case "Network.requestWillBeSent":
 			var p struct{ Request struct{ URL string } }
-			if json.Unmarshal(e.Params, &p) != nil || !strings.HasPrefix(p.Request.URL, "file://") && !strings.HasPrefix(p.Request.URL, "data:") {
+			isOurs := func(address string) bool { return strings.HasPrefix(p.Request.URL, address) }
+			if json.Unmarshal(e.Params, &p) != nil || !slices.ContainsFunc(append(addresses, "file://", "data:"), isOurs) {
 				out = append(out, "request for "+p.Request.URL)
 			}
 		}

@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// choice is a profile as the form shows it.
+type choice struct {
+	Slug, Title, Description string
+	Has                      []string // what its servers have, e.g. 2 CPUs
+	GPU                      bool
+	Groups                   string // of users, whom the real hub offers it alone
+	Chosen                   bool
+}
+
+// choices are the profiles of the hub's configuration; without any there is one of its defaults.
+func (h *hub) choices() []choice {
+	list := h.values.Singleuser.ProfileList
+	if len(list) == 0 {
+		return []choice{describe(choice{Title: "Server", Chosen: true}, h.traits())}
+	}
+	out := make([]choice, 0, len(list))
+	for n, p := range list {
+		t := h.traits()
+		mergeInto(t, table(p.Override))
+		out = append(out, describe(choice{
+			Slug: p.slug(), Title: cmp.Or(p.DisplayName, p.slug()), Description: p.Description, Chosen: h.isDefault(n),
+			Groups: strings.Join(h.values.Custom.Homelab.ProfileGroups[p.slug()], ", "),
+		}, t))
+	}
+	return out
+}
+
+func describe(c choice, t map[string]any) choice {
+	add := func(limit, guarantee any, unit string) {
+		switch {
+		case limit != nil && guarantee != nil && fmt.Sprint(limit) != fmt.Sprint(guarantee):
+			c.Has = append(c.Has, fmt.Sprintf("%v%s, %v guaranteed", limit, unit, guarantee))
+		case limit != nil:
+			c.Has = append(c.Has, fmt.Sprint(limit)+unit)
+		case guarantee != nil:
+			c.Has = append(c.Has, fmt.Sprintf("%v%s guaranteed", guarantee, unit))
+		}
+	}
+	add(t["cpu_limit"], t["cpu_guarantee"], " CPUs")
+	add(binary(t["mem_limit"]), binary(t["mem_guarantee"]), " of memory")
+	extra, _ := t["extra_resource_limits"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		text := fmt.Sprintf("%v × %s", extra[name], name)
+		if _, kind, ok := strings.Cut(name, "nvidia.com/"); ok {
+			c.GPU = true
+			if kind == "gpu" {
+				text = fmt.Sprintf("%v %s", extra[name], map[bool]string{true: "GPU", false: "GPUs"}[fmt.Sprint(extra[name]) == "1"])
+			}
+		}
+		c.Has = append(c.Has, text)
+	}
+	return c
+}
+
+// binary is memory of a trait, as Kubernetes writes it; nil if there is none.
+func binary(v any) any {
+	if v == nil || v == "" {
+		return nil
+	}
+	n, err := memoryOf(v)
+	if err != nil {
+		return v
+	}
+	return resource.NewQuantity(n, resource.BinarySI).String() + "B"
+}
+
+// showHome sends a user to their server, or to the profiles.
+func (h *hub) showHome(w http.ResponseWriter, r *http.Request, user string) {
+	to := "/hub/spawn"
+	if h.running(user) != "" {
+		to = "/user/" + user + "/"
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// state is what is known of a user's server.
+func (h *hub) state(user string) (pending, profile, failed string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	u := h.users[user]
+	switch {
+	case u == nil:
+		return "", "", ""
+	case u.server == nil:
+		return "", "", u.failed
+	case u.server.ready:
+		return "ready", u.server.profile, ""
+	}
+	return u.server.pending, u.server.profile, ""
+}
+
+func (h *hub) showProfiles(w http.ResponseWriter, r *http.Request, user string) {
+	pending, _, failed := h.state(user)
+	switch pending {
+	case "ready":
+		http.Redirect(w, r, "/user/"+user+"/", http.StatusSeeOther)
+	case "spawn":
+		http.Redirect(w, r, "/hub/spawn-pending/"+user, http.StatusSeeOther)
+	default:
+		h.show(w, http.StatusOK, "spawn", struct {
+			view
+			Choices []choice
+			Failed  string
+		}{view{Title: "Choose a server", User: user, Wait: pending == "stop"}, h.choices(), failed})
+	}
+}
+
+func (h *hub) choseProfile(w http.ResponseWriter, r *http.Request, user string) {
+	if u := h.user(user); u != nil { // not removed meanwhile
+		h.begin(u, map[string]any{"profile": r.FormValue("profile")})
+	}
+	http.Redirect(w, r, "/hub/spawn-pending/"+user, http.StatusSeeOther)
+}
+
+// showProgress shows the events of a server that starts, which a script reads from the API.
+func (h *hub) showProgress(w http.ResponseWriter, r *http.Request, user string) {
+	pending, profile, _ := h.state(user)
+	if pending != "spawn" {
+		http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
+		return
+	}
+	h.show(w, http.StatusOK, "progress", struct {
+		view
+		Profile string
+	}{view{Title: "Your server is starting", User: user}, profile})
+}
+
+func (h *hub) stopOwn(w http.ResponseWriter, r *http.Request, user string) {
+	h.end(h.user(user))
+	http.Redirect(w, r, "/hub/spawn", http.StatusSeeOther)
+}

@@ -1,0 +1,140 @@
+package hub
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// loginConfig is what the chart's hub.config says about who may log in.
+type loginConfig struct {
+	JupyterHub struct {
+		Class string `json:"authenticator_class"`
+	} `json:"JupyterHub"`
+	Authenticator struct {
+		AllowAll bool     `json:"allow_all"`
+		Allowed  []string `json:"allowed_users"`
+		Admins   []string `json:"admin_users"`
+		Blocked  []string `json:"blocked_users"`
+	} `json:"Authenticator"`
+}
+
+// Classes of authenticators whose users the hub itself knows.
+const (
+	sharedPassword = "shared-password"
+	native         = "native"
+)
+
+// sessionCookie holds a session of the pages.
+const sessionCookie = "jupyterhub-lab-session"
+
+// plainName are the names that need no slug to be a part of a pod's.
+var plainName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// admit says why a user may not log in, or "". Of one password for all, the admins have another
+// (jupyterhub/authenticators/shared.py).
+func (h *hub) admit(name, password string) (problem string) {
+	config := h.values.Hub.Config
+	who, isAdmin := config.Authenticator, slices.Contains(config.Authenticator.Admins, name)
+	if !plainName.MatchString(name) {
+		return "A name in the lab has lower-case letters, digits and hyphens, 40 at most."
+	}
+	if config.JupyterHub.Class == sharedPassword {
+		want := h.passwords.user
+		if isAdmin {
+			want = h.passwords.admin
+		}
+		if want == "" || subtle.ConstantTimeCompare([]byte(want), []byte(password)) == 0 {
+			return "Invalid username or password"
+		}
+	}
+	if slices.Contains(who.Blocked, name) || h.knowsUsers() && !who.AllowAll && !isAdmin && !slices.Contains(who.Allowed, name) {
+		return name + " may not log in: hub.auth in cluster.yaml does not allow it."
+	}
+	return ""
+}
+
+// knowsUsers reports whether the configuration alone says who may log in; elsewhere it is a
+// provider's groups.
+func (h *hub) knowsUsers() bool {
+	return slices.Contains([]string{sharedPassword, native}, h.values.Hub.Config.JupyterHub.Class)
+}
+
+// session returns the user of a request's cookie.
+func (h *hub) session(r *http.Request) (user string, ok bool) {
+	c, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return "", false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	user, ok = h.sessions[c.Value]
+	return user, ok
+}
+
+// cookie is a session's, as long as the browser runs; of "" it ends one.
+func cookie(value string) *http.Cookie {
+	c := &http.Cookie{Name: sessionCookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode} //nolint:gosec // hub:open forwards it to this machine without TLS
+	if value == "" {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+// loginPage is the form to log in with.
+type loginPage struct {
+	view
+	Name, Problem string
+	Password      bool     // one for all; otherwise any will do
+	Names         []string // who may log in; none: all
+	Admins        []string
+	Class         string
+}
+
+func (h *hub) showLogin(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.session(r); ok {
+		http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
+		return
+	}
+	h.askLogin(w, http.StatusOK, "", "")
+}
+
+func (h *hub) askLogin(w http.ResponseWriter, status int, name, problem string) {
+	config := h.values.Hub.Config
+	p := loginPage{view: view{Title: "Log in"}, Name: name, Problem: problem, Password: config.JupyterHub.Class == sharedPassword,
+		Admins: config.Authenticator.Admins, Class: config.JupyterHub.Class}
+	if h.knowsUsers() && !config.Authenticator.AllowAll {
+		p.Names = slices.Concat(config.Authenticator.Admins, config.Authenticator.Allowed)
+	}
+	h.show(w, status, "login", p)
+}
+
+func (h *hub) login(w http.ResponseWriter, r *http.Request) {
+	name := strings.ToLower(strings.TrimSpace(r.FormValue("username"))) // Authenticator.normalize_username
+	if problem := h.admit(name, r.FormValue("password")); problem != "" {
+		h.askLogin(w, http.StatusForbidden, name, problem)
+		return
+	}
+	value := rand.Text()
+	h.mu.Lock()
+	h.sessions[value] = name
+	if h.users[name] == nil {
+		h.users[name] = &hubUser{name: name}
+	}
+	h.mu.Unlock()
+	http.SetCookie(w, cookie(value))
+	http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
+}
+
+func (h *hub) logout(w http.ResponseWriter, r *http.Request) {
+	if c, err := r.Cookie(sessionCookie); err == nil {
+		h.mu.Lock()
+		delete(h.sessions, c.Value)
+		h.mu.Unlock()
+	}
+	http.SetCookie(w, cookie(""))
+	http.Redirect(w, r, "/hub/login", http.StatusSeeOther)
+}

@@ -1,0 +1,154 @@
+package targets
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Verb is one command: `cluster:up` as a Mage target, `homelab cluster up` in a shell, [ClusterUp] in Go.
+// Mage's targets and the command line are made from the table that [Verbs] returns.
+type Verb struct {
+	Name  string // as a Mage target
+	Group string // the heading of its help
+	Doc   string // what it does: "creates or changes …"
+	Flags []Flag
+
+	words    int    // arguments between its name and its flags; ours have none
+	function string // of this package
+	run      func(ctx context.Context, values map[string]any) error
+}
+
+// Flag is a flag of a verb: a field of its options.
+type Flag struct {
+	Name  string // in lower case
+	Value string // what it takes, such as FILE; of a bool nothing
+	Help  string
+	Zero  any // a string, int, bool or time.Duration
+
+	field string
+	help  string // with the value, as the field's tag has it
+}
+
+// verb is a line of the table. Its function is a function of this package, and takes a struct of options.
+func verb[O any](name, function string, run func(context.Context, O) error, doc string) Verb {
+	v := Verb{Name: name, Doc: doc, function: function, Flags: flagsOf(reflect.TypeFor[O]())}
+	v.run = func(ctx context.Context, values map[string]any) error {
+		var o O
+		at := reflect.ValueOf(&o).Elem()
+		for _, f := range v.Flags {
+			if value, ok := values[f.Name]; ok {
+				at.FieldByName(f.field).Set(reflect.ValueOf(value))
+			}
+		}
+		return run(ctx, o)
+	}
+	return v
+}
+
+// flagsOf are the fields with help, also those of embedded structs.
+func flagsOf(t reflect.Type) []Flag {
+	var out []Flag
+	for _, f := range reflect.VisibleFields(t) {
+		help, ok := f.Tag.Lookup("help")
+		if !ok {
+			continue
+		}
+		flag := flagOf(f.Name, help, f.Type.String())
+		flag.Zero, flag.field = reflect.Zero(f.Type).Interface(), f.Name
+		out = append(out, flag)
+	}
+	return out
+}
+
+// flagOf is a flag of this type. Its help may begin with the form of its value, in one word: "FILE: the cluster's file".
+func flagOf(name, help, kind string) Flag {
+	f := Flag{Name: strings.ToLower(name), Help: help, Zero: "", help: help}
+	value, rest, ok := strings.Cut(help, ": ")
+	switch {
+	case kind == "bool":
+		f.Zero = false
+	case ok && !strings.Contains(value, " "):
+		f.Value, f.Help = value, rest
+	default:
+		f.Value = "<" + kind + ">"
+	}
+	return f
+}
+
+// mageType is the type of a parameter with which Mage reads a flag.
+func (f Flag) mageType() string {
+	if _, ok := f.Zero.(time.Duration); ok {
+		return "time.Duration"
+	}
+	return reflect.TypeOf(f.Zero).String()
+}
+
+// Verbs are all commands, in the order of the help.
+func Verbs() []Verb {
+	return grouped(
+		group("A cluster",
+			verb("cluster:init", "ClusterInit", ClusterInit, "looks at Proxmox VE hosts, asks, and writes a first cluster.yaml; with -yes or from a script it asks nothing."),
+			verb("cluster:validate", "ClusterValidate", ClusterValidate, "checks cluster.yaml and lists everything that is wrong with it."),
+			verb("cluster:plan", "ClusterPlan", ClusterPlan, "shows what cluster:up would do; exit code 0 for nothing, 2 for changes."),
+			verb("cluster:up", "ClusterUp", ClusterUp, "creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made."),
+			verb("cluster:status", "ClusterStatus", ClusterStatus, "shows every node, every part of the platform, and what is wrong."),
+			verb("cluster:watch", "ClusterWatch", ClusterWatch, "serves a live page about the cluster on this machine, until Ctrl-C."),
+			verb("cluster:doctor", "ClusterDoctor", ClusterDoctor, "finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work."),
+			verb("cluster:support", "ClusterSupport", ClusterSupport, "packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events."),
+			verb("cluster:kubeconfig", "ClusterKubeconfig", ClusterKubeconfig, "brings the kubeconfig up to date and prints its path."),
+			verb("cluster:down", "ClusterDown", ClusterDown, "destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too."),
+		),
+		group("Nodes and their GPUs",
+			verb("gpu:list", "GPUList", GPUList, "shows every GPU of every host: model, group, mapping, owner; over SSH also NUMA node and driver."),
+			verb("gpu:verify", "GPUVerify", GPUVerify, "runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results."),
+			verb("node:drain", "NodeDrain", NodeDrain, "cordons a node and evicts its pods."),
+			verb("node:uncordon", "NodeUncordon", NodeUncordon, "lets pods onto a node again."),
+			verb("node:cycle", "NodeCycle", NodeCycle, "drains a node and switches its VM off and on, which resets its GPUs; a reboot does not."),
+			verb("node:replace", "NodeReplace", NodeReplace, "recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join."),
+			verb("node:remove", "NodeRemove", NodeRemove, "removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running."),
+			verb("template:list", "TemplateList", TemplateList, "shows the cluster's templates: their contents, age, and the machines linked to them."),
+			verb("template:prune", "TemplatePrune", TemplatePrune, "removes unused templates, ISOs and images from every host."),
+		),
+		group("Kubernetes, and its backups",
+			verb("k3s:upgrade", "K3sUpgrade", K3sUpgrade, "writes a version of K3s into cluster.yaml, after showing the line, and then does what cluster:up does."),
+			verb("cluster:backup", "ClusterBackup", ClusterBackup, "writes a snapshot of etcd with all that a restore needs into one encrypted file."),
+			verb("cluster:restore", "ClusterRestore", ClusterRestore, "brings Kubernetes back to a backup, or to a snapshot that a server has; pods keep running, and what was created since is lost."),
+			verb("cluster:certs", "ClusterCerts", ClusterCerts, "shows when K3s' certificates end, and renews them with -rotate, on one node after the other."),
+			verb("backup:verify", "BackupVerify", BackupVerify, "proves that a backup is whole and that K3s can open it, and shows what is in it; it needs no cluster."),
+		),
+		group("The platform",
+			verb("platform:passwords", "PlatformPasswords", PlatformPasswords, "shows the generated first passwords of the hub, Rancher and Grafana."),
+			verb("hub:open", "HubOpen", HubOpen, "prints the hub's address; if this machine cannot reach it, it forwards a local port until Ctrl-C."),
+			verb("hub:profiles", "HubProfiles", HubProfiles, "shows on which nodes each profile fits, and how many servers at once, from the file alone."),
+			verb("hub:verify", "HubVerify", HubVerify, "starts a server of each profile, computes in it, on its GPUs too, and removes it."),
+			verb("fleet:lint", "FleetLint", FleetLint, "finds mistakes in any Fleet repository, without a cluster; exit code 1 for errors."),
+			verb("fleet:render", "FleetRender", FleetRender, "writes the GitOps folder of the parts that are deployed through Git, from the file alone; -live also asks the cluster. Other files stay."),
+			verb("fleet:push", "FleetPush", FleetPush, "commits that folder to the Git repository of the file, and never overwrites changes of others. It asks before it removes files whose objects Fleet would then delete."),
+			verb("fleet:status", "FleetStatus", FleetStatus, "shows how far Fleet has deployed the last commit, problems first; with -timeout it waits until everything is deployed; exit code 2 if something is missing."),
+		),
+		group("Proxmox VE hosts",
+			verb("host:check", "HostCheck", HostCheck, "checks whether the hosts can run what cluster.yaml describes, and changes nothing; exit code 0, 1 for warnings, 2 for errors."),
+			verb("host:prep", "HostPrep", HostPrep, "prepares the hosts over SSH, as root: it shows every change, asks, and makes it. Without a file, -ssh names the host."),
+			verb("host:role", "HostRole", HostRole, "prints the privileges that the token needs and why, as commands for root; it changes nothing."),
+			verb("host:trial", "HostTrial", HostTrial, "tests hosts with a cluster of its own: up, changes, down; it plans after each step and writes a record."),
+		),
+		group("The lab",
+			verb("lab:start", "LabStart", LabStart, "builds the lab if necessary and starts it in the background."),
+			verb("lab:status", "LabStatus", LabStatus, "shows whether the lab runs, where, and how much memory it uses."),
+			verb("lab:stop", "LabStop", LabStop, "ends the lab and everything in it."),
+		),
+	)
+}
+
+// group gives verbs their heading.
+func group(title string, verbs ...Verb) []Verb {
+	for i := range verbs {
+		verbs[i].Group = title
+	}
+	return verbs
+}
+
+func grouped(groups ...[]Verb) []Verb { return slices.Concat(groups...) }
