@@ -7,13 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
-<<<<<<< HEAD
-// Lab is the simulated Proxmox host, with the Kubernetes in its VMs.
-type Lab mg.Namespace
-=======
 // LabStartOptions are the options of [LabStart]: there are none.
 type LabStartOptions struct{}
->>>>>>> main
 
 // LabStart is lab:start.
 func LabStart(ctx context.Context, _ LabStartOptions) error {

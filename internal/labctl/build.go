@@ -57,13 +57,10 @@ func (o Options) program() program {
 // cache it takes a second or two; the first time it compiles for a minute, and Kubernetes for
 // many, and shows progress.
 func Build(ctx context.Context, o Options) (string, error) {
-<<<<<<< HEAD
-	which := o.program()
-=======
 	if runtime.GOOS == "windows" {
 		return "", errors.New("the lab needs Linux or macOS, and this is Windows: run it in WSL, or point proxmox.endpoint at a real host")
 	}
->>>>>>> main
+	which := o.program()
 	from, err := o.find(ctx)
 	if err != nil {
 		return "", err
