@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"lab/traffic":          {"sim/guest"},
 	"lab/plane":            {"converge/wait", "sim/gpuoperator", "sim/guest"},
 	"lab/plane/real":       {"converge/wait", "sim/guest"},
+	"lab/plane/simulated":  {"sim/guest", "sim/kubesim"},
 	"lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
@@ -39,7 +40,8 @@ var allowed = map[string][]string{
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
-	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
+	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table",
+	"sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
 }
 
 // list asks go list about the lab's packages, without their tests.
