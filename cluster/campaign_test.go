@@ -187,15 +187,20 @@ func pairs(from []attempt, n int, seed uint64) []attempt {
 	return out
 }
 
-// TestCampaign meets faults at requests, connections and answers of the examples, one
-// run each, and some pairs of them. It prints what it did, and of what was not survived
-// the shortest line that shows it again.
-func TestCampaign(t *testing.T) {
-	sites := []*site{
+func campaignSites(t *testing.T) []*site {
+	t.Helper()
+	return []*site{
 		newSite(t, "one-gpu", lab(example(t, "one-gpu")), pvesim.OneGPU(), anything, 509),
 		newSite(t, "eight-a100", example(t, "eight-a100"), pvesim.EightA100(), anything, 4093),
 		newSite(t, "notebooks", withPlatform(t, "one-gpu", smallPlatform), pvesim.OneGPU(), ofKubernetes, 0),
 	}
+}
+
+// TestCampaign meets faults at requests, connections and answers of the examples, one
+// run each, and some pairs of them. It prints what it did, and of what was not survived
+// the shortest line that shows it again.
+func TestCampaign(t *testing.T) {
+	sites := campaignSites(t)
 	all := chosen(t, sites)
 	diary := newDiary(t, len(all))
 	defer diary.close()

@@ -102,20 +102,20 @@ const (
 
 // addNodes adds what is about machines that homelab made.
 func addNodes(add func(string, costlyChange)) {
-	for _, what := range []string{setting, detached, "another version of K3s", "`node:drain`, where somebody works", "`node:cycle`", "`node:replace`", "`cluster:down`", "a login in machines that know no key of this run's: another token's, another person's"} {
+	for _, what := range []string{setting, detached, "another version of K3s", "`node:drain` of a node with work on it", "`node:cycle`", "`node:replace`", "`cluster:down`", "a login on machines that know none of this run's keys (another token, another person)"} {
 		add(what, costlyChange{node: "wk2", site: nodes("wk2"), sudden: what == "`cluster:down`", events: onMachine()})
 	}
-	add("a taint that ends pods (`NoExecute`), where there are some", costlyChange{node: "wk2", site: nodes("wk2"), sudden: true, events: onMachine(), ends: func(node map[string]any) bool {
+	add("a taint that evicts pods (`NoExecute`)", costlyChange{node: "wk2", site: nodes("wk2"), sudden: true, events: onMachine(), ends: func(node map[string]any) bool {
 		taints, _, _ := unstructured.NestedSlice(node, "spec", "taints")
 		return strings.Contains(fmt.Sprint(taints), "example.com/quiet")
 	}})
 	add("fewer GPUs for a node", costlyChange{node: "gpu1", site: nodes("gpu1"), events: append(onMachine(), computes())})
-	add("GPUs shared in another way, where somebody computes through MPS", costlyChange{node: "gpu1", site: nodes("gpu1"), sudden: true, events: append(onMachine(), computes()), ends: func(node map[string]any) bool {
+	add("GPUs shared in another way, while programs compute through MPS", costlyChange{node: "gpu1", site: nodes("gpu1"), sudden: true, events: append(onMachine(), computes()), ends: func(node map[string]any) bool {
 		labels, _, _ := unstructured.NestedStringMap(node, "metadata", "labels")
 		sharing := labels["homelab.cps-gpu.github.com/gpu-sharing"]
 		return sharing != "" && !strings.HasPrefix(sharing, "mps")
 	}})
-	for _, what := range []string{"GPUs divided in another way, or whole again (MIG)", "another driver of NVIDIA's"} {
+	for _, what := range []string{"GPUs divided in another way, or whole again (MIG)", "another NVIDIA driver"} {
 		add(what, costlyChange{node: "gpu1", site: nodes("gpu1"), events: append(onMachine(), computes())})
 	}
 	left := costlyChange{node: "wk2", site: nodes("wk2"), events: onMachine()}
@@ -136,7 +136,7 @@ func addOthers(add func(string, costlyChange)) {
 		}
 		add(what, c)
 	}
-	for _, what := range []string{"the same of the NFS server", "a network that may no longer mount the NFS server's folders (`allow`)", "a share of the NFS server that left the file: its data stays there"} {
+	for _, what := range []string{"the same setting of the NFS server's VM", "a network that may no longer mount the NFS server's folders (`allow`)", "a share of the NFS server that left the file: its data stays there"} {
 		c := costlyChange{node: "files", worker: "wk2", site: withParts, events: slices.Concat(ofVM(), ofWork(), []event{ofExports()})}
 		if c.sudden = true; strings.HasPrefix(what, "the same") {
 			c.name, c.sudden = "a setting of the NFS server's VM", false

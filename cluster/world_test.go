@@ -2,6 +2,8 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"net"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/clusterfile"
@@ -57,8 +60,8 @@ type world struct {
 // loginKey is the same in every world, and so are the seeds that carry its public
 // half, and their names.
 var loginKey = sync.OnceValues(func() ([]byte, error) {
-	private, _, err := ssh.GenerateKey()
-	return private, err
+	block, err := xssh.MarshalPrivateKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "homelab")
+	return pem.EncodeToMemory(block), err
 })
 
 func newWorld(t testing.TB, model pvesim.Model) *world {

@@ -1,3 +1,7 @@
+//go:build unix
+
+// Windows has no named pipes in folders.
+
 package lint_test
 
 import (

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ const KubernetesVersion = "v1.36.3"
 // takes a second or two; the first time it compiles Kubernetes, which takes minutes, and shows
 // progress.
 func Build(ctx context.Context, o Options) (string, error) {
+	if runtime.GOOS == "windows" {
+		return "", errors.New("the lab needs Linux or macOS, and this is Windows: run it in WSL, or point proxmox.endpoint at a real host")
+	}
 	from, err := o.find(ctx)
 	if err != nil {
 		return "", err

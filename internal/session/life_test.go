@@ -24,6 +24,7 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/spec"
 )
 
 // site is a simulated world in which commands are given one after the other, each
@@ -52,10 +53,16 @@ func (w *site) close() {
 // do gives one command.
 func (w *site) do(yaml string, o Options, command func(*Session, context.Context) error) error {
 	w.t.Helper()
-	w.talk.Reset()
-	w.data.Reset()
 	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(w.t, err)
+	return w.command(spec, o, command)
+}
+
+// command is do with a file that was read.
+func (w *site) command(spec *spec.Spec, o Options, command func(*Session, context.Context) error) error {
+	w.t.Helper()
+	w.talk.Reset()
+	w.data.Reset()
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{
 		Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport},

@@ -1,3 +1,7 @@
+//go:build unix
+
+// Its commands run on this machine, as in a guest: in a process group.
+
 package remotetest_test
 
 import (

@@ -78,7 +78,8 @@ var builtin = slices.Concat(
 	builtins("coordination.k8s.io", "v1", true, "Lease", "leases"),
 	builtins("admissionregistration.k8s.io", "v1", false, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
 		"ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
-		"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+		"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+		"MutatingAdmissionPolicy", "mutatingadmissionpolicies", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"), // v1 since Kubernetes 1.36
 	builtins("autoscaling", "v2", true, "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
 	custom(builtins("apiregistration.k8s.io", "v1", false, "APIService", "apiservices")),
 	builtins("policy", "v1", true, "PodDisruptionBudget", "poddisruptionbudgets"),

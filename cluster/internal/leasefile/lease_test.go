@@ -1,3 +1,7 @@
+//go:build unix
+
+// Its commands run on this machine, as on a server: with flock and a shell.
+
 package leasefile
 
 import (

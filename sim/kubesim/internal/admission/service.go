@@ -1,4 +1,4 @@
-package kubesim
+package admission
 
 import (
 	"net/netip"
@@ -6,11 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
-// allocate gives a Service its address and the ports on nodes; was is what it is written over,
+// Allocate gives a Service its address and the ports on nodes; was is what it is written over,
 // whose address and ports it keeps (pkg/registry/core/service/storage/alloc.go).
-func (c *Cluster) allocate(s, was *corev1.Service) error {
+func (c Admission) Allocate(s, was *corev1.Service) error {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
 		return nil
@@ -27,15 +29,15 @@ func (c *Cluster) allocate(s, was *corev1.Service) error {
 	}
 	c.allocatePorts(s, was)
 	taken := map[string]bool{}
-	for _, e := range c.all("services") {
-		if o := typed[corev1.Service](e); o.Namespace != s.Namespace || o.Name != s.Name {
+	for _, o := range control.All[corev1.Service](c, "services") {
+		if o.Namespace != s.Namespace || o.Name != s.Name {
 			taken[o.Spec.ClusterIP] = true
 		}
 	}
 	if s.Spec.ClusterIP == "" {
-		s.Spec.ClusterIP = freeAddress(c.cfg.ServiceCIDR, taken)
+		s.Spec.ClusterIP = freeAddress(c.Services, taken)
 	} else if s.Spec.ClusterIP != corev1.ClusterIPNone && taken[s.Spec.ClusterIP] {
-		return apierrors.NewInvalid(mustKind("services").GroupKind(), s.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"),
+		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), s.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"),
 			[]string{s.Spec.ClusterIP}, "failed to allocate IP "+s.Spec.ClusterIP+": provided IP is already allocated")})
 	}
 	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
@@ -58,15 +60,15 @@ func freeAddress(in netip.Prefix, taken map[string]bool) string {
 	return ""
 }
 
-func (c *Cluster) allocatePorts(s, was *corev1.Service) {
+func (c Admission) allocatePorts(s, was *corev1.Service) {
 	wants := s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		(s.Spec.AllocateLoadBalancerNodePorts == nil || *s.Spec.AllocateLoadBalancerNodePorts)
 	if !wants {
 		return
 	}
 	taken := map[int32]bool{}
-	for _, e := range c.all("services") {
-		for _, p := range typed[corev1.Service](e).Spec.Ports {
+	for _, o := range control.All[corev1.Service](c, "services") {
+		for _, p := range o.Spec.Ports {
 			taken[p.NodePort] = true
 		}
 	}

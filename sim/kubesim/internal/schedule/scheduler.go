@@ -1,4 +1,5 @@
-package kubesim
+// Package schedule is kube-scheduler: which node a pod goes to, and the words for why there is none.
+package schedule
 
 import (
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
@@ -16,31 +18,34 @@ import (
 
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// scheduleBare is kube-scheduler: for each pod without a node, the one with the most free memory
-// of those that it fits. The pod of a claim that waits for its first consumer has its node chosen,
-// and is bound when the volume is there.
-func (c *Cluster) scheduleBare() {
-	pods := c.index()
+// Scheduler is that of one cluster.
+type Scheduler struct{ control.Store }
+
+// Run finds for each pod without a node the one with the most free memory of those that it fits.
+// The pod of a claim that waits for its first consumer has its node chosen, and is bound when the
+// volume is there.
+func (s Scheduler) Run() {
 	used := map[string]map[corev1.ResourceName]int64{}
-	for name, list := range pods.onNode {
-		used[name] = map[corev1.ResourceName]int64{}
-		for _, e := range list {
-			take(used[name], typed[corev1.Pod](e))
+	var waiting []*corev1.Pod
+	for _, p := range control.All[corev1.Pod](s, "pods") {
+		switch {
+		case p.Spec.NodeName != "":
+			if used[p.Spec.NodeName] == nil {
+				used[p.Spec.NodeName] = map[corev1.ResourceName]int64{}
+			}
+			Take(used[p.Spec.NodeName], p)
+		case p.DeletionTimestamp == nil && !ended(p) && p.Spec.SchedulerName == corev1.DefaultSchedulerName && len(p.Spec.SchedulingGates) == 0:
+			waiting = append(waiting, p)
 		}
 	}
-	var waiting []*entry
-	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
-		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !ended(p) && p.Spec.SchedulerName == corev1.DefaultSchedulerName && len(p.Spec.SchedulingGates) == 0 {
-			waiting = append(waiting, e)
-		}
+	slices.SortStableFunc(waiting, func(a, b *corev1.Pod) int { return int(priority(b)) - int(priority(a)) })
+	for _, p := range waiting {
+		s.place(p, used)
 	}
-	slices.SortStableFunc(waiting, func(a, b *entry) int {
-		return int(priority(typed[corev1.Pod](b))) - int(priority(typed[corev1.Pod](a)))
-	})
-	for _, e := range waiting {
-		c.place(e, typed[corev1.Pod](e), used)
-	}
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 func priority(p *corev1.Pod) int32 {
@@ -51,82 +56,76 @@ func priority(p *corev1.Pod) int32 {
 }
 
 // place finds a node for a pod.
-func (c *Cluster) place(e *entry, p *corev1.Pod, used map[string]map[corev1.ResourceName]int64) {
-	nodes := c.all("nodes")
-	late, why := c.claimsReady(p)
+func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]int64) {
+	nodes := control.All[corev1.Node](s, "nodes")
+	late, why := s.claimsReady(p)
 	if why != "" {
-		c.unplaced(e, p, len(nodes), map[string]int{why: len(nodes)})
+		s.unplaced(p, len(nodes), map[string]int{why: len(nodes)})
 		return
 	}
 	reasons := map[string]int{}
 	best, most := "", int64(-1)
-	for _, ne := range nodes {
-		n := typed[corev1.Node](ne)
-		why := misfit(p, n, used[n.Name])
+	for _, n := range nodes {
+		why := Misfit(p, n, used[n.Name])
 		if why == "" {
-			why = c.misplaced(p, n)
+			why = s.misplaced(p, n)
 		}
 		if why != "" {
 			reasons[why]++
 			continue
 		}
-		if free := free(n, used[n.Name]); free > most {
+		if free := Free(n, used[n.Name]); free > most {
 			best, most = n.Name, free
 		}
 	}
 	if best == "" {
-		c.unplaced(e, p, len(nodes), reasons)
+		s.unplaced(p, len(nodes), reasons)
 		return
 	}
 	if len(late) > 0 {
-		c.chooseFor(late, best)
+		s.chooseFor(late, best)
 		return
 	}
 	if used[best] == nil {
 		used[best] = map[corev1.ResourceName]int64{}
 	}
-	take(used[best], p)
-	c.bind(e, p, best)
-	c.note(e, corev1.DefaultSchedulerName, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, best))
+	Take(used[best], p)
+	s.bind(p, best)
+	s.Event(p, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, best))
 }
 
 // claimsReady returns the claims of a pod that wait for its node, or why it cannot have one.
-func (c *Cluster) claimsReady(p *corev1.Pod) (late []*entry, why string) {
+func (s Scheduler) claimsReady(p *corev1.Pod) (late []*corev1.PersistentVolumeClaim, why string) {
 	for _, name := range control.ClaimsOf(p) {
-		e := c.get(mustKind("persistentvolumeclaims"), p.Namespace, name)
-		if e == nil {
+		claim := control.Get[corev1.PersistentVolumeClaim](s, "persistentvolumeclaims", p.Namespace, name)
+		if claim == nil {
 			return nil, fmt.Sprintf("persistentvolumeclaim %q not found", name)
 		}
-		claim := typed[corev1.PersistentVolumeClaim](e)
 		switch {
 		case claim.DeletionTimestamp != nil:
 			return nil, fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
 		case claim.Status.Phase == corev1.ClaimBound:
 			continue
 		}
-		class := c.classNamed(claim.Spec.StorageClassName)
+		class := s.classNamed(claim.Spec.StorageClassName)
 		if class == nil || class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
 			return nil, "pod has unbound immediate PersistentVolumeClaims"
 		}
-		late = append(late, e)
+		late = append(late, claim)
 	}
 	return late, ""
 }
 
-func (c *Cluster) classNamed(name *string) *storagev1.StorageClass {
+func (s Scheduler) classNamed(name *string) *storagev1.StorageClass {
 	if name == nil {
 		return nil
 	}
-	if e := c.get(mustKind("storageclasses"), "", *name); e != nil {
-		return typed[storagev1.StorageClass](e)
-	}
-	return nil
+	return control.Get[storagev1.StorageClass](s, "storageclasses.storage.k8s.io", "", *name)
 }
 
 // chooseFor tells a provisioner where a claim's first consumer goes.
-func (c *Cluster) chooseFor(claims []*entry, node string) {
-	for _, e := range claims {
-		claim := typed[corev1.PersistentVolumeClaim](e)
+func (s Scheduler) chooseFor(claims []*corev1.PersistentVolumeClaim, node string) {
+	for _, claim := range claims {
 		if claim.Annotations[selectedNode] != "" {
 			continue
 		}
@@ -135,23 +134,25 @@ func (c *Cluster) chooseFor(claims []*entry, node string) {
 			out.Annotations = map[string]string{}
 		}
 		out.Annotations[selectedNode] = node
-		controllerStore{c}.Update(out)
+		s.Update(out)
 	}
 }
 
 // misplaced says why a pod may not be where a node is: its volumes are elsewhere, or pods that it
 // keeps away from, or that it wants to be with.
-func (c *Cluster) misplaced(p *corev1.Pod, n *corev1.Node) string {
+func (s Scheduler) misplaced(p *corev1.Pod, n *corev1.Node) string {
 	for _, name := range control.ClaimsOf(p) {
-		e := c.get(mustKind("persistentvolumeclaims"), p.Namespace, name)
-		if e == nil {
+		claim := control.Get[corev1.PersistentVolumeClaim](s, "persistentvolumeclaims", p.Namespace, name)
+		if claim == nil {
 			continue
 		}
-		claim := typed[corev1.PersistentVolumeClaim](e)
-		if at := claim.Annotations[selectedNode]; at != "" && claim.Status.Phase != corev1.ClaimBound && at != n.Name && c.get(mustKind("nodes"), "", at) != nil {
+		if at := claim.Annotations[selectedNode]; at != "" && claim.Status.Phase != corev1.ClaimBound && at != n.Name && control.Get[corev1.Node](s, "nodes", "", at) != nil {
 			return "node(s) didn't find available persistent volumes to bind"
 		}
-		if pv := c.volumeOf(p.Namespace, name); pv != nil && pv.Spec.NodeAffinity != nil {
+		if claim.Status.Phase != corev1.ClaimBound {
+			continue
+		}
+		if pv := control.Get[corev1.PersistentVolume](s, "persistentvolumes", "", claim.Spec.VolumeName); pv != nil && pv.Spec.NodeAffinity != nil {
 			if at, err := scheduling.MatchNodeSelectorTerms(n, pv.Spec.NodeAffinity.Required); err != nil || !at {
 				return "node(s) had volume node affinity conflict"
 			}
@@ -159,14 +160,14 @@ func (c *Cluster) misplaced(p *corev1.Pod, n *corev1.Node) string {
 	}
 	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		for _, term := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			if c.near(p, n, term) {
+			if s.near(p, n, term) {
 				return "node(s) didn't match pod anti-affinity rules"
 			}
 		}
 	}
 	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
 		for _, term := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			if !c.near(p, n, term) && !matchesSelector(term.LabelSelector, p.Labels) {
+			if !s.near(p, n, term) && !matches(term.LabelSelector, p.Labels) {
 				return "node(s) didn't match pod affinity rules"
 			}
 		}
@@ -175,20 +176,19 @@ func (c *Cluster) misplaced(p *corev1.Pod, n *corev1.Node) string {
 }
 
 // near reports whether a pod of a term runs in a node's part of the topology.
-func (c *Cluster) near(p *corev1.Pod, n *corev1.Node, term corev1.PodAffinityTerm) bool {
+func (s Scheduler) near(p *corev1.Pod, n *corev1.Node, term corev1.PodAffinityTerm) bool {
 	at, has := n.Labels[term.TopologyKey]
 	if !has {
 		return false
 	}
-	for _, e := range c.all("pods") {
-		o := typed[corev1.Pod](e)
-		if o.Spec.NodeName == "" || ended(o) || o.UID == p.UID || !matchesSelector(term.LabelSelector, o.Labels) {
+	for _, o := range control.All[corev1.Pod](s, "pods") {
+		if o.Spec.NodeName == "" || ended(o) || o.UID == p.UID || !matches(term.LabelSelector, o.Labels) {
 			continue
 		}
 		if o.Namespace != p.Namespace && !slices.Contains(term.Namespaces, o.Namespace) && term.NamespaceSelector == nil {
 			continue
 		}
-		if ne := c.get(mustKind("nodes"), "", o.Spec.NodeName); ne != nil && typed[corev1.Node](ne).Labels[term.TopologyKey] == at {
+		if other := control.Get[corev1.Node](s, "nodes", "", o.Spec.NodeName); other != nil && other.Labels[term.TopologyKey] == at {
 			return true
 		}
 	}
@@ -209,7 +209,7 @@ func helpless(full, other int) string {
 }
 
 // unplaced says of a pod why no node will have it.
-func (c *Cluster) unplaced(e *entry, p *corev1.Pod, nodes int, reasons map[string]int) {
+func (s Scheduler) unplaced(p *corev1.Pod, nodes int, reasons map[string]int) {
 	counts := map[string]int{}
 	full := 0
 	for why, n := range reasons {
@@ -235,18 +235,35 @@ func (c *Cluster) unplaced(e *entry, p *corev1.Pod, nodes int, reasons map[strin
 	if nodes == 0 {
 		message = "no nodes available to schedule pods"
 	}
-	c.note(e, corev1.DefaultSchedulerName, corev1.EventTypeWarning, "FailedScheduling", message)
-	status := p.Status.DeepCopy()
+	s.Event(p, corev1.EventTypeWarning, "FailedScheduling", message)
+	out := p.DeepCopy()
+	status := &out.Status
 	cond := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message, ObservedGeneration: p.Generation,
 		LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second))}
 	for i, was := range status.Conditions {
 		if was.Type == cond.Type {
 			cond.LastTransitionTime = was.LastTransitionTime
 			status.Conditions[i] = cond
-			c.putStatus(e, status)
+			s.Status(out)
 			return
 		}
 	}
 	status.Conditions = append(status.Conditions, cond)
-	c.putStatus(e, status)
+	s.Status(out)
+}
+
+// bind puts a pod on a node.
+func (s Scheduler) bind(p *corev1.Pod, node string) {
+	out := p.DeepCopy()
+	out.Spec.NodeName = node
+	s.Update(out)
+	out.Status.Phase = corev1.PodPending
+	out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, ObservedGeneration: p.Generation,
+		LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second))}}
+	s.Status(out)
+}
+
+func matches(s *metav1.LabelSelector, set map[string]string) bool {
+	sel, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && sel.Matches(labels.Set(set))
 }

@@ -1,4 +1,6 @@
-package kubesim
+// Package authority is a cluster's certificate authority, and the certificates of its API server and
+// its administrator.
+package authority
 
 import (
 	"crypto/ecdsa"
@@ -22,32 +24,33 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// authority signs the certificates of one cluster.
-type authority struct {
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
+// Authority signs the certificates of one cluster.
+type Authority struct {
+	Cert   *x509.Certificate
+	Key    *ecdsa.PrivateKey
 	server atomic.Pointer[tls.Certificate]
 	admin  tls.Certificate
 }
 
-func newAuthority(cfg guest.PlaneConfig) (*authority, error) {
+// New makes an authority, or that of a restored cluster.
+func New(cfg guest.PlaneConfig) (*Authority, error) {
 	a, err := rootOf(cfg.Saved)
 	if err != nil {
 		return nil, fmt.Errorf("kubesim: %w", err)
 	}
-	if err := a.serve(cfg.ServiceCIDR, cfg.TLSSANs); err != nil {
+	if err := a.Serve(cfg.ServiceCIDR, cfg.TLSSANs); err != nil {
 		return nil, err
 	}
-	admin := template("system:admin")
+	admin := Template("system:admin")
 	admin.Subject.Organization = []string{"system:masters"}
 	admin.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	a.admin, err = a.sign(admin)
+	a.admin, err = a.Sign(admin)
 	return a, err
 }
 
-// serve makes the API server's certificate, for names and addresses.
-func (a *authority) serve(services netip.Prefix, sans []string) error {
-	server := template("k3s")
+// Serve makes the API server's certificate, for names and addresses.
+func (a *Authority) Serve(services netip.Prefix, sans []string) error {
+	server := Template("k3s")
 	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	server.DNSNames = []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"}
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
@@ -61,7 +64,7 @@ func (a *authority) serve(services netip.Prefix, sans []string) error {
 			server.DNSNames = append(server.DNSNames, san)
 		}
 	}
-	signed, err := a.sign(server)
+	signed, err := a.Sign(server)
 	if err != nil {
 		return err
 	}
@@ -70,8 +73,8 @@ func (a *authority) serve(services netip.Prefix, sans []string) error {
 }
 
 // rootOf makes an authority, or takes that of a restored cluster.
-func rootOf(saved *guest.PlaneSaved) (*authority, error) {
-	a := &authority{}
+func rootOf(saved *guest.PlaneSaved) (*Authority, error) {
+	a := &Authority{}
 	var err error
 	if saved != nil {
 		cert, rest := pem.Decode(saved.Authority)
@@ -79,30 +82,31 @@ func rootOf(saved *guest.PlaneSaved) (*authority, error) {
 		if cert == nil || key == nil {
 			return nil, errors.New("the snapshot has no certificate authority")
 		}
-		if a.cert, err = x509.ParseCertificate(cert.Bytes); err == nil {
-			a.key, err = x509.ParseECPrivateKey(key.Bytes)
+		if a.Cert, err = x509.ParseCertificate(cert.Bytes); err == nil {
+			a.Key, err = x509.ParseECPrivateKey(key.Bytes)
 		}
 		return a, err
 	}
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+	if a.Key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, err
 	}
-	root := template("k3s-server-ca")
+	root := Template("k3s-server-ca")
 	root.IsCA, root.BasicConstraintsValid, root.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, root, root, a.key.Public(), a.key)
+	der, err := x509.CreateCertificate(rand.Reader, root, root, a.Key.Public(), a.Key)
 	if err == nil {
-		a.cert, err = x509.ParseCertificate(der)
+		a.Cert, err = x509.ParseCertificate(der)
 	}
 	return a, err
 }
 
-// saved is the authority as it is in a snapshot.
-func (a *authority) saved() ([]byte, error) {
-	key, err := x509.MarshalECPrivateKey(a.key)
-	return append(encode("CERTIFICATE", a.cert.Raw), encode("EC PRIVATE KEY", key)...), err
+// Saved is the authority as it is in a snapshot.
+func (a *Authority) Saved() ([]byte, error) {
+	key, err := x509.MarshalECPrivateKey(a.Key)
+	return append(Encode("CERTIFICATE", a.Cert.Raw), Encode("EC PRIVATE KEY", key)...), err
 }
 
-func template(name string) *x509.Certificate {
+// Template is a certificate of ten years to be filled in.
+func Template(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)) // never fails, see crypto/rand
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
@@ -111,29 +115,31 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-func (a *authority) sign(cert *x509.Certificate) (tls.Certificate, error) {
+// Sign makes a key, and its certificate of a template.
+func (a *Authority) Sign(cert *x509.Certificate) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("kubesim: %w", err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, key.Public(), a.key)
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.Cert, key.Public(), a.Key)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("kubesim: %w", err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-func (a *authority) serverTLS() *tls.Config {
+// ServerTLS is the API server's configuration. The certificate is the one of the last Serve.
+func (a *Authority) ServerTLS() *tls.Config {
 	clients := x509.NewCertPool()
-	clients.AddCert(a.cert)
+	clients.AddCert(a.Cert)
 	return &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.server.Load(), nil }, MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: clients,
 	}
 }
 
-// kubeconfig writes what K3s writes to /etc/rancher/k3s/k3s.yaml.
-func (a *authority) kubeconfig(server string) []byte {
+// Kubeconfig writes what K3s writes to /etc/rancher/k3s/k3s.yaml.
+func (a *Authority) Kubeconfig(server string) []byte {
 	const name = "default"
 	key, err := x509.MarshalECPrivateKey(a.admin.PrivateKey.(*ecdsa.PrivateKey))
 	if err != nil {
@@ -142,10 +148,10 @@ func (a *authority) kubeconfig(server string) []byte {
 	cfg := clientcmdapi.Config{
 		APIVersion: "v1", Kind: "Config", CurrentContext: name,
 		Clusters: []clientcmdapi.NamedCluster{{Name: name, Cluster: clientcmdapi.Cluster{
-			Server: server, CertificateAuthorityData: encode("CERTIFICATE", a.cert.Raw)}}},
+			Server: server, CertificateAuthorityData: Encode("CERTIFICATE", a.Cert.Raw)}}},
 		Contexts: []clientcmdapi.NamedContext{{Name: name, Context: clientcmdapi.Context{Cluster: name, AuthInfo: name}}},
 		AuthInfos: []clientcmdapi.NamedAuthInfo{{Name: name, AuthInfo: clientcmdapi.AuthInfo{
-			ClientCertificateData: encode("CERTIFICATE", a.admin.Certificate[0]), ClientKeyData: encode("EC PRIVATE KEY", key)}}},
+			ClientCertificateData: Encode("CERTIFICATE", a.admin.Certificate[0]), ClientKeyData: Encode("EC PRIVATE KEY", key)}}},
 	}
 	b, err := yaml.Marshal(cfg)
 	if err != nil {
@@ -154,6 +160,7 @@ func (a *authority) kubeconfig(server string) []byte {
 	return b
 }
 
-func encode(block string, der []byte) []byte {
+// Encode is a block of PEM.
+func Encode(block string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: block, Bytes: der})
 }

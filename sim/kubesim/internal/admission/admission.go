@@ -1,8 +1,12 @@
-package kubesim
+// Package admission checks new objects and fills in what the API server's own admission plugins
+// do, as far as a client can tell: pkg/kubeapiserver, plugin/pkg/admission and the strategies of
+// pkg/registry of Kubernetes v1.36.
+package admission
 
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,23 +19,35 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 const (
+	// RootConfigMap has the authority's certificate in each namespace.
+	RootConfigMap = "kube-root-ca.crt"
+
 	claimProtection  = "kubernetes.io/pvc-protection"
 	volumeProtection = "kubernetes.io/pv-protection"
 	defaultClass     = "storageclass.kubernetes.io/is-default-class"
 )
 
-// welcome is the admission of a new object: kube-apiserver's own plugins, as far as a client
+// Admission is that of one cluster.
+type Admission struct {
+	control.Store
+	Services netip.Prefix // of which Services get their addresses
+}
+
+// New is the admission of a new object: kube-apiserver's own plugins, as far as a client
 // can tell.
-func (c *Cluster) welcome(k kind, obj any) error {
+func (c Admission) New(obj any) error {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		return c.welcomePod(k, o)
+		return c.pod(o)
 	case *corev1.Service:
-		return c.allocate(o, nil)
+		return c.Allocate(o, nil)
 	case *corev1.PersistentVolumeClaim:
 		addFinalizer(&o.ObjectMeta, claimProtection)
 		if o.Spec.StorageClassName == nil && o.Annotations[corev1.BetaStorageClassAnnotation] == "" {
@@ -49,8 +65,9 @@ func (c *Cluster) welcome(k kind, obj any) error {
 		}
 		o.Annotations[appsv1.DeprecatedTemplateGeneration] = "1"
 	case *corev1.Node: // TaintNodesByCondition
-		if !slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReadyTaint) }) {
-			o.Spec.Taints = append(o.Spec.Taints, notReadyTaint)
+		notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+		if !slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) }) {
+			o.Spec.Taints = append(o.Spec.Taints, notReady)
 		}
 	case *batchv1.Job:
 		selectJob(o)
@@ -59,10 +76,9 @@ func (c *Cluster) welcome(k kind, obj any) error {
 }
 
 // defaultClass is the class that a claim without one gets: of several, the newest.
-func (c *Cluster) defaultClass() *storagev1.StorageClass {
+func (c Admission) defaultClass() *storagev1.StorageClass {
 	var best *storagev1.StorageClass
-	for _, e := range c.all("storageclasses.storage.k8s.io") {
-		class := typed[storagev1.StorageClass](e)
+	for _, class := range control.All[storagev1.StorageClass](c, "storageclasses.storage.k8s.io") {
 		if class.Annotations[defaultClass] == "true" && (best == nil || best.CreationTimestamp.Before(&class.CreationTimestamp)) {
 			best = class
 		}
@@ -97,27 +113,26 @@ func selectJob(j *batchv1.Job) {
 	j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 }
 
-// welcomePod is what the plugins ServiceAccount, RuntimeClass, Priority and
+// pod is what the plugins ServiceAccount, RuntimeClass, Priority and
 // DefaultTolerationSeconds do.
-func (c *Cluster) welcomePod(k kind, p *corev1.Pod) error {
+func (c Admission) pod(p *corev1.Pod) error {
 	forbid := func(format string, args ...any) error {
-		return apierrors.NewForbidden(k.resource(), p.Name, fmt.Errorf(format, args...))
+		return apierrors.NewForbidden(corev1.Resource("pods"), p.Name, fmt.Errorf(format, args...))
 	}
 	if p.Spec.ServiceAccountName == "" {
 		p.Spec.ServiceAccountName = "default"
 	}
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
-	e := c.get(mustKind("serviceaccounts"), p.Namespace, p.Spec.ServiceAccountName)
-	if e == nil {
+	account := control.Get[corev1.ServiceAccount](c, "serviceaccounts", p.Namespace, p.Spec.ServiceAccountName)
+	if account == nil {
 		return forbid("error looking up service account %s/%s: serviceaccount %q not found", p.Namespace, p.Spec.ServiceAccountName, p.Spec.ServiceAccountName)
 	}
-	c.mountToken(p, typed[corev1.ServiceAccount](e))
+	mountToken(p, account)
 	if class := p.Spec.RuntimeClassName; class != nil {
-		e := c.get(mustKind("runtimeclasses"), "", *class)
-		if e == nil {
+		of := control.Get[nodev1.RuntimeClass](c, "runtimeclasses.node.k8s.io", "", *class)
+		if of == nil {
 			return forbid("pod rejected: RuntimeClass %q not found", *class)
 		}
-		of := typed[nodev1.RuntimeClass](e)
 		if of.Overhead != nil && p.Spec.Overhead == nil {
 			p.Spec.Overhead = of.Overhead.PodFixed
 		}
@@ -147,7 +162,7 @@ func (c *Cluster) welcomePod(k kind, p *corev1.Pod) error {
 }
 
 // mountToken gives a pod's containers the token of its account.
-func (c *Cluster) mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
+func mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
 	if len(p.Spec.ImagePullSecrets) == 0 {
 		p.Spec.ImagePullSecrets = account.ImagePullSecrets
 	}
@@ -159,7 +174,7 @@ func (c *Cluster) mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
 	if !automount || slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, prefix) }) {
 		return
 	}
-	name := prefix + c.suffix()
+	name := prefix + rand.String(5)
 	used := false
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
@@ -177,7 +192,7 @@ func (c *Cluster) mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: &mode, Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: &seconds, Path: "token"}},
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: rootConfigMap},
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: RootConfigMap},
 				Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
 				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}}}}},
@@ -185,10 +200,9 @@ func (c *Cluster) mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
 }
 
 // prioritize gives a pod the priority of its class, or of the default one.
-func (c *Cluster) prioritize(p *corev1.Pod) error {
+func (c Admission) prioritize(p *corev1.Pod) error {
 	value, never := int32(0), corev1.PreemptLowerPriority
-	for _, e := range c.all("priorityclasses.scheduling.k8s.io") {
-		class := typed[schedulingv1.PriorityClass](e)
+	for _, class := range control.All[schedulingv1.PriorityClass](c, "priorityclasses.scheduling.k8s.io") {
 		if class.Name != p.Spec.PriorityClassName && (p.Spec.PriorityClassName != "" || !class.GlobalDefault) {
 			continue
 		}
