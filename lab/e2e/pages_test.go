@@ -70,7 +70,7 @@ func (r *reader) reports(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(page), want, line)
 	}
-	r.interrupted(t, "go tool mage cluster:watch", "is here until you press Ctrl-C")
+	r.interrupted(t, "go tool mage cluster:watch", "is here until you press Ctrl-C", nil)
 }
 
 // programs puts the user's `go tool mage`, and a kubectl, before all others.
@@ -116,7 +116,7 @@ func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string,
 }
 
 // interrupted types what goes on until Ctrl-C, once it has said what is wanted of it.
-func (r *reader) interrupted(t *testing.T, line, want string) {
+func (r *reader) interrupted(t *testing.T, line, want string, meanwhile func(said string)) {
 	t.Helper()
 	r.typed = append(r.typed, line)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -125,12 +125,19 @@ func (r *reader) interrupted(t *testing.T, line, want string) {
 	sh.Dir, sh.Env = r.dir, r.environment()
 	said, err := sh.StderrPipe()
 	require.NoError(t, err)
+	data, err := sh.StdoutPipe()
+	require.NoError(t, err)
 	require.NoError(t, sh.Start())
 	lines := bufio.NewScanner(said)
 	for lines.Scan() && !strings.Contains(lines.Text(), want) {
 		r.said.WriteString(lines.Text())
 	}
 	assert.Contains(t, lines.Text(), want)
+	if meanwhile != nil {
+		printed, err := bufio.NewReader(data).ReadString('\n')
+		require.NoError(t, err)
+		meanwhile(strings.TrimSpace(printed))
+	}
 	require.NoError(t, sh.Process.Signal(os.Interrupt))
 	_, err = io.Copy(io.Discard, said)
 	require.NoError(t, err)
@@ -206,7 +213,9 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage gpu:list"), "gpu1")
 	r.says(t, "go tool mage node:replace -node=gpu1", "-yes")
 	r.says(t, "go tool mage hub:verify")
-	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C")
+	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C", func(address string) {
+		notebook(t, address, "any", "gpu")
+	})
 	r.says(t, "go tool mage hub:profiles")
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")
