@@ -12,6 +12,7 @@ type line struct {
 	verbose, list, help       bool
 	force                     bool
 	compile                   bool // -compile for this machine
+	clean                     bool
 	own                       bool // the compiled magefile can do it without Mage
 	targets                   []string
 }
@@ -38,7 +39,7 @@ func parse(args []string) line {
 		}
 		text := texts[name]
 		if text == nil && !takesText(name) {
-			l.own = false
+			l.own, l.clean = false, l.clean || name == "clean"
 			continue
 		}
 		if !given {

@@ -45,7 +45,7 @@ func Say(ctx context.Context, loud *bool) error {
 func Fail() error { return errors.New("on purpose") }
 `
 
-// folder is a module with a magefile, and the program to test.
+// project is a module with a magefile, and the program to test.
 type project struct {
 	t                   *testing.T
 	dir, program, cache string
@@ -172,6 +172,24 @@ func TestCompilesAfterAChange(t *testing.T) {
 	p.write("second.go", "//go:build mage\n\npackage main\n\nfunc Second() {}\n")
 	_, _, code = p.mage("second")
 	assert.Zero(t, code)
+}
+
+// What is kept for a folder that is gone is removed by the next compilation, and everything by -clean.
+func TestForgets(t *testing.T) {
+	p := newProject(t)
+	gone := filepath.Join(p.cache, "homelab-gone")
+	require.NoError(t, os.Mkdir(gone, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(gone, "folder"), []byte(filepath.Join(p.dir, "gone")), 0o600))
+	_, said, code := p.mage("say")
+	require.Zero(t, code, said)
+	assert.NoDirExists(t, gone)
+	p.compiled()
+	out, said, code := p.mage("-clean")
+	assert.Zero(t, code, said)
+	assert.Contains(t, out, "cleaned")
+	left, err := os.ReadDir(p.cache)
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 // Several commands that begin at once in one folder all do what they are for. Mage alone writes one file

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 )
 
 func main() {
@@ -101,7 +102,10 @@ func (f folder) build(l line) error {
 
 // prepare builds Mage and everything that the magefile imports, and returns the files that the magefile is compiled from.
 func (f folder) prepare() ([]string, error) {
-	if err := os.MkdirAll(f.kept, 0o700); err != nil {
+	if err := f.forget(func(dir string) bool { return dir != "" && !exists(dir) }); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(f.kept, "folder"), []byte(f.dir), 0o600); err != nil {
 		return nil, err
 	}
 	b := bar{first: !exists(f.program())}
@@ -118,15 +122,14 @@ func (f folder) prepare() ([]string, error) {
 	return p.inputs, f.compile(&b, p.imports)
 }
 
-// original runs Mage with these arguments. It writes a file into the folder if it compiles, so others wait.
+// original runs Mage with these arguments. It writes a file into the folder if it compiles, so others wait, but not
+// for its targets, which may run Mage themselves.
 func (f folder) original(l line, args []string) (int, error) {
-	if err := os.MkdirAll(f.kept, 0o700); err != nil {
-		return 1, err
-	}
 	unlock, err := f.lock()
 	if err != nil {
 		return 1, err
 	}
+	unlock = sync.OnceFunc(unlock)
 	defer unlock()
 	if l.compile {
 		_, err = f.prepare()
@@ -136,9 +139,27 @@ func (f folder) original(l line, args []string) (int, error) {
 	if err != nil {
 		return failed(err)
 	}
+	if len(l.targets) > 0 {
+		unlock()
+	}
 	cmd := f.command(f.magePath(), args...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout = "", os.Stdin, os.Stdout
-	return failed(cmd.Run())
+	code, err := failed(cmd.Run())
+	if l.clean && code == 0 {
+		err = f.forget(func(string) bool { return true })
+	}
+	return code, err
+}
+
+// forget removes what is kept for some folders: a program has a hundred megabytes.
+func (f folder) forget(whose func(dir string) bool) error {
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(f.kept), "homelab-*", "folder"))
+	for _, path := range all {
+		if dir, _ := os.ReadFile(path); whose(string(dir)) { // one that is gone meanwhile is gone
+			err = errors.Join(err, os.RemoveAll(filepath.Dir(path)))
+		}
+	}
+	return err
 }
 
 // magePath is Mage as built for this folder: its version is that of the folder's go.mod.

@@ -6,7 +6,7 @@ import "slices"
 type Rule struct {
 	ID       string
 	Severity Severity
-	Failure  string // the entry of the catalogue of failures (docs/failures.md) that it catches, e.g. F6; empty: found in Fleet's source
+	Failure  string // the kind of failure of a cluster that it catches, F1 to F9; empty: found in Fleet's source
 	Summary  string // one line
 	Cure     string // what to do
 	Source   string // its source; paths are those of github.com/rancher/fleet at v0.16.1

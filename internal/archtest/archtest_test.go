@@ -102,14 +102,19 @@ var allowed = map[string][]string{
 	"sim/guest/internal/disk":      nil,
 	"sim/guest/internal/etcdfile":  nil,
 
-	"sim/gpuoperator":               nil,
-	"sim/iso":                       nil,
-	"sim/sshserver":                 nil,
-	"sim/kubesim":                   {"sim/gpuoperator", "sim/guest", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table"},
-	"sim/kubesim/internal/control":  nil,
-	"sim/kubesim/internal/defaults": nil,
-	"sim/kubesim/internal/table":    nil,
-	"sim/conform":                   {"sim/pvesim", "sim/guest"},
+	"sim/gpuoperator":                nil,
+	"sim/iso":                        nil,
+	"sim/sshserver":                  nil,
+	"sim/kubesim":                    {"sim/gpuoperator", "sim/guest", "sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay", "sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table"},
+	"sim/kubesim/internal/admission": {"sim/kubesim/internal/control"},
+	"sim/kubesim/internal/authority": {"sim/guest"},
+	"sim/kubesim/internal/control":   nil,
+	"sim/kubesim/internal/defaults":  nil,
+	"sim/kubesim/internal/relay":     nil,
+	"sim/kubesim/internal/schedule":  {"sim/kubesim/internal/control"},
+	"sim/kubesim/internal/served":    nil,
+	"sim/kubesim/internal/table":     nil,
+	"sim/conform":                    {"sim/pvesim", "sim/guest"},
 
 	// Inside the simulated Proxmox VE: what is below first.
 	"sim/pvesim/internal/answer":      nil,
@@ -226,8 +231,8 @@ var owners = map[string][]string{
 	"go.etcd.io/bbolt":                   {"sim/guest"},
 	"github.com/getsops/sops":            {"secret/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
-	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control"},
-	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control"},
+	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
+	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
 }
 
 type pkg struct {

@@ -6,21 +6,19 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/admission"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/defaults"
 )
 
@@ -128,15 +126,15 @@ func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) 
 		if err := validName(k, u.GetName()); err != nil {
 			return err
 		}
-		if err := c.welcome(k, typ); err != nil {
+		if err := c.admission().New(typ); err != nil {
 			return err
 		}
 	} else if s, ok := typ.(*corev1.Service); ok {
-		if err := c.allocate(s, typed[corev1.Service](live)); err != nil {
+		if err := c.admission().Allocate(s, typed[corev1.Service](live)); err != nil {
 			return err
 		}
 	}
-	errs := wellFormed(typ)
+	errs := admission.WellFormed(typ)
 	u.Object = toMap(typ)
 	u.SetGroupVersionKind(k.GroupVersionKind)
 	if job, ok := typ.(*batchv1.Job); live != nil && t.sub == "" && (!ok || job.Status.StartTime != nil) { // a Job that was never started may still be changed, see Kueue
@@ -156,50 +154,6 @@ func validName(k kind, name string) error {
 		return apierrors.NewInvalid(k.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, strings.Join(problems, ", "))})
 	}
 	return nil
-}
-
-// wellFormed is the little of the API server's validation that a manifest's author meets.
-func wellFormed(obj any) field.ErrorList {
-	var selector *metav1.LabelSelector
-	var template *corev1.PodTemplateSpec
-	switch o := obj.(type) {
-	case *appsv1.Deployment:
-		selector, template = o.Spec.Selector, &o.Spec.Template
-	case *appsv1.ReplicaSet:
-		selector, template = o.Spec.Selector, &o.Spec.Template
-	case *appsv1.DaemonSet:
-		selector, template = o.Spec.Selector, &o.Spec.Template
-	case *appsv1.StatefulSet:
-		selector, template = o.Spec.Selector, &o.Spec.Template
-	case *corev1.Pod:
-		return containers(field.NewPath("spec"), o.Spec.Containers)
-	case *batchv1.Job:
-		return containers(field.NewPath("spec", "template", "spec"), o.Spec.Template.Spec.Containers)
-	default:
-		return nil
-	}
-	var errs field.ErrorList
-	if selector == nil {
-		errs = append(errs, field.Required(field.NewPath("spec", "selector"), ""))
-	} else if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || !s.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "template", "metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
-	}
-	return append(errs, containers(field.NewPath("spec", "template", "spec"), template.Spec.Containers)...)
-}
-
-func containers(at *field.Path, list []corev1.Container) (errs field.ErrorList) {
-	if len(list) == 0 {
-		return field.ErrorList{field.Required(at.Child("containers"), "")}
-	}
-	for i, ct := range list {
-		if ct.Name == "" {
-			errs = append(errs, field.Required(at.Child("containers").Index(i).Child("name"), ""))
-		}
-		if ct.Image == "" {
-			errs = append(errs, field.Required(at.Child("containers").Index(i).Child("image"), ""))
-		}
-	}
-	return errs
 }
 
 func invalid(k kind, name string, errs field.ErrorList) error {
@@ -231,11 +185,4 @@ func changed(a, b map[string]any) bool {
 		return m
 	}
 	return !reflect.DeepEqual(rest(a), rest(b))
-}
-
-// addFinalizer makes an object wait for somebody before it goes.
-func addFinalizer(m *metav1.ObjectMeta, name string) {
-	if !slices.Contains(m.Finalizers, name) {
-		m.Finalizers = append(m.Finalizers, name)
-	}
 }

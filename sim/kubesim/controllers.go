@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,14 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/admission"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/defaults"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
 
 const (
 	settleBare    = 20 * time.Millisecond // changes come in bursts
 	lookAgainBare = time.Minute
 	eventTime     = time.Hour // an event is kept: --event-ttl
-	rootConfigMap = "kube-root-ca.crt"
 	crdCleanup    = "customresourcecleanup.apiextensions.k8s.io"
 )
 
@@ -32,13 +34,21 @@ func (c *Cluster) reconcileBare() {
 	c.namespaces()
 	c.garbage()
 	c.control.Run()
-	c.scheduleBare()
+	schedule.Scheduler{Store: controllerStore{c: c, component: corev1.DefaultSchedulerName}}.Run()
 	c.budgets()
 	c.forgetEvents()
 }
 
-// store is what the controllers see of a cluster. The lock is held.
-type controllerStore struct{ c *Cluster }
+// admission checks new objects. The lock is held.
+func (c *Cluster) admission() admission.Admission {
+	return admission.Admission{Store: controllerStore{c: c}, Services: c.cfg.ServiceCIDR}
+}
+
+// controllerStore is what the controllers see of a cluster. The lock is held.
+type controllerStore struct {
+	c         *Cluster
+	component string // who writes events; empty: the controller of what they are about
+}
 
 // All implements control.Store.
 func (s controllerStore) All(resource string, fresh func() any) []any {
@@ -75,7 +85,7 @@ func (s controllerStore) Create(obj metav1.Object) error {
 	if err := s.c.home(k, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": obj.GetNamespace()}}}); err != nil {
 		return err
 	}
-	if err := s.c.welcome(k, obj); err != nil {
+	if err := s.c.admission().New(obj); err != nil {
 		return err
 	}
 	e := s.c.put(k, toMap(obj))
@@ -85,7 +95,7 @@ func (s controllerStore) Create(obj metav1.Object) error {
 // Update implements control.Store.
 func (s controllerStore) Update(obj metav1.Object) {
 	k, e := s.find(obj)
-	if e == nil || e.uid != string(obj.GetUID()) {
+	if e == nil || e.uid != string(obj.GetUID()) || equality.Semantic.DeepEqual(e.as, obj) {
 		return
 	}
 	m := toMap(obj)
@@ -97,7 +107,7 @@ func (s controllerStore) Update(obj metav1.Object) {
 
 // Status implements control.Store.
 func (s controllerStore) Status(obj metav1.Object) {
-	if _, e := s.find(obj); e != nil && e.uid == string(obj.GetUID()) {
+	if _, e := s.find(obj); e != nil && e.uid == string(obj.GetUID()) && !equality.Semantic.DeepEqual(e.as, obj) {
 		status, _ := toMap(obj)["status"].(map[string]any)
 		s.c.putField(e, "status", status)
 	}
@@ -116,6 +126,9 @@ func (s controllerStore) Event(about metav1.Object, kind, reason, message string
 		component := map[string]string{"Deployment": "deployment-controller", "ReplicaSet": "replicaset-controller", "StatefulSet": "statefulset-controller",
 			"DaemonSet": "daemonset-controller", "Job": "job-controller", "CronJob": "cronjob-controller", "PersistentVolumeClaim": "persistentvolume-controller",
 			"Node": "node-controller", "Pod": "taint-eviction-controller"}[k.Kind]
+		if s.component != "" {
+			component = s.component
+		}
 		s.c.note(e, component, kind, reason, message)
 	}
 }
@@ -210,7 +223,7 @@ func allow(b *policyv1.PodDisruptionBudget) {
 func (c *Cluster) populateBare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	create := func(obj metav1.Object) { _ = controllerStore{c}.Create(obj) }
+	create := func(obj metav1.Object) { _ = controllerStore{c: c}.Create(obj) }
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}

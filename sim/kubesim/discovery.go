@@ -9,38 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/served"
 )
-
-// shortNames are what people type in place of a resource.
-var shortNames = map[string][]string{
-	"namespaces": {"ns"}, "nodes": {"no"}, "persistentvolumes": {"pv"}, "pods": {"po"}, "configmaps": {"cm"}, "services": {"svc"},
-	"serviceaccounts": {"sa"}, "events": {"ev"}, "endpoints": {"ep"}, "persistentvolumeclaims": {"pvc"}, "resourcequotas": {"quota"},
-	"limitranges": {"limits"}, "daemonsets": {"ds"}, "deployments": {"deploy"}, "statefulsets": {"sts"}, "replicasets": {"rs"},
-	"cronjobs": {"cj"}, "horizontalpodautoscalers": {"hpa"}, "poddisruptionbudgets": {"pdb"}, "priorityclasses": {"pc"},
-	"storageclasses": {"sc"}, "ingresses": {"ing"}, "networkpolicies": {"netpol"}, "customresourcedefinitions": {"crd", "crds"},
-}
-
-// inAll are the resources that kubectl get all shows.
-var inAll = []string{"pods", "services", "daemonsets", "deployments", "statefulsets", "replicasets", "jobs", "cronjobs", "horizontalpodautoscalers"}
-
-// parts are the subresources of a control plane alone, with the group and kind of what is sent there.
-var parts = map[string][]metav1.APIResource{
-	"pods": {
-		{Name: "attach", Kind: "PodAttachOptions", Verbs: metav1.Verbs{"create", "get"}},
-		{Name: "binding", Kind: "Binding", Verbs: metav1.Verbs{"create"}},
-		{Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", Verbs: metav1.Verbs{"create"}},
-		{Name: "exec", Kind: "PodExecOptions", Verbs: metav1.Verbs{"create", "get"}},
-		{Name: "log", Kind: "Pod", Verbs: metav1.Verbs{"get"}},
-		{Name: "portforward", Kind: "PodPortForwardOptions", Verbs: metav1.Verbs{"create", "get"}},
-		{Name: "proxy", Kind: "PodProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"}},
-	},
-	"services":        {{Name: "proxy", Kind: "ServiceProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"}}},
-	"serviceaccounts": {{Name: "token", Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest", Verbs: metav1.Verbs{"create"}}},
-	"namespaces":      {{Name: "finalize", Kind: "Namespace", Verbs: metav1.Verbs{"update"}}},
-	"deployments":     scales, "replicasets": scales, "statefulsets": scales,
-}
-
-var scales = []metav1.APIResource{{Name: "scale", Group: "autoscaling", Version: "v1", Kind: "Scale", Verbs: metav1.Verbs{"get", "patch", "update"}}}
 
 // discovery lists the kinds of a group and version.
 func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
@@ -58,9 +29,9 @@ func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 			r.SingularName = strings.ToLower(k.Kind)
 		}
 		if len(r.ShortNames) == 0 && (!k.custom || k.Kind == "CustomResourceDefinition") {
-			r.ShortNames = shortNames[k.plural]
+			r.ShortNames = served.ShortNames[k.plural]
 		}
-		if !k.custom && slices.Contains(inAll, k.plural) {
+		if !k.custom && slices.Contains(served.InAll, k.plural) {
 			r.Categories = []string{"all"}
 		}
 		list.APIResources = append(list.APIResources, r)
@@ -74,13 +45,13 @@ func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 		if k.custom {
 			continue
 		}
-		for _, p := range parts[k.plural] {
+		for _, p := range served.Parts[k.plural] {
 			p.Name, p.Namespaced = k.plural+"/"+p.Name, k.namespaced
 			list.APIResources = append(list.APIResources, p)
 		}
 	}
 	if c.bare() {
-		list.APIResources = append(list.APIResources, reviewKinds(gv)...)
+		list.APIResources = append(list.APIResources, served.ReviewKinds(gv)...)
 	}
 	return list
 }

@@ -6,6 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/admission"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/authority"
 )
 
 // namespaces gives each its account and the authority's certificate, and empties those that end.
@@ -18,15 +21,15 @@ func (c *Cluster) namespaces() {
 			}
 			continue
 		}
-		s := controllerStore{c}
+		s := controllerStore{c: c}
 		if c.get(mustKind("serviceaccounts"), name, "default") == nil {
 			_ = s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: name}})
 		}
-		if c.get(mustKind("configmaps"), name, rootConfigMap) == nil {
-			_ = s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: rootConfigMap, Namespace: name, Annotations: map[string]string{
+		if c.get(mustKind("configmaps"), name, admission.RootConfigMap) == nil {
+			_ = s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: admission.RootConfigMap, Namespace: name, Annotations: map[string]string{
 				"kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or " +
 					"kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."}},
-				Data: map[string]string{"ca.crt": string(encode("CERTIFICATE", c.auth.cert.Raw))}})
+				Data: map[string]string{"ca.crt": string(authority.Encode("CERTIFICATE", c.auth.Cert.Raw))}})
 		}
 	}
 }

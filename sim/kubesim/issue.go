@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/authority"
 )
 
 // issue simulates cert-manager, while a pod of its image is ready: issuers become Ready, and a
@@ -44,11 +45,11 @@ func (c *Cluster) certify(e *entry) bool {
 	name, _ := dig(e.obj, "spec", "secretName").(string)
 	common, _ := dig(e.obj, "spec", "commonName").(string)
 	isCA, _ := dig(e.obj, "spec", "isCA").(bool)
-	cert := template(common)
+	cert := authority.Template(common)
 	if isCA {
 		cert.IsCA, cert.BasicConstraintsValid, cert.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature
 	}
-	signed, err := c.auth.sign(cert)
+	signed, err := c.auth.Sign(cert)
 	if err != nil {
 		return false
 	}
@@ -58,7 +59,7 @@ func (c *Cluster) certify(e *entry) bool {
 	}
 	c.putTyped(mustKind("secrets"), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.u().GetNamespace()}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: encode("CERTIFICATE", signed.Certificate[0]), corev1.TLSPrivateKeyKey: encode("EC PRIVATE KEY", key)},
+		Data: map[string][]byte{corev1.TLSCertKey: authority.Encode("CERTIFICATE", signed.Certificate[0]), corev1.TLSPrivateKeyKey: authority.Encode("EC PRIVATE KEY", key)},
 	})
 	return true
 }
@@ -82,12 +83,12 @@ func (c *Cluster) play(ct guest.Container, namespace string) {
 	if c.get(mustKind("secrets"), namespace, name) != nil {
 		return
 	}
-	signed, err := c.auth.sign(template("webhook"))
+	signed, err := c.auth.Sign(authority.Template("webhook"))
 	if err != nil {
 		return
 	}
 	c.putTyped(mustKind("secrets"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Data: map[string][]byte{"cert": encode("CERTIFICATE", signed.Certificate[0]), "ca": encode("CERTIFICATE", c.auth.cert.Raw), "key": {}}})
+		Data: map[string][]byte{"cert": authority.Encode("CERTIFICATE", signed.Certificate[0]), "ca": authority.Encode("CERTIFICATE", c.auth.Cert.Raw), "key": {}}})
 }
 
 // share simulates MetalLB's controller, which creates the secret that its speakers share.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/authority"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
@@ -62,7 +63,7 @@ type Cluster struct {
 	cfg     guest.PlaneConfig
 	speed   float64
 	outside *Outside // nil: nodes, and what runs on them, are played
-	auth    *authority
+	auth    *authority.Authority
 	pipe    *pipe
 	srv     *http.Server
 	stop    context.CancelFunc
@@ -108,7 +109,7 @@ func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Ou
 	if speed <= 0 {
 		speed = 1
 	}
-	auth, err := newAuthority(cfg)
+	auth, err := authority.New(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +119,9 @@ func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Ou
 		managers: map[schema.GroupVersionKind]*managedfields.FieldManager{}, kinds: slices.Clone(builtin),
 		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},
 	}
-	c.control = &control.Controllers{Store: controllerStore{c}, PodCIDR: cfg.PodCIDR.String()}
+	c.control = &control.Controllers{Store: controllerStore{c: c}, PodCIDR: cfg.PodCIDR.String()}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	c.srv = &http.Server{Handler: c, TLSConfig: auth.serverTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
+	c.srv = &http.Server{Handler: c, TLSConfig: auth.ServerTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
 	if cfg.Saved == nil && c.bare() {
 		c.populateBare()
 	} else if cfg.Saved == nil {
@@ -157,7 +158,7 @@ func (c *Cluster) Close() error {
 func (c *Cluster) Dial(ctx context.Context) (net.Conn, error) { return c.pipe.Dial(ctx) }
 
 // Kubeconfig returns the administrator's kubeconfig with server as its URL.
-func (c *Cluster) Kubeconfig(server string) []byte { return c.auth.kubeconfig(server) }
+func (c *Cluster) Kubeconfig(server string) []byte { return c.auth.Kubeconfig(server) }
 
 // Requests returns what was asked of the API so far.
 func (c *Cluster) Requests() []Request {

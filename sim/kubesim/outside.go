@@ -62,7 +62,7 @@ func (c *Cluster) ServeAs(sans ...string) error {
 			all = append(all, san)
 		}
 	}
-	if err := c.auth.serve(c.cfg.ServiceCIDR, all); err != nil {
+	if err := c.auth.Serve(c.cfg.ServiceCIDR, all); err != nil {
 		return err
 	}
 	c.cfg.TLSSANs = all
@@ -70,4 +70,4 @@ func (c *Cluster) ServeAs(sans ...string) error {
 }
 
 // Authority is the cluster's certificate authority with its key: what it signs, the API trusts.
-func (c *Cluster) Authority() (*x509.Certificate, crypto.Signer) { return c.auth.cert, c.auth.key }
+func (c *Cluster) Authority() (*x509.Certificate, crypto.Signer) { return c.auth.Cert, c.auth.Key }

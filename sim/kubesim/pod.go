@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
 
 const (
@@ -217,7 +219,7 @@ func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 			}
 		}
 	}
-	for name, n := range needs(p) {
+	for name, n := range schedule.Needs(p) {
 		if n == 0 || !strings.HasPrefix(string(name), "nvidia.com/") {
 			continue
 		}

@@ -28,7 +28,7 @@ func (c *Cluster) Save(context.Context) (*guest.PlaneSaved, error) {
 		}
 	}
 	var err error
-	out.Authority, err = c.auth.saved()
+	out.Authority, err = c.auth.Saved()
 	return out, err
 }
 

@@ -1,11 +1,9 @@
 package kubesim
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/relay"
 )
 
 // toNode reports whether a request is answered by a kubelet or a pod.
@@ -43,7 +42,7 @@ func (c *Cluster) passOn(w http.ResponseWriter, r *http.Request, t target) {
 	c.mu.Lock()
 	p = typed[corev1.Pod](e)
 	c.mu.Unlock()
-	path, err := kubeletPath(t, p)
+	path, err := relay.KubeletPath(t.sub, t.query.Get("container"), p)
 	switch {
 	case err != nil:
 		answer(w, nil, 0, err)
@@ -64,74 +63,12 @@ func (c *Cluster) passOn(w http.ResponseWriter, r *http.Request, t target) {
 	there.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 	there.RequestURI = there.URL.RequestURI()
 	if t.sub == "log" {
-		node.ServeHTTP(&checked{ResponseWriter: w, t: t}, there)
+		node.ServeHTTP(&relay.Checked{ResponseWriter: w, Failed: func(code int) {
+			answer(w, nil, 0, apierrors.NewGenericServerResponse(code, "get", t.kind.resource(), t.name, "", 0, true))
+		}}, there)
 		return
 	}
 	node.ServeHTTP(w, there)
-}
-
-// kubeletPath is where a kubelet answers for a pod (pkg/kubelet/server/server.go).
-func kubeletPath(t target, p *corev1.Pod) (string, error) {
-	if t.sub == "portforward" {
-		return "/portForward/" + t.namespace + "/" + t.name, nil
-	}
-	name := t.query.Get("container")
-	all := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
-	switch {
-	case name == "" && len(p.Spec.Containers) == 1:
-		name = p.Spec.Containers[0].Name
-	case name == "":
-		var names []string
-		for _, ct := range p.Spec.Containers {
-			names = append(names, ct.Name)
-		}
-		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: [%s]", p.Name, strings.Join(names, " ")))
-	case !slices.ContainsFunc(all, func(ct corev1.Container) bool { return ct.Name == name }):
-		return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, p.Name))
-	}
-	verb := map[string]string{"log": "containerLogs", "exec": "exec", "attach": "attach"}[t.sub]
-	return "/" + verb + "/" + t.namespace + "/" + t.name + "/" + name, nil
-}
-
-// checked turns an error of a kubelet into one of the API.
-type checked struct {
-	http.ResponseWriter
-	t      target
-	began  bool
-	failed bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *checked) WriteHeader(code int) {
-	w.began = true
-	if code < http.StatusBadRequest {
-		w.ResponseWriter.WriteHeader(code)
-		return
-	}
-	w.failed = true
-	answer(w.ResponseWriter, nil, 0, apierrors.NewGenericServerResponse(code, "get", w.t.kind.resource(), w.t.name, "", 0, true))
-}
-
-// Write implements http.ResponseWriter.
-func (w *checked) Write(b []byte) (int, error) {
-	if w.failed {
-		return len(b), nil
-	}
-	if !w.began {
-		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(http.StatusOK)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *checked) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Flush implements http.Flusher.
-func (w *checked) Flush() {
-	if !w.failed {
-		_ = http.NewResponseController(w.ResponseWriter).Flush()
-	}
 }
 
 // serviceOf is the name in scheme:name:port.
@@ -153,20 +90,7 @@ func (c *Cluster) proxy(w http.ResponseWriter, r *http.Request, t target, e *ent
 		answer(w, nil, 0, err)
 		return
 	}
-	rest := "/" + t.rest
-	(&httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = scheme, address, rest, ""
-			p.Out.Header.Del("Authorization")
-		},
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return c.outside.Dial(ctx, address)
-		}},
-		ErrorLog: silent(),
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			answer(w, nil, 0, apierrors.NewServiceUnavailable("error trying to reach service: "+err.Error()))
-		},
-	}).ServeHTTP(w, r)
+	relay.Proxy(w, r, scheme, address, "/"+t.rest, c.outside.Dial, func(w http.ResponseWriter, err error) { answer(w, nil, 0, err) })
 }
 
 // address is where the pod listens, or a ready one behind the Service.

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
 
 const hashLabel = "pod-template-hash"
@@ -98,8 +100,8 @@ func (c *Cluster) daemonSet(e *entry, d *appsv1.DaemonSet, pods []*entry) {
 	tolerations := slices.Concat(d.Spec.Template.Spec.Tolerations, daemonTolerations)
 	for _, ne := range c.all("nodes") {
 		n := typed[corev1.Node](ne)
-		_, kept := repels(n.Spec.Taints, tolerations)
-		fits := selects(&d.Spec.Template.Spec, n) && !kept
+		_, kept := schedule.Repels(n.Spec.Taints, tolerations)
+		fits := schedule.Selects(&d.Spec.Template.Spec, n) && !kept
 		pe := on[n.Name]
 		switch {
 		case !fits && pe != nil:

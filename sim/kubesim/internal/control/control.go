@@ -69,6 +69,14 @@ func get[T any](s Store, resource, namespace, name string) *T {
 	return v
 }
 
+// All returns the objects of a resource.
+func All[T any](s Store, resource string) []*T { return all[T](s, resource) }
+
+// Get returns an object, or nil.
+func Get[T any](s Store, resource, namespace, name string) *T {
+	return get[T](s, resource, namespace, name)
+}
+
 // podIndex has the pods by the object that controls them, and by their nodes.
 type podIndex struct {
 	all     []*corev1.Pod

@@ -1,0 +1,200 @@
+package kubesim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+func (c *Cluster) list(t target) (any, int, error) {
+	which, err := t.selection()
+	if err != nil {
+		return nil, 0, err
+	}
+	page, err := t.page(c.version)
+	if err != nil {
+		return nil, 0, err
+	}
+	items, meta, rest := []any{}, map[string]any{"resourceVersion": text(page.Version)}, int64(0)
+	for _, e := range c.all(t.kind.id()) {
+		if !page.reached(e) || !which.has(e) {
+			continue
+		}
+		if page.limit > 0 && len(items) == page.limit {
+			rest++
+			continue
+		}
+		page.Last = key(e.u().GetNamespace(), e.u().GetName())
+		items = append(items, e.obj)
+	}
+	if rest > 0 {
+		meta["continue"] = page.next()
+		if t.query.Get("labelSelector") == "" && t.query.Get("fieldSelector") == "" { // with one it is not told
+			meta["remainingItemCount"] = rest
+		}
+	}
+	return map[string]any{
+		"apiVersion": t.kind.GroupVersion().String(), "kind": t.kind.Kind + "List", "metadata": meta, "items": items,
+	}, http.StatusOK, nil
+}
+
+// matches evaluates a field selector; the API server knows a few paths for each
+// kind, we any.
+func matches(s fields.Selector, obj map[string]any) bool {
+	for _, r := range s.Requirements() {
+		v := dig(obj, strings.Split(r.Field, ".")...)
+		if v == nil {
+			v = ""
+		}
+		equal := r.Operator != "!="
+		if (text(v) == r.Value) != equal {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Cluster) create(t target, body []byte) (any, int, error) {
+	obj, err := decode(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	u := &unstructured.Unstructured{Object: obj}
+	if t.namespace != "" {
+		u.SetNamespace(t.namespace)
+	}
+	if c.bare() {
+		u.SetUID("") // given here
+		u.SetResourceVersion("")
+	}
+	if u.GetName() == "" && u.GetGenerateName() != "" {
+		u.SetName(u.GetGenerateName() + c.suffix())
+	}
+	if c.get(t.kind, u.GetNamespace(), u.GetName()) != nil {
+		return nil, 0, apierrors.NewAlreadyExists(t.kind.resource(), u.GetName())
+	}
+	if err := c.admit(t, nil, u); err != nil {
+		return nil, 0, err
+	}
+	obj = c.owned(t.kind, nil, u.Object, t.manager())
+	if t.dryRun {
+		return obj, http.StatusCreated, nil
+	}
+	return c.put(t.kind, obj).obj, http.StatusCreated, nil
+}
+
+// replace stores obj instead of e: the end of an update and of a patch.
+func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, error) {
+	u := &unstructured.Unstructured{Object: obj}
+	if rv := u.GetResourceVersion(); rv != "" && rv != e.u().GetResourceVersion() {
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errStale)
+	}
+	if uid := u.GetUID(); uid != "" && uid != e.u().GetUID() {
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, e.uid)) //nolint:staticcheck // the API server's words
+	}
+	if c.bare() {
+		return c.rewrite(t, e, u)
+	}
+	if t.sub == "status" {
+		status, _ := obj["status"].(map[string]any)
+		if t.dryRun {
+			return obj, http.StatusOK, nil
+		}
+		return c.putField(e, "status", status).obj, http.StatusOK, nil
+	}
+	u.SetName(t.name)
+	u.SetNamespace(t.namespace)
+	obj["status"] = e.obj["status"]
+	prune(obj)
+	if err := c.admit(t, e, u); err != nil {
+		return nil, 0, err
+	}
+	obj = c.owned(t.kind, e.obj, obj, t.manager())
+	if t.dryRun {
+		return obj, http.StatusOK, nil
+	}
+	if same(e.obj, obj) {
+		return e.obj, http.StatusOK, nil
+	}
+	return c.put(t.kind, obj).obj, http.StatusOK, nil
+}
+
+func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
+	var options metav1.DeleteOptions
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &options); err != nil {
+			return nil, 0, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != e.u().GetUID() {
+		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the UID in the precondition does not match"))
+	}
+	if c.bare() {
+		return c.deleted(t, e, options)
+	}
+	if len(options.DryRun) == 0 && !t.dryRun {
+		c.doom(e)
+	}
+	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}, http.StatusOK, nil
+}
+
+// doom deletes an object and its contents. A pod on a node ends first.
+func (c *Cluster) doom(e *entry) {
+	if c.bare() {
+		c.erase(e, metav1.DeleteOptions{})
+		return
+	}
+	u := e.u()
+	switch e.kind.id() {
+	case "pods":
+		if c.ending(e) {
+			return
+		}
+	case "namespaces":
+		for _, k := range c.kinds {
+			if !k.namespaced {
+				continue
+			}
+			for _, inner := range c.all(k.id()) {
+				if inner.u().GetNamespace() == u.GetName() {
+					c.remove(inner)
+				}
+			}
+		}
+	case "nodes":
+		c.forget(u.GetName())
+	case "customresourcedefinitions.apiextensions.k8s.io":
+		c.kinds = slices.DeleteFunc(c.kinds, func(k kind) bool {
+			gone := k.custom && u.GetName() == k.id()
+			if gone {
+				delete(c.objects, k.id())
+			}
+			return gone
+		})
+	}
+	c.remove(e)
+}
+
+// same reports whether two versions of an object are alike.
+func same(a, b map[string]any) bool {
+	clean := func(m map[string]any) map[string]any {
+		u := (&unstructured.Unstructured{Object: m}).DeepCopy()
+		managed := u.GetManagedFields()
+		for i := range managed {
+			managed[i].Time = nil
+		}
+		u.SetManagedFields(managed)
+		return u.Object
+	}
+	x, y := clean(a), clean(b)
+	return maps.EqualFunc(x, y, func(v, w any) bool { return equal(v, w) })
+}
