@@ -15,6 +15,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 )
 
 // reader does what README and docs say, line by line, in a shell, where `go tool mage`
@@ -30,7 +33,7 @@ type reader struct {
 // untyped, which says why.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	r := &reader{user: newUser(t)}
+	r := &reader{user: newUserOf(t, labctl.Guests{})} // whose lab is the default one
 	r.programs(t)
 	t.Run("two commands", r.twoCommands)
 	t.Run("your own host", r.yourOwnHost)
@@ -67,7 +70,7 @@ func (r *reader) reports(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(page), want, line)
 	}
-	r.interrupted(t, "go tool mage cluster:watch", "is here until you press Ctrl-C")
+	r.interrupted(t, "go tool mage cluster:watch", "is here until you press Ctrl-C", nil)
 }
 
 // programs puts the user's `go tool mage`, and a kubectl, before all others.
@@ -77,7 +80,7 @@ func (r *reader) programs(t *testing.T) {
 	compiler, err := exec.LookPath("go") // the lab is built with it
 	require.NoError(t, err)
 	r.write(t, "bin/go", "#!/bin/sh\n[ \"$1 $2\" = \"tool mage\" ] || exec "+compiler+" \"$@\"\nshift 2\nexec "+r.mage+" \"$@\"\n")
-	r.write(t, "bin/kubectl", "#!/bin/sh\nexec "+filepath.Join(r.lab(), "bin", "labd")+" kubectl \"$@\"\n")
+	r.write(t, "bin/kubectl", "#!/bin/sh\nexec "+labtest.Binary(t, labtest.Real())+" kubectl \"$@\"\n")
 	for _, p := range []string{"go", "kubectl"} {
 		require.NoError(t, os.Chmod(filepath.Join(r.dir, "bin", p), 0o700))
 	}
@@ -113,7 +116,7 @@ func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string,
 }
 
 // interrupted types what goes on until Ctrl-C, once it has said what is wanted of it.
-func (r *reader) interrupted(t *testing.T, line, want string) {
+func (r *reader) interrupted(t *testing.T, line, want string, meanwhile func(said string)) {
 	t.Helper()
 	r.typed = append(r.typed, line)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -122,12 +125,19 @@ func (r *reader) interrupted(t *testing.T, line, want string) {
 	sh.Dir, sh.Env = r.dir, r.environment()
 	said, err := sh.StderrPipe()
 	require.NoError(t, err)
+	data, err := sh.StdoutPipe()
+	require.NoError(t, err)
 	require.NoError(t, sh.Start())
 	lines := bufio.NewScanner(said)
 	for lines.Scan() && !strings.Contains(lines.Text(), want) {
 		r.said.WriteString(lines.Text())
 	}
 	assert.Contains(t, lines.Text(), want)
+	if meanwhile != nil {
+		printed, err := bufio.NewReader(data).ReadString('\n')
+		require.NoError(t, err)
+		meanwhile(strings.TrimSpace(printed))
+	}
 	require.NoError(t, sh.Process.Signal(os.Interrupt))
 	_, err = io.Copy(io.Discard, said)
 	require.NoError(t, err)
@@ -203,7 +213,9 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage gpu:list"), "gpu1")
 	r.says(t, "go tool mage node:replace -node=gpu1", "-yes")
 	r.says(t, "go tool mage hub:verify")
-	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C")
+	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C", func(address string) {
+		notebook(t, address, "any", "gpu")
+	})
 	r.says(t, "go tool mage hub:profiles")
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")

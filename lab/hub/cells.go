@@ -19,8 +19,8 @@ const (
 )
 
 // firstCells are those that a server's page begins with.
-func firstCells(home string) []string {
-	return []string{"!nvidia-smi", "!nvidia-smi -L", "!hostname", "!df -h " + home, "!cat /etc/os-release"}
+func firstCells() []string {
+	return []string{"!nvidia-smi", "!nvidia-smi -L", "!hostname", "!cat /etc/os-release", "!date >> notes.txt; cat notes.txt"}
 }
 
 // showServer shows a server's cells.
@@ -46,7 +46,7 @@ func (h *hub) showServer(w http.ResponseWriter, r *http.Request, user string) {
 		view
 		Profile, Pod, Node, Image, GPUs, Home string
 		Cells                                 []string
-	}{view{Title: "Server of " + user, User: user}, profile, pod.Name, pod.Spec.NodeName, c.Image, strings.Join(has, ", "), homeOf(pod), firstCells(homeOf(pod))})
+	}{view{Title: "Server of " + user, User: user}, profile, pod.Name, pod.Spec.NodeName, c.Image, strings.Join(has, ", "), homeOf(pod), firstCells()})
 }
 
 // podOfUser returns the pod of a user's server, or nil if it does not run.

@@ -77,7 +77,7 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 		p.Printf("\n==============NVSMI LOG==============\n\nDriver Version : %s\nAttached GPUs : %d\n", version, len(numbers))
 	default:
 		p.Printf("+-----------------------------------------------------------------------------------------+\n")
-		p.Printf("| NVIDIA-SMI %-19s Driver Version: %-14s CUDA Version: %-8s |\n", version, version, cudaVersion(version))
+		p.Printf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-8s |\n", version, version, cudaVersion(version))
 		p.Printf("|-----------------------------------------+------------------------+----------------------+\n")
 		for _, i := range numbers {
 			p.Printf("| %3d  %-34s | %-22s | %20s |\n", i, cards[i].Name, smiBus(cards[i]), fmt.Sprintf("0MiB / %dMiB", cards[i].memory))

@@ -3,13 +3,14 @@ package image
 import (
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 )
 
 // Container is the file system of every image: there are shells and core
 // utilities in it, and CUDA's sample where GPUs are asked for.
-func Container(gpus bool) *disk.Disk {
+func Container(name string, gpus bool) *disk.Disk {
 	d := disk.New()
 	v := disk.ViewOf(d)
 	for _, dir := range []string{"/usr/bin", "/tmp", "/dev", "/etc", "/root"} {
@@ -31,5 +32,9 @@ func Container(gpus bool) *disk.Disk {
 	must(v.WriteFile("/dev/termination-log", nil, 0o666))
 	must(v.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644))
 	must(v.WriteFile("/etc/group", []byte("root:x:0:\n"), 0o644))
+	if strings.Contains(name, "jupyter/") { // docker-stacks-foundation is FROM ubuntu:24.04
+		noble, _ := ofRelease("noble")
+		must(v.WriteFile("/etc/os-release", []byte(noble.osRelease), 0o644))
+	}
 	return d
 }

@@ -2,6 +2,7 @@ package k3s
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -34,10 +35,11 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 	defer cancel()
 	defer context.AfterFunc(s.Context(), cancel)()
 	b := &machine.Box{
-		Visible: c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs, Reloads: s.Reloads.Load(), Volumes: slices.Collect(maps.Keys(c.Volumes)),
+		Hostname: cmp.Or(c.Env["HOSTNAME"], "container"),
+		Visible:  c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs, Reloads: s.Reloads.Load(), Volumes: slices.Collect(maps.Keys(c.Volumes)),
 	}
 	cards, failed := gpu.NVML(s)
-	image := image.Container(failed == nil && len(gpu.Allotted(b, cards)) > 0)
+	image := image.Container(c.Image, failed == nil && len(gpu.Allotted(b, cards)) > 0)
 	v := disk.ViewOf(image)
 	v.Umask = 0o022
 	for name, data := range c.Files {
@@ -52,7 +54,7 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 		mounts = append(mounts, disk.Mount{At: path.Clean(at), Disk: volume})
 	}
 	v.Mounts = disk.Mounted(mounts...)
-	env := []string{"PATH=" + machine.SearchPath, "HOME=/root", "HOSTNAME=container"}
+	env := []string{"PATH=" + machine.SearchPath, "HOME=/root", "HOSTNAME=" + b.Hostname}
 	for k, val := range c.Env {
 		env = append(env, k+"="+val)
 	}

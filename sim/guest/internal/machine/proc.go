@@ -202,10 +202,19 @@ func (p *Proc) notFound(err error) int {
 
 // Box is a container's own little world.
 type Box struct {
-	Visible string   // NVIDIA_VISIBLE_DEVICES
-	Count   int      // cards allotted, where the variable does not name them
-	Reloads int64    // how often systemd had reloaded its units when it began
-	Volumes []string // where volumes are mounted that outlive it
+	Hostname string
+	Visible  string   // NVIDIA_VISIBLE_DEVICES
+	Count    int      // cards allotted, where the variable does not name them
+	Reloads  int64    // how often systemd had reloaded its units when it began
+	Volumes  []string // where volumes are mounted that outlive it
+}
+
+// Hostname is the machine's name, or the container's.
+func (p *Proc) Hostname() string {
+	if p.Box != nil {
+		return p.Box.Hostname
+	}
+	return p.Sys.Hostname()
 }
 
 // Exported prints a program's environment as KEY=value, sorted.

@@ -109,7 +109,7 @@ func runGpg(_ context.Context, p *machine.Proc) int {
 func runUname(_ context.Context, p *machine.Proc) int {
 	opts, _ := getopt.Parse(p.Args[1:])
 	values := []struct{ flag, value string }{
-		{"s", "Linux"}, {"n", p.Sys.Hostname()}, {"r", p.Sys.Kernel()}, {"v", "#91-Ubuntu SMP PREEMPT_DYNAMIC"}, {"m", machineName(p.Sys.Config.Arch)}, {"o", "GNU/Linux"},
+		{"s", "Linux"}, {"n", p.Hostname()}, {"r", p.Sys.Kernel()}, {"v", "#91-Ubuntu SMP PREEMPT_DYNAMIC"}, {"m", machineName(p.Sys.Config.Arch)}, {"o", "GNU/Linux"},
 	}
 	var out []string
 	for _, v := range values {
@@ -130,12 +130,12 @@ func runHostname(_ context.Context, p *machine.Proc) int {
 				p.Printf("%s \n", a)
 			}
 		case len(args) > 0:
-			if p.User.UID != 0 {
+			if p.User.UID != 0 || p.Box != nil {
 				return p.Fail("you must be root to change the host name")
 			}
 			p.Sys.SetHostname(args[0])
 		default:
-			p.Printf("%s\n", p.Sys.Hostname())
+			p.Printf("%s\n", p.Hostname())
 		}
 		return 0
 	}
