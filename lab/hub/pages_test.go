@@ -236,7 +236,7 @@ func TestInABrowser(t *testing.T) {
 	fits()
 	var text string
 	b.Eval(`document.querySelector(".choices").innerText`, &text)
-	for _, says := range []string{"2 CPUs, 0.5 guaranteed", "4GiB of memory, 2GiB guaranteed", "60GiB of memory", "2 GPUs", evil} {
+	for _, says := range []string{"2 CPUs, 0.5 guaranteed", "4GiB of memory, 2GiB guaranteed", "60GiB of memory", "GPU\n", "2 GPUs", evil} {
 		assert.Contains(t, text, says)
 	}
 	choose := func(profile string) {
