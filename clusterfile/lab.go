@@ -12,10 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/spec"
 )
 
-// Kinds of VMs of the embedded lab.
+// Kinds of VMs of the embedded lab, and of the Kubernetes in them.
 const (
-	guestsSimulated = "simulated"
-	guestsQEMU      = "qemu"
+	simulated      = "simulated"
+	guestsQEMU     = "qemu"
+	realKubernetes = "real"
 )
 
 // labImage is the URL at which the lab serves its own Debian image. The name is reserved (RFC
@@ -30,17 +31,21 @@ func (r *resolver) labGuests() {
 	}
 	at := r.Place(&raw.Guests)
 	l := spec.LabGuests{
-		QEMU:  r.choice(&raw.Guests, "guests", guestsSimulated, guestsQEMU) == guestsQEMU,
+		QEMU:  r.choice(&raw.Guests, "guests", simulated, guestsQEMU) == guestsQEMU,
 		Image: r.existing(&raw.Image, raw.Image, true),
 		Place: fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col),
 	}
+	kubernetes := r.choice(&raw.Kubernetes, "kubernetes", simulated, realKubernetes)
 	// An air-gapped K3s suggests that there is no internet.
 	l.Internet = l.QEMU && or(raw.Internet, r.raw.K3s.Airgap == "")
 	switch {
 	case !r.spec.IsLab():
 		r.Wrong(raw, "lab: says what the VMs of the embedded lab are, and this file is for another Proxmox VE", "remove it, or write endpoint: lab in proxmox")
 		return
+	case l.QEMU && r.IsSet(&raw.Kubernetes):
+		r.Wrong(&raw.Kubernetes, "this is about simulated VMs, and those of this file are real, with a real K3s in them", "remove it, or guests: qemu")
 	case !l.QEMU:
+		r.spec.LabGuests.Kubernetes = kubernetes == realKubernetes
 		for _, at := range []any{&raw.Internet, &raw.Image} {
 			if r.IsSet(at) {
 				r.Wrong(at, "this is about real VMs, and those of this file are simulated", "write guests: qemu beside it, or remove it")

@@ -61,6 +61,7 @@ func test(ctx context.Context, mine string) error {
 	}
 	return each(ctx, [][]string{
 		{"go", "-C", "lab", "vet", "./..."},
+		{"go", "-C", "lab/kubernetes", "vet", "./..."},
 		// Lives in the lab mostly wait.
 		{"go", "-C", "lab", "test", "-timeout", "20m", "-parallel", "3", "./..."},
 	})
@@ -104,8 +105,10 @@ func Lint(ctx context.Context) error {
 	if err := run(ctx, ".lab/bin/golangci-lint", "run", "./..."); err != nil {
 		return err
 	}
-	if err := run(ctx, "sh", "-c", "cd lab && ../.lab/bin/golangci-lint run -c ../.golangci.yml ./..."); err != nil {
-		return err
+	for dir, root := range map[string]string{"lab": "..", "lab/kubernetes": "../.."} {
+		if err := run(ctx, "sh", "-c", "cd "+dir+" && "+root+"/.lab/bin/golangci-lint run -c "+root+"/.golangci.yml ./..."); err != nil {
+			return err
+		}
 	}
 	return advisories(ctx)
 }
@@ -117,7 +120,7 @@ func advisories(ctx context.Context) error {
 	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/govulncheck", checker); err != nil {
 		return err
 	}
-	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators"} {
+	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators", "lab/kubernetes": "component"} {
 		// First only versions are compared, which takes a second; following calls takes minutes.
 		// govulncheck must run in some package, and compares the whole module.
 		found, asked, err := lookUp(ctx, "-C", dir+"/"+pkg, "-scan=module")

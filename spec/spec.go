@@ -59,6 +59,8 @@ type Proxmox struct {
 
 // LabGuests configures the VMs of the embedded lab.
 type LabGuests struct {
+	Kubernetes bool // a real control plane for simulated VMs
+
 	QEMU     bool   // real ones; the other fields apply to these
 	Internet bool   // they reach what this machine reaches
 	Image    string // folder with the files of clusterfile.LabImageFiles; empty: the lab builds one

@@ -24,13 +24,43 @@ import (
 // program's version variables.
 const KubernetesVersion = "v1.36.3"
 
-// Build builds the lab's program in o.Dir and returns its path. With a warm build cache it
-// takes a second or two; the first time it compiles Kubernetes, which takes minutes, and shows
-// progress.
+// program is one of the lab's programs.
+type program struct {
+	name   string
+	module string // its folder, in the lab's
+	path   string // of its package, in the module
+
+	what     string // is compiled the first time
+	packages int    // about as many are, where the magefile is compiled already
+}
+
+// program is that which has what is real.
+func (g Guests) program() program {
+	if g.Kubernetes || g.Real() {
+		return program{"labd-kubernetes", "kubernetes", ".", "the lab with Kubernetes, once, 4 to 8 minutes on two cores", 2600}
+	}
+	return program{"labd", "", "./cmd/labd", "the lab, once, a minute or two", 500}
+}
+
+// Program is the name of the lab's program that has what is real, in the folder bin of the lab's.
+func Program(guests Guests) string { return guests.program().name }
+
+// program is that which the lab needs.
+func (o Options) program() program {
+	if o.Needs != nil {
+		return o.Needs.Guests.program()
+	}
+	return o.Guests.program()
+}
+
+// Build builds the program that the lab needs in o.Dir and returns its path. With a warm build
+// cache it takes a second or two; the first time it compiles for a minute, and Kubernetes for
+// many, and shows progress.
 func Build(ctx context.Context, o Options) (string, error) {
 	if runtime.GOOS == "windows" {
 		return "", errors.New("the lab needs Linux or macOS, and this is Windows: run it in WSL, or point proxmox.endpoint at a real host")
 	}
+	which := o.program()
 	from, err := o.find(ctx)
 	if err != nil {
 		return "", err
@@ -39,14 +69,14 @@ func Build(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := filepath.Join(dir, binFile)
+	out := filepath.Join(dir, binFolder, which.name)
 	minor := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 	const variables = "k8s.io/component-base/version."
 	flags := "-s -w -X " + variables + "gitVersion=" + KubernetesVersion +
 		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
-	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, "./cmd/labd"}
+	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, which.path}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	counter := &compiled{}
+	counter := &compiled{program: which}
 	cmd.Stderr = counter
 	// A workspace of the caller would change the build.
 	cmd.Env = append(os.Environ(), "GOWORK=off")
@@ -68,7 +98,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 func (o Options) dir() (string, error) {
 	dir, err := filepath.Abs(cmp.Or(o.Dir, DefaultDir))
 	if err == nil {
-		err = os.MkdirAll(filepath.Join(dir, filepath.Dir(binFile)), 0o700)
+		err = os.MkdirAll(filepath.Join(dir, binFolder), 0o700)
 	}
 	if err != nil {
 		return "", fmt.Errorf("build the lab: %w", err)
@@ -91,7 +121,7 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				progress.Say(ctx, "building the lab: %s", counter.say(time.Since(began)))
+				progress.Say(ctx, "%s", counter.say(time.Since(began)))
 			}
 		}
 	})
@@ -100,10 +130,11 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 
 // compiled counts the packages that `go build -v` names, one per line.
 type compiled struct {
+	program program
+
 	mu   sync.Mutex
 	rest []byte
 	n    int
-	last string
 	text []string // other lines: errors
 }
 
@@ -120,7 +151,7 @@ func (c *compiled) Write(p []byte) (int, error) {
 		if text := string(line); strings.ContainsAny(text, " :#") {
 			c.text = append(c.text, text)
 		} else {
-			c.n, c.last = c.n+1, text
+			c.n++
 		}
 	}
 }
@@ -133,9 +164,12 @@ func (c *compiled) say(elapsed time.Duration) string {
 	defer c.mu.Unlock()
 	elapsed = elapsed.Round(time.Second)
 	if c.n <= few {
-		return elapsed.String()
+		return "building the lab: " + elapsed.String()
 	}
-	return fmt.Sprintf("compiling Kubernetes, once: 4 to 8 minutes on two cores, cached afterwards (%s so far, %d packages, now %s)", elapsed, c.n, c.last)
+	const wide = 20
+	part := min(float64(c.n)/float64(c.program.packages), 0.99) // then it is linked
+	done := int(part * wide)
+	return fmt.Sprintf("compiling %s: [%s%s] %.0f %%, %s", c.program.what, strings.Repeat("#", done), strings.Repeat(".", wide-done), 100*part, elapsed)
 }
 
 func (c *compiled) errors() string {

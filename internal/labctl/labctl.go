@@ -31,7 +31,7 @@ type Options struct {
 
 	Precheck func() error // called before a lab is built and started, not when one runs
 
-	Guests Guests // kind of the VMs; the zero value: simulated ones
+	Guests Guests // what is real; the zero value: nothing
 
 	// Speed is how many times faster than real the simulated host and its guests are; 0 is the
 	// lab's default, whose VMs boot in about a second.

@@ -16,7 +16,7 @@ type Needs struct {
 	Bridge  string       `json:"bridge,omitempty"`
 	Taken   []netip.Addr `json:"taken,omitempty"`
 
-	Guests      Guests `json:"guests,omitzero"` // real VMs; without Image: the lab makes it
+	Guests      Guests `json:"guests,omitzero"` // of real VMs without Image: the lab makes it
 	GuestsPlace string `json:"guestsPlace,omitempty"`
 }
 

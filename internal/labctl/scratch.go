@@ -33,6 +33,7 @@ func ReadScratch(ctx context.Context, o Options, s Scratch) (ScratchContents, er
 	var out ScratchContents
 	if o.Binary == "" {
 		var err error
+		o.Guests.Kubernetes = true
 		if o.Binary, err = Build(ctx, o); err != nil {
 			return out, err
 		}

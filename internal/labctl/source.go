@@ -35,7 +35,7 @@ func (o Options) find(ctx context.Context) (source, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		data, err := os.ReadFile(filepath.Join(at, "go.mod"))
 		if err == nil && bytes.HasPrefix(data, []byte("module "+module+"\n")) {
-			return source{dir: filepath.Join(at, "lab")}, nil
+			return source{dir: filepath.Join(at, "lab", o.program().module)}, nil
 		}
 		if at == filepath.Dir(at) {
 			return o.required(ctx, dir)
@@ -59,7 +59,7 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from source: %w", module, dir, err)
 	}
 	if r := lib.Replace; r != nil && r.Version == "" {
-		return source{dir: filepath.Join(r.Dir, "lab")}, nil
+		return source{dir: filepath.Join(r.Dir, "lab", o.program().module)}, nil
 	}
 	progress.Say(ctx, "fetching the lab's source, %s", lib.Version)
 	of := func(path string) (string, error) {
@@ -80,11 +80,20 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return o.beside(lab, library)
+	inner := o.program().module
+	if inner == "" {
+		return o.beside(lab, [2]string{module + " => ../", library})
+	}
+	program, err := of(module + "/lab/" + inner)
+	if err != nil {
+		return source{}, err
+	}
+	return o.beside(program, [2]string{module + " => ../../", library}, [2]string{module + "/lab => ../", lab})
 }
 
-// beside writes a go.mod for a lab whose library is in another folder.
-func (o Options) beside(lab, library string) (source, error) {
+// beside writes a go.mod for a program of the lab that requires modules in other folders: each
+// replacement, as it is written, with its folder.
+func (o Options) beside(lab string, others ...[2]string) (source, error) {
 	dir, err := o.dir()
 	if err != nil {
 		return source{}, err
@@ -93,10 +102,14 @@ func (o Options) beside(lab, library string) (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("the lab's source: %w", err)
 	}
-	const above = "replace " + module + " => ../"
-	here := strings.Replace(string(text), above, "replace "+module+" => "+strconv.Quote(library), 1)
-	if here == string(text) {
-		return source{}, fmt.Errorf("the lab's source: %s does not say %q", filepath.Join(lab, "go.mod"), above)
+	here := string(text) + "\n"
+	for _, other := range others {
+		above := "replace " + other[0] + "\n"
+		path, _, _ := strings.Cut(above, "=>")
+		if !strings.Contains(here, above) {
+			return source{}, fmt.Errorf("the lab's source: %s does not say %q", filepath.Join(lab, "go.mod"), strings.TrimSpace(above))
+		}
+		here = strings.Replace(here, above, path+"=> "+strconv.Quote(other[1])+"\n", 1)
 	}
 	sums, err := os.ReadFile(filepath.Join(lab, "go.sum"))
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Banner says in one line what is simulated, for a lab with simulated VMs. It or
-// [Guests.Banner] is shown every time the lab is used.
-const Banner = "embedded lab: the Proxmox VE host, VMs, GPUs and what runs in pods are simulated; API calls, SSH sessions, Helm and the Kubernetes control plane are real"
+// Banner says in one line what is simulated, for a lab with simulated VMs and Kubernetes. It or
+// another of [Guests.Banner] is shown every time the lab is used.
+const Banner = "embedded lab: the Proxmox VE host, VMs, GPUs, Kubernetes and what runs in pods are simulated; API calls, SSH sessions and Helm are real"
 
 // DefaultDir is where the lab keeps its state, under the current folder.
 const DefaultDir = ".lab"
@@ -47,8 +47,12 @@ type State struct {
 	Charts string `json:"charts,omitempty"`
 }
 
-// Guests are real VMs instead of simulated ones. The zero value is none.
+// Guests are what is real of VMs and of the Kubernetes in them. The zero value is nothing.
 type Guests struct {
+	// Kubernetes is a real control plane for the clusters of simulated VMs.
+	Kubernetes bool `json:"kubernetes,omitempty"`
+
+	// Real VMs, with a K3s of their own. Without a Network VMs are simulated.
 	Image    string       `json:"image"`    // folder of the image that they boot, with disk.raw, vmlinuz and initrd
 	Network  netip.Prefix `json:"network"`  // the one that all are in
 	Gateway  netip.Addr   `json:"gateway"`  // the lab's address in it
@@ -56,11 +60,14 @@ type Guests struct {
 }
 
 // Real reports whether guests are real VMs.
-func (g Guests) Real() bool { return g != Guests{} }
+func (g Guests) Real() bool { return g.Network.IsValid() }
 
 func (g Guests) String() string {
-	if g.Network == (netip.Prefix{}) {
-		return "simulated VMs"
+	switch {
+	case !g.Real() && g.Kubernetes:
+		return "simulated VMs and a real Kubernetes"
+	case !g.Real():
+		return "simulated VMs and Kubernetes"
 	}
 	internet := "without internet"
 	if g.Internet {
@@ -71,8 +78,11 @@ func (g Guests) String() string {
 
 // Banner says what is simulated, in one line.
 func (g Guests) Banner() string {
-	if g.Real() {
+	switch {
+	case g.Real():
 		return "embedded lab: the Proxmox VE host is simulated; VMs, SSH and Kubernetes are real, in QEMU on this machine"
+	case g.Kubernetes:
+		return "embedded lab: the Proxmox VE host, VMs, GPUs and what runs in pods are simulated; API calls, SSH sessions, Helm and the Kubernetes control plane are real"
 	}
 	return Banner
 }
@@ -104,7 +114,7 @@ const (
 	lifeFile  = "alive.lock" // locked by the lab as long as it lives
 	startFile = "start.lock" // locked by a Start that is under way
 	logFile   = "log/labd.log"
-	binFile   = "bin/labd"
+	binFolder = "bin"
 )
 
 // WriteState atomically records in dir that the lab is ready. The lab calls it.

@@ -48,7 +48,7 @@ func Stat(ctx context.Context, dir string) (Status, error) {
 	for _, pid := range append([]int{s.PID}, children(s.PID)...) {
 		status.Processes = append(status.Processes, inspect(pid))
 	}
-	if digest, err := Digest(filepath.Join(dir, binFile)); err == nil {
+	if digest, err := Digest(filepath.Join(dir, binFolder, s.Guests.program().name)); err == nil {
 		status.Outdated = digest != s.Binary
 	}
 	return status, nil

@@ -55,7 +55,7 @@ func TestALabWithOtherGuests(t *testing.T) {
 	fits := labmodel.Of(preset(t, "one-gpu"))
 	err := s.labFits(labctl.State{Hardware: fits})
 	assert.Equal(t, invalid, code(err))
-	require.ErrorContains(t, err, "the lab runs with simulated VMs, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
+	require.ErrorContains(t, err, "the lab runs with simulated VMs and Kubernetes, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
 	g := labneeds.Guests(s.Spec)
 	assert.Equal(t, labctl.Guests{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Internet: true}, g)
 	g.Image = "/somewhere"
@@ -66,6 +66,10 @@ func TestALabWithOtherGuests(t *testing.T) {
 	require.NoError(t, s.labFits(labctl.State{Hardware: fits}))
 	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
 	assert.Equal(t, labctl.Banner, labneeds.Guests(s.Spec).Banner())
+	s.Spec.LabGuests.Kubernetes = true
+	assert.Contains(t, labneeds.Guests(s.Spec).Banner(), "the Kubernetes control plane are real")
+	require.NoError(t, s.labFits(labctl.State{Guests: labctl.Guests{Kubernetes: true}, Hardware: fits}))
+	require.ErrorContains(t, s.labFits(labctl.State{Hardware: fits}), "the lab runs with simulated VMs and Kubernetes, and "+s.Spec.Name+" asks for simulated VMs and a real Kubernetes")
 }
 
 func preset(t *testing.T, name string) pvesim.Model {

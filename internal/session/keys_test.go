@@ -55,7 +55,7 @@ func (w *door) way(text string) string {
 	var out strings.Builder
 	if want.IsLab() {
 		guests := labneeds.Of(want).Guests
-		return fmt.Sprintln(guests.Real(), guests.Internet, guests.Image)
+		return fmt.Sprintln(guests.Real(), guests.Internet, guests.Image, guests.Kubernetes)
 	}
 	w.came = ""
 	_, err = s.dial(w.t.Context())
@@ -131,6 +131,7 @@ func TestEveryKeyOfTheWay(t *testing.T) {
 		{"ssh.jump", trusted + "}\n", trusted + "}\nssh: {jump: teacher@bastion}\n", "jump host bastion:22"},
 		{"ssh.proxy", trusted + "}\n", trusted + "}\nssh: {proxy: 'socks5://10.0.0.9:1080'}\n", "proxy 10.0.0.9:1080 socks5://10.0.0.9:1080"},
 		{"lab.guests", inLab, inLab + "lab: {guests: qemu, image: image}\n", "true false image"},
+		{"lab.kubernetes", inLab, inLab + "lab: {kubernetes: real}\n", "false false  true"},
 		{"lab.image", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: other}\n", "true false other"},
 		{"lab.internet", inLab + "lab: {guests: qemu, image: image}\n", inLab + "lab: {guests: qemu, image: image, internet: true}\n",
 			"true true image"},

@@ -102,9 +102,7 @@ func LabStatus(ctx context.Context, f LabStatusFlags) error {
 		t.Add(p.Name, fmt.Sprint(p.PID), fmt.Sprintf("%d MiB", p.Memory>>20))
 	}
 	s.Table(t)
-	if status.Guests.Real() {
-		s.Say("%s", status.Guests.Banner())
-	}
+	s.Say("%s", status.Guests.Banner())
 	s.Say("%s at %s, up %s, %d MiB in all.", status.Model, status.Endpoint, status.Uptime, status.Memory()>>20)
 	if status.Outdated {
 		s.Say("It runs an older build than the sources here: go tool mage lab:stop, and the next command starts the new one.")

@@ -3,11 +3,9 @@ package charttest_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -37,18 +35,8 @@ func form(t *testing.T, nodes int) guest.Plane {
 
 func formWith(t *testing.T, nodes int, run func(context.Context, guest.Container) (code int, output, log string)) guest.Plane {
 	t.Helper()
-	exe := labtest.Binary(t)
-	dir := t.TempDir()
-	f := plane.New(context.WithoutCancel(t.Context()), plane.Options{
-		Dir: dir + "/plane", Logs: dir + "/log", Exe: exe, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	t.Cleanup(func() {
-		assert.NoError(t, f.Close())
-		if t.Failed() {
-			data, _ := os.ReadFile(dir + "/log/kube-apiserver.log")
-			t.Logf("kube-apiserver: %s", data[max(0, len(data)-3000):])
-		}
-	})
+	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, labtest.Real()))
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	p, err := f.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}})
 	require.NoError(t, err)
 	for i := range nodes {

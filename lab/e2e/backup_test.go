@@ -11,6 +11,8 @@ import (
 	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 )
 
 const homeFile = `
@@ -83,7 +85,7 @@ func (u *user) asAdmin(t *testing.T) func(args ...string) string {
 	config, _ := u.must(t, "cluster:kubeconfig")
 	return func(args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(u.lab(), "bin", "labd"), append([]string{"kubectl", "--kubeconfig=" + strings.TrimSpace(config)}, args...)...) //nolint:gosec // our own words
+		cmd := exec.CommandContext(t.Context(), labtest.Binary(t, labtest.Real()), append([]string{"kubectl", "--kubeconfig=" + strings.TrimSpace(config)}, args...)...) //nolint:gosec // our own words
 		cmd.Dir = u.dir
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%v: %s", args, out)

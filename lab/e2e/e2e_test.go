@@ -17,17 +17,22 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/share"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 )
 
 // TestFromNothingToGPUs is the README's main job and what follows from it. Its parts
 // are one life: they build on each other.
-func TestFromNothingToGPUs(t *testing.T) {
+func TestFromNothingToGPUs(t *testing.T) { labtest.OnBoth(t, fromNothingToGPUs) }
+
+func fromNothingToGPUs(t *testing.T, kind labctl.Guests) {
 	t.Parallel()
-	u := newUser(t)
-	u.must(t, "cluster:init", "-endpoint=lab", "-yes", "-out=proposed.yaml")
-	u.must(t, "cluster:validate", "-spec=proposed.yaml")
+	u := newUserOf(t, kind)
+	if !kind.Kubernetes { // a lab without a file is the default one
+		u.must(t, "cluster:init", "-endpoint=lab", "-yes", "-out=proposed.yaml")
+		u.must(t, "cluster:validate", "-spec=proposed.yaml")
+	}
 	_, talk := u.must(t, "cluster:up")
-	assert.Contains(t, talk, labctl.Banner)
+	assert.Contains(t, talk, kind.Banner())
 	assert.Contains(t, talk, "eight-a100", "the banner says which file is used")
 	t.Run("kubectl from another shell", u.kubectl)
 	t.Run("every GPU computes", u.everyGPUComputes)
@@ -45,7 +50,7 @@ func (u *user) kubectl(t *testing.T) {
 	info, err := os.Stat(filepath.Join(u.dir, kubeconfig))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(u.lab(), "bin", "labd"), "kubectl", "--kubeconfig="+kubeconfig, "get", "nodes")
+	kubectl := exec.CommandContext(t.Context(), labtest.Binary(t, labtest.Real()), "kubectl", "--kubeconfig="+kubeconfig, "get", "nodes")
 	kubectl.Dir = u.dir
 	nodes, err := kubectl.CombinedOutput()
 	require.NoError(t, err, "%s", nodes)

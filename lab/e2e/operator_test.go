@@ -2,12 +2,13 @@ package e2e
 
 import (
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 )
 
 // operatorFile has NVIDIA's GPU operator, which brings the driver too.
@@ -44,7 +45,7 @@ func TestGPUOperator(t *testing.T) {
 func (u *user) allocatable(t *testing.T, want string) {
 	t.Helper()
 	out, _ := u.must(t, "cluster:kubeconfig")
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(u.lab(), "bin", "labd"), "kubectl", "--kubeconfig="+strings.TrimSpace(out), //nolint:gosec // no words of others
+	kubectl := exec.CommandContext(t.Context(), labtest.Binary(t, labtest.Real()), "kubectl", "--kubeconfig="+strings.TrimSpace(out), //nolint:gosec // no words of others
 		"get", "node", "-l", "nvidia.com/gpu.present=true", "-o", `jsonpath={.items[0].status.allocatable.nvidia\.com/gpu}`)
 	kubectl.Dir = u.dir
 	have, err := kubectl.CombinedOutput()

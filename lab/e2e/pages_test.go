@@ -15,6 +15,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 )
 
 // reader does what README and docs say, line by line, in a shell, where `go tool mage`
@@ -30,7 +33,7 @@ type reader struct {
 // untyped, which says why.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	r := &reader{user: newUser(t)}
+	r := &reader{user: newUserOf(t, labctl.Guests{})} // whose lab is the default one
 	r.programs(t)
 	t.Run("two commands", r.twoCommands)
 	t.Run("your own host", r.yourOwnHost)
@@ -77,7 +80,7 @@ func (r *reader) programs(t *testing.T) {
 	compiler, err := exec.LookPath("go") // the lab is built with it
 	require.NoError(t, err)
 	r.write(t, "bin/go", "#!/bin/sh\n[ \"$1 $2\" = \"tool mage\" ] || exec "+compiler+" \"$@\"\nshift 2\nexec "+r.mage+" \"$@\"\n")
-	r.write(t, "bin/kubectl", "#!/bin/sh\nexec "+filepath.Join(r.lab(), "bin", "labd")+" kubectl \"$@\"\n")
+	r.write(t, "bin/kubectl", "#!/bin/sh\nexec "+labtest.Binary(t, labtest.Real())+" kubectl \"$@\"\n")
 	for _, p := range []string{"go", "kubectl"} {
 		require.NoError(t, os.Chmod(filepath.Join(r.dir, "bin", p), 0o700))
 	}

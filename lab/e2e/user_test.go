@@ -23,10 +23,17 @@ import (
 // user sits in a folder inside of a clone and types commands.
 type user struct {
 	dir, mage string
+	kind      labctl.Guests   // what is real in his lab
 	said      strings.Builder // all that any command printed
 }
 
+// newUser has a lab with a real control plane.
 func newUser(t *testing.T) *user {
+	t.Helper()
+	return newUserOf(t, labtest.Real())
+}
+
+func newUserOf(t *testing.T, kind labctl.Guests) *user {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)
 	require.True(t, ok)
@@ -35,8 +42,8 @@ func newUser(t *testing.T) *user {
 	require.NoError(t, os.MkdirAll(base, 0o700))
 	dir, err := os.MkdirTemp(base, "user-")
 	require.NoError(t, err)
-	u := &user{dir: dir, mage: labtest.Homelab(t)}
-	labtest.Provide(t, u.lab())
+	u := &user{dir: dir, mage: labtest.Homelab(t), kind: kind}
+	labtest.Provide(t, u.lab(), kind)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
@@ -54,7 +61,7 @@ func (u *user) elsewhere(t *testing.T) *user {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Symlink(u.lab(), filepath.Join(dir, ".lab")))
-	other := &user{dir: dir, mage: u.mage}
+	other := &user{dir: dir, mage: u.mage, kind: u.kind}
 	other.write(t, "cluster.yaml", bare(t))
 	return other
 }
@@ -65,7 +72,7 @@ func (u *user) lab() string { return filepath.Join(u.dir, ".lab") }
 func (u *user) fastLab(t *testing.T) {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
-	_, err := labctl.Start(t.Context(), labctl.Options{Dir: u.lab(), Source: filepath.Join(filepath.Dir(file), "..", ".."), Speed: 40})
+	_, err := labctl.Start(t.Context(), labctl.Options{Dir: u.lab(), Source: filepath.Join(filepath.Dir(file), "..", ".."), Speed: 40, Guests: u.kind})
 	require.NoError(t, err)
 }
 
@@ -102,8 +109,12 @@ func (u *user) must(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
+// write writes a file. A cluster's says what is real in the user's lab.
 func (u *user) write(t *testing.T, file, content string) {
 	t.Helper()
+	if file == "cluster.yaml" && u.kind.Kubernetes {
+		content += "\nlab: {kubernetes: real}\n"
+	}
 	require.NoError(t, os.WriteFile(filepath.Join(u.dir, file), []byte(content), 0o600))
 }
 

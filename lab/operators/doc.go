@@ -1,6 +1,6 @@
 // Package operators simulates the programs that run in a lab cluster's pods.
 //
-// A pod in the lab exists only in the API: KWOK sets it to Ready, and nothing runs. For most
+// A pod in the lab exists only in the API: its kubelet sets it to Ready, and nothing runs. For most
 // programs that does not matter. Some have an effect that a platform needs: a provisioner
 // creates volumes, a certificate manager creates Secrets, a load balancer assigns addresses.
 // This package has that effect instead, and only while they run: an instance of a program

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -27,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -54,21 +54,15 @@ type site struct {
 	charts  *chart.Client
 }
 
+// kind is a real control plane, or with HOMELAB_SIMULATED a simulated one.
+func kind() labctl.Guests { return labctl.Guests{Kubernetes: os.Getenv("HOMELAB_SIMULATED") == ""} }
+
 // newSite makes a cluster. Charts are the lab's own, or those of the folder that
 // HOMELAB_CHARTS names.
 func newSite(t *testing.T, disable ...string) *site {
 	t.Helper()
-	exe, dir := labtest.Binary(t), t.TempDir()
-	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), plane.Options{
-		Dir: dir + "/plane", Logs: dir + "/log", Exe: exe, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})}
-	t.Cleanup(func() {
-		assert.NoError(t, s.factory.Close())
-		if t.Failed() {
-			data, _ := os.ReadFile(dir + "/log/kube-apiserver.log")
-			t.Logf("kube-apiserver: %s", data[max(0, len(data)-3000):])
-		}
-	})
+	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind()))}
+	t.Cleanup(func() { assert.NoError(t, s.factory.Close()) })
 	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
 	require.NoError(t, err)
 	s.plane = p
@@ -91,7 +85,7 @@ func newSite(t *testing.T, disable ...string) *site {
 	t.Cleanup(func() { _ = s.kube.Close() })
 	folder := os.Getenv("HOMELAB_CHARTS")
 	if folder == "" {
-		folder = dir + "/charts"
+		folder = t.TempDir()
 		require.NoError(t, charts.Write(folder))
 	}
 	s.charts = chart.NewClient(s.kube, chart.Source{Folder: folder, Offline: true})

@@ -26,12 +26,6 @@ var k3sManifest []byte
 //go:embed k3s-local-storage.yaml
 var localStorageManifest []byte
 
-//go:embed stages/node.yaml
-var nodeStages []byte
-
-//go:embed stages/pod.yaml
-var podStages []byte
-
 // fieldManager owns what K3s applies from its manifests folder.
 const fieldManager = "deploy@k3s"
 
@@ -82,7 +76,7 @@ func (p *plane) mapping(ctx context.Context, obj *unstructured.Unstructured) (*m
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := newTicker()
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		mapping, err := p.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 
 	"github.com/cps-gpu/homelab/sim/guest"
 )
@@ -90,15 +89,14 @@ func (k *kubelet) container(ctx context.Context, m *member, pod *corev1.Pod, spe
 		return guest.Container{}, err
 	}
 	c := guest.Container{Image: spec.Image, Env: env, Files: map[string][]byte{}, Volumes: map[string]*guest.Disk{}}
-	expand := expansion.MappingFuncFor(env)
 	for _, arg := range append(append([]string(nil), spec.Command...), spec.Args...) {
-		c.Args = append(c.Args, expansion.Expand(arg, expand))
+		c.Args = append(c.Args, expand(arg, env))
 	}
 	for _, mount := range spec.VolumeMounts {
 		v := volumes[mount.Name]
 		switch {
 		case v.disk != nil:
-			c.Volumes[mount.MountPath] = v.disk(cmp.Or(expansion.Expand(mount.SubPathExpr, expand), mount.SubPath))
+			c.Volumes[mount.MountPath] = v.disk(cmp.Or(expand(mount.SubPathExpr, env), mount.SubPath))
 		case mount.SubPath != "":
 			if data, ok := v.files[mount.SubPath]; ok {
 				c.Files[mount.MountPath] = data
@@ -189,7 +187,7 @@ func (k *kubelet) environment(ctx context.Context, m *member, pod *corev1.Pod, s
 	}
 	for _, e := range spec.Env {
 		if e.ValueFrom == nil {
-			env[e.Name] = expansion.Expand(e.Value, expansion.MappingFuncFor(env))
+			env[e.Name] = expand(e.Value, env)
 			continue
 		}
 		value, err := k.envValue(ctx, m, pod, *e.ValueFrom)

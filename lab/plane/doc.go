@@ -3,8 +3,8 @@
 // A [Factory] starts etcd, kube-apiserver, kube-controller-manager and kube-scheduler as child
 // processes on loopback, each cluster with a CA of its own and an API server certificate for
 // the names and addresses of the cluster's servers on their virtual network. Nodes join with
-// the properties of their guest. Instead of a kubelet, KWOK maintains their status and leases
-// and lets long-running pods run, and this package does what needs the guest:
+// the properties of their guest. Their kubelets are played by this package, which keeps nodes
+// Ready and lets long-running pods appear to run, and does with the guest what needs one:
 //
 //   - a sandbox is made only where containerd knows the pod's runtime class;
 //   - a node's GPUs are allocatable only while NVIDIA's device plugin runs there in

@@ -21,8 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
@@ -95,8 +97,10 @@ func decode(t *testing.T, file string) []runtime.Object {
 
 // TestKube holds package kube to the real thing: what it does in the simulation of
 // package kubesim, it does here. The parts build on each other.
-func TestKube(t *testing.T) {
-	f := factory(t)
+func TestKube(t *testing.T) { labtest.OnBoth(t, kubeClient) }
+
+func kubeClient(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	began := time.Now()
 	p, err := f.Form(t.Context(), guest.PlaneConfig{Version: "v1.36.5+k3s1", TLSSANs: []string{vip}})
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +26,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// kubelet connects the pods of all nodes with their guests for everything that KWOK does not
-// cover: sandboxes, devices, commands that end.
+// kubelet is the kubelets of all nodes: it keeps nodes Ready, and takes their pods through their
+// lives, with their guests for sandboxes, devices and commands that end.
 type kubelet struct {
 	client  *kubernetes.Clientset
 	log     *slog.Logger
@@ -41,9 +42,12 @@ type kubelet struct {
 	contents *traffic.Volumes // of volumes that outlive pods
 	command  func(ctx context.Context, pod *corev1.Pod, c corev1.Container) (code int, output string, known bool)
 
-	mu    sync.Mutex
-	nodes map[string]*member
-	logs  *podLogs
+	network netip.Prefix // of pods
+
+	mu        sync.Mutex
+	nodes     map[string]*member
+	logs      *podLogs
+	addresses map[types.UID]string // given to pods
 }
 
 // member is a node whose kubelet runs.
@@ -52,6 +56,9 @@ type member struct {
 	running map[types.UID]context.CancelFunc // pods whose commands run now
 	devices map[types.UID][]string           // GPUs given to pods
 	shares  offered                          // how GPUs are offered
+
+	beating sync.Mutex // held while it writes the Node's status
+	last    beats
 }
 
 // offered is how the device plugin in a pod offers GPUs.
@@ -66,7 +73,7 @@ const recheck = 2 * time.Second
 
 func newKubelet(p *plane) *kubelet {
 	k := &kubelet{
-		client: p.cp.client, log: p.log, nodes: map[string]*member{}, logs: newPodLogs(),
+		client: p.client, log: p.log, nodes: map[string]*member{}, logs: newPodLogs(), addresses: map[types.UID]string{}, network: p.pods,
 		contents: p.cluster.Volumes, command: p.cluster.Command,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 	}
@@ -101,6 +108,7 @@ func (k *kubelet) run(ctx context.Context) {
 		k.queue.ShutDown()
 	})
 	workers.Go(func() { k.watchDevices(ctx) })
+	workers.Go(func() { k.keepReady(ctx) })
 	const parallel = 4
 	for range parallel {
 		workers.Go(func() {
@@ -146,16 +154,19 @@ func (k *kubelet) start(n guest.Node) {
 // stop stops a node's kubelet and its commands; false if there was none.
 func (k *kubelet) stop(name string) bool {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	m, up := k.nodes[name]
-	if !up {
-		return false
-	}
-	for _, cancel := range m.running {
-		cancel()
+	if up {
+		for _, cancel := range m.running {
+			cancel()
+		}
 	}
 	delete(k.nodes, name)
-	return true
+	k.mu.Unlock()
+	if up {
+		m.beating.Lock() // what it is just writing is its last
+		defer m.beating.Unlock()
+	}
+	return up
 }
 
 func (k *kubelet) member(name string) (*member, bool) {
@@ -203,13 +214,20 @@ func (k *kubelet) sync(ctx context.Context, name cache.ObjectName) (time.Duratio
 	switch {
 	case !up:
 		return 0, nil
-	case pod.DeletionTimestamp != nil, ended(pod):
+	case pod.DeletionTimestamp != nil:
+		k.release(m, pod.UID)
+		return 0, k.remove(ctx, pod)
+	case ended(pod):
 		k.release(m, pod.UID)
 		return 0, nil
+	case silenced(pod):
+		return k.readyAgain(ctx, m, pod)
 	case !sandboxReady(pod):
 		return k.makeSandbox(ctx, m, pod)
 	case pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
 		return k.startCommands(ctx, m, pod)
+	case pod.Status.Phase == corev1.PodPending:
+		return 0, k.runOn(ctx, m, pod)
 	}
 	return k.toMachine(ctx, m, pod) // again after a boot; otherwise it changes nothing
 }

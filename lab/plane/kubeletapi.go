@@ -38,7 +38,7 @@ func (k *kubelet) at(address string) (*member, bool) {
 	return nil, false
 }
 
-// noProgram is the log of a container that only KWOK reports as running.
+// noProgram is the log of a container that only appears to run.
 const noProgram = "(simulated: this container runs no program)\n"
 
 func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {

@@ -20,13 +20,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// KWOK keeps a node with this label alive. It is a label, not an annotation, because KWOK
-// releases a node only through its watch.
-const (
-	managedLabel = "kwok.x-k8s.io/node"
-	managedValue = "fake"
-)
-
 // kubeletPort is the port at which the API server asks a node for logs.
 const kubeletPort = 10250
 
@@ -42,7 +35,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.cp.client.CoreV1().Nodes().Create(ctx, fresh, metav1.CreateOptions{})
+	_, err = p.client.CoreV1().Nodes().Create(ctx, fresh, metav1.CreateOptions{})
 	if err == nil {
 		return nil
 	}
@@ -51,7 +44,7 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 	}
 	meta := map[string]any{"metadata": map[string]any{"labels": fresh.Labels, "annotations": fresh.Annotations}}
 	fresh.Status.Conditions = nil
-	old, err := patchNode(ctx, p.cp.client, n.Name, meta)
+	old, err := patchNode(ctx, p.client, n.Name, meta)
 	if err != nil {
 		return err
 	}
@@ -60,22 +53,15 @@ func (p *plane) register(ctx context.Context, n guest.Node) error {
 			fresh.Status.Capacity[name], fresh.Status.Allocatable[name] = resource.Quantity{}, resource.Quantity{}
 		}
 	}
-	if _, err = patchNode(ctx, p.cp.client, n.Name, map[string]any{"status": fresh.Status}, "status"); err != nil {
+	if _, err = patchNode(ctx, p.client, n.Name, map[string]any{"status": fresh.Status}, "status"); err != nil {
 		return err
 	}
-	// A kubelet reports when it starts (kubernetes, pkg/kubelet/kubelet_node_status.go); KWOK only every five minutes.
-	report := map[string]any{"type": corev1.NodeReady, "lastHeartbeatTime": metav1.Now()}
-	_, err = patchNode(ctx, p.cp.client, n.Name, map[string]any{"status": map[string]any{"conditions": []any{report}}}, "status")
-	return err
+	return nil
 }
 
-// deregister sets the Node to the state after a long silence of its kubelet: KWOK releases it,
-// and its conditions are unknown.
+// deregister sets the Node to the state after a long silence of its kubelet: its conditions are
+// unknown.
 func deregister(ctx context.Context, client kubernetes.Interface, name string) error {
-	meta := map[string]any{"metadata": map[string]any{"labels": map[string]any{managedLabel: nil}}}
-	if _, err := patchNode(ctx, client, name, meta); err != nil {
-		return err
-	}
 	now := metav1.Now()
 	var conditions []corev1.NodeCondition
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
@@ -103,7 +89,6 @@ func patchNode(ctx context.Context, client kubernetes.Interface, name string, pa
 // builtinLabels are those that K3s and its kubelet bring up to date at each start.
 func builtinLabels(n guest.Node) map[string]string {
 	labels := map[string]string{
-		managedLabel:                       managedValue,
 		corev1.LabelHostname:               n.Name,
 		corev1.LabelArchStable:             "amd64",
 		corev1.LabelOSStable:               "linux",

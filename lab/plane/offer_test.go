@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
@@ -83,8 +85,10 @@ func (x sharedCase) pod(name, request string) *corev1.Pod {
 
 // Each way of sharing, in a real control plane: what the plugin registers, what a pod gets, and
 // what it is refused.
-func TestSharedGPUsAreAllocatedAndRefused(t *testing.T) {
-	f := factory(t)
+func TestSharedGPUsAreAllocatedAndRefused(t *testing.T) { labtest.OnBoth(t, sharedGPUs) }
+
+func sharedGPUs(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	c := client(t, p)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/cps-gpu/homelab/lab/operators"
@@ -18,7 +21,10 @@ import (
 
 // plane is one cluster: a control plane, and a kubelet for each node that joined.
 type plane struct {
-	cp      *controlPlane
+	control Control
+	client  *kubernetes.Clientset
+	pods    netip.Prefix
+	egress  *egress
 	log     *slog.Logger
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
@@ -48,14 +54,14 @@ func (p *plane) Leave(name string) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if err := deregister(ctx, p.cp.client, name); err != nil && p.ctx.Err() == nil {
+	if err := deregister(ctx, p.client, name); err != nil && p.ctx.Err() == nil {
 		p.log.Info("the Node of a leaving node could not be marked", "node", name, "why", err)
 	}
 }
 
 // Dial connects to the API server's TLS port.
 func (p *plane) Dial(ctx context.Context) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.cp.address())
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.address())
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
@@ -64,18 +70,25 @@ func (p *plane) Dial(ctx context.Context) (net.Conn, error) {
 
 // Kubeconfig returns the administrator's, for a server URL like https://10.0.0.100:6443.
 func (p *plane) Kubeconfig(server string) []byte {
-	out, err := kubeconfig(server, p.cp.ca.pem, p.cp.admin)
+	out, err := p.control.Kubeconfig(server)
 	if err != nil { // of constants and our own certificates
 		p.log.Error("kubeconfig", "why", err)
 	}
 	return out
 }
 
+// address is where the API server listens, host:port.
+func (p *plane) address() string { return strings.TrimPrefix(p.control.Config().Host, "https://") }
+
+// Save returns the state of the control plane.
+func (p *plane) Save(ctx context.Context) (*guest.PlaneSaved, error) { return p.control.Save(ctx) }
+
 // Close ends the cluster and deletes it.
 func (p *plane) Close() error {
 	p.once.Do(func() {
 		p.cancel()
-		p.cp.stop()
+		p.control.Stop()
+		p.egress.close()
 		p.running.Wait()
 		p.closed()
 	})

@@ -3,7 +3,6 @@ package plane_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -30,13 +29,9 @@ import (
 
 const vip = "10.0.0.100"
 
-func factory(t *testing.T) *plane.Factory {
+func factory(t *testing.T, kind labctl.Guests) *plane.Factory {
 	t.Helper()
-	exe := labtest.Binary(t)
-	dir := t.TempDir()
-	f := plane.New(context.WithoutCancel(t.Context()), plane.Options{
-		Dir: dir + "/plane", Logs: dir + "/log", Exe: exe, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind))
 	t.Cleanup(func() {
 		pids := f.Processes()
 		began := time.Now()
@@ -44,12 +39,6 @@ func factory(t *testing.T) *plane.Factory {
 		assert.Less(t, time.Since(began), 5*time.Second, "how long the end takes")
 		for _, pid := range pids {
 			assert.NoDirExists(t, fmt.Sprintf("/proc/%d", pid), "a component outlived its plane")
-		}
-		if t.Failed() {
-			for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
-				data, _ := os.ReadFile(dir + "/log/" + name + ".log")
-				t.Logf("%s: %s", name, data[max(0, len(data)-3000):])
-			}
 		}
 	})
 	return f
@@ -162,8 +151,10 @@ spec:
         resources: {limits: {nvidia.com/gpu: 2}}
 `
 
-func TestClusterFromFormToVerifiedGPUs(t *testing.T) {
-	f := factory(t)
+func TestClusterFromFormToVerifiedGPUs(t *testing.T) { labtest.OnBoth(t, verifiedGPUs) }
+
+func verifiedGPUs(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	began := time.Now()
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip, "10.0.0.11", "k8s.example.org"}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
@@ -326,7 +317,7 @@ func kubectlThroughSOCKS(t *testing.T, p guest.Plane) {
 	config.Clusters["default"].ProxyURL = b.SOCKS()
 	file := t.TempDir() + "/kubeconfig"
 	require.NoError(t, clientcmd.WriteToFile(*config, file))
-	labd := labtest.Binary(t)
+	labd := labtest.Binary(t, labtest.Real())
 	kubectl := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), labd, append([]string{"kubectl", "--kubeconfig=" + file}, args...)...)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())

@@ -14,28 +14,11 @@ import (
 
 // programs returns the cluster as the programs in pods see it.
 func (p *plane) programs(disable []string, volumes *traffic.Volumes) *operators.Cluster {
-	ca := signer{p.cp.ca}
 	return &operators.Cluster{
-		Kubeconfig: p.Kubeconfig(p.cp.url()), Address: p.cp.address(),
-		Config: p.cp.config, Client: p.cp.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: ca,
-		Volumes: volumes, Traffic: traffic.NewTraffic(p.ctx, p.cp.client, ca), Disable: disable, Log: p.log,
+		Kubeconfig: p.Kubeconfig(p.control.Config().Host), Address: p.address(),
+		Config: p.control.Config(), Client: p.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: p.control,
+		Volumes: volumes, Traffic: traffic.NewTraffic(p.ctx, p.client, p.control), Disable: disable, Log: p.log,
 	}
-}
-
-// signer issues certificates of the cluster's CA to programs.
-type signer struct{ *authority }
-
-// PEM is the CA's own certificate.
-func (s signer) PEM() []byte { return s.pem }
-
-// Issue makes a server's certificate and key.
-func (s signer) Issue(names ...string) (cert, key []byte, err error) {
-	name := "simulated"
-	if len(names) > 0 && names[0] != "" {
-		name = names[0]
-	}
-	p, err := s.issue(name, "", names...)
-	return p.cert, p.key, err
 }
 
 // packaged is what K3s ships, without what its configuration disables.

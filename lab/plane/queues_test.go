@@ -24,13 +24,14 @@ import (
 	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/lab/charts"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 // class is a cluster of eight cards: students have six of them and staff two.
 func class(t *testing.T) (c kubernetes.Interface, said func(ctx context.Context, namespace, pod string) string) {
 	t.Helper()
-	f := factory(t)
+	f := factory(t, labtest.Real())
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	c = client(t, p)

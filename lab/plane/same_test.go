@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
@@ -129,7 +130,7 @@ func paths(gvk, namespace, name string) string {
 
 // TestKubesimAnswersAsTheRealOne makes the same requests of a real control plane and of kubesim's.
 func TestKubesimAnswersAsTheRealOne(t *testing.T) {
-	f := factory(t)
+	f := factory(t, labtest.Real())
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Disable: []string{"local-storage"}})
 	require.NoError(t, err)
 	c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}}, kubesim.Outside{})

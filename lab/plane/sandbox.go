@@ -18,7 +18,7 @@ import (
 const nvidiaRuntime = "nvidia"
 
 // sandboxReady reports whether the pod's sandbox was made: the kubelet's own
-// condition for it, and the sign for KWOK to go on.
+// condition for it.
 func sandboxReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue

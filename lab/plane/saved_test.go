@@ -17,6 +17,7 @@ import (
 
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/lab/plane/real"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -65,7 +66,7 @@ func save(t *testing.T, p guest.Plane) *guest.PlaneSaved {
 // A control plane that starts from a snapshot has what was there then, with its Secrets, and not
 // what came later. It is the same cluster to those who know its authority.
 func TestSavedAndRestored(t *testing.T) {
-	f := factory(t)
+	f := factory(t, labtest.Real())
 	first, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	require.NoError(t, first.Join(t.Context(), newWorker("gpu1", "10.0.0.21", 0).Node))
@@ -137,8 +138,8 @@ func refusedSnapshots(t *testing.T, f *plane.Factory, saved *guest.PlaneSaved) {
 // An API server alone reads what is in a snapshot, and says which Secrets it cannot decrypt.
 func readSnapshot(t *testing.T, saved *guest.PlaneSaved) {
 	dir := t.TempDir()
-	o := plane.Options{Dir: dir + "/data", Logs: dir + "/log", Exe: labtest.Binary(t)}
-	is, err := plane.Read(t.Context(), o, plane.Snapshot{File: saved.Snapshot, Encryption: saved.Encryption})
+	o := real.Options{Dir: dir + "/data", Logs: dir + "/log", Exe: labtest.Binary(t, labtest.Real())}
+	is, err := real.Read(t.Context(), o, real.Snapshot{File: saved.Snapshot, Encryption: saved.Encryption})
 	require.NoError(t, err)
 	assert.Empty(t, is.Unread)
 	assert.Equal(t, 1, is.Objects[schema.GroupResource{Resource: "nodes"}])
@@ -148,7 +149,7 @@ func readSnapshot(t *testing.T, saved *guest.PlaneSaved) {
 
 	// With another key of the same shape.
 	other := bytes.Replace(saved.Encryption, secretOf(t, saved.Encryption), []byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="), 1)
-	is, err = plane.Read(t.Context(), o, plane.Snapshot{File: saved.Snapshot, Encryption: other})
+	is, err = real.Read(t.Context(), o, real.Snapshot{File: saved.Snapshot, Encryption: other})
 	require.NoError(t, err)
 	require.Len(t, is.Unread, 1)
 	require.ErrorContains(t, is.Unread[schema.GroupResource{Resource: "secrets"}], "/registry/secrets/default/counter")

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -36,8 +38,10 @@ spec:
 
 // Pods on a node that was silent are Ready again when its kubelet is back: here in a cluster that was
 // restored, where the controller of nodes finds pods of nodes without a kubelet when it starts.
-func TestPodsAreReadyAfterSilence(t *testing.T) {
-	f := factory(t)
+func TestPodsAreReadyAfterSilence(t *testing.T) { labtest.OnBoth(t, readyAfterSilence) }
+
+func readyAfterSilence(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	config := guest.PlaneConfig{TLSSANs: []string{vip}, Version: "v1.36.5+k3s1"}
 	first, err := f.Form(t.Context(), config)
 	require.NoError(t, err)

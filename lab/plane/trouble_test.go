@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -55,8 +57,10 @@ func event(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod, reason 
 	return events.Items[0].Message, nil
 }
 
-func TestWhatGoesWrong(t *testing.T) {
-	f := factory(t)
+func TestWhatGoesWrong(t *testing.T) { labtest.OnBoth(t, whatGoesWrong) }
+
+func whatGoesWrong(t *testing.T, kind labctl.Guests) {
+	f := factory(t, kind)
 	p, err := f.Form(t.Context(), guest.PlaneConfig{
 		TLSSANs: []string{vip}, PodCIDR: netip.MustParsePrefix("10.62.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.63.0.0/16"),
 	})
@@ -70,6 +74,7 @@ func TestWhatGoesWrong(t *testing.T) {
 	eventually(t, 15*time.Second, "the node is Ready", func(ctx context.Context) error { return ready(ctx, c, w.Name, corev1.ConditionTrue) })
 
 	t.Run("networks", func(t *testing.T) { hasNetworks(t, c) })
+	t.Run("a list in parts", func(t *testing.T) { listsInParts(t, c) })
 	t.Run("no runtime", func(t *testing.T) { hasNoRuntime(t, c, w) })
 	t.Run("a command fails", func(t *testing.T) { commandFails(t, c) })
 	t.Run("a config map is missing", func(t *testing.T) { configMapIsMissing(t, c) })
@@ -94,6 +99,16 @@ func hasNetworks(t *testing.T, c kubernetes.Interface) {
 		}
 		return is("pod CIDR", "10.62.0.0/24", node.Spec.PodCIDR)
 	})
+}
+
+// listsInParts is how cluster:backup counts.
+func listsInParts(t *testing.T, c kubernetes.Interface) {
+	part, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})
+	require.NoError(t, err)
+	require.NotNil(t, part.RemainingItemCount)
+	all, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	assert.Len(t, all.Items, len(part.Items)+int(*part.RemainingItemCount))
 }
 
 func hasNoRuntime(t *testing.T, c kubernetes.Interface, w *worker) {

@@ -3,14 +3,13 @@ package site
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"github.com/cps-gpu/homelab/lab/lan"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/sim/qemu"
 )
@@ -18,7 +17,7 @@ import (
 // guests is what real VMs need beside the simulated host.
 type guests struct {
 	dir    string // of their disks and consoles, which end with the lab
-	lan    *lan.LAN
+	lan    LAN
 	prefix netip.Prefix
 }
 
@@ -26,6 +25,9 @@ type guests struct {
 // the host returns the lab's image.
 func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 	g := s.opts.Guests
+	if s.opts.LAN == nil {
+		return errors.New("this program of the lab has no real VMs")
+	}
 	image := qemu.ImageIn(g.Image)
 	s.opts.Log.Info("checking whether VMs must be emulated")
 	emulated := qemu.KVM(ctx, image)
@@ -39,16 +41,13 @@ func (s *Site) realGuests(ctx context.Context, host *pvesim.Options) error {
 	if err := os.MkdirAll(s.real.dir, 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	o := lan.Options{Prefix: g.Network, Gateway: g.Gateway}
-	if g.Internet {
-		o.Outward, o.Resolver = new(net.Dialer).DialContext, resolver("/etc/resolv.conf")
-	}
-	var err error
-	if s.real.lan, err = lan.New(ctx, o); err != nil {
+	network, err := s.opts.LAN(ctx, g)
+	if err != nil {
 		return err
 	}
+	s.real.lan = network
 	h, err := qemu.New(qemu.Options{
-		Image: image, Network: g.Network, Gateway: g.Gateway, Dir: s.real.dir, LAN: s.real.lan, KVM: emulated == nil,
+		Image: image, Network: g.Network, Gateway: g.Gateway, Dir: s.real.dir, LAN: network, KVM: emulated == nil,
 	})
 	if err != nil {
 		return err
@@ -73,20 +72,6 @@ func (s *Site) dialReal(ctx context.Context, network, address string) (net.Conn,
 		}
 	}
 	return s.real.lan.Dial(ctx, network, address)
-}
-
-// resolver is the first DNS server that this machine asks, host:port; empty for none.
-func resolver(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
-			return net.JoinHostPort(f[1], "53")
-		}
-	}
-	return ""
 }
 
 func (g *guests) close() {

@@ -23,7 +23,7 @@ import (
 func realLab(t *testing.T, dir string) labctl.State {
 	t.Helper()
 	image := labtest.Image(t)
-	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t), Model: "one-gpu", Guests: labctl.Guests{
+	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t, labtest.Real()), Model: "one-gpu", Guests: labctl.Guests{
 		Image: filepath.Dir(image.Disk), Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
 	}})
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestALabWithRealGuests(t *testing.T) {
 	assert.Contains(t, s.Guests.Banner(), "VMs, SSH and Kubernetes are real")
 	assert.Len(t, s.ImageSHA256, 64)
 	_, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Model: "one-gpu"})
-	require.ErrorContains(t, err, "runs with real VMs in 10.0.0.0/24 behind 10.0.0.1 without internet, and simulated VMs are asked for")
+	require.ErrorContains(t, err, "runs with real VMs in 10.0.0.0/24 behind 10.0.0.1 without internet, and simulated VMs and Kubernetes are asked for")
 
 	switchOn(t, s)
 	all := processes(t, dir)

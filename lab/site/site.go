@@ -20,9 +20,11 @@ import (
 	"github.com/cps-gpu/homelab/lab/bastion"
 	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/lab/plane/simulated"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
 // Options configure the lab.
@@ -30,10 +32,29 @@ type Options struct {
 	Dir   string       // its folder
 	Model string       // a preset's name, or a model's YAML file
 	Speed float64      // how many times faster than real the host and its guests are; 0 is DefaultSpeed
-	Exe   string       // the program that is all components: see package component
+	Exe   string       // the program that runs
 	Log   *slog.Logger // what happens
 
 	Guests labctl.Guests // real VMs; the zero value: simulated ones, with simulated clusters in them
+
+	Parts
+}
+
+// Parts are what a program of the lab has beyond the simulators; nil: it has none.
+type Parts struct {
+	// Control returns what starts real control planes for simulated VMs, with their data in dir
+	// and a log for each program in logs.
+	Control func(dir, logs string, log *slog.Logger) plane.Start
+	// LAN makes a network for real VMs.
+	LAN func(ctx context.Context, g labctl.Guests) (LAN, error)
+}
+
+// LAN is a network of real VMs.
+type LAN interface {
+	qemu.LAN
+	// Dial connects to a VM.
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	Close()
 }
 
 // DefaultSpeed lets a VM boot in about a second.
@@ -133,16 +154,25 @@ func start(ctx context.Context, o Options) (*Site, error) {
 // simulatedClusters starts control planes when guests start K3s.
 func (s *Site) simulatedClusters(ctx context.Context, host *pvesim.Options) error {
 	o := s.opts
-	o.Log.Info("starting etcd and the Kubernetes control plane")
-	data := filepath.Join(o.Dir, "plane")
-	if err := os.RemoveAll(data); err != nil { // of a lab that crashed
+	o.Log.Info("starting the Kubernetes control plane")
+	if err := os.RemoveAll(s.planeData()); err != nil { // of a lab that crashed
 		return fmt.Errorf("lab: %w", err)
 	}
-	s.planes = plane.New(ctx, plane.Options{Dir: data, Logs: filepath.Join(o.Dir, "log"), Exe: o.Exe, Log: o.Log})
+	begin := simulated.Starter(labctl.KubernetesVersion)
+	switch {
+	case o.Guests.Kubernetes && o.Control == nil:
+		return errors.New("this program of the lab has no real Kubernetes")
+	case o.Guests.Kubernetes:
+		begin = o.Control(s.planeData(), filepath.Join(o.Dir, "log"), o.Log)
+	}
+	s.planes = plane.New(ctx, plane.Options{Start: begin, Log: o.Log})
 	s.planes.Prewarm()
 	host.Kubernetes = s.planes
 	return nil
 }
+
+// planeData is where control planes keep their data.
+func (s *Site) planeData() string { return filepath.Join(s.opts.Dir, "plane") }
 
 // dial connects to an address of the virtual network: one that a cluster's load
 // balancer gave to a Service, or a machine's.
@@ -210,7 +240,7 @@ func (s *Site) close() {
 		_ = s.server.Close()
 	}
 	if s.planes != nil {
-		if err := s.planes.Close(); err != nil {
+		if err := errors.Join(s.planes.Close(), os.RemoveAll(s.planeData())); err != nil {
 			s.opts.Log.Warn("control planes", "why", err)
 		}
 	}

@@ -30,7 +30,7 @@ func start(t *testing.T, dir string) labctl.State {
 	var last string
 	ctx := progress.With(t.Context(), func(u progress.Update) { last = u.Message })
 	began := time.Now()
-	s, err := labctl.Start(ctx, labctl.Options{Dir: dir, Binary: labtest.Binary(t)})
+	s, err := labctl.Start(ctx, labctl.Options{Dir: dir, Binary: labtest.Binary(t, labtest.Real()), Guests: labtest.Real()})
 	require.NoError(t, err, last)
 	t.Logf("started in %s; last: %s", time.Since(began).Round(time.Millisecond), last)
 	t.Cleanup(func() { assert.NoError(t, labctl.Stop(context.WithoutCancel(t.Context()), dir)) })
@@ -84,7 +84,7 @@ func running(pids []labctl.Process) error {
 // settle waits until all of the control plane runs.
 func settle(t *testing.T, dir string) labctl.Status {
 	t.Helper()
-	const programs = 6 // the lab, etcd, API server, controller-manager, scheduler, KWOK
+	const programs = 5 // the lab, etcd, API server, controller-manager, scheduler
 	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
 		status, err := labctl.Stat(t.Context(), dir)
 		require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestALabOfAModelsFile(t *testing.T) {
 	require.NoError(t, err)
 	file := filepath.Join(dir, "site.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
-	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t), Model: file})
+	s, err := labctl.Start(t.Context(), labctl.Options{Dir: dir, Binary: labtest.Binary(t, labtest.Real()), Guests: labtest.Real(), Model: file})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, labctl.Stop(context.WithoutCancel(t.Context()), dir)) })
 	assert.Equal(t, file, s.Model)
@@ -126,7 +126,7 @@ func TestLifeOfALab(t *testing.T) {
 
 	again := start(t, dir)
 	assert.Equal(t, s, again, "the lab that runs is the one to use")
-	_, err = labctl.Start(t.Context(), labctl.Options{Dir: dir, Model: "one-gpu"})
+	_, err = labctl.Start(t.Context(), labctl.Options{Dir: dir, Model: "one-gpu", Guests: labtest.Real()})
 	require.ErrorContains(t, err, `runs with the hardware "eight-a100", and "one-gpu" is asked for`)
 
 	token, err := s.Token()
@@ -175,7 +175,7 @@ func TestCrashLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAWrongModelSaysWhich(t *testing.T) {
-	_, err := labctl.Start(t.Context(), labctl.Options{Dir: t.TempDir(), Binary: labtest.Binary(t), Model: "nine-a100"})
+	_, err := labctl.Start(t.Context(), labctl.Options{Dir: t.TempDir(), Binary: labtest.Binary(t, labtest.Real()), Guests: labtest.Real(), Model: "nine-a100"})
 	require.ErrorContains(t, err, `no model "nine-a100": there are one-gpu, two-hosts, eight-a100`)
 }
 

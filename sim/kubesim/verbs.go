@@ -24,17 +24,23 @@ func (c *Cluster) list(t target) (any, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	items, meta := []any{}, map[string]any{"resourceVersion": text(page.Version)}
+	items, meta, rest := []any{}, map[string]any{"resourceVersion": text(page.Version)}, int64(0)
 	for _, e := range c.all(t.kind.id()) {
 		if !page.reached(e) || !which.has(e) {
 			continue
 		}
 		if page.limit > 0 && len(items) == page.limit {
-			meta["continue"] = page.next()
-			break
+			rest++
+			continue
 		}
 		page.Last = key(e.u().GetNamespace(), e.u().GetName())
 		items = append(items, e.obj)
+	}
+	if rest > 0 {
+		meta["continue"] = page.next()
+		if t.query.Get("labelSelector") == "" && t.query.Get("fieldSelector") == "" { // with one it is not told
+			meta["remainingItemCount"] = rest
+		}
 	}
 	return map[string]any{
 		"apiVersion": t.kind.GroupVersion().String(), "kind": t.kind.Kind + "List", "metadata": meta, "items": items,

@@ -84,9 +84,10 @@ type Network struct {
 }
 
 type Lab struct {
-	Guests   string `yaml:"guests" jsonschema:"enum=simulated,enum=qemu" jsonschema_description:"qemu: real VMs on this machine, with a real K3s in them. Default simulated."`
-	Internet *bool  `yaml:"internet" jsonschema_description:"Real VMs reach what this machine reaches. Default: true, but false with k3s.airgap."`
-	Image    string `yaml:"image" jsonschema_description:"Folder with disk.raw, vmlinuz and initrd of a Debian 13 for real VMs. Default: built once."`
+	Guests     string `yaml:"guests" jsonschema:"enum=simulated,enum=qemu" jsonschema_description:"qemu: real VMs on this machine, with a real K3s in them. Default simulated."`
+	Kubernetes string `yaml:"kubernetes" jsonschema:"enum=simulated,enum=real" jsonschema_description:"real: etcd, API server, controllers and scheduler of Kubernetes, for simulated VMs. Default simulated."`
+	Internet   *bool  `yaml:"internet" jsonschema_description:"Real VMs reach what this machine reaches. Default: true, but false with k3s.airgap."`
+	Image      string `yaml:"image" jsonschema_description:"Folder with disk.raw, vmlinuz and initrd of a Debian 13 for real VMs. Default: built once."`
 }
 
 type SSH struct {

@@ -22,7 +22,6 @@ const module = "github.com/cps-gpu/homelab/"
 // bastion logs in with, written and read in the one format that there is.
 var allowed = map[string][]string{
 	"lab/bastion":          {"remote/ssh", "sim/sshserver"},
-	"lab/cmd/labd":         {"internal/labctl", "sim/pvesim"},
 	"lab/gpuoperator":      {"converge/wait", "sim/gpuoperator"},
 	"lab/hub":              {"converge/wait"},
 	"lab/internal/labtest": {"internal/labctl", "sim/qemu"},
@@ -30,6 +29,8 @@ var allowed = map[string][]string{
 	"lab/operators":        {"converge/wait"},
 	"lab/traffic":          {"sim/guest"},
 	"lab/plane":            {"converge/wait", "sim/gpuoperator", "sim/guest"},
+	"lab/plane/real":       {"converge/wait", "sim/guest"},
+	"lab/plane/simulated":  {"sim/guest", "sim/kubesim"},
 	"lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
@@ -39,7 +40,8 @@ var allowed = map[string][]string{
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
-	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
+	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table",
+	"sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
 }
 
 // list asks go list about the lab's packages, without their tests.

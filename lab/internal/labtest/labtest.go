@@ -16,20 +16,23 @@ import (
 	"github.com/cps-gpu/homelab/sim/qemu"
 )
 
-// BinaryEnv names an existing build of the program, for work on a test: building takes longer
-// than most tests.
-const BinaryEnv = "HOMELAB_LABD"
+// BinaryEnv names a folder with existing builds of the programs, for work on a test: building
+// takes longer than most tests.
+const BinaryEnv = "HOMELAB_LAB_BIN"
 
-// Binary returns the path of the program. Tests of several packages run at the
+// Real is what the lab's program with everything that is real in it is asked for.
+func Real() labctl.Guests { return labctl.Guests{Kubernetes: true} }
+
+// Binary returns the path of the program for what is real. Tests of several packages run at the
 // same time; a lock lets one of them build it.
-func Binary(t *testing.T) string {
+func Binary(t *testing.T, guests labctl.Guests) string {
 	t.Helper()
-	if exe := os.Getenv(BinaryEnv); exe != "" {
-		return exe
+	if dir := os.Getenv(BinaryEnv); dir != "" {
+		return filepath.Join(dir, labctl.Program(guests))
 	}
 	dir, unlock := locked(t)
 	defer unlock()
-	exe, err := labctl.Build(t.Context(), labctl.Options{Dir: dir, Source: root(t)})
+	exe, err := labctl.Build(t.Context(), labctl.Options{Dir: dir, Source: root(t), Guests: guests})
 	require.NoError(t, err)
 	return exe
 }
@@ -48,11 +51,11 @@ func Homelab(t *testing.T) string {
 	return exe
 }
 
-// Provide puts the lab's program where a command would build it in dir, a lab's folder:
+// Provide puts a program of the lab where a command would build it in dir, a lab's folder:
 // there Go finds that it is up to date, which saves the linker's half minute.
-func Provide(t *testing.T, dir string) {
+func Provide(t *testing.T, dir string, guests labctl.Guests) {
 	t.Helper()
-	exe, bin := Binary(t), filepath.Join(dir, "bin")
+	exe, bin := Binary(t, guests), filepath.Join(dir, "bin")
 	require.NoError(t, os.MkdirAll(bin, 0o700))
 	_ = os.Link(exe, filepath.Join(bin, filepath.Base(exe))) // elsewhere than on one file system it is built
 }

@@ -25,6 +25,9 @@ func (p *Pair) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Cert.Raw})
 }
 
+// New is a certificate and its key.
+func New(cert *x509.Certificate, key crypto.Signer) *Pair { return &Pair{cert, key} }
+
 func Parse(cert, key []byte) (*Pair, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -28,8 +28,11 @@ func (c *Controllers) nodes(pods podIndex) {
 	for _, n := range list {
 		there[n.Name] = true
 		is := nodeCondition(n) == corev1.ConditionTrue
-		if c.ready[n.Name] && !is {
+		was, known := c.ready[n.Name]
+		if !is && (was || !known) { // also what it finds when it starts
 			c.markNotReady(pods.onNode[n.Name])
+		}
+		if !is && was {
 			c.Event(n, corev1.EventTypeNormal, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", n.Name))
 		}
 		c.ready[n.Name] = is

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"github.com/cps-gpu/homelab/lab/component/name"
+	"github.com/cps-gpu/homelab/lab/plane/real"
 )
 
 // etcdFlags are the few flags of etcd that a lab sets, with etcd's own names.
@@ -27,7 +27,7 @@ type etcdFlags struct {
 // long as the lab.
 func runEtcd(ctx context.Context) int {
 	var f etcdFlags
-	set := flag.NewFlagSet(name.Etcd, flag.ContinueOnError)
+	set := flag.NewFlagSet(real.Etcd, flag.ContinueOnError)
 	set.StringVar(&f.dataDir, "data-dir", "", "where the data goes")
 	set.StringVar(&f.client, "listen-client-urls", "", "the clients' URL")
 	set.StringVar(&f.peer, "listen-peer-urls", "", "the peers' URL")
@@ -41,7 +41,7 @@ func runEtcd(ctx context.Context) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := serveEtcd(ctx, f); err != nil {
-		return failed(name.Etcd, err)
+		return failed(real.Etcd, err)
 	}
 	return 0
 }

@@ -1,4 +1,4 @@
-package plane
+package real
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
 // process is one component, running as a child that ends with us.
@@ -38,9 +36,7 @@ func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*pr
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append([]string{which}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = filepath.Dir(logFile)
-	// A component must not get the user's proxy and kubeconfig settings, nor find files in the
-	// home directory.
-	cmd.Env = []string{name.ParentEnv + "=" + strconv.Itoa(os.Getpid()), "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "TMPDIR=" + os.TempDir()}
+	cmd.Env = environment(cmd.Dir)
 	cmd.SysProcAttr = attributes()
 	p := &process{name: which, log: logFile, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -60,6 +56,11 @@ func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*pr
 		return nil, fmt.Errorf("%s: %w", which, err)
 	}
 	return p, nil
+}
+
+// environment has neither the user's proxy and kubeconfig settings nor the home directory.
+func environment(home string) []string {
+	return []string{ParentEnv + "=" + strconv.Itoa(os.Getpid()), "PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + os.TempDir()}
 }
 
 // kill kills the process and its group, and returns when it is gone. A graceful shutdown would

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package plane
+package real
 
 import "syscall"
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/lab/plane"
+	"github.com/cps-gpu/homelab/lab/plane/real"
 )
 
 // scratch reads a snapshot from in, and says what a control plane that starts from it reads. The
@@ -34,7 +34,7 @@ func scratch(ctx context.Context, args []string, in io.Reader, out io.Writer) er
 	if err := json.NewDecoder(in).Decode(&s); err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	given := plane.Snapshot{File: s.Snapshot, Encryption: s.Encryption}
+	given := real.Snapshot{File: s.Snapshot, Encryption: s.Encryption}
 	if len(s.Encryption) == 0 {
 		given.Encryption = nil
 	}
@@ -53,7 +53,7 @@ func scratch(ctx context.Context, args []string, in io.Reader, out io.Writer) er
 		return err
 	}
 	defer func() { _ = os.RemoveAll(data) }()
-	has, err := plane.Read(ctx, plane.Options{Dir: data, Logs: filepath.Join(*dir, "log", "scratch"), Exe: exe}, given)
+	has, err := real.Read(ctx, real.Options{Dir: data, Logs: filepath.Join(*dir, "log", "scratch"), Exe: exe}, given)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
-package plane
+package real
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -10,48 +11,28 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
-	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-
+	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// Save returns etcd's own snapshot, which etcd sends with its SHA-256 behind it (snapshot of
-// clientv3, sendSnapshot of server/etcdserver/api/v3rpc/maintenance.go), and the keys that it
-// needs: of the authority, of service accounts, and of the Secrets.
-func (p *plane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
-	cp := p.cp
-	tls, err := rest.TLSConfigFor(restConfig(cp.url(), cp.ca.pem, cp.admin))
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
+// Save returns etcd's own snapshot, and the keys that it needs: of the authority, of service
+// accounts, and of the Secrets.
+func (cp *controlPlane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
+	pki := cp.ca.path
+	cmd := exec.CommandContext(ctx, cp.exe, TakeSnapshot, //nolint:gosec // our own build
+		"-endpoint=https://127.0.0.1:"+strconv.Itoa(cp.etcd), "-trusted-ca-file="+pki("ca.crt"), "-cert-file="+pki("etcd.crt"), "-key-file="+pki("etcd.key"))
+	cmd.Env = environment(cp.dir)
+	var snapshot, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &snapshot, &said
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("etcd: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
-	const patience = 10 * time.Second
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"https://127.0.0.1:" + strconv.Itoa(cp.etcd)}, TLS: tls, Context: ctx, DialTimeout: patience, Logger: zap.NewNop(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
-	}
-	defer func() { _ = client.Close() }()
-	stream, err := client.Snapshot(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
-	}
-	defer stream.Close()
-	out := &guest.PlaneSaved{}
-	if out.Snapshot, err = io.ReadAll(stream); err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
-	}
+	out := &guest.PlaneSaved{Snapshot: snapshot.Bytes()}
 	key, err := x509.MarshalPKCS8PrivateKey(cp.ca.key)
 	if err != nil {
 		return nil, fmt.Errorf("the authority's key: %w", err)
@@ -61,7 +42,7 @@ func (p *plane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
 		return nil, fmt.Errorf("the key of service accounts: %w", err)
 	}
 	out.Authority = append(append(encode("CERTIFICATE", cp.ca.cert.Raw), encode("PRIVATE KEY", key)...), service...)
-	if !cp.plain {
+	if !cp.PlainSecrets {
 		if out.Encryption, err = os.ReadFile(cp.encryptionFile()); err != nil {
 			return nil, fmt.Errorf("the key of Secrets: %w", err)
 		}
@@ -123,7 +104,7 @@ func (cp *controlPlane) prepareState() error {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
-	if cp.plain {
+	if cp.PlainSecrets {
 		return nil
 	}
 	if err := writeAtomic(cp.encryptionFile(), encryption); err != nil {
@@ -161,30 +142,24 @@ func (cp *controlPlane) restoreArgs() []string {
 }
 
 func (cp *controlPlane) encryptionArgs() []string {
-	if cp.plain {
+	if cp.PlainSecrets {
 		return nil
 	}
 	return []string{"--encryption-provider-config=" + cp.encryptionFile()}
 }
 
-// deregisterAll says of the nodes in a restored state that their kubelets are silent, which is
-// so until they join. Their leases are those of another KWOK, which ours would wait out.
-func (cp *controlPlane) deregisterAll(ctx context.Context) error {
+// silence says of the nodes in a restored state that their kubelets are silent.
+func (cp *controlPlane) silence(ctx context.Context) error {
 	if cp.saved == nil {
 		return nil
 	}
-	nodes, err := cp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("restored nodes: %w", err)
+	return plane.SilenceNodes(ctx, cp.client)
+}
+
+// forgetSaved deletes what a running etcd has in its own database.
+func (cp *controlPlane) forgetSaved() {
+	if cp.saved != nil {
+		cp.saved = nil
+		_ = os.Remove(cp.snapshotFile())
 	}
-	for _, n := range nodes.Items {
-		if err := deregister(ctx, cp.client, n.Name); err != nil {
-			return err
-		}
-		err := cp.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("lease of the restored node %s: %w", n.Name, err)
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package plane
+package real
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/cps-gpu/homelab/converge/wait"
-	"github.com/cps-gpu/homelab/lab/component/name"
+	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -28,16 +27,9 @@ import (
 // and some 20 s during a build.
 const startTimeout = 3 * time.Minute
 
-// networks are the settings that a running control plane cannot change.
-type networks struct {
-	services, pods netip.Prefix
-	domain         string
-	plain          bool // Secrets are not encrypted in etcd
-}
-
 // controlPlane is one running set of components with its own CA and its own data.
 type controlPlane struct {
-	networks
+	plane.Networks
 	dir, logs, exe string
 	log            *slog.Logger
 	saved          *guest.PlaneSaved // what it begins with; nil: nothing
@@ -47,7 +39,7 @@ type controlPlane struct {
 	admin       pair
 	etcd, peer  int // ports
 	port        int // of the API server
-	egress      *egress
+	egress      *proxy
 	config      *rest.Config
 	client      *kubernetes.Clientset
 	adminConfig string // path of a kubeconfig for the components
@@ -68,7 +60,7 @@ func startControlPlane(ctx context.Context, cp *controlPlane) error {
 		if err == nil {
 			return nil
 		}
-		cp.stop()
+		cp.Stop()
 		var ended *exitError
 		if attempt == attempts || !errors.As(err, &ended) || !ended.portTaken() {
 			return fmt.Errorf("the control plane did not start: %w", err)
@@ -85,16 +77,16 @@ func (cp *controlPlane) start(ctx context.Context) error {
 		return err
 	}
 	// The API server retries until etcd answers, so both start at once.
-	if err := cp.spawnAll(ctx, name.Etcd, name.APIServer); err != nil {
+	if err := cp.spawnAll(ctx, Etcd, APIServer); err != nil {
 		return err
 	}
 	if err := cp.until(ctx, "the API server", cp.readyz); err != nil || cp.reads {
 		return err
 	}
-	if err := cp.deregisterAll(ctx); err != nil {
+	if err := cp.silence(ctx); err != nil {
 		return err
 	}
-	if err := cp.spawnAll(ctx, name.ControllerManager, name.Scheduler, name.KWOK); err != nil {
+	if err := cp.spawnAll(ctx, ControllerManager, Scheduler); err != nil {
 		return err
 	}
 	// A pod before its namespace's ServiceAccount is refused.
@@ -141,10 +133,7 @@ func (cp *controlPlane) prepare(ctx context.Context) (err error) {
 	if err := writeAtomic(cp.adminConfig, admin); err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
-	if err := cp.writeStages(); err != nil {
-		return err
-	}
-	if cp.egress, err = newEgress(ctx, cp.ca); err != nil {
+	if cp.egress, err = newProxy(ctx, cp.ca); err != nil {
 		return err
 	}
 	if err := cp.writeEgress(); err != nil {
@@ -159,9 +148,9 @@ func (cp *controlPlane) prepare(ctx context.Context) (err error) {
 // the new one within milliseconds.
 func (cp *controlPlane) serve(sans []string) error {
 	// The Service kubernetes has the first address of the range.
-	service := cp.services.Masked().Addr().Next().String()
+	service := cp.Services.Masked().Addr().Next().String()
 	names := []string{"127.0.0.1", "localhost", service, "kubernetes", "kubernetes.default",
-		"kubernetes.default.svc", "kubernetes.default.svc." + cp.domain}
+		"kubernetes.default.svc", "kubernetes.default.svc." + cp.Domain}
 	for _, san := range sans {
 		if !slices.Contains(names, san) {
 			names = append(names, san)
@@ -224,9 +213,9 @@ func (cp *controlPlane) spawn(ctx context.Context, which string) (*process, erro
 	return p, nil
 }
 
-// watch restarts a component that ends by itself, and returns when ctx ends. None should, but
+// Watch restarts a component that ends by itself, and returns when ctx ends. None should, but
 // in a long-running lab one may be killed because memory ran out.
-func (cp *controlPlane) watch(ctx context.Context) {
+func (cp *controlPlane) Watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, p := range cp.processes() {
 		all.Go(func() {
@@ -257,8 +246,8 @@ func (cp *controlPlane) revive(ctx context.Context, p *process) *process {
 	return again
 }
 
-// stop kills all components and deletes their data.
-func (cp *controlPlane) stop() {
+// Stop kills all components and deletes their data.
+func (cp *controlPlane) Stop() {
 	cp.mu.Lock()
 	procs, exit := cp.procs, cp.egress
 	cp.stopped, cp.procs, cp.egress = true, nil, nil
@@ -286,17 +275,4 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
-}
-
-func (cp *controlPlane) egressFile() string { return filepath.Join(cp.dir, "egress.yaml") }
-
-func (cp *controlPlane) stagesFile() string { return filepath.Join(cp.dir, "stages.yaml") }
-
-// writeStages writes KWOK's stages for nodes and pods, because it has none built in.
-func (cp *controlPlane) writeStages() error {
-	all := slices.Concat(nodeStages, []byte("---\n"), podStages)
-	if err := writeAtomic(cp.stagesFile(), all); err != nil {
-		return fmt.Errorf("stages: %w", err)
-	}
-	return nil
 }

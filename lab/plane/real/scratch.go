@@ -1,4 +1,4 @@
-package plane
+package real
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -33,19 +34,19 @@ type Contents struct {
 // Read starts etcd and an API server from a snapshot, on loopback, has every object read, and
 // ends them. No controller runs, so nothing that is in the snapshot acts.
 func Read(ctx context.Context, opts Options, s Snapshot) (*Contents, error) {
-	n := defaults()
-	n.plain = s.Encryption == nil
+	n := plane.Defaults()
+	n.PlainSecrets = s.Encryption == nil
 	if s.Services.IsValid() {
-		n.services = s.Services
+		n.Services = s.Services
 	}
 	cp := &controlPlane{
-		networks: n, exe: opts.Exe, logs: opts.Logs, log: slog.New(slog.DiscardHandler), dir: filepath.Join(opts.Dir, "scratch"),
+		Networks: n, exe: opts.Exe, logs: opts.Logs, log: slog.New(slog.DiscardHandler), dir: filepath.Join(opts.Dir, "scratch"),
 		saved: &guest.PlaneSaved{Snapshot: s.File, Encryption: s.Encryption}, reads: true,
 	}
 	if err := startControlPlane(ctx, cp); err != nil {
 		return nil, err
 	}
-	defer cp.stop()
+	defer cp.Stop()
 	return cp.contents(ctx)
 }
 

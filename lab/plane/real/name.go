@@ -1,6 +1,4 @@
-// Package name has what callers need to start a component, without importing package
-// component, which imports all of Kubernetes.
-package name
+package real
 
 // The names of the components.
 const (
@@ -8,8 +6,8 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
-	KWOK              = "kwok"
 	Kubectl           = "kubectl"
+	TakeSnapshot      = "snapshot" // of a running etcd, to standard output
 )
 
 // ParentEnv is the environment variable with the process id of the lab; a component ends when

@@ -1,12 +1,9 @@
-package plane
+package real
 
 import (
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/cps-gpu/homelab/lab/component/name"
 )
 
 // idleControllers are the controllers that nothing in the lab needs.
@@ -21,14 +18,14 @@ func (cp *controlPlane) args(which string) []string {
 	ca := pki("ca.crt")
 	etcd := "https://127.0.0.1:" + strconv.Itoa(cp.etcd)
 	switch which {
-	case name.Etcd:
+	case Etcd:
 		return append(cp.restoreArgs(), []string{
 			"-data-dir=" + filepath.Join(cp.dir, "etcd"),
 			"-listen-client-urls=" + etcd,
 			"-listen-peer-urls=https://127.0.0.1:" + strconv.Itoa(cp.peer),
 			"-trusted-ca-file=" + ca, "-cert-file=" + pki("etcd.crt"), "-key-file=" + pki("etcd.key"),
 		}...)
-	case name.APIServer:
+	case APIServer:
 		return append(cp.encryptionArgs(), []string{
 			"--etcd-servers=" + etcd, "--etcd-cafile=" + ca,
 			"--etcd-certfile=" + pki("etcd.crt"), "--etcd-keyfile=" + pki("etcd.key"),
@@ -38,8 +35,8 @@ func (cp *controlPlane) args(which string) []string {
 			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
 			"--client-ca-file=" + ca, "--anonymous-auth=false",
 			"--authorization-mode=Node,RBAC", "--allow-privileged=true",
-			"--service-cluster-ip-range=" + cp.services.String(),
-			"--service-account-issuer=https://kubernetes.default.svc." + cp.domain,
+			"--service-cluster-ip-range=" + cp.Services.String(),
+			"--service-account-issuer=https://kubernetes.default.svc." + cp.Domain,
 			"--service-account-key-file=" + pki("service.key"),
 			"--service-account-signing-key-file=" + pki("service.key"),
 			"--egress-selector-config-file=" + cp.egressFile(),
@@ -47,27 +44,19 @@ func (cp *controlPlane) args(which string) []string {
 			"--kubelet-client-certificate=" + pki("etcd.crt"), "--kubelet-client-key=" + pki("etcd.key"),
 			"--profiling=false", "--event-ttl=1h", "--watch-cache=" + strconv.FormatBool(!cp.reads),
 		}...)
-	case name.ControllerManager:
+	case ControllerManager:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
 			"--service-account-private-key-file=" + pki("service.key"), "--root-ca-file=" + ca,
-			"--allocate-node-cidrs=true", "--cluster-cidr=" + cp.pods.String(),
-			"--service-cluster-ip-range=" + cp.services.String(),
+			"--allocate-node-cidrs=true", "--cluster-cidr=" + cp.Pods.String(),
+			"--service-cluster-ip-range=" + cp.Services.String(),
 			"--node-monitor-period=2s", "--controllers=*," + idleControllers,
 		}
-	case name.Scheduler:
+	case Scheduler:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
-		}
-	case name.KWOK:
-		return []string{
-			"--kubeconfig=" + cp.adminConfig, "--config=" + cp.stagesFile(),
-			"--manage-nodes-with-label-selector=" + managedLabel + "=" + managedValue,
-			"--cidr=" + cp.pods.String(), "--node-lease-duration-seconds=40",
-			// Its server would listen on all interfaces.
-			"--server-address=", "--node-port=0",
 		}
 	default:
 		panic("plane: no such component: " + which)
@@ -76,6 +65,3 @@ func (cp *controlPlane) args(which string) []string {
 
 // newTicker paces every wait in this package.
 func newTicker() *time.Ticker { return time.NewTicker(50 * time.Millisecond) }
-
-// joined formats a list for a message.
-func joined(list []string) string { return strings.Join(list, ", ") }
