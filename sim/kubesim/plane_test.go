@@ -301,7 +301,7 @@ func TestWatchAndListAgree(t *testing.T) {
 	})
 }
 
-// TestAdmission: whoever plays webhooks sees what clients and what controllers make.
+// TestAdmission: the player of webhooks sees what clients and what controllers make.
 func TestAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		admit := func(obj map[string]any, get func(resource, namespace, name string) map[string]any) error {
