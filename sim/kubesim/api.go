@@ -123,7 +123,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	c.mu.Lock()
-	v := viewOf(r)
+	v := c.viewOf(r)
 	out, code, err := c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
 	c.mu.Unlock()
 	if obj, ok := out.(map[string]any); ok && err == nil {
@@ -148,7 +148,7 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, t target) {
 	c.mu.Lock()
-	watcher, err := c.newWatcher(t, viewOf(r))
+	watcher, err := c.newWatcher(t, c.viewOf(r))
 	c.mu.Unlock()
 	if err != nil {
 		answer(w, nil, 0, err)

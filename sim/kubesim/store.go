@@ -67,8 +67,11 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 		c.objects[k.id()] = map[string]*entry{}
 	}
 	switch {
-	case k.Kind == "CustomResourceDefinition":
+	case k.Kind == "CustomResourceDefinition" && c.bare():
 		establish(obj)
+	case k.Kind == "CustomResourceDefinition":
+		condition := func(kind string) any { return map[string]any{"type": kind, "status": "True", "reason": "Simulated"} }
+		obj["status"] = map[string]any{"conditions": []any{condition("NamesAccepted"), condition("Established")}, "acceptedNames": dig(obj, "spec", "names")}
 	case k.Kind == "Pod" && old == nil && !c.bare():
 		limitsAreRequests(u)
 	}
