@@ -62,7 +62,11 @@ const flagLine = `-(\w+)=<([\w.]+)>\]?(?:  +(.*))?`
 func described(name, text string) *Verb {
 	v := &Verb{Name: name}
 	doc, text, _ := strings.Cut(text, "Usage:\n")
-	v.Doc = strings.Join(strings.Fields(doc), " ")
+	words := strings.Fields(doc)
+	if len(words) > 1 && strings.HasSuffix(strings.ToLower(":"+name), ":"+strings.ToLower(words[0])) {
+		words = words[1:] // the function's name
+	}
+	v.Doc = strings.Join(words, " ")
 	_, usage, _ := strings.Cut(text, strings.ToLower(name))
 	usage, _, _ = strings.Cut(usage, "\n")
 	for word := range strings.FieldsSeq(usage) {

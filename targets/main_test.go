@@ -85,7 +85,7 @@ func TestHelpOfATarget(t *testing.T) {
 // Targets of other packages have the same help.
 func TestHelpOfAnotherTarget(t *testing.T) {
 	for text, want := range map[string]string{
-		"say hello -h":                      "say: Say says it.\n\n  -loud  with a louder voice\n",
+		"say hello -h":                      "say: says it.\n\n  -loud  with a louder voice\n",
 		"cluster:up infra:deploy here 2 -h": "infra:deploy: \n\n  -dry                   only look\n  -wait=<time.Duration>  \n",
 	} {
 		l, err := read(strings.Fields(text), nil, others)

@@ -45,7 +45,7 @@ func Say(ctx context.Context, loud *bool) error {
 func Fail() error { return errors.New("on purpose") }
 `
 
-// folder is a module with a magefile, and the program to test.
+// project is a module with a magefile, and the program to test.
 type project struct {
 	t                   *testing.T
 	dir, program, cache string
