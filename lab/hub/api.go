@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -124,12 +125,15 @@ func (h *hub) addUser(w http.ResponseWriter, r *http.Request, _ string) {
 
 func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {
 	name := r.PathValue("user")
-	u := h.user(name)
+	h.mu.Lock()
+	u := h.users[name]
+	isRunning := u != nil && u.server != nil
+	h.mu.Unlock()
 	switch {
 	case u == nil:
 		hubError(w, http.StatusNotFound, "Not Found")
 		return
-	case u.server != nil:
+	case isRunning:
 		hubError(w, http.StatusBadRequest, "%s's server is running, please stop it first", name)
 		return
 	}
@@ -139,6 +143,7 @@ func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 	h.mu.Lock()
 	delete(h.users, name)
+	maps.DeleteFunc(h.sessions, func(_, user string) bool { return user == name })
 	h.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)
 }

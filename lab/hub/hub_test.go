@@ -47,7 +47,7 @@ singleuser:
   profileList:
   - {slug: cpu, display_name: CPU, kubespawner_override: {cpu_limit: 2, cpu_guarantee: 0.5, mem_limit: 4294967296, mem_guarantee: 2147483648}}
   - slug: gpu-2
-    display_name: 2 GPUs
+    display_name: Two
     description: '%s'
     kubespawner_override: {cpu_limit: 8, mem_limit: 60G, extra_resource_limits: {nvidia.com/gpu: "2"}}
   - {slug: broken, display_name: Broken, kubespawner_override: {extra_pod_config: {runtimeClassName: nowhere}}}

@@ -140,6 +140,13 @@ func TestWhoMayLogIn(t *testing.T) {
 		assert.Equal(t, !x.in, strings.Contains(text, `role="alert"`), x.name)
 	}
 
+	p, verifier := w.person(t), w.person(t)
+	require.Equal(t, http.StatusSeeOther, p.login("student1", userPassword))
+	status, _, _ := verifier.ask("DELETE", "/hub/api/users/student1", nil, "Authorization", "token "+serviceToken)
+	require.Equal(t, http.StatusNoContent, status)
+	_, to, _ := p.ask("GET", "/hub/spawn", nil)
+	assert.Equal(t, "/hub/login", to, "a user who was removed is logged out")
+
 	w = newWorld(t, native)
 	assert.Equal(t, http.StatusSeeOther, w.person(t).login("anybody", "anything"))
 	_, _, text := w.person(t).ask("GET", "/hub/login", nil)
@@ -178,6 +185,7 @@ func TestCells(t *testing.T) {
 		"":                            {},
 		"# nothing":                   {},
 		"import torch\n!nvidia-smi":   {Code: 1, Output: "There is no Python in the lab, so this was not run: import torch\nA line that starts with ! is a command in the pod, for example !nvidia-smi.\n"},
+		"!python3 -c 'print(1)'":      {Code: 1, Output: "There is no Python in the lab, so this was not run: !python3 -c 'print(1)'\nA line that starts with ! is a command in the pod, for example !nvidia-smi.\n"},
 		"!hostname\nprint('hello !')": {Code: 1, Output: "There is no Python in the lab, so this was not run: print('hello !')\nA line that starts with ! is a command in the pod, for example !nvidia-smi.\n"},
 	} {
 		status, _, text := p.ask("POST", "/user/student1/lab/run", url.Values{"code": {code}})
@@ -228,7 +236,7 @@ func TestInABrowser(t *testing.T) {
 	fits()
 	var text string
 	b.Eval(`document.querySelector(".choices").innerText`, &text)
-	for _, says := range []string{"2 CPUs, 0.5 guaranteed", "4GiB of memory, 2GiB guaranteed", "60GiB of memory", "2 GPUs", evil} {
+	for _, says := range []string{"2 CPUs, 0.5 guaranteed", "4GiB of memory, 2GiB guaranteed", "60GiB of memory", "GPU\n", "2 GPUs", evil} {
 		assert.Contains(t, text, says)
 	}
 	choose := func(profile string) {

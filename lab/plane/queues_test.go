@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/lab/charts"
 	"github.com/cps-gpu/homelab/lab/internal/labtest"
@@ -29,9 +30,9 @@ import (
 )
 
 // class is a cluster of eight cards: students have six of them and staff two.
-func class(t *testing.T) (c kubernetes.Interface, said func(ctx context.Context, namespace, pod string) string) {
+func class(t *testing.T, kind labctl.Guests) (c kubernetes.Interface, said func(ctx context.Context, namespace, pod string) string) {
 	t.Helper()
-	f := factory(t, labtest.Real())
+	f := factory(t, kind)
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Version: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	c = client(t, p)
@@ -141,8 +142,10 @@ func runs(t *testing.T, c kubernetes.Interface, namespace, want string) {
 
 // A class of students shares eight cards: they borrow what staff leave, the one who came first does not
 // starve the rest, staff get their part back, and what can never fit says so.
-func TestAClassSharesEightCards(t *testing.T) {
-	c, said := class(t)
+func TestAClassSharesEightCards(t *testing.T) { labtest.OnBoth(t, sharesEightCards) }
+
+func sharesEightCards(t *testing.T, kind labctl.Guests) {
+	c, said := class(t, kind)
 	for i := range 9 { // one student asks for everything
 		start(t, c, student("student1", fmt.Sprintf("a%d", i), "1"))
 	}

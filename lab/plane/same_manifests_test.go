@@ -68,6 +68,11 @@ metadata: {name: robot}
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: gated}
+spec: {schedulingGates: [{name: a.example/wait}], containers: [{name: c, image: c}]}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: alone}
 spec:
   priorityClassName: high

@@ -75,7 +75,7 @@ func TestFirstConsumer(t *testing.T) {
 	})
 }
 
-// TestSilentNode: what becomes of the pods of a node whose kubelet is silent, and of one that is
+// TestSilentNode is the fate of the pods of a node whose kubelet is silent, and of one that is
 // deleted.
 func TestSilentNode(t *testing.T) {
 	alone(t, func(t *testing.T, p plane) {

@@ -100,6 +100,11 @@ func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) 
 	if live == nil && c.hasStatus(k) && k.Kind != "Node" && k.Kind != "CustomResourceDefinition" {
 		delete(u.Object, "status")
 	}
+	if live == nil {
+		if err := c.admitOutside(k, u); err != nil {
+			return err
+		}
+	}
 	if k.custom {
 		if live != nil {
 			return nil
@@ -141,6 +146,24 @@ func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) 
 		errs = append(errs, immutable(k, live.obj, u)...)
 	}
 	return invalid(k, u.GetName(), errs)
+}
+
+// admitOutside asks those who play webhooks and policies.
+func (c *Cluster) admitOutside(k kind, u *unstructured.Unstructured) error {
+	if c.outside.Admit == nil {
+		return nil
+	}
+	u.SetGroupVersionKind(k.GroupVersionKind)
+	err := c.outside.Admit(u.Object, func(resource, namespace, name string) map[string]any {
+		if e := c.objects[resource][key(namespace, name)]; e != nil {
+			return e.obj
+		}
+		return nil
+	})
+	if err != nil {
+		return apierrors.NewForbidden(k.resource(), u.GetName(), err)
+	}
+	return nil
 }
 
 func validName(k kind, name string) error {

@@ -81,6 +81,15 @@ func (s controllerStore) find(obj metav1.Object) (kind, *entry) {
 // Create implements control.Store.
 func (s controllerStore) Create(obj metav1.Object) error {
 	k, _ := s.find(obj)
+	if s.c.outside.Admit != nil {
+		u := &unstructured.Unstructured{Object: toMap(obj)}
+		if err := s.c.admitOutside(k, u); err != nil {
+			return err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
+			return err
+		}
+	}
 	defaults.Set(obj)
 	if err := s.c.home(k, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": obj.GetNamespace()}}}); err != nil {
 		return err

@@ -21,12 +21,15 @@
 //
 // [NewPlane] is a control plane alone, which clients of client-go and kubectl work with:
 // its nodes, and all that runs on them, are theirs. It fills in the API's defaults and what
-// admission adds to pods, Services, claims and Jobs, serves tables, scales, binds and finalizes, rolls
-// Deployments out by ReplicaSets, binds claims to the volumes that provisioners make, taints
-// nodes and evicts from them, and collects garbage with finalizers. It can listen on a port.
+// admission adds to pods, Services, claims and Jobs; serves tables, scales, binds, finalizes;
+// rolls Deployments out by ReplicaSets; binds claims to the volumes that provisioners make; taints
+// nodes and evicts from them; collects garbage with finalizers. It can listen on a port. A test of
+// the lab makes the same requests of it and of Kubernetes v1.36.
 //
-// Missing: RBAC (every client certificate is an administrator), validation beyond types,
-// names and selectors, webhooks, quotas, preemption, topology spread, the schemas of custom
-// kinds, answers in protobuf. With [New] also: API defaults, admission, finalizers, more than
+// Missing: RBAC (every client certificate is an administrator) and tokens, validation beyond types,
+// names and selectors, calls of webhooks and policies (but see [Outside]), quotas, preemption,
+// topology spread, the schemas of custom kinds, OpenAPI schemas, answers in protobuf,
+// events.k8s.io, ControllerRevisions (a StatefulSet's partition gets the new template too), Indexed
+// Jobs, the finalizer of Jobs' pods. With [New] also: API defaults, admission, finalizers, more than
 // the first container of a pod.
 package kubesim

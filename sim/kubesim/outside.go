@@ -19,6 +19,11 @@ type Outside struct {
 	// at the paths of a real one; nil: nobody answers.
 	Kubelet func(node string) http.Handler
 
+	// Admit may change a new object, or refuse it, instead of webhooks and admission policies;
+	// nil: everything is as it was asked for. get reads an object by its resource and group, such as
+	// "localqueues.kueue.x-k8s.io"; nil: there is none. It must not call the API, which waits for it.
+	Admit func(obj map[string]any, get func(resource, namespace, name string) map[string]any) error
+
 	// Dial connects to a port of a pod, for requests by way of the API's proxy; nil: no route.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }

@@ -3,6 +3,7 @@ package kubesim_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -296,6 +297,45 @@ func TestWatchAndListAgree(t *testing.T) {
 				want[m.Name] = m.ResourceVersion
 			}
 			assert.Equal(t, want, f.have, f.opts)
+		}
+	})
+}
+
+// TestAdmission: the player of webhooks sees what clients and what controllers make.
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		admit := func(obj map[string]any, get func(resource, namespace, name string) map[string]any) error {
+			if obj["kind"] != "Pod" {
+				return nil
+			}
+			if get("namespaces", "", "default") == nil || get("namespaces", "", "none") != nil {
+				return errors.New("get does not read")
+			}
+			if at(obj, "metadata", "name") == "bad" {
+				return errors.New("not this one")
+			}
+			obj["spec"].(map[string]any)["schedulingGates"] = []any{map[string]any{"name": "example.com/wait"}}
+			return nil
+		}
+		c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, kubesim.Outside{Admit: admit})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		client, err := kubernetes.NewForConfig(configOf(t, c))
+		require.NoError(t, err)
+		_, err = client.AppsV1().Deployments("default").Create(t.Context(), deployment(t), metav1.CreateOptions{})
+		require.NoError(t, err)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+		_, err = client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+		require.NoError(t, err)
+		pod.Name = "bad"
+		_, err = client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+		assert.True(t, apierrors.IsForbidden(err), err)
+		time.Sleep(time.Second)
+		pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, pods.Items, 4)
+		for _, p := range pods.Items {
+			assert.Len(t, p.Spec.SchedulingGates, 1, p.Name)
 		}
 	})
 }

@@ -40,7 +40,9 @@ var allowed = map[string][]string{
 // is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
 	"converge/progress", "converge/wait", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
-	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/table",
+	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
+	"sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay",
+	"sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
 	"sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
 }
 
@@ -87,4 +89,13 @@ func TestNothingJudgedIsBeneathTheLab(t *testing.T) {
 	}
 	slices.Sort(found)
 	assert.Equal(t, beneath, found)
+}
+
+// TestTheDefaultLabIsLight: what takes minutes to compile is in the program of lab/kubernetes.
+func TestTheDefaultLabIsLight(t *testing.T) {
+	for _, imp := range list(t, "-deps", "-f", "{{.ImportPath}}", "./cmd/labd") {
+		for _, heavy := range []string{"k8s.io/kubernetes/", "go.etcd.io/etcd/", "gvisor.dev/"} {
+			assert.False(t, strings.HasPrefix(imp, heavy), "labd has %s", imp)
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/lab/internal/pki"
+	"github.com/cps-gpu/homelab/lab/kueue"
 	"github.com/cps-gpu/homelab/lab/plane"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
@@ -29,7 +30,7 @@ func Starter(version string) plane.Start {
 		var err error
 		c.cluster, err = kubesim.NewPlane(ctx, guest.PlaneConfig{
 			Version: version, ServiceCIDR: s.Services, PodCIDR: s.Pods, DNSDomain: s.Domain, PlainSecrets: s.PlainSecrets, Saved: s.Saved,
-		}, kubesim.Outside{Kubelet: c.to.kubelet, Dial: c.to.dial})
+		}, kubesim.Outside{Kubelet: c.to.kubelet, Dial: c.to.dial, Admit: kueue.Admit})
 		if err != nil {
 			return nil, err
 		}

@@ -158,6 +158,10 @@ func (c Admission) pod(p *corev1.Pod) error {
 		}
 	}
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosOf(p)}
+	if len(p.Spec.SchedulingGates) > 0 {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second))}}
+	}
 	return nil
 }
 
