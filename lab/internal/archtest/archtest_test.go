@@ -90,3 +90,12 @@ func TestNothingJudgedIsBeneathTheLab(t *testing.T) {
 	slices.Sort(found)
 	assert.Equal(t, beneath, found)
 }
+
+// TestTheDefaultLabIsLight: what takes minutes to compile is in the program of lab/kubernetes.
+func TestTheDefaultLabIsLight(t *testing.T) {
+	for _, imp := range list(t, "-deps", "-f", "{{.ImportPath}}", "./cmd/labd") {
+		for _, heavy := range []string{"k8s.io/kubernetes/", "go.etcd.io/etcd/", "gvisor.dev/"} {
+			assert.False(t, strings.HasPrefix(imp, heavy), "labd has %s", imp)
+		}
+	}
+}
