@@ -20,7 +20,9 @@ import (
 
 func main() { os.Exit(command(context.Background(), os.Args[1:])) }
 
-func command(ctx context.Context, args []string) int { return targets.Execute(ctx, root(), args) }
+func command(ctx context.Context, args []string) int {
+	return targets.Execute(ctx, root(), args) //nolint:contextcheck // the commands get it from cobra
+}
 
 // root is the program: the verbs that targets have, and its own.
 func root() *cobra.Command {

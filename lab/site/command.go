@@ -74,7 +74,7 @@ func serve(ctx context.Context, args []string, parts Parts) error {
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(endTime, func() {
 			log.Warn("the shutdown took too long and is cut short")
-			os.Exit(1)
+			os.Exit(1) //nolint:forbidigo // of both programs' main: nothing is left to wait for
 		})
 	})
 	o := Options{Dir: *dir, Model: *model, Speed: *speed, Exe: exe, Log: log, Parts: parts}

@@ -68,16 +68,16 @@ func (c *Cluster) erase(e *entry, o metav1.DeleteOptions) *entry {
 	u := &unstructured.Unstructured{Object: maps.Clone(e.obj)}
 	u.Object["metadata"] = maps.Clone(e.obj["metadata"].(map[string]any))
 	grace := int64(0)
-	switch {
-	case e.kind.Kind == "Pod":
+	switch e.kind.Kind {
+	case "Pod":
 		grace = graceOf(typed[corev1.Pod](e), o.GracePeriodSeconds)
-	case e.kind.Kind == "Namespace":
+	case "Namespace":
 		if u.GetDeletionTimestamp() != nil {
 			return e
 		}
 		u.Object["status"] = map[string]any{"phase": string(corev1.NamespaceTerminating)}
 		return c.doomed(e, u, 0)
-	case e.kind.Kind == "CustomResourceDefinition":
+	case "CustomResourceDefinition":
 		u.SetFinalizers(appendNew(u.GetFinalizers(), crdCleanup))
 	}
 	if policy := o.PropagationPolicy; policy != nil && *policy == metav1.DeletePropagationOrphan {

@@ -38,9 +38,8 @@ func (c *Cluster) passOn(w http.ResponseWriter, r *http.Request, t target) {
 		c.proxy(w, r, t, e)
 		return
 	}
-	p := &corev1.Pod{}
 	c.mu.Lock()
-	p = typed[corev1.Pod](e)
+	p := typed[corev1.Pod](e)
 	c.mu.Unlock()
 	path, err := relay.KubeletPath(t.sub, t.query.Get("container"), p)
 	switch {
