@@ -83,12 +83,18 @@ func first(texts ...string) string {
 
 // run runs the compiled magefile as Mage does, in the working folder and with Mage's flags in the environment.
 func (f folder) run(l line) (int, error) {
-	env := append(os.Environ(), "MAGEFILE_GOCMD="+f.gocmd)
+	// Set, not appended: of two equal names a program reads the first, which may be that of a Mage around this one.
+	set := map[string]string{"MAGEFILE_GOCMD": f.gocmd}
 	if l.verbose {
-		env = append(env, "MAGEFILE_VERBOSE=1")
+		set["MAGEFILE_VERBOSE"] = "1"
 	}
 	if l.timeout != "" {
-		env = append(env, "MAGEFILE_TIMEOUT="+l.timeout)
+		set["MAGEFILE_TIMEOUT"] = l.timeout
+	}
+	for name, value := range set {
+		if err := os.Setenv(name, value); err != nil {
+			return 1, err
+		}
 	}
 	args := l.targets
 	if l.help {
@@ -100,5 +106,5 @@ func (f folder) run(l line) (int, error) {
 	if err := os.Chdir(l.work); err != nil {
 		return 1, err
 	}
-	return become(f.program(), args, env)
+	return become(f.program(), args)
 }

@@ -77,7 +77,8 @@ func (p project) mage(args ...string) (out, said string, code int) {
 	cmd := exec.CommandContext(p.t.Context(), p.program, args...)
 	var stdout, stderr strings.Builder
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, &stdout, &stderr
-	cmd.Env = append(os.Environ(), "MAGEFILE_CACHE="+p.cache, "GOFLAGS=-mod=mod", "GOWORK=off")
+	// As in a target of another Mage, which says MAGEFILE_VERBOSE=0 to what it runs.
+	cmd.Env = append(os.Environ(), "MAGEFILE_VERBOSE=0", "MAGEFILE_CACHE="+p.cache, "GOFLAGS=-mod=mod", "GOWORK=off")
 	err := cmd.Run()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		return stdout.String(), stderr.String(), exit.ExitCode()

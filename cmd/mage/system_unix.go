@@ -12,8 +12,8 @@ import (
 const programName = "mage"
 
 // become replaces this program by another one.
-func become(program string, args, env []string) (int, error) {
-	err := syscall.Exec(program, append([]string{programName}, args...), env)
+func become(program string, args []string) (int, error) {
+	err := syscall.Exec(program, append([]string{programName}, args...), os.Environ())
 	return 1, &os.PathError{Op: "run", Path: program, Err: err}
 }
 

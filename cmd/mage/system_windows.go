@@ -14,10 +14,10 @@ import (
 const programName = "mage.exe"
 
 // become runs another program in place of this one; Ctrl-C is for it.
-func become(program string, args, env []string) (int, error) {
+func become(program string, args []string) (int, error) {
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(program, args...) //nolint:noctx // ends by the terminal's signal
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return failed(cmd.Run())
 }
 
