@@ -75,7 +75,7 @@ func (c *Cluster) store(k kind, obj map[string]any) *entry {
 func (c *Cluster) hasStatus(k kind) bool {
 	if !k.custom {
 		typ, ok := scheme.Scheme.AllKnownTypes()[k.GroupVersionKind]
-		if !ok || k.Kind == "CSINode" { // whose status the types of 1.37 have, and the API of 1.36 has not
+		if !ok || k.Kind == "CSINode" { // the types are of 1.37, where it has a status; the API is of 1.36
 			return false
 		}
 		_, has := typ.FieldByName("Status")
