@@ -74,9 +74,8 @@ func needsVerb(c *cobra.Command, args []string) error {
 
 // Execute runs a program's command line, and returns its exit code.
 func Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(twoDashes(args))
 	err := root.ExecuteContext(ctx)
@@ -85,6 +84,13 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, strings.TrimSpace(err.Error()))
 	return 3
+}
+
+// interruptible is a context that ends at the first Ctrl-C, so that a run ends in order; the second one ends the program.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // twoDashes lets a flag begin with one dash too, as Mage's do; no flag but -h has one letter.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -54,11 +52,10 @@ type call struct {
 	values map[string]any
 }
 
-// run runs verbs one after the other, until one fails. Ctrl-C ends a run in order; the second one ends the program.
+// run runs verbs one after the other, until one fails.
 func (l line) run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	for _, c := range l.calls {
 		if err := c.verb.run(ctx, c.values); err != nil {
 			return err

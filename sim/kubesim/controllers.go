@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/admission"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/defaults"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
@@ -210,7 +211,7 @@ func (c *Cluster) budgets() {
 		s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
 		s.ExpectedPods = 0
 		for _, pe := range c.all("pods") {
-			if p := typed[corev1.Pod](pe); p.Namespace == b.Namespace && !ended(p) && b.Spec.Selector != nil && matchesSelector(b.Spec.Selector, p.Labels) {
+			if p := typed[corev1.Pod](pe); p.Namespace == b.Namespace && !control.Ended(p) && b.Spec.Selector != nil && control.Selects(b.Spec.Selector, p.Labels) {
 				s.ExpectedPods++
 			}
 		}

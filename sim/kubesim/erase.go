@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 // deleted answers a DELETE: the object if it is still there, a Status if it is gone.
@@ -123,7 +125,7 @@ func graceOf(p *corev1.Pod, asked *int64) int64 {
 	case p.Spec.TerminationGracePeriodSeconds != nil:
 		grace = *p.Spec.TerminationGracePeriodSeconds
 	}
-	if p.Spec.NodeName == "" || ended(p) {
+	if p.Spec.NodeName == "" || control.Ended(p) {
 		return 0
 	}
 	if grace < 0 {

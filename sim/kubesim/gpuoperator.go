@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/gpuoperator"
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 // gpuOperator simulates NVIDIA's GPU operator while its pod is ready: what its ClusterPolicy asks
@@ -46,7 +47,7 @@ func (c *Cluster) gpuOperator() {
 // namespaceOf is the namespace of a ready pod whose image has a word in its name.
 func (c *Cluster) namespaceOf(image string) string {
 	for _, e := range c.all("pods") {
-		if p := typed[corev1.Pod](e); podReady(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+		if p := typed[corev1.Pod](e); control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
 			return p.Namespace
 		}
 	}

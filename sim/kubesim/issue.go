@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/authority"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 // issue simulates cert-manager, while a pod of its image is ready: issuers become Ready, and a
@@ -33,7 +34,7 @@ func (c *Cluster) issue() {
 func (c *Cluster) runsImage(image string) bool {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
-		if podReady(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+		if control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
 			return true
 		}
 	}
@@ -95,7 +96,7 @@ func (c *Cluster) play(ct guest.Container, namespace string) {
 func (c *Cluster) share() {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
-		if !podReady(p) {
+		if !control.Ready(p) {
 			continue
 		}
 		for _, v := range p.Spec.Containers[0].Env {

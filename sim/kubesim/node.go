@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 // Durations in simulated time, about those of K3s.
@@ -295,7 +296,7 @@ func (k *kubelet) plugin(pods []*entry, offered func(*corev1.Pod, []guest.GPU) o
 
 // isPlugin reports whether a pod is a running device plugin.
 func isPlugin(p *corev1.Pod) bool {
-	return podReady(p) && slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool {
+	return control.Ready(p) && slices.ContainsFunc(p.Spec.Containers, func(ct corev1.Container) bool {
 		return strings.Contains(ct.Image, "k8s-device-plugin") && !slices.Contains(ct.Command, "mps-control-daemon")
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
@@ -61,7 +62,7 @@ func (c *Cluster) runPods() {
 		switch {
 		case p.DeletionTimestamp != nil:
 			c.end(e, r)
-		case ended(p):
+		case control.Ended(p):
 		case r.result != nil:
 			c.finished(e, p, r)
 		case !r.began:
@@ -73,7 +74,7 @@ func (c *Cluster) runPods() {
 // ending asks the kubelet to end a pod, and reports whether there is one to ask.
 func (c *Cluster) ending(e *entry) bool {
 	p := typed[corev1.Pod](e)
-	if p.Spec.NodeName == "" || c.kubelets[p.Spec.NodeName] == nil || ended(p) {
+	if p.Spec.NodeName == "" || c.kubelets[p.Spec.NodeName] == nil || control.Ended(p) {
 		c.quit(string(p.UID))
 		return false
 	}
@@ -213,7 +214,7 @@ func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 	taken := map[string]int{}
 	for _, e := range c.all("pods") {
 		other := typed[corev1.Pod](e)
-		if r := c.runs[string(other.UID)]; r != nil && other.Spec.NodeName == p.Spec.NodeName && !ended(other) {
+		if r := c.runs[string(other.UID)]; r != nil && other.Spec.NodeName == p.Spec.NodeName && !control.Ended(other) {
 			for _, uuid := range r.gpus {
 				taken[uuid]++
 			}
@@ -346,10 +347,10 @@ func (c *Cluster) podLog(e *entry) string {
 // evict deletes a pod, unless a disruption budget forbids it.
 func (c *Cluster) evict(t target, e *entry, body []byte) (any, int, error) {
 	p := typed[corev1.Pod](e)
-	if p.DeletionTimestamp == nil && !ended(p) {
+	if p.DeletionTimestamp == nil && !control.Ended(p) {
 		for _, be := range c.all("poddisruptionbudgets.policy") {
 			b := typed[policyv1.PodDisruptionBudget](be)
-			if b.Namespace != p.Namespace || b.Spec.Selector == nil || !matchesSelector(b.Spec.Selector, p.Labels) {
+			if b.Namespace != p.Namespace || b.Spec.Selector == nil || !control.Selects(b.Spec.Selector, p.Labels) {
 				continue
 			}
 			if healthy, needed := c.budget(b); healthy-1 < needed {
@@ -381,11 +382,11 @@ func (c *Cluster) budget(b *policyv1.PodDisruptionBudget) (healthy, needed int) 
 	all := 0
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
-		if p.Namespace != b.Namespace || ended(p) || !matchesSelector(b.Spec.Selector, p.Labels) {
+		if p.Namespace != b.Namespace || control.Ended(p) || !control.Selects(b.Spec.Selector, p.Labels) {
 			continue
 		}
 		all++
-		if podReady(p) && p.DeletionTimestamp == nil {
+		if control.Ready(p) && p.DeletionTimestamp == nil {
 			healthy++
 		}
 	}
@@ -407,7 +408,7 @@ func (c *Cluster) lost(node string) {
 		if r != nil && p.Spec.NodeName == node && changesHost(p) { // after a boot it has to do so again
 			r.began = false
 		}
-		if p.Spec.NodeName != node || r == nil || ended(p) || r.result != nil || r.stop == nil {
+		if p.Spec.NodeName != node || r == nil || control.Ended(p) || r.result != nil || r.stop == nil {
 			continue
 		}
 		r.stop()

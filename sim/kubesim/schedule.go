@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
 
@@ -62,7 +62,7 @@ func (c *Cluster) schedule(pods podIndex) {
 		}
 		schedule.Take(used[best], p)
 		c.bind(e, p, best)
-		if len(claimsOf(p)) > 0 { // the next pod may have to run where its volume is
+		if len(control.ClaimsOf(p)) > 0 { // the next pod may have to run where its volume is
 			c.volumes()
 		}
 	}
@@ -97,20 +97,4 @@ func (c *Cluster) unschedulable(e *entry, p *corev1.Pod, nodes int, reasons map[
 	status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: corev1.PodReasonUnschedulable, Message: message}}
 	c.putStatus(e, status)
-}
-
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
-func podReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(cond corev1.PodCondition) bool {
-		return cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue
-	})
-}
-
-// matchesSelector evaluates an object's label selector.
-func matchesSelector(s *metav1.LabelSelector, set map[string]string) bool {
-	sel, err := metav1.LabelSelectorAsSelector(s)
-	return err == nil && sel.Matches(labels.Set(set))
 }

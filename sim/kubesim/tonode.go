@@ -121,7 +121,7 @@ func (c *Cluster) address(t target, e *entry) (scheme, address string, err error
 			}
 			for _, pe := range c.all("pods") {
 				pod := typed[corev1.Pod](pe)
-				if at := control.PortOf(pod, p); pod.Namespace == s.Namespace && len(s.Spec.Selector) > 0 && matchesSelector(&metav1.LabelSelector{MatchLabels: s.Spec.Selector}, pod.Labels) && podReady(pod) && at > 0 {
+				if at := control.PortOf(pod, p); pod.Namespace == s.Namespace && len(s.Spec.Selector) > 0 && control.Selects(&metav1.LabelSelector{MatchLabels: s.Spec.Selector}, pod.Labels) && control.Ready(pod) && at > 0 {
 					return scheme, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(at))), nil
 				}
 			}

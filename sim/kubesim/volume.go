@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 // Provisions is the annotation, or label, by which a pod is known to be a
@@ -27,7 +28,7 @@ func (c *Cluster) volumes() {
 	users := map[string]*corev1.Pod{} // of claims, by namespace and name: pods on a node
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
-		if podReady(p) && p.DeletionTimestamp == nil {
+		if control.Ready(p) && p.DeletionTimestamp == nil {
 			for _, name := range provisions(p) {
 				ready[name] = true
 			}
@@ -35,7 +36,7 @@ func (c *Cluster) volumes() {
 		if p.Spec.NodeName == "" {
 			continue
 		}
-		for _, name := range claimsOf(p) {
+		for _, name := range control.ClaimsOf(p) {
 			users[key(p.Namespace, name)] = p
 		}
 	}
@@ -73,21 +74,6 @@ func provisions(p *corev1.Pod) []string {
 		}
 		if i := slices.IndexFunc(ct.Env, func(v corev1.EnvVar) bool { return v.Name == "PROVISIONER_NAME" }); i >= 0 {
 			out = append(out, ct.Env[i].Value)
-		}
-	}
-	return out
-}
-
-// claimsOf are the names of the claims that a pod mounts, those of its ephemeral
-// volumes included.
-func claimsOf(p *corev1.Pod) []string {
-	var out []string
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			out = append(out, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			out = append(out, p.Name+"-"+v.Name)
 		}
 	}
 	return out
@@ -179,7 +165,7 @@ func (c *Cluster) reclaim() {
 
 // homeOf says which node a pod's volumes tie it to; empty: none.
 func (c *Cluster) homeOf(p *corev1.Pod) *corev1.VolumeNodeAffinity {
-	for _, name := range claimsOf(p) {
+	for _, name := range control.ClaimsOf(p) {
 		if pv := c.volumeOf(p.Namespace, name); pv != nil && pv.Spec.NodeAffinity != nil {
 			return pv.Spec.NodeAffinity
 		}
@@ -202,7 +188,7 @@ func (c *Cluster) volumeOf(namespace, claim string) *corev1.PersistentVolume {
 
 // unbound says which claim of a pod has no volume yet; empty: all have.
 func (c *Cluster) unbound(p *corev1.Pod) string {
-	for _, name := range claimsOf(p) {
+	for _, name := range control.ClaimsOf(p) {
 		if c.get(mustKind("persistentvolumeclaims"), p.Namespace, name) == nil {
 			return fmt.Sprintf("persistentvolumeclaim %q not found", name)
 		}
@@ -216,7 +202,7 @@ func (c *Cluster) unbound(p *corev1.Pod) string {
 // waitsForVolume says why a pod may not be scheduled: a claim of a class that binds
 // at once is not bound.
 func (c *Cluster) waitsForVolume(p *corev1.Pod) string {
-	for _, name := range claimsOf(p) {
+	for _, name := range control.ClaimsOf(p) {
 		e := c.get(mustKind("persistentvolumeclaims"), p.Namespace, name)
 		if e == nil {
 			return fmt.Sprintf("persistentvolumeclaim %q not found", name)

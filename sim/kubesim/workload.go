@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
 
@@ -123,7 +124,7 @@ func (c *Cluster) daemonSet(e *entry, d *appsv1.DaemonSet, pods []*entry) {
 				continue
 			}
 			status.UpdatedNumberScheduled++
-			if podReady(p) {
+			if control.Ready(p) {
 				status.NumberReady++
 			}
 		}
@@ -180,7 +181,7 @@ func (c *Cluster) replicate(e *entry, replicas *int32, t *corev1.PodTemplateSpec
 			c.doom(pe)
 		default:
 			updated++
-			if podReady(p) {
+			if control.Ready(p) {
 				ready++
 			}
 		}

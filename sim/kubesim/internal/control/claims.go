@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	selectedNode      = "volume.kubernetes.io/selected-node"
+	// SelectedNode is the annotation by which the scheduler says where a claim's first consumer goes.
+	SelectedNode      = "volume.kubernetes.io/selected-node"
 	provisioner       = "volume.kubernetes.io/storage-provisioner"
 	oldProvisioner    = "volume.beta.kubernetes.io/storage-provisioner"
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
@@ -91,7 +92,7 @@ func (c *Controllers) claim(claim *corev1.PersistentVolumeClaim) {
 	}
 	class := get[storagev1.StorageClass](c, "storageclasses.storage.k8s.io", "", or(claim.Spec.StorageClassName, ""))
 	waits := class != nil && or(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
-	chosen := claim.Annotations[selectedNode] != ""
+	chosen := claim.Annotations[SelectedNode] != ""
 	if pv := c.match(claim, waits && !chosen); pv != nil {
 		c.bind(claim, pv)
 		return
@@ -135,7 +136,7 @@ func (c *Controllers) match(claim *corev1.PersistentVolumeClaim, reserved bool) 
 		fits := !reserved && pv.DeletionTimestamp == nil && pv.Status.Phase == corev1.VolumeAvailable && size.Cmp(want) >= 0 &&
 			pv.Spec.StorageClassName == or(claim.Spec.StorageClassName, "") &&
 			or(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == or(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) &&
-			(claim.Spec.Selector == nil || selects(claim.Spec.Selector, pv.Labels)) &&
+			(claim.Spec.Selector == nil || Selects(claim.Spec.Selector, pv.Labels)) &&
 			!slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(pv.Spec.AccessModes, m) })
 		if !fits {
 			continue

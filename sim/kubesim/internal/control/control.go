@@ -97,12 +97,13 @@ func (c *Controllers) pods() podIndex {
 	return x
 }
 
-func ended(p *corev1.Pod) bool {
+// Ended reports whether all containers of a pod have ended for good.
+func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // active reports whether a pod counts: it has not ended, and nobody ends it.
-func active(p *corev1.Pod) bool { return !ended(p) && p.DeletionTimestamp == nil }
+func active(p *corev1.Pod) bool { return !Ended(p) && p.DeletionTimestamp == nil }
 
 func readyCondition(p *corev1.Pod) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
@@ -113,14 +114,15 @@ func readyCondition(p *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-func ready(p *corev1.Pod) bool {
+// Ready reports whether a pod is.
+func Ready(p *corev1.Pod) bool {
 	cond := readyCondition(p)
 	return cond != nil && cond.Status == corev1.ConditionTrue
 }
 
 // available reports whether a pod has been ready for a while.
 func (c *Controllers) available(p *corev1.Pod, seconds int32) bool {
-	if !ready(p) {
+	if !Ready(p) {
 		return false
 	}
 	if left := time.Until(readyCondition(p).LastTransitionTime.Add(time.Duration(seconds) * time.Second)); seconds > 0 && left > 0 {
@@ -189,7 +191,7 @@ func firstToGo(a, b *corev1.Pod) int {
 			return 0
 		case p.Status.Phase == corev1.PodPending:
 			return 1
-		case !ready(p):
+		case !Ready(p):
 			return 2
 		}
 		return 3
@@ -197,7 +199,8 @@ func firstToGo(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 }
 
-func selects(s *metav1.LabelSelector, set map[string]string) bool {
+// Selects reports whether a selector matches labels. One that is not valid matches none.
+func Selects(s *metav1.LabelSelector, set map[string]string) bool {
 	sel, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && sel.Matches(labels.Set(set))
 }

@@ -88,7 +88,7 @@ func (c *Controllers) daemonSet(d *appsv1.DaemonSet, nodes []*corev1.Node, pods 
 			if p == nil || p.DeletionTimestamp != nil {
 				p = candidate
 			}
-			if ended(candidate) && candidate.DeletionTimestamp == nil && d.DeletionTimestamp == nil {
+			if Ended(candidate) && candidate.DeletionTimestamp == nil && d.DeletionTimestamp == nil {
 				c.delete(d, candidate)
 			}
 		}
@@ -115,7 +115,7 @@ func (c *Controllers) daemonSet(d *appsv1.DaemonSet, nodes []*corev1.Node, pods 
 		} else if p.DeletionTimestamp == nil {
 			outdated = append(outdated, p)
 		}
-		if ready(p) {
+		if Ready(p) {
 			s.NumberReady++
 		}
 		if c.available(p, d.Spec.MinReadySeconds) && p.DeletionTimestamp == nil {
@@ -140,7 +140,7 @@ func (c *Controllers) replaceDaemons(d *appsv1.DaemonSet, outdated []*corev1.Pod
 	}
 	limit, _ := intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, nodes, true)
 	for _, p := range outdated {
-		if !ready(p) {
+		if !Ready(p) {
 			c.delete(d, p)
 			continue
 		}

@@ -65,10 +65,10 @@ func sliceOf(s *corev1.Service, pods []*corev1.Pod) *discoveryv1.EndpointSlice {
 	}
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	for _, p := range pods {
-		if p.Namespace != s.Namespace || p.Status.PodIP == "" || ended(p) || !selector.Matches(labels.Set(p.Labels)) {
+		if p.Namespace != s.Namespace || p.Status.PodIP == "" || Ended(p) || !selector.Matches(labels.Set(p.Labels)) {
 			continue
 		}
-		serving, terminating := ready(p), p.DeletionTimestamp != nil
+		serving, terminating := Ready(p), p.DeletionTimestamp != nil
 		open := serving && !terminating || s.Spec.PublishNotReadyAddresses
 		e := discoveryv1.Endpoint{Addresses: []string{p.Status.PodIP},
 			Conditions: discoveryv1.EndpointConditions{Ready: &open, Serving: &serving, Terminating: &terminating},

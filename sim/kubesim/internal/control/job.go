@@ -57,7 +57,7 @@ func (c *Controllers) job(j *batchv1.Job, pods []*corev1.Pod) {
 		default:
 			running = append(running, p)
 			s.Active++
-			if ready(p) {
+			if Ready(p) {
 				readyPods++
 			}
 		}

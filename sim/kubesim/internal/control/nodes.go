@@ -98,7 +98,7 @@ func tainted(n *corev1.Node) []corev1.Taint {
 // markNotReady says of the pods of a silent node that nobody knows of them.
 func (c *Controllers) markNotReady(pods []*corev1.Pod) {
 	for _, p := range pods {
-		if !ready(p) {
+		if !Ready(p) {
 			continue
 		}
 		out := p.DeepCopy()
@@ -116,7 +116,7 @@ func (c *Controllers) evict(n *corev1.Node, pods []*corev1.Pod) {
 			continue
 		}
 		for _, p := range pods {
-			if p.DeletionTimestamp != nil || ended(p) {
+			if p.DeletionTimestamp != nil || Ended(p) {
 				continue
 			}
 			left, forever := tolerates(p, &t)

@@ -21,7 +21,7 @@ func (c *Controllers) replicaSet(rs *appsv1.ReplicaSet, pods []*corev1.Pod) {
 		switch {
 		case active(p):
 			have = append(have, p)
-		case p.DeletionTimestamp != nil && !ended(p):
+		case p.DeletionTimestamp != nil && !Ended(p):
 			terminating++
 		}
 	}
@@ -48,7 +48,7 @@ func (c *Controllers) replicaSet(rs *appsv1.ReplicaSet, pods []*corev1.Pod) {
 	for _, p := range have {
 		s.Replicas++
 		s.FullyLabeledReplicas++
-		if ready(p) {
+		if Ready(p) {
 			s.ReadyReplicas++
 		}
 		if c.available(p, rs.Spec.MinReadySeconds) {

@@ -44,7 +44,7 @@ func (c *Controllers) statefulSet(s *appsv1.StatefulSet, pods []*corev1.Pod) {
 		if p.Labels[appsv1.ControllerRevisionHashLabelKey] == st.CurrentRevision {
 			st.CurrentReplicas++
 		}
-		if ready(p) {
+		if Ready(p) {
 			st.ReadyReplicas++
 		}
 		if c.available(p, s.Spec.MinReadySeconds) {
@@ -79,7 +79,7 @@ func (c *Controllers) stepStatefulSet(s *appsv1.StatefulSet, update string, by m
 			}
 			c.Event(s, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("Create Pod %s in StatefulSet %s successful", p.Name, s.Name))
 			by[p.Name] = p
-		case ended(p) && p.DeletionTimestamp == nil:
+		case Ended(p) && p.DeletionTimestamp == nil:
 			c.endOrdinal(s, p)
 		}
 		if ordered && (!active(p) || !c.available(p, s.Spec.MinReadySeconds)) {

@@ -8,6 +8,8 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
 // Misfit says why a pod cannot run on a node, in the scheduler's words.
@@ -61,7 +63,7 @@ func amount(name corev1.ResourceName, whole, milli int64) int64 {
 
 // Take counts what a pod that has not ended holds.
 func Take(used map[corev1.ResourceName]int64, p *corev1.Pod) {
-	if ended(p) {
+	if control.Ended(p) {
 		return
 	}
 	for name, n := range Needs(p) {

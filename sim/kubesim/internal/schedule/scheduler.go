@@ -10,13 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
-
-const selectedNode = "volume.kubernetes.io/selected-node"
 
 // Scheduler is that of one cluster.
 type Scheduler struct{ control.Store }
@@ -34,7 +31,7 @@ func (s Scheduler) Run() {
 				used[p.Spec.NodeName] = map[corev1.ResourceName]int64{}
 			}
 			Take(used[p.Spec.NodeName], p)
-		case p.DeletionTimestamp == nil && !ended(p) && p.Spec.SchedulerName == corev1.DefaultSchedulerName && len(p.Spec.SchedulingGates) == 0:
+		case p.DeletionTimestamp == nil && !control.Ended(p) && p.Spec.SchedulerName == corev1.DefaultSchedulerName && len(p.Spec.SchedulingGates) == 0:
 			waiting = append(waiting, p)
 		}
 	}
@@ -42,10 +39,6 @@ func (s Scheduler) Run() {
 	for _, p := range waiting {
 		s.place(p, used)
 	}
-}
-
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 func priority(p *corev1.Pod) int32 {
@@ -126,14 +119,14 @@ func (s Scheduler) classNamed(name *string) *storagev1.StorageClass {
 // chooseFor tells a provisioner where a claim's first consumer goes.
 func (s Scheduler) chooseFor(claims []*corev1.PersistentVolumeClaim, node string) {
 	for _, claim := range claims {
-		if claim.Annotations[selectedNode] != "" {
+		if claim.Annotations[control.SelectedNode] != "" {
 			continue
 		}
 		out := claim.DeepCopy()
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
 		}
-		out.Annotations[selectedNode] = node
+		out.Annotations[control.SelectedNode] = node
 		s.Update(out)
 	}
 }
@@ -146,7 +139,7 @@ func (s Scheduler) misplaced(p *corev1.Pod, n *corev1.Node) string {
 		if claim == nil {
 			continue
 		}
-		if at := claim.Annotations[selectedNode]; at != "" && claim.Status.Phase != corev1.ClaimBound && at != n.Name && control.Get[corev1.Node](s, "nodes", "", at) != nil {
+		if at := claim.Annotations[control.SelectedNode]; at != "" && claim.Status.Phase != corev1.ClaimBound && at != n.Name && control.Get[corev1.Node](s, "nodes", "", at) != nil {
 			return "node(s) didn't find available persistent volumes to bind"
 		}
 		if claim.Status.Phase != corev1.ClaimBound {
@@ -167,7 +160,7 @@ func (s Scheduler) misplaced(p *corev1.Pod, n *corev1.Node) string {
 	}
 	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
 		for _, term := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			if !s.near(p, n, term) && !matches(term.LabelSelector, p.Labels) {
+			if !s.near(p, n, term) && !control.Selects(term.LabelSelector, p.Labels) {
 				return "node(s) didn't match pod affinity rules"
 			}
 		}
@@ -182,7 +175,7 @@ func (s Scheduler) near(p *corev1.Pod, n *corev1.Node, term corev1.PodAffinityTe
 		return false
 	}
 	for _, o := range control.All[corev1.Pod](s, "pods") {
-		if o.Spec.NodeName == "" || ended(o) || o.UID == p.UID || !matches(term.LabelSelector, o.Labels) {
+		if o.Spec.NodeName == "" || control.Ended(o) || o.UID == p.UID || !control.Selects(term.LabelSelector, o.Labels) {
 			continue
 		}
 		if o.Namespace != p.Namespace && !slices.Contains(term.Namespaces, o.Namespace) && term.NamespaceSelector == nil {
@@ -261,9 +254,4 @@ func (s Scheduler) bind(p *corev1.Pod, node string) {
 	out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, ObservedGeneration: p.Generation,
 		LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second))}}
 	s.Status(out)
-}
-
-func matches(s *metav1.LabelSelector, set map[string]string) bool {
-	sel, err := metav1.LabelSelectorAsSelector(s)
-	return err == nil && sel.Matches(labels.Set(set))
 }
