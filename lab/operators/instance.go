@@ -13,9 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/cps-gpu/homelab/lab/internal/informer"
 )
 
 // instance is a running program.
@@ -51,18 +52,14 @@ func (i *instance) run(ctx context.Context) {
 		return
 	}
 	changed := make(chan struct{}, 1)
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(i.Dynamic, 0)
-	notify := func(any) { poke(changed) }
+	var watching informer.Set
 	for _, k := range i.watch {
-		informer := factory.ForResource(k.gvr())
-		i.stores[k] = informer.Lister()
-		_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) },
-		})
+		copies := informer.Add(&watching, i.Dynamic.Resource(k.gvr()), &unstructured.Unstructured{}, func(any) { poke(changed) })
+		i.stores[k] = cache.NewGenericLister(copies, k.gvr().GroupResource())
 	}
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
-	factory.WaitForCacheSync(ctx.Done())
+	watching.Start(ctx)
+	defer watching.Wait()
+	watching.WaitForObjects(ctx)
 	pace := minPause
 	for ctx.Err() == nil {
 		again, err := i.sync(ctx, i)

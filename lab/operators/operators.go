@@ -13,17 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/lab/internal/informer"
 	"github.com/cps-gpu/homelab/lab/traffic"
 )
 
@@ -84,19 +83,11 @@ func Run(ctx context.Context, c *Cluster) {
 	m.events = record.NewBroadcaster()
 	m.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
 	defer m.events.Shutdown()
-	factory := informers.NewSharedInformerFactory(c.Client, 0)
-	pods := factory.Core().V1().Pods()
-	m.pods = pods.Lister()
-	notify := func(any) { poke(m.changed) }
-	_, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) },
-	})
-	if err != nil { // only of an informer that has ended
-		c.Log.Error("programs", "why", err)
-	}
-	factory.StartWithContext(ctx)
-	factory.WaitForCacheSyncWithContext(ctx)
-	defer factory.Shutdown()
+	var watching informer.Set
+	m.pods = listers.NewPodLister(informer.Add(&watching, c.Client.CoreV1().Pods(""), &corev1.Pod{}, func(any) { poke(m.changed) }))
+	watching.Start(ctx)
+	watching.WaitForObjects(ctx)
+	defer watching.Wait()
 	defer m.all.Wait()
 	m.startBuiltin(ctx)
 	for {

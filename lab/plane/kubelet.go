@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/cps-gpu/homelab/lab/internal/informer"
 	"github.com/cps-gpu/homelab/lab/traffic"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
@@ -29,15 +29,15 @@ import (
 // kubelet is the kubelets of all nodes: it keeps nodes Ready, and takes their pods through their
 // lives, with their guests for sandboxes, devices and commands that end.
 type kubelet struct {
-	client  *kubernetes.Clientset
-	log     *slog.Logger
-	factory informers.SharedInformerFactory
-	pods    listers.PodLister
-	objects listers.NodeLister
-	queue   workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	events  record.EventRecorder
-	caster  record.EventBroadcaster
-	runs    sync.WaitGroup
+	client   *kubernetes.Clientset
+	log      *slog.Logger
+	watching informer.Set
+	pods     listers.PodLister
+	objects  listers.NodeLister
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	events   record.EventRecorder
+	caster   record.EventBroadcaster
+	runs     sync.WaitGroup
 
 	contents *traffic.Volumes // of volumes that outlive pods
 	command  func(ctx context.Context, pod *corev1.Pod, c corev1.Container) (code int, output string, known bool)
@@ -77,21 +77,13 @@ func newKubelet(p *plane) *kubelet {
 		contents: p.cluster.Volumes, command: p.cluster.Command,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 	}
-	k.factory = informers.NewSharedInformerFactory(k.client, 0)
-	informer := k.factory.Core().V1().Pods()
-	k.pods, k.objects = informer.Lister(), k.factory.Core().V1().Nodes().Lister()
-	enqueue := func(obj any) {
+	core := k.client.CoreV1()
+	k.pods = listers.NewPodLister(informer.Add(&k.watching, core.Pods(""), &corev1.Pod{}, func(obj any) {
 		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 			k.queue.Add(name)
 		}
-	}
-	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, DeleteFunc: enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
-	})
-	if err != nil { // only of an informer that has ended
-		p.log.Error("pods", "why", err)
-	}
+	}))
+	k.objects = listers.NewNodeLister(informer.Add(&k.watching, core.Nodes(), &corev1.Node{}, nil))
 	k.caster = record.NewBroadcaster()
 	k.events = k.caster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet"})
 	return k
@@ -100,8 +92,8 @@ func newKubelet(p *plane) *kubelet {
 // run works until ctx ends.
 func (k *kubelet) run(ctx context.Context) {
 	k.caster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: k.client.CoreV1().Events("")})
-	k.factory.StartWithContext(ctx)
-	k.factory.WaitForCacheSyncWithContext(ctx)
+	k.watching.Start(ctx)
+	k.watching.WaitForObjects(ctx)
 	var workers sync.WaitGroup
 	workers.Go(func() {
 		<-ctx.Done()
@@ -119,7 +111,7 @@ func (k *kubelet) run(ctx context.Context) {
 	workers.Wait()
 	k.runs.Wait()
 	k.caster.Shutdown()
-	k.factory.Shutdown()
+	k.watching.Wait()
 }
 
 func (k *kubelet) next(ctx context.Context) bool {

@@ -20,10 +20,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/cps-gpu/homelab/lab/internal/informer"
 )
 
 // Traffic is the cluster's network for callers: it finds the pod behind an address, which may
@@ -34,7 +34,6 @@ type Traffic struct {
 	services listers.ServiceLister
 	pods     listers.PodLister
 	nodes    listers.NodeLister
-	factory  informers.SharedInformerFactory
 	conns    chan net.Conn
 	server   *http.Server
 	client   kubernetes.Interface
@@ -58,12 +57,11 @@ type Destination struct {
 // NewTraffic makes the network; it lives until ctx ends.
 func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) *Traffic {
 	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[Place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}, shown: map[Place]func(string) *tls.Certificate{}}
-	t.factory = informers.NewSharedInformerFactory(client, 0)
-	core := t.factory.Core().V1()
-	t.services, t.pods, t.nodes = core.Services().Lister(), core.Pods().Lister(), core.Nodes().Lister()
-	for _, informer := range []cache.SharedIndexInformer{core.Services().Informer(), core.Pods().Informer(), core.Nodes().Informer()} {
-		_ = informer // asking for it is what makes the factory start it
-	}
+	core := client.CoreV1()
+	var watching informer.Set
+	t.services = listers.NewServiceLister(informer.Add(&watching, core.Services(""), &corev1.Service{}, nil))
+	t.pods = listers.NewPodLister(informer.Add(&watching, core.Pods(""), &corev1.Pod{}, nil))
+	t.nodes = listers.NewNodeLister(informer.Add(&watching, core.Nodes(), &corev1.Node{}, nil))
 	t.server = &http.Server{
 		Handler: http.HandlerFunc(t.answer), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -73,7 +71,7 @@ func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) 
 			return ctx
 		},
 	}
-	t.factory.StartWithContext(ctx)
+	watching.Start(ctx)
 	go func() { _ = t.server.Serve(acceptor{ctx, t.conns}) }()
 	context.AfterFunc(ctx, func() { _ = t.server.Close() })
 	return t
