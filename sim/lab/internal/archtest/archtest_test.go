@@ -91,12 +91,8 @@ func TestNothingJudgedIsBeneathTheLab(t *testing.T) {
 	assert.Equal(t, beneath, found)
 }
 
-<<<<<<< HEAD:lab/internal/archtest/archtest_test.go
-// TestTheDefaultLabIsLight: what takes minutes to compile is in the program of lab/kubernetes.
-// client-go's factories of informers have all kinds, and take a quarter of the lab's build.
-=======
 // TestTheDefaultLabIsLight: what takes minutes to compile is in the program of sim/lab/kubernetes.
->>>>>>> main:sim/lab/internal/archtest/archtest_test.go
+// client-go's factories of informers have all kinds, and were a quarter of what the lab compiles.
 func TestTheDefaultLabIsLight(t *testing.T) {
 	for _, imp := range list(t, "-deps", "-f", "{{.ImportPath}}", "./cmd/labd") {
 		for _, heavy := range []string{"k8s.io/kubernetes/", "go.etcd.io/etcd/", "gvisor.dev/", "k8s.io/client-go/informers"} {
