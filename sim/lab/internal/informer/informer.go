@@ -28,12 +28,12 @@ type Set struct {
 // Add adds an informer to a set that has not begun, and returns its copies. Object is an example
 // of the kind; changed, if it is not nil, is called for each object that is new, changed or gone.
 func Add[L runtime.Object](s *Set, from Source[L], object runtime.Object, changed func(object any)) cache.Indexer {
-	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			return from.List(ctx, opts)
 		},
 		WatchFuncWithContext: from.Watch,
-	}, object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	}, from), object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	if changed != nil {
 		_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // only one that has ended refuses it
 			AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, now any) { changed(now) },

@@ -43,7 +43,7 @@ func TestCopiesFollowTheCluster(t *testing.T) {
 	changed := make(chan any, 10)
 	var set informer.Set
 	lister := listers.NewPodLister(informer.Add(&set, client, &corev1.Pod{}, func(object any) { changed <- object }))
-	quiet := informer.Add(&set, client, &corev1.Pod{}, nil)
+	quiet := informer.Add(&set, &pods{has: client.has, changes: watch.NewFake()}, &corev1.Pod{}, nil)
 	set.Start(ctx)
 	set.WaitForObjects(ctx)
 
