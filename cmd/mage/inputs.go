@@ -51,7 +51,7 @@ func (f folder) list(b *bar) (p packages, err error) {
 	if len(own) == 0 {
 		return p, nil // Mage says so
 	}
-	cmd := f.command(f.gocmd, append([]string{"list", "-e", "-deps", "-f", template}, own...)...)
+	cmd := f.compiler(f.gocmd, append([]string{"list", "-e", "-deps", "-f", template}, own...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return p, err
@@ -151,7 +151,7 @@ func (f folder) remembered() string { return filepath.Join(f.kept, "inputs") }
 
 // settings is one line about the toolchain and what steers it.
 func (f folder) settings() string {
-	texts := []string{"1", runtime.Version(), f.gocmd, f.dir, f.above("go.work")}
+	texts := []string{flags, runtime.Version(), f.gocmd, f.dir, f.above("go.work")}
 	for _, name := range []string{
 		"GOFLAGS", "GOWORK", "GOTOOLCHAIN", "GOEXPERIMENT", "GOOS", "GOARCH", "GOAMD64", "GOARM64",
 		"CGO_ENABLED", "CC", "CGO_CFLAGS", "CGO_LDFLAGS", "GOENV", "GOPATH", "GOMODCACHE",

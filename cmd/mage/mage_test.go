@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
 const mod = `module own
@@ -173,6 +176,28 @@ func TestCompilesAfterAChange(t *testing.T) {
 	p.write("second.go", "//go:build mage\n\npackage main\n\nfunc Second() {}\n")
 	_, _, code = p.mage("second")
 	assert.Zero(t, code)
+}
+
+// The program has nothing for debuggers, whatever else the user has in GOFLAGS, and the lab is compiled alike.
+func TestCompilerFlags(t *testing.T) {
+	p := newProject(t)
+	p.write("magefile.go", strings.Replace(magefile, "words.Hello", `os.Getenv("GOFLAGS")`, 1)+"\nconst _ = words.Hello\n")
+	out, said, code := p.mage("say")
+	require.Zero(t, code, said)
+	assert.Contains(t, out, "-mod=mod false", "targets run with the user's settings")
+	found, err := filepath.Glob(filepath.Join(p.cache, "*", programName))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	info, err := buildinfo.ReadFile(found[0])
+	require.NoError(t, err)
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	assert.Equal(t, "-s", settings["-ldflags"])
+	assert.Equal(t, "kustomize_disable_go_plugin_support", settings["-tags"])
+	assert.Equal(t, "std=", settings["-gcflags"], "the last one")
+	assert.Equal(t, flags, strings.Join(labctl.CompilerFlags(), " ")+" -ldflags=-s")
 }
 
 // What is kept for a folder that is gone is removed by the next compilation, and everything by -clean.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -91,7 +92,7 @@ func (f folder) build(l line) error {
 		return err
 	}
 	fresh := filepath.Join(f.kept, "new", programName) // a program's help has the name of its file
-	if err := f.command(f.magePath(), "-gocmd", f.gocmd, "-d", f.dir, "-compile", fresh).Run(); err != nil {
+	if err := f.compiler(f.magePath(), "-gocmd", f.gocmd, "-d", f.dir, "-compile", fresh).Run(); err != nil {
 		return err
 	}
 	if err := replace(fresh, f.program()); err != nil {
@@ -143,6 +144,9 @@ func (f folder) original(l line, args []string) (int, error) {
 		unlock()
 	}
 	cmd := f.command(f.magePath(), args...)
+	if len(l.targets) == 0 { // targets get the user's settings
+		cmd = f.compiler(f.magePath(), args...)
+	}
 	cmd.Dir, cmd.Stdin, cmd.Stdout = "", os.Stdin, os.Stdout
 	code, err := failed(cmd.Run())
 	if l.clean && code == 0 {
@@ -173,6 +177,19 @@ func (f folder) buildMage() error {
 func (f folder) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...) //nolint:noctx // ends with this program, by the terminal's signal
 	cmd.Dir, cmd.Stderr = f.dir, os.Stderr
+	return cmd
+}
+
+// flags are for everything that is compiled for a magefile, after which nobody looks with a debugger: what one
+// needs is a quarter of a package and an eighth of its compilation. The standard library was partly compiled with
+// it, for this program. With kustomize's plugins the linker would keep and export every function.
+const flags = "-tags=kustomize_disable_go_plugin_support -gcflags=all=-dwarf=false -gcflags=std= -ldflags=-s"
+
+// compiler is a command that compiles, with flags and after them the user's.
+func (f folder) compiler(name string, args ...string) *exec.Cmd {
+	cmd := f.command(name, args...)
+	users, _ := f.command(f.gocmd, "env", "GOFLAGS").Output() // if go does not work, cmd says so
+	cmd.Env = append(os.Environ(), "GOFLAGS="+flags+" "+strings.TrimSpace(string(users)))
 	return cmd
 }
 

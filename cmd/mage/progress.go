@@ -117,7 +117,7 @@ func (b *bar) end() {
 
 // compile compiles packages with what they import. Go prints the name of each when it begins, and errors.
 func (f folder) compile(b *bar, imports []string) error {
-	cmd := f.command(f.gocmd, append([]string{"build", "-v"}, imports...)...)
+	cmd := f.compiler(f.gocmd, append([]string{"build", "-v"}, imports...)...)
 	cmd.Stderr = nil
 	said, err := cmd.StderrPipe()
 	if err != nil {

@@ -74,7 +74,8 @@ func Build(ctx context.Context, o Options) (string, error) {
 	const variables = "k8s.io/component-base/version."
 	flags := "-s -w -X " + variables + "gitVersion=" + KubernetesVersion +
 		" -X " + variables + "gitMajor=" + minor[0] + " -X " + variables + "gitMinor=" + minor[1]
-	args := []string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags, "-o", out, which.path}
+	args := append([]string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags}, CompilerFlags()...)
+	args = append(args, "-o", out, which.path)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	counter := &compiled{program: which}
 	cmd.Stderr = counter
@@ -92,6 +93,11 @@ func Build(ctx context.Context, o Options) (string, error) {
 		return "", fmt.Errorf("build the lab: %w\n%s", err, counter.errors())
 	}
 	return out, nil
+}
+
+// CompilerFlags are those of cmd/mage, so that the lab shares with the magefile what both are compiled from.
+func CompilerFlags() []string {
+	return []string{"-tags=kustomize_disable_go_plugin_support", "-gcflags=all=-dwarf=false", "-gcflags=std="}
 }
 
 // dir returns the folder of the lab's files, which it creates.
