@@ -60,9 +60,6 @@ func (c *Cluster) rewrite(t target, e *entry, u *unstructured.Unstructured) (any
 // store is put for what a client writes: an object that waited for its last finalizer goes.
 func (c *Cluster) store(k kind, obj map[string]any) *entry {
 	e := c.put(k, obj)
-	if !c.bare() {
-		return e
-	}
 	u := e.u()
 	grace := u.GetDeletionGracePeriodSeconds()
 	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0) && k.id() != "namespaces" {
