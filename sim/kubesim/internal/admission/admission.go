@@ -123,6 +123,12 @@ func (c Admission) pod(p *corev1.Pod) error {
 	}
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
 	account := control.Get[corev1.ServiceAccount](c, "serviceaccounts", p.Namespace, p.Spec.ServiceAccountName)
+	if account == nil && p.Spec.ServiceAccountName == "default" { // the plugin waits for it, up to two seconds
+		account = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: p.Namespace}}
+		if err := c.Create(account); err != nil {
+			return err
+		}
+	}
 	if account == nil {
 		return forbid("error looking up service account %s/%s: serviceaccount %q not found", p.Namespace, p.Spec.ServiceAccountName, p.Spec.ServiceAccountName)
 	}
