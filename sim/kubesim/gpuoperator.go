@@ -113,19 +113,3 @@ func (c *Cluster) toMachine(p *corev1.Pod, k *kubelet) (reason, why string) {
 	}
 	return "", ""
 }
-
-// operatorConfig is the name of the configuration of the operator's device plugin, or "".
-func (c *Cluster) operatorConfig(p *corev1.Pod) string {
-	env := map[string]string{}
-	for _, v := range p.Spec.Containers[0].Env {
-		env[v.Name] = v.Value
-	}
-	if _, ours := env["DEFAULT_CONFIG"]; !ours {
-		return ""
-	}
-	label := ""
-	if e := c.get(mustKind("nodes"), "", p.Spec.NodeName); e != nil {
-		label = typed[corev1.Node](e).Labels[gpuoperator.ConfigLabel]
-	}
-	return gpuoperator.Config(label, func(name string) string { return env[name] })
-}
