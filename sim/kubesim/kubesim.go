@@ -162,6 +162,8 @@ func (c *Cluster) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.objects)
+	clear(c.past)
+	clear(c.managers)
 	clear(c.kubelets)
 	clear(c.runs)
 	clear(c.disks)
