@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // mayChange returns what must hold before a run changes anything: the kubeconfig can be

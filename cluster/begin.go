@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
 )
 
 // beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is

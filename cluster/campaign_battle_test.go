@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // battle is a run under fire: all its ways out lead through it.

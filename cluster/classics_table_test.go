@@ -27,8 +27,8 @@ type classic struct {
 // Where the lives of such failures are.
 const (
 	classicLives = "cluster/classics_test.go: TestDoctorKnowsTheClassics"
-	brokenFiles  = "clusterfile/load_test.go: TestBroken"
-	brokenDir    = "clusterfile/testdata/broken/"
+	brokenFiles  = "cluster/clusterfile/load_test.go: TestBroken"
+	brokenDir    = "cluster/clusterfile/testdata/broken/"
 )
 
 func classics() []classic {
@@ -80,10 +80,10 @@ func classics() []classic {
 			"driver-not-loaded", []string{"cluster/verify_test.go: TestVerifyOfABrokenDriver", classicLives, "nvidia/verify_test.go: TestParseVerifyRefuses"}},
 		{"N9", "the operator's toolkit looks for the containerd of another Kubernetes",
 			[]string{"`it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back`; in the file: `toolkit.env cannot be set: it says where K3s keeps its containerd`"},
-			"pod-crashing", []string{"cluster/classics_test.go: TestOperatorWithoutTheSocketOfK3s", "addon/gpuoperator_test.go: TestToolkitOfTheOperatorFindsK3s", brokenFiles, brokenDir + "operator-values.txt"}},
+			"pod-crashing", []string{"cluster/classics_test.go: TestOperatorWithoutTheSocketOfK3s", "kube/addon/gpuoperator_test.go: TestToolkitOfTheOperatorFindsK3s", brokenFiles, brokenDir + "operator-values.txt"}},
 		{"N10", "`devicePlugin.migStrategy`, a `nodeSelector` at the top: the chart accepts them, and they do nothing",
 			[]string{"`the operator's chart has no key migStrategy under devicePlugin, and would ignore it; remove it, and write sharing: under nvidia`"},
-			"no: the file is refused before", []string{"addon/gpuoperator_test.go: TestInertValuesAreSeen", brokenFiles, brokenDir + "operator-values.txt"}},
+			"no: the file is refused before", []string{"kube/addon/gpuoperator_test.go: TestInertValuesAreSeen", brokenFiles, brokenDir + "operator-values.txt"}},
 		{"PX8", "`Unable to change power state from D3cold to D0`; a MIG mode that stays pending",
 			[]string{"`a passed-through card does not wake up, since a restart from inside does not reset it`: `go tool mage node:cycle`; `are not divided as in the file`"},
 			"card-asleep", []string{"cluster/classics_test.go: TestCardThatDoesNotWake", "cluster/nodeverbs_test.go: TestCycle", "cluster/mig_test.go: TestMIGModeThatSticks"}},

@@ -18,12 +18,12 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Backend is how to reach everything that a cluster consists of.

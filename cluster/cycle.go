@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // NodeCycle drains a node, switches its VM off and on, and uncordons it when it is Ready with

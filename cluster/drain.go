@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // NodeDrain drains a node: it gets no new pods, and its pods are evicted as their disruption

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // replaces reports whether a node gets another driver or toolkit with another machine

@@ -7,17 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // remaining is the part of a driver that is not installed yet, without packages on hold.

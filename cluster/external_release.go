@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // externalDriverStep waits for a driver that the owner of the machine must install.

@@ -3,11 +3,11 @@ package cluster
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // NodeRemove takes an external machine out of the cluster: it drains the node, removes K3s with

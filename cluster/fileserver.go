@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // The NFS server that homelab makes is a machine like a node's, but not a node: it is cloned from

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/placement"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // gpusStep finds or makes the resource mapping of a node's cards. It keeps an existing mapping

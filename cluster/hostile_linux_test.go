@@ -23,10 +23,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/prepare"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -37,7 +38,6 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Limits of what a file may cost that was accepted.

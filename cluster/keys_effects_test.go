@@ -13,14 +13,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -29,7 +30,6 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // effects is everything that is made of a file before a machine is touched, by the part of the

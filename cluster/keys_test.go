@@ -23,10 +23,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // base is a file whose keys are changed, one at a time.
@@ -51,7 +51,7 @@ func basesOf(t *testing.T) []*base {
 	from, err := os.Getwd()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("../clusterfile/testdata/good")))
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../cluster/clusterfile/testdata/good")))
 	t.Chdir(dir)
 	private, _, err := ssh.GenerateKey()
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ type walk struct {
 }
 
 // TestEveryKeyDoesSomething: a key that changes nothing but what was parsed is a promise that
-// nobody keeps. Each key of the schema gets another value in a file of clusterfile/testdata/good,
+// nobody keeps. Each key of the schema gets another value in a file of cluster/clusterfile/testdata/good,
 // and must change something of what is made of it: a VM, its first boot, K3s' configuration, the
 // parts and their values, the plan's steps.
 func TestEveryKeyDoesSomething(t *testing.T) {

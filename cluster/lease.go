@@ -1,8 +1,8 @@
 package cluster
 
 import (
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/internal/leasefile"
-	"github.com/cps-gpu/homelab/converge/lease"
 )
 
 // Lease coordinates runs that change this cluster, no matter on which machine they run. It is a

@@ -7,10 +7,10 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 

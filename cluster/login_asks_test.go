@@ -12,9 +12,9 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // asAnother has the commands to come be those of somebody else: another folder, another

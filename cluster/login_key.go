@@ -9,9 +9,9 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // LoginKey is the key to log in to the machines of a cluster, derived from the secret of its API

@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // tokenKey is the key that a token's secret gives, and nothing beside it.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // vm is the wanted state of a node's VM in Proxmox.

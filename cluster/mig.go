@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // migStep divides a node's GPUs as in the file, before K3s starts there and a device plugin

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/sim/guest"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // RefusedError is a request that was refused because it would lose data or could not work.

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // verb runs a verb as a command would.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
@@ -23,7 +24,6 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // leastSpecs are the days of a cluster that wants everything a token may be asked

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -37,7 +37,7 @@ func charts(t testing.TB) string {
 	if folder := os.Getenv("HOMELAB_CHARTS"); folder != "" {
 		return folder
 	}
-	folder, err := filepath.Abs("../lab/charts")
+	folder, err := filepath.Abs("../sim/lab/charts")
 	require.NoError(t, err)
 	_, err = os.Stat(filepath.Join(folder, "jupyterhub", "Chart.yaml"))
 	require.NoError(t, err)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostCheck checks whether the hosts can carry what the file asks for. It changes nothing. ssh

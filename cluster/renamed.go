@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Machines of earlier versions have no marks; only the names in the file identify them. If the

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // safeServers is a cluster with a quorum, and one agent.

@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // wire keeps what goes over connections in both directions, but for the header that

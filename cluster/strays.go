@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Strays lists VMs that have the cluster's tag but do not belong to it: copies of its

@@ -18,11 +18,11 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // prick refuses a request as Proxmox does.

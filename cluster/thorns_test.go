@@ -40,7 +40,7 @@ fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_T
 func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns.Way) {
 	t.Helper()
 	t.Setenv("GIT_TOKEN", "correct horse battery")
-	charts, err := filepath.Abs("../lab/charts")
+	charts, err := filepath.Abs("../sim/lab/charts")
 	require.NoError(t, err)
 	c, err := New(fileOf(t, text+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"), Backend{Dir: t.TempDir(),
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },

@@ -3,12 +3,12 @@ package cluster
 import (
 	"maps"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Up is the whole flow, from a bare host to GPUs that can be scheduled. Read it from top to

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // firstServer is the step that creates the cluster on a server. If that is an external machine,

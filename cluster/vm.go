@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // vmStep makes a node's VM and keeps it up to date.

@@ -22,8 +22,9 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -32,7 +33,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // world is a simulated site: hosts, guests, Kubernetes. Everything is real but the

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 )
 
 // object is the part of a JSON Schema that lists keys.
@@ -138,7 +138,7 @@ func sources(t *testing.T) string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{"../.git", "../.lab", "../lab", "../sim/pvesim"}, path):
+		case d.IsDir() && slices.Contains([]string{"../.git", "../.lab", "../sim/lab", "../sim/pvesim"}, path):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil

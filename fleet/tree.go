@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing/fstest"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
 // Tree is a folder: the contents of its files by their paths, which are relative, with

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/secret"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/net/websocket"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 //go:embed files/look.py

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 // verifyService is the hub's service, with a token of its own, that verifies it.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 // starting is a server that was requested.

@@ -5,7 +5,7 @@ import (
 	_ "embed" // the script below
 	"fmt"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/remote"
 )
 

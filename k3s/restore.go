@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 )

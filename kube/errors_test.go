@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 // TestReasonIsReadable has the API server repeat a whole object, as it does.

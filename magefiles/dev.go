@@ -60,10 +60,10 @@ func test(ctx context.Context, mine string) error {
 		return err
 	}
 	return each(ctx, [][]string{
-		{"go", "-C", "lab", "vet", "./..."},
-		{"go", "-C", "lab/kubernetes", "vet", "./..."},
+		{"go", "-C", "sim/lab", "vet", "./..."},
+		{"go", "-C", "sim/lab/kubernetes", "vet", "./..."},
 		// Lives in the lab mostly wait.
-		{"go", "-C", "lab", "test", "-timeout", "20m", "-parallel", "3", "./..."},
+		{"go", "-C", "sim/lab", "test", "-timeout", "20m", "-parallel", "3", "./..."},
 	})
 }
 
@@ -71,7 +71,7 @@ func test(ctx context.Context, mine string) error {
 // whole clusters take four times as long, and the comparisons of sim/conform ten times;
 // internal/session, internal/trial, proxmox and sim/pvesim run the same code with it. The
 // other packages use one goroutine.
-const raceless = "/homelab/(cluster|clusterfile|cloudinit|spec|unit|examples.*|cmd/homelab|docs/.*|sim/conform|" +
+const raceless = "/homelab/(cluster|cluster/clusterfile|cloudinit|cluster/spec|proxmox/unit|examples.*|cmd/homelab|docs/.*|sim/conform|" +
 	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk))$"
 
 // beside runs the real guests, whose emulation needs a whole processor, and on the other
@@ -99,13 +99,13 @@ func guestTests() []string {
 // Lint runs the linters of .golangci.yml on every module, and looks up known advisories.
 func Lint(ctx context.Context) error {
 	const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
-	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/golangci-lint", linter); err != nil {
+	if err := run(ctx, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/golangci-lint", linter); err != nil {
 		return err
 	}
 	if err := run(ctx, ".lab/bin/golangci-lint", "run", "./..."); err != nil {
 		return err
 	}
-	for dir, root := range map[string]string{"lab": "..", "lab/kubernetes": "../.."} {
+	for dir, root := range map[string]string{"sim/lab": "../..", "sim/lab/kubernetes": "../../.."} {
 		if err := run(ctx, "sh", "-c", "cd "+dir+" && "+root+"/.lab/bin/golangci-lint run -c "+root+"/.golangci.yml ./..."); err != nil {
 			return err
 		}
@@ -117,10 +117,10 @@ func Lint(ctx context.Context) error {
 // vulnerable code is called. If the database does not answer, it says so.
 func advisories(ctx context.Context) error {
 	const checker = "golang.org/x/vuln/cmd/govulncheck"
-	if err := run(ctx, "go", "-C", "tools", "build", "-o", "../.lab/bin/govulncheck", checker); err != nil {
+	if err := run(ctx, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/govulncheck", checker); err != nil {
 		return err
 	}
-	for dir, pkg := range map[string]string{".": "cluster", "lab": "operators", "lab/kubernetes": "component"} {
+	for dir, pkg := range map[string]string{".": "cluster", "sim/lab": "operators", "sim/lab/kubernetes": "component"} {
 		// First only versions are compared, which takes a second; following calls takes minutes.
 		// govulncheck must run in some package, and compares the whole module.
 		found, asked, err := lookUp(ctx, "-C", dir+"/"+pkg, "-scan=module")

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	//mage:import
-	"github.com/cps-gpu/homelab/targets"
+	"github.com/cps-gpu/homelab/magefiles/targets"
 )
 
 var _ = targets.Main(os.Args[1:])

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
 // DiffPackages says which packages are missing or not held, and whether the modules are built.

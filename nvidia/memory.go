@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // memories are sizes of memory in GiB, by the model as NVIDIA's data sheets have it; of several

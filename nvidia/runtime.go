@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/remote"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/converge/lease"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"

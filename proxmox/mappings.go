@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )

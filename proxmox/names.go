@@ -4,7 +4,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Types of the packages below this one, under names for users of this package.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"
 )

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/machine"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // Diagnose says what is wrong in what was seen. It is pure: the same evidence gives the same

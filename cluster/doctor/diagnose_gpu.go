@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // logged judges what the driver has logged of GPUs that all are there: errors with a number. Those

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // k3s judges the K3s of a machine.

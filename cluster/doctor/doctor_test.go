@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 var update = flag.Bool("update", false, "write golden files")

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/k3s"
@@ -12,7 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Evidence is what was seen of a cluster.

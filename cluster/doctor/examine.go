@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -19,7 +20,6 @@ import (
 	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Sources are the ways to look at a cluster.

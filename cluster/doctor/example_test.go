@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Evidence can come from anywhere; [doctor.Collect] asks a cluster for it.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // Answers are what a person decides. The zero value of a field that [Found.Defaults]

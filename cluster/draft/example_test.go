@@ -5,8 +5,8 @@ import (
 	"log"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/draft"
-	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // docs is where the pages about cluster.yaml are; a folder of one's own does not have them.

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Allotment says which node gets which card of a host. It is computed at every observation, for all

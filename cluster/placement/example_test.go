@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Two nodes ask for two GPUs each, on a host with four cards.

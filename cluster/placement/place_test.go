@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // hosts is what Proxmox has: pve1 with two RTX 4090, 32 CPUs and 256 GiB, pve2 with two A100, 64 and 512.

@@ -3,8 +3,8 @@ package platform_test
 import (
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/clusterfile"
 )
 
 // How many servers of each profile of the example run at once, when nothing else does.

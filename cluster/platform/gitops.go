@@ -3,9 +3,9 @@ package platform
 import (
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // fleet adds Fleet itself, unless Rancher includes it, and the repository that it reads.

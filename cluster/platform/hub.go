@@ -9,16 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // hubTLS is the Secret with the hub's certificate.

@@ -6,11 +6,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // grafanaTLS is the Secret with Grafana's certificate.

@@ -7,11 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // recipe makes the parts of a platform from the file.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Parts come after those that they need, and else in their order; those that need each

@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Piece is a part of the platform, and how it is installed in the cluster.

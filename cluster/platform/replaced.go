@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // Replaced lists the values of charts, by part and dotted, to which charts.values of the file gives

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // FleetTree is the folder in Git as far as the file alone tells, and what it assumes of

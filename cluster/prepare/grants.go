@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Grants returns the least that a token must be allowed to do on a Proxmox VE of

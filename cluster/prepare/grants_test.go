@@ -3,7 +3,7 @@ package prepare
 import (
 	"testing"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/stretchr/testify/assert"
 )
 

@@ -3,8 +3,8 @@ package prepare
 import (
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/internal/leasefile"
-	"github.com/cps-gpu/homelab/converge/lease"
 )
 
 // HostLease is the lock that all preparations of one host share.

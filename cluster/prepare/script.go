@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // RoleScript returns shell commands for root on any host of the Proxmox cluster that give a token

@@ -3,7 +3,7 @@ package prepare
 import (
 	"slices"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // Use is one purpose of a storage of a host.

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cps-gpu/homelab/internal/session"
-	"github.com/cps-gpu/homelab/targets"
+	"github.com/cps-gpu/homelab/magefiles/targets"
 )
 
 func main() { os.Exit(command(context.Background(), os.Args[1:])) }

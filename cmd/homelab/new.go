@@ -75,7 +75,7 @@ func newFolder(ctx context.Context, dir string, from version) (err error) {
 	}
 	fmt.Fprintf(os.Stderr, "fetching %s %s and what it needs\n", module, from.version)
 	// Writes go.sum, and adds the indirect requirements to go.mod.
-	if err := goCommand(ctx, half, "list", "-mod=mod", "-deps", "-f", "", module+"/targets", mage, "github.com/magefile/mage"); err != nil {
+	if err := goCommand(ctx, half, "list", "-mod=mod", "-deps", "-f", "", module+"/magefiles/targets", mage, "github.com/magefile/mage"); err != nil {
 		return err
 	}
 	if err := os.Chmod(half, 0o755); err != nil {

@@ -95,7 +95,7 @@ func TestReadBundlesSkipsWhatFleetSkips(t *testing.T) {
 }
 
 // Where Fleet's reading is not what one would think. The lab reads by itself, and its test
-// lab/fleetread compares both readings.
+// sim/lab/fleetread compares both readings.
 func TestReadBundlesIsAsOddAsFleet(t *testing.T) {
 	const cm = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	repo := files("app/fleet.yaml", "", "app/x.yaml", cm, "app/.fleetignore", "y.yaml\n", "app/y.yaml", cm, "app-two/x.yaml", cm, "app-two/y.yaml", cm)

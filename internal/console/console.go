@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 

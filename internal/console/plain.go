@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
 // quiet is how long a waiting step prints nothing new in plain mode.

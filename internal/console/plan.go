@@ -8,8 +8,8 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
 // marks of a plan's lines.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
 // Part is a part of the platform. Its steps are those of its name, and of its

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 )
 
 // KubernetesVersion is the version of the lab's control plane. kubectl needs it in the

@@ -12,7 +12,7 @@ import (
 
 func TestTheFirstBuildSaysHowLongItTakes(t *testing.T) {
 	c := &compiled{program: Guests{}.program()}
-	_, _ = io.WriteString(c, "github.com/cps-gpu/homelab/sim/pvesim\ngithub.com/cps-gpu/homelab/lab/cmd/labd\n")
+	_, _ = io.WriteString(c, "github.com/cps-gpu/homelab/sim/pvesim\ngithub.com/cps-gpu/homelab/sim/lab/cmd/labd\n")
 	assert.Equal(t, "building the lab: 3s", c.say(3*time.Second+4*time.Millisecond), "a small change does not matter")
 	for i := range 100 {
 		_, _ = fmt.Fprintf(c, "k8s.io/p%d\nk8s.", i)

@@ -1,7 +1,7 @@
 // Package labctl starts, finds and stops the lab: the simulated site that
 // `proxmox.endpoint: lab` means.
 //
-// The lab itself is the module in lab/, whose dependencies importers of this project must not
+// The lab itself is the module in sim/lab/, whose dependencies importers of this project must not
 // get. So this package treats it as a program: it builds it ([Build]), starts it in the
 // background ([Start]), finds it in the next command ([Find]), reports its status ([Stat]) and
 // stops it ([Stop]).

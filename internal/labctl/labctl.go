@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 // Options select a lab.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 )
 
 // Prepared is what a lab starts with; the answer of `labd prepare` to [Needs]. What it does

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 )
 
 // module is the module path of the lab.
@@ -35,7 +35,7 @@ func (o Options) find(ctx context.Context) (source, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		data, err := os.ReadFile(filepath.Join(at, "go.mod"))
 		if err == nil && bytes.HasPrefix(data, []byte("module "+module+"\n")) {
-			return source{dir: filepath.Join(at, "lab", o.program().module)}, nil
+			return source{dir: filepath.Join(at, "sim", "lab", o.program().module)}, nil
 		}
 		if at == filepath.Dir(at) {
 			return o.required(ctx, dir)
@@ -59,7 +59,7 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from source: %w", module, dir, err)
 	}
 	if r := lib.Replace; r != nil && r.Version == "" {
-		return source{dir: filepath.Join(r.Dir, "lab", o.program().module)}, nil
+		return source{dir: filepath.Join(r.Dir, "sim", "lab", o.program().module)}, nil
 	}
 	progress.Say(ctx, "fetching the lab's source, %s", lib.Version)
 	of := func(path string) (string, error) {
@@ -76,19 +76,19 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	lab, err := of(module + "/lab")
+	lab, err := of(module + "/sim/lab")
 	if err != nil {
 		return source{}, err
 	}
 	inner := o.program().module
 	if inner == "" {
-		return o.beside(lab, [2]string{module + " => ../", library})
+		return o.beside(lab, [2]string{module + " => ../../", library})
 	}
-	program, err := of(module + "/lab/" + inner)
+	program, err := of(module + "/sim/lab/" + inner)
 	if err != nil {
 		return source{}, err
 	}
-	return o.beside(program, [2]string{module + " => ../../", library}, [2]string{module + "/lab => ../", lab})
+	return o.beside(program, [2]string{module + " => ../../../", library}, [2]string{module + "/sim/lab => ../", lab})
 }
 
 // beside writes a go.mod for a program of the lab that requires modules in other folders: each

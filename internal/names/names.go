@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // Tag is the Proxmox tag of every VM that belongs to the cluster. A VM without it belongs to

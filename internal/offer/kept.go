@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // Kept is what a node keeps from pods, by the kubelet's settings in the file, and how many pods it

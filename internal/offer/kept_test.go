@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // What the kubelet keeps is in its arguments and in its configuration file; the arguments win.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // GPUs is what a node offers.

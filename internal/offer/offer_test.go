@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // What a node offers follows from its sharing; instances have a name of their own as soon as

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/printable"

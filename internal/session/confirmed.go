@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
 )
 
 // spoken has the messages of a command.

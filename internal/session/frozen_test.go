@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // TestFrozen compares what the commands say and ask of the world with testdata/frozen: for each
@@ -35,7 +35,7 @@ import (
 // What runs beside each other comes in any order, so text is in the order of the steps' names,
 // without progress, and requests are counted, and loops may ask some more.
 func TestFrozen(t *testing.T) {
-	for _, file := range wholeFiles(t, "../../examples/*/cluster.yaml", "../../clusterfile/testdata/good/*.yaml", "../../clusterfile/testdata/warn/*.yaml") {
+	for _, file := range wholeFiles(t, "../../examples/*/cluster.yaml", "../../cluster/clusterfile/testdata/good/*.yaml", "../../cluster/clusterfile/testdata/warn/*.yaml") {
 		t.Run(file.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ var ofEnvironment = regexp.MustCompile(`env:([A-Z][A-Z0-9_]*)`)
 
 func wholeFiles(t *testing.T, patterns ...string) (out []wholeFile) {
 	t.Helper()
-	charts, err := filepath.Abs("../../lab/charts")
+	charts, err := filepath.Abs("../../sim/lab/charts")
 	require.NoError(t, err)
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // guestsCanRun refuses real VMs that this machine cannot run, before the lab is built.

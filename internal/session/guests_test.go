@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // gpuHint is what a pod needs to get a GPU of the first node that has one, as lines of its spec; ""

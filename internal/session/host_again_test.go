@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/prepare"
-	"github.com/cps-gpu/homelab/converge/lease"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/pvesim"

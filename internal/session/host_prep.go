@@ -13,10 +13,10 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostPrep prepares the hosts of the file, as root on each: it shows what it would do,

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 const trialFile = `name: my-trial

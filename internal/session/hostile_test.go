@@ -25,15 +25,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/prepare"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // goodFiles is the folder of files that use every key.
-const goodFiles = "../../clusterfile/testdata/good"
+const goodFiles = "../../cluster/clusterfile/testdata/good"
 
 // leaf is a key of the schema that has a value of its own. In path, "*" is a name that the file
 // gives and "0" the first entry of a list.
@@ -46,7 +46,7 @@ type leaf struct {
 // leaves are all keys of cluster.yaml.
 func leaves(t *testing.T) []leaf {
 	t.Helper()
-	data, err := os.ReadFile("../../clusterfile/schema.json")
+	data, err := os.ReadFile("../../cluster/clusterfile/schema.json")
 	require.NoError(t, err)
 	var root map[string]any
 	require.NoError(t, json.Unmarshal(data, &root))

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // HostRunner returns a root shell on a Proxmox VE host, and a function that closes it. The

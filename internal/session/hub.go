@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/jupyterhub"
 )

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cps-gpu/homelab/cluster/draft"
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // decide turns findings, flags and answers into the contents of the file.

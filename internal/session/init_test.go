@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/inventory"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // readTime limits how long to ask for what a status shows beside its plan.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labneeds"

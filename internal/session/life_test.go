@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -24,7 +25,6 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // site is a simulated world in which commands are given one after the other, each
@@ -275,7 +275,7 @@ func TestDownKeepsTheFileServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		folder, err := filepath.Abs("../../lab/charts")
+		folder, err := filepath.Abs("../../sim/lab/charts")
 		require.NoError(t, err)
 		yaml := `
 name: files

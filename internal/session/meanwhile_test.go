@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )

@@ -19,9 +19,10 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
@@ -32,7 +33,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // console returns the console of a command with these flags.

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // talking runs do in an empty folder, and returns what it said on standard error.

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // step is one step of a trial.

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/wait"
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // World is the environment of a trial.

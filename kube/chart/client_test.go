@@ -25,7 +25,7 @@ import (
 )
 
 // bubble runs a test with a cluster in process, where time costs nothing. The same
-// is held to a real API server in lab/charttest.
+// is held to a real API server in sim/lab/charttest.
 func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Client, before *func(*http.Request) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

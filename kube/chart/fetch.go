@@ -20,8 +20,8 @@ import (
 	"oras.land/oras-go/v2/registry"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 

@@ -11,7 +11,7 @@ import (
 	helmtime "helm.sh/helm/v3/pkg/time"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/kube"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/release"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/kube"
 )
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/kube"
 )
 

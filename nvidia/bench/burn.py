@@ -36,7 +36,7 @@ def load(gpu, seconds, results):
             speeds = sorted(speeds)[len(speeds) // 20:]
         results.put((gpu, {"speed": middle, "spread": 100 * (max(speeds) - min(speeds)) / middle, "wrong": wrong}, ""))
     except Exception as problem:  # whatever it is, it is this GPU's result
-        results.put((gpu, {}, "%s: %s" % (type(problem).__name__, problem)))
+        results.put((gpu, {}, report.why(problem)))
 
 
 class Watch:
@@ -94,7 +94,7 @@ def main():
     for i, line in enumerate(found):
         values, problem = done.get(line["gpu"], ({}, "no result within %d s after the load" % 300))
         if problem:
-            report.say(error=problem[:200], **line)
+            report.say(error=problem, **line)
             continue
         more = {"celsius": watch.celsius[i], "watts": watch.watts[i], "slowed": 100 * watch.slowed[i] / max(watch.looks, 1)}
         report.say(values={**values, **more}, **line)

@@ -29,7 +29,7 @@ def main():
             torch.cuda.empty_cache()
             report.say(values={"speed": speed, "memory": product.bandwidth(line["gpu"]), "wrong": wrong}, **line)
         except RuntimeError as problem:
-            report.say(error=str(problem)[:200], **line)
+            report.say(error=report.why(problem), **line)
         torch.cuda.empty_cache()
     report.finish()
 

@@ -45,7 +45,7 @@ def main():
             speed, wrong = compute(tf, np, line["gpu"])
             report.say(values={"speed": speed, "wrong": wrong}, **line)
         except (RuntimeError, tf.errors.OpError) as problem:
-            report.say(error=str(problem)[:200], **line)
+            report.say(error=report.why(problem), **line)
     report.finish()
 
 

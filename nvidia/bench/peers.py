@@ -44,7 +44,7 @@ def main():
                 values = {"speed": min(there, back), "direct": int(direct), "wrong": lost + gone}
                 pairs.append((min(there, back), {"gpu": i, "peer": j, "values": values}))
             except RuntimeError as problem:
-                pairs.append((0.0, {"gpu": i, "peer": j, "error": str(problem)[:200]}))
+                pairs.append((0.0, {"gpu": i, "peer": j, "error": report.why(problem)}))
             torch.cuda.empty_cache()
     for _, line in sorted(pairs, key=lambda pair: pair[0]):  # the slowest first: the last may find no room
         report.say(**line)

@@ -47,11 +47,13 @@ func TestPrograms(t *testing.T) {
 	}{
 		"pytorch":            {PyTorch, nil, nil, map[int]string{0: "passed", 1: "passed"}},
 		"pytorch, wrong":     {PyTorch, []string{"FAKE_WRONG=2"}, nil, map[int]string{0: "passed", 1: "failed: numbers were wrong"}},
-		"pytorch, broken":    {PyTorch, []string{"FAKE_BROKEN=1"}, nil, map[int]string{0: "passed", 1: "failed: CUDA error: unspecified launch failure"}},
+		"pytorch, broken":    {PyTorch, []string{"FAKE_BROKEN=CUDA error: unspecified launch failure\nCompile with TORCH_USE_CUDA_DSA"}, nil, map[int]string{0: "passed", 1: "failed: CUDA error: unspecified launch failure"}},
 		"tensorflow":         {TensorFlow, nil, nil, map[int]string{0: "passed", 1: "passed"}},
 		"burn":               {Burn, nil, burn, map[int]string{0: "", 1: "warning: slowed by heat or power"}},
 		"burn, wrong":        {Burn, []string{"FAKE_WRONG=1"}, burn, map[int]string{0: "", 1: "failed: numbers were wrong"}},
-		"burn, broken":       {Burn, []string{"FAKE_BROKEN=1"}, burn, map[int]string{0: "", 1: "failed: RuntimeError: CUDA error"}},
+		"burn, broken":       {Burn, []string{"FAKE_BROKEN=CUDA error: unspecified launch failure\nCompile with TORCH_USE_CUDA_DSA"}, burn, map[int]string{0: "", 1: "failed: CUDA error"}},
+		"burn, full":         {Burn, []string{"FAKE_BROKEN=CUDA out of memory. Tried to allocate 20.00 MiB."}, burn, map[int]string{0: "", 1: "failed: the GPU's memory is full: another program uses it"}},
+		"pytorch, full":      {PyTorch, []string{"FAKE_BROKEN=CUDA error: out of memory\nSearch for it"}, nil, map[int]string{0: "passed", 1: "failed: the GPU's memory is full: another program uses it"}},
 		"peers":              {Peers, nil, nil, map[int]string{0: "passed", 1: "passed"}},
 		"sum over GPUs":      {AllReduce, nil, []string{"2", "0", "2", "127.0.0.1"}, map[int]string{check.WholeNode: "passed"}},
 		"sum, second node":   {Across, nil, []string{"2", "2", "4", "127.0.0.1"}, map[int]string{check.WholeNode: "failed: the first GPU left no result"}},
@@ -97,6 +99,29 @@ func TestProgramsSayWhatIsMissing(t *testing.T) {
 			_, err = Parse(words)
 			require.ErrorContains(t, err, tc.want)
 		})
+	}
+}
+
+// A load is on nearly all of a card's memory, however large it is: bad memory may be anywhere.
+func TestBurnUsesTheMemory(t *testing.T) {
+	t.Parallel()
+	program := `
+import torch
+import product
+import report
+for i, gib in enumerate((8, 24, 80, 141, 288)):
+    torch.cuda.mem_get_info = lambda at=None: (gib << 30, gib << 30)
+    work = product.Product(0)
+    report.say(gpu=i, values={"used": 2 * work.size**2 * (len(work.results) + 3) / (gib << 30)})
+report.finish()
+`
+	words, err := play(t, nil, "-c", program)
+	require.NoError(t, err)
+	lines, err := Parse(words)
+	require.NoError(t, err)
+	require.Len(t, lines, 5)
+	for _, l := range lines {
+		assert.InDelta(t, 0.85, l.Values["used"], 0.051, "card %d", *l.GPU)
 	}
 }
 

@@ -25,6 +25,14 @@ def say(**line):
     lines.append(json.dumps(line, separators=(",", ":"), allow_nan=False))
 
 
+def why(problem):
+    """The first line of what a library says: the rest is advice for programmers."""
+    text = str(problem).strip() or type(problem).__name__
+    if "out of memory" in text:
+        return "the GPU's memory is full: another program uses it, and nvidia-smi on the node names it"
+    return text.splitlines()[0][:200]
+
+
 def fail(text):
     """Says what went wrong, and ends."""
     say(error=str(text)[:300])

@@ -139,14 +139,21 @@ func xids(node string, log []string) []Check {
 		return failed
 	}
 	out := Check{Node: node, GPU: WholeNode, Name: Xid, Verdict: Passed, Detail: "none in the kernel's log"}
+	var programs, others []string
 	for _, f := range nvidia.ExplainLog(log) {
-		switch programs := f.Fault == nvidia.InApplication || f.Fault == ""; {
+		switch {
 		case f.Xid == 0:
-		case !programs || f.Fault == "" && f.Do != "": // one that is not in the table, too
-			out.Verdict, out.Detail = Warning, f.String()
-		case out.Verdict == Passed:
-			out.Detail = "of programs alone: " + f.String()
+		case f.Fault != nvidia.InApplication && f.Fault != "" || f.Fault == "" && f.Do != "": // one that is not in the table, too
+			others = append(others, f.String())
+		default:
+			programs = append(programs, f.String())
 		}
+	}
+	switch {
+	case len(others) > 0:
+		out.Verdict, out.Detail = Warning, strings.Join(others, "; ")
+	case len(programs) > 0:
+		out.Detail = "of programs alone: " + strings.Join(programs, "; ")
 	}
 	return []Check{out}
 }

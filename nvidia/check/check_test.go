@@ -182,6 +182,9 @@ func TestLog(t *testing.T) {
 		assert.Equal(t, want.verdict, got.Verdict, line)
 		assert.Contains(t, got.Detail, want.detail)
 	}
+	// One check, that hides none: the last line is often only that the program has ended.
+	both := of(check.Facts("gpu1", nvidia.DriverState{Log: []string{xid + "13, Graphics Exception", xid + "43, pid=9, name=bad"}}), check.WholeNode, check.Xid)
+	assert.Regexp(t, "^of programs alone: Xid 13 .*; Xid 43 ", both.Detail)
 	lost := check.Facts("gpu1", nvidia.DriverState{SMIError: nvidia.ErrLost, Log: []string{xid + "79, GPU has fallen off the bus."}})
 	require.Len(t, lost, 2, "the cause as well")
 	assert.Contains(t, lost[1].Detail, "check power, heat and riser")

@@ -29,8 +29,9 @@ profiles() {
 
 # Removes what a GPU is divided into.
 clear_gpu() {
-	if ! nvidia-smi mig -i "$1" -lgi >/dev/null 2>&1; then return 0; fi # it has none
-	nvidia-smi mig -i "$1" -dci >/dev/null 2>&1                         # or none of those
+	# A GPU without instances is no error of -lgi in all drivers, but one of -dgi.
+	if ! nvidia-smi mig -i "$1" -lgi 2>&1 | grep -q 'MIG [0-9]'; then return 0; fi
+	nvidia-smi mig -i "$1" -dci >/dev/null 2>&1 # it may have none of those
 	nvidia-smi mig -i "$1" -dgi
 }
 

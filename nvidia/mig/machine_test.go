@@ -2,6 +2,7 @@ package mig
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -135,4 +136,30 @@ func TestScripts(t *testing.T) {
 	require.Len(t, scripts, 2)
 	out, err := exec.CommandContext(t.Context(), "shellcheck", scripts...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// A GPU in MIG mode that has no instances is divided, whether nvidia-smi calls that an error or not.
+func TestDivideAnUndividedGPU(t *testing.T) {
+	text, err := os.ReadFile("divide.sh")
+	require.NoError(t, err)
+	for _, status := range []string{"0", "6"} {
+		dir := t.TempDir()
+		script := filepath.Join(dir, "divide.sh")
+		require.NoError(t, os.WriteFile(script, []byte(strings.Replace(string(text), "/etc/homelab/mig.layout", filepath.Join(dir, "layout"), 1)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "layout"), []byte("0 3g.40gb:0\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(`#!/bin/sh
+case "$*" in
+*mig.mode.current*) echo Enabled ;;
+-L) echo "GPU 0: NVIDIA H100 (UUID: GPU-1)" ;;
+*-lgi) echo "No GPU instances found: Not Found"; exit `+status+` ;;
+*-dci | *-dgi) echo "No instances found: Not Found"; exit 6 ;;
+*-cgi*) echo "created $*" ;;
+esac
+`), 0o700)) //nolint:gosec // a program
+		cmd := exec.CommandContext(t.Context(), "sh", script)
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, "created mig -i 0 -cgi 3g.40gb:0 -C\n", string(out))
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 )
 
 // earlier tracks tasks that an earlier, perhaps killed, process of ours left running, and tasks of

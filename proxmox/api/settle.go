@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 // Attempts bounds how often work that meets a transient failure is begun again,

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 )
 
 // DoShown is Do for a task whose log shows its progress, which is reported under the name what.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Change is one difference and the change that removes it.

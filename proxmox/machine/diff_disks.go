@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // diffProcessor compares cores, memory and their placement on the host.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
 // Rule says how one thing of a running VM can be changed. On a VM that is off, every change is an

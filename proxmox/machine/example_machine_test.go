@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // What differs is computed, not asked for: a plan is Diff and nothing else.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // The page to which docs/nodes.md leads has the same table.

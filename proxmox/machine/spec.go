@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Spec is the wanted state of a VM: a clone of a template, with its own shape.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // StartTimeout returns how long Proxmox waits for a VM to start (config_aware_timeout in

@@ -1,6 +1,6 @@
 package machine
 
-import "github.com/cps-gpu/homelab/unit"
+import "github.com/cps-gpu/homelab/proxmox/unit"
 
 // Summary is a VM in a list.
 type Summary struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // VM is a virtual machine as it was read. Its shape includes pending changes; [VM.Pending] lists

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Conflict is a set of devices that more VMs may want than there are devices.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Two VMs name the same card: Proxmox takes both configurations, and starts one of them.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Function is one function of a device in a host. Ids have the format of Proxmox's mappings: lower

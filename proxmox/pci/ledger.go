@@ -10,7 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Ledger says which VM or container claims which device of some hosts: by the configuration of every

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // rack is a host with a card on each of its buses, with an audio function, and a network card.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Mapping is a resource mapping: a name for PCI devices that a token may give to VMs. Without a

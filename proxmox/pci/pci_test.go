@@ -9,7 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // A card's functions, and who shares its IOMMU group, of which bridges are no strangers.

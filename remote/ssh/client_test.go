@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"

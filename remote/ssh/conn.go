@@ -10,7 +10,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 )
 
 // conn is one authenticated connection.

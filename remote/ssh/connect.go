@@ -11,7 +11,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 

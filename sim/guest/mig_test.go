@@ -67,7 +67,7 @@ Successfully created compute instance ID  0 on GPU  0 GPU instance ID  1 using p
 `, mustShell(t, m, "nvidia-smi mig -cgi 9,3g.40gb -C"))
 		assert.Regexp(t, `(?m)\AGPU 0: NVIDIA .* \(UUID: GPU-.*\)\n  MIG 3g.40gb     Device  0: \(UUID: MIG-.*\)\n  MIG 3g.40gb     Device  1: \(UUID: MIG-.*\)\n\z`, mustShell(t, m, "nvidia-smi -L"))
 		assert.Contains(t, mustShell(t, m, "nvidia-smi mig -lgi"), "|   0  MIG 3g.40gb            9        2          4:4     |")
-		assert.Contains(t, mustShell(t, m, "nvidia-smi mig -lgip"), "|   0  MIG 1g.10gb         19     0/7         9.75       No     16     0     0   |")
+		assert.Contains(t, mustShell(t, m, "nvidia-smi mig -lgip"), "|   0  MIG 1g.10gb         19     0/7        9.75       No     16     1     0   |")
 		assert.Contains(t, mustShell(t, m, "nvidia-smi mig -lgipp"), "GPU  0 Profile ID 15 Placements: {0,2,4,6}:2\n")
 		code, out = shellAs(m, "root", "nvidia-smi mig -cgi 19 -C")
 		assert.Equal(t, 23, code)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/converge/wait"
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // What is copied to the nodes lies in the folder that the file names: a link in it brings

@@ -13,10 +13,10 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // CheckSums checks the files of k3s.airgap against their checksums, and that they are of the

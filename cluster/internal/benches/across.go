@@ -7,14 +7,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia/bench"
 	"github.com/cps-gpu/homelab/nvidia/check"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // everyNode is the node of a check that concerns several of them.

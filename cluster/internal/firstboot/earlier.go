@@ -11,12 +11,12 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/yamlbound"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // earlierSeeds is about machines of earlier versions: the names of their seeds are digests

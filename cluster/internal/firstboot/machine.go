@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cloudinit"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // cloudMachine is a node as cloud-init creates it. It contains no secret and no data disk:

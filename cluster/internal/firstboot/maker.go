@@ -3,9 +3,9 @@ package firstboot
 import (
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Maker makes the seeds of a cluster's machines. It is safe for concurrent use.

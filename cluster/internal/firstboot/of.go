@@ -3,8 +3,8 @@ package firstboot
 import (
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Of reports whether a file on a storage is a seed of one of these machines. Proxmox does not

@@ -4,7 +4,7 @@ import (
 	_ "embed" // seal.sh
 	"slices"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // BakedPackages are the packages that K3s and its storage need on a machine, and those that

@@ -9,12 +9,12 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Seed is the first-boot configuration of a node, as an image with its name. The image contains

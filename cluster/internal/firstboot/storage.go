@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // hostNeeds is what storage needs on every node, in addition to Kubernetes. Every template has

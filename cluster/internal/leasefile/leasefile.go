@@ -1,4 +1,4 @@
-// Package leasefile keeps a lease of converge/lease in a file of another machine.
+// Package leasefile keeps a lease of cluster/converge/lease in a file of another machine.
 package leasefile
 
 import (
@@ -12,8 +12,8 @@ import (
 	"path"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/converge/lease"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/remote"
 )
 

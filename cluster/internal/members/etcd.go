@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // k3sProgram is what K3s' own commands run.

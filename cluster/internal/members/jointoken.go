@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // joinTokenTime is how long a token for one agent is valid, in case this run ends before it

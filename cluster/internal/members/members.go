@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Config is what Members need.

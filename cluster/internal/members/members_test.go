@@ -8,13 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // rollTime is how long it may take to drain and upgrade one server until it is back.

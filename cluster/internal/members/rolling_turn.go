@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // TurnOf is turn for a node that stays up while others are down. Those may need a turn to

@@ -7,9 +7,9 @@ import (
 	"maps"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // ErrNoServer means that no server of the cluster is up.

@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // itsVersion is what a node keeps whose pods hold up another version of K3s.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // What exportfs -v of nfs-utils 2.6 prints, where some names are too long for its column.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // root needs no sudo, which a small installation of Debian lacks.

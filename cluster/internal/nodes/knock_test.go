@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 

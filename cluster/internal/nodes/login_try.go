@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // door is how a machine reacts to our keys.

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Config is what Nodes need to reach the machines.

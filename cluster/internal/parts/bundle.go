@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
 )

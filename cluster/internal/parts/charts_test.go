@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/spec"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )

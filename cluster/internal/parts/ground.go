@@ -1,8 +1,8 @@
 package parts
 
 import (
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge"
 )
 
 // Ground are the dependencies of the platform.

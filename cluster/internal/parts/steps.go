@@ -7,9 +7,9 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Config is what the steps of the platform's parts need.

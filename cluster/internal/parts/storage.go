@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // storageStep proves a storage class once, until the class changes: it creates a volume, writes

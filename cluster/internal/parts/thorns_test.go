@@ -9,11 +9,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/clusterfile"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/sim/kubesim"
@@ -35,7 +35,7 @@ fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_T
 func thorny(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *thorns.Way) {
 	t.Helper()
 	t.Setenv("GIT_TOKEN", "correct horse battery")
-	charts, err := filepath.Abs("../../../lab/charts")
+	charts, err := filepath.Abs("../../../sim/lab/charts")
 	require.NoError(t, err)
 	want, err := clusterfile.Parse("cluster.yaml", []byte(thornsFile+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"))
 	require.NoError(t, err)

@@ -3,9 +3,9 @@ package parts
 import (
 	"testing"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/clusterfile"
-	"github.com/cps-gpu/homelab/converge/drift"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Certificates are those of K3s on one machine.

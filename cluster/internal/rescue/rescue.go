@@ -13,15 +13,15 @@ import (
 	"filippo.io/age"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Config is what a Rescue needs.

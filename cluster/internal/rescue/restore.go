@@ -7,15 +7,15 @@ import (
 	"io"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/progress"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Source is the snapshot to restore.

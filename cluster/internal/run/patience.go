@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/wait"
-	"github.com/cps-gpu/homelab/spec"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // How often a waiting step checks again: machines and Kubernetes, and what comes through Git,

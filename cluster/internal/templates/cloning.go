@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Cloning says how the machine of a node gets its disks from its host's template, which need not

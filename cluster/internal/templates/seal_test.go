@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")

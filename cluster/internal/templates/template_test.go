@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 	"github.com/stretchr/testify/assert"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Templates bakes, finds and removes the templates of a cluster. It is safe for concurrent

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/prepare"
-	"github.com/cps-gpu/homelab/converge/progress"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )

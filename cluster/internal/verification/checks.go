@@ -9,19 +9,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/addon"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/volumes"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
-	"github.com/cps-gpu/homelab/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // factsStep judges what nvidia-smi reports on a node. If nobody can log in, the check is skipped:

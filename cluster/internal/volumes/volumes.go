@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/addon"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia/check"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // Config is what the checks of a node need.

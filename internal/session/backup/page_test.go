@@ -20,7 +20,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/proxmox"

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // collector fills a page.

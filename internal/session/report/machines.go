@@ -9,11 +9,11 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/inventory"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // external is the place of machines that homelab did not make.

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/session"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // readTime limits how long the state is read for a page, also after the command's own time is

@@ -21,7 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
@@ -33,7 +34,6 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/spec"
 )
 
 // site is a simulated world in which each command is a process of its own.

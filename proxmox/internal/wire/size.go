@@ -3,7 +3,7 @@ package wire
 import (
 	"strconv"
 
-	"github.com/cps-gpu/homelab/unit"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // ParseDiskSize parses the size of a drive option; without a unit it is in bytes.

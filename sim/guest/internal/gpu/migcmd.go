@@ -76,7 +76,7 @@ func smiMIG(p *machine.Proc, args []string) int {
 				i++
 			}
 		default:
-			p.Printf("Invalid combination of input arguments. Please run 'nvidia-smi mig -h' for help.\n")
+			p.Printf("Option %q is not recognized.\n", a)
 			return nvmlInvalid
 		}
 	}
@@ -85,29 +85,31 @@ func smiMIG(p *machine.Proc, args []string) int {
 		p.Printf("%s", failed.text)
 		return failed.code
 	}
-	var chosen []int
-	for i, c := range cards {
-		if only == "" || only == strconv.Itoa(i) || only == c.UUID || only == smiBus(c) {
-			chosen = append(chosen, i)
-		}
+	numbers := chosen(cards, only)
+	if len(numbers) == 0 {
+		p.Printf("No devices were found\n")
+		return nvmlNotFound
 	}
-	if !slices.ContainsFunc(chosen, func(i int) bool { return cards[i].mig }) && (verb != "-lgip" && verb != "-lgipp") {
+	if !slices.ContainsFunc(numbers, func(i int) bool { return cards[i].mig }) && (verb != "-lgip" && verb != "-lgipp") {
 		p.Printf("No MIG-enabled devices found.\n")
+		if verb[1] == 'l' {
+			return smiSuccessful // as of an H100 and an H200, driver 580.159.04
+		}
 		return nvmlNotFound
 	}
 	if p.User.UID != 0 && verb[1] != 'l' {
 		p.Printf("Insufficient Permissions\n")
 		return nvmlNoRights
 	}
-	return migVerb(p, cards, chosen, verb, value, withCompute)
+	return migVerb(p, cards, numbers, verb, value, withCompute)
 }
 
-func migVerb(p *machine.Proc, cards []Card, chosen []int, verb, value string, withCompute bool) int {
+func migVerb(p *machine.Proc, cards []Card, numbers []int, verb, value string, withCompute bool) int {
 	code, found := smiSuccessful, 0
 	if verb[1] == 'l' {
-		return migList(p, cards, chosen, verb)
+		return migList(p, cards, numbers, verb)
 	}
-	for _, i := range chosen {
+	for _, i := range numbers {
 		c := cards[i]
 		if !c.mig {
 			continue
@@ -204,7 +206,7 @@ func destroyInstances(p *machine.Proc, i int, c Card) int {
 }
 
 // migList is -lgip, -lgipp, -lgi and -lci.
-func migList(p *machine.Proc, cards []Card, chosen []int, verb string) int {
+func migList(p *machine.Proc, cards []Card, numbers []int, verb string) int {
 	head := map[string][]string{
 		"-lgip": {
 			"+-------------------------------------------------------------------------------+",
@@ -230,7 +232,7 @@ func migList(p *machine.Proc, cards []Card, chosen []int, verb string) int {
 		},
 	}[verb]
 	var rows []string
-	for _, i := range chosen {
+	for _, i := range numbers {
 		rows = append(rows, migRows(cards[i], i, verb)...)
 	}
 	if len(rows) == 0 {
@@ -252,8 +254,8 @@ func migRows(c Card, i int, verb string) (rows []string) {
 	case "-lgip":
 		for _, f := range c.profiles() {
 			rows = append(rows,
-				fmt.Sprintf("| %3d  MIG %-14s %3d     %d/%d       %6.2f       No    %3d     0     0   |", i, f.name, f.id, c.free(f), f.most, f.gib, f.sms),
-				fmt.Sprintf("| %61d     0     0   |", f.size), "+"+strings.Repeat("-", 79)+"+")
+				fmt.Sprintf("| %3d  MIG %-14s %3d     %d/%d        %-11.2fNo     %-7d%-6d0   |", i, f.name, f.id, c.free(f), f.most, f.gib, f.sms, f.engines),
+				fmt.Sprintf("|%63s%-6d%-6d%d   |", "", f.copies(), f.engines, map[bool]int{true: 1}[f.special]), "+"+strings.Repeat("-", 79)+"+")
 		}
 	case "-lgipp":
 		for _, f := range c.profiles() {

@@ -13,7 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// runSMI is nvidia-smi: the table, -L, -q -x, --query-gpu.
+// runSMI is nvidia-smi: the table, -L, -q -x, --query-gpu. Texts and exit codes are those of driver
+// 580.159.04 with an H100 and an H200.
 func runSMI(_ context.Context, p *machine.Proc) int {
 	if len(p.Args) > 1 && p.Args[1] == "mig" {
 		return smiMIG(p, p.Args[2:])
@@ -26,28 +27,29 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 		mode = given[at+1]
 		given = slices.Delete(given, at, at+2)
 	}
-	opts, args := getopt.Parse(given, "i", "id", "pm", "d", "f")
+	opts, args := getopt.Parse(given, "i", "id", "d", "f")
+	for name := range opts {
+		if len(name) > 1 && !slices.Contains([]string{"id", "list-gpus", "query-gpu", "format", "gpu-reset"}, name) {
+			args = append(args, "--"+name)
+		}
+	}
 	if len(args) > 0 {
-		_ = p.Fail("%q is not simulated", args[0])
-		return 2
+		p.Printf("ERROR: Option %s is not recognized. Please run 'nvidia-smi -h'.\n\n", slices.Min(args))
+		return 255
+	}
+	if getopt.Has(opts, "L", "list-gpus") && getopt.Has(opts, "i", "id") {
+		p.Printf("ERROR: Option -i is not valid for this command. Please run 'nvidia-smi -h' for help.\n\n")
+		return nvmlInvalid
 	}
 	cards, failed := visible(p)
 	if failed != nil {
 		p.Printf("%s", failed.text)
 		return failed.code
 	}
-	numbers := make([]int, len(cards))
-	for i := range cards {
-		numbers[i] = i
-	}
-	if id := getopt.Last(opts, "i", "id"); id != "" {
-		numbers = slices.DeleteFunc(numbers, func(i int) bool {
-			return !slices.Contains(strings.Split(id, ","), strconv.Itoa(i)) && !slices.Contains(strings.Split(id, ","), cards[i].UUID) && id != smiBus(cards[i])
-		})
-		if len(numbers) == 0 {
-			p.Printf("No devices were found\n")
-			return 6
-		}
+	numbers := chosen(cards, getopt.Last(opts, "i", "id"))
+	if len(numbers) == 0 {
+		p.Printf("No devices were found\n")
+		return nvmlNotFound
 	}
 	version := LoadedVersion(p.Sys)
 	switch {
@@ -67,24 +69,56 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 		return smiQuery(p, cards, numbers, strings.Split(getopt.Last(opts, "query-gpu"), ","), getopt.Last(opts, "format"))
 	case getopt.Has(opts, "q") && getopt.Has(opts, "x"):
 		return smiXML(p, cards, numbers, version)
-	case getopt.Has(opts, "pm"):
-		if p.User.UID != 0 {
-			p.Printf("Unable to set persistence mode: Insufficient permissions\n")
-			return 4
-		}
-		p.Printf("Enabled persistence mode.\nAll done.\n")
 	case getopt.Has(opts, "q"):
 		p.Printf("\n==============NVSMI LOG==============\n\nDriver Version : %s\nAttached GPUs : %d\n", version, len(numbers))
 	default:
-		p.Printf("+-----------------------------------------------------------------------------------------+\n")
-		p.Printf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-8s |\n", version, version, cudaVersion(version))
-		p.Printf("|-----------------------------------------+------------------------+----------------------+\n")
-		for _, i := range numbers {
-			p.Printf("| %3d  %-34s | %-22s | %20s |\n", i, cards[i].Name, smiBus(cards[i]), fmt.Sprintf("0MiB / %dMiB", cards[i].memory))
-		}
-		p.Printf("+-----------------------------------------------------------------------------------------+\n")
+		smiTable(p, cards, numbers, version)
 	}
 	return 0
+}
+
+// chosen are the numbers of the cards that -i names; all without it.
+func chosen(cards []Card, ids string) (numbers []int) {
+	for i, c := range cards {
+		if at := strings.Split(ids, ","); ids == "" || slices.ContainsFunc([]string{strconv.Itoa(i), c.UUID, smiBus(c)}, func(name string) bool { return slices.Contains(at, name) }) {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+// smiTable is what nvidia-smi says without arguments.
+func smiTable(p *machine.Proc, cards []Card, numbers []int, version string) {
+	line := func(text string) { p.Printf("%s\n", text) }
+	rule := func(fill string, widths ...int) string {
+		var parts []string
+		for _, n := range widths {
+			parts = append(parts, strings.Repeat(fill, n))
+		}
+		return strings.Join(parts, "+")
+	}
+	line(time.Now().UTC().Format("Mon Jan _2 15:04:05 2006") + "       ")
+	line("+" + rule("-", 89) + "+")
+	line(fmt.Sprintf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-8s |", version, version, cudaVersion(version)))
+	line("+" + rule("-", 41, 24, 22) + "+")
+	line("| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |")
+	line("| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |")
+	line("|                                         |                        |               MIG M. |")
+	line("|" + rule("=", 41, 24, 22) + "|")
+	for _, i := range numbers {
+		c := cards[i]
+		line(fmt.Sprintf("| %3d  %-30.30s %-4s|%19s %-3s |%21s |", i, c.Name, "Off", smiBus(c), "Off", "0"))
+		line(fmt.Sprintf("| N/A %5s %5s %15s / %5s |%11s / %9s |%8s %12s |", "31C", "P0", "35W", "250W", "0MiB", fmt.Sprintf("%dMiB", c.memory), "0%", "Default"))
+		line(fmt.Sprintf("|%41s|%24s|%21s |", "", "", strings.Trim(c.modeWord(c.mig), "[]")))
+		line("+" + rule("-", 41, 24, 22) + "+")
+	}
+	line("\n+" + rule("-", 89) + "+")
+	line("| Processes:                                                                              |")
+	line("|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |")
+	line("|        ID   ID                                                               Usage      |")
+	line("|" + rule("=", 89) + "|")
+	line("|  No running processes found                                                             |")
+	line("+" + rule("-", 89) + "+")
 }
 
 // visible are the cards that a program sees: all on the machine, those handed out
@@ -134,37 +168,61 @@ func smiBus(c Card) string { return "0000" + strings.ToUpper(c.Address) }
 
 func smiQuery(p *machine.Proc, cards []Card, numbers []int, fields []string, format string) int {
 	parts := strings.Split(format, ",")
-	units := !slices.Contains(parts, "nounits")
-	mib := func(n int) string {
-		if units {
-			return fmt.Sprintf("%d MiB", n)
-		}
-		return strconv.Itoa(n)
+	if format != "" && parts[0] != "csv" {
+		p.Printf("Format modifier is not recognized.\n")
+		return nvmlInvalid
 	}
-	if !slices.Contains(parts, "noheader") {
-		p.Printf("%s\n", strings.Join(fields, ", "))
+	units := map[string]string{"memory.total": "MiB", "memory.used": "MiB", "memory.free": "MiB", "power.draw": "W", "utilization.gpu": "%"}
+	synonyms := map[string]string{"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id"}
+	var names []string
+	for _, f := range fields {
+		f = strings.TrimSpace(f)
+		if other, ok := synonyms[f]; ok {
+			f = other
+		}
+		names = append(names, f)
+	}
+	rows := [][]string{slices.Clone(names)}
+	for n, f := range names {
+		if units[f] != "" {
+			rows[0][n] = fmt.Sprintf("%s [%s]", f, units[f])
+		}
 	}
 	for _, i := range numbers {
-		c := cards[i]
-		values := map[string]string{
-			"index": strconv.Itoa(i), "name": c.Name, "gpu_name": c.Name, "uuid": c.UUID, "gpu_uuid": c.UUID, "driver_version": LoadedVersion(p.Sys),
-			"memory.total": mib(c.memory), "memory.used": mib(0), "memory.free": mib(c.memory), "pci.bus_id": smiBus(c), "gpu_bus_id": smiBus(c),
-			"pci.device_id": fmt.Sprintf("0x%04X%04X", c.Device, c.Vendor), "compute_cap": c.cc, "temperature.gpu": "31", "utilization.gpu": "0",
-			"persistence_mode": "Disabled", "mig.mode.current": c.modeWord(c.mig), "mig.mode.pending": c.modeWord(c.pending), "ecc.mode.current": "Enabled", "count": strconv.Itoa(len(cards)),
-			"compute_mode": "Default", "power.draw": "35.00", "vbios_version": "92.00.25.00.08", "serial": "[N/A]", "timestamp": time.Now().UTC().Format("2006/01/02 15:04:05.000"),
-		}
-		var out []string
-		for _, f := range fields {
-			v, ok := values[strings.TrimSpace(f)]
+		values := smiValues(p, cards, i)
+		var row []string
+		for _, f := range names {
+			v, ok := values[f]
 			if !ok {
-				p.Printf("Field %q is not a valid field to query.\n", strings.TrimSpace(f))
-				return 2
+				p.Printf("Field %q is not a valid field to query.\n\n", f)
+				return nvmlInvalid
 			}
-			out = append(out, v)
+			if units[f] != "" && !slices.Contains(parts, "nounits") {
+				v += " " + units[f]
+			}
+			row = append(row, v)
 		}
-		p.Printf("%s\n", strings.Join(out, ", "))
+		rows = append(rows, row)
+	}
+	if slices.Contains(parts, "noheader") {
+		rows = rows[1:]
+	}
+	for _, row := range rows {
+		p.Printf("%s\n", strings.Join(row, ", "))
 	}
 	return 0
+}
+
+// smiValues are the fields of a card that can be asked for, without units.
+func smiValues(p *machine.Proc, cards []Card, i int) map[string]string {
+	c := cards[i]
+	return map[string]string{
+		"index": strconv.Itoa(i), "name": c.Name, "uuid": c.UUID, "driver_version": LoadedVersion(p.Sys),
+		"memory.total": strconv.Itoa(c.memory), "memory.used": "0", "memory.free": strconv.Itoa(c.memory), "pci.bus_id": smiBus(c),
+		"pci.device_id": fmt.Sprintf("0x%04X%04X", c.Device, c.Vendor), "compute_cap": c.cc, "temperature.gpu": "31", "utilization.gpu": "0",
+		"persistence_mode": "Disabled", "mig.mode.current": c.modeWord(c.mig), "mig.mode.pending": c.modeWord(c.pending), "ecc.mode.current": "Enabled", "count": strconv.Itoa(len(cards)),
+		"compute_mode": "Default", "power.draw": "35.00", "vbios_version": "92.00.25.00.08", "serial": "[N/A]", "timestamp": time.Now().UTC().Format("2006/01/02 15:04:05.000"),
+	}
 }
 
 // smiLog is nvidia-smi -q -x, as far as its own DTD's order and names go.

@@ -1,5 +1,5 @@
 """As much of PyTorch as the programs use, with tensors that know their shape and how many of their
-numbers are wrong. The time goes by what is done, so that a busy machine changes nothing. FAKE_WRONG is how many the second GPU gets wrong; FAKE_BROKEN breaks it."""
+numbers are wrong. The time goes by what is done, so that a busy machine changes nothing. FAKE_WRONG is how many the second GPU gets wrong; FAKE_BROKEN is the error that breaks it."""
 import os
 import time
 
@@ -94,7 +94,7 @@ def randint(low, high, shape, generator=None, dtype=None):
 def matmul(a, b, out=None):
     assert a.on == b.on and a.shape[1] == b.shape[0]
     if a.on == 1 and os.environ.get("FAKE_BROKEN"):
-        raise RuntimeError("CUDA error: unspecified launch failure")
+        raise RuntimeError(os.environ["FAKE_BROKEN"])
     result = Tensor(a.shape[0], b.shape[1], on=a.on)
     if out is None:
         return result

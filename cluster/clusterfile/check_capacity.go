@@ -1,0 +1,106 @@
+package clusterfile
+
+import (
+	"fmt"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/offer"
+)
+
+// card is one device on one host.
+type card struct {
+	host string
+	pci  spec.PCIAddress
+}
+
+// cards checks that no card is assigned twice, in any spelling.
+func (r *resolver) cards() {
+	seen := map[card]any{}
+	owner := map[card]string{}
+	for _, n := range r.nodes {
+		for i, a := range n.GPUs.PCI {
+			key := card{n.Host, a.Whole()}
+			at := any(&n.raw.GPUs.PCI[i])
+			first, ok := seen[key]
+			if ok && owner[key] == n.Name {
+				r.Wrong(at, fmt.Sprintf("GPU %s is named twice for node %s", key.pci, n.Name), "name another, or remove it")
+				continue
+			}
+			if ok {
+				r.Wrong(at, fmt.Sprintf("GPU %s on %s is requested by %s and by %s, first in %s", key.pci, n.Host, owner[key], n.Name, r.Line(first)), "give each card to one node")
+				continue
+			}
+			seen[key], owner[key] = at, n.Name
+		}
+	}
+}
+
+// demand is the sum of what is requested from a host.
+type demand struct {
+	memory  spec.Size
+	cores   int
+	gpus    int
+	storage map[string]spec.Size
+}
+
+// capacity compares sums with the declared capacity of hosts. Memory and GPUs cannot be
+// overcommitted; CPUs and thin disks can, with a warning.
+func (r *resolver) capacity() {
+	loads := map[string]*demand{}
+	for _, n := range r.spec.Machines() {
+		if n.External {
+			continue
+		}
+		l := loads[n.Host]
+		if l == nil {
+			l = &demand{storage: map[string]spec.Size{}}
+			loads[n.Host] = l
+		}
+		l.memory += n.Memory
+		l.cores += n.Cores
+		l.gpus += n.GPUs.Count
+		l.storage[n.OSDisk.Storage] += n.OSDisk.Size
+		for _, d := range n.Disks {
+			l.storage[d.Storage] += d.Size
+		}
+	}
+	for _, n := range r.nodes {
+		if !n.External {
+			r.coresFit(n)
+		}
+		if more := offer.Overdrawn(r.spec, *n.Node); more != "" {
+			r.Wrong(&r.raw.K3s.Agent, fmt.Sprintf("kube-reserved, system-reserved and eviction-hard keep %s: its kubelet does not start", more), "reserve less: they are the same for all nodes")
+		}
+	}
+	for _, e := range r.raw.Proxmox.Hosts {
+		if l := loads[e.Name]; l != nil {
+			r.fits(e, l)
+		}
+	}
+}
+
+func (r *resolver) coresFit(n plannedNode) {
+	if h := r.raw.Proxmox.Hosts.Get(n.Host); h != nil && h.Cores != nil && n.Cores > *h.Cores {
+		r.Wrong(&n.raw.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, *h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
+	}
+}
+
+func (r *resolver) fits(e written.Entry[written.Host], l *demand) {
+	h := e.Value
+	if h.Memory != nil && l.memory > *h.Memory {
+		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
+	}
+	if h.GPUs != nil && l.gpus > *h.GPUs {
+		r.Wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", e.Name, l.gpus, *h.GPUs), "ask for fewer, or put some nodes on another host")
+	}
+	if h.Cores != nil && l.cores > 2**h.Cores {
+		r.Warn(&h.Cores, fmt.Sprintf("machines on %s have %d vCPUs and it has %d CPUs", e.Name, l.cores, *h.Cores), "they will wait for each other")
+	}
+	for _, name := range sortedNames(h.Storage) {
+		if need := l.storage[name]; need > h.Storage[name] {
+			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, e.Name, need.About(), h.Storage[name].About()),
+				"thin disks allow that until they are full, and then all VMs on it stop: watch it")
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package clusterfile
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/k3s"
+)
+
+// nodeNetwork checks a node's address against its network.
+func (r *resolver) nodeNetwork(n plannedNode) {
+	if n.External {
+		return
+	}
+	raw, net := &n.raw.Network, n.Network
+	if raw.DHCP && !n.raw.Address.IsValid() {
+		if n.Role == spec.Server {
+			r.Warn(&raw.DHCP, "servers get their addresses from DHCP: etcd breaks when they change", "give servers addresses, or reserve them in the DHCP server")
+		}
+		return
+	}
+	if !r.nodePrefix(n) {
+		return
+	}
+	r.gateway(n)
+	addr := n.raw.Address
+	switch {
+	case !addr.IsValid() && n.short:
+		return
+	case !addr.IsValid():
+		r.Wrong(&n.raw.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
+	case !r.insidePrefix(&n.raw.Address, "address", addr, net.Prefix):
+	case addr == net.Gateway:
+		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
+	case addr == r.spec.K3s.VIP:
+		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and belongs to none")
+	}
+}
+
+// gateway checks a node's gateway. One outside of the network is reached on-link: providers that
+// rent hosts give an address whose router is elsewhere.
+func (r *resolver) gateway(n plannedNode) {
+	raw, g, p := &n.raw.Network, n.Network.Gateway, n.Network.Prefix
+	switch {
+	case !r.IsSet(&raw.Gateway) || !g.IsValid():
+		r.Wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", p), "write gateway: under network, and the router's address")
+	case g.BitLen() != p.Addr().BitLen():
+		r.Wrong(&raw.Gateway, fmt.Sprintf("gateway %s and the network %s are not of one family", g, p), "write the router's address of the family of the nodes")
+	case g.IsLinkLocalUnicast(): // which is how IPv6 routers announce themselves
+	case p.Contains(g) && !p.IsSingleIP():
+		r.insidePrefix(&raw.Gateway, "gateway", g, p)
+	case !p.IsSingleIP() && g.IsPrivate() && p.Addr().IsPrivate(): // rented hosts have public ones
+		r.Wrong(&raw.Gateway, fmt.Sprintf("gateway %s is outside the network %s", g, p), fmt.Sprintf("write the router's address in that network; for a router that is reached on-link, write in each node network: {prefix: ADDRESS/%d}", g.BitLen()))
+	case !p.IsSingleIP():
+		r.Warn(&raw.Gateway, fmt.Sprintf("gateway %s is outside the network %s, so nodes reach it on-link, as a rented host's router is reached", g, p), "if it is a slip, write the router's address in that network")
+	}
+	switch {
+	case !g.IsValid() || p.Contains(g) || r.IsSet(&raw.DNS):
+	case g.IsLinkLocalUnicast():
+		r.Wrong(&raw.Gateway, fmt.Sprintf("nodes cannot ask the link-local address %s for names: resolvers do not know on which interface it is", g), "write dns: and the DNS servers")
+	default:
+		r.Warn(&raw.Gateway, fmt.Sprintf("nodes ask the gateway %s for names, and a provider's router mostly knows none", g), "write dns: and the provider's DNS servers")
+	}
+}
+
+// nodePrefix checks the network itself.
+func (r *resolver) nodePrefix(n plannedNode) bool {
+	raw, p := &n.raw.Network, n.Network.Prefix
+	switch {
+	case !p.IsValid():
+		r.Wrong(&raw.Prefix, "the nodes' network has no prefix", "write prefix: under network, e.g. prefix: 10.0.0.0/24")
+		return false
+	case p != p.Masked():
+		r.Wrong(&raw.Prefix, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
+		return false
+	case p.Addr().BitLen()-p.Bits() == 1:
+		r.Wrong(&raw.Prefix, fmt.Sprintf("the network %s has no room for nodes and a gateway", p), fmt.Sprintf("write your whole network, or a node's address alone with /%d and the gateway's address", p.Addr().BitLen()))
+		return false
+	}
+	return true
+}
+
+// insidePrefix reports an address that is not a host's address in the network.
+func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Prefix) bool {
+	first, last := p.Addr().Next(), written.LastAddr(p)
+	if addr.Is4() {
+		last = last.Prev() // the broadcast address
+	}
+	cure := fmt.Sprintf("write a free address of yours from %s to %s", first, last)
+	if p.IsSingleIP() {
+		cure = fmt.Sprintf("%s has no other address: write a wider network, or in each node network: {prefix: ADDRESS/%d}", p, p.Bits())
+	}
+	switch {
+	case p.IsSingleIP() && addr == p.Addr():
+		return true
+	case !p.Contains(addr):
+		r.Wrong(at, fmt.Sprintf("%s %s is outside the network %s", name, addr, p), cure)
+	case addr == p.Addr():
+		r.Wrong(at, fmt.Sprintf("%s %s is the network's own", name, addr), cure)
+	case addr.Is4() && addr == written.LastAddr(p):
+		r.Wrong(at, fmt.Sprintf("%s %s is the broadcast address of %s", name, addr, p), cure)
+	default:
+		return true
+	}
+	return false
+}
+
+// vip checks the API's virtual address against the servers' networks.
+func (r *resolver) vip() {
+	at, vip := &r.raw.K3s.VIP, r.spec.K3s.VIP
+	servers, leased := 0, false
+	for _, n := range r.nodes {
+		if n.Role != spec.Server {
+			continue
+		}
+		servers++
+		leased = leased || n.raw.Network.DHCP && n.DHCP()
+		net := n.Network
+		if !vip.IsValid() || n.External || !net.Prefix.IsValid() || net.Prefix != net.Prefix.Masked() {
+			continue
+		}
+		if r.insidePrefix(at, "vip", vip, net.Prefix) && vip == net.Gateway {
+			r.Wrong(at, fmt.Sprintf("vip %s is the gateway's address", vip), "write an unused address")
+		}
+	}
+	switch {
+	case !vip.IsValid() && servers == 2:
+		r.Wrong(at, "2 servers without a vip are worse than one: etcd stops as soon as either is down, and nodes that joined through it lose the API",
+			"write 1 server or 3, and with 3 k3s: {vip: ...} with a free address of the nodes' network")
+	case !vip.IsValid() && servers > 1:
+		r.Wrong(at, fmt.Sprintf("%d servers have no vip: nodes that joined through a server lose the API when it is down", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
+	case !vip.IsValid() && leased:
+		r.Wrong(at, "the server gets its address from DHCP and there is no vip, so the API has no known address", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
+	case r.raw.K3s.VIPInterface != "" && !vip.IsValid():
+		r.Wrong(&r.raw.K3s.VIPInterface, "vipInterface has no effect without vip", "write vip: beside it")
+	}
+}
+
+// clusterNetworks checks that pods, services and nodes do not share addresses.
+func (r *resolver) clusterNetworks() {
+	raw, k := &r.raw.K3s, r.spec.K3s
+	pods, services := k.PodCIDR, k.ServiceCIDR
+	if !pods.IsValid() || !services.IsValid() {
+		return
+	}
+	for _, c := range []struct {
+		at   any
+		name string
+		p    netip.Prefix
+	}{{&raw.PodCIDR, "podCIDR", pods}, {&raw.ServiceCIDR, "serviceCIDR", services}} {
+		if c.p != c.p.Masked() {
+			r.Wrong(c.at, fmt.Sprintf("%s %s is an address in a network, not a network", c.name, c.p), "write "+c.p.Masked().String())
+		}
+	}
+	r.families()
+	if pods.Overlaps(services) {
+		at := any(&raw.ServiceCIDR)
+		if !r.IsSet(at) {
+			at = &raw.PodCIDR
+		}
+		r.Wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write separate networks, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
+	}
+	if what, do := k3s.CheckServiceNetwork(services); what != "" {
+		r.Wrong(&raw.ServiceCIDR, what, do)
+	}
+	if what, do := k3s.CheckPodNetwork(pods, len(r.nodes)); what != "" {
+		r.Wrong(&raw.PodCIDR, "podCIDR "+what, do)
+	}
+	for _, n := range r.nodes {
+		p := n.Network.Prefix
+		if n.External || !p.IsValid() {
+			continue
+		}
+		r.apart(n, "pods", "podCIDR", pods, &raw.PodCIDR)
+		r.apart(n, "services", "serviceCIDR", services, &raw.ServiceCIDR)
+	}
+}
+
+// families checks that nodes, pods and services have addresses of one family: K3s ends where
+// they differ.
+func (r *resolver) families() {
+	raw, k := &r.raw.K3s, r.spec.K3s
+	for _, n := range r.nodes {
+		addr := n.Address.Addr()
+		pods, services := k3s.DefaultNetworks(addr)
+		for _, c := range []struct {
+			at      any
+			key     string
+			p, will netip.Prefix
+		}{{&raw.PodCIDR, "podCIDR", k.PodCIDR, pods}, {&raw.ServiceCIDR, "serviceCIDR", k.ServiceCIDR, services}} {
+			if !addr.IsValid() || c.p.Addr().BitLen() == addr.BitLen() {
+				continue
+			}
+			if !r.IsSet(c.at) {
+				c.at = r.addressPlace(n)
+			}
+			r.Wrong(c.at, fmt.Sprintf("node %s has the address %s and k3s.%s is %s: nodes, pods and services need addresses of one family", n.Name, addr, c.key, c.p),
+				fmt.Sprintf("write addresses of one family; for this node's, k3s.%s: %s", c.key, c.will))
+		}
+	}
+}
+
+func (r *resolver) apart(n plannedNode, who, key string, p netip.Prefix, at any) {
+	if !p.Overlaps(n.Network.Prefix) {
+		return
+	}
+	if !r.IsSet(at) {
+		at = &n.raw.Network.Prefix
+	}
+	r.Wrong(at, fmt.Sprintf("%s (%s) and nodes (%s) share addresses", who, p, n.Network.Prefix), "write k3s."+key+" with a network that is used nowhere else")
+}

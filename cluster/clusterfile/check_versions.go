@@ -1,0 +1,184 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+)
+
+// versionsFit compares the versions of all parts with Kubernetes and each other.
+func (r *resolver) versionsFit() {
+	p := r.spec.Platform
+	versions := map[string]string{}
+	for _, name := range platform.PartsOn(r.spec) {
+		versions[name] = p.Charts.Versions[name]
+	}
+	if p.Rancher != nil && p.Rancher.Version != "" {
+		versions["rancher"] = p.Rancher.Version
+	}
+	if p.Hub != nil && p.Hub.Version != "" {
+		versions["jupyterhub"] = p.Hub.Version
+	}
+	for _, at := range []struct {
+		here *string
+		name string
+	}{{r.rancherVersion(), "rancher"}, {r.hubVersion(), "jupyterhub"}} {
+		if there := p.Charts.Versions[at.name]; at.here != nil && *at.here != "" && there != "" && there != *at.here {
+			r.Wrong(at.here, fmt.Sprintf("this is version %s of %s, and charts.versions says %s", *at.here, at.name, there), "keep one of them")
+		}
+	}
+	for name, v := range versions {
+		if v != "" && !matches(chartVersion, v) {
+			delete(versions, name) // said elsewhere
+		}
+	}
+	kubernetes := r.spec.K3s.Version
+	if !k3sSyntax.MatchString(kubernetes) {
+		kubernetes = "" // said elsewhere
+	}
+	for _, c := range pins.Check(kubernetes, versions) {
+		at := r.versionPlace(c.Parts)
+		if c.Warning {
+			r.Warn(at, c.Problem, c.Cure)
+			continue
+		}
+		if at == any(&r.raw.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
+			c.Cure += "; write version: " + k3s.DefaultVersion
+		}
+		r.Wrong(at, c.Problem, c.Cure)
+	}
+}
+
+func (r *resolver) rancherVersion() *string {
+	if r.raw.Rancher == nil {
+		return nil
+	}
+	return &r.raw.Rancher.Version
+}
+
+func (r *resolver) hubVersion() *string {
+	if r.raw.Hub == nil {
+		return nil
+	}
+	return &r.raw.Hub.Version
+}
+
+// versionPlace is the place where a version was chosen: its own key, that of Kubernetes, or
+// the section of the part.
+func (r *resolver) versionPlace(parts []string) any {
+	for _, name := range parts {
+		if r.HasMember(&r.raw.Charts.Versions, name) {
+			return r.MemberAt(&r.raw.Charts.Versions, name)
+		}
+	}
+	for _, own := range []struct {
+		part string
+		at   *string
+	}{{"rancher", r.rancherVersion()}, {"jupyterhub", r.hubVersion()}} {
+		if own.at != nil && r.IsSet(own.at) && slices.Contains(parts, own.part) {
+			return own.at
+		}
+	}
+	if r.IsSet(&r.raw.K3s.Version) {
+		return &r.raw.K3s.Version
+	}
+	for _, name := range parts {
+		if at := r.section(name); at != nil {
+			return at
+		}
+	}
+	return &r.raw.K3s.Version
+}
+
+// section is the place in the file that turns a part on.
+func (r *resolver) section(part string) any {
+	raw := r.raw
+	switch {
+	case part == platform.Kueue && len(raw.Queues) > 0:
+		return raw.Queues[0].Value
+	case part == "cert-manager" && raw.TLS != nil:
+		return raw.TLS
+	}
+	return map[string]any{
+		"rancher": raw.Rancher, "fleet": raw.Fleet, "fleet-crd": raw.Fleet, "jupyterhub": raw.Hub, "velero": raw.Backup,
+		"monitoring": raw.Monitoring, "dcgm-exporter": raw.Monitoring, platform.GPUOperator: &raw.NVIDIA.Stack,
+		"nfs": raw.Storage.NFS, "longhorn": raw.Storage.Longhorn, "cephfs": raw.Storage.CephFS, "scratch": raw.Storage.Scratch,
+		"metallb": raw.LoadBalancer, "cilium": &raw.K3s.CNI, "cert-manager": raw.Rancher,
+	}[part]
+}
+
+// viaFleet checks which parts go through Git.
+func (r *resolver) viaFleet() {
+	p, raw := r.spec.Platform, &r.raw.Charts
+	on := platform.PartsOn(r.spec)
+	for _, name := range sortedNames(raw.Via) {
+		at := r.MemberAt(&raw.Via, name)
+		if !slices.Contains(partNames(), name) {
+			continue // said
+		}
+		if !slices.Contains(on, name) {
+			r.Wrong(at, fmt.Sprintf("the part %s is off, so this has no effect", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
+			continue
+		}
+		if raw.Via[name] != spec.ViaFleet {
+			continue
+		}
+		if why := r.neverViaFleet(name); why != "" {
+			r.Wrong(at, fmt.Sprintf("Fleet cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
+		} else {
+			r.fleetIsReady(at)
+		}
+	}
+	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
+		r.fleetIsReady(r.Place(&r.raw.Fleet.Default))
+	}
+	for _, list := range []struct {
+		what string
+		of   []string
+		at   any
+	}{{"version", sortedNames(raw.Versions), &raw.Versions}, {"values", sortedNames(raw.Values), &raw.Values}} {
+		for _, name := range list.of {
+			if slices.Contains(partNames(), name) && !slices.Contains(on, name) {
+				r.Warn(r.MemberAt(list.at, name), fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
+			}
+		}
+	}
+}
+
+// neverViaFleet says why a part must exist before Fleet deploys anything, or "".
+func (r *resolver) neverViaFleet(name string) string {
+	p := r.spec.Platform
+	switch {
+	case name == "fleet" || name == "fleet-crd":
+		return "it is Fleet itself"
+	case name == "rancher":
+		return "Rancher brings Fleet, so it comes first, and would be deleted with its bundle"
+	case name == platform.GPUOperator:
+		return "parts that need GPUs wait for it"
+	case name == "cilium":
+		return "no pod has a network before it, including Fleet's"
+	case name == "cert-manager" && p.Rancher != nil:
+		return "Rancher needs it before Fleet exists"
+	case name == "cert-manager" && p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned:
+		return "the files in the repository contain the authority that it creates, so it comes first"
+	}
+	return ""
+}
+
+// fleetIsReady checks that there is a Fleet with a repository.
+func (r *resolver) fleetIsReady(at any) {
+	switch f := r.spec.Platform.Fleet; {
+	case f == nil:
+		r.Wrong(at, "parts are deployed through Fleet, but the file has no fleet", "write fleet: {repo: https://…} with the repository that Fleet reads")
+	case f.Repo == "":
+		r.Wrong(at, "parts are deployed through Fleet, but it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
+	case f.SSHKey.IsZero() && f.Password.IsZero():
+		r.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under fleet")
+	}
+}

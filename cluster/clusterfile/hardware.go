@@ -1,0 +1,95 @@
+package clusterfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+)
+
+// hardware resolves the placement of a node's memory and processors on its host.
+func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
+	n.Hugepages, n.Affinity, n.TPM = r.hugepages(n, raw), raw.Affinity, or(raw.TPM, false)
+	if n.Affinity != "" && n.Affinity != noneWord {
+		if _, ok := written.CPUList(n.Affinity, ","); !ok {
+			r.Wrong(&raw.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
+		}
+	}
+	for _, o := range []struct {
+		at  *string
+		key string
+	}{{&raw.Hugepages, "hugepages"}, {&raw.Affinity, "affinity"}} {
+		if *o.at != "" && r.raw.Proxmox.User != "root@pam" {
+			r.Wrong(o.at, o.key+" can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too",
+				"write user: root@pam below proxmox:, and password: with a reference, or be asked for it when it is needed; or remove "+o.key)
+		}
+	}
+	r.numaNodes(n, raw)
+}
+
+// noneWord removes an option that is otherwise left unchanged.
+const noneWord = "none"
+
+func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {
+	size := raw.Hugepages
+	switch {
+	case size == "":
+		return ""
+	case !slices.Contains([]string{"any", "2MiB", "1GiB", noneWord}, size):
+		r.Wrong(&raw.Hugepages, fmt.Sprintf("hugepages cannot be %q", size), "write any, 2MiB or 1GiB, or none to remove them")
+	case size == noneWord:
+	case !n.NUMA:
+		r.Wrong(&raw.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
+	case size == "1GiB" && n.Memory%spec.GiB != 0, size == "2MiB" && n.Memory%(2*spec.MiB) != 0:
+		r.Wrong(&raw.Hugepages, fmt.Sprintf("memory %s is not a multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
+	}
+	if mib, ok := map[string]string{"2MiB": "2", "1GiB": "1024"}[size]; ok {
+		return mib // as Proxmox writes them
+	}
+	return size
+}
+
+// numaNodes checks what Proxmox checks only when the VM starts.
+func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
+	if len(raw.NUMANodes) == 0 {
+		return
+	}
+	if !n.NUMA {
+		r.Wrong(&raw.NUMANodes, "numaNodes need NUMA, and numa is false", "write numa: true")
+	}
+	var memory spec.Size
+	seen := map[int]bool{}
+	for i := range raw.NUMANodes {
+		in := &raw.NUMANodes[i]
+		cpus, ok := written.CPUList(in.CPUs, ",")
+		if !ok {
+			r.Wrong(&in.CPUs, fmt.Sprintf("%q is not a list of the node's CPUs", in.CPUs), "write e.g. 0-7")
+		}
+		for _, cpu := range cpus {
+			if seen[cpu] || cpu >= n.Cores {
+				r.Wrong(&in.CPUs, fmt.Sprintf("CPU %d is in two NUMA nodes, or beyond the node's %d", cpu, n.Cores), "give each CPU from 0 on to one of them")
+				break
+			}
+			seen[cpu] = true
+		}
+		if _, ok := written.CPUList(in.HostNodes, ","); in.HostNodes != "" && !ok {
+			r.Wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
+		}
+		policy := r.choice(&in.Policy, "policy", "bind", "preferred", "interleave")
+		if in.HostNodes == "" {
+			policy = ""
+		}
+		memory += or(in.Memory, 0)
+		n.NUMANodes = append(n.NUMANodes, spec.NUMANode{
+			CPUs: strings.ReplaceAll(in.CPUs, ",", ";"), Memory: or(in.Memory, 0), HostNodes: strings.ReplaceAll(in.HostNodes, ",", ";"), Policy: policy,
+		})
+	}
+	if memory != n.Memory {
+		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them equal: otherwise Proxmox does not start the VM")
+	}
+	if len(seen) < n.Cores && len(seen) > 0 {
+		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")
+	}
+}

@@ -1,0 +1,257 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/backup"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/schedule"
+	"github.com/cps-gpu/homelab/k3s"
+)
+
+var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
+
+// builtIn are parts of K3s with a setting of their own to disable them.
+var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
+
+// clusterCIDRs sets the networks of pods and services, by default of the nodes' family.
+func (r *resolver) clusterCIDRs() {
+	var first netip.Addr
+	if len(r.nodes) > 0 {
+		first = r.nodes[0].Address.Addr()
+	}
+	k := &r.spec.K3s
+	pods, services := k3s.DefaultNetworks(first)
+	if !r.IsSet(&r.raw.K3s.PodCIDR) {
+		k.PodCIDR = pods
+	}
+	if !r.IsSet(&r.raw.K3s.ServiceCIDR) {
+		k.ServiceCIDR = services
+	}
+}
+
+func (r *resolver) kubernetes() {
+	raw := &r.raw.K3s
+	k := spec.K3s{
+		Version: cmp.Or(raw.Version, k3s.DefaultVersion), VIP: raw.VIP, VIPInterface: raw.VIPInterface, TLSSANs: raw.TLSSANs,
+		PodCIDR: raw.PodCIDR, ServiceCIDR: raw.ServiceCIDR, ClusterDomain: cmp.Or(raw.ClusterDomain, "cluster.local"),
+		Disable: raw.Disable, FlannelBackend: r.choice(&raw.FlannelBackend, "flannelBackend", "vxlan", "host-gw", "wireguard-native", "none"),
+		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
+		AirgapDir: r.existing(&raw.Airgap, raw.Airgap, true),
+		Upgrade: spec.Upgrade{
+			GPUPods: r.choice(&raw.Upgrade.GPUPods, "gpuPods", spec.GPUPodsKeep, spec.GPUPodsEvict), Wait: raw.Upgrade.Wait.Or(time.Hour),
+		},
+	}
+	if r.IsSet(&raw.Upgrade.Wait) {
+		k.Upgrade.Wait = time.Duration(raw.Upgrade.Wait) // 0s too
+	}
+	r.spec.K3s = k
+	r.k3sVersion(&raw.Version)
+	r.passThrough(&raw.Server, k3s.RoleServer)
+	r.passThrough(&raw.Agent, k3s.RoleAgent)
+	r.kubeletArgs()
+	r.snapshots()
+	r.registries()
+	for i, d := range raw.Disable {
+		if !slices.Contains(components, d) {
+			cure := written.OrSuggest(d, components)
+			if slices.Contains(builtIn, d) {
+				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
+			}
+			r.Wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
+		}
+	}
+	for i, s := range raw.TLSSANs {
+		if !isHost(s) {
+			r.Wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
+		}
+	}
+	if !written.IsDNSName(k.ClusterDomain) {
+		r.Wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
+	}
+	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
+		r.Wrong(&raw.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
+	}
+}
+
+var k3sSyntax = regexp.MustCompile(`^v1\.([0-9]{1,3})\.[0-9]{1,3}(-rc[0-9]+)?\+k3s[0-9]{1,3}$`)
+
+// oldestMinor is the oldest Kubernetes 1.x that still gets fixes, as of November 2026.
+const oldestMinor = 34
+
+func (r *resolver) k3sVersion(at *string) {
+	v := r.spec.K3s.Version
+	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
+		switch minor, _ := strconv.Atoi(m[1]); {
+		case minor < oldestMinor:
+			r.Warn(at, fmt.Sprintf("K3s %s no longer gets fixes", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
+		case k3s.CompareVersions(v, k3s.DefaultVersion) > 0:
+			r.Warn(at, fmt.Sprintf("K3s %s is newer than %s, the newest that this build knows", v, k3s.DefaultVersion),
+				"see that it exists: https://github.com/k3s-io/k3s/releases")
+		}
+		return
+	}
+	example := "write an exact release, e.g. " + k3s.DefaultVersion
+	switch plain := strings.TrimPrefix(v, "v"); {
+	case k3sSyntax.MatchString("v" + plain):
+		example = "write v" + plain
+	case k3sSyntax.MatchString("v" + strings.Replace(plain, "-k3s", "+k3s", 1)):
+		example = "write v" + strings.Replace(plain, "-k3s", "+k3s", 1)
+	case k3sSyntax.MatchString("v" + plain + "+k3s1"):
+		example = "write v" + plain + "+k3s1"
+	}
+	r.Wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)
+}
+
+// managed are keys of K3s' config.yaml that homelab sets from the rest of the file.
+var managed = map[string]string{
+	"token": "K3s generates the token, and homelab reads it from the first server", "token-file": "K3s generates the token, and homelab reads it from the first server",
+	"agent-token": "each agent joins with a token of its own", "agent-token-file": "each agent joins with a token of its own",
+	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
+	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
+	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption",
+	"node-name": "a node's name is its VM's", "node-ip": "write address of the node", "node-label": "write labels of the node or pool",
+	"node-taint": "write taints of the node or pool", "etcd-snapshot-schedule-cron": "write k3s.snapshots.schedule",
+	"etcd-snapshot-retention": "write k3s.snapshots.retention", "etcd-s3": "write k3s.snapshots.s3", "etcd-s3-endpoint": "write k3s.snapshots.s3.endpoint",
+	"etcd-s3-bucket": "write k3s.snapshots.s3.bucket", "etcd-s3-region": "write k3s.snapshots.s3.region", "etcd-s3-folder": "write k3s.snapshots.s3.folder",
+	"etcd-s3-access-key": "write k3s.snapshots.s3.accessKey with a reference", "etcd-s3-secret-key": "write k3s.snapshots.s3.secretKey with a reference",
+	"etcd-s3-session-token": "session tokens end; use a key of its own", "private-registry": "write k3s.registries", "with-node-id": "a node's name is its VM's",
+	"cluster-reset": "restoring is not a setting", "cluster-reset-restore-path": "restoring is not a setting", "disable-agent": "every server is a node",
+	"data-dir":           written.DataDisk,
+	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
+}
+
+// addressKeys take an address or a network for each family.
+var addressKeys = []string{"cluster-cidr", "service-cidr", "node-ip"}
+
+// passThrough asks package k3s about each further key of config.yaml: servers drop unknown
+// keys with a warning, agents exit.
+func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
+	for _, key := range sortedNames(*at) {
+		place := r.MemberAt(at, key)
+		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
+			if list, _ := (*at)[key].([]any); slices.Contains(addressKeys, key) && (len(list) > 1 || strings.Contains(fmt.Sprint((*at)[key]), ",")) {
+				why = "dual-stack is not supported: " + why + ", with one family for nodes, pods and services"
+			}
+			r.Wrong(place, fmt.Sprintf("k3s.%s.%s is set by homelab", role, key), why)
+			continue
+		}
+		node := k3s.Node{Extra: map[string]any{key: (*at)[key]}}
+		err := k3s.Server{Node: node, Version: k3s.DefaultVersion}.Validate()
+		if role == k3s.RoleAgent {
+			err = k3s.Agent{Node: node, Version: k3s.DefaultVersion, URL: "https://192.0.2.1:6443"}.Validate()
+		}
+		if err != nil {
+			what, cure, _ := strings.Cut(err.Error(), ": ")
+			r.Wrong(place, what, cure)
+		}
+	}
+}
+
+// kubeletArgs checks the arguments of kubelet, which all nodes share; those of servers are agent's
+// too.
+func (r *resolver) kubeletArgs() {
+	raw := &r.raw.K3s
+	for _, at := range []*map[string]any{&raw.Agent, &raw.Server} {
+		keys := maps.Clone(*at)
+		if keys != nil {
+			keys["disable-cloud-controller"] = raw.Server["disable-cloud-controller"]
+		}
+		for _, f := range k3s.CheckKubeletArgs(keys) {
+			say := r.Wrong
+			if f.Allowed {
+				say = r.Warn
+			}
+			say(r.MemberAt(at, "kubelet-arg"), f.What, f.Do)
+		}
+		r.podAddresses(at)
+	}
+}
+
+// podAddresses warns of more pods than a node has addresses for: Kubernetes gives each a /24 of IPv4,
+// and the bridge has one of it.
+func (r *resolver) podAddresses(at *map[string]any) {
+	const most = 253
+	_, own := r.raw.K3s.Server["kube-controller-manager-arg"]
+	if n := k3s.MaxPods(*at); n > most && !own && (!r.raw.K3s.PodCIDR.IsValid() || r.raw.K3s.PodCIDR.Addr().Is4()) {
+		r.Warn(r.MemberAt(at, "kubelet-arg"), fmt.Sprintf("max-pods is %d, and a node has %d addresses for pods, a /24 of k3s.podCIDR", n, most),
+			fmt.Sprintf("write max-pods=250; or, before the cluster exists, larger parts: k3s: {server: {kube-controller-manager-arg: [node-cidr-mask-size=%d]}}", 32-bits.Len(uint(n+2))))
+	}
+}
+
+func (r *resolver) snapshots() {
+	raw := &r.raw.K3s.Snapshots
+	s := spec.Snapshots{Schedule: cmp.Or(raw.Schedule, "0 */12 * * *"), Retention: or(raw.Retention, 5)}
+	r.between(raw.Retention, &raw.Retention, "retention", 1, 10000)
+	if err := schedule.Check(s.Schedule); err != nil {
+		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
+	}
+	for i, key := range raw.Recipients {
+		if _, err := backup.Recipients(key); err != nil {
+			what, cure, _ := strings.Cut(err.Error(), ": ")
+			r.Wrong(&raw.Recipients[i], what, cure)
+		}
+	}
+	s.Recipients = raw.Recipients
+	if b := raw.S3; b != nil {
+		s.S3 = &spec.S3{
+			Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,
+			AccessKey: b.AccessKey.In(r.spec.Dir), SecretKey: b.SecretKey.In(r.spec.Dir),
+		}
+		r.bucketEndpoint(s.S3, b)
+		if b.Bucket == "" {
+			r.Wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
+		}
+		if !r.IsSet(&b.AccessKey) {
+			r.Wrong(&b.AccessKey, "s3 has no accessKey", "write accessKey: env:NAME")
+		}
+		if !r.IsSet(&b.SecretKey) {
+			r.Wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
+		}
+	}
+	r.spec.K3s.Snapshots = s
+}
+
+// bucketEndpoint takes host, host:port, or a URL: K3s itself wants no scheme.
+func (r *resolver) bucketEndpoint(s *spec.S3, b *written.S3) {
+	host, secure := strings.CutPrefix(cmp.Or(b.Endpoint, "s3.amazonaws.com"), "https://")
+	if !secure {
+		host, s.Insecure = strings.CutPrefix(host, "http://")
+	}
+	s.Endpoint = strings.TrimSuffix(host, "/")
+	name, port, hasPort := strings.Cut(s.Endpoint, ":")
+	if !isHost(name) || hasPort && !isPort(port) {
+		r.Wrong(&b.Endpoint, fmt.Sprintf("%q is not an S3 service", b.Endpoint), "write its host, e.g. s3.amazonaws.com or minio.home.arpa:9000, with http:// in front if it has no TLS")
+	}
+}
+
+func (r *resolver) registries() {
+	for _, e := range r.raw.K3s.Registries {
+		raw := e.Value
+		reg := spec.Registry{
+			Name: e.Name, Endpoints: raw.Endpoints, Rewrite: raw.Rewrite, Username: raw.Username,
+			Password: raw.Password.In(r.spec.Dir), CAFile: r.existing(&raw.CA, raw.CA, false), Insecure: raw.Insecure,
+		}
+		host, port, hasPort := strings.Cut(e.Name, ":")
+		if e.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
+			r.Wrong(raw, fmt.Sprintf("%q is not a registry", e.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
+		}
+		for i := range raw.Endpoints {
+			r.isURL(&raw.Endpoints[i], "https", "http")
+		}
+		if r.IsSet(&raw.Username) != r.IsSet(&raw.Password) {
+			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", e.Name), "write both username and password")
+		}
+		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)
+	}
+}

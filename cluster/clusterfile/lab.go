@@ -1,0 +1,119 @@
+package clusterfile
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distro"
+)
+
+// Kinds of VMs of the embedded lab, and of the Kubernetes in them.
+const (
+	simulated      = "simulated"
+	guestsQEMU     = "qemu"
+	realKubernetes = "real"
+)
+
+// labImage is the URL at which the lab serves its own Debian image. The name is reserved (RFC
+// 6761, section 6.4).
+const labImage = "https://lab.invalid/debian-13.qcow2"
+
+// labGuests reads the kind of the lab's VMs. Its checks need the nodes, and come later.
+func (r *resolver) labGuests() {
+	raw := &r.raw.Lab
+	if !r.IsSet(raw) {
+		return
+	}
+	at := r.Place(&raw.Guests)
+	l := spec.LabGuests{
+		QEMU:  r.choice(&raw.Guests, "guests", simulated, guestsQEMU) == guestsQEMU,
+		Image: r.existing(&raw.Image, raw.Image, true),
+		Place: fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col),
+	}
+	kubernetes := r.choice(&raw.Kubernetes, "kubernetes", simulated, realKubernetes)
+	// An air-gapped K3s suggests that there is no internet.
+	l.Internet = l.QEMU && or(raw.Internet, r.raw.K3s.Airgap == "")
+	switch {
+	case !r.spec.IsLab():
+		r.Wrong(raw, "lab: says what the VMs of the embedded lab are, and this file is for another Proxmox VE", "remove it, or write endpoint: lab in proxmox")
+		return
+	case l.QEMU && r.IsSet(&raw.Kubernetes):
+		r.Wrong(&raw.Kubernetes, "this is about simulated VMs, and those of this file are real, with a real K3s in them", "remove it, or guests: qemu")
+	case !l.QEMU:
+		r.spec.LabGuests.Kubernetes = kubernetes == realKubernetes
+		for _, at := range []any{&raw.Internet, &raw.Image} {
+			if r.IsSet(at) {
+				r.Wrong(at, "this is about real VMs, and those of this file are simulated", "write guests: qemu beside it, or remove it")
+			}
+		}
+		return
+	}
+	for _, name := range LabImageFiles() {
+		if _, err := os.Stat(filepath.Join(l.Image, name)); l.Image != "" && err != nil {
+			r.Wrong(&raw.Image, fmt.Sprintf("%s has no %s", l.Image, name), "name a folder with "+strings.Join(LabImageFiles(), ", ")+", as the lab keeps them in the user's cache")
+		}
+	}
+	r.spec.LabGuests = l
+}
+
+// LabImageFiles are the files of an image for real guests of the lab.
+func LabImageFiles() []string { return []string{"disk.raw", "vmlinuz", "initrd"} }
+
+// labHasImage sets the lab's image as that of the nodes.
+func (r *resolver) labHasImage(img *spec.Image) {
+	raw := &r.raw.Image
+	const cure = "remove it; the image is the lab's own Debian 13, or that of lab.image"
+	for _, at := range []any{&raw.URL, &raw.SHA256, &raw.SHA512, &raw.Template} {
+		if r.IsSet(at) {
+			r.Wrong(at, "real VMs of the lab boot only the lab's own image", cure)
+		}
+	}
+	debian, _ := distro.ByID("debian")
+	if r.IsSet(&raw.Distribution) && raw.Distribution != debian.Name {
+		r.Wrong(&raw.Distribution, fmt.Sprintf("real VMs of the lab are %s, and not %s", debian.Title, raw.Distribution), "write "+debian.Name+", or nothing")
+	}
+	img.Distribution, img.Release = debian.Name, debian.Release
+	img.URL, img.SHA256, img.SHA512 = labImage, "", ""
+}
+
+// realGuests checks what real VMs of the lab do not support.
+func (r *resolver) realGuests() {
+	l := r.spec.LabGuests
+	if !l.QEMU {
+		return
+	}
+	var first netip.Prefix
+	for _, n := range r.nodes {
+		p := n.Network.Prefix
+		if !first.IsValid() {
+			first = p.Masked()
+		}
+		switch {
+		case n.External:
+			r.Wrong(&n.raw.External, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
+		case n.GPUs.Count > 0:
+			r.Wrong(&n.raw.GPUs, n.Name+" has GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
+		case n.DHCP():
+			r.Wrong(&n.raw.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
+		case !p.Addr().Is4() || !n.Network.Gateway.IsValid():
+			r.Wrong(&r.raw.Network, "the lab's real VMs have an IPv4 network with a gateway", "write e.g. network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}")
+		case first != p.Masked():
+			r.Wrong(&n.raw.Network.Prefix, fmt.Sprintf("%s is in %s, and other nodes in %s: the lab's real VMs have one network", n.Name, p, first), "use one prefix")
+		}
+	}
+	if l.Internet {
+		return
+	}
+	if r.spec.K3s.AirgapDir == "" {
+		r.Wrong(&r.raw.Lab.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
+	}
+	if platform.HasPlatform(r.spec) || r.spec.K3s.VIP.IsValid() {
+		r.Warn(&r.raw.Lab.Guests, "the VMs have no internet, so only parts become ready whose images are among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform need further images",
+			"write internet: true in lab, or put the images into that folder's tarball")
+	}
+}

@@ -1,0 +1,274 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/yamlnode"
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// maxNodes limits the nodes of a pool, so that a typing error gives a message instead of using
+// up the memory. A plan of so many takes about two seconds.
+const maxNodes = 1000
+
+// poolOnly are a pool's keys that its nodes do not inherit.
+var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids"}
+
+// makeNodes merges defaults, pools and nodes into plannedNodes. It merges the trees, so that
+// inherited values keep the place where they were written.
+func (r *resolver) makeNodes(root *yamlnode.Node) {
+	base := &yamlnode.Node{Kind: yamlnode.Map}
+	if network := root.Get("network").IfMap(); network != nil {
+		base = base.With("network", network)
+	}
+	base = written.Merge(base, root.Get("defaults").IfMap())
+	names, madeBy := r.allPoolNames()
+	for _, p := range r.raw.Pools {
+		members := names[p.Name]
+		for _, n := range r.raw.Nodes {
+			if n.Value.Pool == p.Name && madeBy[n.Name] == "" {
+				members = append(members, n.Name)
+			}
+		}
+		if len(members) == 0 {
+			r.Warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
+		}
+		r.poolMembers(p, members, written.Merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
+	}
+	r.loneNodes(base, root.Get("nodes"), madeBy)
+}
+
+// allPoolNames lists the nodes of each pool, and the pool of each node.
+func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]string) {
+	names, madeBy = map[string][]string{}, map[string]string{}
+	for _, p := range r.raw.Pools {
+		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
+			r.Wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
+		}
+		names[p.Name] = slices.DeleteFunc(r.poolNames(p.Name, p.Value), func(n string) bool {
+			other, twice := madeBy[n]
+			if twice && other != p.Name {
+				r.Wrong(p.Value, fmt.Sprintf("pools %s and %s both create a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+			}
+			if !twice {
+				madeBy[n] = p.Name
+			}
+			return twice
+		})
+	}
+	return names, madeBy
+}
+
+// poolNames lists the names of the pool's own nodes.
+func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
+	if len(raw.Names) > 0 {
+		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
+			if r.IsSet(at) {
+				r.Wrong(at, "the pool has names, so this has no effect", "remove it, or names")
+			}
+		}
+		for i, n := range raw.Names {
+			if j := slices.Index(raw.Names, n); j < i {
+				r.Wrong(&raw.Names[i], fmt.Sprintf("node %s is here twice", n), "give it another name")
+			}
+		}
+		return slices.Clone(raw.Names)
+	}
+	first, count := or(raw.First, 1), or(raw.Count, 0)
+	r.between(raw.Count, &raw.Count, "count", 0, maxNodes)
+	r.between(raw.First, &raw.First, "first", 0, maxNodes)
+	if count < 0 || count > maxNodes { // which is reported: one node stands for them
+		count = 1
+	}
+	var names []string
+	for i := range count {
+		names = append(names, cmp.Or(raw.Prefix, pool)+strconv.Itoa(first+i))
+	}
+	return names
+}
+
+// poolMembers makes a pool's nodes. The n-th node gets the n-th address and VMID, even if
+// others have their own: overriding one node does not change the others.
+func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, shape, nodes *yamlnode.Node) {
+	addresses, vmids := written.Addresses(p.Value.Addresses, len(names)), written.VMIDs(p.Value.VMIDs, len(names))
+	needsAddress := func(own *yamlnode.Node) bool {
+		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
+	}
+	needsVMID := func(own *yamlnode.Node) bool { return !own.Has("vmid") && !own.Has("external") }
+	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
+	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
+	for i, name := range names {
+		own := nodes.Get(name).IfMap()
+		t := written.Merge(shape, own)
+		if i < len(addresses) && needsAddress(own) {
+			a := addresses[i]
+			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Value.Addresses[a.From])})
+		}
+		if i < len(vmids) && needsVMID(own) {
+			v := vmids[i]
+			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.Value), At: r.Place(&p.Value.VMIDs[v.From])})
+		}
+		if own == nil {
+			moved := *t
+			moved.At = r.Place(p.Value)
+			t = &moved
+		}
+		r.node(name, p.Name, t, r.raw.Nodes.Get(name))
+		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.IsSet(&p.Value.Addresses)
+	}
+}
+
+// lastThat counts the nodes up to the last one that needs a value from its pool.
+func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Node) bool) int {
+	for i, name := range slices.Backward(names) {
+		if needs(nodes.Get(name).IfMap()) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// enough reports a pool whose lists are too short for its nodes.
+func (r *resolver) enough(at any, what, pool string, have, want int) {
+	if r.IsSet(at) && have > 0 && have < want {
+		r.Wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
+	}
+}
+
+// loneNodes makes the nodes that are in no pool's own list.
+func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]string) {
+	for _, n := range r.raw.Nodes {
+		pool, made := madeBy[n.Name]
+		switch {
+		case made && n.Value.Pool != "" && n.Value.Pool != pool:
+			r.Wrong(&n.Value.Pool, fmt.Sprintf("node %s comes from pool %s but names pool %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
+		case made:
+		case n.Value.Pool != "" && r.raw.Pools.Get(n.Value.Pool) == nil:
+			r.Wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), written.OrSuggest(n.Value.Pool, r.raw.Pools.Names()))
+		case n.Value.Pool == "":
+			r.node(n.Name, "", written.Merge(base, nodes.Get(n.Name).IfMap()), n.Value)
+		}
+	}
+}
+
+// node resolves one node. own is its entry under nodes, or nil.
+func (r *resolver) node(name, pool string, t *yamlnode.Node, own *written.Node) {
+	raw := &written.Node{}
+	r.DecodeMerged(t, raw)
+	n := &spec.Node{
+		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
+		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, spec.StableMAC(r.spec.Name, name)), Network: r.network(&raw.Network),
+		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: spec.Startup(raw.Startup),
+		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
+	}
+	n.Adopt = raw.Adopt
+	if r.IsSet(&raw.External) {
+		r.external(n, raw)
+	}
+	if raw.Adopt && n.External {
+		r.Wrong(&raw.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
+	}
+	n.GPUs = r.gpus(&raw.GPUs, n.External)
+	r.shape(n, raw)
+	r.hardware(n, raw)
+	r.disks(n, raw)
+	if raw.Address.IsValid() && n.Network.Prefix.IsValid() && raw.Address.BitLen() == n.Network.Prefix.Addr().BitLen() {
+		n.Address = netip.PrefixFrom(raw.Address, n.Network.Prefix.Bits())
+	}
+	if n.Network.Queues == 0 {
+		n.Network.Queues = min(n.Cores, 64)
+	}
+	switch {
+	case raw.Taints != nil:
+		n.Taints = *raw.Taints
+	case n.GPUs.Count > 0 && n.Role == spec.Agent:
+		t := nvidia.Taint()
+		n.Taints = []spec.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}
+	}
+	if own != nil {
+		r.PutAt(raw, own)
+	}
+	r.nodes = append(r.nodes, plannedNode{Node: n, raw: raw})
+}
+
+func (r *resolver) role(raw *written.Node) spec.Role {
+	role := r.choice(&raw.Role, "role", string(spec.Agent), string(spec.Server))
+	r.badRole = r.badRole || raw.Role != "" && raw.Role != role
+	return spec.Role(role)
+}
+
+// external resolves an external machine.
+func (r *resolver) external(n *spec.Node, raw *written.Node) {
+	n.External, n.Host, n.VMID = true, "", 0
+	login := r.login(&raw.External, r.spec.Access.User)
+	user, host, _ := written.CutLast(login, "@")
+	addr, err := netip.ParseAddrPort(host)
+	switch {
+	case login == "":
+		return
+	case err != nil:
+		name, port, _ := written.CutLast(host, ":")
+		r.Wrong(&raw.External, fmt.Sprintf("%s is a name, and an external machine is named by its address, which K3s' nodes keep", name),
+			fmt.Sprintf("write %s@ADDRESS:%s with the address that getent hosts %s shows, and reserve it in your DHCP server", user, port, name))
+		return
+	}
+	n.SSHUser, n.SSHPort = user, int(addr.Port())
+	if n.SSHUser == r.spec.Access.User {
+		n.SSHUser = ""
+	}
+	n.Address = netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen())
+	if n.Network.Prefix.Contains(addr.Addr()) {
+		n.Address = netip.PrefixFrom(addr.Addr(), n.Network.Prefix.Bits())
+	}
+	if raw.Address.IsValid() {
+		r.Wrong(&raw.Address, "external holds the machine's address", "remove address")
+	}
+	if raw.VMID != nil {
+		r.Wrong(&raw.VMID, "an external machine has no VM", "remove vmid")
+	}
+}
+
+// shape sets cores and memory; GPU nodes get more, because a notebook that waits for memory
+// leaves its card idle.
+func (r *resolver) shape(n *spec.Node, raw *written.Node) {
+	cores, memory := 8, 16*spec.GiB
+	switch {
+	case n.GPUs.Count > 0:
+		cores, memory = 16, 64*spec.GiB
+	case n.Role == spec.Server:
+		cores, memory = 4, 8*spec.GiB
+	}
+	n.Cores, n.Memory, n.NUMA = or(raw.Cores, cores), or(raw.Memory, memory), or(raw.NUMA, n.GPUs.Count > 0)
+	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
+	least := 512 * spec.MiB
+	if n.Role == spec.Server {
+		least = 2 * spec.GiB
+	}
+	switch {
+	case n.Memory < least:
+		r.Wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+	case n.Memory%spec.MiB != 0:
+		r.Wrong(&raw.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
+	}
+	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
+		r.Wrong(&raw.CPU, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
+	}
+	for i, tag := range n.Tags {
+		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
+			r.Wrong(&raw.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
+		}
+	}
+	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
+		r.Wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
+	}
+	if raw.VMID != nil {
+		r.between(raw.VMID, &raw.VMID, "vmid", written.MinVMID, written.MaxVMID)
+	}
+	r.storageName(&raw.Storage)
+}

@@ -1,0 +1,306 @@
+package clusterfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
+)
+
+func (r *resolver) gpuStack() {
+	raw := &r.raw.NVIDIA
+	r.spec.NVIDIA = spec.NVIDIA{
+		Branch:  cmp.Or(raw.Driver.Branch, "auto"),
+		Flavour: r.choice(&raw.Driver.Flavour, "flavour", "auto", "open", "proprietary"),
+		Sharing: r.sharing(&raw.Sharing),
+		Values:  raw.Values,
+		Images:  r.verifyImages(&raw.Verify.Images),
+
+		DriverUpgrade: r.choice(&raw.Driver.Upgrade, "upgrade", spec.DriverInPlace, spec.DriverReplace),
+	}
+	if raw.Stack != "" {
+		r.spec.NVIDIA.Stack = r.choice(&raw.Stack, "stack", spec.StackDevicePlugin, spec.StackOperator, spec.StackNone)
+	}
+	if raw.Driver.Mode != "" {
+		r.spec.NVIDIA.DriverMode = r.choice(&raw.Driver.Mode, "mode", spec.DriverPrebuilt, spec.DriverDKMS, spec.DriverOperator, spec.DriverNone)
+	}
+	r.driverBranch()
+	r.driverMode()
+}
+
+// verifyImages are the images of gpu:verify. A digest says which one was proven to run.
+func (r *resolver) verifyImages(raw *written.VerifyImages) spec.VerifyImages {
+	for _, image := range []*string{&raw.CUDA, &raw.PyTorch, &raw.TensorFlow} {
+		name, _, digest := strings.Cut(*image, "@")
+		_, tag, _ := written.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
+		switch {
+		case *image == "":
+		case !matches(imageName, *image):
+			r.Wrong(image, fmt.Sprintf("%q is not an image", *image), "write registry/path:tag or registry/path@sha256:…, e.g. docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime")
+		case !digest && (tag == "" || tag == "latest"):
+			r.Wrong(image, fmt.Sprintf("image %s changes over time, so results of two days cannot be compared", *image), "add @sha256: and its digest, or the tag of a release")
+		}
+	}
+	return spec.VerifyImages{CUDA: raw.CUDA, PyTorch: raw.PyTorch, TensorFlow: raw.TensorFlow}
+}
+
+// driverMode checks that stack, driver and the image fit together.
+func (r *resolver) driverMode() {
+	raw, n := &r.raw.NVIDIA, r.spec.NVIDIA
+	switch {
+	case n.DriverMode == spec.DriverOperator && n.Stack != spec.StackOperator:
+		r.Wrong(&raw.Driver.Mode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
+	case n.DriverMode == spec.DriverDKMS && r.raw.Image.SecureBoot:
+		do := "write secureBoot: false"
+		if distro.Named(r.spec.Image.Distribution).Prebuilt.There() {
+			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
+		}
+		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
+	}
+	if n.DriverUpgrade == spec.DriverReplace && (n.DriverMode == spec.DriverOperator || n.DriverMode == spec.DriverNone) {
+		r.Wrong(&raw.Driver.Upgrade, fmt.Sprintf("with mode: %s no template has the driver", n.DriverMode), "remove upgrade, or write mode: prebuilt")
+	}
+	r.operatorStack()
+	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
+		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
+	}
+}
+
+// driverOfDistro checks that the image's distribution has the driver for its nodes.
+func (r *resolver) driverOfDistro() {
+	n, d := r.spec.NVIDIA, distro.Named(r.spec.Image.Distribution)
+	baked := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
+	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
+		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no prebuilt driver for its kernels in its archive", d.Title),
+			"write nvidia: {driver: {mode: dkms}}, which builds one on each node, or image: ubuntu-24.04")
+	}
+}
+
+// driverBranch compares a pinned branch with NVIDIA's life cycle. Nodes that name their cards
+// are checked against it separately.
+func (r *resolver) driverBranch() {
+	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
+	if n.Branch == "auto" && n.Flavour == "auto" {
+		return
+	}
+	if refused := r.driverRefuses(anyCards()); refused != nil {
+		at := &raw.Branch
+		if n.Branch == "auto" || strings.Contains(refused.Why, "open kernel modules") && raw.Flavour != "" {
+			at = &raw.Flavour
+		}
+		r.Wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Asked, refused.Why), refused.Do)
+	}
+}
+
+// anyCards stand for all cards: every supported branch and flavour fits an A100 or a V100.
+func anyCards() []nvidia.GPU {
+	return []nvidia.GPU{{ID: nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x20f1}}, {ID: nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x1db4}}}
+}
+
+// driverRefuses returns why the file's driver fits none of the cards, or nil if it fits one: a
+// filter such as RTX matches many.
+func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
+	policy := nvidia.Policy{System: r.spec.Image.Distribution, Build: r.spec.NVIDIA.DriverMode == spec.DriverDKMS}
+	if b := r.spec.NVIDIA.Branch; b != "auto" {
+		policy.Branch = b
+	}
+	if f := r.spec.NVIDIA.Flavour; f != "auto" {
+		policy.Flavour = nvidia.Flavour(f)
+	}
+	var refused *nvidia.BranchError
+	for _, card := range cards {
+		_, _, err := nvidia.SelectDriverBranch([]nvidia.PCIID{card.ID}, policy)
+		if err == nil {
+			return nil
+		}
+		if refused == nil {
+			errors.As(err, &refused)
+		}
+	}
+	return refused
+}
+
+// modelFits compares a node's model filter with the driver and the sharing.
+func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
+	if raw.Model == "" {
+		return
+	}
+	cards := nvidia.OfModel(raw.Model)
+	divisible := slices.ContainsFunc(cards, func(g nvidia.GPU) bool { return g.MIGInstances > 0 })
+	if len(cards) == 0 {
+		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists is called %q", raw.Model), "write whole words of the name that lspci shows, e.g. A100 or RTX 4090")
+		return
+	}
+	if refused := r.driverRefuses(cards); refused != nil {
+		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
+	}
+	if what, do := nvidia.CheckMPS(raw.Model, cards, sharing.Replicas); what != "" && sharing.Strategy == spec.SharingMPS {
+		r.Wrong(&raw.Model, what, do)
+	}
+	if sharing.Strategy == spec.SharingMIG && !divisible {
+		r.Wrong(&raw.Model, fmt.Sprintf("the %s does not support MIG", raw.Model), "write sharing: {strategy: time-slicing, replicas: 4}")
+		return
+	}
+	for _, l := range sharing.Layouts {
+		sure, why := mig.FitsAny(cards, l.Profiles)
+		r.misfit(&raw.Model, sure, why, fmt.Sprintf("the %s cannot be divided into %s: ", raw.Model, l))
+	}
+}
+
+var migProfile = regexp.MustCompile(`^[1-7]g\.[0-9]{1,3}gb(\+me|\+me\.all|\+gfx|-me)?$`)
+
+// MPS serves at most 48 clients a GPU on Volta and later (NVIDIA's MPS guide, Limitations).
+const maxMPS = 48
+
+func (r *resolver) sharing(raw *written.Sharing) spec.Sharing {
+	s := spec.Sharing{Strategy: r.choice(&raw.Strategy, "strategy", spec.SharingNone, spec.SharingTimeSlicing, spec.SharingMPS, spec.SharingMIG), Replicas: or(raw.Replicas, 0)}
+	slicing := s.Strategy == spec.SharingTimeSlicing || s.Strategy == spec.SharingMPS
+	switch {
+	case slicing && raw.Replicas == nil:
+		r.Wrong(&raw.Replicas, fmt.Sprintf("%s has no replicas", s.Strategy), "write replicas: 4, or how many pods share a GPU")
+	case slicing && s.Replicas < 2:
+		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas is %d, which shares nothing", s.Replicas), "write 2 or more, or strategy: none")
+	case s.Strategy == spec.SharingMPS && s.Replicas > maxMPS:
+		r.Wrong(&raw.Replicas, fmt.Sprintf("MPS serves at most %d clients a GPU and replicas is %d", maxMPS, s.Replicas), fmt.Sprintf("write %d or less", maxMPS))
+	case !slicing && raw.Replicas != nil:
+		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas has no effect with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
+	}
+	switch {
+	case s.Strategy == spec.SharingMIG && len(raw.Layouts) == 0:
+		r.Wrong(&raw.Layouts, "mig has no layouts", "write layouts: [{profiles: {3g.20gb: 2}}]")
+	case s.Strategy != spec.SharingMIG && len(raw.Layouts) > 0:
+		r.Wrong(&raw.Layouts, fmt.Sprintf("layouts have no effect with strategy %s", s.Strategy), "remove them, or write strategy: mig")
+	}
+	seen := map[int]bool{}
+	for i := range raw.Layouts {
+		s.Layouts = append(s.Layouts, r.layout(&raw.Layouts[i], seen, len(raw.Layouts)))
+	}
+	return s
+}
+
+func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
+	if len(raw.GPUs) == 0 && layouts > 1 {
+		r.Wrong(&raw.GPUs, "a layout for all GPUs is next to another", "write gpus: [0] and so on in each")
+	}
+	for i, g := range raw.GPUs {
+		switch {
+		case g < 0 || g > 15:
+			r.Wrong(&raw.GPUs[i], fmt.Sprintf("a node has no GPU with index %d", g), "write indices from 0")
+		case seen[g]:
+			r.Wrong(&raw.GPUs[i], fmt.Sprintf("GPU %d has two layouts", g), "keep it in one of them")
+		}
+		seen[g] = true
+	}
+	sound := true
+	for _, name := range sortedNames(raw.Profiles) {
+		at := r.MemberAt(&raw.Profiles, name)
+		switch count := raw.Profiles[name]; {
+		case !migProfile.MatchString(name):
+			r.Wrong(at, fmt.Sprintf("%q is not a MIG profile", name), "write e.g. 1g.5gb, 3g.20gb or 7g.40gb, as nvidia-smi mig -lgip lists them")
+		case count < 1 || count > 7:
+			r.Wrong(at, fmt.Sprintf("a GPU cannot be divided into %d of %s", count, name), "write a number from 1 to 7")
+		default:
+			continue
+		}
+		sound = false
+	}
+	if sound {
+		sure, why := mig.FitsSome(raw.Profiles)
+		r.misfit(&raw.Profiles, sure, why, "no GPU whose profiles NVIDIA documents can be divided so: ")
+	}
+	return spec.MIGLayout{GPUs: raw.GPUs, Profiles: raw.Profiles}
+}
+
+// misfit says why a layout fits no GPU. Where an undocumented one may have such profiles, the
+// machine's driver decides.
+func (r *resolver) misfit(at any, sure bool, why error, what string) {
+	var no *mig.LayoutError
+	if !errors.As(why, &no) {
+		return
+	}
+	say := r.Wrong
+	if !sure {
+		say = r.Warn
+	}
+	say(at, fmt.Sprintf("%s%s: %s", what, no.Chip, no.Why), no.Do)
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
+
+// gpus resolves a node's request.
+func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
+	g := spec.GPURequest{
+		Count: or(raw.Count, 0), Model: raw.Model, Mapping: raw.Mapping,
+		PCIe: or(raw.PCIe, true), ROMBar: or(raw.ROMBar, true), AllFunctions: or(raw.AllFunctions, true),
+		Sharing: r.spec.NVIDIA.Sharing,
+	}
+	if raw.Sharing != nil {
+		g.Sharing = r.sharing(raw.Sharing)
+	}
+	for _, a := range raw.PCI {
+		if g.AllFunctions {
+			g.PCI = append(g.PCI, a.Whole())
+		} else {
+			g.PCI = append(g.PCI, a.First())
+		}
+	}
+	named := len(raw.PCI) + len(raw.Mapping)
+	switch {
+	case len(raw.PCI) > 0 && len(raw.Mapping) > 0:
+		r.Wrong(&raw.Mapping, "gpus are named by PCI address and by mapping", "keep one of pci and mapping")
+	case raw.Count == nil && named == 0 && strings.TrimSpace(raw.Model) != "" && r.Place(&raw.Model) != r.Place(&r.raw.Defaults.GPUs.Model):
+		r.Wrong(&raw.Model, "gpus has a model and no count, so the node would get none", "write count: 1, or how many it gets")
+	case raw.Count != nil && *raw.Count < 0:
+		r.Wrong(&raw.Count, fmt.Sprintf("count is %d", *raw.Count), "write 0 or more")
+	case raw.Count != nil && named > 0 && *raw.Count != named:
+		r.Wrong(&raw.Count, fmt.Sprintf("count is %d and %d are named", *raw.Count, named), "remove count")
+	case external && named > 0:
+		r.Wrong(raw, "an external machine's GPUs cannot be passed through", "write gpus: and how many it has")
+	}
+	if named > 0 {
+		g.Count = named
+	}
+	if g.Count > maxGPUs {
+		r.Wrong(&raw.Count, fmt.Sprintf("a VM takes at most %d PCI devices and the node asks for %d GPUs", maxGPUs, g.Count), "spread them over more nodes")
+	}
+	g.Count = min(max(g.Count, 0), maxGPUs) // it sizes lists from here on
+	for i, m := range raw.Mapping {
+		if !matches(`^[A-Za-z][A-Za-z0-9_-]+$`, m) {
+			r.Wrong(&raw.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
+		}
+	}
+	if strings.TrimSpace(raw.Model) != raw.Model {
+		r.Wrong(&raw.Model, "model begins or ends with a blank", "write a part of the name, e.g. A100")
+	}
+	r.layoutIndices(raw, g)
+	if raw.Sharing != nil && r.spec.NVIDIA.Stack == spec.StackNone && g.Sharing.Strategy != spec.SharingNone {
+		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
+	}
+	r.modelFits(raw, g.Sharing)
+	return g
+}
+
+// layoutIndices checks that a node has the GPUs that its own layouts name.
+func (r *resolver) layoutIndices(raw *written.GPUs, g spec.GPURequest) {
+	if raw.Sharing == nil {
+		return
+	}
+	for i := range raw.Sharing.Layouts {
+		for k, index := range raw.Sharing.Layouts[i].GPUs {
+			if index >= g.Count && index <= 15 {
+				r.Wrong(&raw.Sharing.Layouts[i].GPUs[k], fmt.Sprintf("the node has %d GPUs, and the layout names GPU %d", g.Count, index), "indices begin at 0")
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package clusterfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// operatorStack checks what concerns NVIDIA's GPU operator: its raw values, and its own driver.
+func (r *resolver) operatorStack() {
+	raw, n := &r.raw.NVIDIA, r.spec.NVIDIA
+	if n.Stack != spec.StackOperator {
+		if len(raw.Values) > 0 {
+			r.Wrong(&raw.Values, "values are those of the GPU operator's chart, and the stack is another", "write stack: operator, or remove values")
+		}
+		return
+	}
+	r.operatorValues()
+	if n.DriverMode == spec.DriverOperator {
+		r.operatorDriver()
+	}
+}
+
+// operatorMIG refuses divided GPUs with the operator: homelab divides them before K3s starts, and
+// the operator's own MIG manager would divide them again.
+func (r *resolver) operatorMIG() {
+	if r.spec.NVIDIA.Stack != spec.StackOperator {
+		return
+	}
+	refuse := func(at *string) {
+		r.Wrong(at, "GPUs are divided only with the device plugin, and the stack is the GPU operator", "write stack: device-plugin, or strategy: time-slicing or mps")
+	}
+	if raw := &r.raw.NVIDIA.Sharing; raw.Strategy == spec.SharingMIG {
+		refuse(&raw.Strategy)
+	}
+	for _, n := range r.nodes {
+		if s := n.raw.GPUs.Sharing; s != nil && s.Strategy == spec.SharingMIG {
+			refuse(&s.Strategy)
+		}
+	}
+}
+
+// operatorValues refuses keys that the operator's chart ignores, and keys on which the cluster
+// depends. Secrets have no place in them.
+func (r *resolver) operatorValues() {
+	raw := &r.raw.NVIDIA
+	for _, f := range addon.CheckGPUOperatorValues(raw.Values) {
+		cure := f.Cure
+		if cure == "" {
+			cure = insteadOf(f)
+		}
+		r.Wrong(r.MemberAt(&raw.Values, f.Path), f.What, cure)
+	}
+	if key := written.LiteralSecret(raw.Values); key != "" {
+		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
+			"make a Secret in the cluster, and write the chart's key that names one")
+	}
+	if _, also := r.raw.Charts.Values[platform.GPUOperator]; also {
+		r.Wrong(r.MemberAt(&r.raw.Charts.Values, platform.GPUOperator), "the operator's values have a place of their own", "write them under nvidia.values")
+	}
+}
+
+// insteadOf says what to write instead of a key that the chart does not have.
+func insteadOf(f addon.ValueFault) string {
+	switch key := f.Path[strings.LastIndexByte(f.Path, '.')+1:]; {
+	case suggest.Nearest(key, f.Known) != "":
+		return "did you mean " + suggest.Nearest(key, f.Known) + "?"
+	case key == "migStrategy":
+		return "remove it, and write sharing: under nvidia, in pools or nodes"
+	case key == "nodeSelector":
+		return "remove it: the operator finds the nodes that have GPUs"
+	}
+	return "remove it; helm show values of the chart gpu-operator lists all keys"
+}
+
+// operatorDriver checks that NVIDIA's driver container works on the machines. It builds the modules
+// with the compiler and the kernel's headers of its own distribution, and signs nothing.
+func (r *resolver) operatorDriver() {
+	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
+	if r.raw.Image.SecureBoot {
+		r.Wrong(&raw.Mode, "modules that the operator's container builds are not signed with a key of the firmware, so secure boot rejects them",
+			"write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
+	}
+	var branch *nvidia.BranchError
+	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && r.driverRefuses(anyCards()) == nil {
+		r.Wrong(&raw.Branch, fmt.Sprintf("driver %s cannot be used: %s", branch.Asked, branch.Why), branch.Do)
+	}
+}
+
+// operatorDistro checks that NVIDIA has a driver container for the image's distribution.
+func (r *resolver) operatorDistro() {
+	n := r.spec.NVIDIA
+	if n.Stack != spec.StackOperator || n.DriverMode != spec.DriverOperator || len(r.spec.GPUNodes()) == 0 {
+		return
+	}
+	if d := distro.Named(r.spec.Image.Distribution); d.ID != "ubuntu" {
+		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("NVIDIA has no driver container for %s", d.Title), "write mode: dkms, or image: ubuntu-24.04")
+	}
+}

@@ -1,0 +1,312 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+)
+
+// CNIs that k3s.cni can name.
+const (
+	cniFlannel = "flannel"
+	cniCilium  = "cilium"
+)
+
+// platform resolves what runs on Kubernetes. It comes after the nodes, because most defaults
+// depend on them.
+func (r *resolver) platform() {
+	r.charts()
+	r.cni()
+	r.storage()
+	r.loadBalancer()
+	r.ingress()
+	r.tls()
+	r.rancher()
+	r.fleet()
+	r.monitoring()
+	r.backup()
+	r.hub()
+	r.queues()
+	r.withoutBuiltIn()
+}
+
+// chartVersion matches an exact chart version (SemVer 2, with an optional leading v).
+const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
+
+func (r *resolver) charts() {
+	raw := &r.raw.Charts
+	c := spec.Charts{
+		Folder: r.existing(&raw.Folder, raw.Folder, true), Offline: raw.Offline,
+		Versions: raw.Versions, Values: raw.Values, Via: raw.Via, Digests: raw.Digests,
+	}
+	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
+		r.Wrong(&raw.Offline, "no repository may be asked for charts, and no folder has them", "write folder: beside it, with a chart of each part")
+	}
+	for _, name := range sortedNames(raw.Versions) {
+		at := r.MemberAt(&raw.Versions, name)
+		r.partName(at, name)
+		r.chartVersion(at, name, raw.Versions[name])
+	}
+	for _, name := range sortedNames(raw.Digests) {
+		at := r.MemberAt(&raw.Digests, name)
+		r.partName(at, name)
+		if !matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
+			r.Wrong(at, fmt.Sprintf("%q is not a digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
+		}
+	}
+	for _, name := range sortedNames(raw.Values) {
+		at := r.MemberAt(&raw.Values, name)
+		r.partName(at, name)
+		if key := written.LiteralSecret(raw.Values[name]); key != "" {
+			r.Wrong(at, fmt.Sprintf("the values of %s have a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
+		}
+	}
+	for _, name := range sortedNames(raw.Via) {
+		at := r.MemberAt(&raw.Via, name)
+		r.partName(at, name)
+		if via := raw.Via[name]; via != spec.ViaDirect && via != spec.ViaFleet {
+			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), written.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
+		}
+	}
+	r.spec.Platform.Charts = c
+}
+
+func (r *resolver) chartVersion(at any, name, version string) {
+	if version != "" && !matches(chartVersion, version) {
+		r.Wrong(at, fmt.Sprintf("%q is not an exact version of a chart", version), "write it in full, e.g. "+pinned(name))
+	}
+}
+
+// pinned is the default version of a part's chart.
+func pinned(part string) string {
+	p, _ := pins.Of(part)
+	return cmp.Or(p.Version, "1.2.3")
+}
+
+// partNames are the names of parts with a chart, as in charts.via, charts.versions and
+// charts.values.
+func partNames() []string {
+	var out []string
+	for _, p := range pins.All() {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func (r *resolver) partName(at any, name string) {
+	known := partNames()
+	if slices.Contains(known, name) {
+		return
+	}
+	cure := written.OrSuggest(name, known)
+	if usual := written.PartHabits[suggest.Plain(name)]; usual != "" {
+		cure = fmt.Sprintf("the part is called %q", usual)
+	}
+	r.Wrong(at, fmt.Sprintf("there is no part %q", name), cure)
+}
+
+// cni resolves the pods' network. Cilium replaces flannel, K3s' network policies and
+// kube-proxy; this sets the settings of K3s for that. Source: docs.cilium.io, "Installation
+// using K3s" (1.20).
+func (r *resolver) cni() {
+	raw, k := &r.raw.K3s, &r.spec.K3s
+	if r.choice(&raw.CNI, "cni", cniFlannel, cniCilium) == cniFlannel {
+		if raw.CNI == cniFlannel && k.FlannelBackend == "none" {
+			r.Wrong(&raw.FlannelBackend, "the pod network is flannel, and flannel is disabled", "remove flannelBackend, or write cni: cilium")
+		}
+		return
+	}
+	r.spec.Platform.CNI = &spec.CNI{Kind: cniCilium}
+	if r.IsSet(&raw.FlannelBackend) && k.FlannelBackend != "none" {
+		r.Wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
+	}
+	k.FlannelBackend = "none"
+	server := map[string]any{}
+	maps.Copy(server, k.ServerConfig)
+	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {
+		if on, said := server[key].(bool); said && !on {
+			r.Wrong(r.MemberAt(&raw.Server, key), "Cilium replaces what this keeps", "remove "+key)
+		}
+		server[key] = true
+	}
+	k.ServerConfig = server
+}
+
+func (r *resolver) loadBalancer() {
+	raw := r.raw.LoadBalancer
+	if raw == nil {
+		return
+	}
+	usual := spec.LBServiceLB
+	if len(raw.Addresses) > 0 {
+		usual = spec.LBMetalLB
+		if r.spec.Platform.CNI != nil {
+			usual = spec.LBCilium
+		}
+	}
+	lb := &spec.LoadBalancer{Kind: r.choiceOr(&raw.Kind, "kind", usual, spec.LBServiceLB, spec.LBMetalLB, spec.LBCilium), Reserved: raw.Reserved}
+	for _, a := range raw.Addresses {
+		lb.Addresses = append(lb.Addresses, a.Text)
+	}
+	switch {
+	case lb.Kind == spec.LBServiceLB && len(raw.Addresses) > 0:
+		r.Wrong(&raw.Addresses, "servicelb uses the nodes' own addresses and has no others to give", "write kind: metallb, or remove addresses")
+	case lb.Kind == spec.LBServiceLB && len(raw.Reserved) > 0:
+		r.Wrong(&raw.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
+	case lb.Kind != spec.LBServiceLB && len(raw.Addresses) == 0:
+		r.Wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to assign", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], an unused range of the nodes' network")
+	case lb.Kind == spec.LBCilium && r.spec.Platform.CNI == nil:
+		r.Wrong(&raw.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
+	case lb.Kind == spec.LBMetalLB && r.spec.Platform.CNI != nil:
+		r.Warn(&raw.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
+	}
+	if lb.Kind == spec.LBServiceLB && slices.Contains(r.raw.K3s.Disable, "servicelb") {
+		r.Wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
+	}
+	r.spec.Platform.LB = lb
+}
+
+// choiceOr is choice with a default of its own.
+func (r *resolver) choiceOr(at *string, name, otherwise string, choices ...string) string {
+	if *at == "" {
+		return otherwise
+	}
+	return r.choice(at, name, choices...)
+}
+
+func (r *resolver) ingress() {
+	raw, disabled := r.raw.Ingress, slices.Contains(r.raw.K3s.Disable, "traefik")
+	in := spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}
+	if raw == nil && disabled {
+		in = spec.Ingress{Kind: spec.IngressNone}
+	}
+	if raw != nil {
+		in.Kind = r.choice(&raw.Kind, "kind", spec.IngressTraefik, spec.IngressGateway, spec.IngressNone)
+		in.Class = cmp.Or(raw.Class, in.Class)
+		if raw.Class != "" && !written.IsDNSName(raw.Class) {
+			r.Wrong(&raw.Class, fmt.Sprintf("%q cannot be a class's name", raw.Class), "write e.g. traefik")
+		}
+		switch {
+		case in.Kind == spec.IngressNone && raw.Class != "":
+			r.Wrong(&raw.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
+		case in.Kind != spec.IngressNone && disabled:
+			r.Wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable disables it", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+		}
+		if in.Kind == spec.IngressNone {
+			in.Class = ""
+		}
+	}
+	r.spec.Platform.Ingress = in
+}
+
+// withoutBuiltIn disables parts of K3s that another part replaces.
+func (r *resolver) withoutBuiltIn() {
+	p, off := r.spec.Platform, slices.Clone(r.spec.K3s.Disable)
+	leaveOut := func(component string) {
+		if !slices.Contains(off, component) {
+			off = append(off, component)
+		}
+	}
+	if p.LB != nil && p.LB.Kind != spec.LBServiceLB {
+		leaveOut("servicelb")
+	}
+	if p.Ingress.Kind == spec.IngressNone {
+		leaveOut("traefik")
+	}
+	if p.Storage.Default != "" {
+		leaveOut("local-storage")
+	}
+	r.spec.K3s.Disable = off
+}
+
+func (r *resolver) tls() {
+	raw := r.raw.TLS
+	if raw == nil {
+		if r.raw.Rancher != nil { // Rancher's agents connect only over TLS
+			r.spec.Platform.TLS = &spec.TLS{Source: spec.TLSSelfSigned, Issuer: defaultIssuer}
+		}
+		return
+	}
+	t := &spec.TLS{
+		Source: r.choiceOr(&raw.Source, "source", written.TLSSource(raw), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
+		Issuer: cmp.Or(raw.Issuer, defaultIssuer), Email: raw.Email, Server: raw.Server,
+		CACert: r.existing(&raw.CA, raw.CA, false), CAKey: raw.Key.In(r.spec.Dir), Secret: raw.Secret,
+	}
+	if t.Source == spec.TLSACME {
+		t.Server = cmp.Or(t.Server, letsEncrypt)
+	}
+	if t.Source == spec.TLSSecret {
+		t.Issuer = ""
+	}
+	r.isURL(&raw.Server, "https")
+	if raw.Issuer != "" && !written.IsDNSName(raw.Issuer) {
+		r.Wrong(&raw.Issuer, fmt.Sprintf("%q cannot be an issuer's name", raw.Issuer), "write lower-case letters, digits and hyphens")
+	}
+	r.tlsKeys(raw, t.Source)
+	r.spec.Platform.TLS = t
+}
+
+const (
+	defaultIssuer = "homelab"
+	letsEncrypt   = "https://acme-v02.api.letsencrypt.org/directory"
+)
+
+// tlsKeys checks that a source has the keys that it needs, and no others.
+func (r *resolver) tlsKeys(raw *written.TLS, source string) {
+	switch source {
+	case spec.TLSACME:
+		if raw.Email == "" {
+			r.Wrong(&raw.Email, "acme has no email", "write email: and an address that you read: it gets warnings about expiring certificates")
+		} else if !matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
+			r.Wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
+		}
+	case spec.TLSCA:
+		if raw.CA == "" {
+			r.Wrong(&raw.CA, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
+		}
+		if !r.IsSet(&raw.Key) {
+			r.Wrong(&raw.Key, "tls has no key of the authority", "write key: file:PATH with its private key, or key: env:NAME")
+		}
+		r.holdsCertificate(&raw.CA)
+	case spec.TLSSecret:
+		if namespace, name, ok := strings.Cut(raw.Secret, "/"); !ok || !written.DNSLabel.MatchString(namespace) || !written.IsDNSName(name) {
+			r.Wrong(&raw.Secret, "tls names no Secret", "write secret: namespace/name of a Secret of type kubernetes.io/tls")
+		}
+		r.holdsCertificate(&raw.CA)
+	}
+	for _, k := range []struct {
+		at    any
+		name  string
+		means []string
+	}{
+		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.CA, "ca", []string{spec.TLSCA, spec.TLSSecret}},
+		{&raw.Key, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
+	} {
+		if r.IsSet(k.at) && !slices.Contains(k.means, source) {
+			r.Wrong(k.at, fmt.Sprintf("%s has no effect with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
+		}
+	}
+}
+
+// holdsCertificate checks that an existing file contains a certificate, and no key.
+func (r *resolver) holdsCertificate(at *string) {
+	if _, err := os.Stat(r.path(*at)); *at == "" || err != nil {
+		return // said elsewhere
+	}
+	text, ok := r.source(at, *at)
+	switch {
+	case !ok:
+	case strings.Contains(text, "PRIVATE KEY"):
+		r.Wrong(at, "this file contains a private key, and its content is public", "keep only certificates in it; the key belongs in a file of its own")
+	case !strings.Contains(text, "BEGIN CERTIFICATE"):
+		r.Wrong(at, "this file contains no certificate in PEM", "name a file that begins with -----BEGIN CERTIFICATE-----")
+	}
+}

@@ -1,0 +1,252 @@
+package clusterfile
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/suggest"
+)
+
+func (r *resolver) proxmox() {
+	raw := &r.raw.Proxmox
+	if !r.IsSet(raw) { // see noProxmox
+		return
+	}
+	r.spec.Proxmox = spec.Proxmox{
+		Endpoint:    r.endpoint(&raw.Endpoint),
+		TokenID:     string(raw.Token),
+		TokenSecret: raw.Secret.In(r.spec.Dir),
+		User:        raw.User,
+		Password:    raw.Password.In(r.spec.Dir),
+		CAFile:      r.existing(&raw.CA, raw.CA, false),
+		Fingerprint: r.fingerprint(&raw.Fingerprint),
+		Insecure:    raw.Insecure,
+		Host:        raw.Host,
+	}
+	if r.spec.IsLab() {
+		r.labNeedsNone()
+		return
+	}
+	if raw.Endpoint != "" {
+		r.credentials()
+	}
+	r.trust()
+}
+
+// noProxmox checks a file that names no Proxmox VE: there is no host to create machines on.
+func (r *resolver) noProxmox() {
+	if r.IsSet(&r.raw.Proxmox) {
+		return
+	}
+	const cure = "write proxmox: with endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006"
+	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+		r.Wrong(&nfs.VM, "the NFS server would be created on a Proxmox host, and the file names none", cure+"; or name an existing server: server: and export:")
+	}
+	var made []string
+	for _, n := range r.nodes {
+		if !n.External {
+			made = append(made, n.Name)
+		}
+	}
+	if len(made) == 0 {
+		return
+	}
+	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.Few(made)),
+		cure+"; or give each of them external: user@address, if the machines exist already")
+}
+
+// labNeedsNone warns of settings that the lab does not use.
+func (r *resolver) labNeedsNone() {
+	raw := &r.raw.Proxmox
+	for _, at := range []any{&raw.Token, &raw.Secret, &raw.User, &raw.Password, &raw.CA, &raw.Fingerprint, &raw.Insecure} {
+		if r.IsSet(at) {
+			r.Warn(at, "the lab brings its own token and certificate, so this is not used", "remove it, or name a real endpoint")
+		}
+	}
+	p := &r.spec.Proxmox
+	*p = spec.Proxmox{Endpoint: p.Endpoint, Host: p.Host}
+}
+
+func (r *resolver) credentials() {
+	raw := &r.raw.Proxmox
+	switch {
+	case raw.Token == "" && !r.IsSet(&raw.Secret):
+		r.Wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
+	case raw.Token == "":
+		r.Wrong(&raw.Token, "proxmox has a token's secret but not its ID", "write token: user@realm!name")
+	case !r.IsSet(&raw.Secret):
+		r.Wrong(&raw.Secret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
+	}
+	switch {
+	case raw.User == "" && !raw.Password.IsZero():
+		r.Wrong(&raw.User, "proxmox has a password and no user", "write user: root@pam")
+	case raw.User != "" && !matches(`^[^\s:/@!]+@[A-Za-z][A-Za-z0-9._-]*$`, raw.User):
+		r.Wrong(&raw.User, "user is not a Proxmox user", "write name@realm, e.g. root@pam; an API token belongs in token")
+	}
+}
+
+func (r *resolver) trust() {
+	raw := &r.raw.Proxmox
+	switch {
+	case raw.Insecure && (raw.CA != "" || raw.Fingerprint != ""):
+		r.Wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
+	case raw.CA != "" && raw.Fingerprint != "":
+		r.Wrong(&raw.CA, "ca and fingerprint exclude each other: a fingerprint trusts one certificate, and ca all that an authority signs", "keep one of them")
+	case raw.Insecure:
+		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anyone on the path can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
+	}
+}
+
+// endpoint returns Lab or https://host:port.
+func (r *resolver) endpoint(at *string) string {
+	text := strings.TrimSpace(*at)
+	switch {
+	case text == "":
+		r.Wrong(at, "proxmox has no endpoint", "write endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006")
+		return ""
+	case strings.EqualFold(text, spec.Lab):
+		return spec.Lab
+	case strings.Contains(text, "@"):
+		r.Wrong(at, "endpoint contains a login", "write only the host, and token: and secret: beside it")
+		return ""
+	}
+	if !strings.Contains(text, "://") {
+		if addr, err := netip.ParseAddr(text); err == nil && addr.Is6() {
+			text = "[" + text + "]"
+		}
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || !isHost(u.Hostname()) || !isPort(cmp.Or(u.Port(), "8006")) {
+		r.Wrong(at, fmt.Sprintf("%q is not the address of a Proxmox API", *at), "write https://host:8006, or lab")
+		return ""
+	}
+	switch {
+	case u.Scheme != "https":
+		r.Wrong(at, fmt.Sprintf("the Proxmox API does not speak %s", u.Scheme), "write https://"+u.Host)
+	case strings.Trim(u.Path, "/") != "" && strings.Trim(u.Path, "/") != "api2/json" || u.RawQuery != "" || u.Fragment != "":
+		r.Wrong(at, "endpoint has a path that is not the API's", "write https://"+u.Host)
+	}
+	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
+}
+
+func isHost(s string) bool { return isAddress(s) || written.IsDNSName(strings.ToLower(s)) }
+
+func isPort(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n < 65536
+}
+
+// fingerprint returns upper-case hex with colons.
+func (r *resolver) fingerprint(at *string) string {
+	if *at == "" {
+		return ""
+	}
+	text := strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(*at), "sha256:"), ":", "")
+	b, err := hex.DecodeString(text)
+	switch {
+	case err == nil && len(b) == 20:
+		r.Wrong(at, "fingerprint is a SHA-1", "write the SHA-256 one, which pvenode cert info shows")
+	case err != nil || len(b) != 32:
+		r.Wrong(at, "fingerprint is not a SHA-256", "write 32 bytes in hex with colons, as pvenode cert info shows them")
+	}
+	parts := make([]string, len(b))
+	for i, v := range b {
+		parts[i] = fmt.Sprintf("%02X", v)
+	}
+	return strings.Join(parts, ":")
+}
+
+// nodeName is pve-node of Proxmox's JSONSchema.pm: capitals are allowed, and kept.
+var nodeName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
+
+// hosts lists every host that is declared or has a node.
+func (r *resolver) hosts() {
+	raw := &r.raw.Proxmox
+	for _, e := range raw.Hosts {
+		h := spec.Host{
+			Name: e.Name, SSH: e.Value.SSH, Storage: e.Value.Storage,
+			Cores: or(e.Value.Cores, 0), Memory: or(e.Value.Memory, 0), GPUs: or(e.Value.GPUs, 0),
+		}
+		r.hostName(e.Value, e.Name)
+		if h.SSH != "" {
+			h.SSH = r.login(&e.Value.SSH, "root")
+		}
+		r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, h)
+	}
+	for _, n := range r.nodes {
+		if n.Host != "" && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
+			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: n.Host})
+		}
+	}
+	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+		host := cmp.Or(nfs.VM.Host, r.defaultHost())
+		r.hostName(&nfs.VM.Host, host)
+		if host != spec.AnyHost && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
+			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: host})
+		}
+	}
+	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b spec.Host) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (r *resolver) hostName(at any, name string) {
+	if !nodeName.MatchString(name) {
+		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", name), "write the name that the left column of the web interface shows")
+	}
+}
+
+// defaultHost is the host of nodes that name none.
+func (r *resolver) defaultHost() string {
+	raw := &r.raw.Proxmox
+	switch {
+	case raw.Host != "":
+		return raw.Host
+	case len(raw.Hosts) > 0:
+		return raw.Hosts[0].Name
+	case r.spec.IsLab():
+		return "pve1"
+	default:
+		return "pve" // what Proxmox's installer suggests
+	}
+}
+
+// defaultStorage is the storage of disks that name none.
+func (r *resolver) defaultStorage() string {
+	if r.spec.IsLab() {
+		return "vmdata"
+	}
+	return "local-lvm" // what Proxmox's installer makes
+}
+
+// login normalises user@host:port; the user and the port may be left out, and it may be a URL.
+func (r *resolver) login(at *string, defaultUser string) string {
+	place := strings.TrimSuffix(strings.TrimPrefix(*at, "ssh://"), "/")
+	user, host, ok := written.CutLast(place, "@")
+	if !ok {
+		user, host = defaultUser, place
+	}
+	name, port := host, "22"
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		name, port = h, p
+	}
+	name = strings.Trim(name, "[]")
+	if strings.Contains(user, ":") {
+		r.Wrong(at, "this contains a password", "write user@host:port; logins use keys")
+		return ""
+	}
+	if !isHost(name) || !isPort(port) || !matches(userName, user) {
+		r.Wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
+		return ""
+	}
+	return user + "@" + net.JoinHostPort(name, port)
+}

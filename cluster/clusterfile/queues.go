@@ -1,0 +1,109 @@
+package clusterfile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia"
+)
+
+// queues resolves the groups that share the GPUs.
+func (r *resolver) queues() {
+	of := map[string]string{}
+	for _, e := range r.raw.Queues {
+		raw := e.Value
+		q := spec.Queue{Name: e.Name, GPUs: or(raw.GPUs, 0), MIG: raw.MIG, Namespaces: raw.Namespaces, Borrow: or(raw.Borrow, true), Reclaim: raw.Reclaim}
+		r.spec.Platform.Queues = append(r.spec.Platform.Queues, q)
+		if !written.DNSLabel.MatchString(e.Name) || e.Name == platform.DefaultQueue {
+			r.Wrong(raw, fmt.Sprintf("a queue cannot be called %q", e.Name), "write a name of lower-case letters, digits and hyphens, e.g. students")
+		}
+		if len(raw.Namespaces) == 0 {
+			r.Wrong(&raw.Namespaces, fmt.Sprintf("the queue %s has no namespaces, so no pod waits in it", e.Name), "write namespaces: [course-a], or jupyterhub for notebooks")
+		}
+		for i, n := range raw.Namespaces {
+			at := &raw.Namespaces[i]
+			switch {
+			case !written.DNSLabel.MatchString(n):
+				r.Wrong(at, fmt.Sprintf("%q cannot be a namespace", n), "write its name as kubectl get namespaces shows it")
+			case of[n] != "":
+				r.Wrong(at, fmt.Sprintf("the namespace %s is already in the queue %s", n, of[n]), "keep it in one of them")
+			}
+			of[n] = e.Name
+		}
+		if !q.Borrow && q.GPUs == 0 && len(q.MIG) == 0 {
+			r.Wrong(raw, fmt.Sprintf("the queue %s has no GPUs and may borrow none, so its pods wait forever", e.Name), "write gpus: 1 or more, or remove borrow: false")
+		}
+	}
+}
+
+// queuesFit compares the queues with what the nodes offer, and with the namespaces of the platform
+// itself, whose pods must not wait.
+func (r *resolver) queuesFit() {
+	if len(r.raw.Queues) == 0 || len(r.spec.Nodes) == 0 {
+		return
+	}
+	offered := platform.Offered(r.spec)
+	if len(offered) == 0 {
+		r.Wrong(r.raw.Queues[0].Value, "no node offers GPUs, so queues have nothing to share", "write gpus: in a pool of nodes, or remove queues")
+		return
+	}
+	own := platform.Namespaces(r.spec)
+	given := map[string]int{}
+	for i, e := range r.raw.Queues {
+		for resource, n := range platform.Quota(r.spec.Platform.Queues[i]) {
+			at := r.quotaAt(e.Value, resource)
+			switch given[resource] += n; {
+			case n < 0:
+				r.Wrong(at, fmt.Sprintf("the queue %s has %d %s", e.Name, n, resource), "write 0 or more")
+			case offered[resource] == 0 && n > 0:
+				r.Wrong(at, fmt.Sprintf("no node offers %s", resource), "the nodes offer "+platform.Amounts(offered))
+			case n > 0 && given[resource] > offered[resource]:
+				r.Wrong(at, fmt.Sprintf("the queues have %d %s, and the nodes offer %d", given[resource], resource, offered[resource]),
+					"write less: a queue can always have its part, and borrows more")
+			}
+		}
+		for j, n := range e.Value.Namespaces {
+			if slices.Contains(own, n) {
+				r.Wrong(&e.Value.Namespaces[j], fmt.Sprintf("the platform itself runs in the namespace %s, and would wait for GPUs", n), "name the namespaces of people")
+			}
+		}
+	}
+	r.profilesQueue(offered)
+}
+
+func (r *resolver) quotaAt(raw *written.Queue, resource string) any {
+	for name := range raw.MIG {
+		if nvidia.MIGResource(name) == resource {
+			return r.MemberAt(&raw.MIG, name)
+		}
+	}
+	return &raw.GPUs
+}
+
+// profilesQueue refuses profiles that want more than their queue can ever have.
+func (r *resolver) profilesQueue(offered map[string]int) {
+	h := r.spec.Platform.Hub
+	if h == nil {
+		return
+	}
+	i := slices.IndexFunc(r.spec.Platform.Queues, func(q spec.Queue) bool { return slices.Contains(q.Namespaces, h.Namespace) })
+	if i < 0 {
+		return
+	}
+	q := r.spec.Platform.Queues[i]
+	most := platform.Quota(q)
+	if q.Borrow {
+		most = platform.Quota(r.spec.Platform.Queues...)
+	}
+	for _, p := range h.Profiles {
+		for resource, n := range platform.Wants(p) {
+			if raw := r.raw.Hub.Profiles.Get(p.Name); n > most[resource] && raw != nil && offered[resource] > 0 {
+				r.Wrong(raw, fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),
+					"ask for less, or give the queues more")
+			}
+		}
+	}
+}

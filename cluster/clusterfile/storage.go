@@ -1,0 +1,354 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/kube/addon"
+)
+
+func (r *resolver) storage() {
+	raw := &r.raw.Storage
+	st := &r.spec.Platform.Storage
+	if raw.NFS != nil {
+		st.NFS = r.nfs(raw.NFS)
+		r.spec.TemplatesBeside()
+	}
+	if raw.Scratch != nil {
+		st.Scratch = r.scratch(raw.Scratch)
+	}
+	if raw.Longhorn != nil {
+		st.Longhorn = r.longhorn(raw.Longhorn)
+	}
+	if raw.CephFS != nil {
+		st.CephFS = r.cephFS(raw.CephFS)
+	}
+	r.uniqueClasses()
+	r.defaultClass()
+}
+
+// class is one storage class that the file creates.
+type class struct {
+	name   string
+	at     any  // of its name, or of the section that creates it
+	shared bool // its volumes survive a node and every node can mount them
+	nfs    bool
+}
+
+// classes lists those that the file creates, in the order of the sections.
+func (r *resolver) classes() []class {
+	raw, st := &r.raw.Storage, r.spec.Platform.Storage
+	var out []class
+	add := func(name string, own *string, section any, shared, nfs bool) {
+		at := any(own)
+		if !r.IsSet(own) {
+			at = section
+		}
+		out = append(out, class{name, at, shared, nfs})
+	}
+	if st.NFS != nil {
+		add(st.NFS.Class, &raw.NFS.Class, raw.NFS, true, true)
+	}
+	if st.Longhorn != nil {
+		add(st.Longhorn.Class, &raw.Longhorn.Class, raw.Longhorn, true, false)
+	}
+	if st.CephFS != nil {
+		add(st.CephFS.Class, &raw.CephFS.Class, raw.CephFS, true, false)
+	}
+	if st.Scratch != nil {
+		add(st.Scratch.Class, &raw.Scratch.Class, raw.Scratch, false, false)
+	}
+	return out
+}
+
+func (r *resolver) uniqueClasses() {
+	seen := map[string]any{}
+	for _, c := range r.classes() {
+		if !written.IsDNSName(c.name) {
+			r.Wrong(c.at, fmt.Sprintf("%q cannot be a storage class's name", c.name), "write lower-case letters, digits and hyphens")
+		}
+		if c.name == platform.LocalPath {
+			r.Wrong(c.at, "local-path is K3s' own storage class", "write class: and another name")
+			continue
+		}
+		if slices.Contains(r.raw.Storage.Existing, c.name) {
+			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, but storage.existing lists it as an existing one", c.name), "remove it there, or write class: and another name")
+		}
+		unique(r, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
+	}
+}
+
+// defaultClass chooses the default: what the file says, else the only class whose volumes
+// survive a node, else K3s' local-path.
+func (r *resolver) defaultClass() {
+	raw, st := &r.raw.Storage, &r.spec.Platform.Storage
+	var shared, names []string
+	for _, c := range r.classes() {
+		names = append(names, c.name)
+		if c.shared {
+			shared = append(shared, c.name)
+		}
+	}
+	names = append(names, raw.Existing...)
+	st.Existing = raw.Existing
+	local := !slices.Contains(r.raw.K3s.Disable, "local-storage")
+	if local {
+		names = append(names, platform.LocalPath)
+	}
+	switch {
+	case raw.Default == platform.LocalPath && local:
+	case raw.Default == platform.LocalPath:
+		r.Wrong(&raw.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
+	case raw.Default != "" && !slices.Contains(names, raw.Default):
+		r.Wrong(&raw.Default, fmt.Sprintf("nothing creates a storage class %q", raw.Default), written.OrSuggest(raw.Default, names))
+	case raw.Default != "":
+		st.Default = raw.Default
+	case len(shared) > 1:
+		r.Wrong(raw, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them; claims that name no class need exactly one default")
+	case len(shared) == 1:
+		st.Default = shared[0]
+	case !local && r.needsClass():
+		r.Wrong(&r.raw.K3s.Disable, "there is no default storage class: k3s.disable disables local-path, and storage defines none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
+	}
+}
+
+// needsClass reports whether some part creates claims.
+func (r *resolver) needsClass() bool {
+	return r.raw.Hub != nil || r.raw.Monitoring != nil
+}
+
+func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
+	n := &spec.NFS{
+		Class: cmp.Or(raw.Class, "nfs"), Server: raw.Server, Export: raw.Export,
+		MountOptions: raw.MountOptions, Retain: or(raw.Retain, true),
+	}
+	if !r.IsSet(&raw.MountOptions) {
+		n.MountOptions = addon.NFSMountOptions()
+	}
+	r.mountOptions(raw.MountOptions)
+	if raw.VM != nil {
+		n.VM = r.nfsVM(raw.VM)
+		n.Server, n.Export = n.VM.Address.Addr().String(), cmp.Or(raw.Export, "/export")
+		if raw.Server != "" {
+			r.Wrong(&raw.Server, "the NFS server is both a new VM and an existing server", "keep one of server and vm")
+		}
+	} else {
+		r.nfsServer(raw, n)
+	}
+	r.exportPath(&raw.Export, n.Export)
+	for _, e := range raw.Shares {
+		s := e.Value
+		share := spec.Share{Name: e.Name, Export: s.Export, ReadOnly: s.ReadOnly, MountOptions: s.MountOptions}
+		if !r.IsSet(&s.MountOptions) {
+			share.MountOptions = n.MountOptions
+		}
+		r.mountOptions(s.MountOptions)
+		if !written.DNSLabel.MatchString(e.Name) {
+			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", e.Name), "write lower-case letters, digits and hyphens")
+		}
+		if s.Export == "" {
+			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", e.Name), "write export: and an absolute path, e.g. /export/"+e.Name)
+		}
+		r.exportPath(&s.Export, s.Export)
+		n.Shares = append(n.Shares, share)
+	}
+	return n
+}
+
+// nfsServer reads server and export, which may be written together as server:/export.
+func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
+	if server, export, ok := strings.Cut(raw.Server, ":/"); ok {
+		n.Server, n.Export = strings.Trim(server, "[]"), "/"+export
+		if raw.Export != "" && raw.Export != n.Export {
+			r.Wrong(&raw.Export, fmt.Sprintf("server says the export %s and export says %s", n.Export, raw.Export), "keep one of them")
+		}
+	}
+	switch {
+	case n.Server == "":
+		r.Wrong(&raw.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one created")
+		return
+	case !isHost(n.Server):
+		r.Wrong(&raw.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
+	case n.Export == "":
+		r.Wrong(&raw.Export, fmt.Sprintf("the file does not say which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
+	}
+	if raw.Export == "" {
+		r.exportPath(&raw.Server, n.Export)
+	}
+}
+
+func (r *resolver) exportPath(at *string, path string) {
+	if path != "" && path != "/" && (!written.IsPlace(path) || strings.ContainsAny(path, ",:")) {
+		r.Wrong(at, fmt.Sprintf("%q is not a path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
+	}
+}
+
+func (r *resolver) mountOptions(options []string) {
+	for i, o := range options {
+		if !matches(`^[A-Za-z0-9_.=:/+-]+$`, o) {
+			r.Wrong(&options[i], fmt.Sprintf("%q is not a mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
+		}
+	}
+}
+
+func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
+	vm := &spec.NFSVM{
+		Name: cmp.Or(raw.Name, r.spec.Name+"-nfs"), Host: cmp.Or(raw.Host, r.defaultHost()),
+		Cores: or(raw.Cores, 2), Memory: or(raw.Memory, 4*spec.GiB), Allow: raw.Allow,
+		Disk: spec.DiskOptions{Storage: cmp.Or(raw.Storage, r.defaultStorage()), Size: or(raw.Size, 0), SSD: true, Discard: true, IOThread: true},
+	}
+	p := r.spec.Network.Prefix
+	if raw.Address.IsValid() && p.IsValid() && p.Addr().BitLen() == raw.Address.BitLen() {
+		vm.Address = netip.PrefixFrom(raw.Address, p.Bits())
+	}
+	if len(vm.Allow) == 0 && p.IsValid() {
+		vm.Allow = []netip.Prefix{p.Masked()}
+	}
+	if !raw.Address.IsValid() {
+		r.Wrong(&raw.Address, "the NFS server's VM has no address", "write address: and a free one of the nodes' network")
+	}
+	if raw.Size == nil || *raw.Size < spec.GiB {
+		r.Wrong(&raw.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
+	}
+	if !written.DNSLabel.MatchString(vm.Name) {
+		r.Wrong(&raw.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
+	}
+	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
+	if raw.Memory != nil && *raw.Memory < 512*spec.MiB {
+		r.Wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for a server", *raw.Memory), "write 1GiB or more")
+	}
+	r.storageName(&raw.Storage)
+	return vm
+}
+
+// scratch finds the nodes with a scratch disk, which get the class.
+func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
+	s := &spec.Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
+	if raw.Path != "" && !written.IsPlace(raw.Path) {
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+		return s
+	}
+	mounts := map[string][]string{} // nodes by the mount point of their scratch disk
+	for _, n := range r.spec.Nodes {
+		for _, d := range n.Disks {
+			if d.Mount == "" || d.Role != spec.RoleScratch && !spec.Within(raw.Path, d.Mount) {
+				continue
+			}
+			mounts[d.Mount] = append(mounts[d.Mount], n.Name)
+		}
+	}
+	if raw.Path == "" {
+		for mount, nodes := range mounts {
+			s.Path, s.Nodes = mount, nodes
+		}
+		if len(mounts) > 1 {
+			r.Wrong(raw, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes", suggest.OneOf(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
+		}
+	} else {
+		for mount, nodes := range mounts {
+			if spec.Within(raw.Path, mount) {
+				s.Nodes = append(s.Nodes, nodes...)
+			}
+		}
+	}
+	slices.Sort(s.Nodes)
+	if len(s.Nodes) == 0 {
+		at := any(&raw.Path)
+		if raw.Path == "" {
+			at = raw
+		}
+		where := "anywhere"
+		if raw.Path != "" {
+			where = "on " + raw.Path
+		}
+		r.Wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(raw.Path, "/scratch")+"}} in the pool that should have it")
+	}
+	return s
+}
+
+// drainPolicies are the values of Longhorn's setting node-drain-policy; it silently drops any
+// other. Source: longhorn-manager, types/setting.go, v1.12.
+var drainPolicies = []string{"block-if-contains-last-replica", "allow-if-replica-is-stopped", "always-allow", "block-for-eviction", "block-for-eviction-if-contains-last-replica"}
+
+func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
+	l := &spec.Longhorn{Class: cmp.Or(raw.Class, "longhorn"), DataPath: cmp.Or(raw.Path, "/var/lib/longhorn")}
+	l.DrainPolicy = r.choice(&raw.DrainPolicy, "drainPolicy", drainPolicies...)
+	if !written.IsPlace(l.DataPath) {
+		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
+	}
+	holders := 0
+	for _, n := range r.spec.Nodes {
+		if n.Role == spec.Agent {
+			holders++
+		}
+	}
+	if holders == 0 {
+		holders = len(r.spec.Nodes)
+	}
+	l.Replicas = or(raw.Replicas, min(3, max(holders, 1)))
+	r.between(raw.Replicas, &raw.Replicas, "replicas", 1, 20)
+	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
+		r.Wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
+	}
+	held, elsewhere := raw.Path == "", ""
+	for _, n := range r.spec.Nodes {
+		for _, d := range n.Disks {
+			switch here := d.Mount != "" && spec.Within(l.DataPath, d.Mount); {
+			case here && d.Role == spec.RoleScratch:
+				r.Wrong(&raw.Path, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
+				return l
+			case here:
+				held = true
+			case d.Role == spec.RoleData:
+				elsewhere = cmp.Or(elsewhere, d.Mount)
+			}
+		}
+	}
+	if !held && elsewhere != "" {
+		r.Warn(&raw.Path, fmt.Sprintf("no disk is mounted on %s, so volumes are on the system disks; disks are mounted on %s", l.DataPath, elsewhere), "write path: "+elsewhere+", or mount the disks on "+l.DataPath)
+	}
+	return l
+}
+
+func (r *resolver) cephFS(raw *written.CephFS) *spec.CephFS {
+	c := &spec.CephFS{
+		Class: cmp.Or(raw.Class, "cephfs"), ClusterID: raw.ClusterID, Monitors: raw.Monitors, FSName: raw.FSName, Pool: raw.Pool,
+		User: raw.User, Key: raw.Key.In(r.spec.Dir),
+	}
+	for _, k := range []struct {
+		at         *string
+		what, cure string
+	}{
+		{&raw.ClusterID, "clusterID", "the output of ceph fsid"}, {&raw.FSName, "fsName", "a name that ceph fs ls shows"}, {&raw.User, "user", "a Ceph user without client. before it"},
+	} {
+		if *k.at == "" {
+			r.Wrong(k.at, "storage.cephfs has no "+k.what, "write "+k.what+": and "+k.cure)
+		}
+	}
+	if raw.ClusterID != "" && !matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, raw.ClusterID) {
+		r.Wrong(&raw.ClusterID, fmt.Sprintf("%q is not an fsid", raw.ClusterID), "write the output of ceph fsid")
+	}
+	if name, ok := strings.CutPrefix(raw.User, "client."); ok {
+		r.Wrong(&raw.User, "ceph-csi puts client. before the user itself", "write user: "+name)
+	}
+	if !r.IsSet(&raw.Key) {
+		r.Wrong(&raw.Key, "storage.cephfs has no key", "write key: file:PATH or env:NAME with the output of ceph auth get-key client.USER")
+	}
+	if len(raw.Monitors) == 0 {
+		r.Wrong(&raw.Monitors, "storage.cephfs has no monitors", "write monitors: [10.0.0.41:6789, …] as in ceph mon dump")
+	}
+	for i, m := range raw.Monitors {
+		host, port, hasPort := written.CutLast(m, ":")
+		if !hasPort || !isHost(strings.Trim(host, "[]")) || !isPort(port) {
+			r.Wrong(&raw.Monitors[i], fmt.Sprintf("%q is not a monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
+		}
+	}
+	return c
+}

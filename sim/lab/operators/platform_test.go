@@ -1,0 +1,359 @@
+package operators_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/lab/charts"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
+	"github.com/cps-gpu/homelab/sim/lab/plane"
+)
+
+const (
+	vip     = "10.0.0.100"
+	version = "v1.36.5+k3s1"
+)
+
+// site is a cluster of a server and two workers, and its user.
+type site struct {
+	factory *plane.Factory
+	plane   guest.Plane
+	config  *rest.Config
+	core    *kubernetes.Clientset
+	dynamic dynamic.Interface
+	kube    *kube.Client
+	charts  *chart.Client
+}
+
+// kind is a real control plane, or with HOMELAB_SIMULATED a simulated one.
+func kind() labctl.Guests { return labctl.Guests{Kubernetes: os.Getenv("HOMELAB_SIMULATED") == ""} }
+
+// newSite makes a cluster. Charts are the lab's own, or those of the folder that
+// HOMELAB_CHARTS names.
+func newSite(t *testing.T, disable ...string) *site {
+	t.Helper()
+	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind()))}
+	t.Cleanup(func() { assert.NoError(t, s.factory.Close()) })
+	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
+	require.NoError(t, err)
+	s.plane = p
+	for i, name := range []string{"cp1", "wk1", "wk2"} {
+		n := guest.Node{Name: name, Role: "agent", InternalIP: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 11+i)), Version: version, CPUs: 16, Memory: 64 << 30, Run: run}
+		if i == 0 {
+			n.Role = "server"
+		}
+		require.NoError(t, p.Join(t.Context(), n))
+	}
+	kubeconfig := p.Kubeconfig("https://" + vip + ":6443")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }
+	s.config, err = clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	require.NoError(t, err)
+	s.config.Dial, s.config.QPS, s.config.Burst = dial, 100, 100
+	s.core = kubernetes.NewForConfigOrDie(s.config)
+	s.dynamic = dynamic.NewForConfigOrDie(s.config)
+	s.kube, err = kube.New(kube.Config{Kubeconfig: kubeconfig, Dial: dial})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.kube.Close() })
+	folder := os.Getenv("HOMELAB_CHARTS")
+	if folder == "" {
+		folder = t.TempDir()
+		require.NoError(t, charts.Write(folder))
+	}
+	s.charts = chart.NewClient(s.kube, chart.Source{Folder: folder, Offline: true})
+	return s
+}
+
+// run runs the commands of pods, as far as these tests have any.
+func run(_ context.Context, c guest.Container) (int, string, string) {
+	switch {
+	case len(c.Args) == 3 && c.Args[0] == "sh" && c.Volumes["/probe"] != nil:
+		return probeCommand(c)
+	case len(c.Args) == 3 && strings.Contains(c.Args[2], "/home/jovyan") && c.Volumes["/home/jovyan"] != nil:
+		return 0, "", ""
+	}
+	return 128, "exec: not found", ""
+}
+
+// probeCommand does what addon's probe of storage asks for.
+func probeCommand(c guest.Container) (int, string, string) {
+	disk := c.Volumes["/probe"]
+	if strings.HasPrefix(c.Args[2], "cat") {
+		got, err := disk.ReadFile("/text")
+		if err != nil {
+			return 1, err.Error(), ""
+		}
+		return 0, "", string(got)
+	}
+	if err := disk.WriteFile("/text", []byte(c.Env["TEXT"]), 0o644); err != nil {
+		return 1, err.Error(), ""
+	}
+	return 0, "", c.Env["TEXT"]
+}
+
+func eventually(t *testing.T, limit time.Duration, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	began := time.Now()
+	var err error
+	for time.Since(began) < limit {
+		if err = check(t.Context()); err == nil {
+			t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	require.NoError(t, err, "%s within %s", what, limit)
+}
+
+// install brings a part up as package cluster does: namespace, secrets, objects,
+// release, objects.
+func (s *site) install(t *testing.T, p chart.Part, err error) {
+	t.Helper()
+	require.NoError(t, err)
+	began := time.Now()
+	if p.Release != nil {
+		_, err := s.kube.Apply(t.Context(), &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: p.Release.Namespace, Labels: p.NamespaceLabels}})
+		require.NoError(t, err)
+	}
+	for _, secret := range p.Secrets {
+		data := map[string][]byte{}
+		for key, value := range secret.Data {
+			data[key] = []byte(value.Reveal())
+		}
+		for key := range secret.Generate {
+			data[key] = []byte("0123456789abcdef0123456789abcdef")
+		}
+		_, err := s.core.CoreV1().Secrets(secret.Namespace).Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: secret.Name, Namespace: secret.Namespace, Labels: secret.Labels}, Type: corev1.SecretType(secret.Type), Data: data}, metav1.CreateOptions{})
+		require.NoError(t, err, secret.Name)
+	}
+	s.apply(t, p.Before)
+	if p.Release != nil {
+		have, err := s.charts.Observe(t.Context(), *p.Release)
+		require.NoError(t, err)
+		r := *p.Release
+		r.Timeout = 90 * time.Second
+		require.NoError(t, s.charts.Apply(t.Context(), r, have), p.Name)
+		eventually(t, 20*time.Second, p.Name+": looking again finds nothing to do", func(ctx context.Context) error {
+			have, err := s.charts.Observe(ctx, *p.Release)
+			if d := p.Release.Diff(have); err != nil || !d.Empty() {
+				return errors.Join(err, errors.New(d.String()))
+			}
+			return nil
+		})
+	}
+	s.apply(t, p.After)
+	t.Logf("%s is there after %s", p.Name, time.Since(began).Round(time.Millisecond))
+}
+
+// apply is patient: kinds and webhooks of a release take a moment.
+func (s *site) apply(t *testing.T, objs []runtime.Object) {
+	t.Helper()
+	if len(objs) == 0 {
+		return
+	}
+	eventually(t, 20*time.Second, "objects are applied", func(ctx context.Context) error {
+		_, err := s.kube.Apply(ctx, objs...)
+		return err
+	})
+}
+
+// get returns an object by the name of its kind in paths.
+func (s *site) get(ctx context.Context, group, version, resource, namespace, name string) (*unstructured.Unstructured, error) {
+	return s.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// holds checks a condition of an object.
+func holds(obj *unstructured.Unstructured, kind, status string) error {
+	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, c := range list {
+		if m := c.(map[string]any); m["type"] == kind && m["status"] == status {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %s: no condition %s is %s: %v", obj.GetKind(), obj.GetName(), kind, status, list)
+}
+
+func TestPlatformOfParts(t *testing.T) {
+	s := newSite(t, "servicelb")
+	common := func(name string) addon.Common {
+		pin, ok := pins.Of(name)
+		require.True(t, ok, name)
+		return addon.Common{Version: pin.Version}
+	}
+	install := func(p chart.Part, err error) { t.Helper(); s.install(t, p, err) }
+	install(addon.MetalLB(addon.MetalLBOptions{Common: common("metallb"), Addresses: []string{"10.0.0.120-10.0.0.139"}}))
+	install(addon.CertManager(addon.CertManagerOptions{Common: common("cert-manager")}))
+	install(addon.Issuer(addon.IssuerOptions{Kind: addon.SelfSigned}))
+	install(addon.NFS(addon.NFSOptions{Common: common("nfs"), Server: "10.0.0.30", Export: "/export/k3s"}))
+	install(addon.Scratch(addon.ScratchOptions{Common: common("scratch"), Paths: map[string]string{"wk1": "/scratch"}}))
+	eventually(t, 20*time.Second, "the issuer is Ready", func(ctx context.Context) error {
+		issuer, err := s.get(ctx, "cert-manager.io", "v1", "clusterissuers", "", "homelab")
+		if err != nil {
+			return err
+		}
+		return holds(issuer, "Ready", "True")
+	})
+	eventually(t, 20*time.Second, "Traefik has an address of the pool", func(ctx context.Context) error {
+		service, err := s.core.CoreV1().Services("kube-system").Get(ctx, "traefik", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if in := service.Status.LoadBalancer.Ingress; len(in) != 1 || in[0].IP != "10.0.0.120" {
+			return fmt.Errorf("it has %v", in)
+		}
+		return nil
+	})
+	install(addon.Rancher(addon.RancherOptions{Common: common("rancher"), Hostname: "rancher.lab.example"}))
+	eventually(t, 30*time.Second, "Fleet's local cluster is Ready", func(ctx context.Context) error {
+		cluster, err := s.get(ctx, "fleet.cattle.io", "v1alpha1", "clusters", "fleet-local", "local")
+		if err != nil {
+			return err
+		}
+		return holds(cluster, "Ready", "True")
+	})
+	install(addon.Monitoring(addon.MonitoringOptions{Common: common("monitoring"), Hostname: "grafana.lab.example", Issuer: "homelab"}))
+	eventually(t, 30*time.Second, "Prometheus runs, on a volume of the default class", func(ctx context.Context) error {
+		pods, err := s.core.CoreV1().Pods("monitoring").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=prometheus"})
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("its pods: %v", len(pods.Items))
+		}
+		return nil
+	})
+	for _, host := range []struct{ namespace, ingress string }{{"cattle-system", "rancher"}} {
+		eventually(t, 20*time.Second, "an Ingress has an address and its certificate", func(ctx context.Context) error {
+			ing, err := s.core.NetworkingV1().Ingresses(host.namespace).Get(ctx, host.ingress, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if len(ing.Status.LoadBalancer.Ingress) == 0 {
+				return fmt.Errorf("ingress %s has no address", host.ingress)
+			}
+			_, err = s.core.CoreV1().Secrets(host.namespace).Get(ctx, ing.Spec.TLS[0].SecretName, metav1.GetOptions{})
+			return err
+		})
+	}
+	s.storage(t)
+}
+
+// storage tries each class as the platform does.
+func (s *site) storage(t *testing.T) {
+	t.Helper()
+	for _, p := range []addon.Probe{
+		{Class: "nfs", Mode: corev1.ReadWriteMany, Nodes: []string{"wk1", "wk2"}},
+		{Class: "scratch", Local: true, Nodes: []string{"wk1"}},
+		{Class: "local-path", Local: true, Nodes: []string{"wk2"}},
+	} {
+		began := time.Now()
+		p.Timeout = time.Minute
+		require.NoError(t, p.Run(t.Context(), s.kube), p.Class)
+		t.Logf("class %s works after %s", p.Class, time.Since(began).Round(time.Millisecond))
+	}
+	left, err := s.core.CoreV1().PersistentVolumeClaims(addon.ProbeNamespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, left.Items)
+
+	// A class whose table does not name the node never provisions, and says so.
+	p := addon.Probe{Class: "scratch", Local: true, Nodes: []string{"wk2"}, Timeout: 8 * time.Second}
+	assert.ErrorContains(t, p.Run(t.Context(), s.kube), "scratch")
+}
+
+func TestHub(t *testing.T) {
+	s := newSite(t)
+	common := func(name string) addon.Common {
+		pin, ok := pins.Of(name)
+		require.True(t, ok, name)
+		return addon.Common{Version: pin.Version}
+	}
+	p, err := addon.CertManager(addon.CertManagerOptions{Common: common("cert-manager")})
+	s.install(t, p, err)
+	p, err = addon.Issuer(addon.IssuerOptions{Kind: addon.SelfSigned})
+	s.install(t, p, err)
+	p, err = addon.NFS(addon.NFSOptions{Common: common("nfs"), Server: "10.0.0.30", Export: "/export/k3s"})
+	s.install(t, p, err)
+	hub := jupyterhub.Hub{
+		Hostname: "hub.lab.example", Auth: jupyterhub.Auth{Kind: jupyterhub.Dummy, AllowAll: true},
+		Ingress: jupyterhub.Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
+		Home:    jupyterhub.Home{Class: "nfs"}, Database: jupyterhub.Database{Class: "local-path"},
+		Profiles: []jupyterhub.Profile{
+			{Name: "small", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 1, CPULimit: 2, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
+			{Name: "huge", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 64, CPULimit: 64, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
+		},
+	}
+	p, err = hub.Part()
+	require.NoError(t, err)
+	p.Release.Values["singleuser"].(map[string]any)["startTimeout"] = 5 // seconds
+	s.install(t, p, nil)
+
+	token, err := s.core.CoreV1().Secrets("jupyterhub").Get(t.Context(), hub.Token().Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	var roots *x509.CertPool
+	eventually(t, 10*time.Second, "the issuer's CA is there", func(ctx context.Context) error {
+		ca, err := addon.IssuerCA(ctx, s.kube, "homelab")
+		if err != nil {
+			return err
+		}
+		roots = x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		_, err = s.core.CoreV1().Secrets("jupyterhub").Get(ctx, "hub-tls", metav1.GetOptions{})
+		return err
+	})
+	client := jupyterhub.Client{
+		URL: "https://hub.lab.example", Token: secret.New(string(token.Data[hub.Token().Key])), TLS: &tls.Config{RootCAs: roots},
+		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			conn, ok := s.factory.Reach("10.0.0.11:" + port) // K3s' own load balancer: a node's address
+			if !ok {
+				return nil, errors.New("no load balancer gave 10.0.0.11 to anybody")
+			}
+			return conn, nil
+		},
+	}
+	results, err := jupyterhub.Verify(t.Context(), client, hub.Checks(), jupyterhub.Options{Start: 15 * time.Second})
+	require.Len(t, results, 2)
+	require.NoError(t, results[0].Err)
+	assert.True(t, results[0].Saw.Writable)
+	assert.EqualValues(t, 2, results[0].Saw.CPUs)
+	assert.Equal(t, 2*jupyterhub.GiB, results[0].Saw.Memory)
+	t.Log("small: ", results[0].Saw, results[0].Ready)
+	require.ErrorContains(t, results[1].Err, "Insufficient cpu", "the scheduler says why no node takes it")
+	require.Error(t, err)
+	left, err := s.core.CoreV1().Pods("jupyterhub").List(t.Context(), metav1.ListOptions{LabelSelector: "component=singleuser-server"})
+	require.NoError(t, err)
+	assert.Empty(t, left.Items)
+}
