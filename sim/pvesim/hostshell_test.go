@@ -19,7 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// rootShell is root's on a node: each command logs in anew, since the node may restart.
+// rootShell is root's on a node: each command logs in on its own, since the node may restart.
 type rootShell func(stdin string, args ...string) (string, error)
 
 // shell lets a new key log in.
