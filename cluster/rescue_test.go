@@ -22,6 +22,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -139,8 +140,11 @@ func TestRestoreCutShort(t *testing.T) {
 		w.up(t, want)
 		w.kubectlApply(t, "before")
 		v, _ := w.backup(t, want)
-		finished := false
+		finished, mine := false, share.Of(t, "restores cut short")
 		for cut := time.Second; !finished; cut += 7 * time.Second {
+			if !mine.Next() {
+				continue
+			}
 			w.kubectlApply(t, "after")
 			ctx, cancel := context.WithTimeout(t.Context(), cut)
 			_, err := w.restore(ctx, t, want, v)
