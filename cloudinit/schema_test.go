@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/internal/facts"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // kept compiles what is kept of one of cloud-init's own schemas. The versions that guests

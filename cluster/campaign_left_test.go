@@ -108,20 +108,22 @@ func files(machine string, g *guest.Machine, secrets map[string]string) []string
 	return out
 }
 
-// passing resources are what controllers write all the time.
+// passing resources are what controllers write all the time, or keep of earlier versions.
 func passingResources() []string {
-	return []string{"events", "leases.coordination.k8s.io", "endpoints", "endpointslices.discovery.k8s.io"}
+	return []string{"events", "replicasets.apps", "leases.coordination.k8s.io", "endpoints", "endpointslices.discovery.k8s.io"}
 }
 
-// madeUpAnew is what each life makes up in an object: certificates, and digests of what
-// has been made up.
+// madeUpAnew is what each life makes up in an object: certificates, digests of what has been made
+// up, the next address, port or number that is free.
 func madeUpAnew() []*regexp.Regexp {
-	return []*regexp.Regexp{madeUpDigest, madeUpCertificate}
+	return []*regexp.Regexp{madeUpDigest, madeUpCertificate, madeUpPlaces, madeUpPort}
 }
 
 var (
 	uuid              = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`) // of file systems and objects
-	madeUpDigest      = regexp.MustCompile(`"(checksum/[^"]*|caBundle)":"[^"]*"`)
+	madeUpDigest      = regexp.MustCompile(`"(checksum/[^"]*|caBundle|clusterIP|podCIDR|resourceVersion|deployment\.kubernetes\.io/revision)":"[^"]*"`)
+	madeUpPlaces      = regexp.MustCompile(`"(clusterIPs|podCIDRs)":\[[^]]*\]`)
+	madeUpPort        = regexp.MustCompile(`"(nodePort)":[0-9]+`)
 	madeUpCertificate = regexp.MustCompile(`-----BEGIN ([A-Z ]*)-----[^"]*`)
 )
 
@@ -157,6 +159,9 @@ func lasts(t testing.TB, resource string, object map[string]any, pods map[string
 	if owners, _ := meta["ownerReferences"].([]any); len(owners) > 0 {
 		of, _ := owners[0].(map[string]any)
 		owner = fmt.Sprintf("of %v %v", of["kind"], of["name"])
+		if hash := strings.LastIndexByte(owner, '-'); of["kind"] == "ReplicaSet" {
+			owner = strings.Replace(owner[:hash], "ReplicaSet", "Deployment", 1)
+		}
 		for _, x := range owners {
 			delete(x.(map[string]any), "uid")
 		}

@@ -74,7 +74,7 @@ func classicMishaps() []mishap {
 			time.Sleep(5 * time.Minute)
 		}, "gpus-not-offered of node gpu1: it offers 0 of 1 nvidia.com/gpu, and has a taint that the file does not name: nothing that homelab deploys tolerates it [write taints: [\"dedicated=research:NoSchedule\"] for the node"),
 		sharing("N6, two shares for one program", 2, 0,
-			"pod-not-starting of pod default/user0-…: its node refused it: Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu, which is unexpected [where GPUs are shared, a container gets one share: ask for 1"),
+			"pod-not-starting of pod default/user0-…: its node refused it: Pod was rejected: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu, which is unexpected (and … more pods of the same owner) [where GPUs are shared, a container gets one share: ask for 1"),
 		sharing("N6, more programs than shares", 1, 2,
 			"pod-unschedulable of pod default/user…: no node takes it: 0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match Pod's node affinity/selector [all fitting GPUs are taken: wait, or share them (docs/gpus.md)]"),
 		onSmall("N8, a driver that does not load", func(t *testing.T, w *world, _ *spec.Spec) {

@@ -63,7 +63,7 @@ func reports() []report {
 		{dir: "kinds", file: "away.yaml", command: "plan", want: []string{"it has no device on pve1; it has some on pve2"}},
 		{dir: "kinds", file: "both.yaml", command: "plan", want: []string{"it gives 0000:01:00 and 0000:02:00 to a VM as one device"}},
 		{dir: "kinds", file: "each.yaml", command: "plan", notWant: []string{"error"}},
-		{dir: "capitals", command: "up", want: []string{"unchanged allocatable/gpu1", "changed   vm/gpu1"}, notWant: []string{"failed  "}},
+		{dir: "capitals", command: "up", want: []string{"changed   allocatable/gpu1", "changed   vm/gpu1"}, notWant: []string{"failed  "}},
 		{dir: "capitals", file: "small.yaml", command: "plan", want: []string{"there is no host gpu-node1 here; there is GPU-Node1"}},
 		{dir: "container", command: "plan", want: []string{"mapping of 1 GPU [0000:02:00: GeForce RTX 3090"}},
 		{dir: "container", file: "named.yaml", command: "plan", want: []string{"by container 105 (jellyfin), by /dev/nvidia0 as dev0, running", "pct set 105 --delete dev0"}},

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/internal/facts"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 func TestScriptsPassShellcheck(t *testing.T) {

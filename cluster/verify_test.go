@@ -95,7 +95,8 @@ func TestVerifyOfAGPUInUse(t *testing.T) {
 		assert.Equal(t, 1, report.Count(converge.FailedStep))
 		assert.Len(t, results, 6, "those of the other nodes are told all the same")
 		said := w.output.String()[begin:]
-		assert.Contains(t, said, "1 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector.; default/"+pod+" holds 1 on wk-gpu2", "it is said while it waits")
+		assert.Contains(t, said, "1 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector. no new claims", "it is said while it waits")
+		assert.Contains(t, said, "; default/"+pod+" holds 1 on wk-gpu2")
 		assert.NotContains(t, said, "gpu-verify-wk-gpu1", "its own Job is in nobody's way")
 	})
 }

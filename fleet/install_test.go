@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,7 +37,6 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %s, namespace: %s, labels: {app: %[1]s}}
 spec: {replicas: 0, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: x, image: x}]}}}
-status: {observedGeneration: 9}
 `
 
 func TestNeverTwoFleets(t *testing.T) {
@@ -61,30 +62,33 @@ func TestNeverTwoFleets(t *testing.T) {
 }
 
 func TestFleetIsReadyWhenItsAgentHasCheckedIn(t *testing.T) {
-	w := newWorld(t)
-	waits := func(words string) {
-		t.Helper()
-		why, err := fleet.Ready(t.Context(), w.Client)
-		require.NoError(t, err)
-		if words == "" {
-			assert.Empty(t, why)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		waits := func(words string) {
+			t.Helper()
+			time.Sleep(time.Second) // for the Deployments' controller
+			why, err := fleet.Ready(t.Context(), w.Client)
+			require.NoError(t, err)
+			if words == "" {
+				assert.Empty(t, why)
+				return
+			}
+			assert.Contains(t, why, words)
 		}
-		assert.Contains(t, why, words)
-	}
-	waits("fleet-controller is not there yet")
-	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "cattle-fleet-system")))
-	waits("gitjob is not there yet")
-	w.create(t, []byte(fmt.Sprintf(deployment, "gitjob", "cattle-fleet-system")))
-	waits("not registered this cluster yet")
-	w.fleet(t)
-	cluster := `{apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: {name: local, namespace: fleet-local}, status: {agent: {lastSeen: %s}}}`
-	w.create(t, []byte(fmt.Sprintf(cluster, "null")))
-	waits("has not checked in yet")
-	require.NoError(t, w.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster", "metadata": map[string]any{"name": "local", "namespace": "fleet-local"}}}))
-	w.create(t, []byte(fmt.Sprintf(cluster, `"2026-11-20T10:00:00Z"`)))
-	waits("")
+		waits("fleet-controller is not there yet")
+		w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "cattle-fleet-system")))
+		waits("gitjob is not there yet")
+		w.create(t, []byte(fmt.Sprintf(deployment, "gitjob", "cattle-fleet-system")))
+		waits("not registered this cluster yet")
+		w.fleet(t)
+		cluster := `{apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: {name: local, namespace: fleet-local}, status: {agent: {lastSeen: %s}}}`
+		w.create(t, []byte(fmt.Sprintf(cluster, "null")))
+		waits("has not checked in yet")
+		require.NoError(t, w.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Cluster", "metadata": map[string]any{"name": "local", "namespace": "fleet-local"}}}))
+		w.create(t, []byte(fmt.Sprintf(cluster, `"2026-11-20T10:00:00Z"`)))
+		waits("")
+	})
 }
 
 func TestGitRepo(t *testing.T) {

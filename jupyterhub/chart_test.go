@@ -11,8 +11,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // charts is a folder of the real charts, unpacked, as `helm pull --untar` leaves them.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 const kubeconfig = `apiVersion: v1

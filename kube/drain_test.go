@@ -90,10 +90,10 @@ func TestDrainHonoursBudgets(t *testing.T) {
 		assert.WithinDuration(t, began.Add(30*time.Second), time.Now(), 3*time.Second)
 		var drain *kube.DrainError
 		require.ErrorAs(t, err, &drain)
-		assert.Regexp(t, `^drain node wk1: 1 pods are still there: pod default/hub-\w+: the PodDisruptionBudget hub \(minAvailable: 1\) never lets one of its 1 pods go: `+
+		assert.Regexp(t, `^drain node wk1: 1 pods are still there: pod default/hub-[-\w]+: the PodDisruptionBudget hub \(minAvailable: 1\) never lets one of its 1 pods go: `+
 			`add a replica, or change the budget until the node is back: kubectl -n default edit pdb hub$`, err.Error())
 		mu.Lock()
-		assert.Regexp(t, `^draining wk1: waiting for pod default/hub-\w+: PDB `, said[0])
+		assert.Regexp(t, `^draining wk1: waiting for pod default/hub-[-\w]+: PDB `, said[0])
 		mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -285,11 +285,11 @@ func TestBudgetsThatBlockAreExplained(t *testing.T) {
 	three := strings.NewReplacer("kind: StatefulSet", "kind: Deployment", "  serviceName: hub\n", "  replicas: 3\n", "image: hub}", "image: hub, resources: {requests: {cpu: 1}}}").Replace(notebooks)
 	for name, x := range map[string]struct{ objects, budget, want string }{
 		"never": {three, strings.Replace(budget, "minAvailable: 1", "maxUnavailable: 0", 1),
-			`pod default/hub-\w+: the PodDisruptionBudget hub \(maxUnavailable: 0\) never lets one of its 3 pods go: add a replica, or change the budget until the node is back: kubectl -n default edit pdb hub`},
+			`pod default/hub-[-\w]+: the PodDisruptionBudget hub \(maxUnavailable: 0\) never lets one of its 3 pods go: add a replica, or change the budget until the node is back: kubectl -n default edit pdb hub`},
 		"share": {three, strings.Replace(budget, "minAvailable: 1", `minAvailable: "90%"`, 1), `\(minAvailable: 90%\) never lets one of its 3 pods go`},
 		"sick": {strings.Replace(three, "cpu: 1}", "cpu: 10}", 1), strings.Replace(budget, "minAvailable: 1", "minAvailable: 2", 1),
-			`pod default/hub-\w+: the PodDisruptionBudget hub \(minAvailable: 2\) wants 2 healthy pods, and of its 3 pods hub-\w+, hub-\w+ are not ready: ` +
-				`bring those back first \(kubectl -n default describe pod hub-\w+\)`},
+			`pod default/hub-[-\w]+: the PodDisruptionBudget hub \(minAvailable: 2\) wants 2 healthy pods, and of its 3 pods hub-[-\w]+, hub-[-\w]+ are not ready: ` +
+				`bring those back first \(kubectl -n default describe pod hub-[-\w]+\)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, w world) {

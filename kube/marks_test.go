@@ -34,7 +34,8 @@ func TestMarkGivesTakesAndLeavesAlone(t *testing.T) {
 		assert.Equal(t, "cpu", n.Labels["pool"])
 		assert.NotContains(t, n.Labels, "zone")
 		assert.Equal(t, "wk1", n.Labels["kubernetes.io/hostname"])
-		assert.Equal(t, []kube.Taint{{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"}}, n.Taints)
+		assert.Equal(t, []kube.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}, {Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"},
+			{Key: "node.kubernetes.io/unreachable", Effect: "NoExecute"}}, n.Taints)
 		assert.True(t, n.Cordoned)
 
 		require.NoError(t, w.Mark(t.Context(), "wk1", kube.Marks{}))

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestClaimAndPodSayWhatTheyWaitFor(t *testing.T) {
 
 		class, now := "c", metav1.Now()
 		event := func(kind, name, verdict, reason, message string) *corev1.Event {
-			return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name + "." + reason, Namespace: "default"}, Type: verdict, Reason: reason, Message: message,
+			return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name + "." + strings.ToLower(reason), Namespace: "default"}, Type: verdict, Reason: reason, Message: message,
 				InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "default", Name: name}, LastTimestamp: now}
 		}
 		_, err = w.Apply(t.Context(), storageClass(nil),

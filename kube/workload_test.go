@@ -154,7 +154,7 @@ func TestJob(t *testing.T) {
 		assert.Contains(t, bad.Reason, "ended with exit status 7: said")
 		big := state("big")
 		assert.Equal(t, kube.JobPending, big.Phase)
-		assert.Equal(t, "Unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu.", big.Reason)
+		assert.Contains(t, big.Reason, "Unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu. no new claims")
 	})
 }
 

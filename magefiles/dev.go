@@ -8,93 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"strconv"
 	"strings"
-
-	"github.com/cps-gpu/homelab/internal/share"
 )
-
-// Test runs all tests, and a tenth of the campaigns: another one for each commit, or the one that HOMELAB_SHARE=K/N names.
-func Test(ctx context.Context) error {
-	const tenth = 10
-	mine := os.Getenv(share.Variable)
-	if mine == "" {
-		var err error
-		if mine, err = share.OfCommit(ctx, ".", tenth); err != nil {
-			if os.Getenv("CI") != "" {
-				return fmt.Errorf("the share of the campaigns follows from the commit: name one with %s=K/%d: %w", share.Variable, tenth, err)
-			}
-			mine = fmt.Sprintf("1/%d", tenth)
-			fmt.Fprintf(os.Stderr, "The share of the campaigns does not follow from a commit here: %v\n", err)
-		}
-	}
-	return test(ctx, mine)
-}
-
-// TestAll runs all tests with every case of the campaigns, for use before a release.
-func TestAll(ctx context.Context) error { return test(ctx, share.All) }
-
-// test runs the library with the race detector, a real guest if QEMU is installed, then the
-// lab with its real control plane.
-func test(ctx context.Context, mine string) error {
-	if err := os.Setenv(share.Variable, mine); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "Campaigns run with %s=%s; go tool mage testAll runs them whole.\n", share.Variable, mine)
-	race := "-race "
-	if out, err := exec.CommandContext(ctx, "go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) == "0" {
-		fmt.Fprintln(os.Stderr, "No C compiler here, which the race detector needs: testing without it.")
-		race = ""
-	}
-	if err := each(ctx, [][]string{
-		{"go", "vet", "./..."},
-		{"sh", "-c", "go test " + race + "$(go list ./... | grep -Ev '" + raceless + "')"},
-	}); err != nil {
-		return err
-	}
-	if err := beside(ctx); err != nil {
-		return err
-	}
-	if err := runPeers(ctx, "go-proxmox"); err != nil { // the one that needs nothing but Go
-		return err
-	}
-	return each(ctx, [][]string{
-		{"go", "-C", "sim/lab", "vet", "./..."},
-		{"go", "-C", "sim/lab/kubernetes", "vet", "./..."},
-		// Lives in the lab mostly wait.
-		{"go", "-C", "sim/lab", "test", "-timeout", "20m", "-parallel", "3", "./..."},
-	})
-}
-
-// raceless are the packages that are tested without the race detector. With it, the lives of
-// whole clusters take four times as long, and the comparisons of sim/conform ten times;
-// internal/session, internal/trial, proxmox and sim/pvesim run the same code with it. The
-// other packages use one goroutine.
-const raceless = "/homelab/(cluster|cluster/clusterfile|cloudinit|cluster/spec|proxmox/unit|examples.*|cmd/homelab|docs/.*|sim/conform|" +
-	"internal/(archtest|words|share|yamlbound|yamlnode|iso9660|suggest|printable|distro|schedule|names|datadisk))$"
-
-// beside runs the real guests, whose emulation needs a whole processor, and on the other
-// processors the tests without the race detector. -v shows why guests are skipped.
-func beside(ctx context.Context) error {
-	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
-	const packages = " $(go list ./... | grep -E '" + raceless + "')"
-	others := exec.CommandContext(ctx, "sh", "-c", "go test -timeout 20m -skip "+realGuests+" -p "+most+packages)
-	others.Env = append(os.Environ(), "GOMAXPROCS=1")
-	others.Stdout, others.Stderr = os.Stdout, os.Stderr
-	if err := others.Start(); err != nil {
-		return err
-	}
-	err := run(ctx, append(guestTests(), "-timeout", "20m")...)
-	return errors.Join(err, others.Wait())
-}
-
-// realGuests are the tests that boot machines in QEMU.
-const realGuests = "^TestRealGuest"
-
-func guestTests() []string {
-	return []string{"go", "test", "-v", "-run", realGuests, "./cluster"}
-}
 
 // Lint runs the linters of .golangci.yml on every module, and looks up known advisories.
 func Lint(ctx context.Context) error {
@@ -200,7 +115,12 @@ func each(ctx context.Context, commands [][]string) error {
 
 // run runs a command with our streams. Mage's own helpers take no context.
 func run(ctx context.Context, argv ...string) error {
+	return command(ctx, argv...).Run()
+}
+
+// command is one that has our streams.
+func command(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd.Run()
+	return cmd
 }

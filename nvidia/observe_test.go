@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // machine is a runner that runs the real script on this machine, with a PATH in

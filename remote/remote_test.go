@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // here is a Runner in ten lines: it runs commands on this machine.

@@ -27,7 +27,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/internal/facts"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // forged packs a backup as somebody does who has a recipient's public key and no scruples.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,12 +34,13 @@ func (w without) RoundTrip(req *http.Request) (*http.Response, error) {
 // What is looked at is all pods that have not ended, all volumes and all claims. A list that is not
 // available is an error, and no empty list.
 func TestLook(t *testing.T) {
-	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, 1)
+	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, 1000)
 	require.NoError(t, err)
 	defer func() { _ = sim.Close() }()
+	require.NoError(t, sim.Join(t.Context(), guest.Node{Name: "a", Run: func(context.Context, guest.Container) (int, string, string) { return 0, "", "" }}))
 	require.NoError(t, sim.Apply(t.Context(), []byte(`{apiVersion: v1, kind: Pod, metadata: {name: lone, namespace: default}, spec: {nodeName: a, containers: [{name: a, image: a}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: done, namespace: default}, spec: {nodeName: a, containers: [{name: a, image: a}]}, status: {phase: Succeeded}}
+{apiVersion: v1, kind: Pod, metadata: {name: done, namespace: default}, spec: {nodeName: a, restartPolicy: Never, containers: [{name: a, image: a}]}}
 ---
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: pv}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /a}, persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: default, name: c}}}
 ---
@@ -54,9 +56,12 @@ func TestLook(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		return Look(t.Context(), client)
 	}
-	w, err := look("")
-	require.NoError(t, err)
-	assert.Equal(t, []string{"pod default/lone, which nobody makes again"}, converge.Texts(w.On("a")))
+	var w *Work
+	require.EventuallyWithT(t, func(t *assert.CollectT) { // the other pod ends
+		w, err = look("")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"pod default/lone, which nobody makes again"}, converge.Texts(w.On("a")))
+	}, 10*time.Second, 10*time.Millisecond)
 	assert.Equal(t, []string{"volume default/c (1Gi)"}, converge.Texts(w.ClaimsOf("default", "r")))
 	for _, list := range []string{"/pods", "/persistentvolumes", "/persistentvolumeclaims"} {
 		_, err := look(list)

@@ -249,3 +249,12 @@ func TestImportsLittle(t *testing.T) {
 	assert.NotContains(t, deps, "fmt")
 	assert.NotContains(t, deps, "github.com/magefile/mage/mage")
 }
+
+func TestProgressNamesThePackage(t *testing.T) {
+	const path = "github.com/cps-gpu/homelab/cluster/converge"
+	for room, want := range map[int]string{79: path, len(path): path, 19: "...cluster/converge", 3: "..."} {
+		if got := ending(path, room); got != want {
+			t.Errorf("%d columns: %q, not %q", room, got, want)
+		}
+	}
+}

@@ -25,6 +25,8 @@ type bar struct {
 const (
 	fewest = 30 // packages; fewer are compiled within seconds and need no message
 	width  = 30
+
+	columns = 79 // of a terminal
 )
 
 func (b *bar) start() {
@@ -65,8 +67,21 @@ func (b *bar) compiled(name string) {
 		return
 	}
 	part := b.done * width / b.of
-	b.show("[" + strings.Repeat("#", part) + strings.Repeat(".", width-part) + "] " +
-		strconv.Itoa(b.done) + " of " + strconv.Itoa(b.of) + " packages" + b.rest() + "  " + name)
+	text := "[" + strings.Repeat("#", part) + strings.Repeat(".", width-part) + "] " +
+		strconv.Itoa(b.done) + " of " + strconv.Itoa(b.of) + " packages" + b.rest() + "  "
+	if b.terminal {
+		name = ending(name, columns-len(text))
+	}
+	b.show(text + name)
+}
+
+// ending is what fits of a package's path: its end, which tells it from others.
+func ending(path string, room int) string {
+	const dots = "..."
+	if len(path) <= room {
+		return path
+	}
+	return dots + path[len(path)-max(0, room-len(dots)):]
 }
 
 // rest guesses how long it takes, from the pace so far.
@@ -97,7 +112,6 @@ func (b *bar) show(text string) {
 		say("homelab: " + text)
 		return
 	}
-	const columns = 79
 	if len(text) > columns {
 		text = text[:columns]
 	}

@@ -178,7 +178,7 @@ var allowed = map[string][]string{
 	"cmd/mage":                {},
 
 	"internal/faults":          {"internal/share", "remote"},
-	"internal/facts":           nil,
+	"sim/facts":                nil,
 	"internal/share":           nil,
 	"internal/labctl":          {"internal/keep"},
 	"internal/labneeds":        {"internal/labctl", "nvidia", "cluster/spec"},

@@ -32,7 +32,7 @@ func rooms() []floor {
 			"sim/pvesim/internal/fault", "sim/pvesim/model", "sim/pvesim/internal/networkfile", "sim/pvesim/internal/schema", "sim/pvesim/internal/request",
 			"sim/pvesim/internal/answer",
 		}},
-		{"Played machines", []string{"sim/guest", "sim/kubesim", "sim/gpuoperator", "sim/iso", "sim/sshserver",
+		{"Played machines", []string{"sim/guest", "sim/kubesim", "sim/gpuoperator", "sim/iso", "sim/sshserver", "sim/facts",
 			"sim/kubesim/internal/admission", "sim/kubesim/internal/schedule", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults",
 			"sim/kubesim/internal/relay", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
 			"sim/guest/internal/pvehost", "sim/guest/internal/programs", "sim/guest/internal/k3s", "sim/guest/internal/etcdfile", "sim/guest/internal/iptables", "sim/guest/internal/boot",
@@ -45,7 +45,7 @@ func rooms() []floor {
 		{"What is wanted", []string{"cluster/spec"}},
 		{"The engine", []string{"cluster/converge", "cluster/converge/lease", "cluster/converge/wait", "cluster/converge/drift", "cluster/converge/progress", "secret", "secret/sops", "proxmox/unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
-			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/facts", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
+			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
 	}
 }
 

@@ -136,6 +136,7 @@ func TestStartWaitsForALabThatIsStarting(t *testing.T) {
 func TestBuildNeedsTheSource(t *testing.T) {
 	_, err := labctl.Build(t.Context(), labctl.Options{Dir: t.TempDir(), Source: "/"})
 	require.ErrorContains(t, err, "no clone of github.com/cps-gpu/homelab at or above /")
+	require.ErrorContains(t, err, "run this in a clone, or in a folder that homelab new FOLDER makes")
 }
 
 func TestBannerIsOneLine(t *testing.T) {

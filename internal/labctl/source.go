@@ -56,7 +56,7 @@ type goModule struct {
 func (o Options) required(ctx context.Context, dir string) (source, error) {
 	var lib goModule
 	if err := asked(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
-		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from source: %w", module, dir, err)
+		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from source: run this in a clone, or in a folder that homelab new FOLDER makes: %w", module, dir, err)
 	}
 	if r := lib.Replace; r != nil && r.Version == "" {
 		return source{dir: filepath.Join(r.Dir, "sim", "lab", o.program().module)}, nil

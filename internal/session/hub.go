@@ -164,11 +164,10 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	if err != nil {
 		return failedf(invalid, "-port=%d: %w", f.Port, err)
 	}
-	if unknown != "" {
-		s.Say("%s.", unknown)
-	}
 	if s.Spec.IsLab() {
 		s.Say("%s", labLogin(h.Auth))
+	} else if unknown != "" {
+		s.Say("%s.", unknown)
 	}
 	s.Say("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()

@@ -71,6 +71,7 @@ func TestWhatPeopleChangeIsPutRight(t *testing.T) {
 		assert.Equal(t, 1, s.Revision)
 
 		require.NoError(t, k.Delete(t.Context(), live(t, defined("pairs", "Pair"))))
+		time.Sleep(time.Second)
 		_, diff = l.look(t)
 		assert.Contains(t, diff, "customresourcedefinition/pairs.example.com: new")
 		edit(t, k, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: web}, data: {text: other}}")

@@ -18,9 +18,9 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // keygen runs OpenSSH's own ssh-keygen.

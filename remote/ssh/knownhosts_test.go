@@ -14,8 +14,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
-	"github.com/cps-gpu/homelab/internal/facts"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // line is a known_hosts line of hosts as they are given.

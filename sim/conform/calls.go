@@ -13,7 +13,7 @@ import (
 )
 
 // recordedCalls are the methods that whole lives of clusters asked for, with their
-// parameters; a test writes them down.
+// parameters; cluster.TestCallsOfWholeLives writes them down.
 //
 //go:embed calls.txt
 var recordedCalls string

@@ -147,12 +147,3 @@ func NoSuchImage(image string) string {
 	return fmt.Sprintf("Back-off pulling image %[1]q: ErrImagePull: rpc error: code = NotFound desc = failed to pull and unpack image %[1]q: "+
 		"failed to resolve reference %[1]q: %[1]s: not found", image)
 }
-
-// Config is the name of the device plugin's configuration on a node: that of its label, or else the
-// default of the plugin's container.
-func Config(label string, env func(string) string) string {
-	return cmp.Or(label, env("DEFAULT_CONFIG"))
-}
-
-// ConfigLabel on a node names it.
-const ConfigLabel = "nvidia.com/device-plugin.config"

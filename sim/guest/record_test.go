@@ -54,7 +54,7 @@ func TestJournalOfAPeriod(t *testing.T) {
 // simulation that runs for days.
 func TestALeanGuestStaysSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const guests, limit = 20, 100 << 10
+		const guests, limit = 10, 100 << 10
 		heap := func() int64 {
 			runtime.GC()
 			runtime.GC()
@@ -72,7 +72,7 @@ func TestALeanGuestStaysSmall(t *testing.T) {
 			all = append(all, start(t, c))
 		}
 		for _, m := range all {
-			for i := range 500 {
+			for i := range 150 {
 				mustShell(t, m, script+fmt.Sprint(i%20))
 			}
 			assert.LessOrEqual(t, len(m.Commands()), 100)

@@ -36,7 +36,7 @@ type target struct {
 // ServeHTTP serves the API.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dryRun := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
-	if !c.bare() { // for tests; a lab that runs for weeks would only grow
+	if c.plays { // for tests; a lab that runs for weeks would only grow
 		c.mu.Lock()
 		c.log = append(c.log, Request{Method: r.Method, Path: r.URL.RequestURI(), DryRun: dryRun, Agent: r.UserAgent()})
 		c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, 0, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
-	if r.Method == http.MethodPost && c.bare() && strings.Contains(r.URL.Path, "reviews") {
+	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "reviews") {
 		body, _ := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20)) // a longer one is cut off
 		body, err := toJSON(r.Header.Get("Content-Type"), body)
 		if err == nil {
@@ -67,7 +67,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && t.sub == "" && (t.query.Get("watch") == "true" || t.query.Get("watch") == "1"):
 		c.watch(w, r, t)
-	case c.bare() && toNode(t):
+	case toNode(t):
 		c.passOn(w, r, t)
 	default:
 		c.serve(w, r, t)
@@ -81,10 +81,8 @@ func (c *Cluster) find(r *http.Request) (t target, out any, err error) {
 	if out, ok := c.general(r.URL.Path); ok {
 		return t, out, nil
 	}
-	if c.bare() {
-		if out, ok := c.openAPI(r.URL.Path); ok {
-			return t, out, nil
-		}
+	if out, ok := c.openAPI(r.URL.Path); ok {
+		return t, out, nil
 	}
 	t, err = c.route(r.URL.EscapedPath())
 	return t, nil, err
@@ -123,7 +121,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	c.mu.Lock()
-	v := c.viewOf(r)
+	v := viewOf(r)
 	out, code, err := c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
 	c.mu.Unlock()
 	if obj, ok := out.(map[string]any); ok && err == nil {
@@ -148,7 +146,7 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, t target) {
 	c.mu.Lock()
-	watcher, err := c.newWatcher(t, c.viewOf(r))
+	watcher, err := c.newWatcher(t, viewOf(r))
 	c.mu.Unlock()
 	if err != nil {
 		answer(w, nil, 0, err)
@@ -231,7 +229,7 @@ func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (a
 		return c.list(t)
 	case t.name == "" && method == http.MethodPost:
 		return c.create(t, body)
-	case t.name == "" && method == http.MethodDelete && c.bare():
+	case t.name == "" && method == http.MethodDelete:
 		return c.deleteAll(t, body)
 	case t.name == "":
 		return nil, 0, apierrors.NewMethodNotSupported(t.kind.resource(), method)
@@ -245,13 +243,8 @@ func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (a
 	switch {
 	case t.sub == "eviction" && method == http.MethodPost:
 		return c.evict(t, e, body)
-	case t.sub == "log" && method == http.MethodGet:
-		return c.podLog(e), http.StatusOK, nil
 	case t.sub != "" && t.sub != "status":
-		if c.bare() {
-			return c.subresource(t, e, method, contentType, body)
-		}
-		return nil, 0, noPath()
+		return c.subresource(t, e, method, contentType, body)
 	case method == http.MethodGet:
 		return e.obj, http.StatusOK, nil
 	case method == http.MethodPut:

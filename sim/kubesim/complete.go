@@ -60,9 +60,6 @@ func (c *Cluster) rewrite(t target, e *entry, u *unstructured.Unstructured) (any
 // store is put for what a client writes: an object that waited for its last finalizer goes.
 func (c *Cluster) store(k kind, obj map[string]any) *entry {
 	e := c.put(k, obj)
-	if !c.bare() {
-		return e
-	}
 	u := e.u()
 	grace := u.GetDeletionGracePeriodSeconds()
 	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0) && k.id() != "namespaces" {
@@ -142,10 +139,20 @@ func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) 
 	errs := admission.WellFormed(typ)
 	u.Object = toMap(typ)
 	u.SetGroupVersionKind(k.GroupVersionKind)
-	if job, ok := typ.(*batchv1.Job); live != nil && t.sub == "" && (!ok || job.Status.StartTime != nil) { // a Job that was never started may still be changed, see Kueue
+	if live != nil && t.sub == "" && !waiting(live) {
 		errs = append(errs, immutable(k, live.obj, u)...)
 	}
 	return invalid(k, u.GetName(), errs)
+}
+
+// waiting reports whether a Job is suspended and was never started: it may still be changed, see
+// Kueue (validationOptionsForJob of pkg/registry/batch/job/strategy.go).
+func waiting(e *entry) bool {
+	if e.kind.Kind != "Job" {
+		return false
+	}
+	j := typed[batchv1.Job](e)
+	return j.Spec.Suspend != nil && *j.Spec.Suspend && j.Status.StartTime == nil
 }
 
 // admitOutside asks those who play webhooks and policies.

@@ -3,13 +3,18 @@ package kubesim
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,14 +35,8 @@ const (
 	crdCleanup    = "customresourcecleanup.apiextensions.k8s.io"
 )
 
-// reconcileBare does what kube-controller-manager and kube-scheduler do. The lock is held.
-func (c *Cluster) reconcileBare() {
-	c.namespaces()
-	c.garbage()
-	c.control.Run()
-	schedule.Scheduler{Store: controllerStore{c: c, component: corev1.DefaultSchedulerName}}.Run()
-	c.budgets()
-	c.forgetEvents()
+func (c *Cluster) scheduler() schedule.Scheduler {
+	return schedule.Scheduler{Store: controllerStore{c: c, component: corev1.DefaultSchedulerName}}
 }
 
 // admission checks new objects. The lock is held.
@@ -81,7 +80,10 @@ func (s controllerStore) find(obj metav1.Object) (kind, *entry) {
 
 // Create implements control.Store.
 func (s controllerStore) Create(obj metav1.Object) error {
-	k, _ := s.find(obj)
+	k, e := s.find(obj)
+	if e != nil {
+		return apierrors.NewAlreadyExists(k.resource(), obj.GetName())
+	}
 	if s.c.outside.Admit != nil {
 		u := &unstructured.Unstructured{Object: toMap(obj)}
 		if err := s.c.admitOutside(k, u); err != nil {
@@ -98,7 +100,7 @@ func (s controllerStore) Create(obj metav1.Object) error {
 	if err := s.c.admission().New(obj); err != nil {
 		return err
 	}
-	e := s.c.put(k, toMap(obj))
+	e = s.c.put(k, toMap(obj))
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(e.obj, obj)
 }
 
@@ -145,6 +147,9 @@ func (s controllerStore) Event(about metav1.Object, kind, reason, message string
 
 // After implements control.Store.
 func (s controllerStore) After(d time.Duration) { s.c.wake(time.Now().Add(d)) }
+
+// Suffix implements control.Store.
+func (s controllerStore) Suffix() string { return s.c.suffix() }
 
 // typed is typed for a type that only fresh knows.
 func (e *entry) typed(fresh func() any) any {
@@ -229,23 +234,45 @@ func allow(b *policyv1.PodDisruptionBudget) {
 	meta.SetStatusCondition(&b.Status.Conditions, cond)
 }
 
-// populateBare makes what a control plane makes by itself.
-func (c *Cluster) populateBare() {
+// make creates an object of our own making.
+func (c *Cluster) make(obj metav1.Object) { _ = controllerStore{c: c}.Create(obj) }
+
+// populate makes what a control plane makes by itself, and with nodes what K3s brings.
+func (c *Cluster) populate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	create := func(obj metav1.Object) { _ = controllerStore{c: c}.Create(obj) }
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
-		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		c.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	c.namespaces()
-	create(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-node-critical"}, Value: 2000001000,
+	c.make(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-node-critical"}, Value: 2000001000,
 		Description: "Used for system critical pods that must not be moved from their current node."})
-	create(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-cluster-critical"}, Value: 2000000000,
+	c.make(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-cluster-critical"}, Value: 2000000000,
 		Description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."})
-	create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}, Rules: []rbacv1.PolicyRule{
+	c.make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}, {Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}})
-	create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault,
+	c.make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault,
 		Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
 		Spec: corev1.ServiceSpec{ClusterIP: c.cfg.ServiceCIDR.Masked().Addr().Next().String(),
 			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(6443)}}}})
+	if c.plays {
+		c.populateK3s()
+	}
+}
+
+func (c *Cluster) populateK3s() {
+	if !slices.Contains(c.cfg.Disable, "local-storage") {
+		wait, del := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
+		c.make(&storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: "local-path", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+			Provisioner: localPath, VolumeBindingMode: &wait, ReclaimPolicy: &del,
+		})
+	}
+	if !slices.Contains(c.cfg.Disable, "traefik") {
+		c.make(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "traefik"},
+			Spec: networkingv1.IngressClassSpec{Controller: "traefik.io/ingress-controller"}})
+	}
+	for _, name := range []string{"nvidia", "nvidia-experimental"} {
+		c.make(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: name})
+	}
 }

@@ -35,9 +35,6 @@ func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 			r.Categories = []string{"all"}
 		}
 		list.APIResources = append(list.APIResources, r)
-		if !c.bare() {
-			continue
-		}
 		if c.hasStatus(k) {
 			list.APIResources = append(list.APIResources, metav1.APIResource{Name: k.plural + "/status", Kind: k.Kind, Namespaced: k.namespaced,
 				Verbs: metav1.Verbs{"get", "patch", "update"}})
@@ -50,9 +47,7 @@ func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 			list.APIResources = append(list.APIResources, p)
 		}
 	}
-	if c.bare() {
-		list.APIResources = append(list.APIResources, served.ReviewKinds(gv)...)
-	}
+	list.APIResources = append(list.APIResources, served.ReviewKinds(gv)...)
 	return list
 }
 
@@ -68,24 +63,20 @@ func (c *Cluster) groups() *metav1.APIGroupList {
 		switch {
 		case i < 0:
 			list.Groups = append(list.Groups, metav1.APIGroup{Name: k.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-		case c.bare() && !slices.Contains(list.Groups[i].Versions, v):
+		case !slices.Contains(list.Groups[i].Versions, v):
 			list.Groups[i].Versions = append(list.Groups[i].Versions, v)
 		}
 	}
-	if c.bare() {
-		for _, gv := range []schema.GroupVersion{authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion} {
-			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-			list.Groups = append(list.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-		}
+	for _, gv := range []schema.GroupVersion{authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion} {
+		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		list.Groups = append(list.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
 	}
 	for i := range list.Groups { // as the API server: stable before beta, and the highest first
 		g := &list.Groups[i]
 		slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
 			return -apiversion.CompareKubeAwareVersionStrings(a.Version, b.Version)
 		})
-		if c.bare() {
-			g.PreferredVersion = g.Versions[0]
-		}
+		g.PreferredVersion = g.Versions[0]
 	}
 	return list
 }

@@ -10,26 +10,25 @@
 // so unknown fields are refused), dry runs, conflicts, immutable fields, graceful
 // deletion, eviction under disruption budgets, client certificates.
 //
-// Played by [New]: one loop stands for the DaemonSet, Job, Deployment and StatefulSet
-// controllers, the garbage collector, the scheduler (taints, node selectors and
-// affinity, counted resources such as nvidia.com/gpu) and the kubelets. A pod that
-// should end is run by its guest through guest.Node.Run; all others just run. A claim
-// is bound while a pod of its class' provisioner is ready, see [Provisions];
-// certificates are signed while cert-manager's is. Programs of charts' hooks that
-// guests do not have end well. A
-// device plugin's pod makes its node's GPUs allocatable.
+// Its controllers do what kube-controller-manager and kube-scheduler do: Deployments by
+// ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs; claims and volumes; taints of nodes and
+// eviction from them; endpoints; garbage with finalizers; taints, affinity, counted resources such
+// as nvidia.com/gpu. The API fills in its defaults and what admission adds, and serves tables,
+// scales, bindings and tokens. A test of the lab makes the same requests of it and of Kubernetes
+// v1.36.
 //
-// [NewPlane] is a control plane alone, which clients of client-go and kubectl work with:
-// its nodes, and all that runs on them, are theirs. It fills in the API's defaults and what
-// admission adds to pods, Services, claims and Jobs; serves tables, scales, binds, finalizes;
-// rolls Deployments out by ReplicaSets; binds claims to the volumes that provisioners make; taints
-// nodes and evicts from them; collects garbage with finalizers. It can listen on a port. A test of
-// the lab makes the same requests of it and of Kubernetes v1.36.
+// [NewPlane] is that alone, which clients of client-go and kubectl work with: its nodes, and all
+// that runs on them, are theirs. It can listen on a port.
+//
+// [New] plays the nodes, too: a pod that should end is run by its guest through guest.Node.Run;
+// all others just run, of several containers the first. A device plugin's pod makes its node's GPUs
+// allocatable. What a claim asks a provisioner for is made while a pod of it is ready, see
+// [Provisions]; certificates are signed while cert-manager's is. Programs of charts' hooks that
+// guests do not have end well.
 //
 // Missing: RBAC (every client certificate is an administrator) and tokens, validation beyond types,
 // names and selectors, calls of webhooks and policies (but see [Outside]), quotas, preemption,
 // topology spread, the schemas of custom kinds, OpenAPI schemas, answers in protobuf,
 // events.k8s.io, ControllerRevisions (a StatefulSet's partition gets the new template too), Indexed
-// Jobs, the finalizer of Jobs' pods. With [New] also: API defaults, admission, finalizers, more than
-// the first container of a pod.
+// Jobs, the finalizer of Jobs' pods.
 package kubesim

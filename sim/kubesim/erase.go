@@ -109,8 +109,13 @@ func (c *Cluster) doomed(e *entry, u *unstructured.Unstructured, grace int64) *e
 
 // gone takes an object out of the store, with what only it stood for.
 func (c *Cluster) gone(e *entry) {
-	if e.kind.Kind == "CustomResourceDefinition" {
-		name := e.u().GetName()
+	name := e.u().GetName()
+	switch e.kind.Kind {
+	case "Pod":
+		c.quit(e.uid)
+	case "Node":
+		c.forget(name)
+	case "CustomResourceDefinition":
 		c.kinds = slices.DeleteFunc(c.kinds, func(k kind) bool { return k.custom && k.id() == name })
 	}
 	c.remove(e)

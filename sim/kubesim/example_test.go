@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/cps-gpu/homelab/kube"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
@@ -23,15 +26,22 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	client, err := kube.New(kube.Config{
-		Kubeconfig: cluster.Kubeconfig("https://10.0.0.10:6443"),
-		Dial:       func(ctx context.Context, _, _ string) (net.Conn, error) { return cluster.Dial(ctx) },
-	})
+	config, err := clientcmd.RESTConfigFromKubeConfig(cluster.Kubeconfig("https://10.0.0.10:6443"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	nodes, err := client.Nodes(ctx)
-	fmt.Println(nodes[0].Name, nodes[0].Labels["pool"], err)
-	// Output: wk1 gpu <nil>
+	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return cluster.Dial(ctx) }
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(nodes.Items[0].Name, nodes.Items[0].Labels["pool"])
+	// Output: wk1 gpu
 }

@@ -4,12 +4,17 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/sim/gpuoperator"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
+	"github.com/cps-gpu/homelab/sim/kubesim/internal/defaults"
 )
 
 // gpuOperator simulates NVIDIA's GPU operator while its pod is ready: what its ClusterPolicy asks
@@ -22,25 +27,40 @@ func (c *Cluster) gpuOperator() {
 		policy := &unstructured.Unstructured{Object: e.obj}
 		wanted := map[string]bool{}
 		for _, u := range gpuoperator.Of(policy, c.namespaceOf("/gpu-operator:")).Objects(c.kernels()...) {
-			k := mustKind(map[string]string{"DaemonSet": "daemonsets", "RuntimeClass": "runtimeclasses"}[u.GetKind()])
 			wanted[u.GetKind()+" "+u.GetName()] = true
-			have := c.get(k, u.GetNamespace(), u.GetName())
-			switch {
-			case have == nil:
-				c.put(k, u.Object)
-			case u.GetKind() == "DaemonSet":
-				c.putField(have, "spec", u.Object["spec"].(map[string]any))
-			case have.owner == "": // K3s' own class becomes the operator's
-				taken := have.u().DeepCopy()
-				taken.SetOwnerReferences(u.GetOwnerReferences())
-				c.put(k, taken.Object)
-			}
+			c.bring(u)
 		}
 		for _, set := range c.all("daemonsets.apps") {
 			if set.owner == e.uid && !wanted["DaemonSet "+set.u().GetName()] {
-				c.remove(set)
+				c.erase(set, metav1.DeleteOptions{})
 			}
 		}
+	}
+}
+
+// bring creates an object of the operator, or corrects it.
+func (c *Cluster) bring(u *unstructured.Unstructured) {
+	var obj metav1.Object = &nodev1.RuntimeClass{}
+	if u.GetKind() == "DaemonSet" {
+		obj = &appsv1.DaemonSet{}
+	}
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj) // one of our own making
+	s := controllerStore{c: c}
+	_, have := s.find(obj)
+	if have == nil {
+		c.make(obj)
+		return
+	}
+	switch o := obj.(type) {
+	case *appsv1.DaemonSet:
+		defaults.Set(o)
+		is := typed[appsv1.DaemonSet](have).DeepCopy()
+		is.Spec = o.Spec
+		s.Update(is)
+	case *nodev1.RuntimeClass: // K3s' own class becomes the operator's
+		is := typed[nodev1.RuntimeClass](have).DeepCopy()
+		is.OwnerReferences = o.OwnerReferences
+		s.Update(is)
 	}
 }
 
@@ -92,20 +112,4 @@ func (c *Cluster) toMachine(p *corev1.Pod, k *kubelet) (reason, why string) {
 		}
 	}
 	return "", ""
-}
-
-// operatorConfig is the name of the configuration of the operator's device plugin, or "".
-func (c *Cluster) operatorConfig(p *corev1.Pod) string {
-	env := map[string]string{}
-	for _, v := range p.Spec.Containers[0].Env {
-		env[v.Name] = v.Value
-	}
-	if _, ours := env["DEFAULT_CONFIG"]; !ours {
-		return ""
-	}
-	label := ""
-	if e := c.get(mustKind("nodes"), "", p.Spec.NodeName); e != nil {
-		label = typed[corev1.Node](e).Labels[gpuoperator.ConfigLabel]
-	}
-	return gpuoperator.Config(label, func(name string) string { return env[name] })
 }

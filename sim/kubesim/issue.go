@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/authority"
@@ -58,10 +59,16 @@ func (c *Cluster) certify(e *entry) bool {
 	if err != nil {
 		return false
 	}
-	c.putTyped(mustKind("secrets"), &corev1.Secret{
+	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.u().GetNamespace()}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: authority.Encode("CERTIFICATE", signed.Certificate[0]), corev1.TLSPrivateKeyKey: authority.Encode("EC PRIVATE KEY", key)},
-	})
+	}
+	if have := c.get(mustKind("secrets"), secret.Namespace, name); have != nil {
+		secret.UID = types.UID(have.uid)
+		controllerStore{c: c}.Update(secret)
+	} else {
+		c.make(secret)
+	}
 	return true
 }
 
@@ -88,7 +95,7 @@ func (c *Cluster) play(ct guest.Container, namespace string) {
 	if err != nil {
 		return
 	}
-	c.putTyped(mustKind("secrets"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+	c.make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Data: map[string][]byte{"cert": authority.Encode("CERTIFICATE", signed.Certificate[0]), "ca": authority.Encode("CERTIFICATE", c.auth.Cert.Raw), "key": {}}})
 }
 
@@ -101,7 +108,7 @@ func (c *Cluster) share() {
 		}
 		for _, v := range p.Spec.Containers[0].Env {
 			if v.Name == "METALLB_ML_SECRET_NAME" && c.get(mustKind("secrets"), p.Namespace, v.Value) == nil {
-				c.putTyped(mustKind("secrets"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: v.Value, Namespace: p.Namespace},
+				c.make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: v.Value, Namespace: p.Namespace},
 					Data: map[string][]byte{"secretkey": []byte("simulated")}})
 			}
 		}

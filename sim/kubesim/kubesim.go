@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -62,7 +63,10 @@ func (s *Sim) Clusters() []*Cluster {
 type Cluster struct {
 	cfg     guest.PlaneConfig
 	speed   float64
-	outside *Outside // nil: nodes, and what runs on them, are played
+	outside Outside
+	plays   bool          // nodes and the programs on them
+	settle  time.Duration // how long the loop waits for more after a change
+	again   time.Duration // after which it looks again, whatever happens
 	auth    *authority.Authority
 	pipe    *pipe
 	srv     *http.Server
@@ -75,7 +79,7 @@ type Cluster struct {
 	objects  map[string]map[string]*entry // by resource, then by namespace and name
 	past     map[string]*history          // by resource
 	kinds    []kind
-	control  *control.Controllers // of a control plane alone
+	control  *control.Controllers
 	managers map[schema.GroupVersionKind]*managedfields.FieldManager
 	version  int64 // of the whole store, as etcd counts
 	serial   int64 // of generated names
@@ -105,26 +109,36 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 	return form(ctx, cfg, speed, nil)
 }
 
+// form makes a cluster; without outside, it plays the nodes and what runs on them.
 func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Outside) (*Cluster, error) {
 	if speed <= 0 {
 		speed = 1
+	}
+	if !cfg.ServiceCIDR.IsValid() {
+		cfg.ServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
+	}
+	if !cfg.PodCIDR.IsValid() {
+		cfg.PodCIDR = netip.MustParsePrefix("10.42.0.0/16")
 	}
 	auth, err := authority.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{
-		cfg: cfg, speed: speed, outside: outside, auth: auth, pipe: newPipe(),
+		cfg: cfg, speed: speed, plays: outside == nil, settle: settleBare, again: lookAgainBare, auth: auth, pipe: newPipe(),
 		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, past: map[string]*history{},
 		managers: map[schema.GroupVersionKind]*managedfields.FieldManager{}, kinds: slices.Clone(builtin),
 		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},
 	}
+	if c.plays {
+		outside = &Outside{Kubelet: c.kubeletAPI}
+		c.settle, c.again = c.scale(settle), c.scale(lookAgain)
+	}
+	c.outside = *outside
 	c.control = &control.Controllers{Store: controllerStore{c: c}, PodCIDR: cfg.PodCIDR.String()}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.srv = &http.Server{Handler: c, TLSConfig: auth.ServerTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
-	if cfg.Saved == nil && c.bare() {
-		c.populateBare()
-	} else if cfg.Saved == nil {
+	if cfg.Saved == nil {
 		c.populate()
 	} else if err := c.load(cfg.Saved.Objects); err != nil {
 		return nil, err
@@ -148,6 +162,8 @@ func (c *Cluster) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.objects)
+	clear(c.past)
+	clear(c.managers)
 	clear(c.kubelets)
 	clear(c.runs)
 	clear(c.disks)

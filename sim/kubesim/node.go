@@ -48,7 +48,7 @@ func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 	k.ctx, k.stop = context.WithCancel(c.ctx)
 	c.kubelets[n.Name] = k
 	if e := c.get(mustKind("nodes"), "", n.Name); e == nil {
-		c.putTyped(mustKind("nodes"), newNode(n))
+		c.make(newNode(n))
 	} else {
 		// K3s sets the labels of its configuration at every start, and taints only
 		// when the node registers (configureNode, pkg/agent/run.go).
@@ -89,16 +89,11 @@ func (c *Cluster) Leave(name string) {
 	}
 }
 
-// forget removes a node whose object was deleted, with its pods.
+// forget ends the kubelet of a node whose object was deleted.
 func (c *Cluster) forget(name string) {
 	if k := c.kubelets[name]; k != nil {
 		k.stop()
 		delete(c.kubelets, name)
-	}
-	for _, e := range c.all("pods") {
-		if typed[corev1.Pod](e).Spec.NodeName == name {
-			c.drop(e)
-		}
 	}
 	if e := c.get(mustKind("secrets"), metav1.NamespaceSystem, name+".node-password.k3s"); e != nil {
 		c.remove(e)
@@ -111,7 +106,7 @@ func (c *Cluster) putNodePassword(name string) {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + ".node-password.k3s", Namespace: metav1.NamespaceSystem},
 		Data: map[string][]byte{"hash": []byte("$1:simulated")}}
 	if c.get(mustKind("secrets"), s.Namespace, s.Name) == nil {
-		c.putTyped(mustKind("secrets"), s)
+		c.make(s)
 	}
 }
 
@@ -128,7 +123,7 @@ func newNode(n guest.Node) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
 			"k3s.io/internal-ip": n.InternalIP.String(), "k3s.io/hostname": n.Name}},
-		Spec: corev1.NodeSpec{ProviderID: "k3s://" + n.Name, Taints: []corev1.Taint{notReadyTaint}},
+		Spec: corev1.NodeSpec{ProviderID: "k3s://" + n.Name},
 	}
 	for _, t := range n.Taints {
 		if taint, ok := parseTaint(t); ok {
@@ -138,11 +133,6 @@ func newNode(n guest.Node) *corev1.Node {
 	node.Status = nodeStatus(n, node.Status, nil)
 	return node
 }
-
-var (
-	notReadyTaint    = corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}
-	unreachableTaint = corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoSchedule}
-)
 
 func parseTaint(s string) (corev1.Taint, bool) {
 	head, effect, ok := strings.Cut(s, ":")
@@ -201,37 +191,44 @@ func ready(n *corev1.Node) bool {
 }
 
 // nodes updates the nodes' objects to the state of their kubelets.
-func (c *Cluster) nodes(pods podIndex) {
+func (c *Cluster) nodes() {
+	plugins := map[string]*corev1.Pod{}
+	for _, e := range c.all("pods") {
+		if p := typed[corev1.Pod](e); isPlugin(p) && plugins[p.Spec.NodeName] == nil {
+			plugins[p.Spec.NodeName] = p
+		}
+	}
 	for _, e := range c.all("nodes") {
 		n := typed[corev1.Node](e)
 		k := c.kubelets[n.Name]
 		if k == nil {
 			continue
 		}
-		status, taint := n.Status, (*corev1.Taint)(nil)
+		status := n.Status
 		switch age := time.Since(k.since); {
 		case k.alive && age >= c.scale(readyAfter):
-			plugin := k.plugin(pods.onNode[n.Name], c.offered)
+			var plugin map[corev1.ResourceName]int64
+			if p := plugins[n.Name]; p != nil {
+				plugin = c.offered(p, k.gpus()).counts()
+			}
 			if k.reported == e && maps.Equal(k.reportedGPUs, plugin) && (k.reportedGPUs == nil) == (plugin == nil) {
 				continue
 			}
 			k.reportedGPUs = plugin
 			status = nodeStatus(k.node, n.Status, plugin)
 			status.Conditions = reported(turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
+			k.reported = c.putStatus(e, &status)
+			continue
 		case k.alive:
 			status = nodeStatus(k.node, n.Status, nil)
-			taint = &notReadyTaint
 			c.wake(k.since.Add(c.scale(readyAfter)))
 		case age >= c.scale(unknownAfter):
 			status.Conditions = turn(n, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
-			taint = &unreachableTaint
 		default:
 			c.wake(k.since.Add(c.scale(unknownAfter)))
 			continue
 		}
-		if e = c.taint(c.putStatus(e, &status), n, taint); taint == nil {
-			k.reported = e
-		}
+		c.putStatus(e, &status)
 	}
 }
 
@@ -264,34 +261,6 @@ func turn(n *corev1.Node, status corev1.ConditionStatus, reason, message string)
 		}
 	}
 	return append(out, readyCondition(status, reason, message))
-}
-
-// taint sets the matching one of Kubernetes' own taints, and clears the others.
-func (c *Cluster) taint(e *entry, n *corev1.Node, want *corev1.Taint) *entry {
-	spec := n.Spec
-	spec.Taints = nil
-	for _, t := range n.Spec.Taints {
-		if t.Key != notReadyTaint.Key && t.Key != unreachableTaint.Key {
-			spec.Taints = append(spec.Taints, t)
-		}
-	}
-	if want != nil {
-		spec.Taints = append([]corev1.Taint{*want}, spec.Taints...)
-	}
-	if m := toMap(&spec); !equal(m, toMap(&n.Spec)) {
-		return c.putField(e, "spec", m)
-	}
-	return e
-}
-
-// plugin returns what the node's device plugin offers, nil without one.
-func (k *kubelet) plugin(pods []*entry, offered func(*corev1.Pod, []guest.GPU) offer) map[corev1.ResourceName]int64 {
-	for _, e := range pods {
-		if p := typed[corev1.Pod](e); isPlugin(p) {
-			return offered(p, k.gpus()).counts()
-		}
-	}
-	return nil
 }
 
 // isPlugin reports whether a pod is a running device plugin.

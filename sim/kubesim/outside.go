@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -32,17 +31,8 @@ type Outside struct {
 // kube-scheduler. Its clients are the kubelets, provisioners and operators; it neither starts a
 // pod nor ends one. It outlives ctx, whose values it keeps: call Close.
 func NewPlane(ctx context.Context, cfg guest.PlaneConfig, outside Outside) (*Cluster, error) {
-	if !cfg.ServiceCIDR.IsValid() {
-		cfg.ServiceCIDR = netip.MustParsePrefix("10.43.0.0/16")
-	}
-	if !cfg.PodCIDR.IsValid() {
-		cfg.PodCIDR = netip.MustParsePrefix("10.42.0.0/16")
-	}
 	return form(ctx, cfg, 1, &outside)
 }
-
-// bare reports whether others play the nodes.
-func (c *Cluster) bare() bool { return c.outside != nil }
 
 // Listen also serves the API on a real port, such as that of 127.0.0.1:0, and returns its address.
 func (c *Cluster) Listen(ctx context.Context, address string) (net.Addr, error) {

@@ -3,6 +3,7 @@ package kubesim
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 	"slices"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
-
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
 )
 
@@ -34,6 +34,7 @@ const notFound = 128
 type run struct {
 	since  time.Time // when it was bound, then when it was asked to end
 	began  bool
+	ending bool
 	gpus   []string // UUIDs of those it was given
 	stop   context.CancelFunc
 	result *result // of a pod that has ended
@@ -67,44 +68,25 @@ func (c *Cluster) runPods() {
 			c.finished(e, p, r)
 		case !r.began:
 			c.begin(e, p, k, r)
+		case !control.Ready(p): // the node was silent for a while
+			status := p.Status.DeepCopy()
+			status.Conditions = conditions(corev1.ConditionTrue)
+			c.putStatus(e, status)
 		}
 	}
 }
 
-// ending asks the kubelet to end a pod, and reports whether there is one to ask.
-func (c *Cluster) ending(e *entry) bool {
-	p := typed[corev1.Pod](e)
-	if p.Spec.NodeName == "" || c.kubelets[p.Spec.NodeName] == nil || control.Ended(p) {
-		c.quit(string(p.UID))
-		return false
-	}
-	if p.DeletionTimestamp != nil {
-		return true
-	}
-	if r := c.runs[string(p.UID)]; r != nil {
-		r.since = time.Now()
-	}
-	meta := p.ObjectMeta.DeepCopy()
-	now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-	meta.DeletionTimestamp = &now
-	m := toMap(meta)
-	c.putField(e, "metadata", m)
-	return true
-}
-
 // end removes a pod whose time to end is over.
 func (c *Cluster) end(e *entry, r *run) {
+	if !r.ending {
+		r.ending, r.since = true, time.Now()
+	}
 	if due := r.since.Add(c.scale(endAfter)); time.Now().Before(due) {
 		c.wake(due)
 		return
 	}
-	c.drop(e)
-}
-
-// drop removes a pod and what it runs.
-func (c *Cluster) drop(e *entry) {
-	c.quit(string(e.u().GetUID()))
-	c.remove(e)
+	now := int64(0)
+	c.erase(e, metav1.DeleteOptions{GracePeriodSeconds: &now})
 }
 
 func (c *Cluster) quit(uid string) {
@@ -121,12 +103,12 @@ func (c *Cluster) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
 		return
 	}
 	if why := c.lacks(p, k); why != "" {
-		c.event(e, "FailedCreatePodSandBox", why)
+		c.note(e, "kubelet", corev1.EventTypeWarning, "FailedCreatePodSandBox", why)
 		c.waiting(e, p, "ContainerCreating", why)
 		return
 	}
 	if reason, why := c.toMachine(p, k); why != "" {
-		c.event(e, reason, why)
+		c.note(e, "kubelet", corev1.EventTypeWarning, reason, why)
 		c.waiting(e, p, reason, why)
 		return
 	}
@@ -336,12 +318,22 @@ func (c *Cluster) finished(e *entry, p *corev1.Pod, r *run) {
 	c.putStatus(e, status)
 }
 
-// podLog is what a pod has written.
-func (c *Cluster) podLog(e *entry) string {
-	if r := c.runs[string(e.u().GetUID())]; r != nil {
-		return r.output
-	}
-	return ""
+// kubeletAPI answers for a node's kubelet: with what pods have written.
+func (c *Cluster) kubeletAPI(string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parts := strings.Split(r.URL.Path, "/") // "/containerLogs/namespace/pod/container"
+		if len(parts) != 5 || parts[1] != "containerLogs" {
+			http.NotFound(w, r)
+			return
+		}
+		c.mu.Lock()
+		output := ""
+		if e := c.get(mustKind("pods"), parts[2], parts[3]); e != nil && c.runs[e.uid] != nil {
+			output = c.runs[e.uid].output
+		}
+		c.mu.Unlock()
+		_, _ = io.WriteString(w, output)
+	})
 }
 
 // evict deletes a pod, unless a disruption budget forbids it.
@@ -371,7 +363,7 @@ func (c *Cluster) evict(t target, e *entry, body []byte) (any, int, error) {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, fmt.Errorf("the UID in the precondition (%s) does not match", options))
 	}
 	if !t.dryRun {
-		c.doom(e)
+		c.erase(e, metav1.DeleteOptions{})
 	}
 	eviction.TypeMeta = metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"}
 	return eviction, http.StatusCreated, nil

@@ -1,11 +1,9 @@
 package kubesim
 
 import (
-	"slices"
-
-	"github.com/goccy/go-yaml"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cps-gpu/homelab/sim/gpuoperator"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -17,45 +15,18 @@ type offer struct {
 
 // offered is what the device plugin that runs in a pod offers.
 func (c *Cluster) offered(p *corev1.Pod, gpus []guest.GPU) offer {
-	type replicated struct {
-		Resources []struct {
-			Name     string `yaml:"name"`
-			Replicas int    `yaml:"replicas"`
-		} `yaml:"resources"`
+	node := &corev1.Node{}
+	if e := c.get(mustKind("nodes"), "", p.Spec.NodeName); e != nil {
+		node = typed[corev1.Node](e)
 	}
-	var config struct {
-		Flags struct {
-			MIGStrategy string `yaml:"migStrategy"`
-		} `yaml:"flags"`
-		Sharing struct {
-			TimeSlicing replicated `yaml:"timeSlicing"`
-			MPS         replicated `yaml:"mps"`
-		} `yaml:"sharing"`
-	}
-	for _, v := range p.Spec.Volumes {
-		if v.ConfigMap == nil {
-			continue
+	times, strategy, _ := gpuoperator.Shares(node, p, func(name string) (map[string]string, error) {
+		if e := c.get(mustKind("configmaps"), p.Namespace, name); e != nil {
+			return typed[corev1.ConfigMap](e).Data, nil
 		}
-		e := c.get(mustKind("configmaps"), p.Namespace, v.ConfigMap.Name)
-		if e == nil {
-			continue
-		}
-		data := typed[corev1.ConfigMap](e).Data
-		if name := c.operatorConfig(p); name != "" {
-			data = map[string]string{name: data[name]}
-		}
-		for _, text := range data {
-			_ = yaml.Unmarshal([]byte(text), &config) // a plugin that cannot read it shares nothing
-		}
-	}
-	out := offer{shares: 1}
-	out.devices, _ = guest.Offer(gpus, config.Flags.MIGStrategy) // one that fails waits, and offers nothing
-	for _, r := range slices.Concat(config.Sharing.TimeSlicing.Resources, config.Sharing.MPS.Resources) {
-		if r.Name == gpuResource && r.Replicas > 1 {
-			out.shares = r.Replicas
-		}
-	}
-	return out
+		return nil, nil
+	})
+	devices, _ := guest.Offer(gpus, strategy) // a plugin that fails waits, and offers nothing
+	return offer{shares: times, devices: devices}
 }
 
 // counts are how many of each resource a plugin offers.

@@ -66,14 +66,8 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	if c.objects[k.id()] == nil {
 		c.objects[k.id()] = map[string]*entry{}
 	}
-	switch {
-	case k.Kind == "CustomResourceDefinition" && c.bare():
+	if k.Kind == "CustomResourceDefinition" {
 		establish(obj)
-	case k.Kind == "CustomResourceDefinition":
-		condition := func(kind string) any { return map[string]any{"type": kind, "status": "True", "reason": "Simulated"} }
-		obj["status"] = map[string]any{"conditions": []any{condition("NamesAccepted"), condition("Established")}, "acceptedNames": dig(obj, "spec", "names")}
-	case k.Kind == "Pod" && old == nil && !c.bare():
-		limitsAreRequests(u)
 	}
 	e := &entry{kind: k, obj: obj, uid: string(u.GetUID())}
 	for _, o := range u.GetOwnerReferences() {
@@ -91,33 +85,16 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 	return e
 }
 
-// limitsAreRequests has a new pod request what its containers are limited to, where it says
-// nothing else: SetDefaults_Pod of Kubernetes' pkg/apis/core/v1.
-func limitsAreRequests(u *unstructured.Unstructured) {
-	for _, list := range []string{"containers", "initContainers"} {
-		containers, _ := dig(u.Object, "spec", list).([]any)
-		for _, ct := range containers {
-			resources, _ := dig(ct, "resources").(map[string]any)
-			limits, _ := resources["limits"].(map[string]any)
-			requests, _ := resources["requests"].(map[string]any)
-			if all := maps.Clone(limits); all != nil {
-				maps.Copy(all, requests)
-				resources["requests"] = all
-			}
-		}
-	}
-}
-
 // stamp sets what the API server sets on every write.
 func (c *Cluster) stamp(k kind, old *entry, u *unstructured.Unstructured) {
 	u.SetGroupVersionKind(k.GroupVersionKind)
 	if old == nil {
-		if !c.bare() || u.GetUID() == "" {
+		if u.GetUID() == "" {
 			u.SetUID(uuid.NewUUID())
 		}
 		u.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 		u.SetGeneration(1)
-		if c.bare() && !k.counted() {
+		if !k.counted() {
 			u.SetGeneration(0)
 		}
 		return
@@ -126,14 +103,8 @@ func (c *Cluster) stamp(k kind, old *entry, u *unstructured.Unstructured) {
 	u.SetUID(o.GetUID())
 	u.SetCreationTimestamp(o.GetCreationTimestamp())
 	u.SetGeneration(o.GetGeneration())
-	if c.bare() {
-		dying := o.GetDeletionTimestamp() == nil && u.GetDeletionTimestamp() != nil
-		if k.counted() && (dying || changed(o.Object, u.Object)) {
-			u.SetGeneration(o.GetGeneration() + 1)
-		}
-		return
-	}
-	if !reflect.DeepEqual(o.Object["spec"], u.Object["spec"]) {
+	dying := o.GetDeletionTimestamp() == nil && u.GetDeletionTimestamp() != nil
+	if k.counted() && (dying || changed(o.Object, u.Object)) {
 		u.SetGeneration(o.GetGeneration() + 1)
 	}
 }

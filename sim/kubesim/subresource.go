@@ -32,7 +32,7 @@ func (c *Cluster) subresource(t target, e *entry, method, contentType string, bo
 		if p.Spec.NodeName != "" {
 			return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, fmt.Errorf("pod %s is already assigned to node %q", p.Name, p.Spec.NodeName))
 		}
-		c.bind(e, p, b.Target.Name)
+		c.scheduler().Bind(p, b.Target.Name)
 		return success(), http.StatusCreated, nil
 	case t.sub == "finalize" && method == http.MethodPut && t.kind.Kind == "Namespace":
 		obj, err := decode(body)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,10 +71,8 @@ func (c *Cluster) create(t target, body []byte) (any, int, error) {
 	if t.namespace != "" {
 		u.SetNamespace(t.namespace)
 	}
-	if c.bare() {
-		u.SetUID("") // given here
-		u.SetResourceVersion("")
-	}
+	u.SetUID("") // given here
+	u.SetResourceVersion("")
 	if u.GetName() == "" && u.GetGenerateName() != "" {
 		u.SetName(u.GetGenerateName() + c.suffix())
 	}
@@ -101,31 +98,7 @@ func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, err
 	if uid := u.GetUID(); uid != "" && uid != e.u().GetUID() {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, e.uid)) //nolint:staticcheck // the API server's words
 	}
-	if c.bare() {
-		return c.rewrite(t, e, u)
-	}
-	if t.sub == "status" {
-		status, _ := obj["status"].(map[string]any)
-		if t.dryRun {
-			return obj, http.StatusOK, nil
-		}
-		return c.putField(e, "status", status).obj, http.StatusOK, nil
-	}
-	u.SetName(t.name)
-	u.SetNamespace(t.namespace)
-	obj["status"] = e.obj["status"]
-	prune(obj)
-	if err := c.admit(t, e, u); err != nil {
-		return nil, 0, err
-	}
-	obj = c.owned(t.kind, e.obj, obj, t.manager())
-	if t.dryRun {
-		return obj, http.StatusOK, nil
-	}
-	if same(e.obj, obj) {
-		return e.obj, http.StatusOK, nil
-	}
-	return c.put(t.kind, obj).obj, http.StatusOK, nil
+	return c.rewrite(t, e, u)
 }
 
 func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
@@ -138,50 +111,7 @@ func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != e.u().GetUID() {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the UID in the precondition does not match"))
 	}
-	if c.bare() {
-		return c.deleted(t, e, options)
-	}
-	if len(options.DryRun) == 0 && !t.dryRun {
-		c.doom(e)
-	}
-	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}, http.StatusOK, nil
-}
-
-// doom deletes an object and its contents. A pod on a node ends first.
-func (c *Cluster) doom(e *entry) {
-	if c.bare() {
-		c.erase(e, metav1.DeleteOptions{})
-		return
-	}
-	u := e.u()
-	switch e.kind.id() {
-	case "pods":
-		if c.ending(e) {
-			return
-		}
-	case "namespaces":
-		for _, k := range c.kinds {
-			if !k.namespaced {
-				continue
-			}
-			for _, inner := range c.all(k.id()) {
-				if inner.u().GetNamespace() == u.GetName() {
-					c.remove(inner)
-				}
-			}
-		}
-	case "nodes":
-		c.forget(u.GetName())
-	case "customresourcedefinitions.apiextensions.k8s.io":
-		c.kinds = slices.DeleteFunc(c.kinds, func(k kind) bool {
-			gone := k.custom && u.GetName() == k.id()
-			if gone {
-				delete(c.objects, k.id())
-			}
-			return gone
-		})
-	}
-	c.remove(e)
+	return c.deleted(t, e, options)
 }
 
 // same reports whether two versions of an object are alike.

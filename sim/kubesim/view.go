@@ -21,10 +21,7 @@ type view struct {
 }
 
 // viewOf reads what a request accepts. Only JSON is served.
-func (c *Cluster) viewOf(r *http.Request) view {
-	if !c.bare() { // clients of played clusters see objects as they are
-		return view{}
-	}
+func viewOf(r *http.Request) view {
 	v := view{include: r.URL.Query().Get("includeObject")}
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, params, err := mime.ParseMediaType(part)

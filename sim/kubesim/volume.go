@@ -18,34 +18,38 @@ import (
 // claim is bound only while such a pod is ready.
 const Provisions = "homelab.cps-gpu.github.com/provisions"
 
-// localPath is the provisioner that K3s brings. It is always there.
-const localPath = "rancher.io/local-path"
+const (
+	localPath     = "rancher.io/local-path" // the provisioner that K3s brings; it is always there
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+)
 
-// volumes plays the controller that binds claims, and every provisioner.
-func (c *Cluster) volumes() {
-	c.reclaim()
+// provision plays the provisioners whose pods are ready: they make the volumes that claims ask
+// for, and delete those that nobody claims any more.
+func (c *Cluster) provision() {
 	ready := map[string]bool{localPath: true}
-	users := map[string]*corev1.Pod{} // of claims, by namespace and name: pods on a node
 	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
-		if control.Ready(p) && p.DeletionTimestamp == nil {
+		if p := typed[corev1.Pod](e); control.Ready(p) && p.DeletionTimestamp == nil {
 			for _, name := range provisions(p) {
 				ready[name] = true
 			}
 		}
-		if p.Spec.NodeName == "" {
-			continue
-		}
-		for _, name := range control.ClaimsOf(p) {
-			users[key(p.Namespace, name)] = p
-		}
 	}
 	for _, e := range c.all("persistentvolumeclaims") {
 		claim := typed[corev1.PersistentVolumeClaim](e)
-		if claim.Status.Phase == corev1.ClaimBound {
-			continue
+		by := claim.Annotations[control.Provisioner]
+		if name := "pvc-" + e.uid; claim.Spec.VolumeName == "" && ready[by] && claim.DeletionTimestamp == nil && c.get(mustKind("persistentvolumes"), "", name) == nil {
+			if class := c.get(mustKind("storageclasses"), "", *claim.Spec.StorageClassName); class != nil {
+				c.make(newVolume(name, claim, typed[storagev1.StorageClass](class)))
+			}
 		}
-		c.bindClaim(e, claim, ready, users[key(claim.Namespace, claim.Name)])
+	}
+	for _, e := range c.all("persistentvolumes") {
+		pv := typed[corev1.PersistentVolume](e)
+		if pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
+			ready[pv.Annotations[provisionedBy]] && pv.DeletionTimestamp == nil {
+			delete(c.disks, pv.Name)
+			c.erase(e, metav1.DeleteOptions{})
+		}
 	}
 }
 
@@ -79,55 +83,15 @@ func provisions(p *corev1.Pod) []string {
 	return out
 }
 
-// bindClaim gives a claim the volume that it names, or a new one of its class.
-func (c *Cluster) bindClaim(e *entry, claim *corev1.PersistentVolumeClaim, ready map[string]bool, user *corev1.Pod) {
-	name := claim.Spec.VolumeName
-	if name == "" {
-		class := c.classOf(claim)
-		switch {
-		case class == nil || !ready[class.Provisioner]:
-			c.putStatus(e, &corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending})
-			return
-		case class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && user == nil:
-			c.putStatus(e, &corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending})
-			return
-		}
-		name = "pvc-" + string(claim.UID)
-		c.putTyped(mustKind("persistentvolumes"), newVolume(name, claim, class, user))
-		spec := claim.Spec.DeepCopy()
-		spec.VolumeName, spec.StorageClassName = name, &class.Name
-		e = c.putField(e, "spec", toMap(spec))
-	}
-	pe := c.get(mustKind("persistentvolumes"), "", name)
-	if pe == nil {
-		return
-	}
-	pv := typed[corev1.PersistentVolume](pe)
-	c.putStatus(e, &corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: pv.Spec.AccessModes, Capacity: pv.Spec.Capacity})
-	c.putStatus(pe, &corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound})
-}
-
-// classOf returns the class of a claim: its own, or the default.
-func (c *Cluster) classOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
-	for _, e := range c.all("storageclasses.storage.k8s.io") {
-		class := typed[storagev1.StorageClass](e)
-		if claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class.Name ||
-			claim.Spec.StorageClassName == nil && class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
-			return class
-		}
-	}
-	return nil
-}
-
 // newVolume is what a provisioner makes. A class that waits for the first pod keeps
 // its volumes on the nodes' own disks: such a volume is that node's.
-func newVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, user *corev1.Pod) *corev1.PersistentVolume {
+func newVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) *corev1.PersistentVolume {
 	policy := corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
 		policy = *class.ReclaimPolicy
 	}
 	pv := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": class.Provisioner}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{provisionedBy: class.Provisioner}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes,
 			PersistentVolumeReclaimPolicy: policy, StorageClassName: class.Name, MountOptions: class.MountOptions,
@@ -135,42 +99,12 @@ func newVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: name}},
 		},
 	}
-	if class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && user != nil {
+	if node := claim.Annotations[control.SelectedNode]; node != "" {
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{user.Spec.NodeName}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 		}}}}
 	}
 	return pv
-}
-
-// reclaim removes volumes whose claims are gone, or lets them be.
-func (c *Cluster) reclaim() {
-	for _, e := range c.all("persistentvolumes") {
-		pv := typed[corev1.PersistentVolume](e)
-		ref := pv.Spec.ClaimRef
-		if ref == nil || ref.UID == "" {
-			continue
-		}
-		if claim := c.get(mustKind("persistentvolumeclaims"), ref.Namespace, ref.Name); claim != nil && claim.uid == string(ref.UID) {
-			continue
-		}
-		if pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
-			delete(c.disks, pv.Name)
-			c.remove(e)
-			continue
-		}
-		c.putStatus(e, &corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased})
-	}
-}
-
-// homeOf says which node a pod's volumes tie it to; empty: none.
-func (c *Cluster) homeOf(p *corev1.Pod) *corev1.VolumeNodeAffinity {
-	for _, name := range control.ClaimsOf(p) {
-		if pv := c.volumeOf(p.Namespace, name); pv != nil && pv.Spec.NodeAffinity != nil {
-			return pv.Spec.NodeAffinity
-		}
-	}
-	return nil
 }
 
 // volumeOf is the volume that a claim is bound to, or nil.
@@ -197,61 +131,6 @@ func (c *Cluster) unbound(p *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// waitsForVolume says why a pod may not be scheduled: a claim of a class that binds
-// at once is not bound.
-func (c *Cluster) waitsForVolume(p *corev1.Pod) string {
-	for _, name := range control.ClaimsOf(p) {
-		e := c.get(mustKind("persistentvolumeclaims"), p.Namespace, name)
-		if e == nil {
-			return fmt.Sprintf("persistentvolumeclaim %q not found", name)
-		}
-		claim := typed[corev1.PersistentVolumeClaim](e)
-		if claim.Status.Phase == corev1.ClaimBound {
-			continue
-		}
-		class := c.classOf(claim)
-		if class == nil || class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
-			return "pod has unbound immediate PersistentVolumeClaims"
-		}
-	}
-	return ""
-}
-
-// ephemeral makes the claims of a pod's ephemeral volumes, which go with the pod.
-func (c *Cluster) ephemeral() {
-	yes := true
-	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
-		for _, v := range p.Spec.Volumes {
-			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || c.get(mustKind("persistentvolumeclaims"), p.Namespace, p.Name+"-"+v.Name) != nil {
-				continue
-			}
-			c.putTyped(mustKind("persistentvolumeclaims"), &corev1.PersistentVolumeClaim{
-				ObjectMeta: metav1.ObjectMeta{Name: p.Name + "-" + v.Name, Namespace: p.Namespace, OwnerReferences: []metav1.OwnerReference{{
-					APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: &yes}}},
-				Spec: v.Ephemeral.VolumeClaimTemplate.Spec,
-			})
-		}
-	}
-}
-
-// claimTemplates makes the claims of a StatefulSet's pods. They outlive it.
-func (c *Cluster) claimTemplates(namespace, pod string, templates []corev1.PersistentVolumeClaim) []corev1.Volume {
-	var out []corev1.Volume
-	for i := range templates {
-		t := templates[i].DeepCopy()
-		name := t.Name + "-" + pod
-		if c.get(mustKind("persistentvolumeclaims"), namespace, name) == nil {
-			t.ObjectMeta = metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}
-			t.Status = corev1.PersistentVolumeClaimStatus{}
-			c.putTyped(mustKind("persistentvolumeclaims"), t)
-		}
-		out = append(out, corev1.Volume{Name: templates[i].Name, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
-	}
-	return out
 }
 
 // mountDisks gives a container the disks behind its pod's claims.

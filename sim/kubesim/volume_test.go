@@ -79,6 +79,10 @@ func TestVolumeIsMadeOnlyWithItsProvisioner(t *testing.T) {
 		assert.Len(t, a.c.Names("persistentvolumes"), 1)
 		a.do("DELETE", ns+"persistentvolumeclaims/c", "", "")
 		time.Sleep(time.Minute)
+		assert.Len(t, a.c.Names("persistentvolumes"), 1, "pods use it, be they at their end")
+		a.do("DELETE", ns+"pods/w", "", "")
+		a.do("DELETE", ns+"pods/r", "", "")
+		time.Sleep(time.Minute)
 		assert.Empty(t, a.c.Names("persistentvolumes"))
 	})
 }

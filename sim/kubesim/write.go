@@ -212,31 +212,12 @@ func normal(m map[string]any) (map[string]any, error) {
 
 // admit checks an object before it is stored; live is nil for a new one.
 func (c *Cluster) admit(t target, live *entry, u *unstructured.Unstructured) error {
-	k := t.kind
 	if live == nil {
-		if err := c.home(k, u); err != nil {
+		if err := c.home(t.kind, u); err != nil {
 			return err
 		}
 	}
-	if c.bare() {
-		return c.complete(t, live, u)
-	}
-	if !k.custom {
-		typ, err := scheme.Scheme.New(k.GroupVersionKind)
-		if err != nil {
-			return apierrors.NewInternalError(err)
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typ); err != nil {
-			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.Version, k.Kind, err))
-		}
-	}
-	if live != nil {
-		return invalid(k, u.GetName(), immutable(k, live.obj, u))
-	}
-	if class, _ := dig(u.Object, "spec", "runtimeClassName").(string); k.Kind == "Pod" && class != "" && c.get(mustKind("runtimeclasses"), "", class) == nil {
-		return apierrors.NewForbidden(k.resource(), u.GetName(), fmt.Errorf("pod rejected: RuntimeClass %q not found", class))
-	}
-	return nil
+	return c.complete(t, live, u)
 }
 
 // home checks that an object's namespace is there.

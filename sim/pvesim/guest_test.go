@@ -1,7 +1,6 @@
 package pvesim
 
 import (
-	"net/netip"
 	"strconv"
 	"testing"
 	"time"
@@ -9,21 +8,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 // worker makes VM 201 from the template, with a seed that gives it an address
 // and the guest agent.
 func (c *caller) worker() {
 	c.t.Helper()
-	seed, err := cloudinit.RenderWorker(cloudinit.Machine{Hostname: "wk1", AuthorizedKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEd1ZXN0c0xpdmVIZXJlQW5kQW5zd2VyQ2FsbHNPZlRl t"},
-		MAC: "bc:24:11:00:02:01", Address: netip.MustParsePrefix("10.0.0.21/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
-		DNS: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Packages: []string{"qemu-guest-agent"}})
+	seed, err := iso.Write("cidata", map[string][]byte{
+		"meta-data": []byte("instance-id: wk1-1\nlocal-hostname: wk1\n"),
+		"user-data": []byte("#cloud-config\nhostname: wk1\npackages: [qemu-guest-agent]\nruncmd:\n- [systemctl, enable, --now, qemu-guest-agent]\n"),
+		"network-config": []byte("version: 2\nethernets:\n  eth0:\n    match: {macaddress: \"bc:24:11:00:02:01\"}\n    set-name: eth0\n" +
+			"    addresses: [10.0.0.21/24]\n    routes: [{to: default, via: 10.0.0.1}]\n    nameservers: {addresses: [10.0.0.1]}\n"),
+	})
 	require.NoError(c.t, err)
-	iso, err := seed.ISO()
-	require.NoError(c.t, err)
-	require.Equal(c.t, "OK", c.wait(c.upload("local", "iso", "wk1.iso", iso)))
+	require.Equal(c.t, "OK", c.wait(c.upload("local", "iso", "wk1.iso", seed)))
 	require.Equal(c.t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/900/clone", "newid", "201", "name", "wk1")))
 	c.do("POST", "/cluster/mapping/pci", "id", "gpu", "map", entry("0000:01:00.0", "21"))
 	require.Equal(c.t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/201/config", "ide2", "local:iso/wk1.iso,media=cdrom",

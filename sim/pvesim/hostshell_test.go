@@ -2,6 +2,9 @@ package pvesim_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -13,25 +16,45 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// shell is root's on a node.
-func shell(t *testing.T, s *pvesim.Sim, node string) remote.Runner {
+// rootShell is root's on a node: each command logs in on its own, since the node may restart.
+type rootShell func(stdin string, args ...string) (string, error)
+
+// shell lets a new key log in.
+func shell(t *testing.T, s *pvesim.Sim, node string) rootShell {
 	t.Helper()
-	private, public, err := ssh.GenerateKey()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	signer, err := xssh.ParsePrivateKey(private)
+	signer, err := xssh.NewSignerFromKey(private)
 	require.NoError(t, err)
-	sh, err := s.HostShell(t.Context(), node, public)
+	sh, err := s.HostShell(t.Context(), node, string(xssh.MarshalAuthorizedKey(signer.PublicKey())))
 	require.NoError(t, err)
-	key, err := ssh.ParseAuthorizedKey(sh.HostKey)
+	key, _, _, _, err := xssh.ParseAuthorizedKey([]byte(sh.HostKey))
 	require.NoError(t, err)
-	c := ssh.New(ssh.Config{Addr: sh.Address.String(), User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key), Dial: s.Network().Dial})
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	config := &xssh.ClientConfig{User: "root", Auth: []xssh.AuthMethod{xssh.PublicKeys(signer)}, HostKeyCallback: xssh.FixedHostKey(key)}
+	return func(stdin string, args ...string) (string, error) {
+		conn, err := s.Network().Dial(t.Context(), "tcp", sh.Address.String())
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = conn.Close() }()
+		login, channels, requests, err := xssh.NewClientConn(conn, sh.Address.String(), config)
+		if err != nil {
+			return "", err
+		}
+		session, err := xssh.NewClient(login, channels, requests).NewSession()
+		if err != nil {
+			return "", err
+		}
+		var out, said strings.Builder
+		session.Stdin, session.Stdout, session.Stderr = strings.NewReader(stdin), &out, &said
+		if err := session.Run("'" + strings.Join(args, "' '") + "'"); err != nil {
+			return "", fmt.Errorf("%w: %s", err, said.String())
+		}
+		return out.String(), nil
+	}
 }
 
 // hardware is what the API says of a card.
@@ -57,22 +80,26 @@ func TestHostShell(t *testing.T) {
 		defer s.Close()
 		r := shell(t, s, "pve1")
 		say := func(args ...string) string {
-			out, err := remote.Output(t.Context(), r, args...)
+			out, err := r("", args...)
 			require.NoError(t, err)
-			return strings.TrimSpace(string(out))
+			return strings.TrimSpace(out)
 		}
 		assert.Contains(t, hardware(t, s), `"iommugroup":-1`)
 		assert.Equal(t, "../../../../bus/pci/drivers/nouveau", say("readlink", "/sys/bus/pci/devices/0000:01:00.0/driver"))
 
 		// A file alone changes nothing, and nor does a reboot.
 		reboot := func() {
-			_ = remote.Run(t.Context(), r, "systemctl", "reboot")
+			_, _ = r("", "systemctl", "reboot")
 			time.Sleep(time.Second * 10)
 			assert.Contains(t, hardware(t, s), "595", "the API is away as well")
 			time.Sleep(5 * time.Minute)
 		}
-		require.NoError(t, remote.WriteFile(t.Context(), r, "/etc/kernel/cmdline", []byte("root=ZFS=rpool/ROOT/pve-1 boot=zfs\n"), 0o644))
-		require.NoError(t, remote.WriteFile(t.Context(), r, "/etc/modprobe.d/v.conf", []byte("blacklist nouveau\noptions vfio-pci ids=10de:2684\n"), 0o644))
+		for file, text := range map[string]string{
+			"/etc/kernel/cmdline": "root=ZFS=rpool/ROOT/pve-1 boot=zfs\n", "/etc/modprobe.d/v.conf": "blacklist nouveau\noptions vfio-pci ids=10de:2684\n",
+		} {
+			_, err := r(text, "tee", file)
+			require.NoError(t, err)
+		}
 		reboot()
 		assert.Contains(t, say("cat", "/proc/cmdline"), "amd_iommu=off", "the boot loader was not told")
 		assert.Contains(t, say("lspci", "-k"), "Kernel driver in use: nouveau", "nor was the initramfs made again")
@@ -86,9 +113,10 @@ func TestHostShell(t *testing.T) {
 		assert.Contains(t, say("pveum", "role", "list", "--output-format", "json"), `"roleid":"PVEAuditor"`)
 		say("pveum", "role", "add", "Test", "--privs", "VM.Audit")
 		assert.Contains(t, say("pvesh", "get", "/access/roles/Test", "--output-format", "json"), `"VM.Audit":1`)
-		err := remote.Run(t.Context(), r, "pveum", "role", "add", "Test", "--privs", "VM.Audit")
+		_, err := r("", "pveum", "role", "add", "Test", "--privs", "VM.Audit")
 		assert.ErrorContains(t, err, "already exists")
-		assert.ErrorContains(t, remote.Run(t.Context(), r, "pveum", "realm", "sync", "x"), "not simulated")
+		_, err = r("", "pveum", "realm", "sync", "x")
+		assert.ErrorContains(t, err, "not simulated")
 		assert.Contains(t, say("pveversion"), "pve-manager/9.2.11/")
 	})
 }
@@ -114,9 +142,9 @@ func TestStoragesFromTheShell(t *testing.T) {
 		defer s.Close()
 		r := shell(t, s, "pve1")
 		say := func(stdin string, args ...string) string {
-			var out strings.Builder
-			require.NoError(t, r.Run(t.Context(), remote.Cmd{Args: args, Stdin: strings.NewReader(stdin), Stdout: &out}), args)
-			return out.String()
+			out, err := r(stdin, args...)
+			require.NoError(t, err, args)
+			return out
 		}
 		say("#cloud-config\n", "tee", "/var/lib/vz/snippets/a.yaml")
 		list := say("", "pvesh", "get", "/nodes/pve1/storage/local/content", "--output-format", "json")

@@ -114,18 +114,19 @@ func TestSecretsAreObjects(t *testing.T) {
 // A machine may say what it wants: a text of eight times the length takes about eight times as long, and not 64 times.
 func TestRedactionIsLinear(t *testing.T) {
 	r := newRedactor(nil)
-	best := func(text string) time.Duration {
-		least := time.Hour
-		for range 3 {
-			start := time.Now()
-			r.redact(text)
-			least = min(least, time.Since(start))
-		}
-		return least
+	took := func(text string) time.Duration {
+		start := time.Now()
+		r.redact(text)
+		return time.Since(start)
 	}
 	for _, piece := range []string{"data:\n", "{", "[{\"data\":", "data: {\n", "- ", "kind: Secret\n", "\"\\", "'", "data:\n  a: b\n", "{\"a\":\"", " data:\n", "a: {data: {"} {
 		const short = 1 << 12
-		once := best(strings.Repeat(piece, short/len(piece)))
-		assert.Less(t, best(strings.Repeat(piece, 8*short/len(piece)))/once, time.Duration(32), "%q", piece)
+		text, long := strings.Repeat(piece, short/len(piece)), strings.Repeat(piece, 8*short/len(piece))
+		once := min(took(text), took(text), took(text))
+		least := took(long)
+		for n := 1; n < 20 && least/once >= 32; n++ { // on a busy machine a short text is rarely interrupted, and a long one often
+			least = min(least, took(long))
+		}
+		assert.Less(t, least/once, time.Duration(32), "%q", piece)
 	}
 }

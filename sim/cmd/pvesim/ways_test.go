@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
-	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -65,14 +65,20 @@ func TestStateAndReset(t *testing.T) {
 // Root logs in to the node, before and after a reset.
 func TestRootsShell(t *testing.T) {
 	s := serve(t, "-model", "one-gpu", "-ssh", "127.0.0.1:0", "-control", "127.0.0.1:0")
-	signer, err := ssh.LoadSigner(filepath.Join(s.dir, "ssh-key"))
+	private, err := os.ReadFile(filepath.Join(s.dir, "ssh-key"))
+	require.NoError(t, err)
+	signer, err := ssh.ParsePrivateKey(private)
 	require.NoError(t, err)
 	at := s.said[strings.Index(s.said, "# ssh"):]
 	port := strings.Fields(at[strings.Index(at, " -p "):])[1]
 	for range 2 {
-		c := ssh.New(ssh.Config{Addr: "127.0.0.1:" + port, User: "root", Signers: []ssh.Signer{signer},
-			HostKeys: ssh.NewKnownHosts(filepath.Join(s.dir, "known_hosts")).HostKeys})
-		out, err := remote.Output(t.Context(), c, "pveversion")
+		known, err := knownhosts.New(filepath.Join(s.dir, "known_hosts"))
+		require.NoError(t, err)
+		c, err := ssh.Dial("tcp", "127.0.0.1:"+port, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: known})
+		require.NoError(t, err)
+		session, err := c.NewSession()
+		require.NoError(t, err)
+		out, err := session.Output("pveversion")
 		require.NoError(t, err)
 		assert.Contains(t, string(out), "pve-manager/9.")
 		require.NoError(t, c.Close())

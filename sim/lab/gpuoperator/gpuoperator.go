@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,15 +126,4 @@ func (o *Operator) prune(ctx context.Context, policy *unstructured.Unstructured,
 		}
 	}
 	return nil
-}
-
-// ConfigOf is the name of the configuration that a device plugin of the operator uses on a node; ""
-// for other plugins.
-func ConfigOf(node *corev1.Node, plugin *corev1.Pod) string {
-	for _, e := range plugin.Spec.Containers[0].Env {
-		if e.Name == "DEFAULT_CONFIG" {
-			return gpuoperator.Config(node.Labels[gpuoperator.ConfigLabel], func(string) string { return e.Value })
-		}
-	}
-	return ""
 }

@@ -36,9 +36,16 @@ func (k *kubelet) watchDevices(ctx context.Context) {
 
 // advertise writes to the Node what its device plugin registers, where it differs.
 func (k *kubelet) advertise(ctx context.Context, m *member) error {
+	node, err := k.objects.Get(m.Name)
+	if apierrors.IsNotFound(err) { // deleted while its kubelet runs; it is recreated at the next start
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at node: %w", err)
+	}
 	want, registered := map[corev1.ResourceName]int64{}, false
 	if plugin := k.plugin(m); plugin != nil {
-		how, err := k.shares(ctx, m, plugin)
+		how, err := k.shares(ctx, m, node, plugin)
 		if err != nil {
 			return fmt.Errorf("the device plugin's configuration: %w", err)
 		}
@@ -51,13 +58,6 @@ func (k *kubelet) advertise(ctx context.Context, m *member) error {
 		}
 		want[gpuResource] *= int64(how.times)
 		registered = true
-	}
-	node, err := k.objects.Get(m.Name)
-	if apierrors.IsNotFound(err) { // deleted while its kubelet runs; it is recreated at the next start
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look at node: %w", err)
 	}
 	list := corev1.ResourceList{}
 	for name := range node.Status.Allocatable {

@@ -19,7 +19,7 @@ func (k *kubelet) api() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "the lab's containers are simulated: there is no "+r.URL.Path, http.StatusNotImplemented)
+		http.Error(w, "the lab's containers are simulated, without "+r.URL.Path, http.StatusNotImplemented)
 	})
 	return mux
 }

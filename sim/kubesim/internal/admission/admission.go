@@ -19,7 +19,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
@@ -124,10 +123,16 @@ func (c Admission) pod(p *corev1.Pod) error {
 	}
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
 	account := control.Get[corev1.ServiceAccount](c, "serviceaccounts", p.Namespace, p.Spec.ServiceAccountName)
+	if account == nil && p.Spec.ServiceAccountName == "default" { // the plugin waits for it, up to two seconds
+		account = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: p.Namespace}}
+		if err := c.Create(account); err != nil {
+			return err
+		}
+	}
 	if account == nil {
 		return forbid("error looking up service account %s/%s: serviceaccount %q not found", p.Namespace, p.Spec.ServiceAccountName, p.Spec.ServiceAccountName)
 	}
-	mountToken(p, account)
+	c.mountToken(p, account)
 	if class := p.Spec.RuntimeClassName; class != nil {
 		of := control.Get[nodev1.RuntimeClass](c, "runtimeclasses.node.k8s.io", "", *class)
 		if of == nil {
@@ -166,7 +171,7 @@ func (c Admission) pod(p *corev1.Pod) error {
 }
 
 // mountToken gives a pod's containers the token of its account.
-func mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
+func (c Admission) mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
 	if len(p.Spec.ImagePullSecrets) == 0 {
 		p.Spec.ImagePullSecrets = account.ImagePullSecrets
 	}
@@ -178,7 +183,7 @@ func mountToken(p *corev1.Pod, account *corev1.ServiceAccount) {
 	if !automount || slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, prefix) }) {
 		return
 	}
-	name := prefix + rand.String(5)
+	name := prefix + c.Suffix()
 	used := false
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

@@ -11,8 +11,9 @@ import (
 
 const (
 	// SelectedNode is the annotation by which the scheduler says where a claim's first consumer goes.
-	SelectedNode      = "volume.kubernetes.io/selected-node"
-	provisioner       = "volume.kubernetes.io/storage-provisioner"
+	SelectedNode = "volume.kubernetes.io/selected-node"
+	// Provisioner is the annotation by which a claim asks a provisioner for its volume.
+	Provisioner       = "volume.kubernetes.io/storage-provisioner"
 	oldProvisioner    = "volume.beta.kubernetes.io/storage-provisioner"
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
 	boundByController = "pv.kubernetes.io/bound-by-controller"
@@ -33,7 +34,7 @@ func (c *Controllers) claims(pods podIndex) {
 			used[p.Namespace+"/"+name] = true
 		}
 	}
-	for _, claim := range all[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims") {
+	for _, claim := range All[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims") {
 		if claim.DeletionTimestamp != nil && slices.Contains(claim.Finalizers, claimProtection) && !used[claim.Namespace+"/"+claim.Name] {
 			out := claim.DeepCopy()
 			out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == claimProtection })
@@ -42,7 +43,7 @@ func (c *Controllers) claims(pods podIndex) {
 		}
 		c.claim(claim)
 	}
-	for _, pv := range all[corev1.PersistentVolume](c, "persistentvolumes") {
+	for _, pv := range All[corev1.PersistentVolume](c, "persistentvolumes") {
 		c.volume(pv)
 	}
 }
@@ -66,7 +67,7 @@ func (c *Controllers) ephemeral(pods podIndex) {
 	for _, p := range pods.all {
 		for _, v := range p.Spec.Volumes {
 			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || p.DeletionTimestamp != nil ||
-				get[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims", p.Namespace, p.Name+"-"+v.Name) != nil {
+				Get[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims", p.Namespace, p.Name+"-"+v.Name) != nil {
 				continue
 			}
 			t := v.Ephemeral.VolumeClaimTemplate
@@ -80,7 +81,7 @@ func (c *Controllers) ephemeral(pods podIndex) {
 
 func (c *Controllers) claim(claim *corev1.PersistentVolumeClaim) {
 	if claim.Spec.VolumeName != "" {
-		pv := get[corev1.PersistentVolume](c, "persistentvolumes", "", claim.Spec.VolumeName)
+		pv := Get[corev1.PersistentVolume](c, "persistentvolumes", "", claim.Spec.VolumeName)
 		switch {
 		case pv == nil && claim.Annotations[bindCompleted] != "":
 			c.claimPhase(claim, corev1.ClaimLost, nil)
@@ -90,7 +91,7 @@ func (c *Controllers) claim(claim *corev1.PersistentVolumeClaim) {
 		}
 		return
 	}
-	class := get[storagev1.StorageClass](c, "storageclasses.storage.k8s.io", "", or(claim.Spec.StorageClassName, ""))
+	class := Get[storagev1.StorageClass](c, "storageclasses.storage.k8s.io", "", or(claim.Spec.StorageClassName, ""))
 	waits := class != nil && or(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 	chosen := claim.Annotations[SelectedNode] != ""
 	if pv := c.match(claim, waits && !chosen); pv != nil {
@@ -104,12 +105,12 @@ func (c *Controllers) claim(claim *corev1.PersistentVolumeClaim) {
 		c.Event(claim, corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("storageclass.storage.k8s.io %q not found", *claim.Spec.StorageClassName))
 	case waits && !chosen:
 		c.Event(claim, corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
-	case claim.Annotations[provisioner] != class.Provisioner && claim.DeletionTimestamp == nil:
+	case claim.Annotations[Provisioner] != class.Provisioner && claim.DeletionTimestamp == nil:
 		out := claim.DeepCopy()
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
 		}
-		out.Annotations[provisioner], out.Annotations[oldProvisioner] = class.Provisioner, class.Provisioner
+		out.Annotations[Provisioner], out.Annotations[oldProvisioner] = class.Provisioner, class.Provisioner
 		c.Update(out)
 		c.Event(claim, corev1.EventTypeNormal, "ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' "+
 			"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", class.Provisioner))
@@ -125,7 +126,7 @@ func refersTo(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) 
 func (c *Controllers) match(claim *corev1.PersistentVolumeClaim, reserved bool) *corev1.PersistentVolume {
 	var best *corev1.PersistentVolume
 	want := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	for _, pv := range all[corev1.PersistentVolume](c, "persistentvolumes") {
+	for _, pv := range All[corev1.PersistentVolume](c, "persistentvolumes") {
 		if ref := pv.Spec.ClaimRef; ref != nil {
 			if refersTo(ref, claim) && pv.DeletionTimestamp == nil {
 				return pv
@@ -211,14 +212,14 @@ func (c *Controllers) volume(pv *corev1.PersistentVolume) {
 	case ref == nil || ref.UID == "":
 		c.volumePhase(pv, corev1.VolumeAvailable)
 	default:
-		claim := get[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims", ref.Namespace, ref.Name)
+		claim := Get[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims", ref.Namespace, ref.Name)
 		bound = claim != nil && claim.UID == ref.UID
 		if !bound {
 			c.volumePhase(pv, corev1.VolumeReleased)
 		}
 	}
 	if !bound && pv.DeletionTimestamp != nil && slices.Contains(pv.Finalizers, volumeProtection) {
-		out := get[corev1.PersistentVolume](c, "persistentvolumes", "", pv.Name).DeepCopy()
+		out := Get[corev1.PersistentVolume](c, "persistentvolumes", "", pv.Name).DeepCopy()
 		out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == volumeProtection })
 		c.Update(out)
 	}

@@ -30,6 +30,7 @@ type Store interface {
 	Delete(obj metav1.Object, grace *int64) // grace 0: at once
 	Event(about metav1.Object, kind, reason, message string)
 	After(d time.Duration) // look again then
+	Suffix() string        // of the next generated name
 }
 
 // Controllers are those of one cluster.
@@ -55,7 +56,8 @@ func (c *Controllers) Run() {
 	c.endpoints(pods)
 }
 
-func all[T any](s Store, resource string) []*T {
+// All returns the objects of a resource.
+func All[T any](s Store, resource string) []*T {
 	list := s.All(resource, func() any { return new(T) })
 	out := make([]*T, len(list))
 	for i := range list {
@@ -64,17 +66,10 @@ func all[T any](s Store, resource string) []*T {
 	return out
 }
 
-func get[T any](s Store, resource, namespace, name string) *T {
-	v, _ := s.Get(resource, namespace, name, func() any { return new(T) }).(*T)
-	return v
-}
-
-// All returns the objects of a resource.
-func All[T any](s Store, resource string) []*T { return all[T](s, resource) }
-
 // Get returns an object, or nil.
 func Get[T any](s Store, resource, namespace, name string) *T {
-	return get[T](s, resource, namespace, name)
+	v, _ := s.Get(resource, namespace, name, func() any { return new(T) }).(*T)
+	return v
 }
 
 // podIndex has the pods by the object that controls them, and by their nodes.
@@ -85,7 +80,7 @@ type podIndex struct {
 }
 
 func (c *Controllers) pods() podIndex {
-	x := podIndex{all: all[corev1.Pod](c, "pods"), byOwner: map[types.UID][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{}}
+	x := podIndex{all: All[corev1.Pod](c, "pods"), byOwner: map[types.UID][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{}}
 	for _, p := range x.all {
 		if o := metav1.GetControllerOfNoCopy(p); o != nil {
 			x.byOwner[o.UID] = append(x.byOwner[o.UID], p)
@@ -139,9 +134,6 @@ func hashOf(t *corev1.PodTemplateSpec) string {
 	_, _ = h.Write(b)
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
-
-// suffix is the random end of a generated name.
-func suffix() string { return rand.String(5) }
 
 func controlledBy(owner metav1.Object, apiVersion, kind string) []metav1.OwnerReference {
 	yes := true

@@ -33,8 +33,8 @@ func daemonTolerations(s *corev1.PodSpec) []corev1.Toleration {
 }
 
 func (c *Controllers) daemonSets(pods podIndex) {
-	nodes := all[corev1.Node](c, "nodes")
-	for _, d := range all[appsv1.DaemonSet](c, "daemonsets.apps") {
+	nodes := All[corev1.Node](c, "nodes")
+	for _, d := range All[appsv1.DaemonSet](c, "daemonsets.apps") {
 		c.daemonSet(d, nodes, pods.byOwner[d.UID])
 	}
 }
@@ -103,7 +103,7 @@ func (c *Controllers) daemonSet(d *appsv1.DaemonSet, nodes []*corev1.Node, pods 
 		s.DesiredNumberScheduled++
 		if p == nil {
 			unavailable++
-			if d.DeletionTimestamp == nil && c.create(d, daemonPod(d, n.Name, hash, tolerations)) {
+			if d.DeletionTimestamp == nil && c.create(d, c.daemonPod(d, n.Name, hash, tolerations)) {
 				s.CurrentNumberScheduled++
 				s.UpdatedNumberScheduled++
 			}
@@ -151,8 +151,8 @@ func (c *Controllers) replaceDaemons(d *appsv1.DaemonSet, outdated []*corev1.Pod
 	}
 }
 
-func daemonPod(d *appsv1.DaemonSet, node, hash string, tolerations []corev1.Toleration) *corev1.Pod {
-	p := newPod(d, "apps/v1", "DaemonSet", d.Name+"-"+suffix(), &d.Spec.Template)
+func (c *Controllers) daemonPod(d *appsv1.DaemonSet, node, hash string, tolerations []corev1.Toleration) *corev1.Pod {
+	p := newPod(d, "apps/v1", "DaemonSet", d.Name+"-"+c.Suffix(), &d.Spec.Template)
 	p.GenerateName = d.Name + "-"
 	maps.Copy(p.Labels, map[string]string{appsv1.ControllerRevisionHashLabelKey: hash, "pod-template-generation": "1"})
 	p.Spec.Tolerations = slices.Clone(tolerations)

@@ -31,8 +31,8 @@ type rollout struct {
 }
 
 func (c *Controllers) deployments() {
-	sets := all[appsv1.ReplicaSet](c, "replicasets.apps")
-	for _, d := range all[appsv1.Deployment](c, "deployments.apps") {
+	sets := All[appsv1.ReplicaSet](c, "replicasets.apps")
+	for _, d := range All[appsv1.Deployment](c, "deployments.apps") {
 		r := &rollout{c: c, d: d}
 		for _, rs := range sets {
 			if o := metav1.GetControllerOfNoCopy(rs); o == nil || o.UID != d.UID {

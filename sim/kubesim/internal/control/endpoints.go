@@ -14,12 +14,12 @@ import (
 // endpoints keeps one EndpointSlice for each Service with a selector: pkg/controller/endpointslice.
 func (c *Controllers) endpoints(pods podIndex) {
 	have := map[types.UID]*discoveryv1.EndpointSlice{}
-	for _, s := range all[discoveryv1.EndpointSlice](c, "endpointslices.discovery.k8s.io") {
+	for _, s := range All[discoveryv1.EndpointSlice](c, "endpointslices.discovery.k8s.io") {
 		if o := metav1.GetControllerOfNoCopy(s); o != nil {
 			have[o.UID] = s
 		}
 	}
-	for _, s := range all[corev1.Service](c, "services") {
+	for _, s := range All[corev1.Service](c, "services") {
 		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || s.DeletionTimestamp != nil {
 			continue
 		}
@@ -27,7 +27,7 @@ func (c *Controllers) endpoints(pods podIndex) {
 		is := have[s.UID]
 		switch {
 		case is == nil:
-			want.Name, want.GenerateName = s.Name+"-"+suffix(), s.Name+"-"
+			want.Name, want.GenerateName = s.Name+"-"+c.Suffix(), s.Name+"-"
 			_ = c.Create(want) // of the namespace of a Service that is there
 		case !equality.Semantic.DeepEqual(is.Endpoints, want.Endpoints) || !equality.Semantic.DeepEqual(is.Ports, want.Ports) ||
 			!equality.Semantic.DeepEqual(is.Labels, want.Labels):

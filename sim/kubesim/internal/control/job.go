@@ -11,7 +11,7 @@ import (
 )
 
 func (c *Controllers) jobs(pods podIndex) {
-	for _, j := range all[batchv1.Job](c, "jobs.batch") {
+	for _, j := range All[batchv1.Job](c, "jobs.batch") {
 		if j.DeletionTimestamp == nil && or(j.Spec.ManagedBy, batchv1.JobControllerName) == batchv1.JobControllerName {
 			c.job(j, pods.byOwner[j.UID])
 		}
@@ -144,7 +144,7 @@ func (c *Controllers) decideJob(j *batchv1.Job, s *batchv1.JobStatus, running []
 		}
 	}
 	for range want - s.Active {
-		p := newPod(j, "batch/v1", "Job", j.Name+"-"+suffix(), &j.Spec.Template)
+		p := newPod(j, "batch/v1", "Job", j.Name+"-"+c.Suffix(), &j.Spec.Template)
 		p.GenerateName = j.Name + "-"
 		if c.create(j, p) {
 			s.Active++
@@ -182,7 +182,7 @@ func (c *Controllers) suspendJob(j *batchv1.Job, s *batchv1.JobStatus, yes bool)
 
 // cronJobs makes the Jobs that are due: pkg/controller/cronjob.
 func (c *Controllers) cronJobs() {
-	for _, cj := range all[batchv1.CronJob](c, "cronjobs.batch") {
+	for _, cj := range All[batchv1.CronJob](c, "cronjobs.batch") {
 		if cj.DeletionTimestamp != nil || or(cj.Spec.Suspend, false) {
 			continue
 		}

@@ -21,7 +21,7 @@ func (c *Controllers) nodes(pods podIndex) {
 	}
 	there := map[string]bool{}
 	ranges := map[string]bool{}
-	list := all[corev1.Node](c, "nodes")
+	list := All[corev1.Node](c, "nodes")
 	for _, n := range list {
 		ranges[n.Spec.PodCIDR] = true
 	}

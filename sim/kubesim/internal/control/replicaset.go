@@ -9,7 +9,7 @@ import (
 
 // replicaSets keeps the number of pods of each: pkg/controller/replicaset.
 func (c *Controllers) replicaSets(pods podIndex) {
-	for _, rs := range all[appsv1.ReplicaSet](c, "replicasets.apps") {
+	for _, rs := range All[appsv1.ReplicaSet](c, "replicasets.apps") {
 		c.replicaSet(rs, pods.byOwner[rs.UID])
 	}
 }
@@ -27,7 +27,7 @@ func (c *Controllers) replicaSet(rs *appsv1.ReplicaSet, pods []*corev1.Pod) {
 	}
 	if rs.DeletionTimestamp == nil {
 		for range want - len(have) {
-			p := newPod(rs, "apps/v1", "ReplicaSet", rs.Name+"-"+suffix(), &rs.Spec.Template)
+			p := newPod(rs, "apps/v1", "ReplicaSet", rs.Name+"-"+c.Suffix(), &rs.Spec.Template)
 			p.GenerateName = rs.Name + "-"
 			if !c.create(rs, p) {
 				break

@@ -12,7 +12,7 @@ import (
 )
 
 func (c *Controllers) statefulSets(pods podIndex) {
-	for _, s := range all[appsv1.StatefulSet](c, "statefulsets.apps") {
+	for _, s := range All[appsv1.StatefulSet](c, "statefulsets.apps") {
 		c.statefulSet(s, pods.byOwner[s.UID])
 	}
 }
@@ -143,7 +143,7 @@ func (c *Controllers) ordinal(s *appsv1.StatefulSet, i int32, update string) *co
 		p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == t.Name })
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: t.Name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
-		if get[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims", s.Namespace, claim) != nil {
+		if Get[corev1.PersistentVolumeClaim](c, "persistentvolumeclaims", s.Namespace, claim) != nil {
 			continue
 		}
 		labels := maps.Clone(t.Labels)

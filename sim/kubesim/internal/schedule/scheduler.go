@@ -83,7 +83,7 @@ func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]
 		used[best] = map[corev1.ResourceName]int64{}
 	}
 	Take(used[best], p)
-	s.bind(p, best)
+	s.Bind(p, best)
 	s.Event(p, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, best))
 }
 
@@ -245,8 +245,8 @@ func (s Scheduler) unplaced(p *corev1.Pod, nodes int, reasons map[string]int) {
 	s.Status(out)
 }
 
-// bind puts a pod on a node.
-func (s Scheduler) bind(p *corev1.Pod, node string) {
+// Bind puts a pod on a node.
+func (s Scheduler) Bind(p *corev1.Pod, node string) {
 	out := p.DeepCopy()
 	out.Spec.NodeName = node
 	s.Update(out)
