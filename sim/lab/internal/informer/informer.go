@@ -25,7 +25,7 @@ type Set struct {
 	running   sync.WaitGroup
 }
 
-// Add adds an informer to a set that has not begun, and returns its copies. Object is an example
+// Add adds an informer to a set that has not started, and returns its copies. Object is an example
 // of the kind; changed, if it is not nil, is called for each object that is new, changed or gone.
 func Add[L runtime.Object](s *Set, from Source[L], object runtime.Object, changed func(object any)) cache.Indexer {
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
