@@ -202,7 +202,7 @@ func TestPodsWithGPUsStopAnUpgrade(t *testing.T) {
 		}
 		begun := time.Now()
 		err := w.tries(t, upgraded(t, text))
-		require.ErrorContains(t, err, "wk-gpu1 keeps its version, because pods hold its GPUs after 1h: pod default/"+pod+" (2 GPU), of ReplicaSet "+pod[:strings.LastIndexByte(pod, '-')])
+		require.ErrorContains(t, err, "wk-gpu1 keeps its version, because pods hold its GPUs after 1h: pod default/"+pod+" (2 GPU), of Deployment training")
 		assert.InDelta(t, time.Hour.Minutes(), time.Since(begun).Minutes(), 15)
 		assert.Equal(t, pod, w.running(t, busy), "it is the same pod")
 		now := w.versions(t)

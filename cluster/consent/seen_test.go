@@ -97,6 +97,7 @@ func TestThePodsOfOneController(t *testing.T) {
 		return p
 	}
 	assert.Equal(t, madeBy(pod("a-1-x", "ReplicaSet", "a-1", "1")), madeBy(pod("a-2-y", "ReplicaSet", "a-2", "2")))
+	assert.Equal(t, "Deployment ns/a", madeBy(pod("a-1-x", "ReplicaSet", "a-1", "1")))
 	assert.Equal(t, "Job ns/train-1", madeBy(pod("train-1-z", "Job", "train-1", "1")), "a Job's name is its own")
 	assert.Equal(t, "ReplicaSet ns/c-", madeBy(pod("c-x", "ReplicaSet", "c-", "")))
 	assert.Equal(t, "ReplicaSet ns/b", madeBy(pod("b-x", "ReplicaSet", "b", "")))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -124,18 +125,28 @@ func theirs(p corev1.Pod, who string) converge.Loss {
 }
 
 // madeBy identifies a pod that ends by what makes it, since pods of one controller come and go, or
-// else by its own name. The ReplicaSets of a Deployment come and go too; their names are its own and
-// the hash of the pods' template.
+// else by its own name.
 func madeBy(p corev1.Pod) string {
+	kind, name := controller(p)
+	if kind == "" {
+		kind, name = "Pod", p.Name
+	}
+	return fmt.Sprintf("%s %s/%s", kind, p.Namespace, name)
+}
+
+// controller is what makes a pod, "" if nothing does. The ReplicaSets of a Deployment come and go; their
+// names are its own and the hash of the pods' template.
+func controller(p corev1.Pod) (kind, name string) {
 	o := metav1.GetControllerOf(&p)
 	if o == nil {
-		return fmt.Sprintf("Pod %s/%s", p.Namespace, p.Name)
+		return "", ""
 	}
-	name := o.Name
-	if hash := p.Labels["pod-template-hash"]; o.Kind == "ReplicaSet" && hash != "" {
-		name = strings.TrimSuffix(name, "-"+hash)
+	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; o.Kind == "ReplicaSet" && hash != "" {
+		if of, ok := strings.CutSuffix(o.Name, "-"+hash); ok {
+			return "Deployment", of
+		}
 	}
-	return fmt.Sprintf("%s %s/%s", o.Kind, p.Namespace, name)
+	return o.Kind, o.Name
 }
 
 // WithoutGPUs is the work without pods that hold GPUs.
@@ -155,8 +166,8 @@ func HoldGPUs(pods []corev1.Pod) []string {
 			continue
 		}
 		who := notebook(p)
-		if o := metav1.GetControllerOf(&p); who == "" && o != nil {
-			who = "of " + o.Kind + " " + o.Name
+		if kind, name := controller(p); who == "" && kind != "" {
+			who = "of " + kind + " " + name
 		}
 		out = append(out, strings.TrimSuffix(fmt.Sprintf("pod %s/%s (%d GPU), %s", p.Namespace, p.Name, n, who), ", "))
 	}
