@@ -76,7 +76,7 @@ func root(t *testing.T) string {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)
 	require.True(t, ok)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+	return filepath.Join(filepath.Dir(file), "..", "..", "..", "..")
 }
 
 // Image returns the image that real guests boot, and skips the test on a machine that cannot
