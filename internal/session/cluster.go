@@ -114,17 +114,21 @@ func (s *Session) keep() {
 
 // next says what to do next.
 func (s *Session) next() {
-	s.Say("\nNext:\n  go tool mage gpu:verify       run a CUDA job on every GPU\n  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
+	step := func(do, why string) { s.Say("  %-32s %s", do, why) }
+	s.Say("\nNext:")
+	step("go tool mage gpu:verify", "run a CUDA job on every GPU")
+	s.Say("  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
 	places := s.Cluster.Entrances()
 	for _, p := range places {
 		if p.Part == "jupyterhub" {
-			s.Say("  go tool mage hub:verify       start a server of each profile, and compute in it\n  go tool mage hub:open         %s, %s", p.URL, p.Title)
+			step("go tool mage hub:verify", "start a server of each profile, and compute in it")
+			step("go tool mage hub:open", p.URL+", "+p.Title)
 			continue
 		}
-		s.Say("  %-29s %s", p.URL, p.Title)
+		step(p.URL, p.Title)
 	}
 	if len(s.Cluster.Passwords()) > 0 {
-		s.Say("  go tool mage platform:passwords   generated first passwords")
+		step("go tool mage platform:passwords", "generated first passwords")
 	}
 	if len(places) > 0 && s.Spec.IsLab() {
 		s.Say("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")

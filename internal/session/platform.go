@@ -27,7 +27,7 @@ func (s *Session) Passwords(ctx context.Context, f PasswordsFlags) error {
 		Value  string `json:"value"`
 	}
 	var rows []row
-	t := console.Table{Header: []string{"PASSWORD", "SECRET", "VALUE"}}
+	t := console.Table{Header: []string{"PASSWORD", "VALUE"}} // a value that is cut or goes over two lines cannot be copied
 	for _, p := range all {
 		value, err := s.Cluster.ReadPassword(ctx, p)
 		if err != nil {
@@ -35,12 +35,15 @@ func (s *Session) Passwords(ctx context.Context, f PasswordsFlags) error {
 		}
 		at := fmt.Sprintf("%s/%s, %s", p.Namespace, p.Name, p.Key)
 		rows = append(rows, row{p.Title, at, value.Reveal()})
-		t.Add(p.Title, at, value.Reveal())
+		t.Add(p.Title, value.Reveal())
 	}
 	if s.JSON {
 		return console.Objects(s.Console, rows)
 	}
 	s.Table(t)
+	for _, r := range rows {
+		s.Say("%s: Secret %s", r.Title, r.Secret)
+	}
 	s.Say("Change them after the first login; what you set there is not shown here.")
 	return nil
 }

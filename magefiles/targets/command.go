@@ -77,6 +77,11 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	root.SilenceErrors, root.SilenceUsage = true, true
+	if len(args) > 0 { // the name of the target is the same command
+		if noun, name, ok := strings.Cut(args[0], ":"); ok {
+			args = append([]string{noun, name}, args[1:]...)
+		}
+	}
 	root.SetArgs(twoDashes(args))
 	err := root.ExecuteContext(ctx)
 	if e := new(Error); err == nil || errors.As(err, &e) {

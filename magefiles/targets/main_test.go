@@ -130,6 +130,7 @@ func TestCommandsAreTheVerbs(t *testing.T) {
 	assert.Equal(t, 3, Execute(t.Context(), root, []string{"do", "what"}))
 	assert.Equal(t, 3, Execute(t.Context(), all, []string{"cluster", "pln"}))
 	assert.Equal(t, 3, Execute(t.Context(), all, []string{"clster", "plan"}))
+	assert.Zero(t, Execute(t.Context(), all, []string{"cluster:plan", "-h"}), "as the targets are called")
 }
 
 // A command that fails returns its error to its caller, with its exit code.
