@@ -51,7 +51,7 @@ func basesOf(t *testing.T) []*base {
 	from, err := os.Getwd()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("../cluster/clusterfile/testdata/good")))
+	require.NoError(t, os.CopyFS(dir, os.DirFS("clusterfile/testdata/good")))
 	t.Chdir(dir)
 	private, _, err := ssh.GenerateKey()
 	require.NoError(t, err)

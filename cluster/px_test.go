@@ -19,17 +19,17 @@ import (
 // against the files, so that none of them goes away unseen.
 func TestEveryFailureOfProxmoxHasItsTest(t *testing.T) {
 	for id, where := range map[string][]string{
-		"PX1":  {"../cluster/clusterfile/testdata/broken/root-only-hugepages.txt", "testdata/failures/refused-permission.txt", "permissions_test.go: TestEveryGrantIsNeeded"},
+		"PX1":  {"clusterfile/testdata/broken/root-only-hugepages.txt", "testdata/failures/refused-permission.txt", "permissions_test.go: TestEveryGrantIsNeeded"},
 		"PX2":  {"testdata/failures/stale-mapping.txt", "../proxmox/preflight/testdata/mapping-stale.txt"},
 		"PX3":  {"../proxmox/preflight/testdata/iommu-off.txt", "../proxmox/preflight/testdata/group-shared.txt"},
-		"PX4":  {"../cluster/clusterfile/testdata/broken/gpu-twice.txt", "testdata/failures/gpu-of-a-stopped-vm.txt"},
+		"PX4":  {"clusterfile/testdata/broken/gpu-twice.txt", "testdata/failures/gpu-of-a-stopped-vm.txt"},
 		"PX5":  {"testdata/failures/lock-timeout-for-ever.txt", "failures_test.go: TestTransientFailuresAreSurvived", "../proxmox/sim_fail_test.go: TestSevenAtOnce"},
 		"PX6":  {"../proxmox/preflight/testdata/memory-of-zfs.txt", "../proxmox/machine/start_test.go: TestStartTimeout"},
 		"PX7":  {"../proxmox/preflight/testdata/machine-with-seabios.txt", "../proxmox/preflight/testdata/cpu-made-up.txt", "../nvidia/observe_test.go: TestDiffSaysWhatToDo"},
 		"PX8":  {"nodeverbs_test.go: TestCycle"},
 		"PX9":  {"../proxmox/preflight/testdata/host-driver-holds-the-card.txt"},
 		"PX10": {"../proxmox/unit/unit_test.go: TestPCIAddress", "settings_test.go: TestGPUWithoutItsOtherFunctions"},
-		"PX11": {"../cluster/clusterfile/testdata/broken/dkms-secure-boot.txt", "px_test.go: TestWhatEveryNodeIsMadeOf"},
+		"PX11": {"clusterfile/testdata/broken/dkms-secure-boot.txt", "px_test.go: TestWhatEveryNodeIsMadeOf"},
 		"PX12": {"px_test.go: TestWhatEveryNodeIsMadeOf"},
 		"PX13": {"px_test.go: TestWhatEveryNodeIsMadeOf"},
 		"PX14": {"testdata/failures/storage-without-content.txt"},

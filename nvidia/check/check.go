@@ -143,10 +143,10 @@ func xids(node string, log []string) []Check {
 	for _, f := range nvidia.ExplainLog(log) {
 		switch {
 		case f.Xid == 0:
-		case f.Fault != nvidia.InApplication && f.Fault != "" || f.Fault == "" && f.Do != "": // one that is not in the table, too
-			others = append(others, f.String())
-		default:
+		case f.Fault == nvidia.InApplication, f.Fault == "" && f.Do == "":
 			programs = append(programs, f.String())
+		default: // one that is not in the table, too
+			others = append(others, f.String())
 		}
 	}
 	switch {

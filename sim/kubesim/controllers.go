@@ -29,10 +29,10 @@ import (
 )
 
 const (
-	settleBare    = 20 * time.Millisecond // changes come in bursts
-	lookAgainBare = time.Minute
-	eventTime     = time.Hour // an event is kept: --event-ttl
-	crdCleanup    = "customresourcecleanup.apiextensions.k8s.io"
+	settleAlone    = 20 * time.Millisecond // changes come in bursts
+	lookAgainAlone = time.Minute
+	eventTime      = time.Hour // an event is kept: --event-ttl
+	crdCleanup     = "customresourcecleanup.apiextensions.k8s.io"
 )
 
 func (c *Cluster) scheduler() schedule.Scheduler {

@@ -125,7 +125,7 @@ func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Ou
 		return nil, err
 	}
 	c := &Cluster{
-		cfg: cfg, speed: speed, plays: outside == nil, settle: settleBare, again: lookAgainBare, auth: auth, pipe: newPipe(),
+		cfg: cfg, speed: speed, plays: outside == nil, settle: settleAlone, again: lookAgainAlone, auth: auth, pipe: newPipe(),
 		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, past: map[string]*history{},
 		managers: map[schema.GroupVersionKind]*managedfields.FieldManager{}, kinds: slices.Clone(builtin),
 		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},

@@ -320,20 +320,17 @@ func (c *Cluster) finished(e *entry, p *corev1.Pod, r *run) {
 
 // kubeletAPI answers for a node's kubelet: with what pods have written.
 func (c *Cluster) kubeletAPI(string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts := strings.Split(r.URL.Path, "/") // "/containerLogs/namespace/pod/container"
-		if len(parts) != 5 || parts[1] != "containerLogs" {
-			http.NotFound(w, r)
-			return
-		}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		output := ""
-		if e := c.get(mustKind("pods"), parts[2], parts[3]); e != nil && c.runs[e.uid] != nil {
+		if e := c.get(mustKind("pods"), r.PathValue("namespace"), r.PathValue("pod")); e != nil && c.runs[e.uid] != nil {
 			output = c.runs[e.uid].output
 		}
 		c.mu.Unlock()
 		_, _ = io.WriteString(w, output)
 	})
+	return mux
 }
 
 // evict deletes a pod, unless a disruption budget forbids it.

@@ -3,6 +3,7 @@ package gpu
 import (
 	"crypto/sha256"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,16 +22,26 @@ type profile struct {
 	gib     float64
 	starts  []int
 	special bool // it takes the media engine of which there is one
-	engines int  // decoders, and as many for JPEG; 0: not known
 }
+
+// slices is how many slices of compute an instance has: the first digit of its name.
+func (f profile) slices() int { return int(f.name[0] - '0') }
 
 // copies is how many copy engines an instance has: one for each slice of compute, and all of the
 // card's for the whole card.
 func (f profile) copies() int {
-	if f.name[0] == '7' {
+	if f.slices() == 7 {
 		return 8
 	}
-	return int(f.name[0] - '0')
+	return f.slices()
+}
+
+// engines is how many decoders an instance of the card has, and as many for JPEG; 0: not known.
+func (c Card) engines(f profile) int {
+	if c.arch == hopper {
+		return f.slices()
+	}
+	return 0
 }
 
 // profiles are those of the chips that the tests use; nil: the card cannot be divided.
@@ -52,13 +63,13 @@ func (c Card) profiles() []profile {
 		return sevenths([6]int{23, 45, 45, 90, 90, 180}, 21.5, 18)
 	case 0x20b7:
 		return []profile{
-			{"1g.6gb", 14, 4, 1, 14, 5.81, []int{0, 1, 2, 3}, false, 0}, {"1g.6gb+me", 21, 1, 1, 14, 5.81, []int{0, 1, 2, 3}, true, 0},
-			{"2g.12gb", 5, 2, 2, 28, 11.69, []int{0, 2}, false, 0}, {"2g.12gb+me", 6, 1, 2, 28, 11.69, []int{0, 2}, true, 0}, {"4g.24gb", 0, 1, 4, 56, 23.44, []int{0}, true, 0},
+			{"1g.6gb", 14, 4, 1, 14, 5.81, []int{0, 1, 2, 3}, false}, {"1g.6gb+me", 21, 1, 1, 14, 5.81, []int{0, 1, 2, 3}, true},
+			{"2g.12gb", 5, 2, 2, 28, 11.69, []int{0, 2}, false}, {"2g.12gb+me", 6, 1, 2, 28, 11.69, []int{0, 2}, true}, {"4g.24gb", 0, 1, 4, 56, 23.44, []int{0}, true},
 		}
 	case 0x2bb1:
 		return []profile{
-			{"1g.24gb", 14, 4, 1, 46, 23.62, []int{0, 1, 2, 3}, false, 0}, {"1g.24gb+me", 21, 1, 1, 46, 23.62, []int{0, 1, 2, 3}, true, 0},
-			{"2g.48gb", 5, 2, 2, 94, 47.38, []int{0, 2}, false, 0}, {"4g.96gb", 0, 1, 4, 188, 95, []int{0}, true, 0},
+			{"1g.24gb", 14, 4, 1, 46, 23.62, []int{0, 1, 2, 3}, false}, {"1g.24gb+me", 21, 1, 1, 46, 23.62, []int{0, 1, 2, 3}, true},
+			{"2g.48gb", 5, 2, 2, 94, 47.38, []int{0, 2}, false}, {"4g.96gb", 0, 1, 4, 188, 95, []int{0}, true},
 		}
 	}
 	return nil
@@ -68,9 +79,9 @@ func sevenths(gb [6]int, gib float64, sms int) []profile {
 	every := []int{0, 1, 2, 3, 4, 5, 6}
 	name := func(g, at int) string { return fmt.Sprintf("%dg.%dgb", g, gb[at]) }
 	return []profile{
-		{name(1, 0), 19, 7, 1, sms, gib, every, false, 0}, {name(1, 0) + "+me", 20, 1, 1, sms, gib, every, true, 0}, {name(1, 1), 15, 4, 2, sms, gib * 2, []int{0, 2, 4, 6}, false, 0},
-		{name(2, 2), 14, 3, 2, 2 * sms, gib * 2, []int{0, 2, 4}, false, 0}, {name(3, 3), 9, 2, 4, 3 * sms, gib * 4, []int{0, 4}, false, 0},
-		{name(4, 4), 5, 1, 4, 4 * sms, gib * 4, []int{0}, false, 0}, {name(7, 5), 0, 1, 8, 7 * sms, gib * 8, []int{0}, true, 0},
+		{name(1, 0), 19, 7, 1, sms, gib, every, false}, {name(1, 0) + "+me", 20, 1, 1, sms, gib, every, true}, {name(1, 1), 15, 4, 2, sms, gib * 2, []int{0, 2, 4, 6}, false},
+		{name(2, 2), 14, 3, 2, 2 * sms, gib * 2, []int{0, 2, 4}, false}, {name(3, 3), 9, 2, 4, 3 * sms, gib * 4, []int{0, 4}, false},
+		{name(4, 4), 5, 1, 4, 4 * sms, gib * 4, []int{0}, false}, {name(7, 5), 0, 1, 8, 7 * sms, gib * 8, []int{0}, true},
 	}
 }
 
@@ -79,7 +90,7 @@ func ofHopper(gb [6]int, gib [4]float64) []profile {
 	out := sevenths(gb, 0, 0)
 	for i, sms := range []int{16, 16, 26, 32, 60, 64, 132} {
 		f := &out[i]
-		f.sms, f.gib, f.engines = sms, gib[map[int]int{1: 0, 2: 1, 4: 2, 8: 3}[f.size]], int(f.name[0]-'0')
+		f.sms, f.gib = sms, gib[bits.Len(uint(f.size))-1]
 	}
 	return out
 }

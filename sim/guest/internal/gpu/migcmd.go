@@ -166,9 +166,8 @@ func createInstances(p *machine.Proc, i int, c Card, wanted []string, withComput
 }
 
 func sayCompute(p *machine.Proc, i int, made instance) {
-	slices, _ := strconv.Atoi(made.name[:1])
 	p.Printf("Successfully created compute instance ID  0 on GPU %2d GPU instance ID %2d using profile MIG %s (ID %2d)\n",
-		i, made.number, made.name, map[int]int{1: 0, 2: 1, 3: 2, 4: 3, 7: 4}[slices])
+		i, made.number, made.name, map[int]int{1: 0, 2: 1, 3: 2, 4: 3, 7: 4}[made.slices()])
 }
 
 func createCompute(p *machine.Proc, i int, c Card) {
@@ -254,8 +253,8 @@ func migRows(c Card, i int, verb string) (rows []string) {
 	case "-lgip":
 		for _, f := range c.profiles() {
 			rows = append(rows,
-				fmt.Sprintf("| %3d  MIG %-14s %3d     %d/%d        %-11.2fNo     %-7d%-6d0   |", i, f.name, f.id, c.free(f), f.most, f.gib, f.sms, f.engines),
-				fmt.Sprintf("|%63s%-6d%-6d%d   |", "", f.copies(), f.engines, map[bool]int{true: 1}[f.special]), "+"+strings.Repeat("-", 79)+"+")
+				fmt.Sprintf("| %3d  MIG %-14s %3d     %d/%d        %-11.2fNo     %-7d%-6d0   |", i, f.name, f.id, c.free(f), f.most, f.gib, f.sms, c.engines(f)),
+				fmt.Sprintf("|%63s%-6d%-6d%d   |", "", f.copies(), c.engines(f), map[bool]int{true: 1}[f.special]), "+"+strings.Repeat("-", 79)+"+")
 		}
 	case "-lgipp":
 		for _, f := range c.profiles() {
