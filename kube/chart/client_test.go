@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,9 +31,12 @@ func bubble(t *testing.T, test func(t *testing.T, k *kube.Client, c *chart.Clien
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := func(*http.Request) error { return nil }
+		var one sync.Mutex // requests are made at the same time
 		k := form(t)(func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				one.Lock()
 				err := before(r)
+				one.Unlock()
 				if errors.Is(err, errRefused) {
 					return &http.Response{StatusCode: http.StatusForbidden, Request: r, Body: io.NopCloser(strings.NewReader(
 						`{"kind": "Status", "code": 403, "message": "no way"}`))}, nil
