@@ -250,6 +250,15 @@ func TestImportsLittle(t *testing.T) {
 	assert.NotContains(t, deps, "github.com/magefile/mage/mage")
 }
 
+// The first packages wait for one another: from their pace a minute seems to be eight.
+func TestNoGuessBeforeAQuarter(t *testing.T) {
+	for done, guesses := range map[int]bool{0: false, 1: false, 24: false, 25: true, 99: true} {
+		b := bar{of: 100, done: done, begin: time.Now().Add(-time.Minute)}
+		assert.Equal(t, guesses, strings.HasSuffix(b.rest(), " left"), "%d of 100", done)
+	}
+	assert.Empty(t, (&bar{}).rest())
+}
+
 func TestProgressNamesThePackage(t *testing.T) {
 	const path = "github.com/cps-gpu/homelab/cluster/converge"
 	for room, want := range map[int]string{79: path, len(path): path, 19: "...cluster/converge", 3: "..."} {

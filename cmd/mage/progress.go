@@ -84,10 +84,10 @@ func ending(path string, room int) string {
 	return dots + path[len(path)-max(0, room-len(dots)):]
 }
 
-// rest guesses how long it takes, from the pace so far.
+// rest guesses how long it takes, from the pace so far: not before a quarter is done, since the first
+// packages, which wait for one another, would make a minute seem to be eight.
 func (b *bar) rest() string {
-	const enough = 20
-	if b.done < enough {
+	if 4*b.done < max(1, b.of) {
 		return ""
 	}
 	left := time.Since(b.begin) * time.Duration(b.of-b.done) / time.Duration(b.done)

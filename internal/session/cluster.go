@@ -121,7 +121,7 @@ func (s *Session) next() {
 	places := s.Cluster.Entrances()
 	for _, p := range places {
 		if p.Part == "jupyterhub" {
-			step("go tool mage hub:verify", "start a server of each profile, and compute in it")
+			step("go tool mage hub:verify", "compute in a server of each profile")
 			step("go tool mage hub:open", p.URL+", "+p.Title)
 			continue
 		}
