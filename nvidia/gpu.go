@@ -5,8 +5,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Vendor is NVIDIA's PCI vendor id.
@@ -133,36 +135,35 @@ const firstMaxwell = 0x1340
 // Lookup finds a GPU by vendor and device id. Its name is empty for a card that is too old for the
 // table.
 func Lookup(id PCIID) (GPU, bool) {
-	if id.Vendor != Vendor {
-		return GPU{}, false
-	}
-	key := fmt.Sprintf("%04x\t", id.Device)
-	_, rest, found := strings.Cut(tsv, "\n"+key)
-	switch {
-	case found:
-	case id.Device < firstMaxwell:
-		g := GPU{ID: id, Architecture: Older}
-		g.ruled(false)
-		return g, true
-	default:
-		return GPU{}, false
-	}
-	line, _, _ := strings.Cut(rest, "\n")
-	g, err := parseGPU(key + line)
-	if err != nil { // the table is embedded, and tested
-		return GPU{}, false
-	}
-	g.ID = id
-	return g, true
+	m, known := lookup(id)
+	return m.GPU, known
 }
 
 // GPUs returns every GPU of the table, by device id.
 func GPUs() []GPU {
-	gpus, err := parseTable(tsv)
-	if err != nil {
-		return nil
+	var all []GPU
+	for _, m := range models() {
+		all = append(all, m.GPU)
 	}
-	return gpus
+	return all
+}
+
+func lookup(id PCIID) (model, bool) {
+	if id.Vendor != Vendor {
+		return model{}, false
+	}
+	all := models()
+	if i, found := slices.BinarySearchFunc(all, id.Device, func(m model, device uint16) int { return cmp.Compare(m.ID.Device, device) }); found {
+		m := all[i]
+		m.ID = id
+		return m, true
+	}
+	if id.Device >= firstMaxwell {
+		return model{}, false
+	}
+	g := GPU{ID: id, Architecture: Older}
+	g.ruled(false)
+	return model{GPU: g}, true
 }
 
 // tsv is made from NVIDIA's published lists by TestTable with -update; its first
@@ -182,8 +183,20 @@ const (
 	columns
 )
 
-func parseTable(text string) ([]GPU, error) {
-	var all []GPU
+// model is a GPU of the table, and the words of each of its names.
+type model struct {
+	GPU
+	names [][]string
+}
+
+// models is the embedded table by device id, parsed once.
+var models = sync.OnceValue(func() []model {
+	all, _ := parseTable(tsv) // a test reads every line of it
+	return all
+})
+
+func parseTable(text string) ([]model, error) {
+	var all []model
 	for n, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		if strings.HasPrefix(line, "#") {
 			continue
@@ -192,7 +205,7 @@ func parseTable(text string) ([]GPU, error) {
 		if err != nil {
 			return nil, fmt.Errorf("GPU table: line %d: %w", n+1, err)
 		}
-		all = append(all, g)
+		all = append(all, model{g, namesOf(g.Name)})
 	}
 	return all, nil
 }

@@ -23,16 +23,21 @@ func IsModel(model string, id PCIID, name string) bool {
 	if len(wish) == 0 {
 		return strings.TrimSpace(model) == "" && Unsupported(id) == ""
 	}
-	if g, known := Lookup(id); known && g.Name != "" {
-		return slices.ContainsFunc(slices.Concat(alternatives(g.Name), alternatives(name)), func(name string) bool { return named(wish, nameWords(name)) })
+	if m, known := lookup(id); known && m.Name != "" {
+		return anyNamed(wish, m.names) || anyNamed(wish, namesOf(name))
 	}
 	_, product, _ := strings.Cut(name, "[")
 	return slices.Equal(wish, nameWords(name)) || slices.Equal(wish, nameWords(product))
 }
 
 // OfModel returns the cards of the table that are of a model.
-func OfModel(model string) []GPU {
-	return slices.DeleteFunc(GPUs(), func(g GPU) bool { return !IsModel(model, g.ID, "") })
+func OfModel(name string) (all []GPU) {
+	for _, m := range models() {
+		if IsModel(name, m.ID, "") {
+			all = append(all, m.GPU)
+		}
+	}
+	return all
 }
 
 // nameWords are the words of a name in lower case, without NVIDIA's own.
@@ -56,6 +61,19 @@ func alternatives(name string) []string {
 		out = append(out, alternatives(name[:at[0]]+name[at[group]:at[group+1]]+name[at[1]:])...)
 	}
 	return out
+}
+
+// namesOf are the words of a name's alternatives.
+func namesOf(name string) (all [][]string) {
+	for _, n := range alternatives(name) {
+		all = append(all, nameWords(n))
+	}
+	return all
+}
+
+// anyNamed reports whether one of the names has the wish in it.
+func anyNamed(wish []string, names [][]string) bool {
+	return slices.ContainsFunc(names, func(name []string) bool { return named(wish, name) })
 }
 
 // memoryWords takes the sizes of memory out of the words of a name, which have them at any place.

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func play(t *testing.T, env []string, program string, args ...string) (string, e
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	burn := []string{"2", "1"}
+	const mps = "CUDA_MPS_PIPE_DIRECTORY=/mps/nvidia.com/gpu/pipe"
 	for name, tc := range map[string]struct {
 		kind Kind
 		env  []string
@@ -54,6 +56,9 @@ func TestPrograms(t *testing.T) {
 		"burn, broken":       {Burn, []string{"FAKE_BROKEN=CUDA error: unspecified launch failure\nCompile with TORCH_USE_CUDA_DSA"}, burn, map[int]string{0: "", 1: "failed: CUDA error"}},
 		"burn, full":         {Burn, []string{"FAKE_BROKEN=CUDA out of memory. Tried to allocate 20.00 MiB."}, burn, map[int]string{0: "", 1: "failed: the GPU's memory is full: another program uses it"}},
 		"pytorch, full":      {PyTorch, []string{"FAKE_BROKEN=CUDA error: out of memory\nSearch for it"}, nil, map[int]string{0: "passed", 1: "failed: the GPU's memory is full: another program uses it"}},
+		"pytorch, MPS":       {PyTorch, []string{"FAKE_BROKEN=CUDA error: unspecified launch failure\nCompile", mps}, nil, map[int]string{0: "passed", 1: "failed: CUDA error: unspecified launch failure; the GPU is shared by MPS, so that it may be the fault of another pod's program"}},
+		"burn, MPS":          {Burn, []string{"FAKE_BROKEN=CUDA error: unspecified launch failure", mps}, burn, map[int]string{0: "", 1: "failed: CUDA error: unspecified launch failure; the GPU is shared by MPS, so that"}},
+		"full, MPS":          {PyTorch, []string{"FAKE_BROKEN=CUDA error: out of memory", mps}, nil, map[int]string{0: "passed", 1: "failed: the GPU's memory is full: another program uses it, and nvidia-smi on the node names it"}},
 		"peers":              {Peers, nil, nil, map[int]string{0: "passed", 1: "passed"}},
 		"sum over GPUs":      {AllReduce, nil, []string{"2", "0", "2", "127.0.0.1"}, map[int]string{check.WholeNode: "passed"}},
 		"sum, second node":   {Across, nil, []string{"2", "2", "4", "127.0.0.1"}, map[int]string{check.WholeNode: "failed: the first GPU left no result"}},
@@ -72,6 +77,7 @@ func TestPrograms(t *testing.T) {
 			for _, c := range Judge(tc.kind, "gpu1", lines, Machine{}) {
 				said := regexp.MustCompile(`\d+ numbers`).ReplaceAllString(string(c.Verdict)+": "+c.Detail, "numbers")
 				assert.True(t, strings.HasPrefix(said, tc.want[c.GPU]), "%d: %s", c.GPU, said)
+				assert.Equal(t, slices.Contains(tc.env, mps) && strings.Contains(said, "CUDA error"), strings.Contains(said, "MPS"), said)
 				delete(tc.want, c.GPU)
 			}
 			assert.Empty(t, tc.want, words)

@@ -14,6 +14,10 @@ LOG = os.environ.get("BENCH_LOG", "/dev/termination-log")
 # CUDA numbers GPUs as nvidia-smi does, by PCI address, and not the fastest first.
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
+FULL = "the GPU's memory is full: another program uses it, and nvidia-smi on the node names it"
+# NVIDIA's plugin sets this in pods that share a GPU by MPS, where one program's fault ends all.
+SHARED = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+
 lines = []
 
 
@@ -22,6 +26,8 @@ def say(**line):
     values = line.get("values")
     if values:
         line["values"] = {name: float("%.4g" % value) for name, value in values.items()}
+    if SHARED and line.get("error", FULL) != FULL and "gpu" in line:
+        line["error"] += "; the GPU is shared by MPS, so that it may be the fault of another pod's program: verify again while nobody else computes"
     lines.append(json.dumps(line, separators=(",", ":"), allow_nan=False))
 
 
@@ -29,7 +35,7 @@ def why(problem):
     """The first line of what a library says: the rest is advice for programmers."""
     text = str(problem).strip() or type(problem).__name__
     if "out of memory" in text:
-        return "the GPU's memory is full: another program uses it, and nvidia-smi on the node names it"
+        return FULL
     return text.splitlines()[0][:200]
 
 
