@@ -10,7 +10,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -76,7 +75,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 // addresses are all addresses that the cluster takes, and who takes them.
 func (c *Cluster) addresses() []preflight.Address {
 	s := c.spec
-	single := func(a netip.Addr) machine.Range { return machine.Range{First: a, Last: a} }
+	single := func(a netip.Addr) proxmox.Range { return proxmox.Range{First: a, Last: a} }
 	var out []preflight.Address
 	var servers []string
 	external := false
@@ -95,7 +94,7 @@ func (c *Cluster) addresses() []preflight.Address {
 	}
 	if lb := s.Platform.LB; lb != nil {
 		for _, text := range lb.Addresses {
-			r, err := machine.ParseRange(text)
+			r, err := proxmox.ParseRange(text)
 			if err != nil {
 				continue // the file's own check has refused it
 			}

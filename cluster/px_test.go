@@ -24,7 +24,7 @@ func TestEveryFailureOfProxmoxHasItsTest(t *testing.T) {
 		"PX3":  {"../proxmox/preflight/testdata/iommu-off.txt", "../proxmox/preflight/testdata/group-shared.txt"},
 		"PX4":  {"clusterfile/testdata/broken/gpu-twice.txt", "testdata/failures/gpu-of-a-stopped-vm.txt"},
 		"PX5":  {"testdata/failures/lock-timeout-for-ever.txt", "failures_test.go: TestTransientFailuresAreSurvived", "../proxmox/sim_fail_test.go: TestSevenAtOnce"},
-		"PX6":  {"../proxmox/preflight/testdata/memory-of-zfs.txt", "../proxmox/machine/start_test.go: TestStartTimeout"},
+		"PX6":  {"../proxmox/preflight/testdata/memory-of-zfs.txt", "../proxmox/start_test.go: TestStartTimeout"},
 		"PX7":  {"../proxmox/preflight/testdata/machine-with-seabios.txt", "../proxmox/preflight/testdata/cpu-made-up.txt", "../nvidia/observe_test.go: TestDiffSaysWhatToDo"},
 		"PX8":  {"nodeverbs_test.go: TestCycle"},
 		"PX9":  {"../proxmox/preflight/testdata/host-driver-holds-the-card.txt"},

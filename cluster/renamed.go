@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Machines of earlier versions have no marks; only the names in the file identify them. If the
@@ -32,7 +31,7 @@ func (c *Cluster) unknown(ctx context.Context) ([]proxmox.Stray, error) {
 // recognises reports whether a stray would count as the cluster's own if the file named it.
 func (c *Cluster) recognises(s proxmox.Stray) bool {
 	address := spec.StableMAC(c.spec.Name, s.Name).String()
-	return s.Unmarked(names.Tag(c.spec)) && machine.HasMAC(s.NICs, address)
+	return s.Unmarked(names.Tag(c.spec)) && proxmox.HasMAC(s.NICs, address)
 }
 
 // checkRenamed refuses to create duplicates of an earlier version's machines that the file does

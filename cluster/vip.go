@@ -7,7 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
@@ -38,6 +38,6 @@ func (c *Cluster) vipIsFree(ctx context.Context, n spec.Node) error {
 	if said == "" {
 		return ctx.Err()
 	}
-	taken := preflight.Address{Range: machine.Range{First: vip, Last: vip}, Who: "the VIP", Place: c.spec.Places["vip"]}
+	taken := preflight.Address{Range: proxmox.Range{First: vip, Last: vip}, Who: "the VIP", Place: c.spec.Places["vip"]}
 	return converge.Permanent(fmt.Errorf("%s is taken: %s; give it another address, or switch off what has it", taken, said))
 }

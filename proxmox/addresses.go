@@ -17,7 +17,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // agentPatience bounds the time for asking all guest agents of a host for their addresses. They are
@@ -98,11 +97,11 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 		}
 		return out
 	}
-	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return nil
 	}
-	vm := machine.Read(r.Host, r.VMID, entries, r.Running)
+	vm := readVM(r.Host, r.VMID, entries, r.Running)
 	for key, line := range vm.Config() {
 		if strings.HasPrefix(key, "ipconfig") {
 			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
@@ -142,14 +141,14 @@ func (c *Client) interfaces(ctx context.Context, r Resident) ([]wire.Properties,
 // for that needs no guest agent, so a guest that does not answer holds nothing up.
 type Neighbour struct {
 	Resident
-	Addresses []netip.Addr    // static ones
-	Claims    []machine.Range // addresses that its cluster takes beside those of its machines: VIP, pools
+	Addresses []netip.Addr // static ones
+	Claims    []Range      // addresses that its cluster takes beside those of its machines: VIP, pools
 	MACs      []string
 }
 
 // Has reports whether a guest, or its cluster, takes an address of a range.
-func (n Neighbour) Has(r machine.Range) bool {
-	return slices.ContainsFunc(n.Addresses, func(a netip.Addr) bool { return r.Overlaps(machine.Range{First: a, Last: a}) }) ||
+func (n Neighbour) Has(r Range) bool {
+	return slices.ContainsFunc(n.Addresses, func(a netip.Addr) bool { return r.Overlaps(Range{First: a, Last: a}) }) ||
 		slices.ContainsFunc(n.Claims, r.Overlaps)
 }
 
@@ -191,16 +190,16 @@ func (c *Client) neighbour(ctx context.Context, r Resident) (Neighbour, error) {
 	if r.Container {
 		lines, err := c.interfaces(ctx, r)
 		for _, line := range lines {
-			out.Addresses = append(out.Addresses, machine.AddressesIn(line.String())...)
+			out.Addresses = append(out.Addresses, addressesIn(line.String())...)
 			out.MACs = append(out.MACs, line.Get("hwaddr"))
 		}
 		return out, err
 	}
-	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return out, err
 	}
-	vm := machine.Read(r.Host, r.VMID, entries, r.Running)
+	vm := readVM(r.Host, r.VMID, entries, r.Running)
 	out.Addresses, out.Claims = vm.Addresses(), vm.Claims()
 	for _, nic := range vm.NICs {
 		out.MACs = append(out.MACs, nic.MAC)

@@ -13,11 +13,11 @@ import (
 )
 
 // AttachGPU adds a device to a VM that a [Client] has read, by its mapping, in the next free slot.
-// It reads vm again, so that [machine.VM.GPUs] includes the device. It checks what Proxmox checks
+// It reads vm again, so that [VM.GPUs] includes the device. It checks what Proxmox checks
 // only at start: that the mapping exists and fits the host, that the machine type has PCIe, and that
 // the other VMs leave it a device (else a [*ClaimedError]). A VM that has a device of that mapping is
-// unchanged; to add a second one, name a free slot in [machine.HostPCI.Slot]. In a running VM the
-// device is pending until the next start; [machine.VM.Pending] shows it.
+// unchanged; to add a second one, name a free slot in [HostPCI.Slot]. In a running VM the
+// device is pending until the next start; [VM.Pending] shows it.
 //
 // The VM's memory is then locked to the host, so that a balloon can no longer take any back;
 // [VMSpec] switches the balloon off, AttachGPU leaves it as it is.
@@ -89,7 +89,7 @@ func (c *Client) unclaimed(ctx context.Context, vm *VM, mapping string) error {
 
 // DetachGPU removes the device in a slot, such as hostpci1, from a VM that a [Client] has read, and
 // reads vm again. A VM whose slot is already free is unchanged. In a running VM the device stays
-// until the next start; [machine.VM.Pending] shows it. Only root can add or remove a device without
+// until the next start; [VM.Pending] shows it. Only root can add or remove a device without
 // a mapping: Proxmox refuses to remove it with a token.
 func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 	c, now, err := afterEarlier(ctx, vm)
@@ -108,10 +108,10 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 // answer was lost still runs as a task, and a configuration that is read before the task ends is
 // stale afterwards.
 func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
-	if v == nil || v.Reader() == nil {
+	if v == nil || v.client == nil {
 		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.ByID or Client.VM returns", v)
 	}
-	c := v.Reader().(*Client)
+	c := v.client
 	if _, err := c.AwaitEarlier(ctx, v.Host); err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 func TestFreeSlots(t *testing.T) {
@@ -25,9 +24,9 @@ func TestFreeSlots(t *testing.T) {
 
 // vmWith is a VM with a configuration, which is off.
 func vmWith(config map[string]string) *VM {
-	var entries []machine.Entry
+	var entries []configEntry
 	for k, v := range config {
-		entries = append(entries, machine.Entry{Key: k, Value: (*wire.Text)(&v)})
+		entries = append(entries, configEntry{Key: k, Value: (*wire.Text)(&v)})
 	}
-	return machine.Read("pve1", 100, entries, false)
+	return readVM("pve1", 100, entries, false)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
@@ -68,7 +67,7 @@ func (c *Client) containers(ctx context.Context, hosts []string, devices map[str
 				return nil
 			}
 			out[i] = pci.Container{
-				Host: r.Node, VMID: int(r.VMID), Name: cmp.Or(r.Name, "none"), Tags: machine.SplitTags(r.Tags), Running: r.Status == "running",
+				Host: r.Node, VMID: int(r.VMID), Name: cmp.Or(r.Name, "none"), Tags: splitTags(r.Tags), Running: r.Status == "running",
 				OnBoot: fmt.Sprint(config["onboot"]) == "1", Entries: entries(config),
 			}
 			return err
@@ -102,7 +101,7 @@ func entries(config map[string]any) []pci.Entry {
 
 // claimants reads every VM on the hosts that does not belong to owner and has a passed-through
 // device, sorted by host and VMID.
-func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]*VM, error) {
+func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]pci.Guest, error) {
 	all, err := live.All(ctx, c.Client)
 	if err != nil {
 		return nil, err
@@ -123,9 +122,16 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 	if err != nil {
 		return nil, err
 	}
-	for _, vm := range found {
-		vm.Name = cmp.Or(vm.Name, "none")
-	}
 	slices.SortFunc(found, byPlace)
-	return found, nil
+	out := make([]pci.Guest, len(found))
+	for i, vm := range found {
+		out[i] = pci.Guest{
+			Host: vm.Host, VMID: vm.VMID, Name: cmp.Or(vm.Name, "none"), Tags: vm.Tags, Running: vm.Running, OnBoot: vm.OnBoot, Template: vm.Template,
+			Devices: vm.config, Leaving: map[string]string{},
+		}
+		for _, p := range vm.Pending {
+			out[i].Leaving[p.Key] = p.Have
+		}
+	}
+	return out, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Cloning says how a VM gets its disks from a template; see [CloneSource.To].
@@ -34,8 +33,8 @@ const (
 type CloneSource struct {
 	Name     string // for messages
 	Host     string
-	Drives   []machine.Drive // of a template that does not exist yet: with the storage alone
-	Storages []Storage       // of Host; nil: not known
+	Drives   []Drive   // of a template that does not exist yet: with the storage alone
+	Storages []Storage // of Host; nil: not known
 }
 
 // SourceOf returns a template as a source of clones. storages are those of its host; nil: not
@@ -47,8 +46,8 @@ func SourceOf(template *VM, storages []Storage) CloneSource {
 // PlannedSource returns a template that does not exist yet, with its disks on a storage of a host, as a
 // source of clones.
 func PlannedSource(name, host, storage string, storages []Storage) CloneSource {
-	return CloneSource{Name: name, Host: host, Storages: storages, Drives: []machine.Drive{
-		{Slot: machine.BootSlot, Volume: storage + ":"}, {Slot: machine.EFISlot, Volume: storage + ":"},
+	return CloneSource{Name: name, Host: host, Storages: storages, Drives: []Drive{
+		{Slot: bootSlot, Volume: storage + ":"}, {Slot: efiSlot, Volume: storage + ":"},
 	}}
 }
 
@@ -73,7 +72,7 @@ func (s CloneSource) To(host string, storages []Storage, storage string) Cloning
 	for _, d := range s.Drives {
 		st := find(s.Storages, d.Storage())
 		switch {
-		case d.Disc || d.Slot == machine.TPMSlot: // which Proxmox always copies
+		case d.Disc || d.Slot == tpmSlot: // which Proxmox always copies
 		case st != nil && !st.LinksClones():
 			return whole("%s is %s, which has no linked clones", st.Name, st.kind())
 		case !d.Planned() && !d.Base():
@@ -120,12 +119,12 @@ func (s CloneSource) refuses(host string, storages []Storage, storage string) Cl
 }
 
 // boot is the drive that clones boot from, or else the first disk.
-func (s CloneSource) boot() (first machine.Drive) {
+func (s CloneSource) boot() (first Drive) {
 	for _, d := range s.Drives {
 		switch {
-		case d.Slot == machine.BootSlot:
+		case d.Slot == bootSlot:
 			return d
-		case first.Slot == "" && !d.Disc && d.Slot != machine.EFISlot && d.Slot != machine.TPMSlot:
+		case first.Slot == "" && !d.Disc && d.Slot != efiSlot && d.Slot != tpmSlot:
 			first = d
 		}
 	}
@@ -200,7 +199,7 @@ func (c *Client) Unbased(ctx context.Context, vm *VM) ([]string, error) {
 	}
 	all, err := c.Storages(ctx, vm.Host)
 	return slices.DeleteFunc(off, func(slot string) bool {
-		i := slices.IndexFunc(vm.Drives(), func(d machine.Drive) bool { return d.Slot == slot })
+		i := slices.IndexFunc(vm.Drives(), func(d Drive) bool { return d.Slot == slot })
 		st := find(all, vm.Drives()[i].Storage())
 		return st != nil && !st.LinksClones()
 	}), err

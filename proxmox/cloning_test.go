@@ -11,7 +11,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -28,7 +27,7 @@ func TestHowATemplateIsCloned(t *testing.T) {
 	on := func(volumes ...string) proxmox.CloneSource {
 		s := proxmox.CloneSource{Name: "tmpl (VM 900 on pve1)", Host: "pve1", Storages: one}
 		for i, v := range volumes {
-			s.Drives = append(s.Drives, machine.Drive{Slot: []string{"scsi0", "efidisk0", "ide2"}[i], Volume: v, Size: proxmox.GiB, Disc: i == 2})
+			s.Drives = append(s.Drives, proxmox.Drive{Slot: []string{"scsi0", "efidisk0", "ide2"}[i], Volume: v, Size: proxmox.GiB, Disc: i == 2})
 		}
 		return s
 	}
@@ -59,7 +58,7 @@ func TestHowATemplateIsCloned(t *testing.T) {
 		"none, backups":             {on("thin:base-900-disk-0"), "pve1", one, "backups", proxmox.NoClone, "which is a backup server", "name a storage for disks"},
 		"none, another's name":      {on("nas:900/base-900-disk-0.qcow2"), "pve2", two, "tank", proxmox.NoClone, "pve2 has no storage tank", "write another storage"},
 		"none, disabled":            {on("thin:base-900-disk-0"), "pve1", []proxmox.Storage{off}, "thin", proxmox.NoClone, "pve1 has no storage thin, or it is disabled there", ""},
-		"nothing known":             {proxmox.CloneSource{Host: "pve1", Drives: []machine.Drive{{Slot: "scsi0", Volume: "x:vm-900-disk-0"}}}, "pve1", nil, "", proxmox.WholeClone, "scsi0 of the template is not a base disk", ""},
+		"nothing known":             {proxmox.CloneSource{Host: "pve1", Drives: []proxmox.Drive{{Slot: "scsi0", Volume: "x:vm-900-disk-0"}}}, "pve1", nil, "", proxmox.WholeClone, "scsi0 of the template is not a base disk", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := x.from.To(x.host, x.there, x.storage)

@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // CreateSpec describes a VM that is made from an image, not from a template. The VM becomes the
@@ -34,19 +33,19 @@ type CreateSpec struct {
 	Description string
 }
 
-// params returns the configuration of the whole VM. It has q35 and OVMF, which leave enough address
+// params returns the configuration of the whole VM. It has q35 and ovmf, which leave enough address
 // space for a GPU's memory, and a disk for the firmware's variables, which are lost without one. It
 // has a serial console, because Ubuntu's cloud kernel panics without one when its disk grows, and
 // the agent's channel. It has no balloon.
 func (s CreateSpec) params(vmid int) api.Params {
-	uuid := machine.NewUUID()
+	uuid := newUUID()
 	cpu := s.CPUType
 	if cpu == "" {
 		cpu = "host"
 	}
 	p := api.Params{
-		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": machine.OVMF,
-		"efidisk0":    machine.EFILine(s.Storage, s.SecureBoot),
+		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": ovmf,
+		"efidisk0":    efiLine(s.Storage, s.SecureBoot),
 		"scsihw":      "virtio-scsi-single",
 		"scsi0":       fmt.Sprintf("%s:0,import-from=%s,discard=on,iothread=1,ssd=1", s.Storage, s.Image),
 		"boot":        "order=scsi0",
@@ -58,7 +57,7 @@ func (s CreateSpec) params(vmid int) api.Params {
 		"memory":      wire.InMiB(s.Memory),
 		"balloon":     0,
 		"smbios1":     "uuid=" + uuid,
-		"tags":        strings.Join(machine.CleanTags(append([]string{s.Owner, machine.Mark(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
+		"tags":        strings.Join(cleanTags(append([]string{s.Owner, markFor(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
 		"description": s.Description,
 	}
 	if s.Description == "" {
@@ -68,14 +67,14 @@ func (s CreateSpec) params(vmid int) api.Params {
 		p[fmt.Sprintf("net%d", i)] = n.Line(nil)
 	}
 	if s.Seed != "" {
-		p[machine.SeedSlot] = machine.SeedValue(s.Seed)
+		p[seedSlot] = seedValue(s.Seed)
 	}
 	return p
 }
 
 func (s CreateSpec) check() error {
 	var errs []error
-	if !machine.IsDNSName(s.Name) {
+	if !isDNSName(s.Name) {
 		errs = append(errs, fmt.Errorf("vm name %q is not a DNS name", s.Name))
 	}
 	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "image": s.Image, "storage": s.Storage} {
@@ -194,7 +193,7 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 	}
 	if now.Seed != "" {
 		err := c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
-			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": machine.SeedSlot})
+			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
 			return err == nil && seen.Seed == "", err

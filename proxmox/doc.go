@@ -10,7 +10,7 @@
 // # Three nouns
 //
 // A [VMSpec] says what a VM should be, a [VM] is what was seen, and
-// [machine.Spec.Diff] is pure and says what lies between, and what each difference
+// [VMSpec.Diff] is pure and says what lies between, and what each difference
 // costs: a change in place, a restart, another VM. Shape does what Diff says and
 // nothing else, so it may be called again after any failure: what is there
 // already is not done twice. A new VM costs four requests that change something
@@ -19,7 +19,6 @@
 // # Where things are
 //
 //   - Requests, tasks, errors and what to do about them: package api.
-//   - What a VM is, should be, and how the two differ: package machine.
 //   - Which cards there are, what mappings name them, who claims them: package pci.
 //   - What the token may do, and what root grants it: package permission.
 //   - How guests are asked through their agents: internal/agent. What is on the hosts now: internal/live.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -62,7 +61,7 @@ func samples() map[string]effectSample {
 // effect at once is written, and what wants a restart is pending.
 func TestRulesAreProxmoxs(t *testing.T) {
 	all := samples()
-	for _, rule := range machine.Rules() {
+	for _, rule := range proxmox.Rules() {
 		sample, found := all[rule.Thing]
 		delete(all, rule.Thing)
 		if !found {

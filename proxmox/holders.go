@@ -12,7 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Holders lists the VMs of any owner that use files and disks as drives, or mappings as devices.
@@ -54,7 +53,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	var answer []live.Resource
 	for _, r := range all {
 		if r.Unseen != nil {
-			h.Silent = append(h.Silent, Unread{r.Summary(), fmt.Errorf("%s does not answer: %w", r.Node, r.Unseen)})
+			h.Silent = append(h.Silent, Unread{summaryOf(r), fmt.Errorf("%s does not answer: %w", r.Node, r.Unseen)})
 		} else {
 			answer = append(answer, r)
 		}
@@ -69,7 +68,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	}
 	for i, err := range failed {
 		if err != nil {
-			h.Silent = append(h.Silent, Unread{answer[i].Summary(), err})
+			h.Silent = append(h.Silent, Unread{summaryOf(answer[i]), err})
 		}
 	}
 	for _, vm := range vms {
@@ -84,7 +83,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
-		case machine.HoldsVolume(key):
+		case holdsVolume(key):
 			name := Volume{ID: wire.Loose(line).First("file", "")}.Name()
 			h.files[name] = append(h.files[name], vm.Summary())
 		case strings.HasPrefix(key, "hostpci"):
@@ -134,14 +133,14 @@ func (c *Client) readEach(ctx context.Context, all []live.Resource, unread func(
 	group.SetLimit(live.AtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
+			entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 			switch {
 			case errors.Is(err, ErrNotFound):
 				return nil
 			case err != nil:
 				return unread(i, err)
 			}
-			found[i] = machine.Read(r.Node, int(r.VMID), entries, true)
+			found[i] = readVM(r.Node, int(r.VMID), entries, true)
 			found[i].Running = r.Status == "running"
 			return nil
 		})

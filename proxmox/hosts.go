@@ -12,7 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Host is a host of the cluster as the other hosts see it. Its figures are zero while it is
@@ -178,10 +177,8 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 	}
 	out := make([]Resident, len(all))
 	for i, r := range all {
-		out[i] = Resident{Container: r.Type == "lxc", Used: Size(r.Mem), Summary: Summary{
-			Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock, Tags: machine.SplitTags(r.Tags),
-			Cores: int(r.MaxCPU), Memory: Size(r.MaxMem), Running: !bool(r.Template) && r.Status == "running",
-		}}
+		out[i] = Resident{Summary: summaryOf(r), Container: r.Type == "lxc", Used: Size(r.Mem)}
+		out[i].Running = !bool(r.Template) && r.Status == "running"
 	}
 	slices.SortFunc(out, func(a, b Resident) int { return cmp.Compare(a.VMID, b.VMID) })
 	return out, nil

@@ -14,7 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // VM returns the VM of owner's with that name, or nil if there is none. It does not return another
@@ -61,7 +60,7 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 	}
 	ours, others := map[string]bool{}, map[string]bool{}
 	for _, r := range all {
-		if r.Type == "qemu" && r.Ours(owner) {
+		if r.Type == "qemu" && oursIn(r, owner) {
 			ours[r.Name] = true
 		} else {
 			others[r.Name] = true
@@ -117,13 +116,13 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
 	var earlier []*VM
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !r.MaybeOurs(owner)) {
+		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !maybeOursIn(r, owner)) {
 			continue
 		}
-		if err := r.Certain(); err != nil && r.Tagged(owner) && !r.MaybeOurs(owner) {
-			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: machine.SplitTags(r.Tags)})
+		if err := r.Certain(); err != nil && taggedIn(r, owner) && !maybeOursIn(r, owner) {
+			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: splitTags(r.Tags)})
 			continue
-		} else if err != nil && (r.MaybeOurs(owner) || r.Name == name) {
+		} else if err != nil && (maybeOursIn(r, owner) || r.Name == name) {
 			return nil, nil, err
 		}
 		vm, err := c.read(ctx, r.Node, int(r.VMID), c.isRunning(ctx, r))
@@ -166,7 +165,7 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 		return nil, err
 	}
 	if !out.SameAs(vm) {
-		return nil, machine.OtherVM(vm)
+		return nil, otherVM(vm)
 	}
 	out.Owner = vm.Owner
 	return out, nil
@@ -174,17 +173,17 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 
 // seen records which client read a VM.
 func (c *Client) seen(vm *VM) *VM {
-	vm.ReadBy(c)
+	vm.client = c
 	return vm
 }
 
 // read returns a VM's configuration, with pending changes, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
-	var entries []machine.Entry
+	var entries []configEntry
 	if err := c.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	return c.seen(machine.Read(host, vmid, entries, running)), nil
+	return c.seen(readVM(host, vmid, entries, running)), nil
 }
 
 // status asks the host itself whether a VM runs.

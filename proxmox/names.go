@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
@@ -15,14 +14,6 @@ type (
 	Error     = api.Error
 	TaskError = api.TaskError
 	TLSError  = api.TLSError
-
-	VMSpec   = machine.Spec
-	VM       = machine.VM
-	NIC      = machine.NIC
-	Disk     = machine.Disk
-	HostPCI  = machine.HostPCI
-	NUMANode = machine.NUMANode
-	Summary  = machine.Summary
 
 	GPU     = pci.GPU
 	Mapping = pci.Mapping
@@ -37,9 +28,6 @@ var (
 	// ErrUnauthorized says that Proxmox does not accept the token.
 	ErrUnauthorized = api.ErrUnauthorized
 )
-
-// None removes an option of a [VMSpec] that only root@pam may set.
-const None = machine.None
 
 // Size is a number of bytes that prints in a readable form: 16GiB.
 type Size = unit.Size

@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Recognise registers how to recognize VMs that earlier versions of this package made: they carry
@@ -26,11 +25,11 @@ func (c *Client) Recognise(owner string, address func(name string) string) {
 // recognised reports whether an earlier version made a VM for owner.
 func (c *Client) recognised(owner string, vm *VM) bool {
 	known, found := c.born.Load(strings.ToLower(owner))
-	if !found || !vm.Tagged(owner) || len(machine.Marks(owner, vm.Tags)) > 0 {
+	if !found || !vm.Tagged(owner) || len(marksOf(owner, vm.Tags)) > 0 {
 		return false
 	}
 	address := known.(func(string) string)(vm.Name)
-	return machine.HasMAC(vm.NICs, address)
+	return HasMAC(vm.NICs, address)
 }
 
 // expects reports whether owner has a VM of that name, as far as it was registered; see
@@ -72,7 +71,7 @@ type Stray struct {
 
 // Unmarked reports whether a stray has no mark of owner's at all. Then it is not a copy of a marked
 // machine.
-func (s Stray) Unmarked(owner string) bool { return len(machine.Marks(owner, s.Tags)) == 0 }
+func (s Stray) Unmarked(owner string) bool { return len(marksOf(owner, s.Tags)) == 0 }
 
 // Clear says how to remove a stray that an earlier version left half-made. It is empty for any
 // other stray.
@@ -86,7 +85,7 @@ func (s Stray) Clear() string {
 // Untag returns the command that removes an owner's tag and marks from a stray, for root on its
 // host. After that the stray is no longer reported.
 func (s Stray) Untag(owner string) string {
-	rest := slices.DeleteFunc(machine.WithoutMarks(owner, s.Tags), func(t string) bool { return t == strings.ToLower(owner) })
+	rest := slices.DeleteFunc(withoutMarks(owner, s.Tags), func(t string) bool { return t == strings.ToLower(owner) })
 	if len(rest) == 0 {
 		return fmt.Sprintf("qm set %d --delete tags", s.VMID)
 	}
@@ -109,28 +108,28 @@ func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
 	var earlier []Stray // made by earlier versions
 	for _, r := range all {
-		untagged := !r.Tagged(owner)
-		if r.Type != "qemu" || untagged && !c.expects(owner, r.Name) && (!live.Nameless(r) || len(machine.SplitTags(r.Tags)) > 0) {
+		untagged := !taggedIn(r, owner)
+		if r.Type != "qemu" || untagged && !c.expects(owner, r.Name) && (!live.Nameless(r) || len(splitTags(r.Tags)) > 0) {
 			continue
 		}
-		s := Stray{Summary: r.Summary()}
+		s := Stray{Summary: summaryOf(r)}
 		err := r.Certain()
 		switch {
 		case err != nil && untagged && !live.Nameless(r):
 			continue
-		case err != nil && r.Tagged(owner) && !r.MaybeOurs(owner):
+		case err != nil && taggedIn(r, owner) && !maybeOursIn(r, owner):
 			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).Unlike(owner)
 			strays = append(strays, s)
 			continue
-		case err != nil && r.Tagged(owner):
+		case err != nil && taggedIn(r, owner):
 			return nil, nil, err
-		case r.Ours(owner) && !live.Nameless(r):
+		case oursIn(r, owner) && !live.Nameless(r):
 			ours = append(ours, c.withPower(ctx, s.Summary, r))
 			continue
 		}
 		vm, err := c.glimpse(ctx, r)
 		switch {
-		case errors.Is(err, ErrNotFound), !r.Ours(owner) && api.Forbidden(err):
+		case errors.Is(err, ErrNotFound), !oursIn(r, owner) && api.Forbidden(err):
 			continue // destroyed since, or one that we may not see
 		case err != nil:
 			return nil, nil, err
@@ -177,11 +176,11 @@ func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
-	entries, err := api.Look[[]machine.Entry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
+	entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.seen(machine.Read(r.Node, int(r.VMID), entries, r.Status == "running")), nil
+	return c.seen(readVM(r.Node, int(r.VMID), entries, r.Status == "running")), nil
 }
 
 // withPower adds to a VM from a list whether it runs.

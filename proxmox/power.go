@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
-	"github.com/cps-gpu/homelab/proxmox/machine"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Started reports whether Proxmox has started vm at any time since the VM was made, as far as its
@@ -40,7 +40,7 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 // Start starts vm, unless it runs, and waits until Proxmox reports that it runs. The timeout is the
 // one that Proxmox's own formula gives for the VM's shape.
 func (c *Client) Start(ctx context.Context, vm *VM) error {
-	limit := machine.StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
+	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
 	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
 		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
@@ -170,7 +170,7 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 	case vm.Owner != "" && !c.owns(vm.Owner, now):
 		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.Unlike(vm.Owner))
 	case !now.SameAs(vm):
-		return nil, fmt.Errorf("not removed: %w", machine.OtherVM(vm))
+		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
 	}
 	now.Owner = vm.Owner
 	if now.Locked != "" {
@@ -261,4 +261,19 @@ func (c *Client) isRunning(ctx context.Context, r live.Resource) bool {
 	}
 	running, err := c.status(ctx, r.Node, int(r.VMID))
 	return err == nil && running
+}
+
+// StartTimeout returns how long Proxmox waits for a VM to start (config_aware_timeout in
+// qemu-server): 30 s, plus a second per GiB above 30 GiB; four times that with a passed-through
+// device, because all memory is pinned first; at least 150 s with huge pages; and 5 s per
+// interface.
+func StartTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
+	seconds := max(30, wire.InMiB(memory)/1024)
+	if devices > 0 {
+		seconds *= 4
+	}
+	if hugepages {
+		seconds = max(seconds, 150)
+	}
+	return time.Duration(seconds+5*int64(nics)) * time.Second
 }

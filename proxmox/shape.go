@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Shape makes a VM match spec. It clones the template if vm is nil, sets the configuration in one
@@ -28,7 +27,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == drift.Restart, false
-	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch machine.Change) bool { return ch.WhileOff() }) {
+	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch change) bool { return ch.WhileOff() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
@@ -54,7 +53,7 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	return nil
 }
 
-// EnsureVM makes a VM match spec and returns it. It reads the VM and computes [machine.Spec.Diff];
+// EnsureVM makes a VM match spec and returns it. It reads the VM and computes [VMSpec.Diff];
 // if something differs, it calls [Client.Shape] and reads the VM again.
 func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
 	vm, err := c.VM(ctx, spec.Owner, spec.Name)

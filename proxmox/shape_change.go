@@ -12,7 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // configure posts all differences in one request, and grows disks. It returns the VM as it is then.
@@ -49,7 +48,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 		now.Owner = vm.Owner
 		now.Unfinished = now.HalfMade(spec.Owner)
 		if left := spec.Changes(now); failure == nil && len(left) > 0 {
-			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, machine.FieldsOf(left))
+			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
 			if sameFields(all, left) {
 				return nil, failure
 			}
@@ -62,12 +61,12 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 	return vm, nil
 }
 
-func sameFields(a, b []machine.Change) bool {
-	return slices.EqualFunc(a, b, func(x, y machine.Change) bool { return x.Field == y.Field })
+func sameFields(a, b []change) bool {
+	return slices.EqualFunc(a, b, func(x, y change) bool { return x.Field == y.Field })
 }
 
 // refuseReplace returns an error if a change needs another VM.
-func refuseReplace(vm *VM, all []machine.Change) error {
+func refuseReplace(vm *VM, all []change) error {
 	for _, ch := range all {
 		if ch.Field.Effect == drift.Replace {
 			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.Field.Want, ch.Field)
@@ -77,11 +76,11 @@ func refuseReplace(vm *VM, all []machine.Change) error {
 }
 
 // change sends one request for all config keys, then one for each disk to grow.
-func (c *Client) change(ctx context.Context, vm *VM, all []machine.Change) error {
+func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 	token, root, storages := api.Params{}, api.Params{}, map[string]bool{}
 	for _, ch := range all {
 		p := token
-		if machine.RootKey(ch.Key) {
+		if rootKey(ch.Key) {
 			p = root
 		}
 		switch {
@@ -90,7 +89,7 @@ func (c *Client) change(ctx context.Context, vm *VM, all []machine.Change) error
 			p["delete"] = strings.TrimPrefix(fmt.Sprint(p["delete"])+","+ch.Key, "<nil>,")
 		default:
 			p[ch.Key] = ch.Value
-			if storage, _, ok := strings.Cut(ch.Value, ":"); ok && machine.IsVolume(ch.Key) && ch.Field.Have == "none" && ch.Key != machine.SeedSlot {
+			if storage, _, ok := strings.Cut(ch.Value, ":"); ok && isVolume(ch.Key) && ch.Field.Have == "none" && ch.Key != seedSlot {
 				storages[storage] = true
 			}
 		}
@@ -130,7 +129,7 @@ func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[str
 	return c.Do(ctx, http.MethodPost, path, p)
 }
 
-func (c *Client) grow(ctx context.Context, vm *VM, all []machine.Change) error {
+func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 	for _, ch := range all {
 		if ch.Disk == "" {
 			continue

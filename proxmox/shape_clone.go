@@ -12,7 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // clone makes the VM from its template.
@@ -129,7 +128,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 // cloneAs clones with one VMID. After a failure with an unknown outcome it looks for the clone
 // under that VMID. It never tries another VMID while the first clone may still appear.
 func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
-	p := api.Params{"newid": vmid, "name": spec.Name, "description": machine.HalfMadeNotes(spec.Owner, vmid)}
+	p := api.Params{"newid": vmid, "name": spec.Name, "description": halfMadeNotes(spec.Owner, vmid)}
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
 	}
@@ -161,7 +160,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 	if found != nil {
 		return found, nil
 	}
-	if vm := spec.CloneOf(source, vmid); !machine.NeedsReading(spec.Changes(vm)) {
+	if vm := spec.CloneOf(source, vmid); !needsReading(spec.Changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)

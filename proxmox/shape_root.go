@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // setAsRoot sets config keys of a VM that no token may set.
@@ -42,7 +41,7 @@ func byHand(vm *VM, p api.Params) (keys []string, command string) {
 	var options []string
 	for k, v := range p {
 		switch {
-		case machine.RootKey(k):
+		case rootKey(k):
 			keys, options = append(keys, k), append(options, "--"+k+" "+printable.Word(v))
 		case k == "delete":
 			keys, options = append(keys, fmt.Sprint(v)), append(options, "--delete "+printable.Word(v))

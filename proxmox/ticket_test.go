@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -69,7 +68,7 @@ func TestRootTicket(t *testing.T) {
 
 		first.Hugepages = "" // no opinion: it stays, and nobody is asked
 		require.NoError(t, ensure(t.Context(), c, first))
-		first.Affinity = machine.None
+		first.Affinity = proxmox.None
 		require.NoError(t, ensure(t.Context(), c, first))
 		vm, err = c.VM(t.Context(), owner, "cp1")
 		require.NoError(t, err)

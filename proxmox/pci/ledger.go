@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
@@ -107,9 +106,22 @@ func (c Claim) How() string {
 	return how
 }
 
+// Guest is a VM of a host, as far as devices matter.
+type Guest struct {
+	Host     string
+	VMID     int
+	Name     string
+	Tags     []string
+	Running  bool
+	OnBoot   bool
+	Template bool
+	Devices  map[string]string // its configuration, by key: hostpci0, …
+	Leaving  map[string]string // devices that it holds until its next start, by the same keys
+}
+
 // NewLedger makes a Ledger from the cards of hosts, given each host's devices, and the claims of
 // VMs and containers. The mappings are compared with the hardware of the first host.
-func NewLedger(hosts []string, devices map[string][]Function, mappings []MappingState, vms []*machine.VM, containers []Container) *Ledger {
+func NewLedger(hosts []string, devices map[string][]Function, mappings []MappingState, vms []Guest, containers []Container) *Ledger {
 	l := &Ledger{devices: devices, Mappings: mappings}
 	for _, host := range hosts {
 		for _, g := range GPUs(devices[host]) {
@@ -127,7 +139,7 @@ func NewLedger(hosts []string, devices map[string][]Function, mappings []Mapping
 }
 
 // claimsOf reads which devices a VM's configuration passes through, current and pending.
-func claimsOf(v *machine.VM, mappings []MappingState, devices []Function) []Claim {
+func claimsOf(v Guest, mappings []MappingState, devices []Function) []Claim {
 	var out []Claim
 	add := func(slot, line string, leaving bool) {
 		p := wire.Loose(line)
@@ -144,13 +156,11 @@ func claimsOf(v *machine.VM, mappings []MappingState, devices []Function) []Clai
 	}
 	for i := range 16 {
 		slot := "hostpci" + strconv.Itoa(i)
-		if line := v.Config()[slot]; line != "" {
+		if line := v.Devices[slot]; line != "" {
 			add(slot, line, false)
 		}
-		for _, p := range v.Pending {
-			if p.Key == slot && p.Have != "" {
-				add(slot, p.Have, true)
-			}
+		if line := v.Leaving[slot]; line != "" {
+			add(slot, line, true)
 		}
 	}
 	return out

@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
@@ -27,15 +25,11 @@ func rack(t testing.TB, buses ...string) []Function {
 	return append(out, Function{Address: must(t, "0f:00.0"), Class: "020000", Vendor: "8086", Device: "1521", Name: "port"})
 }
 
-func configured(host string, vmid int, lines map[string]string) *machine.VM {
-	all := []machine.Entry{{Key: "name", Value: ptr("vm" + fmt.Sprint(vmid))}}
-	for k, v := range lines {
-		all = append(all, machine.Entry{Key: k, Value: ptr(v)})
+func configured(host string, vmid int, lines map[string]string) Guest {
+	return Guest{
+		Host: host, VMID: vmid, Name: "vm" + fmt.Sprint(vmid), Running: true, OnBoot: lines["onboot"] == "1", Template: lines["template"] == "1", Devices: lines,
 	}
-	return machine.Read(host, vmid, all, true)
 }
-
-func ptr(s string) *wire.Text { return (*wire.Text)(&s) }
 
 func pool(id string, entries ...string) MappingState { // "pve1=01:00", or with several
 	m := MappingState{Mapping: Mapping{ID: id}}
@@ -50,7 +44,7 @@ func pool(id string, entries ...string) MappingState { // "pve1=01:00", or with 
 func TestWhoNamesACard(t *testing.T) {
 	l := NewLedger([]string{"pve1", "pve2"}, map[string][]Function{"pve1": rack(t, "01", "02"), "pve2": rack(t, "01")},
 		[]MappingState{pool("both", "pve1=01:00", "pve1=0000:02:00.0"), pool("pair", "pve1=01:00;02:00"), pool("far", "pve2=01:00"), pool("sound", "pve1=01:00.1"), pool("odd", "pve1=odd", "pve1=02:00")},
-		[]*machine.VM{
+		[]Guest{
 			configured("pve1", 100, map[string]string{"hostpci0": "01:00.1", "hostpci1": "0f:00"}),
 			configured("pve1", 101, map[string]string{"hostpci0": "mapping=both,pcie=1", "hostpci3": "mapping=odd"}),
 			configured("pve1", 102, map[string]string{"hostpci0": "mapping=none", "hostpci1": "odd"}),
@@ -90,7 +84,7 @@ func TestWhatAMappingHasLeft(t *testing.T) {
 				}
 			}
 		}
-		var vms []*machine.VM
+		var vms []Guest
 		want := []int{}
 		for i := range 5 {
 			lines, host := map[string]string{"hostpci0": buses[r.IntN(4)] + ":00"}, "pve1"

@@ -7,8 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
@@ -71,11 +69,11 @@ func TestHowAClaimIsMade(t *testing.T) {
 
 // A VM claims what it has now and what it has after its next start.
 func TestWhatAVMClaims(t *testing.T) {
-	text := func(s string) *wire.Text { return (*wire.Text)(&s) }
-	v := machine.Read("pve1", 100, []machine.Entry{
-		{Key: "name", Value: text("a")}, {Key: "hostpci0", Value: text("01:00"), Pending: text("02:00")}, {Key: "hostpci1", Pending: text("mapping=m")}, {Key: "hostpci15", Value: text("host=03:00,mdev=x"), Delete: 1},
-		{Key: "memory", Value: text("1"), Pending: text("2")}, {Key: "hostpci7", Value: text("host=odd")},
-	}, true)
+	v := Guest{
+		Host: "pve1", VMID: 100, Name: "a", Running: true,
+		Devices: map[string]string{"hostpci0": "02:00", "hostpci1": "mapping=m", "hostpci7": "host=odd", "memory": "2"},
+		Leaving: map[string]string{"hostpci0": "01:00", "hostpci15": "host=03:00,mdev=x", "memory": "1"},
+	}
 	for _, c := range claimsOf(v, nil, nil) {
 		assert.Equal(t, c.Slot != "hostpci7" && c.Slot != "hostpci1", len(c.Choices) == 1, c.Slot)
 	}
@@ -122,19 +120,18 @@ func TestVirtualFunctions(t *testing.T) {
 
 // A container's device is a number of the host's driver, which has the cards that no VM may get.
 func TestWhatAContainerClaims(t *testing.T) {
-	text := func(s string) *wire.Text { return (*wire.Text)(&s) }
 	var all []Function
 	for _, at := range []string{"01:00.0", "02:00.0", "03:00.0"} {
 		a, err := unit.ParsePCIAddress(at)
 		require.NoError(t, err)
 		all = append(all, Function{Address: a, Class: "030000", Vendor: "10de", Device: "2204"})
 	}
-	vm := machine.Read("pve1", 100, []machine.Entry{{Key: "hostpci0", Value: text("01:00")}}, true)
+	vm := Guest{Host: "pve1", VMID: 100, Running: true, Devices: map[string]string{"hostpci0": "01:00"}}
 	for value, want := range map[string]string{
 		"/dev/nvidia0,gid=44": "02", "path=/dev/nvidia1": "03", "/dev/nvidia2 dev/nvidia2 none bind,optional,create=file": "03",
 		"/dev/nvidia7": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "NVIDIA_VISIBLE_DEVICES=all": "02 03", "/usr/share/lxc/hooks/nvidia": "02 03", "NVIDIA_VISIBLE_DEVICES=void": "",
 	} {
-		l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, nil, []*machine.VM{vm},
+		l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, nil, []Guest{vm},
 			[]Container{{Host: "pve1", VMID: 101, Name: "plex", Running: true, Entries: []Entry{{Key: "dev0", Value: value}}}})
 		var got []string
 		for _, c := range l.Cards {

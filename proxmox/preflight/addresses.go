@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // askNeighbours reads what all guests take of the network, and dials the addresses that are about
@@ -166,7 +165,7 @@ func checkAddresses(w *Want, s *seen) []Finding {
 				continue // the host has no address
 			}
 			for _, a := range w.Addresses {
-				if a.Overlaps(machine.Range{First: at.Addr(), Last: at.Addr()}) {
+				if a.Overlaps(proxmox.Range{First: at.Addr(), Last: at.Addr()}) {
 					out = append(out, wrong(a.Who, "give it another address", "%s is taken: host %s has %s on %s", a, h.Name, at.Addr(), b.Name))
 				}
 			}
@@ -193,7 +192,7 @@ func (s *seen) takenAddresses(w *Want) []Finding {
 		}
 		who, found := s.taker(a)
 		finding := wrong
-		if !free || machine.Tagged(w.Owner, who.Tags) { // a stray, which stops nothing else
+		if !free || proxmox.Tagged(w.Owner, who.Tags) { // a stray, which stops nothing else
 			finding = odd
 		}
 		switch {
@@ -226,7 +225,7 @@ func (s *seen) keeper(w *Want, a Address) string {
 		ours := s.marked.is[l.VMID] || slices.ContainsFunc(w.VMs, func(vm VM) bool {
 			return slices.Contains(a.By, vm.Name) && slices.ContainsFunc(vm.NICs, func(n proxmox.NIC) bool { return sameMAC(n.MAC)(l.MAC) })
 		})
-		if !ours && w.joins(l.VNet) && a.Overlaps(machine.Range{First: l.Addr, Last: l.Addr}) {
+		if !ours && w.joins(l.VNet) && a.Overlaps(proxmox.Range{First: l.Addr, Last: l.Addr}) {
 			return l.Who()
 		}
 	}
@@ -262,7 +261,7 @@ func (w *Want) describe(n proxmox.Neighbour) string {
 	}
 	text := fmt.Sprintf("%s (%s %d on %s)", n.Name, kind, n.VMID, n.Host)
 	switch of := clusterOf(n); {
-	case machine.Tagged(w.Owner, n.Tags):
+	case proxmox.Tagged(w.Owner, n.Tags):
 		text += ", which has this cluster's tag but is not its machine,"
 	case of != "":
 		text += " of cluster " + of
@@ -271,7 +270,7 @@ func (w *Want) describe(n proxmox.Neighbour) string {
 }
 
 func (w *Want) cureOf(n proxmox.Neighbour) string {
-	if clusterOf(n) != "" && !machine.Tagged(w.Owner, n.Tags) {
+	if clusterOf(n) != "" && !proxmox.Tagged(w.Owner, n.Tags) {
 		return "give it another address, or remove that cluster with its own file: cluster:down"
 	}
 	return "give it another address, or remove that machine, or its address in Proxmox"

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // load is the memory that VMs need on a host.
@@ -242,7 +241,7 @@ func checkStart(w *Want, s *seen) []Finding {
 		case need <= seen.status.is.Available:
 			return nil
 		}
-		limit := machine.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
+		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
 		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s is free on %s now; Proxmox gives %s %s to start",
 			several(names), need.About(), seen.status.is.Available.About(), l.total.About(), h.Name, longest.Name, limit)}
 	})

@@ -16,7 +16,6 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
@@ -149,7 +148,7 @@ func hostFailures() []failure {
 		{name: "bridge-not-vlan-aware-with-a-port", want: vlan(20)}, // Proxmox makes vmbr0v20 itself
 		{name: "mtu-beyond-the-bridge", want: func(w *preflight.Want) { w.VMs[0].NICs[0].MTU = 9000 }, found: []string{"warning network vmbr0"}},
 		{name: "address-of-the-host", model: func(m *pvesim.Model) { m.Hosts[0].CIDRs = map[string]string{"vmbr0": "192.0.2.1/24"} }, want: func(w *preflight.Want) {
-			w.Addresses = []preflight.Address{{Range: machine.Range{First: netip.MustParseAddr("192.0.2.1"), Last: netip.MustParseAddr("192.0.2.1")}, Who: "gpu1"}}
+			w.Addresses = []preflight.Address{{Range: proxmox.Range{First: netip.MustParseAddr("192.0.2.1"), Last: netip.MustParseAddr("192.0.2.1")}, Who: "gpu1"}}
 		}, found: []string{"error address gpu1"}},
 		{name: "more-cores-than-the-host", want: func(w *preflight.Want) { w.VMs[0].Cores = 24 }, found: []string{"error cpu gpu1"}},
 		{name: "memory-beyond-the-host", want: func(w *preflight.Want) { w.VMs[0].Memory = 160 * proxmox.GiB }, found: []string{"error PX21 pve1"}},

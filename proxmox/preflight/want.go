@@ -8,7 +8,6 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 )
@@ -47,7 +46,7 @@ type Want struct {
 
 // Address is an address, or a range of them, that a machine of ours or their cluster takes.
 type Address struct {
-	machine.Range
+	proxmox.Range
 	Who    string   // the machine, or what the address is for: "the VIP"
 	By     []string // the machines that take it, or the servers of the cluster that does
 	Shared bool     // it is the cluster's, not that of a single machine

@@ -16,7 +16,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -26,6 +25,16 @@ type Agents struct {
 	pve    *api.Client
 	silent notes[silence] // agents that did not answer
 }
+
+// VM is what is to be known of a VM to ask its agent.
+type VM struct {
+	Host, Name string
+	VMID       int
+	Networked  bool // it has a network interface
+}
+
+// String names the VM: "wk-gpu1 (VM 104 on pve1)".
+func (v VM) String() string { return fmt.Sprintf("%s (VM %d on %s)", v.Name, v.VMID, v.Host) }
 
 // New returns the Agents of a Proxmox cluster.
 func New(pve *api.Client) *Agents { return &Agents{pve: pve} }
@@ -38,7 +47,7 @@ const lifePause = 3 * time.Second
 const maxOff = 3
 
 // Wait waits until the guest agent answers.
-func (a *Agents) Wait(ctx context.Context, vm *machine.VM) error {
+func (a *Agents) Wait(ctx context.Context, vm VM) error {
 	begun, off, seen := time.Now(), 0, ""
 	var away error // the host's error while it does not answer
 	for {
@@ -74,7 +83,7 @@ func (a *Agents) Wait(ctx context.Context, vm *machine.VM) error {
 	}
 }
 
-func unanswered(ctx context.Context, vm *machine.VM, begun time.Time, seen string, away error) error {
+func unanswered(ctx context.Context, vm VM, begun time.Time, seen string, away error) error {
 	if away != nil {
 		return fmt.Errorf("the guest agent of %s has not answered in %s, and now %s does not answer either: %w: %w",
 			vm, time.Since(begun).Round(time.Second), vm.Host, context.Cause(ctx), away)
@@ -83,7 +92,7 @@ func unanswered(ctx context.Context, vm *machine.VM, begun time.Time, seen strin
 }
 
 // ReadFile returns a file of the guest, up to 16 MiB. It is a GET, so it changes and runs nothing.
-func (a *Agents) ReadFile(ctx context.Context, vm *machine.VM, path string) ([]byte, error) {
+func (a *Agents) ReadFile(ctx context.Context, vm VM, path string) ([]byte, error) {
 	var answer struct {
 		Content   string    `json:"content"`
 		Truncated wire.Bool `json:"truncated"`
@@ -100,7 +109,7 @@ func (a *Agents) ReadFile(ctx context.Context, vm *machine.VM, path string) ([]b
 // Runner returns a Runner that runs commands in vm as root, through the guest agent. It needs no
 // network and no login in the guest. It is slow: each command takes at least two requests, and
 // output arrives at the end, at most 16 MiB.
-func (a *Agents) Runner(vm *machine.VM) remote.Runner {
+func (a *Agents) Runner(vm VM) remote.Runner {
 	g := &guest{pve: a.pve, host: vm.Host, vmid: vm.VMID, name: vm.String()}
 	return remote.RunnerFunc(g.run)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // A request to an agent that does not answer blocks one of the host's three workers for 3 s, and
@@ -51,7 +50,7 @@ func (s silence) again() time.Time {
 
 // ask sends a request to a guest's agent if an answer is possible. Otherwise it returns an
 // api.ErrAgentNotRunning that says why.
-func (a *Agents) ask(ctx context.Context, vm *machine.VM, verb string, query url.Values, out any) error {
+func (a *Agents) ask(ctx context.Context, vm VM, verb string, query url.Values, out any) error {
 	silent, known := a.silent.get(vm.VMID, silenceAge)
 	if known && time.Now().Before(silent.again()) {
 		return fmt.Errorf("%w: it was asked %s ago", silent.why, time.Since(silent.asked).Round(time.Second))
@@ -82,20 +81,20 @@ func (a *Agents) ask(ctx context.Context, vm *machine.VM, verb string, query url
 // ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its start, or
 // has run for longer than that takes. It returns true if it cannot see either, so that the guest is
 // asked anyway. It makes one GET, which covers all VMs of a host and is shared.
-func (a *Agents) ShowsLife(ctx context.Context, vm *machine.VM) bool {
+func (a *Agents) ShowsLife(ctx context.Context, vm VM) bool {
 	mute, young := a.mute(ctx, vm)
 	return !mute || !young
 }
 
 // HasSent reports whether a guest has sent a packet since its start, or true if that cannot be seen.
-func (a *Agents) HasSent(ctx context.Context, vm *machine.VM) bool {
+func (a *Agents) HasSent(ctx context.Context, vm VM) bool {
 	mute, _ := a.mute(ctx, vm)
 	return !mute
 }
 
 // Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
 // inside the guest does not reset it. It shares the GET of ShowsLife.
-func (a *Agents) Uptime(ctx context.Context, vm *machine.VM) time.Duration {
+func (a *Agents) Uptime(ctx context.Context, vm VM) time.Duration {
 	all, err := live.OnHost(ctx, a.pve, vm.Host)
 	if err != nil {
 		return 0
@@ -110,8 +109,8 @@ func (a *Agents) Uptime(ctx context.Context, vm *machine.VM) time.Duration {
 
 // mute reports whether a guest has sent nothing since its start, and young whether it started
 // recently.
-func (a *Agents) mute(ctx context.Context, vm *machine.VM) (mute, young bool) {
-	if len(vm.NICs) == 0 {
+func (a *Agents) mute(ctx context.Context, vm VM) (mute, young bool) {
+	if !vm.Networked {
 		return false, false
 	}
 	all, err := live.OnHost(ctx, a.pve, vm.Host)

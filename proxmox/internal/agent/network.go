@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-
-	"github.com/cps-gpu/homelab/proxmox/machine"
 )
 
 // Addresses returns the addresses of a guest as its agent reports them, in the guest's order,
 // without loopback and link-local ones. It is for guests that get their addresses from a DHCP
 // server.
-func (a *Agents) Addresses(ctx context.Context, vm *machine.VM) ([]netip.Addr, error) {
+func (a *Agents) Addresses(ctx context.Context, vm VM) ([]netip.Addr, error) {
 	var answer struct {
 		Result []struct {
 			Name      string `json:"name"`

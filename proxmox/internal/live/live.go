@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +12,6 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Resource is a VM as all hosts of a cluster see it, merged from two lists.
@@ -147,23 +144,8 @@ func Nameless(r Resource) bool {
 	return r.Name == "" || up && made == strconv.Itoa(int(r.VMID))
 }
 
-// Tagged reports whether the VM carries the tag owner, or a mark of owner's.
-func (r Resource) Tagged(owner string) bool { return machine.Tagged(owner, machine.SplitTags(r.Tags)) }
-
-// Ours reports whether a VM in the list is marked with its VMID as owner's. Only its configuration
-// shows whether its UUID is the marked one. A half-made VM may be ours without a mark.
-func (r Resource) Ours(owner string) bool {
-	return slices.Contains(machine.Marks(owner, machine.SplitTags(r.Tags)), int(r.VMID))
-}
-
-// MaybeOurs reports whether a VM may be owner's although the list does not prove it: an earlier
-// version may have made it.
-func (r Resource) MaybeOurs(owner string) bool {
-	return r.Ours(owner) || r.Tagged(owner) && len(machine.Marks(owner, machine.SplitTags(r.Tags))) == 0
-}
-
-// node is an entry of GET /nodes.
-type node struct {
+// Node is an entry of GET /nodes.
+type Node struct {
 	Node   string   `json:"node"`
 	Status string   `json:"status"` // online, offline; unknown in a host's first seconds
 	MaxCPU wire.Int `json:"maxcpu"`
@@ -172,17 +154,9 @@ type node struct {
 }
 
 // Nodes returns all hosts.
-func Nodes(ctx context.Context, c *api.Client) ([]node, error) {
-	return api.Look[[]node](ctx, c, "/nodes", nil)
+func Nodes(ctx context.Context, c *api.Client) ([]Node, error) {
+	return api.Look[[]Node](ctx, c, "/nodes", nil)
 }
 
 // AtOnce bounds how many VMs are read concurrently.
 const AtOnce = 8
-
-// Summary returns the VM in a list, without whether it runs.
-func (r Resource) Summary() machine.Summary {
-	return machine.Summary{
-		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
-		Tags: machine.SplitTags(r.Tags), Cores: int(r.MaxCPU), Memory: unit.Size(r.MaxMem),
-	}
-}

@@ -10,7 +10,7 @@ import (
 )
 
 // wish is what people look for and cluster.yaml cannot say yet: a true answer, and what to write
-// or to do instead. What is set by hand on a VM stays, if machine.Spec does not model it.
+// or to do instead. What is set by hand on a VM stays, if proxmox.VMSpec does not model it.
 type wish struct {
 	in       string // sections, see sectionOf
 	keys     string // as suggest.Plain writes them

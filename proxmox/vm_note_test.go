@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"net/netip"
@@ -20,8 +20,8 @@ func noted(config map[string]string) *VM {
 // Our line of the notes is added to what people write, changes alone, and says whose the VM is.
 func TestNote(t *testing.T) {
 	const uuid, mark = "1b9d6bcd-0000-4000-8000-000000000001", "homelab-a100_104_1b9d6bcd"
-	spec := Spec{Owner: "homelab-a100", Note: true, Claims: []string{"10.0.0.10", "10.0.0.200-10.0.0.219"}, Description: "A server."}
-	notes := func(text string) []Change {
+	spec := VMSpec{Owner: "homelab-a100", Note: true, Claims: []string{"10.0.0.10", "10.0.0.200-10.0.0.219"}, Description: "A server."}
+	notes := func(text string) []change {
 		d := &differ{vm: noted(map[string]string{"smbios1": "uuid=" + uuid, "description": text})}
 		spec.diffNotes(d, d.vm, uuid)
 		return d.all
@@ -55,7 +55,7 @@ func TestNote(t *testing.T) {
 	assert.False(t, vm.Ours("homelab-a100"), "another cluster has taken it over")
 	copied := noted(map[string]string{"smbios1": "uuid=" + strings.Replace(uuid, "1b", "2b", 1), "description": line})
 	assert.False(t, copied.Ours("homelab-a100"), "a copy has another UUID, or another VMID")
-	copied = Read("pve1", 105, []Entry{{Key: "description", Value: (*wire.Text)(&vm.Description)}, {Key: "smbios1", Value: new(wire.Text("uuid=" + uuid))}}, true)
+	copied = readVM("pve1", 105, []configEntry{{Key: "description", Value: (*wire.Text)(&vm.Description)}, {Key: "smbios1", Value: new(wire.Text("uuid=" + uuid))}}, true)
 	assert.False(t, copied.Ours("homelab-a100"))
 
 	spec.Claims = []string{strings.Repeat("1", 500), "10.0.0.10"}

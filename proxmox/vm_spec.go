@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"errors"
@@ -10,11 +10,10 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
-// Spec is the wanted state of a VM: a clone of a template, with its own shape.
-type Spec struct {
+// VMSpec is the wanted state of a VM: a clone of a template, with its own shape.
+type VMSpec struct {
 	Name        string // a DNS name; with Owner the VM's identity
 	Host        string // the Proxmox node that it runs on
 	VMID        int    // 0: the next free one
@@ -25,11 +24,11 @@ type Spec struct {
 	Full        bool   // copy the disks; otherwise they are linked to the template's, if those are on Storage
 	Storage     string // for the disks; empty: the template's storage
 	Cores       int
-	Memory      unit.Size
+	Memory      Size
 	CPUType     string // default host
 	NUMA        bool
 	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
-	Hugepages   string     // any, 2 or 1024 (unit.MiB); [None] removes it; empty: any value is accepted; only root@pam may set it
+	Hugepages   string     // any, 2 or 1024 (MiB); [None] removes it; empty: any value is accepted; only root@pam may set it
 	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: any value is accepted; only root@pam may set it
 	TPM         bool       // has one, version 2.0; false: either is accepted
 	SecureBoot  *bool      // Microsoft's keys in the firmware; nil: either is accepted
@@ -60,12 +59,12 @@ type NIC struct {
 
 // Disk is a disk of a VM.
 type Disk struct {
-	Slot     string    // scsi0; must be set
-	Storage  string    // in a spec, where to create it; in a VM, where it is
-	Size     unit.Size // 0: unchanged
-	Serial   string    // identifies it in the guest
-	SSD      bool      // shown to the guest as an SSD
-	Discard  bool      // freed blocks are returned to the storage
+	Slot     string // scsi0; must be set
+	Storage  string // in a spec, where to create it; in a VM, where it is
+	Size     Size   // 0: unchanged
+	Serial   string // identifies it in the guest
+	SSD      bool   // shown to the guest as an SSD
+	Discard  bool   // freed blocks are returned to the storage
 	IOThread bool
 	Volume   string // in a VM: the volume's id
 }
@@ -75,14 +74,14 @@ type HostPCI struct {
 	Slot    string // hostpci0; may be empty in a spec
 	Mapping string // id of the resource mapping
 	PCIe    bool   // needs q35
-	ROMBar  bool   // show the option ROM; OVMF and data centre cards do not need it
+	ROMBar  bool   // show the option ROM; ovmf and data centre cards do not need it
 }
 
-// SeedSlot is the slot of the NoCloud ISO; cloud images search every drive.
-const SeedSlot = "ide2"
+// seedSlot is the slot of the NoCloud ISO; cloud images search every drive.
+const seedSlot = "ide2"
 
-// SeedValue is the config line of the seed.
-func SeedValue(volume string) string { return volume + ",media=cdrom" }
+// seedValue is the config line of the seed.
+func seedValue(volume string) string { return volume + ",media=cdrom" }
 
 var (
 	dnsName  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*$`)
@@ -91,19 +90,19 @@ var (
 	slotted  = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
 )
 
-// WithUUID returns s with a new UUID, for a VM without a known UUID; see [Mark].
-func (s Spec) WithUUID() Spec {
-	s.uuid = NewUUID()
+// WithUUID returns s with a new UUID, for a VM without a known UUID; see markFor.
+func (s VMSpec) WithUUID() VMSpec {
+	s.uuid = newUUID()
 	return s
 }
 
 // Check finds settings that Proxmox would refuse, or wrongly accept.
-func (s Spec) Check() error {
+func (s VMSpec) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("vm "+s.Name+": "+format, args...))
 	}
-	if !IsDNSName(s.Name) {
+	if !isDNSName(s.Name) {
 		bad("%q is not a DNS name", s.Name)
 	}
 	if s.Host == "" {
@@ -139,11 +138,11 @@ func (s Spec) Check() error {
 	return errors.Join(errs...)
 }
 
-// IsDNSName reports whether a text can be a VM's name.
-func IsDNSName(s string) bool { return dnsName.MatchString(s) }
+// isDNSName reports whether a text can be a VM's name.
+func isDNSName(s string) bool { return dnsName.MatchString(s) }
 
 // String describes the VM in a few words: "16 cores, 128GiB, 2 GPUs".
-func (s Spec) String() string {
+func (s VMSpec) String() string {
 	parts := []string{plural(s.Cores, "core"), s.Memory.String()}
 	if len(s.Disks) > 0 && s.Disks[0].Size > 0 {
 		sizes := make([]string, len(s.Disks))
@@ -166,10 +165,10 @@ func plural(n int, what string) string {
 }
 
 // tags returns all tags of s.
-func (s Spec) tags() []string { return CleanTags(append([]string{s.Owner}, s.Tags...)) }
+func (s VMSpec) tags() []string { return cleanTags(append([]string{s.Owner}, s.Tags...)) }
 
-// CleanTags returns tags as Proxmox stores them: lower case, sorted, without duplicates.
-func CleanTags(tags []string) []string {
+// cleanTags returns tags as Proxmox stores them: lower case, sorted, without duplicates.
+func cleanTags(tags []string) []string {
 	set := map[string]bool{}
 	for _, t := range tags {
 		if t = strings.ToLower(strings.TrimSpace(t)); t != "" {
@@ -179,21 +178,21 @@ func CleanTags(tags []string) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// SplitTags parses a tag list as Proxmox does.
-func SplitTags(s string) []string {
-	return CleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
+// splitTags parses a tag list as Proxmox does.
+func splitTags(s string) []string {
+	return cleanTags(strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }))
 }
 
-func (s Spec) cpuType() string {
+func (s VMSpec) cpuType() string {
 	if s.CPUType == "" {
 		return "host"
 	}
 	return s.CPUType
 }
 
-// HalfMadeNotes returns the description of a VM between its clone and its configuration. After a
+// halfMadeNotes returns the description of a VM between its clone and its configuration. After a
 // crash it identifies a half-made VM as ours. A copy of such a VM has another VMID.
-func HalfMadeNotes(owner string, vmid int) string {
+func halfMadeNotes(owner string, vmid int) string {
 	return fmt.Sprintf("Unfinished: this VM %d is being made for %s.", vmid, owner)
 }
 

@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // diffDisks compares disks. It finds the first by its slot, because the VM boots from that slot,
 // and the others by their serials, in any slot: the order in a file may change, and disks must
 // never be confused.
-func (s Spec) diffDisks(d *differ, vm *VM) {
+func (s VMSpec) diffDisks(d *differ, vm *VM) {
 	slots := s.slots(vm)
 	wanted := map[string]bool{}
 	for i, want := range s.Disks {
@@ -37,7 +37,7 @@ func (s Spec) diffDisks(d *differ, vm *VM) {
 		switch {
 		case want.Size == 0 || want.Size == have.Size:
 		case want.Size > have.Size:
-			d.add(Change{
+			d.add(change{
 				thing: theDiskGrown, Disk: want.Slot, Size: want.Size,
 				Field: drift.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String()},
 			})
@@ -48,7 +48,7 @@ func (s Spec) diffDisks(d *differ, vm *VM) {
 	for _, have := range vm.Disks {
 		// A disk without a serial is not ours.
 		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
-			d.add(Change{
+			d.add(change{
 				thing: theDiskGone, Key: have.Slot,
 				Field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
 			})
@@ -57,7 +57,7 @@ func (s Spec) diffDisks(d *differ, vm *VM) {
 }
 
 // slots returns the slot of each disk of s in vm, present or planned.
-func (s Spec) slots(vm *VM) []string {
+func (s VMSpec) slots(vm *VM) []string {
 	out, taken := make([]string, len(s.Disks)), map[string]bool{}
 	for _, have := range vm.Disks {
 		taken[have.Slot] = true

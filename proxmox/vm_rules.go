@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"slices"
@@ -7,16 +7,16 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
-// Rule says how one thing of a running VM can be changed. On a VM that is off, every change is an
+// rule says how one thing of a running VM can be changed. On a VM that is off, every change is an
 // update unless it is a replacement.
-type Rule struct {
+type rule struct {
 	Thing  string       // what differs: "memory", "interface: bridge, VLAN"
 	Key    string       // its config key in Proxmox: memory, netN
 	Effect drift.Effect // Update: while it runs; Restart: stopped and started; Replace: replaced by another VM
 	Why    string       // what Proxmox does, or why we do not do it
 }
 
-// The things in which a VM may differ; the rows of [Rules].
+// The things in which a VM may differ; the rows of rules.
 const (
 	theTags        = "tags"
 	theDescription = "description"
@@ -57,16 +57,16 @@ const (
 	theUUID        = "UUID"
 )
 
-// Rules returns the whole table, in the order of docs/nodes.md. Proxmox's part is
+// rules returns the whole table, in the order of docs/nodes.md. Proxmox's part is
 // vmconfig_hotplug_pending of qemu-server 9.2.6 (src/PVE/QemuServer.pm): changes that this function
 // does not handle are pending until the VM's next start.
-func Rules() []Rule {
+func rules() []rule {
 	const (
 		fast    = "written at once ($fast_plug_option)"
 		waits   = "pending until the next start"
 		unplugs = "Proxmox would pull the interface out of the running guest (vmconfig_update_net): done while the VM is off"
 	)
-	return []Rule{
+	return []rule{
 		{theTags, "tags", drift.Update, fast},
 		{theDescription, "description", drift.Update, fast},
 		{theAddress, "ipconfigN", drift.Update, fast + "; the machine itself has its address from its seed"},
@@ -108,17 +108,17 @@ func Rules() []Rule {
 }
 
 // ruleOf returns the rule for a thing. A thing that is not in the table needs a restart.
-func ruleOf(thing string) Rule {
-	all := Rules()
-	if i := slices.IndexFunc(all, func(r Rule) bool { return r.Thing == thing }); i >= 0 {
+func ruleOf(thing string) rule {
+	all := rules()
+	if i := slices.IndexFunc(all, func(r rule) bool { return r.Thing == thing }); i >= 0 {
 		return all[i]
 	}
-	return Rule{Thing: thing, Effect: drift.Restart}
+	return rule{Thing: thing, Effect: drift.Restart}
 }
 
 // WhileOff reports whether the change is made while its VM is off, because Proxmox would otherwise
 // make it in the running guest.
-func (ch Change) WhileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
+func (ch change) WhileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
 
 // hotplugs reports whether a kind of device (network, disk) can be added to a VM while it runs
 // (parse_hotplug_features in qemu-server).

@@ -1,19 +1,18 @@
-package machine_test
+package proxmox_test
 
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/proxmox/unit"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // What differs is computed, not asked for: a plan is Diff and nothing else.
-func ExampleSpec_Diff() {
-	spec := machine.Spec{Name: "wk1", Host: "pve1", Owner: "homelab", Cores: 8, Memory: 32 * unit.GiB}
+func ExampleVMSpec_Diff() {
+	spec := proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: "homelab", Cores: 8, Memory: 32 * proxmox.GiB}
 	fmt.Println(spec.Diff(nil))
-	seen := &machine.VM{
+	seen := &proxmox.VM{
 		Name: "wk1", Host: "pve1", VMID: 101, Running: true, Agent: true, SerialConsole: true, CPUType: "host",
-		Cores: 8, Memory: 16 * unit.GiB, Tags: []string{"homelab"},
+		Cores: 8, Memory: 16 * proxmox.GiB, Tags: []string{"homelab"},
 	}
 	fmt.Println(spec.Diff(seen))
 	// Output:

@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"fmt"
@@ -36,14 +36,14 @@ func note(mark string, claims []string) string {
 
 // diffNotes compares the notes of a VM with that UUID. If only our line differs, it shows no more
 // than that.
-func (s Spec) diffNotes(d *differ, vm *VM, uuid string) {
+func (s VMSpec) diffNotes(d *differ, vm *VM, uuid string) {
 	want := strings.TrimSpace(s.Description)
 	if !s.Note || s.Adopted || vm.config == nil { // nil for a VM that was not read
 		d.set(theDescription, "description", vm.Description, want, "description", s.Description)
 		return
 	}
 	have, was := vm.splitNotes()
-	line := note(Mark(s.Owner, vm.VMID, uuid), s.Claims)
+	line := note(markFor(s.Owner, vm.VMID, uuid), s.Claims)
 	value := strings.TrimSpace(want + "\n\n" + line)
 	if have == want {
 		d.set(theDescription, "last line of the notes", was, line, "description", value)
@@ -96,15 +96,15 @@ func (v *VM) Addresses() []netip.Addr {
 	var out []netip.Addr
 	for key, line := range v.config {
 		if strings.HasPrefix(key, "ipconfig") {
-			out = append(out, AddressesIn(line)...)
+			out = append(out, addressesIn(line)...)
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	return out
 }
 
-// AddressesIn returns the addresses of an interface's line: ipconfigN of a VM, netN of a container.
-func AddressesIn(line string) []netip.Addr {
+// addressesIn returns the addresses of an interface's line: ipconfigN of a VM, netN of a container.
+func addressesIn(line string) []netip.Addr {
 	var out []netip.Addr
 	for _, key := range []string{"ip", "ip6"} {
 		if p, err := netip.ParsePrefix(wire.Loose(line).Get(key)); err == nil {
@@ -115,7 +115,7 @@ func AddressesIn(line string) []netip.Addr {
 }
 
 // diffAddress compares the address that others see with the wanted one.
-func (s Spec) diffAddress(d *differ, vm *VM) {
+func (s VMSpec) diffAddress(d *differ, vm *VM) {
 	if !s.Address.IsValid() || s.Adopted {
 		return
 	}

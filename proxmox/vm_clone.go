@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 
 // CloneOf returns a clone of a template as far as it is known without reading the clone. Proxmox
 // gives the interfaces new addresses and the disks new volumes.
-func (s Spec) CloneOf(source *VM, vmid int) *VM {
+func (s VMSpec) CloneOf(source *VM, vmid int) *VM {
 	config := maps.Clone(source.config)
 	for _, k := range []string{"template", "digest", "lock", "parent"} {
 		delete(config, k)
 	}
-	config["name"], config["description"] = s.Name, HalfMadeNotes(s.Owner, vmid)
+	config["name"], config["description"] = s.Name, halfMadeNotes(s.Owner, vmid)
 	// Proxmox generates another UUID. Setting it again saves a read.
 	if config["smbios1"] = wire.Loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
 		delete(config, "smbios1")
@@ -37,15 +37,15 @@ func (s Spec) CloneOf(source *VM, vmid int) *VM {
 	return clone
 }
 
-// NeedsReading reports whether the changes of a clone need facts that are known only after reading
+// needsReading reports whether the changes of a clone need facts that are known only after reading
 // the clone: the volume's name for an existing disk, or the digest for a new one, so that a late
 // request does not make a second disk.
-func NeedsReading(wanted []Change) bool {
-	return slices.ContainsFunc(wanted, func(ch Change) bool { return ch.Key != SeedSlot && IsVolume(ch.Key) })
+func needsReading(wanted []change) bool {
+	return slices.ContainsFunc(wanted, func(ch change) bool { return ch.Key != seedSlot && isVolume(ch.Key) })
 }
 
 // RefuseSource returns an error if no clone of source can match s.
-func (s Spec) RefuseSource(source *VM) error {
+func (s VMSpec) RefuseSource(source *VM) error {
 	for _, ch := range s.Changes(s.CloneOf(source, s.VMID)) {
 		if ch.Field.Effect == drift.Replace {
 			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.Field)

@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"maps"
@@ -6,21 +6,20 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Slots with a meaning of their own.
 const (
-	BootSlot = "scsi0" // that nodes boot from
-	EFISlot  = "efidisk0"
-	TPMSlot  = "tpmstate0"
+	bootSlot = "scsi0" // that nodes boot from
+	efiSlot  = "efidisk0"
+	tpmSlot  = "tpmstate0"
 )
 
 // Drive is a volume in a slot of a VM.
 type Drive struct {
 	Slot   string
 	Volume string // id; of a volume that does not exist yet, the storage alone: "local-lvm:"
-	Size   unit.Size
+	Size   Size
 	Disc   bool // in a CD drive
 }
 
@@ -44,7 +43,7 @@ func (v *VM) Drives() []Drive {
 	var out []Drive
 	for _, slot := range slices.Sorted(maps.Keys(v.config)) {
 		p := wire.Loose(v.config[slot])
-		if volume := p.First("file", ""); IsVolume(slot) && strings.Contains(volume, ":") {
+		if volume := p.First("file", ""); isVolume(slot) && strings.Contains(volume, ":") {
 			out = append(out, Drive{Slot: slot, Volume: volume, Size: wire.ParseDiskSize(p.Get("size")), Disc: p.Get("media") == "cdrom" && !strings.Contains(volume, "-cloudinit")})
 		}
 	}
@@ -61,7 +60,7 @@ func (v *VM) Unbased() []string {
 	}
 	var out []string
 	for _, d := range v.Drives() {
-		if !d.Disc && d.Slot != TPMSlot && !d.Base() && !strings.Contains(d.Volume, "-cloudinit") {
+		if !d.Disc && d.Slot != tpmSlot && !d.Base() && !strings.Contains(d.Volume, "-cloudinit") {
 			out = append(out, d.Slot)
 		}
 	}
@@ -73,7 +72,7 @@ func (v *VM) Unbased() []string {
 func (v *VM) CloudInitDrives() []string {
 	var out []string
 	for k, line := range v.config {
-		if slotted.MatchString(k) && k != SeedSlot && strings.Contains(line, "cloudinit") {
+		if slotted.MatchString(k) && k != seedSlot && strings.Contains(line, "cloudinit") {
 			out = append(out, k)
 		}
 	}
@@ -150,7 +149,7 @@ func (v *VM) Volumes() []string {
 		p := wire.Loose(line)
 		id := p.First("file", "")
 		disc := p.Get("media") == "cdrom" && !strings.Contains(id, "-cloudinit")
-		if HoldsVolume(key) && strings.Contains(id, ":") && !disc {
+		if holdsVolume(key) && strings.Contains(id, ":") && !disc {
 			out = append(out, id)
 		}
 	}
@@ -164,9 +163,9 @@ func (v *VM) Volumes() []string {
 	return slices.Compact(out)
 }
 
-// HoldsVolume reports whether a key of a configuration names a volume.
-func HoldsVolume(key string) bool {
-	return IsVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
+// holdsVolume reports whether a key of a configuration names a volume.
+func holdsVolume(key string) bool {
+	return isVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
 }
 
 // StoragesInUse returns the storages that hold something of the VM, sorted.
@@ -180,7 +179,7 @@ func (v *VM) StoragesInUse() []string {
 	return slices.Compact(out)
 }
 
-// IsVolume reports whether a config key holds a volume.
-func IsVolume(key string) bool {
+// isVolume reports whether a config key holds a volume.
+func isVolume(key string) bool {
 	return slotted.MatchString(key) || strings.HasPrefix(key, "efidisk") || strings.HasPrefix(key, "tpmstate")
 }

@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"fmt"
@@ -7,11 +7,10 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // diffProcessor compares cores, memory and their placement on the host.
-func (s Spec) diffProcessor(d *differ, vm *VM) {
+func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	d.set(theCores, "cores", vm.Cores, s.Cores, "cores", fmt.Sprint(s.Cores))
 	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
 		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
@@ -64,34 +63,34 @@ func (d *differ) rootOnly(thing, key, have, want string) {
 	}
 }
 
-// RootKey reports whether only root@pam with its password may set a key
+// rootKey reports whether only root@pam with its password may set a key
 // (check_vm_modify_config_perm in qemu-server knows no privilege for it).
-func RootKey(key string) bool { return key == "hugepages" || key == "affinity" }
+func rootKey(key string) bool { return key == "hugepages" || key == "affinity" }
 
 // diffFirmware checks the settings that a GPU and a cloud image's kernel need.
-func (s Spec) diffFirmware(d *differ, vm *VM) {
+func (s VMSpec) diffFirmware(d *differ, vm *VM) {
 	storage := s.Storage
 	if storage == "" && len(vm.Disks) > 0 {
 		storage = vm.Disks[0].Storage
 	}
 	if slices.ContainsFunc(s.GPUs, func(g HostPCI) bool { return g.PCIe }) {
-		// Only OVMF on q35 has the window for a large BAR.
+		// Only ovmf on q35 has the window for a large BAR.
 		if !strings.Contains(vm.Machine, "q35") {
 			d.set(theMachine, "machine", vm.Machine, "q35", "machine", "q35")
 		}
-		if vm.BIOS != OVMF {
+		if vm.BIOS != ovmf {
 			have := vm.BIOS
 			if have == "" {
 				have = "seabios"
 			}
-			d.replace(theFirmware, "firmware", have, OVMF)
+			d.replace(theFirmware, "firmware", have, ovmf)
 		}
 	}
-	if vm.BIOS == OVMF {
+	if vm.BIOS == ovmf {
 		keys := s.SecureBoot != nil && *s.SecureBoot
 		switch {
 		case !vm.EFIDisk:
-			d.set(theEFIDisk, "efidisk0", "", "on "+storage, "efidisk0", EFILine(storage, keys))
+			d.set(theEFIDisk, "efidisk0", "", "on "+storage, "efidisk0", efiLine(storage, keys))
 		case s.SecureBoot != nil && *s.SecureBoot != vm.SecureBoot:
 			d.replace(theSecureBoot, "secure boot", onOrOff(vm.SecureBoot), onOrOff(*s.SecureBoot))
 		}
@@ -104,11 +103,11 @@ func (s Spec) diffFirmware(d *differ, vm *VM) {
 	}
 }
 
-// OVMF is the firmware that a GPU needs.
-const OVMF = "ovmf"
+// ovmf is the firmware that a GPU needs.
+const ovmf = "ovmf"
 
-// EFILine is the config line of a new disk for the firmware's variables.
-func EFILine(storage string, keys bool) string {
+// efiLine is the config line of a new disk for the firmware's variables.
+func efiLine(storage string, keys bool) string {
 	return fmt.Sprintf("%s:0,efitype=4m,pre-enrolled-keys=%s", storage, wire.ZeroOne(keys))
 }
 
@@ -121,10 +120,10 @@ func onOrOff(on bool) string {
 
 // NUMANode is a NUMA node of a VM.
 type NUMANode struct {
-	CPUs      string    // of the VM: 0-7, or 0-3;8-11
-	Memory    unit.Size // the sum over all nodes must be the VM's memory
-	HostNodes string    // of the host: 0, or 0-1; empty: anywhere
-	Policy    string    // bind, preferred or interleave; for HostNodes
+	CPUs      string // of the VM: 0-7, or 0-3;8-11
+	Memory    Size   // the sum over all nodes must be the VM's memory
+	HostNodes string // of the host: 0, or 0-1; empty: anywhere
+	Policy    string // bind, preferred or interleave; for HostNodes
 }
 
 // line returns the config line of the node, or "" if there is none.
@@ -136,5 +135,5 @@ func (n NUMANode) line() string {
 }
 
 func seenNUMANode(p wire.Properties) NUMANode {
-	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: unit.Size(wire.Number(p.Get("memory"), 0)) * unit.MiB}
+	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: Size(wire.Number(p.Get("memory"), 0)) * MiB}
 }

@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // VM is a virtual machine as it was read. Its shape includes pending changes; [VM.Pending] lists
@@ -23,7 +22,7 @@ type VM struct {
 	Locked      string // clone, create, backup, …; empty if not locked
 	Tags        []string
 	Cores       int
-	Memory      unit.Size
+	Memory      Size
 	CPUType     string
 	NUMA        bool
 	NUMANodes   map[string]NUMANode // by config key: numa0
@@ -52,14 +51,8 @@ type VM struct {
 
 	config map[string]string // every key, with pending values
 	notes  string            // the current description, while a change of it is pending
-	reader any               // the client that read it; nil if none did
+	client *Client           // that read it; nil if none did
 }
-
-// Reader returns the client that read the VM, as set with [VM.ReadBy], or nil if none did.
-func (v *VM) Reader() any { return v.reader }
-
-// ReadBy records the client that read the VM, for later changes of the VM.
-func (v *VM) ReadBy(reader any) { v.reader = reader }
 
 // Config returns every key of the configuration, with pending values, or nil for a VM that was not
 // read. Callers must not modify it.
@@ -82,16 +75,16 @@ func (v *VM) Identity() string {
 	return fmt.Sprintf("%d %s", v.VMID, v.uuid())
 }
 
-// Entry is an entry of GET /nodes/N/qemu/ID/pending, which has both current and pending values.
-type Entry struct {
+// configEntry is an entry of GET /nodes/N/qemu/ID/pending, which has both current and pending values.
+type configEntry struct {
 	Key     string     `json:"key"`
 	Value   *wire.Text `json:"value"`
 	Pending *wire.Text `json:"pending"`
 	Delete  wire.Int   `json:"delete"`
 }
 
-// Read reads the configuration of a VM.
-func Read(host string, vmid int, entries []Entry, running bool) *VM {
+// readVM reads the configuration of a VM.
+func readVM(host string, vmid int, entries []configEntry, running bool) *VM {
 	config := make(map[string]string, len(entries))
 	vm := &VM{Host: host, VMID: vmid, Running: running, config: config}
 	for _, e := range entries {
@@ -126,9 +119,9 @@ func (v *VM) read() {
 	v.Name = c["name"]
 	v.Template = c["template"] == "1"
 	v.Locked = c["lock"]
-	v.Tags = SplitTags(c["tags"])
+	v.Tags = splitTags(c["tags"])
 	v.Cores = wire.Number(c["cores"], 1) * wire.Number(c["sockets"], 1)
-	v.Memory = unit.Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * unit.MiB
+	v.Memory = Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * MiB
 	v.CPUType = wire.Loose(c["cpu"]).First("cputype", "")
 	v.NUMA = c["numa"] == "1"
 	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
@@ -172,7 +165,7 @@ func (v *VM) read() {
 			v.Unused = append(v.Unused, c[k])
 		}
 	}
-	if p := wire.Loose(c[SeedSlot]); p.Get("media") == "cdrom" {
+	if p := wire.Loose(c[seedSlot]); p.Get("media") == "cdrom" {
 		if volume := p.First("file", ""); volume != "none" {
 			v.Seed = volume
 		}
@@ -196,8 +189,8 @@ func (v *VM) nic(i int) (NIC, bool) {
 }
 
 // With returns the VM as it is after changes to one that is off.
-func (v *VM) With(all []Change) *VM {
-	entries := make([]Entry, 0, len(v.config))
+func (v *VM) With(all []change) *VM {
+	entries := make([]configEntry, 0, len(v.config))
 	config := maps.Clone(v.config)
 	for _, ch := range all {
 		switch {
@@ -209,9 +202,29 @@ func (v *VM) With(all []Change) *VM {
 		}
 	}
 	for k, value := range config {
-		entries = append(entries, Entry{Key: k, Value: (*wire.Text)(&value)})
+		entries = append(entries, configEntry{Key: k, Value: (*wire.Text)(&value)})
 	}
-	out := Read(v.Host, v.VMID, entries, false)
+	out := readVM(v.Host, v.VMID, entries, false)
 	out.Owner = v.Owner
 	return out
+}
+
+// Summary is a VM in a list.
+type Summary struct {
+	Name     string
+	VMID     int
+	Host     string
+	Template bool
+	Running  bool
+	Locked   string
+	Tags     []string
+	Cores    int
+	Memory   Size
+}
+
+// Summary returns the VM as a list shows it, without whether it runs.
+func (v *VM) Summary() Summary {
+	return Summary{
+		Name: v.Name, VMID: v.VMID, Host: v.Host, Template: v.Template, Locked: v.Locked, Tags: v.Tags, Cores: v.Cores, Memory: v.Memory,
+	}
 }

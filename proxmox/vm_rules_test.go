@@ -1,4 +1,4 @@
-package machine_test
+package proxmox_test
 
 import (
 	"fmt"
@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/proxmox/machine"
-	"github.com/cps-gpu/homelab/proxmox/unit"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // The page to which docs/nodes.md leads has the same table.
@@ -20,7 +19,7 @@ func TestRulesAreInTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	var b strings.Builder
 	b.WriteString("| what differs | Proxmox's key | takes | why |\n|---|---|---|---|\n")
-	for _, r := range machine.Rules() {
+	for _, r := range proxmox.Rules() {
 		takes := map[drift.Effect]string{drift.Update: "nothing: live", drift.Restart: "a restart", drift.Replace: "a replacement"}[r.Effect]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Thing, r.Key, takes, r.Why)
 	}
@@ -31,19 +30,19 @@ func TestRulesAreInTheDocs(t *testing.T) {
 // disk less, must not make one out to be another.
 func TestDisksBySerial(t *testing.T) {
 	s, vm := worker(), seen()
-	data := machine.Disk{Slot: "scsi2", Storage: "vmdata", Size: 100 * unit.GiB, Serial: "data"}
+	data := proxmox.Disk{Slot: "scsi2", Storage: "vmdata", Size: 100 * proxmox.GiB, Serial: "data"}
 	vm.Disks = append(vm.Disks, data)
 	data.Slot = "scsi1"
 	scratch := s.Disks[1]
 	scratch.Slot = "scsi2"
-	s.Disks = []machine.Disk{s.Disks[0], data, scratch}
+	s.Disks = []proxmox.Disk{s.Disks[0], data, scratch}
 	assert.Empty(t, s.Diff(vm), "in another order")
 
-	s.Disks = []machine.Disk{s.Disks[0], data}
+	s.Disks = []proxmox.Disk{s.Disks[0], data}
 	assert.Equal(t, "disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
 
-	more := machine.Disk{Slot: "scsi2", Storage: "vmdata", Size: 5 * unit.GiB, Serial: "more"}
-	s.Disks = []machine.Disk{s.Disks[0], data, more}
-	vm.Disks = append(vm.Disks, machine.Disk{Slot: "scsi3", Storage: "vmdata", Size: unit.GiB}) // a user's
+	more := proxmox.Disk{Slot: "scsi2", Storage: "vmdata", Size: 5 * proxmox.GiB, Serial: "more"}
+	s.Disks = []proxmox.Disk{s.Disks[0], data, more}
+	vm.Disks = append(vm.Disks, proxmox.Disk{Slot: "scsi3", Storage: "vmdata", Size: proxmox.GiB}) // a user's
 	assert.Equal(t, "disk/scsi4: none → 5GiB on vmdata; disk/scsi1: scratch, 1TiB → detached [its volume is kept as an unused disk of the VM]", s.Diff(vm).String())
 }

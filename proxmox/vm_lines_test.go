@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"slices"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 func TestNICLineKeepsWhatItDoesNotKnow(t *testing.T) {
@@ -19,11 +18,11 @@ func TestNICLineKeepsWhatItDoesNotKnow(t *testing.T) {
 }
 
 func TestDiskLine(t *testing.T) {
-	d := Disk{Slot: "scsi1", Storage: "vmdata", Size: 1 * unit.TiB, Serial: "scratch", SSD: true, Discard: true, IOThread: true}
+	d := Disk{Slot: "scsi1", Storage: "vmdata", Size: 1 * TiB, Serial: "scratch", SSD: true, Discard: true, IOThread: true}
 	assert.Equal(t, "vmdata:1024,serial=scratch,ssd=1,discard=on,iothread=1", d.line(nil))
 	assert.Equal(t, "vmdata:vm-100-disk-1,size=1T,cache=none,serial=scratch,ssd=1,discard=on,iothread=1",
 		d.line(wire.Loose("vmdata:vm-100-disk-1,size=1T,cache=none")))
-	assert.Equal(t, "vmdata:0.5", Disk{Storage: "vmdata", Size: 512 * unit.MiB}.line(nil))
+	assert.Equal(t, "vmdata:0.5", Disk{Storage: "vmdata", Size: 512 * MiB}.line(nil))
 }
 
 func TestSlotsInOrder(t *testing.T) {

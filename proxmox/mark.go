@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"crypto/rand"
@@ -20,8 +20,8 @@ import (
 // unless the user asks for unique ones (restore_update_config_line in PVE/QemuServer.pm). So the
 // mark includes both VMID and UUID, and does not match any copy.
 
-// Mark returns the tag of the one machine of owner's that has this VMID and this UUID.
-func Mark(owner string, vmid int, uuid string) string {
+// markFor returns the tag of the one machine of owner's that has this VMID and this UUID.
+func markFor(owner string, vmid int, uuid string) string {
 	return fmt.Sprintf("%s_%d_%.8s", strings.ToLower(owner), vmid, strings.ToLower(uuid))
 }
 
@@ -37,8 +37,8 @@ func markedAs(owner, tag string) int {
 	return 0
 }
 
-// Marks returns the VMIDs in those tags that are marks of owner's.
-func Marks(owner string, tags []string) []int {
+// marksOf returns the VMIDs in those tags that are marks of owner's.
+func marksOf(owner string, tags []string) []int {
 	var out []int
 	for _, t := range tags {
 		if vmid := markedAs(owner, t); vmid != 0 {
@@ -48,13 +48,13 @@ func Marks(owner string, tags []string) []int {
 	return out
 }
 
-// WithoutMarks returns the tags that are not marks of owner's.
-func WithoutMarks(owner string, tags []string) []string {
+// withoutMarks returns the tags that are not marks of owner's.
+func withoutMarks(owner string, tags []string) []string {
 	return slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return markedAs(owner, t) != 0 })
 }
 
-// NewUUID returns a random UUID (version 4), as Proxmox makes them.
-func NewUUID() string {
+// newUUID returns a random UUID (version 4), as Proxmox makes them.
+func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -69,8 +69,8 @@ func (v *VM) SameAs(seen *VM) bool {
 	return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid())
 }
 
-// OtherVM returns the error for a VM for which [VM.SameAs] is false.
-func OtherVM(seen *VM) error {
+// otherVM returns the error for a VM for which [VM.SameAs] is false.
+func otherVM(seen *VM) error {
 	return fmt.Errorf("proxmox: VM %d on %s is no longer the machine %s: it has another UUID and is not changed",
 		seen.VMID, seen.Host, seen.Name)
 }
@@ -81,7 +81,7 @@ func (v *VM) Tagged(owner string) bool { return Tagged(owner, v.Tags) }
 
 // Tagged reports whether owner's tag or a mark of owner's is among tags.
 func Tagged(owner string, tags []string) bool {
-	return slices.Contains(tags, strings.ToLower(owner)) || len(Marks(owner, tags)) > 0
+	return slices.Contains(tags, strings.ToLower(owner)) || len(marksOf(owner, tags)) > 0
 }
 
 // Ours reports whether the VM belongs to owner, by its mark or because it is half-made. The mark is
@@ -91,7 +91,7 @@ func (v *VM) Ours(owner string) bool {
 	if v.HalfMade(owner) {
 		return true
 	}
-	mark := Mark(owner, v.VMID, v.uuid())
+	mark := markFor(owner, v.VMID, v.uuid())
 	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || v.notedAs(owner, mark))
 }
 
@@ -99,7 +99,7 @@ func (v *VM) Ours(owner string) bool {
 // configuration, Proxmox writes down one option after another and applies all of them at the end
 // (update_vm_api and vmconfig_apply_pending of qemu-server): the notes may be set before the tags.
 func (v *VM) HalfMade(owner string) bool {
-	text := HalfMadeNotes(owner, v.VMID)
+	text := halfMadeNotes(owner, v.VMID)
 	return v.Description == text || v.notes == text
 }
 
@@ -117,7 +117,7 @@ func (v *VM) Abandoned(owner string) bool {
 
 // Unlike says why a VM is not ours although it resembles one of ours.
 func (v *VM) Unlike(owner string) string {
-	named := Marks(owner, v.Tags)
+	named := marksOf(owner, v.Tags)
 	switch {
 	case v.Abandoned(owner):
 		return "was left by an earlier version that was interrupted while it created the VM"

@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"cmp"
@@ -8,21 +8,20 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
-// Change is one difference and the change that removes it.
-type Change struct {
+// change is one difference and the change that removes it.
+type change struct {
 	Field drift.Field
-	thing string // one of the things in [Rules]
+	thing string // one of the things in rules
 	Key   string // config key
 	Value string // its new value; "" deletes it
 	Disk  string // or: the disk to grow
-	Size  unit.Size
+	Size  Size
 }
 
 // Diff returns how vm differs from s. It is pure: it sends no request.
-func (s Spec) Diff(vm *VM) drift.Diff {
+func (s VMSpec) Diff(vm *VM) drift.Diff {
 	if vm == nil {
 		return drift.Missing(s.String())
 	}
@@ -40,7 +39,7 @@ func (s Spec) Diff(vm *VM) drift.Diff {
 }
 
 // Changes compares everything except whether the VM runs.
-func (s Spec) Changes(vm *VM) []Change {
+func (s VMSpec) Changes(vm *VM) []change {
 	d := &differ{vm: vm, running: vm.Running && !vm.Unfinished}
 	if vm.Template {
 		d.replace(theKind, "kind", "template", "VM")
@@ -73,18 +72,18 @@ func (s Spec) Changes(vm *VM) []Change {
 type differ struct {
 	vm      *VM
 	running bool
-	all     []Change
+	all     []change
 }
 
-// set adds a change if have and want differ. [Rules] has its effect; for a VM that is off it is an
+// set adds a change if have and want differ. rules has its effect; for a VM that is off it is an
 // update.
 func (d *differ) set(thing, path string, have, want any, key, value string) {
 	if have != want {
-		d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
+		d.add(change{thing: thing, Field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
 	}
 }
 
-func (d *differ) add(ch Change) {
+func (d *differ) add(ch change) {
 	ch.Field.Effect = ruleOf(ch.thing).Effect
 	switch ch.thing {
 	case theNIC:
@@ -100,7 +99,7 @@ func (d *differ) add(ch Change) {
 
 // undoes reports whether a change only reverts a pending value: the current value is the wanted
 // one.
-func (d *differ) undoes(ch Change) bool {
+func (d *differ) undoes(ch change) bool {
 	return ch.Key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.Key && p.Have == ch.Value })
 }
 
@@ -113,7 +112,7 @@ func (d *differ) plugged(kind string) drift.Effect {
 }
 
 func (d *differ) replace(thing, path, have, want string) {
-	d.add(Change{thing: thing, Field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
+	d.add(change{thing: thing, Field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
 }
 
 // orNone prints a value, or a word for an empty one.
@@ -127,24 +126,24 @@ func orNone(v any) string {
 // diffIdentity compares what says whose the VM is: notes, UUID and tags. It wants all our tags and
 // the VM's own mark. It keeps tags that a user added, except in a new clone, which inherited its
 // template's tags.
-func (s Spec) diffIdentity(d *differ, vm *VM) {
+func (s VMSpec) diffIdentity(d *differ, vm *VM) {
 	uuid := cmp.Or(vm.uuid(), s.uuid)
 	s.diffNotes(d, vm, uuid)
 	want := s.tags()
 	if !vm.Unfinished {
-		want = append(want, WithoutMarks(s.Owner, vm.Tags)...)
+		want = append(want, withoutMarks(s.Owner, vm.Tags)...)
 	}
 	if vm.config != nil { // nil for a VM that was not read
 		if vm.uuid() == "" {
 			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.Loose(vm.config["smbios1"]).With("uuid", uuid).String())
 		}
-		want = append(want, Mark(s.Owner, vm.VMID, uuid))
+		want = append(want, markFor(s.Owner, vm.VMID, uuid))
 	}
-	want = CleanTags(want)
-	d.set(theTags, "tags", strings.Join(CleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
+	want = cleanTags(want)
+	d.set(theTags, "tags", strings.Join(cleanTags(vm.Tags), ";"), strings.Join(want, ";"), "tags", strings.Join(want, ";"))
 }
 
-func (s Spec) diffNICs(d *differ, vm *VM) {
+func (s VMSpec) diffNICs(d *differ, vm *VM) {
 	for i, want := range s.NICs {
 		key := fmt.Sprintf("net%d", i)
 		have, found := vm.nic(i)
@@ -183,7 +182,7 @@ func (n NIC) String() string {
 	return strings.Join(parts, " ")
 }
 
-func (s Spec) diffGPUs(d *differ, vm *VM) {
+func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 	have := map[string]HostPCI{}
 	for _, g := range vm.GPUs {
 		have[g.Slot] = g
@@ -224,18 +223,18 @@ func (h HostPCI) String() string {
 
 // diffSeed compares seeds. A VM is configured by its seed at first boot, so another seed needs
 // another VM. A seed that was removed does not count as another, and is put back.
-func (s Spec) diffSeed(d *differ, vm *VM) {
+func (s VMSpec) diffSeed(d *differ, vm *VM) {
 	switch {
 	case s.Seed == "" || s.Seed == vm.Seed:
 	case vm.Seed == "" || vm.Unfinished:
-		d.set(theSeedDrive, "seed", vm.Seed, s.Seed, SeedSlot, SeedValue(s.Seed))
+		d.set(theSeedDrive, "seed", vm.Seed, s.Seed, seedSlot, seedValue(s.Seed))
 	default:
 		d.replace(theSeed, "seed", vm.Seed, s.Seed)
 	}
 }
 
-// FieldsOf returns the diff of changes.
-func FieldsOf(all []Change) drift.Diff {
+// fieldsOf returns the diff of changes.
+func fieldsOf(all []change) drift.Diff {
 	out := make(drift.Diff, len(all))
 	for i, ch := range all {
 		out[i] = ch.Field

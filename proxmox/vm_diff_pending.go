@@ -1,4 +1,4 @@
-package machine
+package proxmox
 
 import (
 	"fmt"
@@ -30,26 +30,26 @@ func (v *VM) waits(key string) bool {
 
 // Waiting returns the changes that s wants and that are set but pending until the VM's next start.
 // Other pending changes belong to another owner and are not a reason for a restart.
-func (s Spec) Waiting(vm *VM) []Change {
+func (s VMSpec) Waiting(vm *VM) []change {
 	if len(vm.Pending) == 0 || vm.config == nil { // nil for a VM that was not read
 		return nil
 	}
 	wrong := s.Changes(vm)
-	return slices.DeleteFunc(s.Changes(vm.now()), func(ch Change) bool {
-		return !vm.waits(ch.Key) || slices.ContainsFunc(wrong, func(w Change) bool { return w.Field.Path == ch.Field.Path })
+	return slices.DeleteFunc(s.Changes(vm.now()), func(ch change) bool {
+		return !vm.waits(ch.Key) || slices.ContainsFunc(wrong, func(w change) bool { return w.Field.Path == ch.Field.Path })
 	})
 }
 
 // fields returns the diff of a VM with pending values. Pending values do not count as the VM's own,
 // and the diff says who set them.
-func (s Spec) fields(vm *VM) drift.Diff {
+func (s VMSpec) fields(vm *VM) drift.Diff {
 	wrong := s.Changes(vm)
-	out := FieldsOf(wrong)
+	out := fieldsOf(wrong)
 	if len(vm.Pending) == 0 || vm.config == nil {
 		return out
 	}
-	var now []Change
-	if slices.ContainsFunc(wrong, func(ch Change) bool { return vm.waits(ch.Key) }) {
+	var now []change
+	if slices.ContainsFunc(wrong, func(ch change) bool { return vm.waits(ch.Key) }) {
 		now = s.Changes(vm.now())
 	}
 	for i, ch := range wrong {
@@ -58,7 +58,7 @@ func (s Spec) fields(vm *VM) drift.Diff {
 		}
 		const whose = "was set by somebody else, or for an earlier file, and counts from the VM's next start"
 		f := &out[i]
-		if n := slices.IndexFunc(now, func(n Change) bool { return n.Field.Path == ch.Field.Path }); n >= 0 {
+		if n := slices.IndexFunc(now, func(n change) bool { return n.Field.Path == ch.Field.Path }); n >= 0 {
 			f.Note = fmt.Sprintf("%s waits: it %s", f.Have, whose)
 			f.Have = now[n].Field.Have
 		} else {
@@ -75,7 +75,7 @@ func (s Spec) fields(vm *VM) drift.Diff {
 
 // besides adds to the diff of a VM that is to be restarted what else the restart brings into
 // effect.
-func (s Spec) besides(vm *VM, d drift.Diff) drift.Diff {
+func (s VMSpec) besides(vm *VM, d drift.Diff) drift.Diff {
 	i := slices.IndexFunc(d, func(f drift.Field) bool { return f.Effect == drift.Restart })
 	if i < 0 {
 		return d
@@ -83,7 +83,7 @@ func (s Spec) besides(vm *VM, d drift.Diff) drift.Diff {
 	managed := append(s.Changes(vm), s.Waiting(vm)...)
 	var others []string
 	for _, p := range vm.Pending {
-		if !slices.ContainsFunc(managed, func(ch Change) bool { return ch.Key == p.Key }) {
+		if !slices.ContainsFunc(managed, func(ch change) bool { return ch.Key == p.Key }) {
 			others = append(others, fmt.Sprintf("%s: %s → %s", p.Key, orNone(p.Have), orNone(p.Want)))
 		}
 	}
