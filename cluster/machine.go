@@ -51,7 +51,7 @@ func claims(s *spec.Spec, n spec.Node) []string {
 		out = append(out, s.K3s.VIP.String())
 	}
 	if lb := s.Platform.LB; lb != nil {
-		out = append(out, lb.Addresses...)
+		out = append(out, lb.Ranges()...)
 	}
 	return out
 }

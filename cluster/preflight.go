@@ -93,7 +93,7 @@ func (c *Cluster) addresses() []preflight.Address {
 		out = append(out, preflight.Address{Range: single(s.K3s.VIP), Who: "the VIP", By: servers, Shared: true, Exists: external, Place: s.Places["vip"]})
 	}
 	if lb := s.Platform.LB; lb != nil {
-		for _, text := range lb.Addresses {
+		for _, text := range lb.Ranges() {
 			r, err := proxmox.ParseRange(text)
 			if err != nil {
 				continue // the file's own check has refused it

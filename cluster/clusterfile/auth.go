@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 var authKinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
 
-func (r *resolver) hubAuth(hub *written.Hub, h *spec.Hub) {
+func (r *resolver) hubAuth(hub *decode.Hub, h *spec.Hub) {
 	raw := hub.Auth
 	if raw == nil {
 		if !r.spec.IsLab() {
@@ -49,7 +49,7 @@ func (r *resolver) hubAuth(hub *written.Hub, h *spec.Hub) {
 }
 
 // authKind is the kind that is set, or whose keys are.
-func (r *resolver) authKind(raw *written.HubAuth) (kind string, ok bool) {
+func (r *resolver) authKind(raw *decode.HubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
 		at   any
@@ -95,7 +95,7 @@ func (r *resolver) userNames(names []string) {
 
 // usersExist refuses a hub that allows nobody: since JupyterHub 5 a login alone allows
 // nothing, and some authenticators do not allow admins automatically.
-func (r *resolver) usersExist(raw *written.HubAuth, a *spec.HubAuth) {
+func (r *resolver) usersExist(raw *decode.HubAuth, a *spec.HubAuth) {
 	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
 	switch {
 	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:
@@ -113,7 +113,7 @@ func (r *resolver) usersExist(raw *written.HubAuth, a *spec.HubAuth) {
 	}
 }
 
-func (r *resolver) authDummy(hub *written.Hub, raw *written.HubAuth, a *spec.HubAuth) {
+func (r *resolver) authDummy(hub *decode.Hub, raw *decode.HubAuth, a *spec.HubAuth) {
 	if raw.Dummy != nil {
 		a.Password = raw.Dummy.Password.In(r.spec.Dir)
 	}
@@ -126,7 +126,7 @@ func (r *resolver) authDummy(hub *written.Hub, raw *written.HubAuth, a *spec.Hub
 	}
 }
 
-func (r *resolver) authNative(raw *written.HubAuth, a *spec.HubAuth) {
+func (r *resolver) authNative(raw *decode.HubAuth, a *spec.HubAuth) {
 	if raw.Native == nil {
 		return
 	}
@@ -150,7 +150,7 @@ type needed struct {
 	name, cure string
 }
 
-func (r *resolver) authOIDC(raw *written.HubAuth, a *spec.HubAuth) bool {
+func (r *resolver) authOIDC(raw *decode.HubAuth, a *spec.HubAuth) bool {
 	o := raw.OIDC
 	if o == nil {
 		r.Wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
@@ -187,15 +187,15 @@ func (r *resolver) authOIDC(raw *written.HubAuth, a *spec.HubAuth) bool {
 }
 
 // groupsAreNamed reports whether anything depends on the users' groups.
-func (r *resolver) groupsAreNamed(o *written.AuthOIDC) bool {
+func (r *resolver) groupsAreNamed(o *decode.AuthOIDC) bool {
 	if len(o.AllowedGroups)+len(o.AdminGroups) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.raw.Hub.Profiles, func(e written.Entry[written.HubProfile]) bool { return len(e.Value.Groups) > 0 }) ||
-		slices.ContainsFunc(r.raw.Hub.Shared, func(e written.Entry[written.HubShare]) bool { return len(e.Value.Groups) > 0 })
+	return slices.ContainsFunc(r.raw.Hub.Profiles, func(e decode.Entry[decode.HubProfile]) bool { return len(e.Value.Groups) > 0 }) ||
+		slices.ContainsFunc(r.raw.Hub.Shared, func(e decode.Entry[decode.HubShare]) bool { return len(e.Value.Groups) > 0 })
 }
 
-func (r *resolver) authLDAP(raw *written.HubAuth, a *spec.HubAuth) bool {
+func (r *resolver) authLDAP(raw *decode.HubAuth, a *spec.HubAuth) bool {
 	l := raw.LDAP
 	if l == nil {
 		r.Wrong(&raw.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
@@ -227,7 +227,7 @@ func (r *resolver) authLDAP(raw *written.HubAuth, a *spec.HubAuth) bool {
 	return true
 }
 
-func (r *resolver) authGitHub(raw *written.HubAuth, a *spec.HubAuth) bool {
+func (r *resolver) authGitHub(raw *decode.HubAuth, a *spec.HubAuth) bool {
 	g := raw.GitHub
 	if g == nil {
 		r.Wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")

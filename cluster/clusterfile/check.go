@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 )
@@ -90,7 +90,7 @@ func unique[K comparable](r *resolver, seen map[K]any, key K, at any, what, cure
 func (r *resolver) uniqueNodes() {
 	called, vmids, macs, addresses := map[string]any{}, map[int]any{}, map[spec.MAC]any{}, map[netip.Addr]any{}
 	for _, n := range r.nodes {
-		if !written.DNSLabel.MatchString(n.Name) {
+		if !decode.DNSLabel.MatchString(n.Name) {
 			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
 		}
 		if strings.HasPrefix(n.Name, r.spec.Name+names.TemplateInfix) {
@@ -138,7 +138,7 @@ func (r *resolver) nodeHost(n plannedNode) {
 	case !nodeName.MatchString(n.Host):
 		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
 	case len(declared) > 0 && declared.Get(n.Host) == nil && !n.Unplaced():
-		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), written.OrSuggest(n.Host, declared.Names()))
+		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), decode.OrSuggest(n.Host, declared.Names()))
 	}
 }
 
@@ -148,7 +148,7 @@ func (r *resolver) nodeLabels(n plannedNode) {
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
-		case written.IsProtectedLabel(key):
+		case decode.IsProtectedLabel(key):
 			r.Wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
 		case len(validation.IsValidLabelValue(n.Labels[key])) > 0:
 			r.Wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")

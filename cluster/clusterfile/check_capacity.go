@@ -3,7 +3,7 @@ package clusterfile
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 )
@@ -86,7 +86,7 @@ func (r *resolver) coresFit(n plannedNode) {
 	}
 }
 
-func (r *resolver) fits(e written.Entry[written.Host], l *demand) {
+func (r *resolver) fits(e decode.Entry[decode.Host], l *demand) {
 	h := e.Value
 	if h.Memory != nil && l.memory > *h.Memory {
 		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")

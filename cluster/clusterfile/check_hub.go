@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -80,7 +80,7 @@ func (r *resolver) besideEtcd() {
 }
 
 // tooMuch is the key of a profile that requests more than any node has.
-func (r *resolver) tooMuch(raw *written.HubProfile, why string) any {
+func (r *resolver) tooMuch(raw *decode.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
@@ -120,10 +120,10 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 }
 
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
-func (r *resolver) profilePool(name string, raw *written.HubProfile) {
+func (r *resolver) profilePool(name string, raw *decode.HubProfile) {
 	if raw.Pool != "" && !r.hubPool(raw.Pool) {
 		names := slices.Concat(r.raw.Pools.Names(), r.raw.Nodes.Names())
-		r.Wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), written.OrSuggest(raw.Pool, names))
+		r.Wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), decode.OrSuggest(raw.Pool, names))
 		return
 	}
 	r.profileInstance(name, raw)
@@ -146,7 +146,7 @@ func (r *resolver) profilePool(name string, raw *written.HubProfile) {
 }
 
 // profileInstance checks that a node offers the instances that a profile asks for.
-func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
+func (r *resolver) profileInstance(name string, raw *decode.HubProfile) {
 	if raw.MIG == "" {
 		return
 	}
@@ -168,7 +168,7 @@ func (r *resolver) profileInstance(name string, raw *written.HubProfile) {
 
 // instances says what the nodes of a profile that divide their GPUs offer, and whether its instances
 // are among that.
-func (r *resolver) instances(raw *written.HubProfile) (offers []string, there bool) {
+func (r *resolver) instances(raw *decode.HubProfile) (offers []string, there bool) {
 	for _, n := range r.spec.Nodes {
 		if raw.Pool != "" && raw.Pool != cmp.Or(n.Pool, n.Name) || n.GPUs.Sharing.Strategy != spec.SharingMIG {
 			continue

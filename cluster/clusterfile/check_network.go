@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 )
@@ -84,7 +83,7 @@ func (r *resolver) nodePrefix(n plannedNode) bool {
 
 // insidePrefix reports an address that is not a host's address in the network.
 func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Prefix) bool {
-	first, last := p.Addr().Next(), written.LastAddr(p)
+	first, last := p.Addr().Next(), spec.LastAddr(p)
 	if addr.Is4() {
 		last = last.Prev() // the broadcast address
 	}
@@ -99,7 +98,7 @@ func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Pr
 		r.Wrong(at, fmt.Sprintf("%s %s is outside the network %s", name, addr, p), cure)
 	case addr == p.Addr():
 		r.Wrong(at, fmt.Sprintf("%s %s is the network's own", name, addr), cure)
-	case addr.Is4() && addr == written.LastAddr(p):
+	case addr.Is4() && addr == spec.LastAddr(p):
 		r.Wrong(at, fmt.Sprintf("%s %s is the broadcast address of %s", name, addr, p), cure)
 	default:
 		return true

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
@@ -76,22 +76,22 @@ func (r *resolver) pools() {
 		}
 		for j, other := range raw.Addresses[:i] {
 			if p.Contains(other.From) || other.Contains(p.From) {
-				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p.Text, other.Text, r.Line(&raw.Addresses[j])), "write separate ranges")
+				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p, other, r.Line(&raw.Addresses[j])), "write separate ranges")
 			}
 		}
 		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
-			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network, where the load balancer answers ARP for its addresses, so no router would find them", p.Text),
+			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network, where the load balancer answers ARP for its addresses, so no router would find them", p),
 				"write an unused range of the nodes' network; BGP, which announces other ones, is not supported")
 			continue
 		}
 		for _, a := range owners {
 			if p.Contains(a) {
-				r.Wrong(at, fmt.Sprintf("%s contains %s, which belongs to %s", p.Text, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
+				r.Wrong(at, fmt.Sprintf("%s contains %s, which belongs to %s", p, a, strings.TrimSuffix(taken[a], "'s")), "write a range without it")
 				break
 			}
 		}
-		if a := r.spec.Network.Prefix; a.IsValid() && (p.Contains(a.Masked().Addr()) || p.Contains(written.LastAddr(a))) && a.Addr().Is4() {
-			r.Wrong(at, fmt.Sprintf("%s contains the network address or the broadcast address", p.Text), "write a range without the first and the last address of "+a.String())
+		if a := r.spec.Network.Prefix; a.IsValid() && (p.Contains(a.Masked().Addr()) || p.Contains(spec.LastAddr(a))) && a.Addr().Is4() {
+			r.Wrong(at, fmt.Sprintf("%s contains the network address or the broadcast address", p), "write a range without the first and the last address of "+a.String())
 		}
 		if leased {
 			r.Warn(at, "nodes get their addresses from a DHCP server, which must not assign these too", "exclude the range from the DHCP server's")
@@ -108,7 +108,7 @@ func (r *resolver) reserved() {
 	seen := map[netip.Addr]any{}
 	for _, name := range sortedNames(raw.Reserved) {
 		at, a := r.MemberAt(&raw.Reserved, name), raw.Reserved[name]
-		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !written.DNSLabel.MatchString(namespace) || !written.DNSLabel.MatchString(service)) {
+		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !decode.DNSLabel.MatchString(namespace) || !decode.DNSLabel.MatchString(service)) {
 			r.Wrong(at, fmt.Sprintf("%q is not a service", name), "write namespace/name, or ingress")
 		}
 		if name == "ingress" && r.spec.Platform.Ingress.Kind == spec.IngressNone {
@@ -117,7 +117,7 @@ func (r *resolver) reserved() {
 		if !a.IsValid() {
 			continue
 		}
-		if len(raw.Addresses) > 0 && !slices.ContainsFunc(raw.Addresses, func(p written.AddressPool) bool { return p.Contains(a) }) {
+		if len(raw.Addresses) > 0 && !slices.ContainsFunc(raw.Addresses, func(p spec.AddressPool) bool { return p.Contains(a) }) {
 			r.Wrong(at, fmt.Sprintf("%s is reserved for %s and is not among the load balancer's addresses", a, name), "write one of "+r.poolTexts())
 		}
 		unique(r, seen, a, any(at), fmt.Sprintf("%s is reserved twice", a), "write another")
@@ -127,7 +127,7 @@ func (r *resolver) reserved() {
 func (r *resolver) poolTexts() string {
 	var out []string
 	for _, p := range r.raw.LoadBalancer.Addresses {
-		out = append(out, p.Text)
+		out = append(out, p.String())
 	}
 	return suggest.OneOf(out)
 }
@@ -155,7 +155,7 @@ func (r *resolver) fileServer() {
 }
 
 // exported checks what our NFS server exports, and to whom.
-func (r *resolver) exported(raw *written.NFS, nfs *spec.NFS) {
+func (r *resolver) exported(raw *decode.NFS, nfs *spec.NFS) {
 	const onDisk = "write " + spec.ExportRoot + ", or a folder in it: that is where the VM's data disk is"
 	if !spec.Within(nfs.Export, spec.ExportRoot) {
 		r.Wrong(&raw.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
@@ -174,7 +174,7 @@ func (r *resolver) exported(raw *written.NFS, nfs *spec.NFS) {
 	}
 }
 
-func (r *resolver) fileServerVM(raw *written.NFSVM, vm *spec.NFSVM) {
+func (r *resolver) fileServerVM(raw *decode.NFSVM, vm *spec.NFSVM) {
 	a := raw.Address
 	if vm.Host == spec.AnyHost {
 		r.Wrong(&raw.Host, "host: auto chooses among hosts for nodes, and the NFS server stays where its data is", "write host: and the name of one")
@@ -201,7 +201,7 @@ func (r *resolver) fileServerVM(raw *written.NFSVM, vm *spec.NFSVM) {
 		}
 	}
 	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && vm.Host != spec.AnyHost && declared.Get(vm.Host) == nil {
-		r.Wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), written.OrSuggest(vm.Host, declared.Names()))
+		r.Wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), decode.OrSuggest(vm.Host, declared.Names()))
 	}
 }
 
@@ -276,7 +276,7 @@ func (r *resolver) classNames() {
 			r.Wrong(at, "K3s' local-path is disabled, because "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
 			return
 		}
-		r.Wrong(at, fmt.Sprintf("nothing creates a storage class %q", name), written.OrSuggest(name, known)+"; classes from elsewhere belong in storage.existing")
+		r.Wrong(at, fmt.Sprintf("nothing creates a storage class %q", name), decode.OrSuggest(name, known)+"; classes from elsewhere belong in storage.existing")
 	}
 	p := r.spec.Platform
 	if m := p.Monitoring; m != nil {

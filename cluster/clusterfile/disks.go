@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
 )
@@ -14,7 +14,7 @@ const (
 	maxSerial   = 20 // how much of a serial a SCSI disk shows in the guest
 )
 
-func (r *resolver) disks(n *spec.Node, raw *written.Node) {
+func (r *resolver) disks(n *spec.Node, raw *decode.Node) {
 	storage := cmp.Or(raw.Storage, r.defaultStorage())
 	size := 60 * spec.GiB
 	if n.Role == spec.Agent {
@@ -48,7 +48,7 @@ func (r *resolver) disks(n *spec.Node, raw *written.Node) {
 	r.mounts(raw)
 }
 
-func (r *resolver) osDisk(d *written.Disk, o spec.DiskOptions) {
+func (r *resolver) osDisk(d *decode.Disk, o spec.DiskOptions) {
 	if o.Size < leastOSDisk {
 		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", o.Size, distro.Named(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}
@@ -59,7 +59,7 @@ func (r *resolver) osDisk(d *written.Disk, o spec.DiskOptions) {
 	}
 }
 
-func (r *resolver) disk(name string, d *written.Disk) {
+func (r *resolver) disk(name string, d *decode.Disk) {
 	switch {
 	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
 		r.Wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
@@ -71,13 +71,13 @@ func (r *resolver) disk(name string, d *written.Disk) {
 	switch {
 	case d.Mount == "" && d.FS != "":
 		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem but no mount", name), "write mount: /data, or remove fs")
-	case d.Mount != "" && !written.IsPlace(d.Mount):
+	case d.Mount != "" && !decode.IsPlace(d.Mount):
 		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be a mount point", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
 	}
 }
 
 // mounts reports two disks at one place.
-func (r *resolver) mounts(raw *written.Node) {
+func (r *resolver) mounts(raw *decode.Node) {
 	seen := map[string]string{}
 	for _, e := range raw.Disks {
 		if m := e.Value.Mount; m != "" {
@@ -89,14 +89,14 @@ func (r *resolver) mounts(raw *written.Node) {
 	}
 }
 
-func (r *resolver) diskRole(name string, d *written.Disk) string {
+func (r *resolver) diskRole(name string, d *decode.Disk) string {
 	if d.Role == "" && name == spec.RoleScratch {
 		return spec.RoleScratch
 	}
 	return r.choice(&d.Role, "role", spec.RoleData, spec.RoleScratch)
 }
 
-func (r *resolver) diskFS(d *written.Disk) string {
+func (r *resolver) diskFS(d *decode.Disk) string {
 	if fs := r.choice(&d.FS, "fs", "ext4", "xfs"); d.Mount != "" {
 		return fs
 	}

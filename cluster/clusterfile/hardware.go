@@ -2,18 +2,17 @@ package clusterfile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // hardware resolves the placement of a node's memory and processors on its host.
-func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
+func (r *resolver) hardware(n *spec.Node, raw *decode.Node) {
 	n.Hugepages, n.Affinity, n.TPM = r.hugepages(n, raw), raw.Affinity, or(raw.TPM, false)
 	if n.Affinity != "" && n.Affinity != noneWord {
-		if _, ok := written.CPUList(n.Affinity, ","); !ok {
+		if _, ok := decode.CPUList(n.Affinity, ","); !ok {
 			r.Wrong(&raw.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
 		}
 	}
@@ -32,13 +31,11 @@ func (r *resolver) hardware(n *spec.Node, raw *written.Node) {
 // noneWord removes an option that is otherwise left unchanged.
 const noneWord = "none"
 
-func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {
+func (r *resolver) hugepages(n *spec.Node, raw *decode.Node) string {
 	size := raw.Hugepages
 	switch {
 	case size == "":
 		return ""
-	case !slices.Contains([]string{"any", "2MiB", "1GiB", noneWord}, size):
-		r.Wrong(&raw.Hugepages, fmt.Sprintf("hugepages cannot be %q", size), "write any, 2MiB or 1GiB, or none to remove them")
 	case size == noneWord:
 	case !n.NUMA:
 		r.Wrong(&raw.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
@@ -52,7 +49,7 @@ func (r *resolver) hugepages(n *spec.Node, raw *written.Node) string {
 }
 
 // numaNodes checks what Proxmox checks only when the VM starts.
-func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
+func (r *resolver) numaNodes(n *spec.Node, raw *decode.Node) {
 	if len(raw.NUMANodes) == 0 {
 		return
 	}
@@ -63,7 +60,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 	seen := map[int]bool{}
 	for i := range raw.NUMANodes {
 		in := &raw.NUMANodes[i]
-		cpus, ok := written.CPUList(in.CPUs, ",")
+		cpus, ok := decode.CPUList(in.CPUs, ",")
 		if !ok {
 			r.Wrong(&in.CPUs, fmt.Sprintf("%q is not a list of the node's CPUs", in.CPUs), "write e.g. 0-7")
 		}
@@ -74,7 +71,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *written.Node) {
 			}
 			seen[cpu] = true
 		}
-		if _, ok := written.CPUList(in.HostNodes, ","); in.HostNodes != "" && !ok {
+		if _, ok := decode.CPUList(in.HostNodes, ","); in.HostNodes != "" && !ok {
 			r.Wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
 		}
 		policy := r.choice(&in.Policy, "policy", "bind", "preferred", "interleave")

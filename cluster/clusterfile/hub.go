@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
@@ -32,7 +32,7 @@ func (r *resolver) hub() {
 		Hostname: raw.Hostname, Version: raw.Version, Namespace: cmp.Or(raw.Namespace, "jupyterhub"),
 		SHM: or(raw.SHM, 8*spec.GiB), PrePull: raw.PrePull, Isolate: or(raw.Isolate, true), Reach: raw.Reach,
 	}
-	if !written.DNSLabel.MatchString(h.Namespace) || h.Namespace == "default" || strings.HasPrefix(h.Namespace, "kube-") {
+	if !decode.DNSLabel.MatchString(h.Namespace) || h.Namespace == "default" || strings.HasPrefix(h.Namespace, "kube-") {
 		r.Wrong(&raw.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
 	}
 	r.spec.Platform.Hub = h
@@ -63,7 +63,7 @@ func (r *resolver) hub() {
 	}
 }
 
-func (r *resolver) hubDatabase(raw *written.Hub, h *spec.Hub) {
+func (r *resolver) hubDatabase(raw *decode.Hub, h *spec.Hub) {
 	db := &raw.Database
 	h.Database = spec.HubDatabase{
 		Kind: r.choiceOr(&db.Kind, "kind", "sqlite", "sqlite", "postgres"), Class: db.Class, Size: or(db.Size, spec.GiB), URL: db.URL.In(r.spec.Dir),
@@ -88,14 +88,14 @@ func (r *resolver) hubDatabase(raw *written.Hub, h *spec.Hub) {
 	}
 }
 
-func (r *resolver) hubProfile(name string, raw *written.HubProfile) spec.HubProfile {
+func (r *resolver) hubProfile(name string, raw *decode.HubProfile) spec.HubProfile {
 	p := spec.HubProfile{
 		Name: name, Title: cmp.Or(raw.Title, name), Description: raw.Description, Image: raw.Image, Default: raw.Default,
 		CPULimit: float64(or(raw.CPU.Limit, 0)), MemLimit: or(raw.Memory.Limit, 0), GPUs: or(raw.GPUs, 0), GPUMemory: or(raw.GPUMemory, 0), MIG: raw.MIG,
 		Pool: raw.Pool, RuntimeClass: raw.RuntimeClass, Groups: raw.Groups, Env: raw.Env, DefaultURL: raw.DefaultURL, SHM: or(raw.SHM, 0),
 	}
 	// Kubernetes itself uses a limit as the request if there is none.
-	p.CPUGuarantee, p.MemGuarantee = float64(or(raw.CPU.Guarantee, written.Cores(p.CPULimit))), or(raw.Memory.Guarantee, p.MemLimit)
+	p.CPUGuarantee, p.MemGuarantee = float64(or(raw.CPU.Guarantee, decode.Cores(p.CPULimit))), or(raw.Memory.Guarantee, p.MemLimit)
 	if p.MemGuarantee == 0 {
 		p.MemGuarantee = spec.GiB
 	}
@@ -116,11 +116,11 @@ func (r *resolver) hubProfile(name string, raw *written.HubProfile) spec.HubProf
 // imageName matches host/path:tag, or with @sha256 at the end.
 const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
 
-func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
-	if !written.DNSLabel.MatchString(p.Name) || len(p.Name) > 40 {
+func (r *resolver) profileNames(raw *decode.HubProfile, p spec.HubProfile) {
+	if !decode.DNSLabel.MatchString(p.Name) || len(p.Name) > 40 {
 		r.Wrong(raw, fmt.Sprintf("%q cannot be a profile's name", p.Name), "write at most 40 lower-case letters, digits and hyphens; title: is what people read")
 	}
-	switch _, tag, _ := written.CutLast(p.Image[strings.LastIndexByte(p.Image, '/')+1:], ":"); {
+	switch _, tag, _ := decode.CutLast(p.Image[strings.LastIndexByte(p.Image, '/')+1:], ":"); {
 	case raw.Image == "":
 	case !matches(imageName, p.Image):
 		r.Wrong(&raw.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
@@ -129,7 +129,7 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 	case tag == "latest":
 		r.Warn(&raw.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
 	}
-	if raw.RuntimeClass != "" && !written.IsDNSName(raw.RuntimeClass) {
+	if raw.RuntimeClass != "" && !decode.IsDNSName(raw.RuntimeClass) {
 		r.Wrong(&raw.RuntimeClass, fmt.Sprintf("%q cannot be a runtime class", raw.RuntimeClass), "write e.g. nvidia")
 	}
 	if p.GPUs > 0 && raw.RuntimeClass != "" && !strings.HasPrefix(raw.RuntimeClass, "nvidia") {
@@ -143,13 +143,13 @@ func (r *resolver) profileNames(raw *written.HubProfile, p spec.HubProfile) {
 		switch {
 		case len(validation.IsCIdentifier(name)) > 0:
 			r.Wrong(at, fmt.Sprintf("%q cannot be an environment variable", name), "write letters, digits and underscores")
-		case written.SecretKey.MatchString(name) && p.Env[name] != "":
+		case decode.SecretKey.MatchString(name) && p.Env[name] != "":
 			r.Wrong(at, fmt.Sprintf("%s would be in plain text in the hub's configuration, for all to read", name), "let people keep it in their home folder")
 		}
 	}
 }
 
-func (r *resolver) profileSizes(raw *written.HubProfile, p spec.HubProfile) {
+func (r *resolver) profileSizes(raw *decode.HubProfile, p spec.HubProfile) {
 	r.between(raw.GPUs, &raw.GPUs, "gpus", 0, 16)
 	if raw.CPU.Guarantee != nil && p.CPULimit > 0 && p.CPUGuarantee > p.CPULimit {
 		r.Wrong(&raw.CPU.Guarantee, fmt.Sprintf("%s is guaranteed %g cores and limited to %g", p.Name, p.CPUGuarantee, p.CPULimit), "write a guarantee that is at most the limit")
@@ -157,7 +157,7 @@ func (r *resolver) profileSizes(raw *written.HubProfile, p spec.HubProfile) {
 	if raw.Memory.Guarantee != nil && p.MemLimit > 0 && p.MemGuarantee > p.MemLimit {
 		r.Wrong(&raw.Memory.Guarantee, fmt.Sprintf("%s is guaranteed %s of memory and limited to %s", p.Name, p.MemGuarantee, p.MemLimit), "write a guarantee that is at most the limit")
 	}
-	for at, c := range map[any]*written.Cores{&raw.CPU.Guarantee: raw.CPU.Guarantee, &raw.CPU.Limit: raw.CPU.Limit} {
+	for at, c := range map[any]*decode.Cores{&raw.CPU.Guarantee: raw.CPU.Guarantee, &raw.CPU.Limit: raw.CPU.Limit} {
 		if c != nil && *c <= 0 {
 			r.Wrong(at, "a profile with no CPU starts nothing", "write e.g. 0.5, or leave it out")
 		}
@@ -195,8 +195,8 @@ func (r *resolver) usualProfiles() []spec.HubProfile {
 	return out
 }
 
-func (r *resolver) defaultProfile(raw *written.Hub, h *spec.Hub) {
-	var first *written.HubProfile
+func (r *resolver) defaultProfile(raw *decode.Hub, h *spec.Hub) {
+	var first *decode.HubProfile
 	for _, e := range raw.Profiles {
 		if !e.Value.Default {
 			continue
@@ -212,7 +212,7 @@ func (r *resolver) defaultProfile(raw *written.Hub, h *spec.Hub) {
 	}
 }
 
-func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
+func (r *resolver) hubHome(raw *decode.Hub, h *spec.Hub) {
 	home := &raw.Home
 	h.Home = spec.HubHome{Class: home.Class, Size: or(home.Size, 20*spec.GiB), Claim: home.Claim, Path: cmp.Or(home.Path, "/home/jovyan"), ClaimTemplate: home.ClaimTemplate, SubPath: home.SubPath}
 	if home.Claim != "" {
@@ -222,7 +222,7 @@ func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
 				r.Wrong(at, "homes are in an existing claim", "remove it, or claim")
 			}
 		}
-		if !written.IsDNSName(home.Claim) {
+		if !decode.IsDNSName(home.Claim) {
 			r.Wrong(&home.Claim, fmt.Sprintf("%q cannot be a claim", home.Claim), "write its name as kubectl get pvc shows it")
 		}
 	}
@@ -243,12 +243,12 @@ func (r *resolver) hubHome(raw *written.Hub, h *spec.Hub) {
 
 // inNotebook checks a mount point in notebooks.
 func (r *resolver) inNotebook(at *string, p string) {
-	if !written.IsCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
+	if !decode.IsCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
 		r.Wrong(at, fmt.Sprintf("nothing can be mounted on %q in a notebook", p), "write an absolute path of its own, e.g. /data")
 	}
 }
 
-func (r *resolver) hubShares(raw *written.Hub, h *spec.Hub) {
+func (r *resolver) hubShares(raw *decode.Hub, h *spec.Hub) {
 	var known []string
 	nfs := r.spec.Platform.Storage.NFS
 	if nfs != nil {
@@ -269,7 +269,7 @@ func (r *resolver) hubShares(raw *written.Hub, h *spec.Hub) {
 		case len(known) == 0:
 			r.Wrong(s, fmt.Sprintf("there is no share %s: storage.nfs names none", e.Name), "write storage: {nfs: {server: …, shares: {"+e.Name+": /export/"+e.Name+"}}}")
 		case i < 0:
-			r.Wrong(s, fmt.Sprintf("storage.nfs has no share %q", e.Name), written.OrSuggest(e.Name, known))
+			r.Wrong(s, fmt.Sprintf("storage.nfs has no share %q", e.Name), decode.OrSuggest(e.Name, known))
 		case nfs.Shares[i].ReadOnly && s.ReadOnly != nil && !*s.ReadOnly:
 			r.Wrong(&s.ReadOnly, fmt.Sprintf("share %s is read-only in storage.nfs", e.Name), "remove readOnly in one of the places")
 		default:
@@ -281,7 +281,7 @@ func (r *resolver) hubShares(raw *written.Hub, h *spec.Hub) {
 	}
 }
 
-func (r *resolver) hubScratch(raw *written.Hub, h *spec.Hub) {
+func (r *resolver) hubScratch(raw *decode.Hub, h *spec.Hub) {
 	s := raw.Scratch
 	if s == nil {
 		return
@@ -302,7 +302,7 @@ func (r *resolver) hubScratch(raw *written.Hub, h *spec.Hub) {
 	}
 }
 
-func (r *resolver) hubCull(raw *written.Hub, h *spec.Hub) {
+func (r *resolver) hubCull(raw *decode.Hub, h *spec.Hub) {
 	c := &raw.Cull
 	h.Cull = spec.HubCull{Enabled: or(c.Enabled, true), Idle: c.Idle.Or(time.Hour), MaxAge: c.MaxAge.Or(0), Every: c.Every.Or(5 * time.Minute), Exempt: c.Exempt}
 	if !h.Cull.Enabled {
@@ -316,17 +316,17 @@ func (r *resolver) hubCull(raw *written.Hub, h *spec.Hub) {
 	}
 	switch {
 	case h.Cull.Idle < 5*time.Minute:
-		r.Wrong(&c.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", written.Period(h.Cull.Idle)), "write 30m or more; cull: false for never")
+		r.Wrong(&c.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", decode.Period(h.Cull.Idle)), "write 30m or more; cull: false for never")
 	case h.Cull.Idle < 2*h.Cull.Every && !r.IsSet(&c.Every):
 		h.Cull.Every = h.Cull.Idle / 2
 	case h.Cull.Every > h.Cull.Idle:
-		r.Wrong(&c.Every, fmt.Sprintf("servers would be checked every %s, and stopped after %s of idleness", written.Period(h.Cull.Every), written.Period(h.Cull.Idle)), "write less than idle")
+		r.Wrong(&c.Every, fmt.Sprintf("servers would be checked every %s, and stopped after %s of idleness", decode.Period(h.Cull.Every), decode.Period(h.Cull.Idle)), "write less than idle")
 	}
 	if h.Cull.Every < 30*time.Second {
-		r.Wrong(&c.Every, fmt.Sprintf("the hub would be queried every %s", written.Period(h.Cull.Every)), "write 1m or more")
+		r.Wrong(&c.Every, fmt.Sprintf("the hub would be queried every %s", decode.Period(h.Cull.Every)), "write 1m or more")
 	}
 	if h.Cull.MaxAge > 0 && h.Cull.MaxAge < h.Cull.Idle {
-		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", written.Period(h.Cull.MaxAge), written.Period(h.Cull.Idle)), "write more than idle, e.g. 24h")
+		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(h.Cull.MaxAge), decode.Period(h.Cull.Idle)), "write more than idle, e.g. 24h")
 	}
 	r.userNames(c.Exempt)
 }

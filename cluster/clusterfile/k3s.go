@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
@@ -64,7 +64,7 @@ func (r *resolver) kubernetes() {
 	r.registries()
 	for i, d := range raw.Disable {
 		if !slices.Contains(components, d) {
-			cure := written.OrSuggest(d, components)
+			cure := decode.OrSuggest(d, components)
 			if slices.Contains(builtIn, d) {
 				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
 			}
@@ -76,7 +76,7 @@ func (r *resolver) kubernetes() {
 			r.Wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
 		}
 	}
-	if !written.IsDNSName(k.ClusterDomain) {
+	if !decode.IsDNSName(k.ClusterDomain) {
 		r.Wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
 	}
 	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
@@ -127,7 +127,7 @@ var managed = map[string]string{
 	"etcd-s3-access-key": "write k3s.snapshots.s3.accessKey with a reference", "etcd-s3-secret-key": "write k3s.snapshots.s3.secretKey with a reference",
 	"etcd-s3-session-token": "session tokens end; use a key of its own", "private-registry": "write k3s.registries", "with-node-id": "a node's name is its VM's",
 	"cluster-reset": "restoring is not a setting", "cluster-reset-restore-path": "restoring is not a setting", "disable-agent": "every server is a node",
-	"data-dir":           written.DataDisk,
+	"data-dir":           decode.DataDisk,
 	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
 }
 
@@ -223,7 +223,7 @@ func (r *resolver) snapshots() {
 }
 
 // bucketEndpoint takes host, host:port, or a URL: K3s itself wants no scheme.
-func (r *resolver) bucketEndpoint(s *spec.S3, b *written.S3) {
+func (r *resolver) bucketEndpoint(s *spec.S3, b *decode.S3) {
 	host, secure := strings.CutPrefix(cmp.Or(b.Endpoint, "s3.amazonaws.com"), "https://")
 	if !secure {
 		host, s.Insecure = strings.CutPrefix(host, "http://")

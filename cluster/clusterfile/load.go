@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
@@ -47,12 +47,12 @@ func read(path string) ([]byte, error) {
 // Parse reads a cluster file's contents. The name is for messages, and for
 // finding the files that data names by relative paths: keys, certificates, sources.
 func Parse(filename string, data []byte) (*spec.Spec, error) {
-	c := written.NewChecker(filename)
-	root := written.ReadTree(c, data)
+	c := decode.NewChecker(filename)
+	root := decode.ReadTree(c, data)
 	if root == nil {
 		return nil, c.Err()
 	}
-	raw := &written.File{}
+	raw := &decode.File{}
 	c.DecodeTree(root, raw, "")
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
@@ -64,7 +64,7 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 		return nil, err
 	}
 	r.places()
-	r.spec.Warnings = written.Sorted(c.Warnings)
+	r.spec.Warnings = decode.Sorted(c.Warnings)
 	return r.spec, nil
 }
 
@@ -83,7 +83,7 @@ func (r *resolver) places() {
 	}
 	if lb := r.raw.LoadBalancer; lb != nil {
 		for i, p := range lb.Addresses {
-			at["pool "+p.Text] = &lb.Addresses[i]
+			at["pool "+p.String()] = &lb.Addresses[i]
 		}
 	}
 	r.spec.Places = map[string]string{}
@@ -97,8 +97,8 @@ func (r *resolver) places() {
 
 // resolver turns the raw file into the Spec, and then checks the whole.
 type resolver struct {
-	*written.Checker
-	raw   *written.File
+	*decode.Checker
+	raw   *decode.File
 	spec  *spec.Spec
 	nodes []plannedNode // like spec.Nodes, in the same order
 
@@ -108,7 +108,7 @@ type resolver struct {
 // plannedNode is a node with the sections that it comes from, for places.
 type plannedNode struct {
 	*spec.Node
-	raw   *written.Node
+	raw   *decode.Node
 	short bool // its pool has too few addresses, which is reported already
 }
 
@@ -246,7 +246,7 @@ func (r *resolver) choice(at *string, name string, choices ...string) string {
 	case *at == "":
 		return choices[0]
 	case !slices.Contains(choices, *at):
-		r.Wrong(at, fmt.Sprintf("%s cannot be %q", name, *at), written.OrSuggest(*at, choices))
+		r.Wrong(at, fmt.Sprintf("%s cannot be %q", name, *at), decode.OrSuggest(*at, choices))
 		return choices[0]
 	}
 	return *at

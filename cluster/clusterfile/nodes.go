@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -27,7 +27,7 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 	if network := root.Get("network").IfMap(); network != nil {
 		base = base.With("network", network)
 	}
-	base = written.Merge(base, root.Get("defaults").IfMap())
+	base = decode.Merge(base, root.Get("defaults").IfMap())
 	names, madeBy := r.allPoolNames()
 	for _, p := range r.raw.Pools {
 		members := names[p.Name]
@@ -39,7 +39,7 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 		if len(members) == 0 {
 			r.Warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
 		}
-		r.poolMembers(p, members, written.Merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
+		r.poolMembers(p, members, decode.Merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
 	}
 	r.loneNodes(base, root.Get("nodes"), madeBy)
 }
@@ -66,7 +66,7 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 }
 
 // poolNames lists the names of the pool's own nodes.
-func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
+func (r *resolver) poolNames(pool string, raw *decode.Pool) []string {
 	if len(raw.Names) > 0 {
 		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
 			if r.IsSet(at) {
@@ -95,8 +95,8 @@ func (r *resolver) poolNames(pool string, raw *written.Pool) []string {
 
 // poolMembers makes a pool's nodes. The n-th node gets the n-th address and VMID, even if
 // others have their own: overriding one node does not change the others.
-func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, shape, nodes *yamlnode.Node) {
-	addresses, vmids := written.Addresses(p.Value.Addresses, len(names)), written.VMIDs(p.Value.VMIDs, len(names))
+func (r *resolver) poolMembers(p decode.Entry[decode.Pool], names []string, shape, nodes *yamlnode.Node) {
+	addresses, vmids := decode.Addresses(p.Value.Addresses, len(names)), decode.VMIDs(p.Value.VMIDs, len(names))
 	needsAddress := func(own *yamlnode.Node) bool {
 		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
 	}
@@ -105,7 +105,7 @@ func (r *resolver) poolMembers(p written.Entry[written.Pool], names []string, sh
 	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
 	for i, name := range names {
 		own := nodes.Get(name).IfMap()
-		t := written.Merge(shape, own)
+		t := decode.Merge(shape, own)
 		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
 			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Value.Addresses[a.From])})
@@ -150,16 +150,16 @@ func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]strin
 			r.Wrong(&n.Value.Pool, fmt.Sprintf("node %s comes from pool %s but names pool %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
 		case made:
 		case n.Value.Pool != "" && r.raw.Pools.Get(n.Value.Pool) == nil:
-			r.Wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), written.OrSuggest(n.Value.Pool, r.raw.Pools.Names()))
+			r.Wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), decode.OrSuggest(n.Value.Pool, r.raw.Pools.Names()))
 		case n.Value.Pool == "":
-			r.node(n.Name, "", written.Merge(base, nodes.Get(n.Name).IfMap()), n.Value)
+			r.node(n.Name, "", decode.Merge(base, nodes.Get(n.Name).IfMap()), n.Value)
 		}
 	}
 }
 
 // node resolves one node. own is its entry under nodes, or nil.
-func (r *resolver) node(name, pool string, t *yamlnode.Node, own *written.Node) {
-	raw := &written.Node{}
+func (r *resolver) node(name, pool string, t *yamlnode.Node, own *decode.Node) {
+	raw := &decode.Node{}
 	r.DecodeMerged(t, raw)
 	n := &spec.Node{
 		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
@@ -197,23 +197,22 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *written.Node) 
 	r.nodes = append(r.nodes, plannedNode{Node: n, raw: raw})
 }
 
-func (r *resolver) role(raw *written.Node) spec.Role {
-	role := r.choice(&raw.Role, "role", string(spec.Agent), string(spec.Server))
-	r.badRole = r.badRole || raw.Role != "" && raw.Role != role
-	return spec.Role(role)
+func (r *resolver) role(raw *decode.Node) spec.Role {
+	r.badRole = r.badRole || r.Refused(&raw.Role)
+	return spec.Role(raw.Role)
 }
 
 // external resolves an external machine.
-func (r *resolver) external(n *spec.Node, raw *written.Node) {
+func (r *resolver) external(n *spec.Node, raw *decode.Node) {
 	n.External, n.Host, n.VMID = true, "", 0
 	login := r.login(&raw.External, r.spec.Access.User)
-	user, host, _ := written.CutLast(login, "@")
+	user, host, _ := decode.CutLast(login, "@")
 	addr, err := netip.ParseAddrPort(host)
 	switch {
 	case login == "":
 		return
 	case err != nil:
-		name, port, _ := written.CutLast(host, ":")
+		name, port, _ := decode.CutLast(host, ":")
 		r.Wrong(&raw.External, fmt.Sprintf("%s is a name, and an external machine is named by its address, which K3s' nodes keep", name),
 			fmt.Sprintf("write %s@ADDRESS:%s with the address that getent hosts %s shows, and reserve it in your DHCP server", user, port, name))
 		return
@@ -236,7 +235,7 @@ func (r *resolver) external(n *spec.Node, raw *written.Node) {
 
 // shape sets cores and memory; GPU nodes get more, because a notebook that waits for memory
 // leaves its card idle.
-func (r *resolver) shape(n *spec.Node, raw *written.Node) {
+func (r *resolver) shape(n *spec.Node, raw *decode.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
 	case n.GPUs.Count > 0:
@@ -268,7 +267,7 @@ func (r *resolver) shape(n *spec.Node, raw *written.Node) {
 		r.Wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
 	}
 	if raw.VMID != nil {
-		r.between(raw.VMID, &raw.VMID, "vmid", written.MinVMID, written.MaxVMID)
+		r.between(raw.VMID, &raw.VMID, "vmid", decode.MinVMID, decode.MaxVMID)
 	}
 	r.storageName(&raw.Storage)
 }

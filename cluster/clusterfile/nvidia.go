@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -38,10 +38,10 @@ func (r *resolver) gpuStack() {
 }
 
 // verifyImages are the images of gpu:verify. A digest says which one was proven to run.
-func (r *resolver) verifyImages(raw *written.VerifyImages) spec.VerifyImages {
+func (r *resolver) verifyImages(raw *decode.VerifyImages) spec.VerifyImages {
 	for _, image := range []*string{&raw.CUDA, &raw.PyTorch, &raw.TensorFlow} {
 		name, _, digest := strings.Cut(*image, "@")
-		_, tag, _ := written.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
+		_, tag, _ := decode.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
 		switch {
 		case *image == "":
 		case !matches(imageName, *image):
@@ -130,7 +130,7 @@ func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 }
 
 // modelFits compares a node's model filter with the driver and the sharing.
-func (r *resolver) modelFits(raw *written.GPUs, sharing spec.Sharing) {
+func (r *resolver) modelFits(raw *decode.GPUs, sharing spec.Sharing) {
 	if raw.Model == "" {
 		return
 	}
@@ -161,7 +161,7 @@ var migProfile = regexp.MustCompile(`^[1-7]g\.[0-9]{1,3}gb(\+me|\+me\.all|\+gfx|
 // MPS serves at most 48 clients a GPU on Volta and later (NVIDIA's MPS guide, Limitations).
 const maxMPS = 48
 
-func (r *resolver) sharing(raw *written.Sharing) spec.Sharing {
+func (r *resolver) sharing(raw *decode.Sharing) spec.Sharing {
 	s := spec.Sharing{Strategy: r.choice(&raw.Strategy, "strategy", spec.SharingNone, spec.SharingTimeSlicing, spec.SharingMPS, spec.SharingMIG), Replicas: or(raw.Replicas, 0)}
 	slicing := s.Strategy == spec.SharingTimeSlicing || s.Strategy == spec.SharingMPS
 	switch {
@@ -187,7 +187,7 @@ func (r *resolver) sharing(raw *written.Sharing) spec.Sharing {
 	return s
 }
 
-func (r *resolver) layout(raw *written.MIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
+func (r *resolver) layout(raw *decode.MIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
 	if len(raw.GPUs) == 0 && layouts > 1 {
 		r.Wrong(&raw.GPUs, "a layout for all GPUs is next to another", "write gpus: [0] and so on in each")
 	}
@@ -239,7 +239,7 @@ func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Key
 const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
 
 // gpus resolves a node's request.
-func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
+func (r *resolver) gpus(raw *decode.GPUs, external bool) spec.GPURequest {
 	g := spec.GPURequest{
 		Count: or(raw.Count, 0), Model: raw.Model, Mapping: raw.Mapping,
 		PCIe: or(raw.PCIe, true), ROMBar: or(raw.ROMBar, true), AllFunctions: or(raw.AllFunctions, true),
@@ -292,7 +292,7 @@ func (r *resolver) gpus(raw *written.GPUs, external bool) spec.GPURequest {
 }
 
 // layoutIndices checks that a node has the GPUs that its own layouts name.
-func (r *resolver) layoutIndices(raw *written.GPUs, g spec.GPURequest) {
+func (r *resolver) layoutIndices(raw *decode.GPUs, g spec.GPURequest) {
 	if raw.Sharing == nil {
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
@@ -59,7 +59,7 @@ func (r *resolver) operatorValues() {
 		}
 		r.Wrong(r.MemberAt(&raw.Values, f.Path), f.What, cure)
 	}
-	if key := written.LiteralSecret(raw.Values); key != "" {
+	if key := decode.LiteralSecret(raw.Values); key != "" {
 		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
 			"make a Secret in the cluster, and write the chart's key that names one")
 	}

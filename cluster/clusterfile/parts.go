@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
 )
@@ -36,7 +36,7 @@ func (r *resolver) hostname(at *string, part string) {
 		r.Wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS resolves to the cluster")
 	case isAddress(*at):
 		r.Wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
-	case !written.IsGoodHostname(*at):
+	case !decode.IsGoodHostname(*at):
 		r.Wrong(at, fmt.Sprintf("%q cannot be %s's hostname", *at, part), "write a name with its domain in lower-case letters, without https:// and path, e.g. "+part+".lab.example")
 	}
 }
@@ -62,7 +62,7 @@ func (r *resolver) fleet() {
 		r.Wrong(&raw.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher", "remove standalone: false, or write rancher:")
 	}
 	if f.Polling < 5*time.Second {
-		r.Wrong(&raw.Polling, fmt.Sprintf("the repository would be polled every %s", written.Period(f.Polling)), "write 5s or more; 15s is usual")
+		r.Wrong(&raw.Polling, fmt.Sprintf("the repository would be polled every %s", decode.Period(f.Polling)), "write 5s or more; 15s is usual")
 	}
 	r.gitRepo(raw)
 	r.gitPaths(raw, f)
@@ -73,7 +73,7 @@ func (r *resolver) fleet() {
 }
 
 // gitRepo checks the repository and its login.
-func (r *resolver) gitRepo(raw *written.Fleet) {
+func (r *resolver) gitRepo(raw *decode.Fleet) {
 	if raw.Repo == "" {
 		return
 	}
@@ -112,7 +112,7 @@ func (r *resolver) gitRepo(raw *written.Fleet) {
 func scpLike(s string) bool { return matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
 
 // gitPaths checks the branch and the folders.
-func (r *resolver) gitPaths(raw *written.Fleet, f *spec.Fleet) {
+func (r *resolver) gitPaths(raw *decode.Fleet, f *spec.Fleet) {
 	if !matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
 		r.Wrong(&raw.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
 	}
@@ -148,7 +148,7 @@ func (r *resolver) monitoring() {
 		Hostname: raw.Hostname, GPUs: or(raw.GPUs, len(r.spec.GPUNodes()) > 0), Alertmanager: raw.Alertmanager,
 	}
 	if m.Retention < 2*time.Hour { // which is one block of Prometheus
-		r.Wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", written.Period(m.Retention)), "write 1d or more")
+		r.Wrong(&raw.Retention, fmt.Sprintf("metrics would be kept for %s", decode.Period(m.Retention)), "write 1d or more")
 	}
 	if m.Size < spec.GiB {
 		r.Wrong(&raw.Size, fmt.Sprintf("%s is too little for metrics", m.Size), "write 10GiB or more")
@@ -189,10 +189,10 @@ func (r *resolver) backup() {
 		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", b.Schedule, err), "write five fields as for cron, e.g. 0 3 * * *")
 	}
 	if b.Retention < 24*time.Hour {
-		r.Wrong(&raw.Retention, fmt.Sprintf("a backup would be deleted after %s", written.Period(b.Retention)), "write 7d or more")
+		r.Wrong(&raw.Retention, fmt.Sprintf("a backup would be deleted after %s", decode.Period(b.Retention)), "write 7d or more")
 	}
 	for i, n := range raw.Namespaces {
-		if !written.DNSLabel.MatchString(n) {
+		if !decode.DNSLabel.MatchString(n) {
 			r.Wrong(&raw.Namespaces[i], fmt.Sprintf("%q cannot be a namespace", n), "write its name as kubectl get namespaces shows it")
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
@@ -43,10 +43,7 @@ const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-
 
 func (r *resolver) charts() {
 	raw := &r.raw.Charts
-	c := spec.Charts{
-		Folder: r.existing(&raw.Folder, raw.Folder, true), Offline: raw.Offline,
-		Versions: raw.Versions, Values: raw.Values, Via: raw.Via, Digests: raw.Digests,
-	}
+	raw.Folder = r.existing(&raw.Folder, raw.Folder, true)
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
 		r.Wrong(&raw.Offline, "no repository may be asked for charts, and no folder has them", "write folder: beside it, with a chart of each part")
 	}
@@ -65,7 +62,7 @@ func (r *resolver) charts() {
 	for _, name := range sortedNames(raw.Values) {
 		at := r.MemberAt(&raw.Values, name)
 		r.partName(at, name)
-		if key := written.LiteralSecret(raw.Values[name]); key != "" {
+		if key := decode.LiteralSecret(raw.Values[name]); key != "" {
 			r.Wrong(at, fmt.Sprintf("the values of %s have a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
 		}
 	}
@@ -73,10 +70,10 @@ func (r *resolver) charts() {
 		at := r.MemberAt(&raw.Via, name)
 		r.partName(at, name)
 		if via := raw.Via[name]; via != spec.ViaDirect && via != spec.ViaFleet {
-			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), written.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
+			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), decode.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
 		}
 	}
-	r.spec.Platform.Charts = c
+	r.spec.Platform.Charts = *raw
 }
 
 func (r *resolver) chartVersion(at any, name, version string) {
@@ -106,8 +103,8 @@ func (r *resolver) partName(at any, name string) {
 	if slices.Contains(known, name) {
 		return
 	}
-	cure := written.OrSuggest(name, known)
-	if usual := written.PartHabits[suggest.Plain(name)]; usual != "" {
+	cure := decode.OrSuggest(name, known)
+	if usual := decode.PartHabits[suggest.Plain(name)]; usual != "" {
 		cure = fmt.Sprintf("the part is called %q", usual)
 	}
 	r.Wrong(at, fmt.Sprintf("there is no part %q", name), cure)
@@ -141,35 +138,33 @@ func (r *resolver) cni() {
 }
 
 func (r *resolver) loadBalancer() {
-	raw := r.raw.LoadBalancer
-	if raw == nil {
+	lb := r.raw.LoadBalancer
+	if lb == nil {
 		return
 	}
-	usual := spec.LBServiceLB
-	if len(raw.Addresses) > 0 {
-		usual = spec.LBMetalLB
-		if r.spec.Platform.CNI != nil {
-			usual = spec.LBCilium
-		}
-	}
-	lb := &spec.LoadBalancer{Kind: r.choiceOr(&raw.Kind, "kind", usual, spec.LBServiceLB, spec.LBMetalLB, spec.LBCilium), Reserved: raw.Reserved}
-	for _, a := range raw.Addresses {
-		lb.Addresses = append(lb.Addresses, a.Text)
+	switch {
+	case lb.Kind != "":
+	case len(lb.Addresses) == 0:
+		lb.Kind = spec.LBServiceLB
+	case r.spec.Platform.CNI != nil:
+		lb.Kind = spec.LBCilium
+	default:
+		lb.Kind = spec.LBMetalLB
 	}
 	switch {
-	case lb.Kind == spec.LBServiceLB && len(raw.Addresses) > 0:
-		r.Wrong(&raw.Addresses, "servicelb uses the nodes' own addresses and has no others to give", "write kind: metallb, or remove addresses")
-	case lb.Kind == spec.LBServiceLB && len(raw.Reserved) > 0:
-		r.Wrong(&raw.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
-	case lb.Kind != spec.LBServiceLB && len(raw.Addresses) == 0:
-		r.Wrong(&raw.Addresses, fmt.Sprintf("%s has no addresses to assign", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], an unused range of the nodes' network")
+	case lb.Kind == spec.LBServiceLB && len(lb.Addresses) > 0:
+		r.Wrong(&lb.Addresses, "servicelb uses the nodes' own addresses and has no others to give", "write kind: metallb, or remove addresses")
+	case lb.Kind == spec.LBServiceLB && len(lb.Reserved) > 0:
+		r.Wrong(&lb.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
+	case lb.Kind != spec.LBServiceLB && len(lb.Addresses) == 0:
+		r.Wrong(&lb.Addresses, fmt.Sprintf("%s has no addresses to assign", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], an unused range of the nodes' network")
 	case lb.Kind == spec.LBCilium && r.spec.Platform.CNI == nil:
-		r.Wrong(&raw.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
+		r.Wrong(&lb.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
 	case lb.Kind == spec.LBMetalLB && r.spec.Platform.CNI != nil:
-		r.Warn(&raw.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
+		r.Warn(&lb.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
 	}
 	if lb.Kind == spec.LBServiceLB && slices.Contains(r.raw.K3s.Disable, "servicelb") {
-		r.Wrong(&raw.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
+		r.Wrong(&lb.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
 	}
 	r.spec.Platform.LB = lb
 }
@@ -183,28 +178,23 @@ func (r *resolver) choiceOr(at *string, name, otherwise string, choices ...strin
 }
 
 func (r *resolver) ingress() {
-	raw, disabled := r.raw.Ingress, slices.Contains(r.raw.K3s.Disable, "traefik")
-	in := spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}
-	if raw == nil && disabled {
-		in = spec.Ingress{Kind: spec.IngressNone}
+	in, disabled := &r.raw.Ingress, slices.Contains(r.raw.K3s.Disable, "traefik")
+	if !r.IsSet(in) && disabled {
+		in.Kind = spec.IngressNone
 	}
-	if raw != nil {
-		in.Kind = r.choice(&raw.Kind, "kind", spec.IngressTraefik, spec.IngressGateway, spec.IngressNone)
-		in.Class = cmp.Or(raw.Class, in.Class)
-		if raw.Class != "" && !written.IsDNSName(raw.Class) {
-			r.Wrong(&raw.Class, fmt.Sprintf("%q cannot be a class's name", raw.Class), "write e.g. traefik")
-		}
-		switch {
-		case in.Kind == spec.IngressNone && raw.Class != "":
-			r.Wrong(&raw.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
-		case in.Kind != spec.IngressNone && disabled:
-			r.Wrong(raw, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable disables it", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
-		}
-		if in.Kind == spec.IngressNone {
-			in.Class = ""
-		}
+	if in.Class != "" && !decode.IsDNSName(in.Class) {
+		r.Wrong(&in.Class, fmt.Sprintf("%q cannot be a class's name", in.Class), "write e.g. traefik")
 	}
-	r.spec.Platform.Ingress = in
+	switch {
+	case in.Kind == spec.IngressNone && in.Class != "":
+		r.Wrong(&in.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
+	case in.Kind != spec.IngressNone && disabled:
+		r.Wrong(in, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable disables it", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+	}
+	if in.Kind != spec.IngressNone {
+		in.Class = cmp.Or(in.Class, "traefik")
+	}
+	r.spec.Platform.Ingress = *in
 }
 
 // withoutBuiltIn disables parts of K3s that another part replaces.
@@ -235,23 +225,38 @@ func (r *resolver) tls() {
 		}
 		return
 	}
-	t := &spec.TLS{
-		Source: r.choiceOr(&raw.Source, "source", written.TLSSource(raw), spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA, spec.TLSSecret),
-		Issuer: cmp.Or(raw.Issuer, defaultIssuer), Email: raw.Email, Server: raw.Server,
-		CACert: r.existing(&raw.CA, raw.CA, false), CAKey: raw.Key.In(r.spec.Dir), Secret: raw.Secret,
+	t := raw
+	t.Source = cmp.Or(t.Source, tlsSource(t))
+	t.CACert, t.CAKey = r.existing(&t.CACert, t.CACert, false), t.CAKey.In(r.spec.Dir)
+	r.isURL(&t.Server, "https")
+	if t.Issuer != "" && !decode.IsDNSName(t.Issuer) {
+		r.Wrong(&t.Issuer, fmt.Sprintf("%q cannot be an issuer's name", t.Issuer), "write lower-case letters, digits and hyphens")
 	}
-	if t.Source == spec.TLSACME {
-		t.Server = cmp.Or(t.Server, letsEncrypt)
-	}
-	if t.Source == spec.TLSSecret {
+	r.tlsKeys(t)
+	switch t.Source {
+	case spec.TLSSecret:
 		t.Issuer = ""
+	case spec.TLSACME:
+		t.Server = cmp.Or(t.Server, letsEncrypt)
+		fallthrough
+	default:
+		t.Issuer = cmp.Or(t.Issuer, defaultIssuer)
 	}
-	r.isURL(&raw.Server, "https")
-	if raw.Issuer != "" && !written.IsDNSName(raw.Issuer) {
-		r.Wrong(&raw.Issuer, fmt.Sprintf("%q cannot be an issuer's name", raw.Issuer), "write lower-case letters, digits and hyphens")
-	}
-	r.tlsKeys(raw, t.Source)
 	r.spec.Platform.TLS = t
+}
+
+// tlsSource is the source of a section that names none.
+func tlsSource(t *spec.TLS) string {
+	switch {
+	case t.Secret != "":
+		return spec.TLSSecret
+	case t.Email+t.Server != "":
+		return spec.TLSACME
+	case t.CACert != "" || !t.CAKey.IsZero():
+		return spec.TLSCA
+	default:
+		return spec.TLSSelfSigned
+	}
 }
 
 const (
@@ -260,8 +265,8 @@ const (
 )
 
 // tlsKeys checks that a source has the keys that it needs, and no others.
-func (r *resolver) tlsKeys(raw *written.TLS, source string) {
-	switch source {
+func (r *resolver) tlsKeys(raw *spec.TLS) {
+	switch raw.Source {
 	case spec.TLSACME:
 		if raw.Email == "" {
 			r.Wrong(&raw.Email, "acme has no email", "write email: and an address that you read: it gets warnings about expiring certificates")
@@ -269,29 +274,29 @@ func (r *resolver) tlsKeys(raw *written.TLS, source string) {
 			r.Wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
 		}
 	case spec.TLSCA:
-		if raw.CA == "" {
-			r.Wrong(&raw.CA, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
+		if raw.CACert == "" {
+			r.Wrong(&raw.CACert, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
 		}
-		if !r.IsSet(&raw.Key) {
-			r.Wrong(&raw.Key, "tls has no key of the authority", "write key: file:PATH with its private key, or key: env:NAME")
+		if !r.IsSet(&raw.CAKey) {
+			r.Wrong(&raw.CAKey, "tls has no key of the authority", "write key: file:PATH with its private key, or key: env:NAME")
 		}
-		r.holdsCertificate(&raw.CA)
+		r.holdsCertificate(&raw.CACert)
 	case spec.TLSSecret:
-		if namespace, name, ok := strings.Cut(raw.Secret, "/"); !ok || !written.DNSLabel.MatchString(namespace) || !written.IsDNSName(name) {
+		if namespace, name, ok := strings.Cut(raw.Secret, "/"); !ok || !decode.DNSLabel.MatchString(namespace) || !decode.IsDNSName(name) {
 			r.Wrong(&raw.Secret, "tls names no Secret", "write secret: namespace/name of a Secret of type kubernetes.io/tls")
 		}
-		r.holdsCertificate(&raw.CA)
+		r.holdsCertificate(&raw.CACert)
 	}
 	for _, k := range []struct {
 		at    any
 		name  string
 		means []string
 	}{
-		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.CA, "ca", []string{spec.TLSCA, spec.TLSSecret}},
-		{&raw.Key, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
+		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.CACert, "ca", []string{spec.TLSCA, spec.TLSSecret}},
+		{&raw.CAKey, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
 	} {
-		if r.IsSet(k.at) && !slices.Contains(k.means, source) {
-			r.Wrong(k.at, fmt.Sprintf("%s has no effect with source %s", k.name, source), "remove it, or write source: "+suggest.OneOf(k.means))
+		if r.IsSet(k.at) && !slices.Contains(k.means, raw.Source) {
+			r.Wrong(k.at, fmt.Sprintf("%s has no effect with source %s", k.name, raw.Source), "remove it, or write source: "+suggest.OneOf(k.means))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
@@ -140,7 +140,7 @@ func (r *resolver) endpoint(at *string) string {
 	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
 }
 
-func isHost(s string) bool { return isAddress(s) || written.IsDNSName(strings.ToLower(s)) }
+func isHost(s string) bool { return isAddress(s) || decode.IsDNSName(strings.ToLower(s)) }
 
 func isPort(s string) bool {
 	n, err := strconv.Atoi(s)
@@ -231,7 +231,7 @@ func (r *resolver) defaultStorage() string {
 // login normalises user@host:port; the user and the port may be left out, and it may be a URL.
 func (r *resolver) login(at *string, defaultUser string) string {
 	place := strings.TrimSuffix(strings.TrimPrefix(*at, "ssh://"), "/")
-	user, host, ok := written.CutLast(place, "@")
+	user, host, ok := decode.CutLast(place, "@")
 	if !ok {
 		user, host = defaultUser, place
 	}

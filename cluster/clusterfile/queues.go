@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -17,7 +17,7 @@ func (r *resolver) queues() {
 		raw := e.Value
 		q := spec.Queue{Name: e.Name, GPUs: or(raw.GPUs, 0), MIG: raw.MIG, Namespaces: raw.Namespaces, Borrow: or(raw.Borrow, true), Reclaim: raw.Reclaim}
 		r.spec.Platform.Queues = append(r.spec.Platform.Queues, q)
-		if !written.DNSLabel.MatchString(e.Name) || e.Name == platform.DefaultQueue {
+		if !decode.DNSLabel.MatchString(e.Name) || e.Name == platform.DefaultQueue {
 			r.Wrong(raw, fmt.Sprintf("a queue cannot be called %q", e.Name), "write a name of lower-case letters, digits and hyphens, e.g. students")
 		}
 		if len(raw.Namespaces) == 0 {
@@ -26,7 +26,7 @@ func (r *resolver) queues() {
 		for i, n := range raw.Namespaces {
 			at := &raw.Namespaces[i]
 			switch {
-			case !written.DNSLabel.MatchString(n):
+			case !decode.DNSLabel.MatchString(n):
 				r.Wrong(at, fmt.Sprintf("%q cannot be a namespace", n), "write its name as kubectl get namespaces shows it")
 			case of[n] != "":
 				r.Wrong(at, fmt.Sprintf("the namespace %s is already in the queue %s", n, of[n]), "keep it in one of them")
@@ -74,7 +74,7 @@ func (r *resolver) queuesFit() {
 	r.profilesQueue(offered)
 }
 
-func (r *resolver) quotaAt(raw *written.Queue, resource string) any {
+func (r *resolver) quotaAt(raw *decode.Queue, resource string) any {
 	for name := range raw.MIG {
 		if nvidia.MIGResource(name) == resource {
 			return r.MemberAt(&raw.MIG, name)

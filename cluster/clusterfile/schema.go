@@ -2,7 +2,7 @@ package clusterfile
 
 import _ "embed"
 
-// schema is generated from the types in package written: go test ./cluster/clusterfile -run TestSchema -update.
+// schema is generated from the types in package decode and cluster/spec: go test ./cluster/clusterfile -run TestSchema -update.
 //
 //go:embed schema.json
 var schema []byte

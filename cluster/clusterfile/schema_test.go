@@ -7,14 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
+	"time"
 
-	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -23,188 +24,197 @@ const schemaID = "https://github.com/cps-gpu/homelab/cluster/clusterfile/schema.
 
 // TestSchema holds schema.json against the sections.
 func TestSchema(t *testing.T) {
-	inner := &jsonschema.Reflector{
-		FieldNameTag: "yaml", Anonymous: true, RequiredFromJSONSchemaTags: true,
-		Namer: func(t reflect.Type) string { return t.Name() },
+	root := reflect.TypeFor[decode.File]()
+	s := sectionSchema(root)
+	defs := map[string]any{}
+	for _, section := range sections(root) {
+		if section != root {
+			defs[decode.Name(section)] = sectionSchema(section)
+		}
 	}
-	inner.Mapper = schemaOf(inner)
-	outer := *inner
-	outer.ExpandedStruct = true // the file itself stands at the top, not in a definition
-	s := outer.Reflect(&written.File{})
-	s.ID, s.Title = schemaID, "cluster.yaml"
-	got, err := json.MarshalIndent(unsettable(t, s), "", "  ")
-	require.NoError(t, err)
-	got = append(got, '\n')
+	s["$defs"], s["$id"], s["title"] = defs, schemaID, "cluster.yaml"
+	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetIndent("", "  ")
+	require.NoError(t, e.Encode(s))
 	if *update {
-		require.NoError(t, os.WriteFile("schema.json", got, 0o644))
+		require.NoError(t, os.WriteFile("schema.json", buf.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile("schema.json")
 	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got), "run go test ./cluster/clusterfile -run TestSchema -update")
+	assert.Equal(t, string(want), buf.String(), "run go test ./cluster/clusterfile -run TestSchema -update")
+}
+
+// object is a part of a JSON Schema.
+type object = map[string]any
+
+// sections lists a section and those in it.
+func sections(root reflect.Type) []reflect.Type {
+	var out []reflect.Type
+	var walk func(t reflect.Type)
+	walk = func(t reflect.Type) {
+		switch {
+		case t.Implements(reflect.TypeFor[decode.Ordered]()):
+			walk(t.Elem().Field(1).Type)
+		case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
+			walk(t.Elem())
+		case decode.IsSection(t) && !slices.Contains(out, t):
+			out = append(out, t)
+			for _, f := range decode.Fields(t) {
+				walk(f.Type)
+			}
+		}
+	}
+	walk(root)
+	return out
+}
+
+// sectionSchema is the schema of a section. Every key may be null, which unsets what is inherited.
+func sectionSchema(t reflect.Type) object {
+	properties, required := object{}, []any{}
+	for _, f := range decode.Fields(t) {
+		choices := []any{valueSchema(f), object{"type": "null"}}
+		properties[f.Name] = object{"description": f.Doc, "anyOf": append(choices, short(f)...)}
+		if f.Required != "" {
+			required = append(required, f.Name)
+		}
+	}
+	s := object{"type": "object", "additionalProperties": false, "properties": properties}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
+}
+
+// short are the values that may be written in place of a section.
+func short(f decode.Field) []any {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var out []any
+	if !decode.IsSection(t) {
+		return nil
+	}
+	for _, k := range []struct {
+		kind   yamlnode.Kind
+		schema object
+	}{
+		{yamlnode.Bool, object{"type": "boolean"}}, {yamlnode.Text, object{"type": "string"}},
+		{yamlnode.Number, object{"type": "number", "minimum": 0}},
+	} {
+		if _, ok := decode.Short(t, k.kind); ok {
+			out = append(out, k.schema)
+		}
+	}
+	return out
+}
+
+// valueSchema is the schema of a key's value.
+func valueSchema(f decode.Field) object {
+	of := func(t reflect.Type) object {
+		if decode.IsSection(t) {
+			return object{"$ref": "#/$defs/" + decode.Name(t)}
+		}
+		return typeSchema(t)
+	}
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if f.Named || t.Implements(reflect.TypeFor[decode.Ordered]()) {
+		item := t.Elem()
+		if !f.Named {
+			item = item.Field(1).Type.Elem()
+		}
+		named := decode.Field{Type: item}
+		return object{"type": "object", "additionalProperties": object{"anyOf": append([]any{of(item), object{"type": "null"}}, short(named)...)}}
+	}
+	s := of(t)
+	if t.Kind() == reflect.Slice && s == nil {
+		items := of(t.Elem())
+		addEnum(items, f)
+		return object{"type": "array", "items": items}
+	}
+	addEnum(s, f)
+	for name, bound := range map[string]string{"minimum": f.Min, "maximum": f.Max} {
+		if bound != "" {
+			s[name] = json.Number(bound)
+		}
+	}
+	return s
+}
+
+func addEnum(s object, f decode.Field) {
+	if len(f.Enum) > 0 {
+		s["enum"] = f.Enum
+	}
 }
 
 // text is the schema of a value with a syntax of its own.
-func text(pattern, example string) *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Pattern: pattern, Examples: []any{example}}
+func text(pattern, example string) object {
+	return object{"type": "string", "pattern": pattern, "examples": []any{example}}
 }
 
-// schemaOf says what the types look like that are not plain Go.
-func schemaOf(r *jsonschema.Reflector) func(reflect.Type) *jsonschema.Schema {
-	inner := func(t reflect.Type) *jsonschema.Schema {
-		s := r.ReflectFromType(t)
-		s.Version, s.ID = "", ""
-		return s
+// typeSchema is the schema of a type that is no section; nil is a list of others.
+func typeSchema(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[spec.Size]():
+		return text(`^([0-9]+)(?:\.([0-9]{1,3}))? ?([KMGT])(?:i?B)?$`, "16GiB")
+	case reflect.TypeFor[netip.Addr]():
+		return text(`^[0-9a-fA-F.:]+$`, "10.0.0.11")
+	case reflect.TypeFor[netip.Prefix]():
+		return text(`^[0-9a-fA-F.:]+/[0-9]{1,3}$`, "10.0.0.0/24")
+	case reflect.TypeFor[spec.MAC]():
+		return text(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, "02:1f:88:0a:9e:31")
+	case reflect.TypeFor[spec.PCIAddress]():
+		return text(`^([0-9a-fA-F]{1,4}:)?[0-9a-fA-F]{1,2}:[0-9a-fA-F]{1,2}(\.[0-7])?$`, "0000:01:00.0")
+	case reflect.TypeFor[spec.Taint]():
+		return text(`^[^:=]+(=[^:=]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`, "dedicated=gpu:NoSchedule")
+	case reflect.TypeFor[spec.SecretRef]():
+		return text(`^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$`, "env:PROXMOX_TOKEN_SECRET")
+	case reflect.TypeFor[decode.TokenID]():
+		return text(decode.TokenSyntax.String(), "homelab@pve!cluster")
+	case reflect.TypeFor[spec.AddressRange]():
+		return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+)?$`, "10.0.0.11-10.0.0.13")
+	case reflect.TypeFor[decode.VMIDRange]():
+		return object{"oneOf": []any{
+			object{"type": "integer", "minimum": 100, "maximum": 999999999}, text(`^[0-9]{3,9}( *- *[0-9]{3,9})?$`, "201-204"),
+		}}
+	case reflect.TypeFor[decode.BootOrder]():
+		return text(`^(order|up|down)=[0-9]+(,(order|up|down)=[0-9]+)*$`, "order=1,up=30,down=120")
+	case reflect.TypeFor[decode.FileMode]():
+		return object{"oneOf": []any{object{"type": "integer"}, text(`^(0o)?[0-7]{3,4}$`, "0644")}}
+	case reflect.TypeFor[spec.Switch]():
+		return object{"type": "boolean"}
+	case reflect.TypeFor[decode.Period](), reflect.TypeFor[time.Duration]():
+		return text(decode.PeriodSyntax.String(), "15d")
+	case reflect.TypeFor[decode.Cores]():
+		return object{"oneOf": []any{object{"type": "number", "minimum": 0}, text(`^[0-9]+m$`, "500m")}}
+	case reflect.TypeFor[spec.AddressPool]():
+		return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+|/[0-9]{1,3})?$`, "10.0.0.200-10.0.0.219")
+	case reflect.TypeFor[map[string]string]():
+		scalar := object{"oneOf": []any{object{"type": "string"}, object{"type": "number"}, object{"type": "boolean"}, object{"type": "null"}}}
+		return object{"type": "object", "additionalProperties": scalar}
 	}
-	return func(t reflect.Type) *jsonschema.Schema {
-		switch t {
-		case reflect.TypeFor[spec.Size]():
-			return text(`^([0-9]+)(?:\.([0-9]{1,3}))? ?([KMGT])(?:i?B)?$`, "16GiB")
-		case reflect.TypeFor[netip.Addr]():
-			return text(`^[0-9a-fA-F.:]+$`, "10.0.0.11")
-		case reflect.TypeFor[netip.Prefix]():
-			return text(`^[0-9a-fA-F.:]+/[0-9]{1,3}$`, "10.0.0.0/24")
-		case reflect.TypeFor[spec.MAC]():
-			return text(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, "02:1f:88:0a:9e:31")
-		case reflect.TypeFor[spec.PCIAddress]():
-			return text(`^([0-9a-fA-F]{1,4}:)?[0-9a-fA-F]{1,2}:[0-9a-fA-F]{1,2}(\.[0-7])?$`, "0000:01:00.0")
-		case reflect.TypeFor[spec.Taint]():
-			return text(`^[^:=]+(=[^:=]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`, "dedicated=gpu:NoSchedule")
-		case reflect.TypeFor[spec.SecretRef]():
-			return text(`^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$`, "env:PROXMOX_TOKEN_SECRET")
-		case reflect.TypeFor[written.TokenID]():
-			return text(written.TokenSyntax.String(), "homelab@pve!cluster")
-		case reflect.TypeFor[written.AddressRange]():
-			return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+)?$`, "10.0.0.11-10.0.0.13")
-		case reflect.TypeFor[written.VMIDRange]():
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-				{Type: "integer", Minimum: "100", Maximum: "999999999"}, text(`^[0-9]{3,9}( *- *[0-9]{3,9})?$`, "201-204"),
-			}}
-		case reflect.TypeFor[written.BootOrder]():
-			return text(`^(order|up|down)=[0-9]+(,(order|up|down)=[0-9]+)*$`, "order=1,up=30,down=120")
-		case reflect.TypeFor[written.FileMode]():
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer"}, text(`^(0o)?[0-7]{3,4}$`, "0644")}}
-		case reflect.TypeFor[written.Period]():
-			return text(written.PeriodSyntax.String(), "15d")
-		case reflect.TypeFor[written.Cores]():
-			return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number", Minimum: "0"}, text(`^[0-9]+m$`, "500m")}}
-		case reflect.TypeFor[written.AddressPool]():
-			return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+|/[0-9]{1,3})?$`, "10.0.0.200-10.0.0.219")
-		case reflect.TypeFor[map[string]string]():
-			scalar := &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}}}
-			return &jsonschema.Schema{Type: "object", AdditionalProperties: scalar}
-		}
-		if t.Implements(reflect.TypeFor[written.Ordered]()) {
-			return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{
-				AnyOf: []*jsonschema.Schema{inner(t.Elem().Field(1).Type.Elem()), {Type: "null"}},
-			}}
-		}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Int:
+		return object{"type": "integer"}
+	case reflect.Slice:
 		return nil
-	}
-}
-
-// unsettable lets every optional key also be null, which unsets what is inherited,
-// and adds the short forms. It lifts the definitions of nested types to the top.
-func unsettable(t *testing.T, s *jsonschema.Schema) map[string]any {
-	b, err := json.Marshal(s)
-	require.NoError(t, err)
-	var tree map[string]any
-	require.NoError(t, json.Unmarshal(b, &tree))
-	defs := map[string]any{}
-	lift(tree, defs)
-	for _, d := range append([]any{tree}, values(defs)...) {
-		allowNull(d.(map[string]any))
-	}
-	tree["$defs"] = defs
-	allowShort(tree)
-	return tree
-}
-
-// short are the sections that may also be written as one value.
-func short() map[string]written.ShortForm {
-	out := map[string]written.ShortForm{}
-	for _, f := range []written.ShortForm{
-		written.Image{}, written.GPUs{}, written.NFS{}, written.Share{}, written.Scratch{}, written.Longhorn{}, written.LoadBalancer{}, written.Ingress{}, written.TLS{}, written.Rancher{}, written.Fleet{}, written.Monitoring{},
-		written.Hub{}, written.HubDatabase{}, written.HubAuth{}, written.AuthDummy{}, written.AuthNative{}, written.CPU{}, written.Memory{}, written.HubHome{}, written.HubShare{}, written.HubScratch{}, written.HubCull{},
-	} {
-		out["#/$defs/"+reflect.TypeOf(f).Name()] = f
-	}
-	return out
-}
-
-// allowShort adds the short forms beside each reference to a type that has some.
-func allowShort(v any) {
-	forms := short()
-	switch v := v.(type) {
-	case map[string]any:
-		for _, x := range v {
-			allowShort(x)
+	case reflect.Map:
+		s := object{"type": "object"}
+		if t.Elem().Kind() != reflect.Interface {
+			s["additionalProperties"] = typeSchema(t.Elem())
 		}
-		choices, _ := v["anyOf"].([]any)
-		for _, c := range choices {
-			form, ok := forms[asString(c.(map[string]any)["$ref"])]
-			if !ok {
-				continue
-			}
-			for _, k := range []struct {
-				kind   yamlnode.Kind
-				schema map[string]any
-			}{
-				{yamlnode.Bool, map[string]any{"type": "boolean"}}, {yamlnode.Text, map[string]any{"type": "string"}},
-				{yamlnode.Number, map[string]any{"type": "number", "minimum": 0}},
-			} {
-				if _, ok := form.Keys(k.kind); ok {
-					choices = append(choices, k.schema)
-				}
-			}
-			v["anyOf"] = choices
-		}
-	case []any:
-		for _, x := range v {
-			allowShort(x)
-		}
+		return s
+	default:
+		return object{"type": "string"}
 	}
 }
-
-func values(m map[string]any) []any {
-	var out []any
-	for _, name := range sortedNames(m) {
-		out = append(out, m[name])
-	}
-	return out
-}
-
-func lift(v any, defs map[string]any) {
-	switch v := v.(type) {
-	case map[string]any:
-		if nested, ok := v["$defs"].(map[string]any); ok {
-			delete(v, "$defs")
-			for name, d := range nested {
-				defs[name] = d
-			}
-			lift(nested, defs)
-		}
-		for _, x := range v {
-			lift(x, defs)
-		}
-	case []any:
-		for _, x := range v {
-			lift(x, defs)
-		}
-	}
-}
-
-func allowNull(object map[string]any) {
-	properties, _ := object["properties"].(map[string]any)
-	for name, p := range properties {
-		property := p.(map[string]any)
-		description := property["description"]
-		delete(property, "description")
-		choices := []any{property, map[string]any{"type": "null"}}
-		properties[name] = map[string]any{"description": description, "anyOf": choices}
-	}
-}
-
-func asString(v any) string { s, _ := v.(string); return s }
 
 // goodFiles are files that load: the examples, and what testdata/good tries.
 func goodFiles(t *testing.T) []string {
@@ -230,10 +240,10 @@ func compiled(t *testing.T) *validator.Schema {
 func asJSON(t *testing.T, file string) any {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	c := written.NewChecker(file)
-	root := written.ReadTree(c, data)
+	c := decode.NewChecker(file)
+	root := decode.ReadTree(c, data)
 	require.NotNil(t, root, "%v", c.Err())
-	data, err = json.Marshal(written.Plain(root))
+	data, err = json.Marshal(decode.Plain(root))
 	require.NoError(t, err)
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(data))
 	require.NoError(t, err)

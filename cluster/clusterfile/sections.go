@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/limit"
@@ -54,7 +54,7 @@ func (r *resolver) image() {
 }
 
 // imageSums checks the checksums that the file has for its image.
-func (r *resolver) imageSums(raw *written.Image) {
+func (r *resolver) imageSums(raw *decode.Image) {
 	if raw.SHA256 != "" && !matches(`^[0-9a-fA-F]{64}$`, raw.SHA256) {
 		r.Wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
 	}
@@ -97,7 +97,7 @@ func (r *resolver) isURL(at *string, schemes ...string) {
 }
 
 // network resolves one network section; its checks need the nodes, and come later.
-func (r *resolver) network(raw *written.Network) spec.Network {
+func (r *resolver) network(raw *decode.Network) spec.Network {
 	n := spec.Network{
 		Bridge: cmp.Or(raw.Bridge, "vmbr0"), VLAN: or(raw.VLAN, 0), MTU: or(raw.MTU, 0), Queues: or(raw.Queues, 0),
 		Prefix: raw.Prefix, Gateway: raw.Gateway, DNS: raw.DNS, Search: raw.Search,
@@ -116,11 +116,18 @@ func (r *resolver) network(raw *written.Network) spec.Network {
 		r.Wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
 	}
 	for i, s := range n.Search {
-		if !written.IsDNSName(s) {
+		if !decode.IsDNSName(s) {
 			r.Wrong(&raw.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
 		}
 	}
 	return n
+}
+
+// within checks a number that is in the file.
+func (r *resolver) within(v *int, name string, low, high int) {
+	if r.IsSet(v) {
+		r.between(v, v, name, low, high)
+	}
 }
 
 // between checks a number that may be absent.
@@ -160,8 +167,8 @@ func (r *resolver) access() {
 const maxSource = 1 << 20
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.
-func (r *resolver) publicKeys(at *written.PublicKey) []string {
-	if written.IsAuthorizedKey(string(*at)) {
+func (r *resolver) publicKeys(at *decode.PublicKey) []string {
+	if decode.IsAuthorizedKey(string(*at)) {
 		return []string{string(*at)}
 	}
 	path := strings.TrimPrefix(string(*at), "file:")
@@ -178,7 +185,7 @@ func (r *resolver) publicKeys(at *written.PublicKey) []string {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if !written.IsAuthorizedKey(line) {
+		if !decode.IsAuthorizedKey(line) {
 			r.Wrong(at, path+" holds a line that is not a public key", "name a .pub file")
 			return nil
 		}
@@ -242,12 +249,12 @@ func (r *resolver) guest() {
 // ours are files on the nodes that homelab writes.
 var ours = []string{"/etc/rancher/k3s/", "/var/lib/rancher/k3s/", "/etc/systemd/system/k3s"}
 
-func (r *resolver) file(raw *written.GuestFile) spec.File {
+func (r *resolver) file(raw *decode.GuestFile) spec.File {
 	f := spec.File{Path: raw.Path, Content: or(raw.Content, ""), Owner: cmp.Or(raw.Owner, "root:root"), Perm: cmp.Or(uint32(raw.Mode), 0o644)}
 	switch {
 	case raw.Path == "":
 		r.Wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
-	case !written.IsCleanPath(raw.Path):
+	case !decode.IsCleanPath(raw.Path):
 		r.Wrong(&raw.Path, fmt.Sprintf("%q is not an absolute path", raw.Path), "write it in full, e.g. /etc/motd")
 	}
 	for _, prefix := range ours {

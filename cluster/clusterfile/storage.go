@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
@@ -22,13 +22,16 @@ func (r *resolver) storage() {
 		r.spec.TemplatesBeside()
 	}
 	if raw.Scratch != nil {
-		st.Scratch = r.scratch(raw.Scratch)
+		r.scratch(raw.Scratch)
+		st.Scratch = raw.Scratch
 	}
 	if raw.Longhorn != nil {
-		st.Longhorn = r.longhorn(raw.Longhorn)
+		r.longhorn(raw.Longhorn)
+		st.Longhorn = raw.Longhorn
 	}
 	if raw.CephFS != nil {
-		st.CephFS = r.cephFS(raw.CephFS)
+		r.cephFS(raw.CephFS)
+		st.CephFS = raw.CephFS
 	}
 	r.uniqueClasses()
 	r.defaultClass()
@@ -71,7 +74,7 @@ func (r *resolver) classes() []class {
 func (r *resolver) uniqueClasses() {
 	seen := map[string]any{}
 	for _, c := range r.classes() {
-		if !written.IsDNSName(c.name) {
+		if !decode.IsDNSName(c.name) {
 			r.Wrong(c.at, fmt.Sprintf("%q cannot be a storage class's name", c.name), "write lower-case letters, digits and hyphens")
 		}
 		if c.name == platform.LocalPath {
@@ -107,7 +110,7 @@ func (r *resolver) defaultClass() {
 	case raw.Default == platform.LocalPath:
 		r.Wrong(&raw.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
 	case raw.Default != "" && !slices.Contains(names, raw.Default):
-		r.Wrong(&raw.Default, fmt.Sprintf("nothing creates a storage class %q", raw.Default), written.OrSuggest(raw.Default, names))
+		r.Wrong(&raw.Default, fmt.Sprintf("nothing creates a storage class %q", raw.Default), decode.OrSuggest(raw.Default, names))
 	case raw.Default != "":
 		st.Default = raw.Default
 	case len(shared) > 1:
@@ -124,7 +127,7 @@ func (r *resolver) needsClass() bool {
 	return r.raw.Hub != nil || r.raw.Monitoring != nil
 }
 
-func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
+func (r *resolver) nfs(raw *decode.NFS) *spec.NFS {
 	n := &spec.NFS{
 		Class: cmp.Or(raw.Class, "nfs"), Server: raw.Server, Export: raw.Export,
 		MountOptions: raw.MountOptions, Retain: or(raw.Retain, true),
@@ -150,7 +153,7 @@ func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
 			share.MountOptions = n.MountOptions
 		}
 		r.mountOptions(s.MountOptions)
-		if !written.DNSLabel.MatchString(e.Name) {
+		if !decode.DNSLabel.MatchString(e.Name) {
 			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", e.Name), "write lower-case letters, digits and hyphens")
 		}
 		if s.Export == "" {
@@ -163,7 +166,7 @@ func (r *resolver) nfs(raw *written.NFS) *spec.NFS {
 }
 
 // nfsServer reads server and export, which may be written together as server:/export.
-func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
+func (r *resolver) nfsServer(raw *decode.NFS, n *spec.NFS) {
 	if server, export, ok := strings.Cut(raw.Server, ":/"); ok {
 		n.Server, n.Export = strings.Trim(server, "[]"), "/"+export
 		if raw.Export != "" && raw.Export != n.Export {
@@ -185,7 +188,7 @@ func (r *resolver) nfsServer(raw *written.NFS, n *spec.NFS) {
 }
 
 func (r *resolver) exportPath(at *string, path string) {
-	if path != "" && path != "/" && (!written.IsPlace(path) || strings.ContainsAny(path, ",:")) {
+	if path != "" && path != "/" && (!decode.IsPlace(path) || strings.ContainsAny(path, ",:")) {
 		r.Wrong(at, fmt.Sprintf("%q is not a path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
 	}
 }
@@ -198,7 +201,7 @@ func (r *resolver) mountOptions(options []string) {
 	}
 }
 
-func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
+func (r *resolver) nfsVM(raw *decode.NFSVM) *spec.NFSVM {
 	vm := &spec.NFSVM{
 		Name: cmp.Or(raw.Name, r.spec.Name+"-nfs"), Host: cmp.Or(raw.Host, r.defaultHost()),
 		Cores: or(raw.Cores, 2), Memory: or(raw.Memory, 4*spec.GiB), Allow: raw.Allow,
@@ -217,7 +220,7 @@ func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
 	if raw.Size == nil || *raw.Size < spec.GiB {
 		r.Wrong(&raw.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
 	}
-	if !written.DNSLabel.MatchString(vm.Name) {
+	if !decode.DNSLabel.MatchString(vm.Name) {
 		r.Wrong(&raw.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
 	}
 	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
@@ -229,59 +232,52 @@ func (r *resolver) nfsVM(raw *written.NFSVM) *spec.NFSVM {
 }
 
 // scratch finds the nodes with a scratch disk, which get the class.
-func (r *resolver) scratch(raw *written.Scratch) *spec.Scratch {
-	s := &spec.Scratch{Class: cmp.Or(raw.Class, "scratch"), Path: raw.Path}
-	if raw.Path != "" && !written.IsPlace(raw.Path) {
-		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for volumes", raw.Path), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
-		return s
+func (r *resolver) scratch(s *spec.Scratch) {
+	own := s.Path
+	if own != "" && !decode.IsPlace(own) {
+		r.Wrong(&s.Path, fmt.Sprintf("%q is not a folder for volumes", own), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
+		return
 	}
 	mounts := map[string][]string{} // nodes by the mount point of their scratch disk
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
-			if d.Mount == "" || d.Role != spec.RoleScratch && !spec.Within(raw.Path, d.Mount) {
+			if d.Mount == "" || d.Role != spec.RoleScratch && !spec.Within(own, d.Mount) {
 				continue
 			}
 			mounts[d.Mount] = append(mounts[d.Mount], n.Name)
 		}
 	}
-	if raw.Path == "" {
+	if own == "" {
 		for mount, nodes := range mounts {
 			s.Path, s.Nodes = mount, nodes
 		}
 		if len(mounts) > 1 {
-			r.Wrong(raw, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes", suggest.OneOf(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
+			r.Wrong(s, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes", suggest.OneOf(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
 		}
 	} else {
 		for mount, nodes := range mounts {
-			if spec.Within(raw.Path, mount) {
+			if spec.Within(own, mount) {
 				s.Nodes = append(s.Nodes, nodes...)
 			}
 		}
 	}
 	slices.Sort(s.Nodes)
 	if len(s.Nodes) == 0 {
-		at := any(&raw.Path)
-		if raw.Path == "" {
-			at = raw
+		at := any(&s.Path)
+		if own == "" {
+			at = s
 		}
 		where := "anywhere"
-		if raw.Path != "" {
-			where = "on " + raw.Path
+		if own != "" {
+			where = "on " + own
 		}
-		r.Wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(raw.Path, "/scratch")+"}} in the pool that should have it")
+		r.Wrong(at, fmt.Sprintf("no node has a scratch disk that is mounted %s", where), "write disks: {scratch: {size: 500GiB, mount: "+cmp.Or(own, "/scratch")+"}} in the pool that should have it")
 	}
-	return s
 }
 
-// drainPolicies are the values of Longhorn's setting node-drain-policy; it silently drops any
-// other. Source: longhorn-manager, types/setting.go, v1.12.
-var drainPolicies = []string{"block-if-contains-last-replica", "allow-if-replica-is-stopped", "always-allow", "block-for-eviction", "block-for-eviction-if-contains-last-replica"}
-
-func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
-	l := &spec.Longhorn{Class: cmp.Or(raw.Class, "longhorn"), DataPath: cmp.Or(raw.Path, "/var/lib/longhorn")}
-	l.DrainPolicy = r.choice(&raw.DrainPolicy, "drainPolicy", drainPolicies...)
-	if !written.IsPlace(l.DataPath) {
-		r.Wrong(&raw.Path, fmt.Sprintf("%q is not a folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
+func (r *resolver) longhorn(l *spec.Longhorn) {
+	if !decode.IsPlace(l.DataPath) {
+		r.Wrong(&l.DataPath, fmt.Sprintf("%q is not a folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
 	}
 	holders := 0
 	for _, n := range r.spec.Nodes {
@@ -292,18 +288,20 @@ func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 	if holders == 0 {
 		holders = len(r.spec.Nodes)
 	}
-	l.Replicas = or(raw.Replicas, min(3, max(holders, 1)))
-	r.between(raw.Replicas, &raw.Replicas, "replicas", 1, 20)
-	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
-		r.Wrong(&raw.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
+	if !r.IsSet(&l.Replicas) {
+		l.Replicas = min(3, max(holders, 1))
 	}
-	held, elsewhere := raw.Path == "", ""
+	r.within(&l.Replicas, "replicas", 1, 20)
+	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
+		r.Wrong(&l.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
+	}
+	held, elsewhere := !r.IsSet(&l.DataPath), ""
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
 			switch here := d.Mount != "" && spec.Within(l.DataPath, d.Mount); {
 			case here && d.Role == spec.RoleScratch:
-				r.Wrong(&raw.Path, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
-				return l
+				r.Wrong(&l.DataPath, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
+				return
 			case here:
 				held = true
 			case d.Role == spec.RoleData:
@@ -312,43 +310,38 @@ func (r *resolver) longhorn(raw *written.Longhorn) *spec.Longhorn {
 		}
 	}
 	if !held && elsewhere != "" {
-		r.Warn(&raw.Path, fmt.Sprintf("no disk is mounted on %s, so volumes are on the system disks; disks are mounted on %s", l.DataPath, elsewhere), "write path: "+elsewhere+", or mount the disks on "+l.DataPath)
+		r.Warn(&l.DataPath, fmt.Sprintf("no disk is mounted on %s, so volumes are on the system disks; disks are mounted on %s", l.DataPath, elsewhere), "write path: "+elsewhere+", or mount the disks on "+l.DataPath)
 	}
-	return l
 }
 
-func (r *resolver) cephFS(raw *written.CephFS) *spec.CephFS {
-	c := &spec.CephFS{
-		Class: cmp.Or(raw.Class, "cephfs"), ClusterID: raw.ClusterID, Monitors: raw.Monitors, FSName: raw.FSName, Pool: raw.Pool,
-		User: raw.User, Key: raw.Key.In(r.spec.Dir),
-	}
+func (r *resolver) cephFS(c *spec.CephFS) {
+	c.Key = c.Key.In(r.spec.Dir)
 	for _, k := range []struct {
 		at         *string
 		what, cure string
 	}{
-		{&raw.ClusterID, "clusterID", "the output of ceph fsid"}, {&raw.FSName, "fsName", "a name that ceph fs ls shows"}, {&raw.User, "user", "a Ceph user without client. before it"},
+		{&c.ClusterID, "clusterID", "the output of ceph fsid"}, {&c.FSName, "fsName", "a name that ceph fs ls shows"}, {&c.User, "user", "a Ceph user without client. before it"},
 	} {
 		if *k.at == "" {
 			r.Wrong(k.at, "storage.cephfs has no "+k.what, "write "+k.what+": and "+k.cure)
 		}
 	}
-	if raw.ClusterID != "" && !matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, raw.ClusterID) {
-		r.Wrong(&raw.ClusterID, fmt.Sprintf("%q is not an fsid", raw.ClusterID), "write the output of ceph fsid")
+	if c.ClusterID != "" && !matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, c.ClusterID) {
+		r.Wrong(&c.ClusterID, fmt.Sprintf("%q is not an fsid", c.ClusterID), "write the output of ceph fsid")
 	}
-	if name, ok := strings.CutPrefix(raw.User, "client."); ok {
-		r.Wrong(&raw.User, "ceph-csi puts client. before the user itself", "write user: "+name)
+	if name, ok := strings.CutPrefix(c.User, "client."); ok {
+		r.Wrong(&c.User, "ceph-csi puts client. before the user itself", "write user: "+name)
 	}
-	if !r.IsSet(&raw.Key) {
-		r.Wrong(&raw.Key, "storage.cephfs has no key", "write key: file:PATH or env:NAME with the output of ceph auth get-key client.USER")
+	if !r.IsSet(&c.Key) {
+		r.Wrong(&c.Key, "storage.cephfs has no key", "write key: file:PATH or env:NAME with the output of ceph auth get-key client.USER")
 	}
-	if len(raw.Monitors) == 0 {
-		r.Wrong(&raw.Monitors, "storage.cephfs has no monitors", "write monitors: [10.0.0.41:6789, …] as in ceph mon dump")
+	if len(c.Monitors) == 0 {
+		r.Wrong(&c.Monitors, "storage.cephfs has no monitors", "write monitors: [10.0.0.41:6789, …] as in ceph mon dump")
 	}
-	for i, m := range raw.Monitors {
-		host, port, hasPort := written.CutLast(m, ":")
+	for i, m := range c.Monitors {
+		host, port, hasPort := decode.CutLast(m, ":")
 		if !hasPort || !isHost(strings.Trim(host, "[]")) || !isPort(port) {
-			r.Wrong(&raw.Monitors[i], fmt.Sprintf("%q is not a monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
+			r.Wrong(&c.Monitors[i], fmt.Sprintf("%q is not a monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
 		}
 	}
-	return c
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/written"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
@@ -55,16 +55,16 @@ func TestRanges(t *testing.T) {
 		"10.0.0.11": {"10.0.0.11", "10.0.0.11"}, "10.0.0.11-10.0.0.13": {"10.0.0.11", "10.0.0.13"}, "10.0.0.11-13": {"10.0.0.11", "10.0.0.13"},
 		"10.0.0.11 - 10.0.1.3": {"10.0.0.11", "10.0.1.3"}, "fd00::1-fd00::f": {"fd00::1", "fd00::f"},
 	} {
-		var r written.AddressRange
+		var r spec.AddressRange
 		require.NoError(t, r.UnmarshalText([]byte(in)), in)
 		assert.Equal(t, want, [2]string{r.From.String(), r.To.String()})
 	}
 	for _, in := range []string{"", "-", "10.0.0.13-10.0.0.11", "10.0.0.1-fd00::1", "10.0.0.0/24", "10.0.0.1-10.0.0.2-10.0.0.3", "fe80::1%eth0", "fe80::1-fe80::2%eth0", "fe80::1-x", "10.0.0.11-300"} {
-		var r written.AddressRange
+		var r spec.AddressRange
 		assert.Error(t, r.UnmarshalText([]byte(in)), in)
 	}
 	for _, in := range []string{"", "99", "204-201", "a", "201-", "1000000000", "201-204-207"} {
-		var r written.VMIDRange
+		var r decode.VMIDRange
 		assert.Error(t, r.UnmarshalText([]byte(in)), in)
 	}
 }
@@ -111,7 +111,7 @@ func TestLastAddr(t *testing.T) {
 		"10.0.0.0/24": "10.0.0.255", "172.16.40.0/22": "172.16.43.255", "10.0.0.4/30": "10.0.0.7", "0.0.0.0/0": "255.255.255.255",
 		"10.0.0.1/32": "10.0.0.1", "fd00::/64": "fd00::ffff:ffff:ffff:ffff", "fd00::/127": "fd00::1",
 	} {
-		assert.Equal(t, want, written.LastAddr(netip.MustParsePrefix(in)).String(), in)
+		assert.Equal(t, want, spec.LastAddr(netip.MustParsePrefix(in)).String(), in)
 	}
 }
 
@@ -120,15 +120,15 @@ func TestSuggest(t *testing.T) {
 	for in, want := range map[string]string{
 		"memroy": "memory", "Memory": "memory", "ram": "memory", "cpus": "cores", "pod-cidr": "podCIDR", "clusterCIDR": "podCIDR", "gatway": "gateway", "wholly": "", "x": "",
 	} {
-		assert.Equal(t, want, written.Likely(in, known), in)
+		assert.Equal(t, want, decode.Likely(in, known), in)
 	}
 }
 
 // texts are the types that the file's values decode into.
 func texts() map[string]encoding.TextUnmarshaler {
 	return map[string]encoding.TextUnmarshaler{
-		"size": new(spec.Size), "pci": new(spec.PCIAddress), "mac": new(spec.MAC), "taint": new(spec.Taint), "addresses": new(written.AddressRange), "vmids": new(written.VMIDRange),
-		"startup": new(written.BootOrder), "mode": new(written.FileMode), "secret": new(spec.SecretRef), "token": new(written.TokenID), "key": new(written.KeyPath), "public": new(written.PublicKey),
+		"size": new(spec.Size), "pci": new(spec.PCIAddress), "mac": new(spec.MAC), "taint": new(spec.Taint), "addresses": new(spec.AddressRange), "vmids": new(decode.VMIDRange),
+		"startup": new(decode.BootOrder), "mode": new(decode.FileMode), "secret": new(spec.SecretRef), "token": new(decode.TokenID), "key": new(decode.KeyPath), "public": new(decode.PublicKey),
 	}
 }
 
@@ -156,7 +156,7 @@ func FuzzQuantities(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		for name, u := range texts() {
 			err := u.UnmarshalText([]byte(s))
-			var c written.Cure
+			var c decode.Cure
 			if err != nil && len(s) > 12 && (name == "secret" || name == "token" || name == "key" || name == "public") {
 				assert.NotContains(t, err.Error(), s)
 				if errors.As(err, &c) {

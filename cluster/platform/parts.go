@@ -178,10 +178,10 @@ func (r *recipe) addresses(p *spec.Platform) {
 	}
 	switch p.LB.Kind {
 	case spec.LBMetalLB:
-		part, err := addon.MetalLB(addon.MetalLBOptions{Common: r.common("metallb"), Addresses: p.LB.Addresses, Reserved: p.LB.Reserved})
+		part, err := addon.MetalLB(addon.MetalLBOptions{Common: r.common("metallb"), Addresses: p.LB.Ranges(), Reserved: p.LB.Reserved})
 		r.add(part, err, func(x *Piece) { x.Replaces = []string{"cilium-pool"} })
 	case spec.LBCilium:
-		part, err := addon.CiliumPool(addon.CiliumPoolOptions{Addresses: p.LB.Addresses, Reserved: p.LB.Reserved})
+		part, err := addon.CiliumPool(addon.CiliumPoolOptions{Addresses: p.LB.Ranges(), Reserved: p.LB.Reserved})
 		r.add(part, err, func(x *Piece) { x.Replaces = []string{"metallb"} })
 	}
 }

@@ -30,12 +30,12 @@ type Platform struct {
 
 // Charts has the sources of charts, and exceptions for single parts.
 type Charts struct {
-	Folder   string                    // local folder of charts, asked before any repository; empty: none
-	Offline  bool                      // use only Folder
-	Versions map[string]string         // by part name (chart.Part.Name), instead of the pinned ones
-	Values   map[string]map[string]any // by part name, merged over ours; no secrets
-	Via      map[string]string         // by part name: ViaDirect or ViaFleet; default ViaDirect, or Fleet.Default
-	Digests  map[string]string         // by part name: sha256:… of the chart's archive, instead of the known digest of the pinned one
+	Folder   string                    `yaml:"folder" doc:"Local folder of charts, unpacked or as .tgz, used before any repository."`
+	Offline  bool                      `yaml:"offline" doc:"Use only the folder, no repository."`
+	Versions map[string]string         `yaml:"versions" doc:"Versions of charts by part, instead of the pinned ones."`
+	Digests  map[string]string         `yaml:"digests" doc:"SHA-256 of charts' archives by part, sha256:…; a download with another one is refused."`
+	Values   map[string]map[string]any `yaml:"values" doc:"Further values by part, merged over homelab's values. No secrets."`
+	Via      map[string]string         `yaml:"via" doc:"How single parts are deployed: direct or fleet."`
 }
 
 // Storage has the storage classes. Exactly one is the default.
@@ -81,28 +81,30 @@ type NFSVM struct {
 
 // Scratch is fast storage on each node's own disk, which is lost with the node.
 type Scratch struct {
-	Class string   // default "scratch"
-	Path  string   // folder for volumes; default: the mount point of the nodes' scratch disks
-	Nodes []string // names of the nodes that have it; filled by Load
+	_     struct{} `short:"switch"`
+	Class string   `yaml:"class" default:"scratch" doc:"Name of the storage class. Default scratch."`
+	Path  string   `yaml:"path" short:"text" doc:"Folder for volumes on the nodes. Default: where their scratch disks are mounted."`
+	Nodes []string `yaml:"-"` // names of the nodes that have it
 }
 
 // Longhorn is replicated storage on the nodes' disks.
 type Longhorn struct {
-	Class       string // "longhorn"
-	Replicas    int    // default 3, or the number of data nodes
-	DataPath    string // default /var/lib/longhorn
-	DrainPolicy string // one of Longhorn's; default block-if-contains-last-replica
+	_           struct{} `short:"switch"`
+	Class       string   `yaml:"class" default:"longhorn" doc:"Name of the storage class. Default longhorn."`
+	Replicas    int      `yaml:"replicas" doc:"Replicas of each volume. Default 3, or the number of nodes if that is lower."`
+	DataPath    string   `yaml:"path" default:"/var/lib/longhorn" doc:"Folder for data on the nodes. Default /var/lib/longhorn."`
+	DrainPolicy string   `yaml:"drainPolicy" default:"block-if-contains-last-replica" enum:"block-if-contains-last-replica,allow-if-replica-is-stopped,always-allow,block-for-eviction,block-for-eviction-if-contains-last-replica" doc:"What draining a node waits for. Default block-if-contains-last-replica."`
 }
 
 // CephFS is a file system of an existing Ceph cluster.
 type CephFS struct {
-	Class     string // default "cephfs"
-	ClusterID string // fsid
-	Monitors  []string
-	FSName    string
-	Pool      string // may be empty
-	User      string // without "client."
-	Key       SecretRef
+	ClusterID string    `yaml:"clusterID" required:"true" doc:"The cluster's fsid, as ceph fsid prints it."`
+	Monitors  []string  `yaml:"monitors" required:"true" doc:"Monitors, address:port."`
+	FSName    string    `yaml:"fsName" required:"true" doc:"Name of the file system, as ceph fs ls prints it."`
+	Pool      string    `yaml:"pool" doc:"Data pool. Default: the file system's own choice."`
+	User      string    `yaml:"user" required:"true" doc:"Ceph user, without client. before it."`
+	Key       SecretRef `yaml:"key" required:"true" doc:"Reference to its key, as ceph auth get-key prints it."`
+	Class     string    `yaml:"class" default:"cephfs" doc:"Name of the storage class. Default cephfs."`
 }
 
 // Kinds of load balancers.
@@ -114,9 +116,9 @@ const (
 
 // LoadBalancer assigns addresses of the nodes' network to Services.
 type LoadBalancer struct {
-	Kind      string
-	Addresses []string              // ranges a-b or prefixes, as in the file; empty for servicelb
-	Reserved  map[string]netip.Addr // by service: namespace/name, or "ingress"
+	Kind      string                `yaml:"kind" short:"text" enum:"servicelb,metallb,cilium" doc:"Default: metallb with addresses (cilium with that CNI), else K3s' servicelb."`
+	Addresses []AddressPool         `yaml:"addresses" doc:"Free addresses of the nodes' network: ranges as in 10.0.0.200-10.0.0.219, or prefixes."`
+	Reserved  map[string]netip.Addr `yaml:"reserved" doc:"Addresses of single services: namespace/name, or ingress."`
 }
 
 // Kinds of ingress.
@@ -128,8 +130,8 @@ const (
 
 // Ingress says how HTTP enters the cluster.
 type Ingress struct {
-	Kind  string
-	Class string // ingressClassName or gatewayClassName; default traefik
+	Kind  string `yaml:"kind" short:"text" default:"traefik" enum:"traefik,gateway,none" doc:"traefik: Ingresses. gateway: the Gateway API. Both are served by K3s' Traefik. none: no ingress. Default traefik."`
+	Class string `yaml:"class" doc:"Class of Ingresses or Gateways. Default traefik."`
 }
 
 // Sources of certificates.
@@ -142,13 +144,13 @@ const (
 
 // TLS says who signs the platform's certificates.
 type TLS struct {
-	Source string
-	Issuer string // name of the ClusterIssuer; default "homelab"
-	Email  string // for ACME
-	Server string // ACME directory; default Let's Encrypt
-	CACert string // PEM file, for ca; passed on to the hub and the notebooks
-	CAKey  SecretRef
-	Secret string // namespace/name of an existing kubernetes.io/tls Secret
+	Source string    `yaml:"source" short:"text" enum:"self-signed,acme,ca,secret" doc:"Who signs certificates. Default: follows from the other keys, else self-signed."`
+	Issuer string    `yaml:"issuer" doc:"Name of the ClusterIssuer. Default homelab."`
+	Email  string    `yaml:"email" doc:"For acme: the account's address, which gets warnings about expiring certificates."`
+	Server string    `yaml:"server" doc:"For acme: URL of the directory. Default: Let's Encrypt."`
+	CACert string    `yaml:"ca" doc:"For ca: PEM file of the authority's certificate. For secret: that of the certificate's signer, if it is private."`
+	CAKey  SecretRef `yaml:"key" doc:"For ca: reference to the authority's private key."`
+	Secret string    `yaml:"secret" doc:"For secret: namespace/name of an existing Secret of type kubernetes.io/tls."`
 }
 
 // Rancher is the management UI; it brings its own Fleet.

@@ -1,7 +1,6 @@
-package written
+package decode
 
 import (
-	"encoding"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,51 +10,25 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
-// Keys lists the keys that a section knows, in their order; t is a struct of this package.
-func Keys(t reflect.Type) []string {
-	fields := fields(t)
-	keys := make([]string, len(fields))
-	for i, f := range fields {
-		keys[i] = f.name
-	}
-	return keys
-}
-
-// field is one field of a section.
-type field struct {
-	name  string
-	index []int
-}
-
-// fields lists the fields of a section, those of an inlined type included.
-func fields(t reflect.Type) []field {
-	var out []field
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if option == "inline" {
-			for _, in := range fields(f.Type) {
-				out = append(out, field{in.name, append([]int{i}, in.index...)})
-			}
-			continue
-		}
-		out = append(out, field{name, []int{i}})
-	}
-	return out
-}
-
 // structure decodes a mapping into a struct. Missing fields get the mapping's place, so that
 // "x is missing" has a useful place.
 func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 	known := Keys(v.Type())
-	for _, f := range fields(v.Type()) {
+	for _, f := range Fields(v.Type()) {
 		to := v.FieldByIndex(f.index)
-		value, ok := t.Field(f.name)
-		if !ok || value.Value.Kind == yamlnode.Null {
+		value, ok := t.Field(f.Name)
+		switch {
+		case !ok || value.Value.Kind == yamlnode.Null:
 			d.absent(to, t.At)
-			continue
+		case f.Named:
+			d.entries(value.Value, to, f.Name)
+		default:
+			d.value(value.Value, to, f.Name)
+			d.choice(to, f)
 		}
-		d.value(value.Value, to, f.name)
+		if !ok || value.Value.Kind == yamlnode.Null || to.Kind() == reflect.String {
+			preset(to, f)
+		}
 	}
 	if d.quiet {
 		return
@@ -70,17 +43,28 @@ func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 // absent marks v and its contents with the place of the mapping that lacks it.
 func (d *decoder) absent(v reflect.Value, at yamlnode.Pos) {
 	d.marks[v.Addr().Interface()] = mark{at, false}
-	if !isSection(v.Type()) {
+	if !IsSection(v.Type()) {
 		return
 	}
-	for _, f := range fields(v.Type()) {
+	for _, f := range Fields(v.Type()) {
 		d.absent(v.FieldByIndex(f.index), at)
+		preset(v.FieldByIndex(f.index), f)
 	}
 }
 
-// isSection reports whether t has keys of its own: a struct of this package that no text is decoded into.
-func isSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[File]().PkgPath() && !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+// choice refuses a text that is none of its choices, and puts the default in its place.
+func (d *decoder) choice(v reflect.Value, f Field) {
+	if v.Kind() != reflect.String || len(f.Enum) == 0 || v.IsZero() || slices.Contains(f.Enum, v.String()) {
+		return
+	}
+	at := v.Addr().Interface()
+	known := f.Enum
+	if f.Default != "" { // which comes first
+		known = append([]string{f.Default}, slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == f.Default })...)
+	}
+	d.Wrong(at, fmt.Sprintf("%s cannot be %q", f.Name, v.String()), OrSuggest(v.String(), known))
+	d.refused[d.Place(at)] = true
+	v.SetString(known[0])
 }
 
 // rootOnly are options of a VM that only root@pam with a password may set: not even root's token.
@@ -125,19 +109,22 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 // furtherIn lists the keys of a type whose section has the key.
 func furtherIn(t reflect.Type, name string) []string {
 	var out []string
-	for _, f := range fields(t) {
-		in, each := t.FieldByIndex(f.index).Type, ""
+	for _, f := range Fields(t) {
+		in, each := f.Type, ""
+		if f.Named {
+			in, each = in.Elem(), ".NAME"
+		}
 		if in.Implements(reflect.TypeFor[Ordered]()) {
 			in, each = in.Elem().Field(1).Type, ".NAME"
 		}
 		if in.Kind() == reflect.Pointer {
 			in = in.Elem()
 		}
-		if !isSection(in) {
+		if !IsSection(in) {
 			continue
 		}
-		if slices.ContainsFunc(fields(in), func(f field) bool { return f.name == name }) {
-			out = append(out, f.name+each)
+		if slices.ContainsFunc(Fields(in), func(f Field) bool { return f.Name == name }) {
+			out = append(out, f.Name+each)
 		}
 	}
 	return out
@@ -146,17 +133,17 @@ func furtherIn(t reflect.Type, name string) []string {
 // placesOf lists the sections that have a key, for one in the wrong section.
 func placesOf(name string) []string {
 	var out []string
-	for _, f := range fields(reflect.TypeFor[File]()) {
-		t := reflect.TypeFor[File]().FieldByIndex(f.index).Type
-		if f.name == name {
+	for _, f := range Fields(reflect.TypeFor[File]()) {
+		t := f.Type
+		if f.Name == name {
 			out = append(out, "the outermost level")
 		}
 		if t.Kind() != reflect.Struct {
 			continue
 		}
-		for _, in := range fields(t) {
-			if in.name == name {
-				out = append(out, f.name)
+		for _, in := range Fields(t) {
+			if in.Name == name {
+				out = append(out, f.Name)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package written
+package decode
 
 import (
 	"maps"
@@ -20,18 +20,18 @@ func sections() map[string][]reflect.Type {
 	var walk func(t reflect.Type)
 	walk = func(t reflect.Type) {
 		switch {
-		case t.Kind() == reflect.Pointer:
-			walk(t.Elem())
-			return
 		case t.Implements(reflect.TypeFor[Ordered]()):
 			walk(t.Elem().Field(1).Type)
 			return
-		case !isSection(t) || slices.Contains(out[sectionOf(t)], t):
+		case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
+			walk(t.Elem())
+			return
+		case !IsSection(t) || slices.Contains(out[sectionOf(t)], t):
 			return
 		}
 		out[sectionOf(t)] = append(out[sectionOf(t)], t)
-		for _, f := range fields(t) {
-			walk(t.FieldByIndex(f.index).Type)
+		for _, f := range Fields(t) {
+			walk(f.Type)
 		}
 	}
 	walk(reflect.TypeFor[File]())

@@ -1,4 +1,4 @@
-package written
+package decode
 
 import (
 	"cmp"
@@ -29,6 +29,7 @@ type Checker struct {
 	File     string
 	marks    map[any]mark
 	broken   map[yamlnode.Pos]bool // values that did not decode; further problems with them are suppressed
+	refused  map[yamlnode.Pos]bool // texts that are none of their choices
 	meant    map[string]bool       // mistyped keys, which are not reported as missing too
 	seen     map[spec.Problem]bool
 	Problems spec.Problems
@@ -37,7 +38,7 @@ type Checker struct {
 }
 
 func NewChecker(file string) *Checker {
-	return &Checker{File: file, marks: map[any]mark{}, broken: map[yamlnode.Pos]bool{}, meant: map[string]bool{}, seen: map[spec.Problem]bool{}}
+	return &Checker{File: file, marks: map[any]mark{}, broken: map[yamlnode.Pos]bool{}, refused: map[yamlnode.Pos]bool{}, meant: map[string]bool{}, seen: map[spec.Problem]bool{}}
 }
 
 // IsSet reports whether the field that p points to is in the file.
@@ -51,6 +52,9 @@ func (c *Checker) HasMember(of any, name string) bool { return c.marks[member{of
 
 // PutAt gives p, which is not in the file, the place of another field.
 func (c *Checker) PutAt(p, of any) { c.marks[p] = mark{c.Place(of), true} }
+
+// Refused reports whether the field that p points to was none of its choices.
+func (c *Checker) Refused(p any) bool { return c.refused[c.Place(p)] }
 
 // Undecoded reports whether some value did not have the right form.
 func (c *Checker) Undecoded() bool { return len(c.broken) > 0 }

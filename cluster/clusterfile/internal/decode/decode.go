@@ -1,4 +1,4 @@
-package written
+package decode
 
 import (
 	"encoding"
@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -48,8 +50,17 @@ func (d *decoder) value(t *yamlnode.Node, v reflect.Value, name string) {
 	if v.Kind() != reflect.Interface && t.Scalar() && !d.shows(t.At, t.Text, name) {
 		return
 	}
-	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		d.text(t, u, name)
+	switch to := v.Addr().Interface().(type) {
+	case *spec.Switch:
+		if d.is(t, yamlnode.Bool, name) {
+			*to = spec.SwitchOf(strings.EqualFold(t.Text, "true"))
+		}
+		return
+	case *time.Duration:
+		d.text(t, (*Period)(to), name)
+		return
+	case encoding.TextUnmarshaler:
+		d.text(t, to, name)
 		return
 	}
 	if _, ok := v.Interface().(Ordered); ok {
@@ -58,15 +69,13 @@ func (d *decoder) value(t *yamlnode.Node, v reflect.Value, name string) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if form, ok := reflect.Zero(v.Type().Elem()).Interface().(ShortForm); ok && switchedOff(t, form) {
+		if switchedOff(t, v.Type().Elem()) {
 			return
 		}
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(t, v.Elem(), name)
 	case reflect.Struct:
-		if form, ok := v.Interface().(ShortForm); ok {
-			t = unfold(t, form)
-		}
+		t = unfold(t, v.Type())
 		if !d.is(t, yamlnode.Map, name) {
 			d.absent(v, t.At)
 			return
@@ -162,8 +171,8 @@ func (d *decoder) scalar(t *yamlnode.Node, v reflect.Value, name string) {
 		if !d.is(t, yamlnode.Number, name) {
 			return
 		}
-		n, err := strconv.ParseInt(t.Text, 10, 32)
-		if err != nil {
+		var n int
+		if err := parseInt(&n, t.Text); err != nil {
 			cure := "write digits only"
 			if name == "gpus" && strings.Contains(t.Text, ".") {
 				cure = "write 1; nodes share their GPUs with nvidia: {sharing: {strategy: time-slicing, replicas: 4}}, and gpus: 1 is then one share"
@@ -171,10 +180,16 @@ func (d *decoder) scalar(t *yamlnode.Node, v reflect.Value, name string) {
 			d.undecodable(t.At, fmt.Sprintf("%s must be a whole number below 2147483648 and is %s", name, t.Text), cure)
 			return
 		}
-		v.SetInt(n)
+		v.SetInt(int64(n))
 	default:
-		panic("written: a section has a field of kind " + v.Kind().String())
+		panic("decode: a section has a field of kind " + v.Kind().String())
 	}
+}
+
+func parseInt(to *int, text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	*to = int(n)
+	return err
 }
 
 // text decodes values with a syntax of their own.
@@ -227,7 +242,7 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write it as lspci does, e.g. 01:00, 01:00.0 or 0000:01:00.0"
 	case *spec.MAC:
 		return "write six bytes, e.g. 02:1f:88:0a:9e:31"
-	case *AddressRange:
+	case *spec.AddressRange:
 		return "write 10.0.0.11, or 10.0.0.11-10.0.0.13"
 	case *VMIDRange:
 		return "write 201, or 201-204; VMIDs are 100 to 999999999"
@@ -241,7 +256,7 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write a number with its unit, e.g. 15s, 30m, 1h30m or 15d"
 	case *Cores:
 		return "write a number of cores, e.g. 4, 0.5 or 500m"
-	case *AddressPool:
+	case *spec.AddressPool:
 		return "write a range, e.g. 10.0.0.200-10.0.0.219, or a prefix, e.g. 10.0.0.208/28"
 	default:
 		return "write plain text"
@@ -339,5 +354,28 @@ func (d *decoder) named(t *yamlnode.Node, v reflect.Value, name string) {
 		}
 		d.marks[value.Interface()] = mark{f.At, true}
 		v.Set(reflect.Append(v, e))
+	}
+}
+
+// entries decodes a mapping from names into a list of sections, in the file's order.
+func (d *decoder) entries(t *yamlnode.Node, v reflect.Value, name string) {
+	d.marks[v.Addr().Interface()] = mark{t.At, t.Kind != yamlnode.Null}
+	if t.Kind == yamlnode.Null || !d.is(t, yamlnode.Map, name) {
+		return
+	}
+	fields := slices.DeleteFunc(slices.Clone(t.Fields), func(f yamlnode.Field) bool {
+		return d.quiet && f.Value.Kind == yamlnode.Null || // a layer removed it
+			!d.shows(f.At, f.Name, "a key of "+name)
+	})
+	v.Set(reflect.MakeSlice(v.Type(), len(fields), len(fields)))
+	for i, f := range fields {
+		e := v.Index(i)
+		e.FieldByName("Name").SetString(f.Name)
+		if f.Value.Kind == yamlnode.Null { // "wk-gpu3:" alone, or unset
+			d.structure(&yamlnode.Node{Kind: yamlnode.Map, At: f.At}, e, f.Name)
+		} else {
+			d.value(f.Value, e, f.Name)
+		}
+		d.marks[e.Addr().Interface()] = mark{f.At, true}
 	}
 }

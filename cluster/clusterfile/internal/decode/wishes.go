@@ -1,10 +1,11 @@
-package written
+package decode
 
 import (
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -197,12 +198,12 @@ func sectionOf(t reflect.Type) string {
 		return "node"
 	case reflect.TypeFor[GPUs]():
 		return "gpus"
-	case reflect.TypeFor[LoadBalancer]():
+	case reflect.TypeFor[spec.LoadBalancer]():
 		return "balancer"
 	case reflect.TypeFor[HubProfile]():
 		return "profile"
 	}
-	return strings.ToLower(t.Name())
+	return strings.ToLower(Name(t))
 }
 
 // answer returns the answer to a wish.

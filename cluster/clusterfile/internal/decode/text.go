@@ -1,4 +1,4 @@
-package written
+package decode
 
 import (
 	"errors"
@@ -40,32 +40,6 @@ func (t *TokenID) UnmarshalText(b []byte) error {
 	}
 }
 
-// AddressRange is one address, or all from the first to the last.
-type AddressRange struct{ From, To netip.Addr }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (r *AddressRange) UnmarshalText(b []byte) error {
-	first, last, isRange := strings.Cut(string(b), "-")
-	from, err := netip.ParseAddr(strings.TrimSpace(first))
-	if err != nil || from.Zone() != "" {
-		return fmt.Errorf("%q is not an address or a range of them", b)
-	}
-	to := from
-	if last = strings.TrimSpace(last); isRange {
-		if !strings.ContainsAny(last, ".:") && from.Is4() { // 10.0.0.11-13
-			last = from.String()[:strings.LastIndexByte(from.String(), '.')+1] + last
-		}
-		if to, err = netip.ParseAddr(last); err != nil || to.Zone() != "" || to.Is4() != from.Is4() {
-			return fmt.Errorf("%q is not an address or a range of them", b)
-		}
-	}
-	if to.Less(from) {
-		return fmt.Errorf("%q runs backwards", b)
-	}
-	*r = AddressRange{from, to}
-	return nil
-}
-
 // VMIDRange is one VMID, or all from the first to the last.
 type VMIDRange struct{ From, To int }
 
@@ -97,7 +71,7 @@ type InRange[T any] struct {
 }
 
 // Addresses lists the first n addresses of ranges, or none if a range has no value that could be read.
-func Addresses(ranges []AddressRange, n int) []InRange[netip.Addr] {
+func Addresses(ranges []spec.AddressRange, n int) []InRange[netip.Addr] {
 	var out []InRange[netip.Addr]
 	for i, r := range ranges {
 		if !r.From.IsValid() {
