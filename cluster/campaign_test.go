@@ -226,7 +226,7 @@ func TestCampaign(t *testing.T) {
 	ran := func(i int) bool { return lost[i] || results[i].requests > 0 }
 	for i, a := range all {
 		if lost[i] {
-			t.Logf("not survived; to see it again:\n  go tool mage sim:faults -repro='%s'", a.shrunk(t))
+			t.Logf("not survived; to see it again:\n  homelab sim:faults -repro='%s'", a.shrunk(t))
 		}
 	}
 	table(t, all, results, lost, ran, wall()-begun)

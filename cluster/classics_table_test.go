@@ -34,7 +34,7 @@ const (
 func classics() []classic {
 	return []classic{
 		{"K1", "a node runs another version than the file says",
-			[]string{"`version: v1.36.5+k3s1 → v1.36.6+k3s1 (needs a restart)`", "`K3s is v1.36.5+k3s1, and the file says v1.36.6+k3s1`: `go tool mage cluster:up upgrades node by node`"},
+			[]string{"`version: v1.36.5+k3s1 → v1.36.6+k3s1 (needs a restart)`", "`K3s is v1.36.5+k3s1, and the file says v1.36.6+k3s1`: `homelab cluster:up upgrades node by node`"},
 			"k3s-version", []string{"cluster/classics_test.go: TestAnotherVersionThanTheFile"}},
 		{"K2", "the API dies with the first server",
 			[]string{"it does not: all join through the VIP, which moves, and the dead server alone is named: `(VM … does not run`; without a VIP the file is refused: `write k3s: {vip: ...} with a free address of the nodes' network`"},
@@ -58,7 +58,7 @@ func classics() []classic {
 			[]string{"`the chip does not work with the open kernel modules: choose the proprietary series`; a pin that does not fit is refused before ([drivers.md](../../docs/drivers.md))"},
 			"driver-not-loaded", []string{classicLives, "nvidia/kernellog_test.go: TestExplainLog", "nvidia/decisions_test.go: TestDecisions"}},
 		{"N2", "`Failed to initialize NVML: Driver/library version mismatch`",
-			[]string{"`a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts`: `go tool mage node:cycle`"},
+			[]string{"`a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts`: `homelab node:cycle`"},
 			"driver-mismatch", []string{classicLives, "nvidia/observe_test.go: TestDiffSaysWhatToDo"}},
 		{"N3", "`no runtime for \"nvidia\" is configured`",
 			[]string{"`the toolkit was installed after K3s had started, and K3s detects it only at start`, `the template overrides what K3s detects: remove the file and restart K3s`"},
@@ -79,13 +79,13 @@ func classics() []classic {
 			[]string{"each GPU of each node must compute: `NVIDIA's kernel module is not loaded`, `not there after 5m: GPUs: 0 → 2 allocatable`, `driver, container toolkit and device plugin must all be in place`"},
 			"driver-not-loaded", []string{"cluster/verify_test.go: TestVerifyOfABrokenDriver", classicLives, "nvidia/verify_test.go: TestParseVerifyRefuses"}},
 		{"N9", "the operator's toolkit looks for the containerd of another Kubernetes",
-			[]string{"`it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back`; in the file: `toolkit.env cannot be set: it says where K3s keeps its containerd`"},
+			[]string{"`it must find K3s' containerd: homelab cluster:up puts toolkit.env back`; in the file: `toolkit.env cannot be set: it says where K3s keeps its containerd`"},
 			"pod-crashing", []string{"cluster/classics_test.go: TestOperatorWithoutTheSocketOfK3s", "kube/addon/gpuoperator_test.go: TestToolkitOfTheOperatorFindsK3s", brokenFiles, brokenDir + "operator-values.txt"}},
 		{"N10", "`devicePlugin.migStrategy`, a `nodeSelector` at the top: the chart accepts them, and they do nothing",
 			[]string{"`the operator's chart has no key migStrategy under devicePlugin, and would ignore it; remove it, and write sharing: under nvidia`"},
 			"no: the file is refused before", []string{"kube/addon/gpuoperator_test.go: TestInertValuesAreSeen", brokenFiles, brokenDir + "operator-values.txt"}},
 		{"PX8", "`Unable to change power state from D3cold to D0`; a MIG mode that stays pending",
-			[]string{"`a passed-through card does not wake up, since a restart from inside does not reset it`: `go tool mage node:cycle`; `are not divided as in the file`"},
+			[]string{"`a passed-through card does not wake up, since a restart from inside does not reset it`: `homelab node:cycle`; `are not divided as in the file`"},
 			"card-asleep", []string{"cluster/classics_test.go: TestCardThatDoesNotWake", "cluster/nodeverbs_test.go: TestCycle", "cluster/mig_test.go: TestMIGModeThatSticks"}},
 	}
 }

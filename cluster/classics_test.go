@@ -32,7 +32,7 @@ func by(machine, command string) func(*testing.T, *world, *spec.Spec) {
 func classicMishaps() []mishap {
 	return []mishap{
 		{name: "K2, the first server dies", do: func(t *testing.T, w *world, spec *spec.Spec) { w.byHand(t, spec, "cp1", "stop") }, want: []string{
-			"vm-stopped of cp1: cp1 (VM …) does not run [go tool mage cluster:up starts it", "  node-not-ready of node cp1"}},
+			"vm-stopped of cp1: cp1 (VM …) does not run [homelab cluster:up starts it", "  node-not-ready of node cp1"}},
 		onSmall("K3, another machine of that name", by("gpu1", "echo other >/etc/rancher/node/password; systemctl restart --no-block k3s-agent"),
 			"k3s-down of gpu1: K3s does not run: the cluster knows another machine of this name [delete its Node (kubectl delete node NAME frees the password too)", "  node-not-ready of node gpu1").
 			showing("gpu1", "journalctl -u k3s-agent", "Node password rejected, duplicate hostname"),
@@ -43,14 +43,14 @@ func classicMishaps() []mishap {
 			shows: []string{"cp3", "journalctl -u k3s", "bootstrap data already found and encrypted with different token"}, want: []string{
 				"k3s-down of cp3: K3s does not run: this machine holds the data of a cluster with another token [join with the token that is in /var/lib/rancher/k3s/server/token of a running server]", "  node-not-ready of node cp3"}},
 		onSmall("K7, an agent with the server's unit", by("gpu1", "cp /etc/systemd/system/k3s-agent.service /etc/systemd/system/k3s.service"),
-			"k3s-role of gpu1: it should be agent and has the units of server and agent [disable the wrong unit on it, or recreate it: go tool mage node:replace -node=gpu1]"),
+			"k3s-role of gpu1: it should be agent and has the units of server and agent [disable the wrong unit on it, or recreate it: homelab node:replace -node=gpu1]"),
 		volta("N1, modules that do not fit the chip", "apt-get remove -y --allow-change-held-packages 'linux-modules-nvidia-580-server-generic' nvidia-headless-no-dkms-580-server; "+
 			"apt-get install -y linux-modules-nvidia-580-server-open-generic nvidia-headless-no-dkms-580-server-open",
-			"driver-not-loaded of gpu1: NVIDIA's driver does not work: the chip does not work with the open kernel modules: choose the proprietary series (…PCI ID: 10de:1db4…) [go tool mage cluster:up installs or repairs it]",
+			"driver-not-loaded of gpu1: NVIDIA's driver does not work: the chip does not work with the open kernel modules: choose the proprietary series (…PCI ID: 10de:1db4…) [homelab cluster:up installs or repairs it]",
 			"  gpus-not-offered of node gpu1").showing("gpu1", "dmesg", "is not supported by open nvidia.ko"),
 		{name: "N2, a driver over the loaded one", do: func(t *testing.T, w *world, _ *spec.Spec) {
 			w.inside(t, "wk-gpu3", "apt-get remove -y --allow-change-held-packages libnvidia-compute-580-server nvidia-utils-580-server nvidia-headless-no-dkms-580-server-open; apt-get install -y nvidia-utils-595-server")
-		}, shows: []string{"wk-gpu3", "nvidia-smi || true", "Failed to initialize NVML: Driver/library version mismatch"}, want: []string{"driver-mismatch of wk-gpu3: a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts [go tool mage node:cycle -node=wk-gpu3 drains it"}},
+		}, shows: []string{"wk-gpu3", "nvidia-smi || true", "Failed to initialize NVML: Driver/library version mismatch"}, want: []string{"driver-mismatch of wk-gpu3: a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts [homelab node:cycle -node=wk-gpu3 drains it"}},
 		onSmall("N3, the toolkit came after K3s", func(t *testing.T, w *world, _ *spec.Spec) {
 			w.inside(t, "gpu1", "apt-get remove -y --allow-change-held-packages nvidia-container-toolkit nvidia-container-toolkit-base; systemctl restart k3s-agent; apt-get install -y nvidia-container-toolkit")
 			_, err := w.api(t).Apply(t.Context(), requesting("job", "cpu", 1), requesting("training", "nvidia.com/gpu", 1))
@@ -59,10 +59,10 @@ func classicMishaps() []mishap {
 			said, err := w.api(t).List(t.Context(), "v1", "Event", "default", "")
 			require.NoError(t, err)
 			assert.Contains(t, fmt.Sprint(said), `no runtime for "nvidia" is configured`)
-		}, "toolkit of gpu1: containers cannot use its GPUs: the toolkit was installed after K3s had started, and K3s detects it only at start: restart k3s-agent (or k3s, on a server) [go tool mage cluster:up does it]",
+		}, "toolkit of gpu1: containers cannot use its GPUs: the toolkit was installed after K3s had started, and K3s detects it only at start: restart k3s-agent (or k3s, on a server) [homelab cluster:up does it]",
 			"  toolkit of pod default/job-", "  gpus-not-offered of node gpu1", "  pod-unschedulable of pod default/training-"),
 		onSmall("N3, a template of somebody", by("gpu1", "echo x >/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl"),
-			"toolkit of gpu1: containers cannot use its GPUs: the template overrides what K3s detects: remove the file and restart K3s [go tool mage cluster:up does it]"),
+			"toolkit of gpu1: containers cannot use its GPUs: the template overrides what K3s detects: remove the file and restart K3s [homelab cluster:up does it]"),
 		onSmall("N5, a taint of somebody", func(t *testing.T, w *world, _ *spec.Spec) {
 			api := w.api(t)
 			require.NoError(t, api.Mark(t.Context(), "gpu1", kube.Marks{Taints: []kube.Taint{{Key: "dedicated", Value: "research", Effect: "NoSchedule"}}}))
@@ -132,7 +132,7 @@ func TestAnotherVersionThanTheFile(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		next := parse(t, replace(t, small, "v1.36.5+k3s1", "v1.36.6+k3s1"))
 		assert.Contains(t, w.plan(t, next), "k3s/gpu1: version: v1.36.5+k3s1 → v1.36.6+k3s1 (needs a restart)")
-		assertFound(t, []string{"k3s-version of cp1: K3s is v1.36.5+k3s1, and the file says v1.36.6+k3s1 [go tool mage cluster:up upgrades node by node]", "k3s-version of gpu1"}, w.examine(t, next))
+		assertFound(t, []string{"k3s-version of cp1: K3s is v1.36.5+k3s1, and the file says v1.36.6+k3s1 [homelab cluster:up upgrades node by node]", "k3s-version of gpu1"}, w.examine(t, next))
 	})
 }
 
@@ -145,8 +145,8 @@ func TestNodeThatNeverCame(t *testing.T) {
 		want := parse(t, small)
 		_, err := w.cluster(t, want).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "node/gpu1: gpu1 did not register with the cluster, although K3s was restarted, within 5m0s: the cluster has no such node")
-		require.ErrorContains(t, err, "journalctl -u k3s-agent there says why; go tool mage node:replace -node=gpu1 recreates the machine")
-		assertFound(t, []string{"node-missing of node gpu1: the file has it and the cluster does not [go tool mage cluster:up lets it join]"}, w.examine(t, want))
+		require.ErrorContains(t, err, "journalctl -u k3s-agent there says why; homelab node:replace -node=gpu1 recreates the machine")
+		assertFound(t, []string{"node-missing of node gpu1: the file has it and the cluster does not [homelab cluster:up lets it join]"}, w.examine(t, want))
 	})
 }
 
@@ -183,7 +183,7 @@ func TestOperatorWithoutTheSocketOfK3s(t *testing.T) {
 		require.NoError(t, err)
 		w.reboot(t, "gpu1")
 		assertFound(t, []string{"pod-crashing of pod gpu-operator/nvidia-container-toolkit-daemonset-…: container nvidia-container-toolkit-ctr ends again and again " +
-			"[it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back; kubectl -n gpu-operator logs nvidia-container-toolkit-daemonset-…"}, w.examine(t, want))
+			"[it must find K3s' containerd: homelab cluster:up puts toolkit.env back; kubectl -n gpu-operator logs nvidia-container-toolkit-daemonset-…"}, w.examine(t, want))
 		assert.Contains(t, strings.Join(w.plan(t, want), "\n"), "chart/gpu-operator: clusterpolicy/cluster-policy/spec.toolkit.env.CONTAINERD_CONFIG")
 		w.up(t, want)
 		time.Sleep(5 * time.Minute)
@@ -200,7 +200,7 @@ func TestCardThatDoesNotWake(t *testing.T) {
 		w.up(t, want)
 		time.Sleep(5 * time.Minute)
 		kernelSays("gpu1", "nvidia 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible")(t, w, want)
-		assertFound(t, []string{"card-asleep of gpu1: a passed-through card does not wake up, since a restart from inside does not reset it [go tool mage node:cycle -node=gpu1 switches the VM off and on]"}, w.examine(t, want))
+		assertFound(t, []string{"card-asleep of gpu1: a passed-through card does not wake up, since a restart from inside does not reset it [homelab node:cycle -node=gpu1 switches the VM off and on]"}, w.examine(t, want))
 		require.NoError(t, w.verb(t, want, cycled(t.Context(), "gpu1", false)))
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, w.examine(t, want))

@@ -29,7 +29,7 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 		return nil, err
 	}
 	if vm == nil {
-		return nil, &RefusedError{name, "it has no VM: go tool mage cluster:up creates it"}
+		return nil, &RefusedError{name, "it has no VM: homelab cluster:up creates it"}
 	}
 	if !force {
 		if err := c.mayStop(ctx, n); err != nil {

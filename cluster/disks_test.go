@@ -69,7 +69,7 @@ func TestDisksOfALivingNode(t *testing.T) {
 		c := w.cluster(t, parse(t, oneDisk))
 		_, err := w.cluster(t, parse(t, replace(t, larger, "300GiB", "100GiB"))).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "Proxmox does not shrink disks")
-		require.ErrorContains(t, err, "go tool mage node:replace -node=wk1")
+		require.ErrorContains(t, err, "homelab node:replace -node=wk1")
 		c.Close()
 
 		// The first one goes: its volume is kept, and the other one is not touched.

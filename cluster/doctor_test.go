@@ -152,10 +152,10 @@ func mishaps() []mishap {
 		}, want: []string{"node-cordoned of node wk-gpu4"}},
 		{name: "a lock that was left", do: func(t *testing.T, w *world, _ *spec.Spec) { w.lock("cp3", "backup") }, want: []string{"vm-locked of cp3: cp3 (VM "}},
 		onSmall("an Xid", kernelSays("gpu1", "NVRM: Xid (PCI:0000:01:00): 48, pid=77, name=python3, An uncorrectable double bit error (DBE) has been detected on GPU"),
-			"gpu-error of gpu1: Xid 48 of GPU 0000:01:00 (hardware): an error in the GPU's memory that ECC could not correct [drain the node, then stop and start the VM …: go tool mage node:cycle -node=gpu1]"),
+			"gpu-error of gpu1: Xid 48 of GPU 0000:01:00 (hardware): an error in the GPU's memory that ECC could not correct [drain the node, then stop and start the VM …: homelab node:cycle -node=gpu1]"),
 		onSmall("a program's Xid", kernelSays("gpu1", "NVRM: Xid (PCI:0000:01:00): 13, pid=77, name=python3, Graphics SM Warp Exception")),
-		onSmall("a certificate that has ended", ages("gpu1", -2), "certificate of gpu1: 1 certificate of K3s: the first has ended on …, and its programs are refused [go tool mage cluster:certs -rotate"),
-		onSmall("a certificate that ends soon", ages("gpu1", 20), "certificate of gpu1: 1 certificate of K3s: the first ends on …, and K3s renews them only when it starts [go tool mage cluster:certs -rotate"),
+		onSmall("a certificate that has ended", ages("gpu1", -2), "certificate of gpu1: 1 certificate of K3s: the first has ended on …, and its programs are refused [homelab cluster:certs -rotate"),
+		onSmall("a certificate that ends soon", ages("gpu1", 20), "certificate of gpu1: 1 certificate of K3s: the first ends on …, and K3s renews them only when it starts [homelab cluster:certs -rotate"),
 		onSmall("a full disk", faulty("gpu1", guest.Faults{DiskFull: true}), "disk-full of gpu1: / is 100 % full: below 5 % free, the kubelet evicts pods [remove what is not needed, or write a larger size"),
 		{name: "a clock", do: faulty("wk-gpu1", guest.Faults{ClockAhead: true}), want: []string{"clock of wk-gpu1: its clock is 10m0s ahead of the other machines': certificates and etcd need clocks that agree [let it reach a time server"}},
 		onSmall("a pod that fits nowhere", func(t *testing.T, w *world, _ *spec.Spec) {
@@ -165,7 +165,7 @@ func mishaps() []mishap {
 		}, "pod-unschedulable of pod default/training-…: no node takes it: 0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match Pod's node affinity/selector "+
 			"[it asks for 4 GPUs, and no node has more than 1: ask for fewer, or give a node more in the file]"),
 		oneInstance("instances that somebody removed", "nvidia-smi mig -dci; nvidia-smi mig -dgi",
-			"mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0: in MIG mode, without instances → 2 of 3g.40gb (needs a restart) [go tool mage cluster:up divides them"),
+			"mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0: in MIG mode, without instances → 2 of 3g.40gb (needs a restart) [homelab cluster:up divides them"),
 		onSmall("a repository that Fleet cannot read", func(t *testing.T, w *world, _ *spec.Spec) { w.fleetSays(t) },
 			"fleet-bundle of bundle hub: ErrApplied: chart hub: 404 Not Found [fix it in Git, and push", "  fleet-bundle of bundle monitors",
 			"fleet-repo of gitrepo homelab: Fleet cannot read the repository: authentication required: Unauthorized [what runs keeps running"),

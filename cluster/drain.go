@@ -38,7 +38,7 @@ func (c *Cluster) drainStep(n spec.Node) *converge.Resource[drained] {
 				return drained{}, err
 			}
 			if node == nil {
-				return drained{}, converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: go tool mage cluster:up lets it join"})
+				return drained{}, converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: homelab cluster:up lets it join"})
 			}
 			client, err := c.members.Kube(ctx)
 			if err != nil {
@@ -77,7 +77,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 		Observe: func(ctx context.Context) (*kube.Node, error) {
 			have, err := c.members.ObserveNode(ctx, n.Name)
 			if err == nil && have == nil {
-				err = converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: go tool mage cluster:up lets it join"})
+				err = converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: homelab cluster:up lets it join"})
 			}
 			return have, err
 		},

@@ -89,7 +89,7 @@ func TestASickNewMachineStopsTheOthers(t *testing.T) {
 		before := w.now()
 		err := w.tries(t, parse(t, replace(t, text, "driver: {branch: auto}", "driver: {flavour: proprietary}")))
 		require.ErrorContains(t, err, "did not become healthy: fix that first, then run it again")
-		assert.ErrorContains(t, err, "\n  to go on: fix that, then run go tool mage cluster:up again: it goes on with wk-gpu")
+		assert.ErrorContains(t, err, "\n  to go on: fix that, then run homelab cluster:up again: it goes on with wk-gpu")
 		assert.ErrorContains(t, err, "\n  to go back: write the earlier branch under nvidia.driver")
 		assert.Len(t, before.changes().Restarted, 1)
 		cordoned := slices.DeleteFunc([]string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"}, func(name string) bool { return !w.nodes(t)[name].Cordoned })

@@ -103,8 +103,8 @@ func (c *Cluster) wayOn(ctx context.Context, n spec.Node, err error) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, &stays) {
 		return err
 	}
-	return fmt.Errorf("%w\n  to go on: fix that, then run go tool mage cluster:up again: it goes on with %s, and no other node goes down before it is well"+
-		"\n  to go back: write the earlier branch under nvidia.driver and run it again; go tool mage node:replace -node=%s recreates the machine with the driver of the file", err, n.Name, printable.Word(n.Name))
+	return fmt.Errorf("%w\n  to go on: fix that, then run homelab cluster:up again: it goes on with %s, and no other node goes down before it is well"+
+		"\n  to go back: write the earlier branch under nvidia.driver and run it again; homelab node:replace -node=%s recreates the machine with the driver of the file", err, n.Name, printable.Word(n.Name))
 }
 
 // loadDriver restarts a new node whose driver is installed but not loaded. That is the case if the

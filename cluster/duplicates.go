@@ -51,5 +51,5 @@ func checkDuplicates(all []proxmox.Summary) error {
 	}
 	return errors.New(text + "\n" +
 		"  check what is on them, and remove the duplicates, as root on their host: qm stop VMID; qm destroy VMID --purge\n" +
-		"  or remove all of them with go tool mage cluster:down, which lists them and asks first, and create the cluster again")
+		"  or remove all of them with homelab cluster:down, which lists them and asks first, and create the cluster again")
 }

@@ -26,7 +26,7 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 	case err != nil:
 		return nil, err
 	case !n.External:
-		return nil, &RefusedError{name, "homelab created its machine: remove it from the file, and go tool mage cluster:up drains and destroys it"}
+		return nil, &RefusedError{name, "homelab created its machine: remove it from the file, and homelab cluster:up drains and destroys it"}
 	}
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err

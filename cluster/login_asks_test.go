@@ -215,7 +215,7 @@ func TestVerbsLetNobodyIn(t *testing.T) {
 				require.NoError(t, err, "it shows the step")
 			} else {
 				require.ErrorContains(t, err, "does not let ubuntu in", what)
-				assert.ErrorContains(t, err, "go tool mage cluster:up asks first and adds a login", what)
+				assert.ErrorContains(t, err, "homelab cluster:up asks first and adds a login", what)
 			}
 			assert.Equal(t, changes{}, before.changes(), what)
 			assert.NoDirExists(t, w.dir, what)

@@ -191,7 +191,7 @@ func TestOperatorsDriverBesideAnother(t *testing.T) {
 		w.up(t, parse(t, withPlatform(t, "one-gpu", "")))
 		_, err := w.cluster(t, parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator}"))).Up().Run(t.Context(), w.listen(t))
 		assert.ErrorContains(t, err, "gpu1 has a driver of its own (linux-modules-nvidia-580-server-open-")
-		assert.ErrorContains(t, err, "go tool mage node:replace -node=gpu1 recreates the machine without it, or write mode: prebuilt")
+		assert.ErrorContains(t, err, "homelab node:replace -node=gpu1 recreates the machine without it, or write mode: prebuilt")
 	})
 }
 

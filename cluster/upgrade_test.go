@@ -73,7 +73,7 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 		require.Len(t, saved, 1)
 		assert.Regexp(t, `^homelab-before-v1\.36\.6-k3s1-cp1-\d+$`, saved[0])
 		assert.Contains(t, w.output.String(), "the snapshot of etcd before the upgrade is "+saved[0]+" on cp1")
-		assert.ErrorContains(t, err, "to go on: fix that, then run go tool mage cluster:up again: it goes on with cp2")
+		assert.ErrorContains(t, err, "to go on: fix that, then run homelab cluster:up again: it goes on with cp2")
 		assert.ErrorContains(t, err, "to go back: restore the snapshot "+saved[0]+", which is on cp1: docs/restore.md")
 		now := w.versions(t)
 		assert.Equal(t, newer, now["cp1"])
@@ -130,7 +130,7 @@ func TestNoServerGoesDownWhileEtcdIsSick(t *testing.T) {
 		require.Equal(t, "False", n.Voter)
 		err := w.tries(t, upgraded(t, text))
 		require.ErrorContains(t, err, "cp3: its etcd member is not well: Unhealthy: failed to check etcd member status")
-		assert.ErrorContains(t, err, "to go on: fix that, then run go tool mage cluster:up again: it goes on with cp1")
+		assert.ErrorContains(t, err, "to go on: fix that, then run homelab cluster:up again: it goes on with cp1")
 		for name, v := range w.versions(t) {
 			assert.Equal(t, "v1.36.5+k3s1", v, name)
 		}
@@ -170,7 +170,7 @@ func TestVersionsThatCannotBe(t *testing.T) {
 		// An older agent can only be made again, as after a snapshot from before an upgrade.
 		older := parse(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"))
 		require.ErrorContains(t, w.tries(t, parse(t, replace(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"), "role: server", "role: server, cores: 6"))),
-			"wk1: k3s cannot go from v1.36.5+k3s1 back to v1.36.4+k3s1 on a machine: go tool mage node:replace -node=NAME makes an agent again in that version")
+			"wk1: k3s cannot go from v1.36.5+k3s1 back to v1.36.4+k3s1 on a machine: homelab node:replace -node=NAME makes an agent again in that version")
 		require.NoError(t, w.verb(t, older, replaced(t.Context(), "wk1", true)))
 		assert.Equal(t, "v1.36.4+k3s1", w.versions(t)["wk1"])
 		w.up(t, parse(t, text))

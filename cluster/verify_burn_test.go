@@ -240,7 +240,7 @@ func TestVerifyBurnThatNeverStarts(t *testing.T) {
 		v, err := w.prove(t, spec, cluster.VerifyBurn)
 		require.ErrorContains(t, err, "burn/wk-gpu2: wk-gpu2: the job did not end in time: DeadlineExceeded: Job was active longer than specified deadline; it waited: Unschedulable: ")
 		assert.Contains(t, measured(v, bench.Burn)["wk-gpu2"].Detail, "had untolerated taint(s)")
-		assert.Equal(t, "drained and gets no pods: run go tool mage node:uncordon -node=wk-gpu1, then verify again", measured(v, bench.Burn)["wk-gpu1"].Detail)
+		assert.Equal(t, "drained and gets no pods: run homelab node:uncordon -node=wk-gpu1, then verify again", measured(v, bench.Burn)["wk-gpu1"].Detail)
 		assert.Len(t, v.Results(), 4)
 	})
 }

@@ -111,7 +111,7 @@ func TestVerifyOfADrainedNode(t *testing.T) {
 		require.NoError(t, w.verb(t, spec, drained("wk-gpu2")))
 		begin := time.Now()
 		results, _, err := w.verify(t, spec)
-		assert.EqualError(t, err, "verify/wk-gpu2: wk-gpu2 is drained and gets no pods\n  run go tool mage node:uncordon -node=wk-gpu2, then verify again")
+		assert.EqualError(t, err, "verify/wk-gpu2: wk-gpu2 is drained and gets no pods\n  run homelab node:uncordon -node=wk-gpu2, then verify again")
 		assert.Len(t, results, 6)
 		assert.Less(t, time.Since(begin), time.Minute)
 	})

@@ -85,7 +85,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replaced(diff)))
 	case diff.Effect() == drift.Replace:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
-			"  go tool mage node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), printable.Word(n.Name)))
+			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), printable.Word(n.Name)))
 	case diff.Effect() == drift.Restart && vm.Running:
 		return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {

@@ -22,7 +22,7 @@ var lasting = []symptom{
 		"delete its Node (kubectl delete node NAME frees the password too), or give this machine a name of its own"},
 	{oldCertificate,
 		"this agent has the certificate of a Node that was deleted or never registered, and K3s cannot join with it",
-		"give it a new token, remove " + nodeCertificate + " and its .key, and restart k3s-agent; go tool mage cluster:up does so"},
+		"give it a new token, remove " + nodeCertificate + " and its .key, and restart k3s-agent; homelab cluster:up does so"},
 	{"etcd cluster join failed: duplicate node name found",
 		"etcd still has a member of this name",
 		"delete the Node of the old server, which removes its member, then start this one again"},
@@ -91,7 +91,7 @@ var lasting = []symptom{
 		"the disk is full", "make room or grow the disk"},
 	{"not authorized",
 		"the server refuses the token: it is wrong, has expired or was deleted",
-		"give the agent a new one, from k3s token create on a running server, and restart k3s-agent; go tool mage cluster:up does so"},
+		"give the agent a new one, from k3s token create on a running server, and restart k3s-agent; homelab cluster:up does so"},
 }
 
 // passing are the symptoms of problems that time or other machines may solve.

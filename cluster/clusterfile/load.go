@@ -22,7 +22,7 @@ import (
 func Load(path string) (*spec.Spec, error) {
 	data, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let go tool mage cluster:init make one", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let homelab cluster:init make one", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster file: %w", err)

@@ -119,7 +119,7 @@ func (d *diagnosis) hosts() {
 			}
 		}
 		for _, c := range h.Cards {
-			d.add(onHost, c.Node, Finding{Failure: "card", Where: where, What: fmt.Sprintf("GPU %s (%s): %s", c.Address, c.Model, c.Problem), Do: "go tool mage gpu:list shows every card and who has it"})
+			d.add(onHost, c.Node, Finding{Failure: "card", Where: where, What: fmt.Sprintf("GPU %s (%s): %s", c.Address, c.Model, c.Problem), Do: "homelab gpu:list shows every card and who has it"})
 		}
 	}
 }
@@ -148,14 +148,14 @@ func (d *diagnosis) machine(m Machine) {
 	switch {
 	case m.External || !m.Asked:
 	case vm == nil:
-		d.add(onMachine, m.Name, Finding{Failure: "vm-missing", What: "there is no VM of this name with the cluster's tag", Do: "go tool mage cluster:up makes it"})
+		d.add(onMachine, m.Name, Finding{Failure: "vm-missing", What: "there is no VM of this name with the cluster's tag", Do: "homelab cluster:up makes it"})
 	case vm.Locked != "":
 		d.add(onMachine, m.Name, Finding{
 			Failure: "vm-locked", What: fmt.Sprintf("%s is locked (%s)", vm, vm.Locked), Evidence: []string{"lock: " + vm.Locked},
 			Do: fmt.Sprintf("wait for the task that holds the lock; if no task runs, unlock it on %s: qm unlock %d", vm.Host, vm.VMID),
 		})
 	case !vm.Running:
-		d.add(onMachine, m.Name, Finding{Failure: "vm-stopped", What: fmt.Sprintf("%s does not run", vm), Evidence: []string{"status: stopped"}, Do: "go tool mage cluster:up starts it; if it stops again, see the task log and the kernel's log on " + vm.Host})
+		d.add(onMachine, m.Name, Finding{Failure: "vm-stopped", What: fmt.Sprintf("%s does not run", vm), Evidence: []string{"status: stopped"}, Do: "homelab cluster:up starts it; if it stops again, see the task log and the kernel's log on " + vm.Host})
 	}
 }
 
@@ -209,7 +209,7 @@ func (d *diagnosis) inside(m Machine) {
 	if held := grep(in.Kernel, "Unable to change power state"); len(held) > 0 {
 		d.add(inSystem, m.Name, Finding{
 			Failure: "card-asleep", What: "a passed-through card does not wake up, since a restart from inside does not reset it", Evidence: held,
-			Do: "go tool mage node:cycle -node=" + m.Name + " switches the VM off and on",
+			Do: "homelab node:cycle -node=" + m.Name + " switches the VM off and on",
 		})
 	}
 }

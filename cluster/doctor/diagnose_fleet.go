@@ -13,7 +13,7 @@ func (d *diagnosis) fleet() {
 		for _, why := range s.Wrong {
 			d.add(inWorkload, "", Finding{
 				Failure: "fleet-repo", Severity: Warning, Where: "gitrepo " + s.Name, What: why, Evidence: []string{"job: " + s.Job},
-				Do: "what runs keeps running, and no new commit arrives: check URL, credentials and branch; go tool mage fleet:status",
+				Do: "what runs keeps running, and no new commit arrives: check URL, credentials and branch; homelab fleet:status",
 			})
 		}
 		for _, b := range s.Bundles {
@@ -28,7 +28,7 @@ func (d *diagnosis) fleet() {
 // one whose object has a pod in trouble from the pod's.
 func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 	f := Finding{Failure: "fleet-bundle", Severity: Warning, Where: "bundle " + b.Name, What: b.State}
-	f.Do = "go tool mage fleet:status shows it until it is ready"
+	f.Do = "homelab fleet:status shows it until it is ready"
 	if b.Cluster != "" && b.Cluster != "local" {
 		f.Where += "@" + b.Cluster
 	}
@@ -44,7 +44,7 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 	case "NotReady":
 		f.Severity, f.Do = Error, "look at the object that the reason names, and at its pods and events"
 	case fleet.StateNowhere:
-		f.Severity, f.Do = Error, "its targets match no cluster: go tool mage fleet:lint says why"
+		f.Severity, f.Do = Error, "its targets match no cluster: homelab fleet:lint says why"
 	case "Modified":
 		f.Do = "bring the change into Git, or undo it: Fleet reports it and does not correct it"
 	}

@@ -23,10 +23,10 @@ func (d *diagnosis) logged(m Machine, log []string) {
 			continue
 		}
 		f := Finding{Failure: "gpu-error", Severity: Warning, Evidence: []string{x.Line}}
-		f.Do = firstOf(x.Do, "go tool mage gpu:verify shows whether it computes")
+		f.Do = firstOf(x.Do, "homelab gpu:verify shows whether it computes")
 		if x.Stops {
 			f.Severity = Error
-			f.Do += ": go tool mage node:cycle -node=" + m.Name
+			f.Do += ": homelab node:cycle -node=" + m.Name
 		}
 		x.Do = ""
 		f.What = x.String()
@@ -37,7 +37,7 @@ func (d *diagnosis) logged(m Machine, log []string) {
 // divided compares how a machine's GPUs are divided with the file.
 func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
 	f := Finding{Failure: "mig-layout"}
-	f.Do = "go tool mage cluster:up divides them; journalctl -u homelab-mig on " + m.Name + " says what nvidia-smi answered"
+	f.Do = "homelab cluster:up divides them; journalctl -u homelab-mig on " + m.Name + " says what nvidia-smi answered"
 	if m.External {
 		f.Do = "divide them on the machine and at its every boot, since it is external: docs/mig.md"
 	}

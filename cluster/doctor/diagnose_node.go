@@ -27,12 +27,12 @@ func (d *diagnosis) k3s(m Machine) {
 		d.add(inK3s, m.Name, Finding{Failure: "k3s-unread", What: "K3s could not be looked at", Evidence: said(m.K3sErr), Do: "run it again"})
 		return
 	case s.Role == k3s.RoleNone:
-		d.add(inK3s, m.Name, Finding{Failure: "k3s-missing", What: "K3s is not set up", Do: "go tool mage cluster:up installs it and lets the node join"})
+		d.add(inK3s, m.Name, Finding{Failure: "k3s-missing", What: "K3s is not set up", Do: "homelab cluster:up installs it and lets the node join"})
 		return
 	case s.Role != want:
 		d.add(inK3s, m.Name, Finding{
 			Failure: "k3s-role", What: fmt.Sprintf("it should be %s and has the units of %s", want, s.Role), Evidence: []string{"units: " + string(s.Role)},
-			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: go tool mage node:replace -node=%s", printable.Word(m.Name)),
+			Do: fmt.Sprintf("disable the wrong unit on it, or recreate it: homelab node:replace -node=%s", printable.Word(m.Name)),
 		})
 		return // what its units do is of no account
 	}
@@ -50,7 +50,7 @@ func (d *diagnosis) k3s(m Machine) {
 	if want := d.e.Spec.K3s.Version; s.Version != "" && s.Version != want {
 		d.add(inK3s, m.Name, Finding{
 			Failure: "k3s-version", Severity: Warning, What: fmt.Sprintf("K3s is %s, and the file says %s", s.Version, want), Evidence: []string{"k3s --version: " + s.Version},
-			Do: "go tool mage cluster:up upgrades node by node",
+			Do: "homelab cluster:up upgrades node by node",
 		})
 	}
 }
@@ -61,7 +61,7 @@ const endsSoon = 30 * 24 * time.Hour
 
 // certificates judges the certificates of K3s on a machine.
 func (d *diagnosis) certificates(m Machine) {
-	f := Finding{Failure: "certificate", Do: "go tool mage cluster:certs -rotate makes new ones, on one node after the other"}
+	f := Finding{Failure: "certificate", Do: "homelab cluster:certs -rotate makes new ones, on one node after the other"}
 	var some []string
 	for _, c := range m.Certs {
 		left := c.Until.Sub(d.e.Time)
@@ -101,18 +101,18 @@ func (d *diagnosis) driver(m Machine) {
 	case errors.Is(s.SMIError, nvidia.ErrVersionMismatch):
 		d.add(inSystem, m.Name, Finding{
 			Failure: "driver-mismatch", What: "a driver was installed over the one that is loaded: no program can use a GPU until the machine restarts",
-			Evidence: append(seen, "loaded module: "+s.Loaded), Do: "go tool mage node:cycle -node=" + m.Name + " drains it and switches it off and on; cluster:up holds driver and kernel",
+			Evidence: append(seen, "loaded module: "+s.Loaded), Do: "homelab node:cycle -node=" + m.Name + " drains it and switches it off and on; cluster:up holds driver and kernel",
 		})
 	case errors.Is(s.SMIError, nvidia.ErrLost):
-		f := Finding{Failure: "gpu-missing", What: "a GPU no longer answers", Evidence: seen, Do: "go tool mage node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		f := Finding{Failure: "gpu-missing", What: "a GPU no longer answers", Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
 		d.add(inSystem, m.Name, f)
 	case s.Loaded == "" || s.SMIError != nil:
-		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "go tool mage cluster:up installs or repairs it"}
+		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "homelab cluster:up installs or repairs it"}
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
 		d.add(inSystem, m.Name, f)
 	case len(s.GPUs()) < m.GPUs.Count:
-		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "go tool mage node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
 		d.add(inSystem, m.Name, f)
 	default:
@@ -124,7 +124,7 @@ func (d *diagnosis) driver(m Machine) {
 			continue // versions and holds are the plan's
 		}
 		d.add(inSystem, m.Name, Finding{
-			Failure: "toolkit", What: "containers cannot use its GPUs: " + firstOf(field.Note, field.Have), Evidence: []string{strings.TrimSpace(field.Path + ": " + field.Have)}, Do: "go tool mage cluster:up does it",
+			Failure: "toolkit", What: "containers cannot use its GPUs: " + firstOf(field.Note, field.Have), Evidence: []string{strings.TrimSpace(field.Path + ": " + field.Have)}, Do: "homelab cluster:up does it",
 		})
 	}
 }
@@ -165,13 +165,13 @@ func (d *diagnosis) nodes() {
 			d.add(inKubernetes, n.Name, Finding{Failure: "node-not-ready", Where: "node " + n.Name, What: "it is not ready: " + n.Reason, Evidence: []string{"Ready: " + n.Reason}, Do: "journalctl -u k3s-agent (k3s on a server) on " + n.Name})
 		}
 		if n.Cordoned {
-			d.add(inKubernetes, "", Finding{Failure: "node-cordoned", Severity: Warning, Where: "node " + n.Name, What: "it is drained or cordoned and gets no pods", Do: "go tool mage node:uncordon -node=" + n.Name})
+			d.add(inKubernetes, "", Finding{Failure: "node-cordoned", Severity: Warning, Where: "node " + n.Name, What: "it is drained or cordoned and gets no pods", Do: "homelab node:uncordon -node=" + n.Name})
 		}
 		d.allocatable(want, n)
 	}
 	for _, m := range d.e.Machines {
 		if !seen[m.Name] && m.Role != spec.FileServer {
-			d.add(inKubernetes, m.Name, Finding{Failure: "node-missing", Where: "node " + m.Name, What: "the file has it and the cluster does not", Do: "go tool mage cluster:up lets it join"})
+			d.add(inKubernetes, m.Name, Finding{Failure: "node-missing", Where: "node " + m.Name, What: "the file has it and the cluster does not", Do: "homelab cluster:up lets it join"})
 		}
 	}
 }

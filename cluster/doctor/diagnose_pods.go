@@ -132,7 +132,7 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 	case p.Status.Reason == "UnexpectedAdmissionError" && strings.Contains(p.Status.Message, "Allocate failed"):
 		f.Failure, f.What, f.Evidence = "pod-not-starting", "its node refused it: "+p.Status.Message, []string{p.Status.Message}
 		f.Do = "where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); " +
-			"elsewhere the node has lost a GPU: go tool mage gpu:verify"
+			"elsewhere the node has lost a GPU: homelab gpu:verify"
 		return f, true
 	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
 		f.Evidence = d.complaints("Pod", p.Namespace, p.Name)
@@ -141,7 +141,7 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		}
 		f.Failure, f.What, f.Do = "pod-not-starting", "it does not start: "+f.Evidence[len(f.Evidence)-1], "the evidence says what it waits for"
 		if strings.Contains(f.What, `no runtime for "nvidia" is configured`) {
-			f.Failure, f.Do = "toolkit", "the container toolkit came after K3s had started on "+p.Spec.NodeName+": go tool mage cluster:up restarts it"
+			f.Failure, f.Do = "toolkit", "the container toolkit came after K3s had started on "+p.Spec.NodeName+": homelab cluster:up restarts it"
 		}
 		return f, true
 	}
@@ -222,7 +222,7 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 	case "CrashLoopBackOff":
 		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" ends again and again", fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
 		if strings.Contains(cs.Image, "/container-toolkit:") {
-			f.Do = "it must find K3s' containerd: go tool mage cluster:up puts toolkit.env back; " + f.Do
+			f.Do = "it must find K3s' containerd: homelab cluster:up puts toolkit.env back; " + f.Do
 		}
 		if t := cs.LastTerminationState.Terminated; t != nil {
 			f.ended(cs.Name, t)

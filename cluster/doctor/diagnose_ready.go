@@ -130,6 +130,6 @@ func (d *diagnosis) lastRun() {
 	}
 	d.add(inWorkload, "", Finding{
 		Failure: "run-failed", Severity: Warning, Where: "last run", What: fmt.Sprintf("it failed %s ago: %s", d.e.Time.Sub(r.Ended).Round(time.Second), strings.Join(names, ", ")),
-		Evidence: strings.Split(strings.Join(words, "\n"), "\n"), Do: "fix what is found here, then run it again: go tool mage cluster:up",
+		Evidence: strings.Split(strings.Join(words, "\n"), "\n"), Do: "fix what is found here, then run it again: homelab cluster:up",
 	})
 }

@@ -27,7 +27,7 @@ func ExampleDiagnose() {
 	}
 	// Output:
 	// gpu1: gpu1 (VM 104 on pve1) does not run
-	//   cure: go tool mage cluster:up starts it; if it stops again, see the task log and the kernel's log on pve1
+	//   cure: homelab cluster:up starts it; if it stops again, see the task log and the kernel's log on pve1
 	//   so: gpu1: nobody can log in, so it was not looked at from inside
 	//   so: node gpu1: it is not ready: its kubelet has not reported since 20:15:00
 }

@@ -43,7 +43,7 @@ func TestKernelLog(t *testing.T) {
 	e.Nodes[1].Ready = false
 	assert.Equal(t, []string{
 		"error gpu-error of gpu1: Xid 119 of GPU 0000:01:00 (driver): the GPU's own processor (GSP) does not answer [drain the node, then stop and start the VM " +
-			"(a restart from inside does not reset the card); if it happens again, pin another branch (nvidia.driver.branch): go tool mage node:cycle -node=gpu1]",
+			"(a restart from inside does not reset the card); if it happens again, pin another branch (nvidia.driver.branch): homelab node:cycle -node=gpu1]",
 		"warning gpu-error of gpu1: Xid 63 of GPU 0000:01:00 (hardware): a bad row of memory is remapped (before Ampere, a bad page retired) at the next reset [stop and start the VM when the node is free]",
 		"error node-not-ready of node gpu1: it is not ready:  [journalctl -u k3s-agent (k3s on a server) on gpu1] <- gpu-error of gpu1",
 	}, told(e))
@@ -51,8 +51,8 @@ func TestKernelLog(t *testing.T) {
 
 func TestCertificatesEnd(t *testing.T) {
 	for until, want := range map[time.Time]string{
-		now.AddDate(0, 0, -1): "error certificate of gpu1: 1 certificate of K3s: the first has ended on 2026-11-22, and its programs are refused [go tool mage cluster:certs -rotate makes new ones, on one node after the other]",
-		now.AddDate(0, 0, 20): "warning certificate of gpu1: 1 certificate of K3s: the first ends on 2026-12-13, and K3s renews them only when it starts [go tool mage cluster:certs -rotate makes new ones, on one node after the other]",
+		now.AddDate(0, 0, -1): "error certificate of gpu1: 1 certificate of K3s: the first has ended on 2026-11-22, and its programs are refused [homelab cluster:certs -rotate makes new ones, on one node after the other]",
+		now.AddDate(0, 0, 20): "warning certificate of gpu1: 1 certificate of K3s: the first ends on 2026-12-13, and K3s renews them only when it starts [homelab cluster:certs -rotate makes new ones, on one node after the other]",
 		now.AddDate(0, 0, 40): "",
 	} {
 		e := healthy()
@@ -94,7 +94,7 @@ func TestInstances(t *testing.T) {
 	a100, known := nvidia.Lookup(nvidia.PCIID{Vendor: 0x10de, Device: 0x20f1})
 	require.True(t, known)
 	for profile, want := range map[string]string{
-		"3g.20gb": "error mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0: whole, MIG mode pending → 2 of 3g.20gb (needs a restart) [go tool mage cluster:up divides them; ",
+		"3g.20gb": "error mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0: whole, MIG mode pending → 2 of 3g.20gb (needs a restart) [homelab cluster:up divides them; ",
 		"3g.40gb": "error mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0 cannot be divided into 2 of 3g.40gb: A100 40GB: it has no profile 3g.40gb [its profiles are 1g.5gb",
 	} {
 		e := healthy()

@@ -95,7 +95,7 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 	var err error
 	if h.CPUs == 0 || h.Memory == 0 {
 		return fmt.Errorf("the token may not see what it has: grant it Sys.Audit on /nodes/%s; "+
-			"go tool mage host:role prints the commands, docs/permissions.md explains them", h.Name)
+			"homelab host:role prints the commands, docs/permissions.md explains them", h.Name)
 	}
 	if h.Storages, err = c.Storages(ctx, h.Name); err != nil {
 		return err

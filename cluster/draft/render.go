@@ -82,7 +82,7 @@ func (w *writer) head() {
 	w.comment(0,
 		fmt.Sprintf("%s and %s %s, on Proxmox VE %s.", plural(servers, "server"), plural(workers, "worker"), has, w.found.Version),
 		"Written by cluster:init from what it found, and yours from now on: see "+docs+"cluster-yaml.md.")
-	w.comment(0, "Next: go tool mage cluster:plan shows what it will create, go tool mage cluster:up creates it.")
+	w.comment(0, "Next: homelab cluster:plan shows what it will create, homelab cluster:up creates it.")
 	w.line("name: %s", scalar(w.answers.Name))
 }
 

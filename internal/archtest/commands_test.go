@@ -14,7 +14,7 @@ import (
 )
 
 // printedCommand is a command in a text for a person, up to where its words end.
-var printedCommand = regexp.MustCompile("\\b(?:go tool mage|pveum|pvesm|pvesh|qm|kubectl(?: --[a-z]+=%s)?|helm|chmod|ssh -p|sudo|ssh-add|environment: export|systemctl|journalctl|ip link|as root on another host: rm) (?::\\S|[^;,:`(\n])*%[sqv](?::\\S|[^;,:`(\n])*")
+var printedCommand = regexp.MustCompile("\\b(?:homelab [a-z0-9]+:[a-z]+|pveum|pvesm|pvesh|qm|kubectl(?: --[a-z]+=%s)?|helm|chmod|ssh -p|sudo|ssh-add|environment: export|systemctl|journalctl|ip link|as root on another host: rm) (?::\\S|[^;,:`(\n])*%[sqv](?::\\S|[^;,:`(\n])*")
 
 // verb is one verb of a format.
 var verb = regexp.MustCompile(`%[-+# 0]*(?:\[(\d+)\])?[0-9.*]*[a-zA-Z%]`)

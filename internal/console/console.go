@@ -1,9 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
 
 	"golang.org/x/term"
 
@@ -19,6 +23,7 @@ type Console struct {
 	Live       bool // Talk is a terminal that understands cursor movements
 	Redact     *secret.Redactor
 	Recorder   Recorder // also gets what commands see and do; may be nil
+	Program    string   // begins a command of homelab as one types it here; empty: go tool mage
 
 	talk, data face
 	// interrupted says once that Ctrl-C was pressed, to which Mage adds a line at the cursor; nil: never.
@@ -47,6 +52,9 @@ func New(asJSON bool) *Console {
 		Talk: redacting{os.Stderr, r}, Data: redacting{os.Stdout, r},
 		JSON: asJSON, Live: talk.size != nil && os.Getenv("CI") == "" && !asJSON,
 		Redact: r, talk: talk, data: data,
+	}
+	if name := filepath.Base(os.Args[0]); strings.TrimSuffix(name, ".exe") == "homelab" {
+		c.Program = "homelab"
 	}
 	if c.Live {
 		pressed := make(chan os.Signal, 1)
@@ -117,12 +125,20 @@ func (w redacting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hide redacts the secrets in a text.
+// hide redacts the secrets in a text, and words its commands.
 func (c *Console) hide(s string) string {
-	if c.Redact == nil {
+	if s = c.Commands(s); c.Redact == nil {
 		return s
 	}
 	return c.Redact.Redact(s)
+}
+
+// verbs matches the commands in a text. Libraries name them as the program homelab reads them: homelab cluster:up.
+var verbs = regexp.MustCompile(`\bhomelab ([a-z0-9]+:[a-z])`)
+
+// Commands words the commands of homelab in a text as one types them here.
+func (c *Console) Commands(text string) string {
+	return verbs.ReplaceAllString(text, cmp.Or(c.Program, "go tool mage")+" $1")
 }
 
 // line makes foreign text safe to print on one line.

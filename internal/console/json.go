@@ -70,11 +70,8 @@ func (c *Console) object(v any) error {
 	return err
 }
 
-// hideStrings redacts the secrets in every string of a JSON text, in the decoded string.
+// hideStrings redacts the secrets and words the commands in every string of a JSON text, in the decoded string.
 func (c *Console) hideStrings(b []byte) []byte {
-	if c.Redact == nil {
-		return b
-	}
 	var out bytes.Buffer
 	for len(b) > 0 {
 		i := bytes.IndexByte(b, '"')

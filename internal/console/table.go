@@ -120,7 +120,7 @@ func (c *Console) Fail(text string) {
 	var out []string
 	for line := range strings.SplitSeq(harmlessLines(c.hide(text)), "\n") {
 		width := c.talk.width()
-		if strings.HasPrefix(line, " ") || slices.ContainsFunc([]string{"`", "go tool ", "kubectl ", "ssh", "sudo "}, func(s string) bool { return strings.Contains(line, s) }) {
+		if strings.HasPrefix(line, " ") || slices.ContainsFunc([]string{"`", "go tool ", "homelab ", "kubectl ", "ssh", "sudo "}, func(s string) bool { return strings.Contains(line, s) }) {
 			width = 0
 		}
 		out = append(out, wrap(line, 0, width)...)

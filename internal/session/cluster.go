@@ -56,7 +56,7 @@ func (s *Session) Plan(ctx context.Context) error {
 		return err
 	}
 	if plan.Changes() {
-		return failedf(pending, "there is something to change: go tool mage cluster:up does it")
+		return failedf(pending, "there is something to change: homelab cluster:up does it")
 	}
 	return nil
 }
@@ -114,21 +114,21 @@ func (s *Session) keep() {
 
 // next says what to do next.
 func (s *Session) next() {
-	step := func(do, why string) { s.Say("  %-32s %s", do, why) }
+	step := func(do, why string) { s.Say("  %-32s %s", s.Commands(do), why) }
 	s.Say("\nNext:")
-	step("go tool mage gpu:verify", "run a CUDA job on every GPU")
+	step("homelab gpu:verify", "run a CUDA job on every GPU")
 	s.Say("  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
 	places := s.Cluster.Entrances()
 	for _, p := range places {
 		if p.Part == "jupyterhub" {
-			step("go tool mage hub:verify", "compute in a server of each profile")
-			step("go tool mage hub:open", p.URL+", "+p.Title)
+			step("homelab hub:verify", "compute in a server of each profile")
+			step("homelab hub:open", p.URL+", "+p.Title)
 			continue
 		}
 		step(p.URL, p.Title)
 	}
 	if len(s.Cluster.Passwords()) > 0 {
-		step("go tool mage platform:passwords", "generated first passwords")
+		step("homelab platform:passwords", "generated first passwords")
 	}
 	if len(places) > 0 && s.Spec.IsLab() {
 		s.Say("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")
@@ -301,7 +301,7 @@ func (s *Session) Status(ctx context.Context) error {
 	}
 	s.warnOfHosts()
 	if wrong {
-		return failedf(pending, "not everything is up to date: go tool mage cluster:plan shows what differs")
+		return failedf(pending, "not everything is up to date: homelab cluster:plan shows what differs")
 	}
 	return nil
 }

@@ -292,7 +292,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			"plan":            {Options{}, (*Session).Plan, pending, asks},
 			"plan, in JSON":   {Options{JSON: true}, (*Session).Plan, pending, `"costs":[{"machine":"gpu1","kind":"enter","why":"no server`},
 			"status":          {Options{}, (*Session).Status, pending, "server1"},
-			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "go tool mage cluster:up asks first and adds a login"},
+			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "homelab cluster:up asks first and adds a login"},
 			"gpu:verify":      {Options{}, with(GPUVerifyFlags{}, (*Session).GPUVerify), 1, "go tool mage cluster:up asks first and adds a login"},
 			"node:drain":      {Options{}, with(NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, (*Session).NodeDrain), 1, "gpu1"},
 			"node:cycle":      {Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeCycle), 1, "gpu1"},

@@ -76,7 +76,7 @@ func (s *Session) FleetRender(ctx context.Context, f FleetRenderFlags) error {
 		s.Say("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
 		return nil
 	}
-	s.Say("%s in %s. git diff shows them; go tool mage fleet:push pushes them to the repository.", count(len(changes), "change"), dir)
+	s.Say("%s in %s. git diff shows them; homelab fleet:push pushes them to the repository.", count(len(changes), "change"), dir)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (s *Session) FleetPush(ctx context.Context, f FleetPushFlags) error {
 		return err
 	}
 	s.sayChanges(done.Changes)
-	s.Say("%s pushed, commit %.12s.\nNext:\n  go tool mage fleet:status -timeout=15m   waits until Fleet has deployed it", count(len(done.Changes), "change"), done.Commit)
+	s.Say("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it", count(len(done.Changes), "change"), done.Commit)
 	return nil
 }
 

@@ -140,7 +140,7 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 	if err := found.Print(s.Console); err != nil {
 		return err
 	}
-	if err := found.JUnit(f.JUnit, s.Spec.Name); err != nil {
+	if err := found.JUnit(s.Console, f.JUnit, s.Spec.Name); err != nil {
 		return err
 	}
 	// The Jobs are also removed after an interruption.

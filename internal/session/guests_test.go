@@ -55,7 +55,7 @@ func TestALabWithOtherGuests(t *testing.T) {
 	fits := labmodel.Of(preset(t, "one-gpu"))
 	err := s.labFits(labctl.State{Hardware: fits})
 	assert.Equal(t, invalid, code(err))
-	require.ErrorContains(t, err, "the lab runs with simulated VMs and Kubernetes, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with go tool mage lab:stop")
+	require.ErrorContains(t, err, "the lab runs with simulated VMs and Kubernetes, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with homelab lab:stop")
 	g := labneeds.Guests(s.Spec)
 	assert.Equal(t, labctl.Guests{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), Internet: true}, g)
 	g.Image = "/somewhere"

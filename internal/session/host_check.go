@@ -60,7 +60,7 @@ func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 	}
 	switch report.Worst() {
 	case preflight.Error:
-		return failedf(hopeless, "%s: go tool mage cluster:up would refuse", count(len(report.Of(preflight.Error)), "error"))
+		return failedf(hopeless, "%s: homelab cluster:up would refuse", count(len(report.Of(preflight.Error)), "error"))
 	case preflight.Warning:
 		return failedf(warned, "%s", count(len(report.Of(preflight.Warning)), "warning"))
 	}

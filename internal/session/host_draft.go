@@ -44,7 +44,7 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	if f.Out != "" {
 		ref = "file:" + f.Out
 	}
-	s.prepNext = fmt.Sprintf("go tool mage cluster:init -endpoint=%s -token=%s -secret=%s", printable.Word(s.Spec.Proxmox.Endpoint), printable.Word(s.Spec.Proxmox.TokenID), printable.Word(ref))
+	s.prepNext = fmt.Sprintf("homelab cluster:init -endpoint=%s -token=%s -secret=%s", printable.Word(s.Spec.Proxmox.Endpoint), printable.Word(s.Spec.Proxmox.TokenID), printable.Word(ref))
 	return s.HostPrep(ctx, f)
 }
 

@@ -204,7 +204,7 @@ func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.
 			return failedf(1, "The rest is prepared. Only you can fix this:\n  %s", strings.Join(wrong, "\n  "))
 		}
 		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:", strings.Join(prep.Hosts, ", "))
-		_, err := fmt.Fprintf(s.Talk, "  %s\n", cmp.Or(s.prepNext, "go tool mage cluster:plan")) // in one line, to be pasted
+		_, err := fmt.Fprintf(s.Talk, "  %s\n", s.Commands(cmp.Or(s.prepNext, "homelab cluster:plan"))) // in one line, to be pasted
 		return err
 	}
 	for _, h := range waiting {

@@ -82,8 +82,8 @@ func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) 
 		code = refused
 	}
 	return failedf(code, "the trial stopped at %w\n"+
-		"What exists stays. To continue:   go tool mage host:trial -spec=%s -from=%s\n"+
-		"or to remove it:                          go tool mage cluster:down -spec=%s", err, printable.Word(s.Spec.File), printable.Word(last), printable.Word(s.Spec.File))
+		"What exists stays. To continue:   homelab host:trial -spec=%s -from=%s\n"+
+		"or to remove it:                          homelab cluster:down -spec=%s", err, printable.Word(s.Spec.File), printable.Word(last), printable.Word(s.Spec.File))
 }
 
 // tell shows the record, and writes it to the file out, if set.
@@ -111,7 +111,7 @@ func (s *Session) tell(r *trial.Record, out string) error {
 		}
 		text = string(data) + "\n"
 	}
-	if err := keep.Whole(out, []byte(s.Redact.Redact(text)), 0o600); err != nil {
+	if err := keep.Whole(out, []byte(s.Redact.Redact(s.Commands(text))), 0o600); err != nil {
 		return fmt.Errorf("the record of the trial: %w", err)
 	}
 	s.Say("The record is in %s.", out)

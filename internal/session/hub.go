@@ -183,7 +183,7 @@ func labLogin(a jupyterhub.Auth) string {
 		name = "a name that hub.auth allows"
 	}
 	if a.Kind == jupyterhub.Dummy {
-		password = "the hub's password, which go tool mage platform:passwords shows"
+		password = "the hub's password, which homelab platform:passwords shows"
 	}
 	return "The lab's stand-in for JupyterHub: log in with " + name + " and " + password + "."
 }

@@ -62,7 +62,7 @@ func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	if err != nil {
 		return failed(invalid, err)
 	}
-	if err := keep.Whole(o.Out, []byte(text), 0o644); err != nil {
+	if err := keep.Whole(o.Out, []byte(s.Commands(text)), 0o644); err != nil {
 		return err
 	}
 	return s.tellNext(o.Out, found, answers)
@@ -155,7 +155,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 	if l.fingerprint, err = s.certificate(ctx, l.endpoint, *o, ask); err != nil {
 		return nil, err
 	}
-	if l.token, err = ask.text(ctx, "API token (user@realm!name; go tool mage host:prep makes one, or see https://github.com/cps-gpu/homelab/blob/main/docs/real-host.md)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
+	if l.token, err = ask.text(ctx, "API token (user@realm!name; homelab host:prep makes one, or see https://github.com/cps-gpu/homelab/blob/main/docs/real-host.md)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
 		return nil, err
 	}
 	value, err := l.secret(ctx, *o, ask)
@@ -281,6 +281,6 @@ func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
 	if path != DefaultSpec {
 		flag = " -spec=" + printable.Word(path)
 	}
-	s.Say("\nNext:\n  go tool mage cluster:plan%s    what cluster:up would do\n  go tool mage cluster:up%s      create it", flag, flag)
+	s.Say("\nNext:\n  homelab cluster:plan%s    what cluster:up would do\n  homelab cluster:up%s      create it", flag, flag)
 	return nil
 }

@@ -72,7 +72,7 @@ func (s *Session) labFits(lab labctl.State) error {
 	if s.Spec == nil || !s.Spec.IsLab() {
 		return nil
 	}
-	const other = "end it with go tool mage lab:stop, and the next command starts one that does; its contents will be lost"
+	const other = "end it with homelab lab:stop, and the next command starts one that does; its contents will be lost"
 	if lacks := labneeds.Of(s.Spec).Lacks(lab.Hardware); len(lacks) > 0 {
 		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+other, lab.Model, s.Spec.Name, strings.Join(lacks, ", "))
 	}
@@ -105,7 +105,7 @@ func LabStatus(ctx context.Context, f LabStatusFlags) error {
 	s.Say("%s", status.Guests.Banner())
 	s.Say("%s at %s, up %s, %d MiB in all.", status.Model, status.Endpoint, status.Uptime, status.Memory()>>20)
 	if status.Outdated {
-		s.Say("It runs an older build than the sources here: go tool mage lab:stop, and the next command starts the new one.")
+		s.Say("It runs an older build than the sources here: homelab lab:stop, and the next command starts the new one.")
 	}
 	return nil
 }

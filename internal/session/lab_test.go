@@ -45,5 +45,5 @@ func TestALabThatRunsIsKeptAsLongAsItFits(t *testing.T) {
 	err := s.labFits(lab)
 	assert.Equal(t, invalid, code(err))
 	assert.ErrorContains(t, err, `the lab runs with the hardware "eight-a100", which does not fit mixed: there is no host atlas, there is no host boreas`)
-	assert.ErrorContains(t, err, "go tool mage lab:stop")
+	assert.ErrorContains(t, err, "homelab lab:stop")
 }

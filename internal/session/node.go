@@ -12,7 +12,7 @@ import (
 // NodeDrain empties a node.
 func (s *Session) NodeDrain(ctx context.Context, f NodeFlags) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(f.Node) }
-	return s.verb(ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and accepts no pods until go tool mage node:uncordon -node=NODE."})
+	return s.verb(ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and accepts no pods until homelab node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.

@@ -237,7 +237,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	}
 	lab, err := find(ctx)
 	if errors.Is(err, labctl.ErrNotRunning) {
-		return failedf(pending, "the lab is not running: go tool mage cluster:up starts it")
+		return failedf(pending, "the lab is not running: homelab cluster:up starts it")
 	}
 	if err != nil {
 		return err

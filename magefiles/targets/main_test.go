@@ -2,6 +2,9 @@ package targets
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -149,4 +152,25 @@ func TestFunctionsReturnErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, ClusterValidate(ctx, ClusterValidateOptions{}), context.Canceled)
+}
+
+// TestCommandsInTexts: what the product says to run is one of its commands, and only a front end says how it is typed.
+func TestCommandsInTexts(t *testing.T) {
+	named := regexp.MustCompile(`(go tool mage|homelab) ([a-z0-9]+:[a-zA-Z]+)`)
+	seen := 0
+	for _, root := range []string{"cluster", "fleet", "internal", "jupyterhub", "k3s", "kube", "nvidia", "proxmox", "remote"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("../..", root), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+				seen++
+				assert.Equal(t, "homelab", m[1], "%s: %s", path, m[0])
+				assert.NotNil(t, find(Verbs(), m[2]), "%s: %s", path, m[0])
+			}
+			return err
+		}))
+	}
+	assert.Greater(t, seen, 50)
 }

@@ -73,7 +73,7 @@ func (spec Spec) Diff(s State) drift.Diff {
 // header begins the files that homelab writes. Do not reword it: a host whose file has the
 // old header would count as changed.
 func (spec Spec) header(undo string) string {
-	return fmt.Sprintf("# Made by homelab (go tool mage host:prep) for %s.\n# To undo it: %s.\n", printable.Text(spec.Owner), undo)
+	return fmt.Sprintf("# Made by homelab (host:prep) for %s.\n# To undo it: %s.\n", printable.Text(spec.Owner), undo)
 }
 
 // wanted reports whether a function belongs to the cards to pass through.

@@ -158,7 +158,7 @@ func grantCure(w *Want, r permission.Role, token string, inherits bool) string {
 	if user, _, _ := strings.Cut(token, "!"); user != "root@pam" && inherits {
 		careful = fmt.Sprintf("; it replaces what %s and its token inherit on %s from above, so not for a user who does other work there", user, r.Path)
 	}
-	return "as root, on any host (go tool mage host:role prints all that is needed)" + careful + ": `" +
+	return "as root, on any host (homelab host:role prints all that is needed)" + careful + ": `" +
 		strings.Join(permission.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
 }
 
@@ -188,7 +188,7 @@ func checkToken(_ *Want, s *seen) []Finding {
 	var out []Finding
 	user, name, _ := strings.Cut(s.token, "!")
 	if user == "root@pam" {
-		out = append(out, odd(s.token, "make a user of its own with the least role: `go tool mage host:role`", "the token is root's: it may do nearly everything to the host, but not what Proxmox reserves for root@pam itself"))
+		out = append(out, odd(s.token, "make a user of its own with the least role: `homelab host:role`", "the token is root's: it may do nearly everything to the host, but not what Proxmox reserves for root@pam itself"))
 	}
 	switch {
 	case s.info.err != nil:

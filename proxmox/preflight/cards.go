@@ -56,7 +56,7 @@ func checkIOMMU(w *Want, s *seen) []Finding {
 func passable(w *Want, h Host, seen *hostSeen) []Finding {
 	cards := seen.cards.is
 	if len(cards) > 0 && !slices.ContainsFunc(cards, func(g pci.GPU) bool { return g.IOMMUGroup >= 0 }) {
-		return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; go tool mage host:prep does the rest (docs/real-host.md)",
+		return []Finding{wrong(h.Name, "switch VT-d or AMD-Vi on in the firmware; homelab host:prep does the rest (docs/real-host.md)",
 			"the IOMMU of %s is off: no card has a group (%s)", h.Name, addresses(cards))}
 	}
 	asked := named(w.gpus(h.Name), seen.mappings.is, h.Name)
@@ -250,7 +250,7 @@ func others(c pci.Card, ours map[int]bool) string {
 	return ""
 }
 
-const otherCards = "ask for fewer or for others (go tool mage gpu:list shows all), or remove cards from the VMs that have them: `qm set VMID --delete hostpciN`"
+const otherCards = "ask for fewer or for others (homelab gpu:list shows all), or remove cards from the VMs that have them: `qm set VMID --delete hostpciN`"
 
 func tooFew(host string, vm VM, got int, why []string) Finding {
 	asked := fmt.Sprintf("%d GPUs", vm.GPUs.Count)
@@ -290,7 +290,7 @@ func checkMachines(w *Want, s *seen) []Finding {
 		case !strings.Contains(there.is.Machine, "q35"):
 			out = append(out, wrong(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID), "%s has the machine type %s, and GPUs on PCIe need q35: Proxmox does not start it", there.is, cmp.Or(there.is.Machine, "i440fx")))
 		case there.is.BIOS != "ovmf":
-			out = append(out, odd(vm.Name, "go tool mage node:replace -node="+vm.Name+" recreates it with OVMF: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
+			out = append(out, odd(vm.Name, "homelab node:replace -node="+vm.Name+" recreates it with OVMF: its boot disk depends on the firmware", "%s has the firmware SeaBIOS, and GPUs need OVMF: their memory may not fit below 4 GiB", there.is))
 		}
 	}
 	return out

@@ -103,7 +103,7 @@ func checkDrivers(w *Want, s *seen) []Finding {
 			if !w.mayUse(h.Name, d.address, seen) {
 				continue
 			}
-			cure := "keep it off (docs/real-host.md), or run: `go tool mage host:prep`"
+			cure := "keep it off (docs/real-host.md), or run: `homelab host:prep`"
 			switch {
 			case released(d.driver):
 			case d.address.Function > 0: // audio, USB: their drivers usually release them

@@ -204,7 +204,7 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 		return 0, []check.Check{c}, nil
 	}
 	if node.Cordoned {
-		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run go tool mage node:uncordon -node="+n.Name+", then verify again")}, nil
+		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run homelab node:uncordon -node="+n.Name+", then verify again")}, nil
 	}
 	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
 	if err != nil {

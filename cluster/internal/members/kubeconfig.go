@@ -54,7 +54,7 @@ func (ms *Members) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	}
 	config, err := ms.readSoon(ctx, read)
 	if errors.As(err, new(*ssh.AuthError)) && ms.VMs {
-		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: go tool mage cluster:up asks first and adds a login", err)
+		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: homelab cluster:up asks first and adds a login", err)
 	}
 	if err != nil {
 		return secret.Value{}, err

@@ -184,7 +184,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
 	again := wait.Rule{
 		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
-		Hint: fmt.Sprintf("journalctl -u %s there says why; go tool mage node:replace -node=%s recreates the machine", printable.Word(unit), printable.Word(n.Name)),
+		Hint: fmt.Sprintf("journalctl -u %s there says why; homelab node:replace -node=%s recreates the machine", printable.Word(unit), printable.Word(n.Name)),
 	}
 	if n.Role == spec.Agent {
 		return ms.withJoinToken(ctx, n, func(ctx context.Context, token secret.Value) error {

@@ -117,7 +117,7 @@ func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *conve
 			s, err := nvidia.ObserveOperatorRuntime(ctx, ms.Nodes.Root(n.Name))
 			if err == nil && len(s.Host) > 0 {
 				err = converge.Permanent(fmt.Errorf("%s has a driver of its own (%s), and the GPU operator installs none beside it: "+
-					"go tool mage node:replace -node=%s recreates the machine without it, or write mode: prebuilt", n.Name, s.Host[0], printable.Word(n.Name)))
+					"homelab node:replace -node=%s recreates the machine without it, or write mode: prebuilt", n.Name, s.Host[0], printable.Word(n.Name)))
 			}
 			return s, err
 		},

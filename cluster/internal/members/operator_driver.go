@@ -55,7 +55,7 @@ func (ms *Members) OperatorDriverStep(n spec.Node, namespace, prefix string, res
 			d := drift.Field{Path: "driver", Have: strings.TrimSpace(image + " " + have.modules), Want: version + " " + ms.Spec.NVIDIA.Flavour, Effect: drift.Restart}
 			if n.External {
 				d.Effect = drift.Create
-				d.Note = fmt.Sprintf("the machine is external: go tool mage node:drain -node=%s, delete the pod %s of %s, restart the machine, and go tool mage node:uncordon -node=%[1]s", printable.Word(n.Name), have.pod, namespace)
+				d.Note = fmt.Sprintf("the machine is external: homelab node:drain -node=%s, delete the pod %s of %s, restart the machine, and homelab node:uncordon -node=%[1]s", printable.Word(n.Name), have.pod, namespace)
 			}
 			return drift.Diff{d}
 		},

@@ -145,7 +145,7 @@ func (ms *Members) wayBack(ctx context.Context, n spec.Node, err error) error {
 	if name != "" {
 		back = fmt.Sprintf("\n  to go back: restore the snapshot %s, which is on %s: docs/restore.md", name, server)
 	}
-	return fmt.Errorf("%w\n  to go on: fix that, then run go tool mage cluster:up again: it goes on with %s%s", err, n.Name, back)
+	return fmt.Errorf("%w\n  to go on: fix that, then run homelab cluster:up again: it goes on with %s%s", err, n.Name, back)
 }
 
 // savedBefore finds the snapshot before this upgrade, which an earlier run may have saved.
@@ -195,7 +195,7 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 		}
 		for _, n := range nodes {
 			if n.Role == string(spec.Server) && k3s.CompareVersions(n.Version, ms.Spec.K3s.Version) < 0 {
-				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: go tool mage cluster:up upgrades the servers first", n.Name, n.Version, ms.Spec.K3s.Version)
+				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: homelab cluster:up upgrades the servers first", n.Name, n.Version, ms.Spec.K3s.Version)
 				why[words] = append(why[words], name)
 			}
 		}
@@ -213,7 +213,7 @@ func (ms *Members) checkVersion(role, version string) error {
 	want := ms.Spec.K3s.Version
 	err := k3s.CheckUpgrade(version, want)
 	if err != nil && role == string(spec.Agent) && k3s.CompareVersions(version, want) > 0 {
-		return fmt.Errorf("k3s cannot go from %s back to %s on a machine: go tool mage node:replace -node=NAME makes an agent again in that version", version, want)
+		return fmt.Errorf("k3s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", version, want)
 	}
 	return err
 }

@@ -121,7 +121,7 @@ func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, keeps string, limi
 		progress.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
 		return 0, nil
 	}
-	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run go tool mage cluster:up again; "+
+	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab cluster:up again; "+
 		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, words(ms.Spec.K3s.Upgrade.Wait), strings.Join(held, ", "))})
 }
 

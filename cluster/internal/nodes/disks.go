@@ -140,7 +140,7 @@ func (ns *Nodes) UnmountRemoved(ctx context.Context, n spec.Node, diff drift.Dif
 		}
 	}
 	if err := ns.disksRun(ctx, n, "free", serials, nil); err != nil {
-		return converge.Permanent(fmt.Errorf("%s still uses a disk that the file no longer has (%s), so it is not detached: stop what uses it, e.g. with go tool mage node:drain -node=%s, and run it again: %w",
+		return converge.Permanent(fmt.Errorf("%s still uses a disk that the file no longer has (%s), so it is not detached: stop what uses it, e.g. with homelab node:drain -node=%s, and run it again: %w",
 			n.Name, strings.Join(serials, ", "), printable.Word(n.Name), err))
 	}
 	return nil

@@ -33,7 +33,7 @@ func (s *Steps) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
 		Diff:   func(d drift.Diff) drift.Diff { return d },
 		Settle: bundleTime,
 		Poll:   run.LookEvery,
-		Hint:   "go tool mage fleet:status shows which object blocks it; run it again to continue",
+		Hint:   "homelab fleet:status shows which object blocks it; run it again to continue",
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *Steps) stillInFleet(ctx context.Context, client *kube.Client, p platfor
 	for _, b := range state.Bundles {
 		if b.Part == p.Name {
 			return converge.Permanent(fmt.Errorf("Fleet still deploys %s (bundle %s), and would delete it when its bundle goes: "+
-				"first remove it from Git with go tool mage fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
+				"first remove it from Git with homelab fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
 		}
 	}
 	return nil

@@ -327,7 +327,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 	if err != nil || !node.Cordoned {
 		return err
 	}
-	return converge.Permanent(fmt.Errorf("%s is drained and gets no pods\n  run go tool mage node:uncordon -node=%s, then verify again", name, printable.Word(name)))
+	return converge.Permanent(fmt.Errorf("%s is drained and gets no pods\n  run homelab node:uncordon -node=%s, then verify again", name, printable.Word(name)))
 }
 
 // verdict is the problem of a Job that has ended, nil if it succeeded.

@@ -47,7 +47,7 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	}
 	s.Say("%s: %s, made on %s with K3s %s, for %d %s.", path, bytesOf(size), m.Server, m.K3s, len(to), plural(len(to), "recipient"))
 	s.Say("SHA-256 %s", sum)
-	s.Say("Next: go tool mage backup:verify -from=%s -identity=KEYFILE, where the private key is.", printable.Word(path))
+	s.Say("Next: homelab backup:verify -from=%s -identity=KEYFILE, where the private key is.", printable.Word(path))
 	return nil
 }
 

@@ -57,7 +57,7 @@ func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	}
 	switch {
 	case old > 0:
-		return session.Pending(fmt.Errorf("on %d %s a certificate ends within %d days: go tool mage cluster:certs -rotate renews them", old, plural(old, "node"), f.Warn))
+		return session.Pending(fmt.Errorf("on %d %s a certificate ends within %d days: homelab cluster:certs -rotate renews them", old, plural(old, "node"), f.Warn))
 	case silent > 0:
 		return fmt.Errorf("%d %s did not answer", silent, plural(silent, "node"))
 	}

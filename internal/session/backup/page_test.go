@@ -141,7 +141,7 @@ func TestPage(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.shows("certs", w.said(w.do(with(CertsFlags{}, Certs))))
 		err = w.do(with(CertsFlags{Warn: 400}, Certs))
-		require.ErrorContains(t, err, "on 4 nodes a certificate ends within 400 days: go tool mage cluster:certs -rotate renews them")
+		require.ErrorContains(t, err, "on 4 nodes a certificate ends within 400 days: homelab cluster:certs -rotate renews them")
 		require.NoError(t, w.do(with(CertsFlags{Rotate: true}, Certs)))
 		assert.Contains(t, w.talk.String(), "All certificates are less than a month old.")
 

@@ -20,7 +20,7 @@ import (
 func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
 	say := session.Change{
 		ChangeFlags: f.ChangeFlags, Question: "Give up the present state of the cluster, and go back to this snapshot?", Name: s.Spec.Name,
-		Done: "Kubernetes is as it was then. Next: go tool mage cluster:up, for what the file says and the snapshot does not have.",
+		Done: "Kubernetes is as it was then. Next: homelab cluster:up, for what the file says and the snapshot does not have.",
 	}
 	if f.Snapshot != "" {
 		if f.From != "" {

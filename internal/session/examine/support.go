@@ -71,7 +71,7 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 	wg.Go(func() {
 		e := doctor.Collect(ctx, sources)
 		report := doctor.Diagnose(e)
-		a.add("doctor.txt", printed(func(c *console.Console) { show(c, report) }))
+		a.add("doctor.txt", printed(s, func(c *console.Console) { show(c, report) }))
 		a.json("doctor.json", report)
 		a.objects(e)
 	})
@@ -85,7 +85,7 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 			a.add("plan.txt", []byte("the plan could not be made: "+err.Error()))
 			return
 		}
-		a.add("plan.txt", printed(func(c *console.Console) { _ = c.Plan(plan) }))
+		a.add("plan.txt", printed(s, func(c *console.Console) { _ = c.Plan(plan) }))
 	})
 	for _, n := range s.Spec.Machines() {
 		wg.Go(func() {
@@ -106,9 +106,9 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 }
 
 // printed returns what is printed on a console as plain text.
-func printed(show func(*console.Console)) []byte {
+func printed(s *session.Session, show func(*console.Console)) []byte {
 	var text bytes.Buffer
-	show(&console.Console{Talk: &text, Data: &text})
+	show(&console.Console{Talk: &text, Data: &text, Program: s.Program})
 	return text.Bytes()
 }
 

@@ -184,7 +184,7 @@ func (c *collector) planned() {
 		}
 	}
 	if differ > 0 {
-		const text = "%d of %d steps differ from the file; see what differs below\n  go tool mage cluster:up closes the differences"
+		const text = "%d of %d steps differ from the file; see what differs below\n  homelab cluster:up closes the differences"
 		c.problem(c.Cluster, fmt.Sprintf(text, differ, len(c.plan.Items)), false)
 	}
 }

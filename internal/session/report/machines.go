@@ -148,13 +148,13 @@ func (c *collector) state(m inventory.Machine, inv *inventory.Inventory) (page.S
 	case !m.External && inv.VMs == nil && m.VMID == 0:
 		return page.Off, "has no VM yet"
 	case !m.External && inv.VMs == nil && !m.Running:
-		c.problem(m.Name, fmt.Sprintf("VM %d on %s is off\n  start it, or run go tool mage cluster:up", m.VMID, m.Host), false)
+		c.problem(m.Name, fmt.Sprintf("VM %d on %s is off\n  start it, or run homelab cluster:up", m.VMID, m.Host), false)
 		return page.Bad, "its VM is off"
 	case isNode && m.Joined && !m.Ready:
 		c.problem(m.Name, "the node is not ready: "+m.Reason, false)
 		return page.Bad, m.Reason
 	case isNode && m.Joined && m.Cordoned:
-		c.problem(m.Name, fmt.Sprintf("the node is drained and gets no pods\n  go tool mage node:uncordon -node=%s", printable.Word(m.Name)), true)
+		c.problem(m.Name, fmt.Sprintf("the node is drained and gets no pods\n  homelab node:uncordon -node=%s", printable.Word(m.Name)), true)
 		return page.Waiting, "drained"
 	case isNode && inv.Kube == nil && !m.Joined && st == page.Good:
 		return page.Waiting, "has not joined"

@@ -144,7 +144,7 @@ func memoryOf(bytes int64) string {
 }
 
 // JUnit writes the checks of a verification to a file for a CI system, or nothing if file is empty.
-func (v *Verified) JUnit(file, name string) error {
+func (v *Verified) JUnit(c *console.Console, file, name string) error {
 	if file == "" {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (v *Verified) JUnit(file, name string) error {
 	if err := check.JUnit(&out, "gpu:verify "+name, time.Now(), v.checks); err != nil {
 		return err
 	}
-	return keep.Whole(file, out.Bytes(), 0o644)
+	return keep.Whole(file, []byte(c.Commands(out.String())), 0o644)
 }
 
 // findings prints the checks that did not pass, what is slower than before, and how many passed.

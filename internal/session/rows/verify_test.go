@@ -91,7 +91,7 @@ func TestVerifyInTheLab(t *testing.T) {
 		assert.Equal(t, !lab, strings.Contains(data.String(), "575.57.08"), "a remark about an earlier run")
 
 		file := filepath.Join(t.TempDir(), "gpu.xml")
-		require.NoError(t, v.JUnit(file, "ml"))
+		require.NoError(t, v.JUnit(&console.Console{}, file, "ml"))
 		junit, err := os.ReadFile(file) //nolint:gosec // of this test
 		require.NoError(t, err)
 		assert.Contains(t, string(junit), map[bool]string{true: `<testsuite name="gpu:verify ml (lab: simulated GPUs)" `, false: `<testsuite name="gpu:verify ml" `}[lab])

@@ -30,7 +30,7 @@ func withVersion(file string, data []byte, version string) (edit, error) {
 		return edit{}, err
 	}
 	k3s, at, old := find(data)
-	byHand := fmt.Errorf("%s cannot be changed without touching something else: write version: %s under k3s: by hand (line %d), then run go tool mage cluster:up",
+	byHand := fmt.Errorf("%s cannot be changed without touching something else: write version: %s under k3s: by hand (line %d), then run homelab cluster:up",
 		file, version, max(cmp.Or(at.Line, k3s.Line), 1))
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	e := edit{line: at.Line}

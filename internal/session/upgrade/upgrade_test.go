@@ -58,7 +58,7 @@ func TestOnlyTheVersionChanges(t *testing.T) {
 // Where a change would touch something else, the error says what to write and where.
 func TestByHand(t *testing.T) {
 	for name, x := range map[string]struct{ text, want string }{
-		"no section": {"name: a\n", "cluster.yaml cannot be changed without touching something else: write version: v1.36.6+k3s1 under k3s: by hand (line 1), then run go tool mage cluster:up"},
+		"no section": {"name: a\n", "cluster.yaml cannot be changed without touching something else: write version: v1.36.6+k3s1 under k3s: by hand (line 1), then run homelab cluster:up"},
 		"flow":       {"name: a\nk3s: {disable: [traefik]}\n", "(line 2)"},
 		"wrong":      {"name: a\nk3s: {version: v1.36.5+k3s1}\nrancher: {hostname: r.home.arpa, version: 2.14.0}\n", ""},
 	} {
