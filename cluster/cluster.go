@@ -103,7 +103,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
 	c.hosts.Hold() // a plan writes nothing
 	if b.Proxmox != nil {
-		b.Proxmox.Recognise(names.Tag(want), names.MACs(want))
+		b.Proxmox.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
 		b.Proxmox.Expect(prepare.RolePrefix(want), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want)))
 	}
 	return c, nil

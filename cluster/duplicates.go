@@ -21,9 +21,8 @@ func countNamed(all []proxmox.Summary, vm proxmox.Summary) int {
 	return n
 }
 
-// checkDuplicates returns an error if VMs of the cluster have the same name. Two runs at once,
-// or an older version that was killed and restarted, created them twice. A copy by another
-// owner does not count.
+// checkDuplicates returns an error if VMs of the cluster have the same name, as after two runs at
+// once. A copy by another owner does not count.
 func checkDuplicates(all []proxmox.Summary) error {
 	var names []string
 	which := map[string][]string{}

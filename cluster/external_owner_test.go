@@ -37,19 +37,9 @@ func (w *world) elsewhere(t testing.TB, text, keys, dir string) *cluster.Cluster
 	return c
 }
 
-// unmarkK3s makes of K3s what an earlier version has left, which wrote no mark.
-func unmarkK3s(t testing.TB, machines ...*guest.Machine) {
-	t.Helper()
-	for _, m := range machines {
-		if m.Disk().Exists("/etc/rancher/k3s/homelab.cluster") {
-			require.NoError(t, m.Disk().Remove("/etc/rancher/k3s/homelab.cluster"))
-		}
-	}
-}
-
 // An external machine whose K3s is of another cluster is named and left alone, by up and by
-// down, whatever its node is called, and also where an earlier version has set it up; the
-// others of the file are not kept from anything.
+// down, whatever its node is called, and also where its mark is lost; the others of the file are not
+// kept from anything.
 func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
@@ -81,23 +71,28 @@ func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
 			assert.Equal(t, config, content(t, b, "/etc/rancher/k3s/config.yaml"))
 			assert.True(t, w.nodes(t)["b"].Ready)
 			assert.False(t, x.Disk().Exists("/usr/local/bin/k3s"), "what is ours goes")
-			plan, err := w.bare(t, parse(t, strangers), keys).Up().Plan(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, plan.Err())
 		}
 		taken := strings.NewReplacer("role: server, external: ops@10.0.0.42", "external: ops@10.0.0.42",
 			"b: {external", "a: {role: server, external: ops@10.0.0.40}\n  b: {external").Replace(neighbours)
 		untouched(neighbours)
 		untouched(taken)
-		unmarkK3s(t, a, b)
+		plan, err := w.bare(t, parse(t, strangers), keys).Up().Plan(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, plan.Err())
+		for _, m := range []*guest.Machine{a, b} {
+			require.NoError(t, m.Disk().Remove("/etc/rancher/k3s/homelab.cluster"))
+		}
 		untouched(neighbours)
 		untouched(taken)
 
-		// Its own cluster knows it by the authority that its kubeconfig has, and marks it.
+		// Its own cluster says how the mark is put back.
+		_, err = w.bare(t, parse(t, strangers), keys).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "run there: echo strangers | sudo tee /etc/rancher/k3s/homelab.cluster")
+		for _, m := range []*guest.Machine{a, b} {
+			require.NoError(t, m.Disk().WriteFile("/etc/rancher/k3s/homelab.cluster", []byte("strangers\n"), 0o644))
+		}
 		_, err = w.bare(t, parse(t, strangers), keys).Up().Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
-		assert.Equal(t, "strangers\n", content(t, a, "/etc/rancher/k3s/homelab.cluster"))
-		assert.Equal(t, "strangers\n", content(t, b, "/etc/rancher/k3s/homelab.cluster"))
 		w.bareDown(t, parse(t, strangers), keys)
 		assert.False(t, b.Disk().Exists("/usr/local/bin/k3s"))
 	})
@@ -106,26 +101,19 @@ func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
 // An address of the API that changes in the file is no other cluster: what has joined by
 // the old one is known by the authority that it trusts.
 func TestExternalNodeFollowsTheAddressOfTheAPI(t *testing.T) {
-	for name, earlier := range map[string]bool{"marked": false, "of an earlier version": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
-				m := w.external(t, "10.0.0.40")
-				defer m.Kill()
-				meet(t, filepath.Join(w.dir, "known_hosts"), "10.0.0.40", m)
-				text := duo + "nodes:\n  edge: {external: ops@10.0.0.40}\nk3s: {tlsSANs: [10.0.0.9]}\n"
-				w.up(t, parse(t, text))
-				if earlier {
-					unmarkK3s(t, m)
-				}
-				moved := parse(t, replace(t, text, "{tlsSANs: [10.0.0.9]}", "{vip: 10.0.0.9}"))
-				w.up(t, moved)
-				assert.Empty(t, w.plan(t, moved))
-				assert.Contains(t, content(t, m, "/etc/rancher/k3s/config.yaml"), "server: https://10.0.0.9:6443")
-				w.down(t, moved)
-				assert.False(t, m.Disk().Exists("/usr/local/bin/k3s"))
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		m := w.external(t, "10.0.0.40")
+		defer m.Kill()
+		meet(t, filepath.Join(w.dir, "known_hosts"), "10.0.0.40", m)
+		text := duo + "nodes:\n  edge: {external: ops@10.0.0.40}\nk3s: {tlsSANs: [10.0.0.9]}\n"
+		w.up(t, parse(t, text))
+		moved := parse(t, replace(t, text, "{tlsSANs: [10.0.0.9]}", "{vip: 10.0.0.9}"))
+		w.up(t, moved)
+		assert.Empty(t, w.plan(t, moved))
+		assert.Contains(t, content(t, m, "/etc/rancher/k3s/config.yaml"), "server: https://10.0.0.9:6443")
+		w.down(t, moved)
+		assert.False(t, m.Disk().Exists("/usr/local/bin/k3s"))
+	})
 }

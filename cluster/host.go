@@ -29,9 +29,6 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			if err := c.checkRenamed(ctx); err != nil {
-				return nil, err
-			}
 			report, err := preflight.Check(ctx, c.Proxmox, c.want(), preflight.Options{Brief: settled})
 			if err == nil {
 				err = refusal(report)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -277,58 +276,6 @@ func TestAMachineThatFallsSilent(t *testing.T) {
 			c.Close()
 		}
 	})
-}
-
-// Machines of the first versions have seeds whose names are of the keys as well. They are
-// known again, by the kept key or by what they say themselves, and none is made anew.
-func TestSeedsOfEarlierVersions(t *testing.T) {
-	for name, keys := range map[string]func(testing.TB, *world){
-		"with the kept key":      func(testing.TB, *world) {},
-		"with the kept key lost": func(t testing.TB, w *world) { w.keys = tokenKey(t, w.token) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
-				spec := parse(t, duo)
-				w.up(t, spec)
-				w.ageSeeds(t, spec)
-				keys(t, w)
-				for _, line := range w.plan(t, spec) {
-					assert.NotRegexp(t, "^(seed|vm)/", line)
-				}
-				before := w.now()
-				w.up(t, spec)
-				assert.Empty(t, before.changes().Restarted)
-				assert.Empty(t, w.plan(t, spec))
-
-				// What the file says now is still seen.
-				other := strings.Join(w.plan(t, parse(t, duo+"guest: {sysctls: {vm.swappiness: '1'}}\n")), "\n")
-				assert.Contains(t, other, "vm/cp1: seed: ")
-
-				// A machine that is made anew is told what one is told today.
-				require.NoError(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)))
-				w.up(t, spec) // takes the ISO of the machine before away
-				assert.Empty(t, w.plan(t, spec))
-			})
-		})
-	}
-}
-
-// ageSeeds gives the machines the seeds that the first versions made.
-func (w *world) ageSeeds(t testing.TB, spec *spec.Spec) {
-	t.Helper()
-	c := w.cluster(t, spec)
-	for _, node := range []string{"cp1", "wk1"} {
-		earlier, err := c.EarlierSeed(node)
-		require.NoError(t, err)
-		now, err := c.Seed(node)
-		require.NoError(t, err)
-		_, err = c.Proxmox.Upload(t.Context(), "pve1", "local", earlier, []byte(strings.Repeat("iso", 1024)))
-		require.NoError(t, err)
-		w.configure(t, node, "ide2", "local:iso/"+earlier+",media=cdrom")
-		require.NoError(t, c.Proxmox.DeleteVolume(t.Context(), "pve1", "local:iso/"+now))
-	}
 }
 
 func onlyLogin(plan []string) (out []string) {

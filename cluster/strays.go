@@ -13,8 +13,7 @@ import (
 )
 
 // Strays lists VMs that have the cluster's tag but do not belong to it: copies of its
-// machines, VMs that were tagged by hand, and machines of an earlier version that are not
-// in the file. No command changes them.
+// machines, and VMs that were tagged by hand. No command changes them.
 func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	if c.Proxmox == nil {
 		return nil, nil
@@ -49,14 +48,10 @@ func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	}
 	cure := fmt.Sprintf("to end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
 	switch {
-	case s.Clear() != "":
-		cure = s.Clear()
 	case there || s.Template:
-	case slices.Contains(s.Tags, spec.KeepsData) && !c.recognises(s):
+	case slices.Contains(s.Tags, spec.KeepsData):
 		cure = fmt.Sprintf("it is a copy of an NFS server, which homelab does not use under any name; its data stays on it, also without the tag: "+
 			"copy what you need. To end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
-	case slices.Contains(s.Tags, spec.KeepsData):
-		cure = fmt.Sprintf("if it is this cluster's NFS server: name: %s under storage.nfs.vm, and cluster:up uses it with its data; otherwise, %s", s.Name, cure)
 	case c.spec.HasMachine(s.Name):
 		cure = fmt.Sprintf("to use it as the node %s: adopt: true there; otherwise rename it, or %s", s.Name, cure)
 	default:

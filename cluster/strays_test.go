@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -226,105 +225,21 @@ func (w *world) wipe(t testing.TB, id int) {
 	time.Sleep(time.Minute)
 }
 
-// unmark makes all machines what an earlier version has left: they have the tag alone.
-func (w *world) unmark(t testing.TB) {
-	t.Helper()
-	for _, vm := range w.sim.VMs() {
-		if tags := vm.Config["tags"]; strings.Contains(tags, "homelab-") {
-			kept := slices.DeleteFunc(strings.Split(tags, ";"), func(tag string) bool { return strings.Contains(tag, "_") })
-			w.retag(t, vm.ID, strings.Join(kept, ";"))
-			if strings.HasPrefix(vm.Config["description"], "homelab: ") {
-				w.unnote(t, vm.ID)
-			}
-		}
-	}
-}
-
-// unnote removes what a VM tells others.
-func (w *world) unnote(t testing.TB, id int) {
-	t.Helper()
-	user, token := w.sim.Token()
-	require.Equal(t, 200, request(t, w.sim.Client(), "PUT", fmt.Sprintf("/nodes/pve1/qemu/%d/config", id), user+"="+token, `{"delete":"description,ipconfig0"}`))
-}
-
-func (w *world) retag(t testing.TB, id int, tags string) {
-	t.Helper()
-	user, token := w.sim.Token()
-	require.Equal(t, 200, request(t, w.sim.Client(), "PUT", fmt.Sprintf("/nodes/pve1/qemu/%d/config", id), user+"="+token, fmt.Sprintf(`{"tags":%q}`, tags)))
-}
-
-// What an earlier version has made has no marks. The machines of the file are known by
-// the addresses of their interfaces and are marked, and the cluster lives on.
-func TestMachinesOfAnEarlierVersion(t *testing.T) {
+// A copy of an NFS server cannot be had back by naming it in the file, and nothing says so.
+func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		untouched := w.inventory()
-		spec := parse(t, lab(example(t, "one-gpu")))
-		w.up(t, spec)
-		want := w.inventory()
-		w.unmark(t)
-		w.copies(t, "gpu1", "gpu1", 901) // with another address
-		strangers := w.strangers(900)
-		machines := w.guests()
-		told := func(name, address string) string {
-			mark := w.mark(t, "homelab-one-gpu", name)
-			return "vm/" + name + ": last line of the notes: none → homelab: " + mark + "; tags: homelab-one-gpu → homelab-one-gpu;" + mark + "; address: none → ip=" + address + "/24"
-		}
-		assert.Equal(t, []string{
-			told("server1", "192.168.1.61"), told("gpu1", "192.168.1.71"),
-		}, w.plan(t, spec))
-		w.up(t, spec)
-		assert.Empty(t, w.plan(t, spec))
-		assert.Equal(t, machines, w.guests(), "nothing was restarted")
-		assert.Equal(t, strangers, w.strangers(900))
-		w.wipe(t, 901)
-		for _, vm := range w.sim.VMs() { // a template takes none: it is known as it is
-			if vm.Template && strings.HasPrefix(vm.Name, "one-gpu-") {
-				w.retag(t, vm.ID, "homelab-one-gpu;"+w.mark(t, "homelab-one-gpu", vm.Name))
-			}
-		}
-		assert.Equal(t, want, w.inventory())
-
-		w.unmark(t)
-		w.down(t, spec)
-		assert.Equal(t, untouched, w.inventory(), "without an up in between")
-	})
-}
-
-// A backup of such a machine, restored beside it, has its address too: nothing tells which
-// is meant, so neither is taken. One that the file does not name is never taken.
-func TestRestoredMachinesOfAnEarlierVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
-		file := parse(t, lab(example(t, "one-gpu")))
+		file := parse(t, withServer+"charts: {folder: "+charts(t)+", offline: true}\n")
 		w.up(t, file)
-		w.unmark(t)
-		w.sim.Restore(w.sim.Backup(w.vm(t, "gpu1").ID), 901, false)
-		w.sim.AddVM(pvesim.VM{ID: 902, Node: "pve1", Name: "wk9", Running: true, Config: map[string]string{
-			"memory": "1024", "tags": "homelab-one-gpu", "net0": "virtio=" + spec.StableMAC("one-gpu", "wk9").String() + ",bridge=vmbr0"}})
+		for id, tags := range map[int]string{902: "homelab-files;keeps-data;homelab-files_104_0a0b0c0d", 903: "homelab-files;keeps-data"} {
+			w.sim.AddVM(pvesim.VM{ID: id, Node: "pve1", Name: fmt.Sprint("b", id), Config: map[string]string{"memory": "1024", "tags": tags}})
+		}
 		time.Sleep(time.Minute)
-		warnings, errs := w.doubts(t, file)
-		assert.Contains(t, errs["vm/gpu1"], "carries the tag homelab-one-gpu without a mark of its own")
-		assert.Contains(t, warnings, "VM 902 (wk9) on pve1 has the tag homelab-one-gpu but is not a machine of this cluster")
-		strangers := w.strangers(900)
-		c := w.cluster(t, file)
-		report, err := c.Up().Run(t.Context(), w.listen(t))
-		require.Error(t, err)
-		step, _ := report.Of("vm/server1")
-		assert.Equal(t, converge.Changed, step.Kind)
-		c.Close()
-		assert.Equal(t, strangers, w.strangers(900))
-
-		worker := w.vm(t, "gpu1").ID
-		w.retag(t, 901, "looked-at")
-		user, token := w.sim.Token()
-		require.Equal(t, 200, request(t, w.sim.Client(), "PUT", "/nodes/pve1/qemu/901/config", user+"="+token, `{"delete":"hostpci0"}`))
-		w.up(t, file)
-		assert.Contains(t, w.vm(t, "gpu1").Config["tags"], fmt.Sprintf("homelab-one-gpu_%d_", worker))
-		strangers = w.strangers(900)
-		w.down(t, file)
-		assert.Equal(t, strangers, w.strangers(900))
+		warnings, _ := w.doubts(t, file)
+		for _, id := range []int{902, 903} {
+			assert.Contains(t, warnings, fmt.Sprintf("as root on pve1: qm set %d --tags keeps-data", id))
+		}
+		assert.Equal(t, 2, strings.Count(warnings, "it is a copy of an NFS server, which homelab does not use"))
 	})
 }

@@ -33,7 +33,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				met.Absent.Store(false)
 			}
 			if vm != nil {
-				return vm, c.seeds.Recognise(ctx, n, vm)
+				return vm, nil
 			}
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)

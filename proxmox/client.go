@@ -14,7 +14,7 @@ import (
 // because it combines requests and serializes allocations. It needs no Close.
 type Client struct {
 	*api.Client               // the requests themselves
-	born        sync.Map      // by owner: func(name string) string, see Recognise
+	expected    sync.Map      // by owner: func(name string) bool, see ExpectNames
 	agents      *agent.Agents // of guests
 	vmids       vmids
 	clones      *semaphore.Weighted // clones in flight

@@ -1,10 +1,6 @@
 package proxmox
 
-import (
-	"fmt"
-
-	"github.com/cps-gpu/homelab/internal/printable"
-)
+import "fmt"
 
 // ConflictError reports a VM that has the name of one of ours but is not ours, even if it carries
 // our tag. It belongs to another owner and is never touched.
@@ -12,31 +8,18 @@ type ConflictError struct {
 	Name, Owner, Host string
 	VMID              int
 	Why               string // why it is not ours: "does not carry the tag homelab-a100"
-	Tagged            bool   // it carries our tag nevertheless: perhaps a copy, or made by an earlier version
-	Abandoned         bool   // an earlier version left it half-made
+	Tagged            bool   // it carries our tag nevertheless: perhaps a copy
 }
 
 func conflict(owner string, vm *VM) *ConflictError {
-	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.Unlike(owner), Tagged: vm.Tagged(owner),
-		Abandoned: vm.Abandoned(owner)}
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.Unlike(owner), Tagged: vm.Tagged(owner)}
 }
 
 // Error describes the conflict and the ways to resolve it.
 func (e *ConflictError) Error() string {
-	if e.Abandoned {
-		return fmt.Sprintf("VM %d on %s is called %s and %s: it is not changed\n  %s",
-			e.VMID, e.Host, e.Name, e.Why, clearing(e.Host, e.VMID))
-	}
 	return fmt.Sprintf("VM %d on %s is called %s, but %s: the cluster does not own it, so it is not changed\n"+
 		"  rename one of the two, or remove the other VM; to adopt it instead, write adopt: true for %s in the file",
 		e.VMID, e.Host, e.Name, e.Why, e.Name)
-}
-
-// clearing says how to remove a half-made VM of an earlier version.
-func clearing(host string, vmid int) string {
-	return fmt.Sprintf("it holds data only if it was started since: look at its task history in the web "+
-		"interface, or as root on %s: pvesh get /nodes/%s/tasks --vmid %d\n"+
-		"  if it was not, destroy it, as root on %s: qm destroy %d --purge, and the next cluster:up recreates it", host, printable.Word(host), vmid, host, vmid)
 }
 
 // DuplicateError reports more than one VM of ours with the same name.

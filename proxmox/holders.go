@@ -72,7 +72,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 		}
 	}
 	for _, vm := range vms {
-		if !ours[vm.VMID] || !c.owns(owner, vm) {
+		if !ours[vm.VMID] || !vm.Ours(owner) {
 			h.enter(vm)
 		}
 	}

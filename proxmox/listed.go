@@ -15,8 +15,8 @@ func oursIn(r live.Resource, owner string) bool {
 	return slices.Contains(marksOf(owner, splitTags(r.Tags)), int(r.VMID))
 }
 
-// maybeOursIn reports whether a VM may be owner's although the list does not prove it: an earlier
-// version may have made it.
+// maybeOursIn reports whether a VM may be owner's although the list does not prove it: its notes
+// may say so.
 func maybeOursIn(r live.Resource, owner string) bool {
 	return oursIn(r, owner) || taggedIn(r, owner) && len(marksOf(owner, splitTags(r.Tags))) == 0
 }

@@ -114,7 +114,6 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 
 // namedIn is named for callers that already have the list of all VMs.
 func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
-	var earlier []*VM
 	for _, r := range all {
 		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !maybeOursIn(r, owner)) {
 			continue
@@ -141,16 +140,11 @@ func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name s
 		switch {
 		case vm.Ours(owner):
 			ours = append(ours, vm)
-		case c.recognised(owner, vm):
-			earlier = append(earlier, vm)
 		default:
 			foreign = append(foreign, vm)
 		}
 	}
-	if len(ours) == 0 && len(earlier) == 1 {
-		return earlier, foreign, nil
-	}
-	return ours, append(foreign, earlier...), nil
+	return ours, foreign, nil
 }
 
 // Refresh reads vm's configuration and power state again. It is an error if another VM, with

@@ -103,24 +103,10 @@ func (v *VM) HalfMade(owner string) bool {
 	return v.Description == text || v.notes == text
 }
 
-// Abandoned reports whether an earlier version left the VM between its clone and its configuration.
-// Those versions wrote no VMID into the notes, so a copy of such a VM has the same notes. The VM
-// counts as abandoned only if nothing shows that it was used: it is off and has no snapshot, no
-// device, no second disk, and no tag except owner's. Whether it ever ran cannot be seen in its
-// configuration.
-func (v *VM) Abandoned(owner string) bool {
-	alien := func(tag string) bool { return tag != strings.ToLower(owner) }
-	return v.Description == "Unfinished: this VM is being made for "+owner+"." &&
-		!v.Running && !v.Template && v.config["vmstate"] == "" && v.config["parent"] == "" &&
-		len(v.GPUs) == 0 && len(v.Disks) < 2 && len(v.Unused) == 0 && !slices.ContainsFunc(v.Tags, alien)
-}
-
 // Unlike says why a VM is not ours although it resembles one of ours.
 func (v *VM) Unlike(owner string) string {
 	named := marksOf(owner, v.Tags)
 	switch {
-	case v.Abandoned(owner):
-		return "was left by an earlier version that was interrupted while it created the VM"
 	case !v.Tagged(owner):
 		return "does not carry the tag " + owner
 	case slices.Contains(named, v.VMID):
@@ -129,10 +115,4 @@ func (v *VM) Unlike(owner string) string {
 		return fmt.Sprintf("is marked as VM %d, so it is a copy: a clone, or a backup restored to another VMID", named[0])
 	}
 	return fmt.Sprintf("carries the tag %s without a mark of its own", owner)
-}
-
-// HasMAC reports whether one of the interfaces has a MAC address, in upper or lower case. It is
-// false for "".
-func HasMAC(nics []NIC, address string) bool {
-	return address != "" && slices.ContainsFunc(nics, func(n NIC) bool { return strings.EqualFold(n.MAC, address) })
 }

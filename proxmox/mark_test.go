@@ -2,10 +2,8 @@ package proxmox_test
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -121,42 +119,6 @@ func TestAHalfMadeCopyIsNotOurs(t *testing.T) {
 	})
 }
 
-// A VM of an earlier version has no mark. Where the address of its interface is told, and
-// no other could be meant, it is ours, and is given one.
-func TestRecognise(t *testing.T) {
-	config := func(mac string) map[string]string {
-		return map[string]string{"memory": "2048", "tags": owner, "net0": "virtio=" + mac + ",bridge=vmbr0"}
-	}
-	model := pvesim.EightA100()
-	for id, mac := range map[int]string{300: "02:00:00:00:00:01", 301: "02:00:00:00:00:02", 302: "02:00:00:00:00:03", 303: "02:00:00:00:00:03", 304: "02:00:00:00:00:04"} {
-		model.VMs = append(model.VMs, pvesim.VM{ID: id, Node: "pve1", Name: []string{"wk1", "wk2", "wk3", "wk3", "wk4"}[id-300], Config: config(mac)})
-	}
-	bubble(t, model, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		ctx := t.Context()
-		all, err := c.VMs(ctx, owner)
-		require.NoError(t, err)
-		assert.Empty(t, all)
-		known := map[string]string{"wk1": "02:00:00:00:00:01", "wk2": "02:00:00:00:00:FF", "wk3": "02:00:00:00:00:03"}
-		c.Recognise(owner, func(name string) string { return known[name] })
-		all, err = c.VMs(ctx, owner)
-		require.NoError(t, err)
-		require.Len(t, all, 1, "wk2 has another address, wk3 is there twice, nobody knows wk4")
-		assert.Equal(t, 300, all[0].VMID)
-		strays, err := c.Strays(ctx, owner)
-		require.NoError(t, err)
-		assert.Len(t, strays, 4)
-		for name, there := range map[string]bool{"wk1": true, "wk2": false, "wk3": false, "wk4": false} {
-			vm, err := c.VM(ctx, owner, name)
-			require.NoError(t, err)
-			assert.Equal(t, there, vm != nil, name)
-		}
-		vm, err := c.VM(ctx, owner, "wk1")
-		require.NoError(t, err)
-		assert.NotContains(t, vm.Tags, owner+"_300_", "not yet")
-		require.NoError(t, c.Remove(ctx, vm))
-	})
-}
-
 func TestUntag(t *testing.T) {
 	for want, tags := range map[string][]string{
 		"qm set 900 --delete tags": {owner, owner + "_104_0a0b0c0d"},
@@ -164,44 +126,5 @@ func TestUntag(t *testing.T) {
 		"qm set 900 --tags 'homelab-a100-2_104_0a0b0c0d;homelab-a100_x_0a0b0c0d'": {owner, "homelab-a100-2_104_0a0b0c0d", "homelab-a100_x_0a0b0c0d"},
 	} {
 		assert.Equal(t, want, proxmox.Stray{Summary: proxmox.Summary{VMID: 900, Tags: tags}}.Untag(owner))
-	}
-}
-
-// What an earlier version left half-made is called that only while nothing shows that
-// somebody uses it: its copies have its notes, too, and the advice is to destroy it.
-func TestWhatIsInUseIsNotCalledHalfMade(t *testing.T) {
-	const notes = "Unfinished: this VM is being made for " + owner + "."
-	for what, x := range map[string]struct {
-		change    pvesim.VM
-		abandoned bool
-	}{
-		"as it was left": {abandoned: true},
-		"it runs":        {change: pvesim.VM{Running: true}},
-		"a mark":         {change: pvesim.VM{Config: map[string]string{"tags": owner + ";" + owner + "_102_0a0b0c0d"}}},
-		"it keeps data":  {change: pvesim.VM{Config: map[string]string{"tags": owner + ";keeps-data"}}},
-		"a GPU":          {change: pvesim.VM{Config: map[string]string{"hostpci0": "mapping=a100"}}},
-		"more disks":     {change: pvesim.VM{Config: map[string]string{"scsi0": "vmdata:vm-900-disk-0,size=4G", "scsi1": "vmdata:vm-900-disk-1,size=4G"}}},
-		"a snapshot":     {change: pvesim.VM{Config: map[string]string{"parent": "before"}}},
-		"it sleeps":      {change: pvesim.VM{Config: map[string]string{"vmstate": "vmdata:vm-900-state-suspend"}}},
-	} {
-		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-			x.change.ID, x.change.Node, x.change.Name = 900, "pve1", "cp1"
-			config := map[string]string{"memory": "1024", "tags": owner, "description": notes}
-			maps.Copy(config, x.change.Config)
-			x.change.Config = config
-			sim.AddVM(x.change)
-			time.Sleep(time.Minute)
-			strays, err := c.Strays(t.Context(), owner)
-			require.NoError(t, err)
-			require.Len(t, strays, 1, what)
-			assert.Equal(t, x.abandoned, strays[0].Clear() != "", what)
-			var other *proxmox.ConflictError
-			require.ErrorAs(t, c.Conflict(t.Context(), owner, "cp1"), &other, what)
-			assert.Equal(t, x.abandoned, other.Abandoned, what)
-			for _, said := range []string{strays[0].Why, other.Error()} {
-				assert.Equal(t, x.abandoned, strings.Contains(said, "interrupted while it created the VM"), "%s: %s", what, said)
-			}
-			assert.Equal(t, x.abandoned, strings.Contains(other.Error(), "qm destroy 900"), what)
-		})
 	}
 }

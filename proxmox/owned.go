@@ -13,39 +13,19 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
-// Recognise registers how to recognize VMs that earlier versions of this package made: they carry
-// the owner's tag but no mark. For a VM's name, address returns the MAC address of an interface
-// that no other machine has, or "" if the name is unknown. A clone has other addresses, but a
-// restored backup may have the same. If several VMs match, or a marked VM has the name, none is
-// recognized.
-func (c *Client) Recognise(owner string, address func(name string) string) {
-	c.born.Store(strings.ToLower(owner), address)
+// ExpectNames registers which names VMs and templates of owner's have. A VM of such a name is read
+// even if somebody has removed its tags: its notes may still say that it is the owner's.
+func (c *Client) ExpectNames(owner string, has func(name string) bool) {
+	c.expected.Store(strings.ToLower(owner), has)
 }
 
-// recognised reports whether an earlier version made a VM for owner.
-func (c *Client) recognised(owner string, vm *VM) bool {
-	known, found := c.born.Load(strings.ToLower(owner))
-	if !found || !vm.Tagged(owner) || len(marksOf(owner, vm.Tags)) > 0 {
-		return false
-	}
-	address := known.(func(string) string)(vm.Name)
-	return HasMAC(vm.NICs, address)
-}
-
-// expects reports whether owner has a VM of that name, as far as it was registered; see
-// [Client.Recognise].
 func (c *Client) expects(owner, name string) bool {
-	known, found := c.born.Load(strings.ToLower(owner))
-	return found && known.(func(string) string)(name) != ""
-}
-
-// owns reports whether a VM whose configuration was read belongs to owner.
-func (c *Client) owns(owner string, vm *VM) bool {
-	return vm.Ours(owner) || c.recognised(owner, vm)
+	has, found := c.expected.Load(strings.ToLower(owner))
+	return found && has.(func(string) bool)(name)
 }
 
 // VMs returns every VM and template of owner's, sorted by name: those marked with their own VMID,
-// half-made ones and recognized ones. It makes one request, one for each host with VMs, and one for
+// and half-made ones. It makes one request, one for each host with VMs, and one for
 // each VM with the owner's tag that is not marked with its own VMID. Concurrent lookups share the
 // first two kinds. It does not compare the UUID with the mark; that is checked before a VM is
 // changed.
@@ -64,22 +44,6 @@ type Stray struct {
 	Summary
 	Why  string    // why it is not the owner's: "is marked as VM 104, so it is a copy …"
 	GPUs []HostPCI // the devices that it would take when it starts
-	NICs []NIC
-
-	abandoned bool
-}
-
-// Unmarked reports whether a stray has no mark of owner's at all. Then it is not a copy of a marked
-// machine.
-func (s Stray) Unmarked(owner string) bool { return len(marksOf(owner, s.Tags)) == 0 }
-
-// Clear says how to remove a stray that an earlier version left half-made. It is empty for any
-// other stray.
-func (s Stray) Clear() string {
-	if !s.abandoned {
-		return ""
-	}
-	return clearing(s.Host, s.VMID)
 }
 
 // Untag returns the command that removes an owner's tag and marks from a stray, for root on its
@@ -106,7 +70,6 @@ func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
 // tell separates the owner's VMs from those that only carry the owner's tag. It reads a VM's
 // configuration if the list is not enough to decide.
 func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
-	var earlier []Stray // made by earlier versions
 	for _, r := range all {
 		untagged := !taggedIn(r, owner)
 		if r.Type != "qemu" || untagged && !c.expects(owner, r.Name) && (!live.Nameless(r) || len(splitTags(r.Tags)) > 0) {
@@ -136,35 +99,17 @@ func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (o
 		}
 		s.Summary = c.withPower(ctx, vm.Summary(), r)
 		vm.Running = s.Running
-		s.Why, s.GPUs, s.NICs, s.abandoned = vm.Unlike(owner), vm.GPUs, vm.NICs, vm.Abandoned(owner)
+		s.Why, s.GPUs = vm.Unlike(owner), vm.GPUs
 		switch {
 		case vm.Ours(owner):
 			ours = append(ours, s.Summary)
-		case c.recognised(owner, vm):
-			earlier = append(earlier, s)
 		case vm.Tagged(owner):
 			strays = append(strays, s)
 		}
 	}
-	ours, strays = settleEarlier(ours, strays, earlier)
 	slices.SortFunc(ours, byName)
 	slices.SortFunc(strays, func(a, b Stray) int { return byName(a.Summary, b.Summary) })
 	return ours, strays, nil
-}
-
-// settleEarlier decides about each VM that an earlier version made. It joins the owner's VMs, or
-// the strays if another VM has the same name and it is unclear which one is the owner's.
-func settleEarlier(ours []Summary, strays, earlier []Stray) ([]Summary, []Stray) {
-	marked := slices.Clone(ours)
-	for _, one := range earlier {
-		double := func(s Summary) bool { return s.Name == one.Name && s.VMID != one.VMID }
-		if slices.ContainsFunc(marked, double) || slices.ContainsFunc(earlier, func(e Stray) bool { return double(e.Summary) }) {
-			strays = append(strays, one)
-		} else {
-			ours = append(ours, one.Summary)
-		}
-	}
-	return ours, strays
 }
 
 func byName(a, b Summary) int {

@@ -167,7 +167,7 @@ func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
 		return nil, err
 	case now.Name != vm.Name:
 		return nil, fmt.Errorf("proxmox: VM %d on %s is now called %s, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
-	case vm.Owner != "" && !c.owns(vm.Owner, now):
+	case vm.Owner != "" && !now.Ours(vm.Owner):
 		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.Unlike(vm.Owner))
 	case !now.SameAs(vm):
 		return nil, fmt.Errorf("not removed: %w", otherVM(vm))

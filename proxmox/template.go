@@ -39,7 +39,7 @@ func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, e
 		return nil, err
 	case vm.Name != seen.Name:
 		return nil, nil
-	case !c.owns(owner, vm):
+	case !vm.Ours(owner):
 		progress.Say(ctx, "warning: %s %s: it is not changed", vm, vm.Unlike(owner))
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package names
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
@@ -84,30 +85,11 @@ const Bake = "template"
 // PoolLabel is the label of a Kubernetes node with its pool in the file.
 const PoolLabel = "homelab.cps-gpu.github.com/pool"
 
-// MACs identifies machines that earlier versions created, which have no mark: by the address
-// of the interface from the file or derived from the names, "" for an unknown machine. So a
-// restored backup of a removed machine is not removed again.
-func MACs(s *spec.Spec) func(name string) string {
-	addresses := map[string]string{}
-	for _, n := range s.Machines() {
-		if !n.External {
-			addresses[n.Name] = n.MAC.String()
-		}
-	}
-	return func(name string) string {
-		// A template of any file: clones have other addresses, and a template is not in use.
-		if host, baked := bakedFor(s, name); baked {
-			return BakeMAC(s, host).String()
-		}
-		return addresses[name]
-	}
-}
-
-// bakedFor returns the host in the name of a baked template.
-func bakedFor(s *spec.Spec, name string) (host string, baked bool) {
-	tail, baked := strings.CutPrefix(name, s.Name+TemplateInfix)
-	at := strings.LastIndex(tail, "-")
-	return tail[:max(at, 0)], baked && at > 0
+// MayHave reports whether a VM or template of the cluster may have a name: that of a machine of the
+// file, or of a template of any file.
+func MayHave(s *spec.Spec, name string) bool {
+	return strings.HasPrefix(name, s.Name+TemplateInfix) ||
+		slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.Name == name && !n.External })
 }
 
 // BakeMAC is the MAC address of the machine that becomes the template on a host; its seed uses

@@ -185,9 +185,8 @@ func (s *Session) Close() {
 func (s *Session) dir() string { return filepath.Join(s.Spec.Dir, ".homelab", s.Spec.Name) }
 
 // login finds the keys for logging in to the guests. If the file names none, one is derived
-// from the API token's secret, so nothing has to be stored; a key that an earlier version
-// generated for this cluster is used too. Without a Proxmox VE there is no such secret, and a
-// key is generated.
+// from the API token's secret, so nothing has to be stored. Without a Proxmox VE there is no such
+// secret, and a key is generated, which stays in use if the cluster gets machines on one later.
 func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	if s.Spec == nil { // there is no file and no machine yet
 		return nil

@@ -61,7 +61,7 @@ func TestLoadTakesTheFileThatIsThere(t *testing.T) {
 }
 
 // Where there is a token, its secret is all that there is to keep: nothing is written. A
-// key of an earlier version is used beside what it gives.
+// key that was generated without one is used beside what it gives.
 func TestLoginByToken(t *testing.T) {
 	talking(t, func() {
 		s, err := Load(Options{})

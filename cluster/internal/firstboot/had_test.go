@@ -22,9 +22,8 @@ func TestSeedsThatMachinesHad(t *testing.T) {
 }
 
 // A seed is called by what is in it, and by the keys.
-func TestPartsOfASeedsName(t *testing.T) {
-	for in, want := range map[string][]string{"lab_wk1-0123-4567.iso": {"wk1", "0123-4567"}, "x_0123.iso": {"0123", ""}, "local:iso/a_b_c-d.iso": {"c", "d"}} {
-		content, keys := seedParts(in)
-		assert.Equal(t, want, []string{content, keys}, in)
+func TestContentOfASeed(t *testing.T) {
+	for in, want := range map[string]string{"lab_wk1_0123-4567.iso": "0123", "local:iso/a_b_c-d.iso": "c", "debian.iso": "debian.iso"} {
+		assert.Equal(t, want, seedContent(in), in)
 	}
 }

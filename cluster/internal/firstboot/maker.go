@@ -15,9 +15,8 @@ type Maker struct {
 	signers  []ssh.Signer    // keys to log in with, which a machine has from its first boot on
 	tokenKey ssh.Signer      // an additional key, of the API token; may be nil
 
-	seeds   map[string]func() (Seed, error) // by machine name
-	earlier earlierSeeds
-	had     seedsHad
+	seeds map[string]func() (Seed, error) // by machine name
+	had   seedsHad
 }
 
 // New makes a Maker. signers and tokenKey, which may be nil, are keys that a machine has from

@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/converge"
@@ -21,10 +20,13 @@ import (
 // the authorized keys, but they do not identify the machine: loginStep can change them later,
 // so another key is no reason to recreate it.
 type Seed struct {
-	File    string                   // its name on the storage
-	earlier func() ([]string, error) // its names in earlier versions, which also depended on the keys
-	iso     func() ([]byte, error)
+	File string // its name on the storage
+	iso  func() ([]byte, error)
 }
+
+// UserDataFile is where cloud-init keeps the unchanged user-data of the seed of a machine's
+// first boot (cloudinit/helpers.py, userdata_raw).
+const UserDataFile = "/var/lib/cloud/instance/user-data.txt"
 
 // anyKey stands for the keys when a seed gets its name.
 const anyKey = "ssh-ed25519 (any)"
@@ -34,7 +36,7 @@ const anyKey = "ssh-ed25519 (any)"
 func (m *Maker) Seed(n spec.Node) (Seed, error) { return m.seeds[n.Name]() }
 
 func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
-	digest, err := seedDigest(m.spec, n, []string{anyKey})
+	digest, err := seedDigest(m.spec, n)
 	if err != nil {
 		return Seed{}, err
 	}
@@ -42,20 +44,15 @@ func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
 	if err != nil {
 		return Seed{}, err
 	}
-	earlier := sync.OnceValues(func() ([]string, error) { return m.earlierNames(n) })
-	return Seed{File: names.NodeSeed(m.spec, n.Name, digest, keysDigest(m.AuthorizedKeys())), iso: iso, earlier: earlier}, nil
+	return Seed{File: names.NodeSeed(m.spec, n.Name, digest, keysDigest(m.AuthorizedKeys())), iso: iso}, nil
 }
 
-// earlierNames are the names that earlier versions gave a node's seed. Only what exists can have one.
-func (m *Maker) earlierNames(n spec.Node) (files []string, err error) {
-	for _, keys := range m.earlierKeys() {
-		digest, err := seedDigest(m.spec, n, keys)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, names.Seed(m.spec, n.Name, digest))
-	}
-	return files, nil
+// seedAs is the current seed of a machine with that instance-id.
+func (m *Maker) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
+	machine := cloudMachine(m.spec, n, m.AuthorizedKeys())
+	machine.InstanceID, machine.AgentFirst = id, true // the agent reports how the rest of the first boot goes
+	doc, err := renderer(n)(machine)
+	return doc.ISO, err
 }
 
 func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
@@ -68,11 +65,9 @@ func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 	return cloudinit.RenderServer
 }
 
-// seedDigest is the digest of a node's first boot with those keys. In earlier versions it was
-// the whole name of the seed. It does not cover that the agent comes first
-// ([cloudinit.Machine.AgentFirst], see seedAs), so that earlier machines do not differ by that.
-func seedDigest(s *spec.Spec, n spec.Node, keys []string) (string, error) {
-	doc, err := renderer(n)(cloudMachine(s, n, keys))
+// seedDigest is the digest of a node's first boot, whatever the keys.
+func seedDigest(s *spec.Spec, n spec.Node) (string, error) {
+	doc, err := renderer(n)(cloudMachine(s, n, []string{anyKey}))
 	if err != nil {
 		return "", err
 	}
@@ -107,19 +102,6 @@ func (m *Maker) AuthorizedKeys() []string {
 		keys = append(keys, ssh.AuthorizedKey(m.tokenKey.PublicKey())+" "+TokenNote(m.spec))
 	}
 	return Distinct(keys)
-}
-
-// earlierKeys are the keys that earlier versions gave a machine. Those versions had no TokenKey,
-// and used at most one of our keys.
-func (m *Maker) earlierKeys() (sets [][]string) {
-	own := m.spec.Access.PublicKeys
-	if len(own) > 0 {
-		sets = append(sets, Distinct(own))
-	}
-	for _, s := range m.signers {
-		sets = append(sets, Distinct(append(slices.Clone(own), ssh.AuthorizedKey(s.PublicKey()))))
-	}
-	return sets
 }
 
 func Distinct(keys []string) (out []string) {
@@ -162,8 +144,8 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 				return err
 			}
 			render := sd.iso
-			if s.file != sd.File {
-				if render, err = m.recreateSeed(ctx, n, s.file); err != nil {
+			if s.file != sd.File { // with another instance-id, cloud-init would run the first boot again at the next start
+				if render, err = m.seedAs(n, n.Name+"-"+seedContent(s.file)); err != nil {
 					return err
 				}
 			}
@@ -196,11 +178,8 @@ func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, fresh bool) (seede
 	if err != nil {
 		return seeded{}, err
 	}
-	if err := m.Recognise(ctx, n, vm); err != nil {
-		return seeded{}, err
-	}
 	file := sd.File
-	if born := Boot(vm); born != "" && m.sameExceptKeys(n, sd, born) {
+	if born := Boot(vm); born != "" && sameExceptKeys(n, sd, born) {
 		file = born
 	}
 	return seeded{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.File}, nil
@@ -221,7 +200,7 @@ func (m *Maker) KeepBoot(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxm
 	if born == "" || n.Adopt {
 		return spec
 	}
-	if sd, err := m.Seed(n); err == nil && m.sameExceptKeys(n, sd, born) {
+	if sd, err := m.Seed(n); err == nil && sameExceptKeys(n, sd, born) {
 		spec.Seed = vm.Seed
 	}
 	return spec
@@ -229,23 +208,14 @@ func (m *Maker) KeepBoot(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxm
 
 // sameExceptKeys reports whether a machine's first-boot seed matches the file, perhaps except
 // for the keys.
-func (m *Maker) sameExceptKeys(n spec.Node, sd Seed, born string) bool {
-	content, keys := seedParts(born)
-	want, _ := seedParts(sd.File)
-	switch {
-	case n.Role == spec.FileServer, born == sd.File:
-		return true
-	case keys != "":
-		return content == want
-	}
-	earlier, err := sd.earlier()
-	return err == nil && slices.Contains(earlier, born) || m.earlier.same(born)
+func sameExceptKeys(n spec.Node, sd Seed, born string) bool {
+	return n.Role == spec.FileServer || seedContent(born) == seedContent(sd.File)
 }
 
-// seedParts splits the end of a seed's name; names of earlier versions have no keys part.
-func seedParts(file string) (content, keys string) {
-	content, keys, _ = strings.Cut(strings.TrimSuffix(file[strings.LastIndexByte(file, '_')+1:], ".iso"), "-")
-	return content, keys
+// seedContent is the digest of the contents, without the keys, in a seed's name.
+func seedContent(file string) string {
+	content, _, _ := strings.Cut(file[strings.LastIndexByte(file, '_')+1:], "-")
+	return content
 }
 
 // TokenNote is the comment of a token's key in authorized_keys. It stays the same when the

@@ -103,13 +103,6 @@ func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
 			return nil, err
 		}
 		made[sd.File] = true
-		earlier, err := sd.earlier()
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range earlier {
-			made[file] = true
-		}
 	}
 	return made, nil
 }

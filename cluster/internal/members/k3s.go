@@ -143,7 +143,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return append(agent.Diff(have), ms.diffMark(n, have)...)
+			return agent.Diff(have)
 		}
 		step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringAgent(ctx, n, have) }
 		return step
@@ -153,7 +153,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 		if err != nil {
 			return drift.Missing(err.Error())
 		}
-		return append(srv.Diff(have), ms.diffMark(n, have)...)
+		return srv.Diff(have)
 	}
 	step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringServer(ctx, n, have) }
 	return step

@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -45,24 +44,17 @@ func (e *OthersK3sError) Error() string {
 // machine may have been a member of another cluster before it was added to the file, and may
 // still be one. Names and addresses alone prove nothing, since many sites use the same ones.
 // Proof is the mark that Up writes, together with the address or the authority of this
-// cluster's API. If an earlier version set K3s up, the node's name with one of these two is
-// proof as well. Without a mark, an address counts only if it is that of a machine that this
-// cluster made. A server that has not joined another is its own authority. Without a mark, it
-// counts only if this cluster's kubeconfig trusts that authority.
+// cluster's API. A server that has not joined another is its own authority.
 func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error {
 	if !n.External || have.Cluster == "" && have.Role == k3s.RoleNone && have.Config == nil && have.Authority == "" {
 		return nil
 	}
 	others := &OthersK3sError{Node: n.Name, Role: have.Role, Of: have.Cluster, Cluster: ms.Spec.Name}
-	marked := have.Cluster == ms.Spec.Name
-	if !marked && (have.Cluster != "" || have.Config["node-name"] != n.Name) {
+	if have.Cluster != ms.Spec.Name {
 		return others
 	}
 	server, joined := have.Config["server"]
-	switch {
-	case joined && server == APIURL(ms.Spec) && (marked || have.Authority == "" || !ms.Spec.Servers()[0].External):
-		return nil // without a mark, the address must be that of a machine of this cluster
-	case marked && (!joined || have.Authority == ""): // it creates this cluster, or was never in one
+	if !joined || server == APIURL(ms.Spec) || have.Authority == "" { // it creates this cluster, or was never in one
 		return nil
 	}
 	ours, err := ms.authorities(ctx, n)
@@ -135,14 +127,6 @@ func (ms *Members) markK3s(ctx context.Context, n spec.Node, have k3s.State) err
 		return fmt.Errorf("mark K3s on %s as ours: %w", n.Name, err)
 	}
 	return nil
-}
-
-// diffMark is the mark that K3s of an earlier version does not have.
-func (ms *Members) diffMark(n spec.Node, have k3s.State) drift.Diff {
-	if !n.External || have.Role == k3s.RoleNone || have.Cluster == ms.Spec.Name {
-		return nil
-	}
-	return drift.Diff{{Path: "mark", Have: "none", Want: ms.Spec.Name, Effect: drift.Update}}
 }
 
 // Foreign makes the error for K3s of another cluster permanent.
