@@ -91,7 +91,7 @@ func outside(t *testing.T) string {
 	return shared.dir
 }
 
-// makeModule makes a module that requires ours, with every program in a folder, and
+// makeModule makes a module that requires ours and the simulators, with every program in a folder, and
 // builds them. Nothing is fetched: all that is needed is there since our own tests were
 // built. Go would otherwise ask for the go.mod of more modules than those, so ours are
 // listed, as "go mod tidy" would.
@@ -99,13 +99,17 @@ func makeModule(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	ours, err := os.ReadFile("../go.mod")
-	require.NoError(t, err)
-	requires := bytes.Join(requireBlock.FindAll(ours, -1), []byte("\n"))
-	write(t, filepath.Join(dir, "go.mod"), "module outside.example/programs\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n\n"+string(requires))
-	sums, err := os.ReadFile("../go.sum")
-	require.NoError(t, err)
-	write(t, filepath.Join(dir, "go.sum"), string(sums))
+	mod, sums := "module outside.example/programs\n\ngo 1.26.0\n", ""
+	for _, m := range []struct{ path, dir string }{{module, root}, {module + "/sim", filepath.Join(root, "sim")}} {
+		ours, err := os.ReadFile(filepath.Join(m.dir, "go.mod"))
+		require.NoError(t, err)
+		mod += "\nrequire " + m.path + " v0.0.0\n\nreplace " + m.path + " => " + m.dir + "\n\n" + string(bytes.Join(requireBlock.FindAll(ours, -1), []byte("\n")))
+		sum, err := os.ReadFile(filepath.Join(m.dir, "go.sum"))
+		require.NoError(t, err)
+		sums += string(sum)
+	}
+	write(t, filepath.Join(dir, "go.mod"), mod)
+	write(t, filepath.Join(dir, "go.sum"), sums)
 	for name := range programs {
 		text, err := os.ReadFile(filepath.Join(name, "main.go"))
 		require.NoError(t, err)

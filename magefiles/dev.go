@@ -11,17 +11,21 @@ import (
 	"strings"
 )
 
+// alone is the environment of commands in a module that go.work does not list, or that is checked with the versions of
+// its own go.mod.
+const alone = "GOWORK=off"
+
 // Lint runs the linters of .golangci.yml on every module, and looks up known advisories.
 func Lint(ctx context.Context) error {
 	const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
-	if err := run(ctx, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/golangci-lint", linter); err != nil {
+	if err := run(ctx, "env", alone, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/golangci-lint", linter); err != nil {
 		return err
 	}
 	if err := run(ctx, ".lab/bin/golangci-lint", "run", "./..."); err != nil {
 		return err
 	}
-	for dir, root := range map[string]string{"sim/lab": "../..", "sim/lab/kubernetes": "../../.."} {
-		if err := run(ctx, "sh", "-c", "cd "+dir+" && "+root+"/.lab/bin/golangci-lint run -c "+root+"/.golangci.yml ./..."); err != nil {
+	for dir, root := range map[string]string{"sim": "..", "sim/lab": "../..", "sim/lab/kubernetes": "../../.."} {
+		if err := run(ctx, "env", alone, "sh", "-c", "cd "+dir+" && "+root+"/.lab/bin/golangci-lint run -c "+root+"/.golangci.yml ./..."); err != nil {
 			return err
 		}
 	}
@@ -32,26 +36,30 @@ func Lint(ctx context.Context) error {
 // vulnerable code is called. If the database does not answer, it says so.
 func advisories(ctx context.Context) error {
 	const checker = "golang.org/x/vuln/cmd/govulncheck"
-	if err := run(ctx, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/govulncheck", checker); err != nil {
+	if err := run(ctx, "env", alone, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/govulncheck", checker); err != nil {
 		return err
 	}
-	for dir, pkg := range map[string]string{".": "cluster", "sim/lab": "operators", "sim/lab/kubernetes": "component"} {
+	for dir, pkg := range map[string]string{".": "cluster", "sim": "pvesim", "sim/lab": "operators", "sim/lab/kubernetes": "component"} {
+		workspace := alone
+		if dir == "." {
+			workspace = "GOWORK=" // some packages are for tests, and import sim
+		}
 		// First only versions are compared, which takes a second; following calls takes minutes.
 		// govulncheck must run in some package, and compares the whole module.
-		found, asked, err := lookUp(ctx, "-C", dir+"/"+pkg, "-scan=module")
+		found, asked, err := lookUp(ctx, workspace, "-C", dir+"/"+pkg, "-scan=module")
 		if err != nil || !asked {
 			return err
 		}
 		if !found {
 			continue
 		}
-		if err := run(ctx, ".lab/bin/govulncheck", "-C", dir, "./..."); err != nil {
+		if err := run(ctx, "env", workspace, ".lab/bin/govulncheck", "-C", dir, "./..."); err != nil {
 			return err
 		}
 	}
 	// The module tools has no packages of its own, so its binaries are checked.
 	for _, tool := range []string{"golangci-lint", "govulncheck"} {
-		found, _, err := lookUp(ctx, "-mode=binary", ".lab/bin/"+tool)
+		found, _, err := lookUp(ctx, alone, "-mode=binary", ".lab/bin/"+tool)
 		if err != nil {
 			return err
 		}
@@ -64,8 +72,10 @@ func advisories(ctx context.Context) error {
 
 // lookUp looks up advisories, and reports whether there are any. If the database cannot be
 // reached it says so; any other failure is an error.
-func lookUp(ctx context.Context, args ...string) (found, asked bool, err error) {
-	out, err := exec.CommandContext(ctx, ".lab/bin/govulncheck", args...).CombinedOutput()
+func lookUp(ctx context.Context, workspace string, args ...string) (found, asked bool, err error) {
+	cmd := exec.CommandContext(ctx, ".lab/bin/govulncheck", args...)
+	cmd.Env = append(os.Environ(), workspace)
+	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	last := text[strings.LastIndex(text, "\n")+1:]
 	var exit *exec.ExitError

@@ -86,7 +86,7 @@ func goTest(ctx context.Context, args ...string) *exec.Cmd {
 // internal/trial, proxmox and sim/pvesim run the same code with it.
 func packages(ctx context.Context) (concurrent, others []string, err error) {
 	const each = "{{.ImportPath}}\t{{.Dir}}\t{{range .GoFiles}}{{.}}\t{{end}}{{range .TestGoFiles}}{{.}}\t{{end}}{{range .XTestGoFiles}}{{.}}\t{{end}}"
-	out, err := exec.CommandContext(ctx, "go", "list", "-f", each, "./...").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", each, "./...", "./sim/...").Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("go list: %w", err)
 	}

@@ -57,7 +57,7 @@ type floor struct {
 // TestFloorPlan: the picture and the table of docs/architecture.md are the code's.
 func TestFloorPlan(t *testing.T) {
 	pkgs := map[string]pkg{}
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t, "./...", "./sim/...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if !inside(name, "examples") && name != "magefiles" && !inside(name, "docs") {
 			pkgs[name] = p

@@ -32,7 +32,7 @@ type source struct {
 func sources(t *testing.T) []*source {
 	t.Helper()
 	var out []*source
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t, "./...", "./sim/...") {
 		s := &source{name: strings.TrimPrefix(p.ImportPath, module), files: token.NewFileSet(), names: map[string]bool{}, fields: map[string]bool{}}
 		paths, err := filepath.Glob(filepath.Join("../..", s.name, "*.go"))
 		require.NoError(t, err)
@@ -247,7 +247,7 @@ func (s *source) points(to string, imports map[string]string, all map[string]*so
 // imports targets, conform and peers, and one that shows qemu boots real machines: it is
 // compiled only.
 func TestExamples(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t, "./...", "./sim/...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if !public(name) || slices.Contains([]string{"magefiles/targets", "sim/conform", "sim/facts", "sim/peers", "sim/qemu"}, name) {
 			continue

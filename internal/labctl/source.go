@@ -52,7 +52,7 @@ type goModule struct {
 }
 
 // required is the source of the version that the module in dir requires. Go's downloads
-// exclude nested modules, so the lab is fetched separately.
+// exclude nested modules, so the simulators and the lab are fetched separately.
 func (o Options) required(ctx context.Context, dir string) (source, error) {
 	var lib goModule
 	if err := asked(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
@@ -72,28 +72,31 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 		}
 		return m.Dir, nil
 	}
-	library, err := of(module)
+	// The last has the program; its go.mod replaces the others by their folders above it.
+	paths, above := []string{module, module + "/sim", module + "/sim/lab"}, []string{"../../", "../"}
+	if inner := o.program().module; inner != "" {
+		paths, above = append(paths, module+"/sim/lab/"+inner), []string{"../../../", "../../", "../"}
+	}
+	var others []replacement
+	for i, path := range paths[:len(above)] {
+		dir, err := of(path)
+		if err != nil {
+			return source{}, err
+		}
+		others = append(others, replacement{path, above[i], dir})
+	}
+	lab, err := of(paths[len(above)])
 	if err != nil {
 		return source{}, err
 	}
-	lab, err := of(module + "/sim/lab")
-	if err != nil {
-		return source{}, err
-	}
-	inner := o.program().module
-	if inner == "" {
-		return o.beside(lab, [2]string{module + " => ../../", library})
-	}
-	program, err := of(module + "/sim/lab/" + inner)
-	if err != nil {
-		return source{}, err
-	}
-	return o.beside(program, [2]string{module + " => ../../../", library}, [2]string{module + "/sim/lab => ../", lab})
+	return o.beside(lab, others)
 }
 
-// beside writes a go.mod for a program of the lab that requires modules in other folders: each
-// replacement, as it is written, with its folder.
-func (o Options) beside(lab string, others ...[2]string) (source, error) {
+// replacement is a line of the lab's go.mod: where the module is in a clone, and where it was downloaded to.
+type replacement struct{ path, above, dir string }
+
+// beside writes a go.mod for a program of the lab that requires modules in other folders.
+func (o Options) beside(lab string, others []replacement) (source, error) {
 	dir, err := o.dir()
 	if err != nil {
 		return source{}, err
@@ -104,12 +107,11 @@ func (o Options) beside(lab string, others ...[2]string) (source, error) {
 	}
 	here := string(text) + "\n"
 	for _, other := range others {
-		above := "replace " + other[0] + "\n"
-		path, _, _ := strings.Cut(above, "=>")
-		if !strings.Contains(here, above) {
-			return source{}, fmt.Errorf("the lab's source: %s does not say %q", filepath.Join(lab, "go.mod"), strings.TrimSpace(above))
+		replace := "replace " + other.path + " => "
+		if !strings.Contains(here, replace+other.above+"\n") {
+			return source{}, fmt.Errorf("the lab's source: %s does not say %q", filepath.Join(lab, "go.mod"), replace+other.above)
 		}
-		here = strings.Replace(here, above, path+"=> "+strconv.Quote(other[1])+"\n", 1)
+		here = strings.Replace(here, replace+other.above+"\n", replace+strconv.Quote(other.dir)+"\n", 1)
 	}
 	sums, err := os.ReadFile(filepath.Join(lab, "go.sum"))
 	if err != nil {

@@ -44,6 +44,7 @@ require (
 	github.com/buger/goterm v1.0.4 // indirect
 	github.com/chai2010/gettext-go v1.0.2 // indirect
 	github.com/cloudflare/circl v1.6.4 // indirect
+	github.com/cps-gpu/homelab/sim v0.0.0-00010101000000-000000000000
 	github.com/cyphar/filepath-securejoin v0.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/diskfs/go-diskfs v1.9.4 // indirect
@@ -168,3 +169,5 @@ require (
 )
 
 replace github.com/cps-gpu/homelab => ../../
+
+replace github.com/cps-gpu/homelab/sim => ../

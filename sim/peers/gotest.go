@@ -106,7 +106,7 @@ func (s suite) workers() int {
 
 // compile compiles the tests of the suite's packages, those that have some.
 func (s suite) compile(ctx context.Context, dir string) ([]binary, error) {
-	copied := []string{"GOFLAGS=-mod=mod"} // go.sum may lack what only the tests need
+	copied := []string{"GOFLAGS=-mod=mod", "GOWORK=off"} // go.sum may lack what only the tests need; the copy may lie in our workspace
 	const form = `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`
 	list, err := goRun(ctx, dir, copied, append([]string{"list", "-tags=" + s.tags, "-f=" + form}, s.packages...)...)
 	if err != nil {

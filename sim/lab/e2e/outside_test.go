@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The folder of a user who has Go and nothing of ours: both modules come from a proxy
+// The folder of a user who has Go and nothing of ours: our modules come from a proxy
 // of modules, and the lab is built from there.
 func TestAFolderOfOnesOwn(t *testing.T) {
 	t.Parallel()
@@ -40,6 +40,51 @@ func TestAFolderOfOnesOwn(t *testing.T) {
 	}
 }
 
+// Who tests a program of their own against the simulator gets the simulator and nothing that it judges; who uses the
+// library gets no simulator. Not beside the others: they have the same version in Go's cache.
+func TestModulesComeAlone(t *testing.T) {
+	o := newOutsider(t)
+	const simulator = `package main
+
+import "github.com/cps-gpu/homelab/sim/pvesim"
+
+func main() {
+	sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
+	defer sim.Close()
+	id, _ := sim.Token()
+	println("token", id)
+}
+`
+	const product = `package main
+
+import "github.com/cps-gpu/homelab/proxmox"
+
+func main() {
+	_, err := proxmox.Dial(nil, proxmox.Config{})
+	println("error", err.Error())
+}
+`
+	const ours = "github.com/cps-gpu/homelab"
+	for _, x := range []struct{ requires, program, says, without string }{
+		{ours + "/sim", simulator, "token homelab@pve!", ours},
+		{ours, product, "error proxmox endpoint", ours + "/sim"},
+	} {
+		dir := filepath.Join(o.dir, filepath.Base(x.requires))
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		for name, text := range map[string]string{"main.go": x.program, "go.mod": "module outside.example/program\n\ngo 1.26.0\n\nrequire " + x.requires + " " + o.version + "\n"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		o.in(t, dir, "go", "build", "-mod=mod", "-o", "program", ".")
+		assert.Contains(t, o.in(t, dir, "./program"), x.says)
+		for _, file := range []string{"go.mod", "go.sum"} { // what is not in go.sum was not downloaded
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			require.NoError(t, err)
+			assert.Contains(t, string(text), x.requires+" ", file)
+			assert.NotContains(t, string(text), x.without+" ", file)
+		}
+	}
+}
+
 // outsider has a folder, and modules of ours that Go finds nowhere else.
 type outsider struct {
 	dir, version string
@@ -57,7 +102,7 @@ func newOutsider(t *testing.T) *outsider {
 	root := filepath.Join(filepath.Dir(file), "..", "..", "..")
 	o.version = versionOf(t, root)
 	proxy := filepath.Join(o.dir, "proxy")
-	for name, dir := range map[string]string{"github.com/cps-gpu/homelab": root, "github.com/cps-gpu/homelab/sim/lab": filepath.Join(root, "sim", "lab")} {
+	for name, dir := range map[string]string{"github.com/cps-gpu/homelab": root, "github.com/cps-gpu/homelab/sim": filepath.Join(root, "sim"), "github.com/cps-gpu/homelab/sim/lab": filepath.Join(root, "sim", "lab")} {
 		forget(t, modules, name, o.version) // of a run that was killed
 		publish(t, filepath.Join(proxy, name, "@v"), name, o.version, dir)
 		t.Cleanup(func() { forget(t, modules, name, o.version) })

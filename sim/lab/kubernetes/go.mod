@@ -125,6 +125,7 @@ require (
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/cps-gpu/homelab v0.0.0-00010101000000-000000000000
+	github.com/cps-gpu/homelab/sim v0.0.0-00010101000000-000000000000
 	github.com/cyphar/filepath-securejoin v0.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/distribution/reference v0.6.0 // indirect
@@ -332,3 +333,5 @@ replace k8s.io/streaming => k8s.io/streaming v0.36.3
 replace github.com/cps-gpu/homelab => ../../../
 
 replace github.com/cps-gpu/homelab/sim/lab => ../
+
+replace github.com/cps-gpu/homelab/sim => ../../
