@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -81,24 +82,52 @@ func TestVerifyEightGPUs(t *testing.T) {
 	})
 }
 
-// A card that somebody computes on cannot be verified, and whose it is gets said.
-func TestVerifyOfAGPUInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
-		spec := parse(t, example(t, "eight-a100"))
-		w.up(t, spec)
-		pod := w.moveIn(t, lodger("notebook", "wk-gpu2", 1))
-		begin := w.output.Len()
-		results, report, err := w.verify(t, spec)
-		assert.EqualError(t, err, "verify/wk-gpu2: the job failed: DeadlineExceeded: Job was active longer than specified deadline; default/"+pod+" holds 1 on wk-gpu2")
-		assert.Equal(t, 1, report.Count(converge.FailedStep))
-		assert.Len(t, results, 6, "those of the other nodes are told all the same")
-		said := w.output.String()[begin:]
-		assert.Contains(t, said, "1 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector. no new claims", "it is said while it waits")
-		assert.Contains(t, said, "; default/"+pod+" holds 1 on wk-gpu2")
-		assert.NotContains(t, said, "gpu-verify-wk-gpu1", "its own Job is in nobody's way")
-	})
+// What nobody has computes; what somebody has is skipped at once, and whose it is gets said.
+func TestVerifyOfGPUsInUse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gpus      int64
+		meanwhile bool // they are taken after the free ones were counted
+		computed  int
+	}{"one of two": {1, false, 7}, "both": {2, false, 6}, "one, taken meanwhile": {1, true, 7}, "both, taken meanwhile": {2, true, 6}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				spec := parse(t, example(t, "eight-a100"))
+				w.up(t, spec)
+				user := lodger("notebook", "wk-gpu2", tc.gpus)
+				user.Spec.Template.Annotations = map[string]string{"hub.jupyter.org/username": "ann"}
+				if !tc.meanwhile {
+					w.moveIn(t, user)
+				}
+				c := w.cluster(t, spec)
+				defer c.Close()
+				g, v := c.GPUVerify(cluster.VerifyQuick, 0)
+				listen, client, begin := w.listen(t), w.api(t), time.Now()
+				_, err := g.Run(t.Context(), func(e converge.Event) {
+					if listen(e); tc.meanwhile && e.Step == "verify/wk-gpu2" && e.Kind == converge.Acting {
+						_, err := client.Apply(t.Context(), user)
+						assert.NoError(t, err)
+					}
+				})
+				require.NoError(t, err)
+				assert.Less(t, time.Since(begin), time.Minute)
+				assert.Len(t, v.Results(), tc.computed)
+				var skipped []check.Check
+				for _, c := range v.Checks() {
+					if c.Name == check.Compute && c.Verdict != check.Passed {
+						skipped = append(skipped, c)
+					}
+				}
+				require.Len(t, skipped, 1)
+				assert.Equal(t, "wk-gpu2", skipped[0].Node)
+				assert.Equal(t, check.Skipped, skipped[0].Verdict)
+				assert.Regexp(t, map[int64]string{1: "^1 is", 2: "^2 are"}[tc.gpus]+` in use by default/notebook-\S+, not tested: wait until it ends, or ask ann to stop it in the hub, then verify again$`, skipped[0].Detail)
+				require.NoError(t, v.Clean(t.Context()))
+				assert.Empty(t, w.kube.Clusters()[0].Names("jobs.batch"), "the Jobs are cleaned")
+			})
+		})
+	}
 }
 
 // A drained node takes no Job: that is said at once, and the others compute.

@@ -164,6 +164,9 @@ func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
 			all += count
 		}
 	}
+	if held := found.Held(); len(held) > 0 {
+		return failedf(pending, "%d of %d %s computed (%s); others are in use on %s", len(results), all, what, since(start), strings.Join(held, ", "))
+	}
 	s.Say("%d of %d %s computed (%s).", len(results), all, what, since(start))
 	return nil
 }

@@ -17,7 +17,7 @@ func (v *Verification) resultParts(n spec.Node) []string {
 		return []string{n.Name}
 	}
 	var out []string
-	for _, p := range v.parts(n) {
+	for _, p := range v.parts[n.Name] {
 		out = append(out, p.id())
 	}
 	return out
@@ -56,7 +56,7 @@ func (v *Verification) Clean(ctx context.Context) error {
 		errs = append(errs, v.benches.Clean(ctx))
 	}
 	for _, n := range v.Spec.GPUNodes() {
-		for _, p := range v.parts(n) {
+		for _, p := range v.parts[n.Name] {
 			errs = append(errs, client.Delete(ctx, v.objects(p)...))
 		}
 		for _, objects := range [][]runtime.Object{v.refused(n), v.kept(n)} {
@@ -90,6 +90,9 @@ func (v *Verification) Checks() []check.Check {
 				}
 				out = append(out, c)
 			}
+		}
+		for _, p := range v.parts[n.Name] {
+			answered, out = answered || p.count == 0, append(out, v.checks["verify/"+p.id()]...)
 		}
 		if !answered {
 			out = append(out, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"})

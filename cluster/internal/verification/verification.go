@@ -73,7 +73,8 @@ type Config struct {
 // Verification is a running or finished proof that every GPU computes.
 type Verification struct {
 	Config
-	run string // distinguishes the Jobs of this run from earlier ones
+	run   string                     // distinguishes the Jobs of this run from earlier ones
+	parts map[string][]*verifiedPart // by node
 
 	mu      sync.Mutex
 	results map[string][]nvidia.VerifyResult
@@ -87,7 +88,7 @@ type Verification struct {
 // of the level; burn is for Burn, 0 means BurnTime. Run the graph, then read the Results and
 // Checks.
 func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verification) {
-	v := &Verification{Config: c, run: runID(), results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}, level: level}
+	v := &Verification{Config: c, run: runID(), parts: map[string][]*verifiedPart{}, results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}, level: level}
 	g := run.Graph(c.Spec)
 	var swept *converge.Ref
 	if level != Quick {
@@ -99,9 +100,10 @@ func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verificat
 		if c.Members.HasDriver(n) {
 			g.Add(v.factsStep(n))
 		}
+		v.parts[n.Name] = partsOf(n)
 		needs := []*converge.Ref{g.Add(c.Members.AllocatableStep(n), swept)}
 		if level != Burn {
-			for _, p := range v.parts(n) {
+			for _, p := range v.parts[n.Name] {
 				needs = append(needs, g.Add(v.step(p), needs[0]))
 			}
 		}
@@ -138,21 +140,23 @@ func (v *Verification) newBenches(burn time.Duration) *benches.Benches {
 	return benches.New(benches.Config{Spec: v.Spec, Kube: v.Members.Kube, Root: v.Nodes.Root, Verify: v.jobOptions(), Burn: burn, Computed: v.keep})
 }
 
-// verifiedPart is what one Job verifies: all of one resource of a node.
+// verifiedPart is what one Job verifies: all of one resource of a node, or what others leave of it.
 type verifiedPart struct {
 	spec.Node
 	resource string
-	count    int
+	offered  int
+	count    int  // what the Job requests
 	alone    bool // the node offers nothing else
+	jobs     int  // how many were started, of which only the last stays
 }
 
-// parts returns what the Jobs of a node verify. A container cannot have devices of several
+// partsOf returns what the Jobs of a node verify. A container cannot have devices of several
 // resources, so each has a Job of its own.
-func (v *Verification) parts(n spec.Node) []verifiedPart {
+func partsOf(n spec.Node) []*verifiedPart {
 	offers := offer.Of(n).Resources
-	var out []verifiedPart
+	var out []*verifiedPart
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
-		p := verifiedPart{n, name, offers[name], len(offers) == 1}
+		p := &verifiedPart{Node: n, resource: name, offered: offers[name], count: offers[name], alone: len(offers) == 1}
 		if n.GPUs.Sharing.Shared() {
 			p.count = 1 // the device plugin refuses to give a pod two shares, which may be of one GPU
 		}
@@ -162,7 +166,7 @@ func (v *Verification) parts(n spec.Node) []verifiedPart {
 }
 
 // id names the part: the node, and where it offers several resources, which.
-func (p verifiedPart) id() string {
+func (p *verifiedPart) id() string {
 	if p.alone {
 		return p.Name
 	}
@@ -194,7 +198,7 @@ type verified struct {
 	problem error
 }
 
-func (v *Verification) step(n verifiedPart) *converge.Resource[verified] {
+func (v *Verification) step(n *verifiedPart) *converge.Resource[verified] {
 	return &converge.Resource[verified]{
 		ID:      "verify/" + n.id(),
 		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
@@ -208,21 +212,14 @@ func (v *Verification) step(n verifiedPart) *converge.Resource[verified] {
 			}
 			return drift.Diff{f}
 		},
-		Apply: func(ctx context.Context, _ verified) error {
-			client, err := v.Members.Kube(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = client.Apply(ctx, v.objects(n)...)
-			return err
-		},
+		Apply:  func(ctx context.Context, _ verified) error { return v.start(ctx, n) },
 		Settle: verifyTime,
 		Poll:   run.LookEvery,
 	}
 }
 
 // asks says what a Job requests.
-func (p verifiedPart) asks() string {
+func (p *verifiedPart) asks() string {
 	switch {
 	case p.GPUs.Sharing.Shared():
 		return "one share of a GPU"
@@ -250,13 +247,16 @@ func note(n spec.Node) string {
 // verifyTime is how long a node may take. The first time, it pulls gigabytes of images.
 const verifyTime = 12 * time.Minute
 
-func (v *Verification) objects(n verifiedPart) []runtime.Object {
+func (v *Verification) objects(n *verifiedPart) []runtime.Object {
 	return nvidia.VerifyObjects(n.Name, n.count, v.options(n))
 }
 
-func (v *Verification) options(n verifiedPart) nvidia.VerifyOptions {
+func (v *Verification) options(n *verifiedPart) nvidia.VerifyOptions {
 	o := v.jobOptions()
 	o.Resource = corev1.ResourceName(n.resource)
+	if n.jobs > 1 {
+		o.RunID += fmt.Sprintf("n%d", n.jobs)
+	}
 	return o
 }
 
@@ -269,7 +269,10 @@ func (v *Verification) namespace() string {
 }
 
 // observe reads a node's Job. A failed Job is a permanent error.
-func (v *Verification) observe(ctx context.Context, n verifiedPart) (verified, error) {
+func (v *Verification) observe(ctx context.Context, n *verifiedPart) (verified, error) {
+	if n.count == 0 {
+		return verified{Job: kube.Job{Phase: kube.JobSucceeded}}, nil // others have all
+	}
 	client, err := v.Members.Kube(ctx)
 	if err != nil {
 		return verified{}, err
@@ -331,7 +334,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 }
 
 // verdict is the problem of a Job that has ended, nil if it succeeded.
-func (s verified) verdict(n verifiedPart) error {
+func (s verified) verdict(n *verifiedPart) error {
 	var errs []error
 	for _, r := range s.results {
 		if !r.Passed {
@@ -352,16 +355,14 @@ func (s verified) verdict(n verifiedPart) error {
 
 // busy adds to the reason why a Job does not start which pods hold the GPUs that it waits for,
 // except its own.
-func (v *Verification) busy(ctx context.Context, client *kube.Client, n verifiedPart, reason string) string {
-	holders, err := client.WhoHolds(ctx, n.resource, n.Name)
+func (v *Verification) busy(ctx context.Context, client *kube.Client, n *verifiedPart, reason string) string {
+	holders, err := v.holders(ctx, client, n)
 	if err != nil {
 		return reason
 	}
 	reasons := []string{reason}
 	for _, h := range holders {
-		if !strings.HasPrefix(h.Pod, v.options(n).JobName(n.Name)) {
-			reasons = append(reasons, h.String())
-		}
+		reasons = append(reasons, h.String())
 	}
 	return strings.TrimPrefix(strings.Join(reasons, "; "), "; ")
 }

@@ -143,6 +143,17 @@ func memoryOf(bytes int64) string {
 	return proxmox.Size(bytes).String()
 }
 
+// Held are the nodes with GPUs that were not tested, because somebody has them.
+func (v *Verified) Held() []string {
+	var out []string
+	for _, c := range v.checks {
+		if c.Name == check.Compute && c.Verdict == check.Skipped && !slices.Contains(out, c.Node) {
+			out = append(out, c.Node)
+		}
+	}
+	return out
+}
+
 // JUnit writes the checks of a verification to a file for a CI system, or nothing if file is empty.
 func (v *Verified) JUnit(c *console.Console, file, name string) error {
 	if file == "" {
