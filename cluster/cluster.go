@@ -21,7 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
@@ -46,7 +46,7 @@ type Backend struct {
 	// lost, since homelab recreates them from the running machines.
 	Dir string
 	// Charts finds charts; the file's own settings are merged into it.
-	Charts chart.Source
+	Charts helm.Source
 	// GitDial reaches the Git repository of fleet.repo; nil dials directly.
 	GitDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.

@@ -32,7 +32,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/share"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -257,7 +257,7 @@ func (g *gauge) of(t *testing.T, s *spec.Spec, login ssh.Signer) (cpu time.Durat
 func onHosts(t *testing.T, s *spec.Spec, login ssh.Signer, model *pvesim.Model, do func(*testing.T, Backend)) {
 	synctest.Test(t, func(t *testing.T) {
 		nowhere := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") }
-		b := Backend{Dir: t.TempDir(), Signers: []ssh.Signer{login}, Dial: nowhere, GitDial: nowhere, Charts: chart.Source{Dial: nowhere, Cache: t.TempDir()}}
+		b := Backend{Dir: t.TempDir(), Signers: []ssh.Signer{login}, Dial: nowhere, GitDial: nowhere, Charts: helm.Source{Dial: nowhere, Cache: t.TempDir()}}
 		if s.HasProxmox() {
 			if model == nil {
 				_, fits := labmodel.For(labneeds.Of(s))

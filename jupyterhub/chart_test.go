@@ -11,7 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
 
@@ -20,8 +20,8 @@ var charts = flag.String("charts", "", "folder with the real chart of JupyterHub
 
 // TestRealChart: the chart's own templates and checks take every kind of hub.
 func TestRealChart(t *testing.T) {
-	source := chart.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true, Cache: t.TempDir()}
-	can := chart.Capabilities{Kubernetes: "v1.36.5+k3s1"}
+	source := helm.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true, Cache: t.TempDir()}
+	can := helm.Capabilities{Kubernetes: "v1.36.5+k3s1"}
 	for name, h := range hubs() {
 		t.Run(name, func(t *testing.T) {
 			release, err := h.release()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Ref names an object.
@@ -95,11 +95,11 @@ func plain(o runtime.Object) (*unstructured.Unstructured, error) {
 	}
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(m)}
 	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		kinds, _, err := scheme.Scheme.ObjectKinds(o) // one at least, or an error
-		if err != nil {
-			return nil, fmt.Errorf("object %T has no kind: %w", o, err)
+		kind, ok := builtIn(o)
+		if !ok {
+			return nil, fmt.Errorf("object %T has no kind: set its TypeMeta", o)
 		}
-		u.SetGroupVersionKind(kinds[0])
+		u.SetGroupVersionKind(kind)
 	}
 	if err := complete(u); err != nil {
 		return nil, err
@@ -110,6 +110,31 @@ func plain(o runtime.Object) (*unstructured.Unstructured, error) {
 	delete(u.Object, "status")
 	dropNulls(u.Object)
 	return u, nil
+}
+
+// builtIn is the kind of an object of k8s.io/api, by its Go type. client-go's scheme knows that
+// too, and brings the code of every kind there is: 11 MiB of a program.
+func builtIn(o runtime.Object) (schema.GroupVersionKind, bool) {
+	t := reflect.TypeOf(o)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	at, ok := strings.CutPrefix(t.PkgPath(), "k8s.io/api/")
+	group, version, _ := strings.Cut(at, "/")
+	switch group {
+	case "core":
+		group = ""
+	case "apps", "autoscaling", "batch", "extensions", "policy":
+	case "apiserverinternal":
+		group = "internal.apiserver.k8s.io"
+	case "flowcontrol":
+		group = "flowcontrol.apiserver.k8s.io"
+	case "rbac":
+		group = "rbac.authorization.k8s.io"
+	default:
+		group += ".k8s.io"
+	}
+	return schema.GroupVersionKind{Group: group, Version: version, Kind: t.Name()}, ok
 }
 
 func dropNulls(v any) {

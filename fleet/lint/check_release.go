@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // checkReleases checks values against the chart: its schema, and for a chart in the repository
@@ -106,7 +107,7 @@ var lintValuesUse = regexp.MustCompile(`\.Values\b`)
 // knownValues finds top-level values that are in none of the chart's values.yaml, its
 // subcharts and its templates.
 func (l *linter) knownValues(b *lintBundle, values map[string]any) {
-	var c chart.Contents
+	var c helm.Contents
 	for _, name := range []string{"values.yaml", "Chart.yaml"} {
 		f := l.tree.files[path.Join(b.chart, name)]
 		if f == nil || len(f.docs) == 0 {
@@ -131,7 +132,7 @@ func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 }
 
 // unknownValues compares values with those of a chart.
-func (l *linter) unknownValues(b *lintBundle, name string, c chart.Contents, values map[string]any) {
+func (l *linter) unknownValues(b *lintBundle, name string, c helm.Contents, values map[string]any) {
 	if len(c.Values) == 0 {
 		return // it does not list its values
 	}
@@ -146,7 +147,7 @@ func (l *linter) unknownValues(b *lintBundle, name string, c chart.Contents, val
 var lintWholeValues = regexp.MustCompile(`\.Values\s*[)}|,]|\.Values\s+\$?[A-Za-z"]|\$?root\b`)
 
 // chartMentions: a template may use values that values.yaml does not list, or all of them.
-func chartMentions(c chart.Contents, name string) bool {
+func chartMentions(c helm.Contents, name string) bool {
 	for _, text := range c.Templates {
 		if lintValuesUse.Match(text) && (strings.Contains(string(text), name) || lintWholeValues.Match(text)) {
 			return true
@@ -161,7 +162,7 @@ func (l *linter) remoteChart(b *lintBundle) {
 	if h.Repo == "" || h.Version == "" {
 		return // a URL of an archive, or the newest version
 	}
-	source := chart.Source{Offline: !l.opt.Online}
+	source := helm.Source{Offline: !l.opt.Online}
 	if l.opt.Charts != nil {
 		source = *l.opt.Charts
 		source.Offline = source.Offline || !l.opt.Online
@@ -175,8 +176,8 @@ func (l *linter) remoteChart(b *lintBundle) {
 		l.unknownValues(b, r.Chart+" "+r.Version, c, r.Values)
 		l.chartNamespaces(b, c.Templates)
 	}
-	err := source.Validate(l.ctx, r, chart.Capabilities{})
-	var invalid *chart.ValuesError
+	err := source.Validate(l.ctx, r, helm.Capabilities{})
+	var invalid *helm.ValuesError
 	switch {
 	case err == nil:
 	case errors.As(err, &invalid):

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Severity is how serious a finding is.
@@ -62,11 +62,11 @@ type Options struct {
 	// fleet.yaml counts as a bundle; without GitRepo, generated names are compared by their
 	// end.
 	BundleScan
-	Clusters  []Cluster     // check targets against these; empty: targets are not checked
-	Elsewhere []string      // names of bundles of other repositories, for dependsOn
-	Releases  []string      // NAMESPACE/NAME of existing Helm releases in the clusters
-	Charts    *chart.Source // source of charts that are not in the repository; nil: none
-	Online    bool          // check that the charts' repositories have them
+	Clusters  []Cluster    // check targets against these; empty: targets are not checked
+	Elsewhere []string     // names of bundles of other repositories, for dependsOn
+	Releases  []string     // NAMESPACE/NAME of existing Helm releases in the clusters
+	Charts    *helm.Source // source of charts that are not in the repository; nil: none
+	Online    bool         // check that the charts' repositories have them
 }
 
 // Report has the findings.

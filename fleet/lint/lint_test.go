@@ -15,7 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n"
@@ -226,7 +226,7 @@ func TestLintChartsAtHand(t *testing.T) {
 	require.Equal(t, []string{
 		"a/fleet.yaml:1:12: warning: the chart has objects in monitoring (web/templates/y.yaml), and namespace: web moves them [chart-sets-namespace]",
 		`a/fleet.yaml:8:5: warning: the chart web 1.2.0 knows no value replicsa; did you mean "replicas"? [unknown-value]`,
-	}, lintOne(t, Options{Charts: &chart.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
+	}, lintOne(t, Options{Charts: &helm.Source{Folder: dir, Offline: true}}, "a/fleet.yaml",
 		"namespace: web\nhelm:\n  repo: https://charts.example.com\n  chart: web\n  version: 1.2.0\n  values:\n    hidden: 1\n    replicsa: 2\n"))
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // lintFixture is the folder of a rule: bad/ and good/ are repositories, options.yaml
@@ -45,7 +45,7 @@ func lintFixtureOf(t testing.TB, rule Rule) lintFixture {
 	require.NoError(t, yaml.UnmarshalStrict(data, &o))
 	f.opt = Options{BundleScan: BundleScan{GitRepo: o.Repo, Paths: o.Paths}, Clusters: o.Clusters, Elsewhere: o.Elsewhere, Online: o.Online}
 	if o.Charts != "" {
-		f.opt.Charts = &chart.Source{Folder: filepath.Join(f.dir, o.Charts), Cache: tempDir(t)}
+		f.opt.Charts = &helm.Source{Folder: filepath.Join(f.dir, o.Charts), Cache: tempDir(t)}
 	}
 	return f
 }

@@ -38,13 +38,33 @@ func TestWhatComesAlong(t *testing.T) {
 	}
 }
 
-// TestWeight: a program that sets K3s up is 5 MiB in size. Types of Kubernetes would be as
-// much again.
+// weighs are the most MiB of a program, built with -s -w, that uses a package as testdata/weigh has it.
+var weighs = map[string]float64{
+	"k3s":   4,
+	"fleet": 24, // 33 with every kind of client-go's scheme
+	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.
+	"cluster": 50,
+}
+
+// TestWeight: what a program carries for the sake of a package.
 func TestWeight(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "k3s")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./testdata/k3s").CombinedOutput()
-	require.NoError(t, err, string(out))
-	info, err := os.Stat(binary)
-	require.NoError(t, err)
-	assert.Less(t, info.Size(), int64(6<<20))
+	for name, most := range weighs {
+		binary := filepath.Join(t.TempDir(), name)
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, "./testdata/weigh/"+name).CombinedOutput()
+		require.NoError(t, err, string(out))
+		info, err := os.Stat(binary)
+		require.NoError(t, err)
+		is := float64(info.Size()) / (1 << 20)
+		assert.LessOrEqual(t, is, most, name)
+		t.Logf("%s: %.1f MiB", name, is)
+	}
+}
+
+// TestWithoutHelm: who makes parts, or writes them to Git, does not carry Helm.
+func TestWithoutHelm(t *testing.T) {
+	for _, name := range []string{"kube/chart", "kube/addon", "fleet"} {
+		for _, p := range list(t, "-deps", "./"+name) {
+			assert.False(t, strings.HasPrefix(p.ImportPath, "helm.sh/"), "%s imports %s", name, p.ImportPath)
+		}
+	}
 }

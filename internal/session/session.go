@@ -28,7 +28,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labneeds"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -135,7 +135,7 @@ func (s *Session) bind(ctx context.Context) (err error) {
 			return failed(invalid, err)
 		}
 	}
-	backend := cluster.Backend{Dir: s.dir(), Charts: chart.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
+	backend := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
 	if s.Spec.IsLab() {
 		err = s.openLab(ctx, &backend)
 	} else {
@@ -278,11 +278,11 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 
 // labCharts uses the lab's own charts unless others are named: the lab has no images and no
 // internet.
-func (s *Session) labCharts(lab labctl.State, charts *chart.Source) {
+func (s *Session) labCharts(lab labctl.State, charts *helm.Source) {
 	if lab.Guests.Real() || s.Spec == nil || !platform.HasPlatform(s.Spec) || lab.Charts == "" || charts.Folder != "" || s.Spec.Platform.Charts.Folder != "" {
 		return
 	}
-	*charts = chart.Source{Folder: lab.Charts, Offline: true}
+	*charts = helm.Source{Folder: lab.Charts, Offline: true}
 	s.Say("charts: the lab's own stand-ins (%s); -charts=FOLDER uses real ones", lab.Charts)
 }
 

@@ -18,20 +18,20 @@ import (
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
 
 // charts is a folder of the real charts, unpacked, as `helm pull --untar` leaves them.
 var charts = flag.String("charts", "", "folder of the real charts, for rendering every part with them")
 
-var capabilities = chart.Capabilities{Kubernetes: "v1.36.5+k3s1", APIs: []string{
+var capabilities = helm.Capabilities{Kubernetes: "v1.36.5+k3s1", APIs: []string{
 	"monitoring.coreos.com/v1", "monitoring.coreos.com/v1/ServiceMonitor", "cert-manager.io/v1", "gateway.networking.k8s.io/v1"}}
 
 // Every part renders with its real chart, and everything in it that makes pods
 // tolerates every taint.
 func TestRender(t *testing.T) {
-	source := chart.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true}
+	source := helm.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true}
 	for _, s := range samples(t) {
 		if s.part.Release == nil {
 			continue
@@ -137,7 +137,7 @@ func question(v any, variable string) map[string]any {
 // Keys that no values.yaml has, those of the charts inside a chart included.
 func TestNoUnknownKeys(t *testing.T) {
 	inComments := []string{"hostname", "storageClass.provisionerName", "grafana.ingress.ingressClassName"}
-	source := chart.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true}
+	source := helm.Source{Folder: facts.Charts(t, *charts), AnyVersion: true, Offline: true}
 	for _, s := range samples(t) {
 		if s.part.Release == nil {
 			continue

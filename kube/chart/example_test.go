@@ -1,26 +1,20 @@
 package chart_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 func Example() {
-	source := chart.Source{Folder: "testdata/charts", Offline: true}
-	web := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0",
-		Values: map[string]any{"replicas": 12, "colour": "green"}}
+	part := chart.Part{Name: "web", Release: &chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0",
+		Values: map[string]any{"image": map[string]any{"tag": "1.27"}}}}
+	chart.Merge(part.Release.Values, map[string]any{"image": map[string]any{"pullPolicy": "Always"}})
+	fmt.Println(part.Release.Values)
 
-	err := source.Validate(context.Background(), web, chart.Capabilities{Kubernetes: "v1.36.5+k3s1"})
-	var wrong *chart.ValuesError
-	if errors.As(err, &wrong) {
-		for _, p := range wrong.Problems {
-			fmt.Println(p)
-		}
-	}
+	problems, err := chart.SchemaProblems([]byte(`{"properties": {"image": {"properties": {"tag": {"type": "integer"}}}}}`), part.Release.Values)
+	fmt.Println(problems, err)
 	// Output:
-	// colour: is not a key that the chart knows
-	// replicas: must be 9 or less
+	// map[image:map[pullPolicy:Always tag:1.27]]
+	// [image.tag: must be integer, and is string] <nil>
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // charts returns the client that installs releases. There is one for each connection, so that
 // it reads everything only once for all steps.
-func (s *Steps) charts(ctx context.Context) (*kube.Client, *chart.Client, error) {
+func (s *Steps) charts(ctx context.Context) (*kube.Client, *helm.Client, error) {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -30,13 +30,13 @@ func (s *Steps) charts(ctx context.Context) (*kube.Client, *chart.Client, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil || s.clientOf != client {
-		s.client, s.clientOf = chart.NewClient(client, s.chartSource()), client
+		s.client, s.clientOf = helm.NewClient(client, s.chartSource()), client
 	}
 	return client, s.client, nil
 }
 
 // chartSource is the source of charts. The settings of the session override those of the file.
-func (s *Steps) chartSource() chart.Source {
+func (s *Steps) chartSource() helm.Source {
 	src := s.Charts
 	if src.Folder == "" {
 		src.Folder = s.Spec.Platform.Charts.Folder
@@ -50,12 +50,12 @@ func (s *Steps) chartSource() chart.Source {
 type chartSeen struct {
 	part    platform.Piece
 	around  drift.Diff
-	release chart.State
+	release helm.State
 	theirs  map[string]any // charts.values of the part
 }
 
 func (s chartSeen) diff() drift.Diff {
-	return withoutRecord(slices.Concat(s.around, markUserValues(s.part.Release.Diff(s.release), s.theirs)))
+	return withoutRecord(slices.Concat(s.around, markUserValues(s.release.Diff(), s.theirs)))
 }
 
 // releaseTime is how long a release may take if it sets no limit of its own.

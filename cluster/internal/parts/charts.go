@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Pieces are the parts of the platform. It returns none if they could not be made; chartsStep
@@ -42,7 +42,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 			}
 			g, ctx := errgroup.WithContext(ctx)
 			errs := make([]error, len(pieces))
-			source, can := s.chartSource(), chart.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
+			source, can := s.chartSource(), helm.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
 			for i, p := range pieces {
 				if p.Release == nil {
 					continue

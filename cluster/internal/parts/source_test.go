@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Where charts come from is what the file says, unless a flag says more.
@@ -19,18 +19,18 @@ func TestSourceOfCharts(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	const digest = "sha256:abababababababababababababababababababababababababababababababab"
-	source := func(more string, flags chart.Source) chart.Source {
+	source := func(more string, flags helm.Source) helm.Source {
 		spec, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(external+more))
 		require.NoError(t, err)
 		return New(Config{Spec: spec, Charts: flags}).chartSource()
 	}
-	plain := source("", chart.Source{})
+	plain := source("", helm.Source{})
 	assert.Empty(t, plain.Folder)
 	assert.False(t, plain.Offline)
 	assert.NotContains(t, plain.Digests, "nfs")
-	own := source("charts: {folder: own, offline: true, digests: {nfs: '"+digest+"'}}\n", chart.Source{})
+	own := source("charts: {folder: own, offline: true, digests: {nfs: '"+digest+"'}}\n", helm.Source{})
 	assert.Equal(t, filepath.Join(dir, "own"), own.Folder)
 	assert.True(t, own.Offline)
 	assert.Contains(t, own.Digests, "csi-driver-nfs")
-	assert.Equal(t, "flag", source("charts: {folder: own}\n", chart.Source{Folder: "flag"}).Folder)
+	assert.Equal(t, "flag", source("charts: {folder: own}\n", helm.Source{Folder: "flag"}).Folder)
 }

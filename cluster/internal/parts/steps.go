@@ -9,14 +9,14 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Config is what the steps of the platform's parts need.
 type Config struct {
 	Spec   *spec.Spec
 	Make   func() ([]platform.Piece, error) // the parts that the file asks for, in order
-	Charts chart.Source                     // the file's own settings are merged into it
+	Charts helm.Source                      // the file's own settings are merged into it
 	Kube   func(context.Context) (*kube.Client, error)
 	// Work is the running work, for the cost of a step; nil if there is no cluster yet.
 	Work    func(context.Context) (*consent.Work, error)
@@ -29,7 +29,7 @@ type Steps struct {
 	pushed pushed
 
 	mu       sync.Mutex
-	client   *chart.Client // the client for clientOf
+	client   *helm.Client // the client for clientOf
 	clientOf *kube.Client
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/session"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Lint finds mistakes in any Fleet repository. It needs no cluster file. Exit code 1 means
@@ -74,7 +74,7 @@ func (f LintFlags) options() (o lint.Options, least lint.Severity, err error) {
 		if info, err := os.Stat(f.Charts); err != nil || !info.IsDir() {
 			return o, least, fmt.Errorf("-charts=%s: there is no such folder", f.Charts)
 		}
-		o.Charts = &chart.Source{Folder: f.Charts, Offline: !f.Online}
+		o.Charts = &helm.Source{Folder: f.Charts, Offline: !f.Online}
 	}
 	o.Clusters, err = lintClusters(f.Clusters)
 	return o, least, err

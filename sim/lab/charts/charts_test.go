@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/lab/charts"
 )
 
@@ -55,9 +56,9 @@ func TestEachRendersFromTheFolderThatIsWritten(t *testing.T) {
 	}
 	for name, version := range metadata(t) {
 		t.Run(name, func(t *testing.T) {
-			out, err := chart.Source{Folder: dir, Offline: true}.Render(t.Context(),
+			out, err := helm.Source{Folder: dir, Offline: true}.Render(t.Context(),
 				chart.Release{Name: name, Namespace: "there", Chart: name, Version: version, Values: values[name]},
-				chart.Capabilities{Kubernetes: "v1.36.5+k3s1"})
+				helm.Capabilities{Kubernetes: "v1.36.5+k3s1"})
 			require.NoError(t, err)
 			assert.Contains(t, string(out), "kind: ")
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/lab/plane"
@@ -62,7 +63,7 @@ func run(_ context.Context, c guest.Container) (code int, output, log string) {
 
 // user is a client of the cluster whose requests are counted, and cut off at one.
 type user struct {
-	*chart.Client
+	*helm.Client
 	kube *kube.Client
 
 	mu     sync.Mutex
@@ -85,7 +86,7 @@ func newUser(t *testing.T, p guest.Plane) *user {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = u.kube.Close() })
-	u.Client = chart.NewClient(u.kube, chart.Source{Folder: "../../../kube/chart/testdata/charts", Offline: true, Cache: t.TempDir()})
+	u.Client = helm.NewClient(u.kube, helm.Source{Folder: "../../../kube/chart/testdata/charts", Offline: true, Cache: t.TempDir()})
 	return u
 }
 
@@ -121,7 +122,7 @@ func web(version string, values map[string]any) chart.Release {
 }
 
 // see observes.
-func (u *user) see(t *testing.T, r chart.Release) chart.State {
+func (u *user) see(t *testing.T, r chart.Release) helm.State {
 	t.Helper()
 	s, err := u.Observe(t.Context(), r)
 	require.NoError(t, err)
@@ -133,7 +134,7 @@ func (u *user) done(t *testing.T, r chart.Release, revision int) {
 	t.Helper()
 	u.reset()
 	s := u.see(t, r)
-	assert.Empty(t, r.Diff(s).String())
+	assert.Empty(t, s.Diff().String())
 	assert.Equal(t, "deployed", s.Status)
 	assert.Equal(t, revision, s.Revision)
 	reads, writes := u.reset()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // cutOff applies r and ends the work at its n-th request. It reports whether there
@@ -24,7 +25,7 @@ func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
 	u.cut, u.end = n, cancel
 	u.mu.Unlock()
 	began := time.Now()
-	err := u.Apply(ctx, r, chart.State{})
+	err := u.Apply(ctx, r, helm.State{})
 	took := time.Since(began)
 	reads, writes := u.reset()
 	if reads+len(writes) < n {
@@ -101,7 +102,7 @@ func (u *user) converges(t *testing.T, r chart.Release) {
 	require.NoError(t, u.Apply(t.Context(), r, s))
 	u.reset()
 	s = u.see(t, r)
-	require.Empty(t, r.Diff(s).String(), "%s/%s", r.Namespace, r.Name)
+	require.Empty(t, s.Diff().String(), "%s/%s", r.Namespace, r.Name)
 	require.Equal(t, "deployed", s.Status)
 	list, err := u.kube.List(t.Context(), "v1", "Secret", r.Namespace, "owner=helm,name="+r.Name+",status notin (deployed,superseded,failed)")
 	require.NoError(t, err)

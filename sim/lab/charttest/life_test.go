@@ -17,6 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -48,7 +49,7 @@ func (u *user) installs(t *testing.T) {
 	r := web("1.0.0", nil)
 	s := u.see(t, r)
 	assert.False(t, s.Installed)
-	assert.Equal(t, "web-1.0.0", r.Diff(s).String())
+	assert.Equal(t, "web-1.0.0", s.Diff().String())
 	var said []string
 	ctx := progress.With(t.Context(), func(p progress.Update) { said = append(said, p.String()) })
 	began := time.Now()
@@ -64,7 +65,7 @@ func (u *user) installs(t *testing.T) {
 	assert.Nil(t, u.get(t, "batch/v1", "Job", "web", "site-post-install"), "hook-succeeded")
 	list, err := u.List(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []chart.Installed{{Namespace: "web", Name: "site", Chart: "web", Version: "1.0.0", Status: "deployed", Revision: 1}}, list)
+	assert.Equal(t, []helm.Installed{{Namespace: "web", Name: "site", Chart: "web", Version: "1.0.0", Status: "deployed", Revision: 1}}, list)
 }
 
 func (u *user) repairs(t *testing.T) {
@@ -81,7 +82,7 @@ func (u *user) repairs(t *testing.T) {
 	require.NoError(t, u.kube.Delete(t.Context(), &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "site"}}))
 	s := u.see(t, r)
-	text := r.Diff(s).String()
+	text := s.Diff().String()
 	assert.Contains(t, text, "configmap/web/site/data.color: pink → blue")
 	assert.Contains(t, text, "service/web/site: new")
 	assert.Contains(t, text, "secret/web/site-drawn/data.password: "+secret.Mask+" → "+secret.Mask)
@@ -95,7 +96,7 @@ func (u *user) upgrades(t *testing.T) {
 	remembered := u.password(t, "site-remembered")
 	r := web("1.0.0", map[string]any{"color": "green", "extra": true})
 	s := u.see(t, r)
-	text := r.Diff(s).String()
+	text := s.Diff().String()
 	assert.Contains(t, text, "values/color: green")
 	assert.Contains(t, text, "configmap/web/site/data.color: blue → green")
 	assert.Contains(t, text, "configmap/web/site-extra: new")
@@ -107,7 +108,7 @@ func (u *user) upgrades(t *testing.T) {
 
 	r = web("1.0.0", map[string]any{"color": "green"})
 	s = u.see(t, r)
-	assert.Contains(t, r.Diff(s).String(), "configmap/web/site-extra: obsolete → (none)")
+	assert.Contains(t, s.Diff().String(), "configmap/web/site-extra: obsolete → (none)")
 	require.NoError(t, u.Apply(t.Context(), r, s))
 	u.done(t, r, 3)
 	assert.Nil(t, u.config(t, "site-extra"))
@@ -119,7 +120,7 @@ func (u *user) rollsBack(t *testing.T) {
 	r := web("1.0.0", map[string]any{"cpu": "900", "extra": true})
 	r.Timeout = 4 * time.Second
 	err := u.Apply(t.Context(), r, u.see(t, r))
-	var failed *chart.FailedError
+	var failed *helm.FailedError
 	require.ErrorAs(t, err, &failed)
 	require.NoError(t, failed.Undo)
 	t.Log(err)
@@ -130,7 +131,7 @@ func (u *user) rollsBack(t *testing.T) {
 	assert.Nil(t, u.config(t, "site-extra"))
 	assert.Equal(t, drawn, u.password(t, "site-drawn"))
 	s := u.see(t, r)
-	assert.Contains(t, r.Diff(s).String(), "values/cpu: 900")
+	assert.Contains(t, s.Diff().String(), "values/cpu: 900")
 }
 
 func (u *user) hookFails(t *testing.T) {
@@ -148,7 +149,7 @@ func (u *user) hookFails(t *testing.T) {
 func (u *user) crds(t *testing.T) {
 	r := web("1.1.0", map[string]any{"color": "green"})
 	s := u.see(t, r)
-	text := r.Diff(s).String()
+	text := s.Diff().String()
 	assert.Contains(t, text, "chart: web-1.0.0 → web-1.1.0")
 	assert.Contains(t, text, "customresourcedefinition/widgets.test.example.com/")
 	require.NoError(t, u.Apply(t.Context(), r, s))
@@ -180,7 +181,7 @@ func (u *user) foreign(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "second"}})
 	require.NoError(t, err)
 	u.reset()
-	err = u.Apply(t.Context(), r, chart.State{})
+	err = u.Apply(t.Context(), r, helm.State{})
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "configmap web/second is there already, made without Helm")
@@ -192,7 +193,7 @@ func (u *user) foreign(t *testing.T) {
 func (u *user) failsFirst(t *testing.T) {
 	r := web("1.1.0", map[string]any{"cpu": "900"})
 	r.Name, r.Namespace, r.Timeout = "third", "web3", 3*time.Second
-	err := u.Apply(t.Context(), r, chart.State{})
+	err := u.Apply(t.Context(), r, helm.State{})
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "Insufficient cpu")
@@ -231,7 +232,7 @@ func (u *user) somebodyElse(t *testing.T) {
 		if c.err == "" {
 			brief.Timeout = time.Minute
 		}
-		err = u.Apply(t.Context(), brief, chart.State{})
+		err = u.Apply(t.Context(), brief, helm.State{})
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err, c.name)
 			continue
@@ -264,7 +265,7 @@ func (u *user) uninstalls(t *testing.T) {
 	_, writes := u.reset()
 	assert.Empty(t, writes)
 	r := web("1.0.0", nil)
-	require.NoError(t, u.Apply(t.Context(), r, chart.State{}), "what was kept is taken over again")
+	require.NoError(t, u.Apply(t.Context(), r, helm.State{}), "what was kept is taken over again")
 	u.done(t, r, 1)
 	require.NoError(t, u.Uninstall(t.Context(), "web", "site"))
 }

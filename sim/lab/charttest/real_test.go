@@ -15,6 +15,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/facts"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
@@ -27,7 +28,7 @@ func TestRealCharts(t *testing.T) {
 	folder := facts.Charts(t, "")
 	// Of the commands of these charts we know nothing: they end well.
 	u := newUser(t, formWith(t, 3, func(context.Context, guest.Container) (int, string, string) { return 0, "", "" }))
-	u.Client = chart.NewClient(u.kube, chart.Source{Folder: folder, AnyVersion: true, Offline: true, Cache: t.TempDir()})
+	u.Client = helm.NewClient(u.kube, helm.Source{Folder: folder, AnyVersion: true, Offline: true, Cache: t.TempDir()})
 	values := map[string]map[string]any{
 		"cert-manager": {"crds": map[string]any{"enabled": true}},
 		"rancher":      {"hostname": "rancher.example.com", "replicas": 1, "ingress": map[string]any{"tls": map[string]any{"source": "secret"}}},
@@ -57,7 +58,7 @@ func TestRealCharts(t *testing.T) {
 			u.reset()
 			began := time.Now()
 			ctx := progress.With(t.Context(), func(p progress.Update) { t.Log(p.String()) })
-			require.NoError(t, u.Apply(ctx, r, chart.State{}))
+			require.NoError(t, u.Apply(ctx, r, helm.State{}))
 			reads, writes := u.reset()
 			t.Logf("%s installed after %s, %d reads, %d writes", r.Chart+"-"+r.Version, time.Since(began).Round(time.Millisecond), reads, len(writes))
 			u.done(t, r, 1)
@@ -72,7 +73,7 @@ func TestRealCharts(t *testing.T) {
 			g.Go(func() {
 				s, err := u.Observe(t.Context(), r)
 				assert.NoError(t, err)
-				assert.Empty(t, r.Diff(s).String(), r.Name)
+				assert.Empty(t, s.Diff().String(), r.Name)
 			})
 		}
 		g.Wait()

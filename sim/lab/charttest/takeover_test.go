@@ -16,12 +16,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
 // helm is what a person's Helm does, by the code of its commands.
-func helm(t *testing.T, p guest.Plane, namespace string) *action.Configuration {
+func realHelm(t *testing.T, p guest.Plane, namespace string) *action.Configuration {
 	t.Helper()
 	kubeconfig := t.TempDir() + "/kubeconfig"
 	require.NoError(t, os.WriteFile(kubeconfig, p.Kubeconfig("https://"+vip+":6443"), 0o600))
@@ -40,7 +40,7 @@ func helm(t *testing.T, p guest.Plane, namespace string) *action.Configuration {
 func TestTakeOver(t *testing.T) {
 	p := form(t, 1)
 	u := newUser(t, p)
-	cfg := helm(t, p, "hand")
+	cfg := realHelm(t, p, "hand")
 	helmkube.ManagedFieldsManager = "helm" // as its command line sets it
 	ch, err := loader.Load("../../../kube/chart/testdata/charts/web-1.0.0")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestTakeOver(t *testing.T) {
 	r := web("1.0.0", map[string]any{"color": "green", "extra": true})
 	r.Namespace = "hand"
 	u.done(t, r, 1)
-	require.NoError(t, u.Apply(t.Context(), r, chart.State{}))
+	require.NoError(t, u.Apply(t.Context(), r, helm.State{}))
 	u.done(t, r, 1)
 
 	drawn := func() string {
@@ -63,7 +63,7 @@ func TestTakeOver(t *testing.T) {
 	before := drawn()
 	r = web("1.1.0", map[string]any{"color": "blue"})
 	r.Namespace = "hand"
-	require.NoError(t, u.Apply(t.Context(), r, chart.State{}))
+	require.NoError(t, u.Apply(t.Context(), r, helm.State{}))
 	u.done(t, r, 2)
 	assert.Equal(t, before, drawn())
 	assert.Nil(t, u.get(t, "v1", "ConfigMap", "hand", "site-extra"))
@@ -82,7 +82,7 @@ func TestTakeOver(t *testing.T) {
 	_, err = upgrade.RunWithContext(t.Context(), "site", ch, map[string]any{"color": "green"})
 	require.NoError(t, err, "Helm goes on where we were")
 	s := u.see(t, r)
-	assert.Contains(t, r.Diff(s).String(), "values/color: green → blue", "what Helm changed is seen, though it carries our label on")
+	assert.Contains(t, s.Diff().String(), "values/color: green → blue", "what Helm changed is seen, though it carries our label on")
 	require.NoError(t, u.Apply(t.Context(), r, s))
 	u.done(t, r, 4)
 

@@ -31,6 +31,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/charts"
@@ -51,7 +52,7 @@ type site struct {
 	core    *kubernetes.Clientset
 	dynamic dynamic.Interface
 	kube    *kube.Client
-	charts  *chart.Client
+	charts  *helm.Client
 }
 
 // kind is a real control plane, or with HOMELAB_SIMULATED a simulated one.
@@ -88,7 +89,7 @@ func newSite(t *testing.T, disable ...string) *site {
 		folder = t.TempDir()
 		require.NoError(t, charts.Write(folder))
 	}
-	s.charts = chart.NewClient(s.kube, chart.Source{Folder: folder, Offline: true})
+	s.charts = helm.NewClient(s.kube, helm.Source{Folder: folder, Offline: true})
 	return s
 }
 
@@ -165,7 +166,7 @@ func (s *site) install(t *testing.T, p chart.Part, err error) {
 		require.NoError(t, s.charts.Apply(t.Context(), r, have), p.Name)
 		eventually(t, 20*time.Second, p.Name+": looking again finds nothing to do", func(ctx context.Context) error {
 			have, err := s.charts.Observe(ctx, *p.Release)
-			if d := p.Release.Diff(have); err != nil || !d.Empty() {
+			if d := have.Diff(); err != nil || !d.Empty() {
 				return errors.Join(err, errors.New(d.String()))
 			}
 			return nil

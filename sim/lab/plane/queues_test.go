@@ -23,7 +23,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/charts"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
@@ -64,7 +64,7 @@ func install(t *testing.T, p guest.Plane, c kubernetes.Interface) {
 	require.NoError(t, err)
 	dir := t.TempDir() + "/charts"
 	require.NoError(t, charts.Write(dir))
-	manifest, err := chart.Source{Folder: dir, Offline: true}.Render(t.Context(), *part.Release, chart.Capabilities{Kubernetes: "v1.36.5+k3s1"})
+	manifest, err := helm.Source{Folder: dir, Offline: true}.Render(t.Context(), *part.Release, helm.Capabilities{Kubernetes: "v1.36.5+k3s1"})
 	require.NoError(t, err)
 	for _, namespace := range []string{"kueue-system", "student1", "student2", "research", "jupyterhub"} {
 		_, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})

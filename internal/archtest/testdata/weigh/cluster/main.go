@@ -1,0 +1,21 @@
+// Command cluster is what a program that creates a whole cluster has of ours.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/converge"
+)
+
+func main() {
+	spec, err := clusterfile.Load("cluster.yaml")
+	if err != nil {
+		return
+	}
+	c, err := cluster.New(spec, cluster.Backend{})
+	_, _ = c.Up().Run(context.Background(), func(converge.Event) {})
+	fmt.Println(err)
+}

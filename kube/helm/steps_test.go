@@ -1,0 +1,344 @@
+package helm
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/release"
+	helmtime "helm.sh/helm/v3/pkg/time"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+const (
+	secrets    = "/api/v1/namespaces/web/secrets"
+	configMaps = "/api/v1/namespaces/web/configmaps"
+)
+
+// TestSecrets: what is generated stays, what is given is put right, and no value is told.
+func TestSecrets(t *testing.T) {
+	s := chart.Secret{Namespace: "web", Name: "s", Labels: map[string]string{"l": "1"}, Data: map[string]secret.Value{"given": secret.New("hunter2"), "more": secret.New("x")}, Generate: map[string]int{"drawn": 4, "also": 2}}
+	assert.Equal(t, kube.Ref{APIVersion: "v1", Kind: "Secret", Namespace: "web", Name: "s"}, s.Ref())
+	live := func(kind string, labels map[string]string, data ...string) *corev1.Secret {
+		out := &corev1.Secret{Type: corev1.SecretType(kind), Data: map[string][]byte{}}
+		out.Labels = labels
+		for i := 0; i < len(data); i += 2 {
+			out.Data[data[i]] = []byte(data[i+1])
+		}
+		return out
+	}
+	for _, c := range []struct {
+		live *corev1.Secret
+		want string
+	}{
+		{nil, "new, with 4 keys"},
+		{live("Opaque", s.Labels, "given", "hunter2", "more", "x", "drawn", "a", "also", "b", "other", "z"), ""},
+		{live("Opaque", nil, "given", "hunter3", "drawn", ""), `label/l: "" → 1; given: ` + secret.Mask + " → " + secret.Mask + " [another value]; more: " + secret.Mask + "; also: generated; drawn: generated"},
+	} {
+		d, err := diffSecret(s, c.live)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, d.String())
+	}
+	_, err := diffSecret(s, live("kubernetes.io/tls", nil))
+	require.EqualError(t, err, "secret web/s is of type kubernetes.io/tls, and Opaque is asked for: a type cannot be changed: delete it, or name another")
+	typed := s
+	typed.Type = "kubernetes.io/tls"
+	assert.EqualValues(t, "kubernetes.io/tls", secretObject(typed, nil).Type)
+	made := secretObject(s, live("Opaque", nil, "drawn", "kept", "also", "", "other", "z"))
+	assert.Equal(t, "kept", string(made.Data["drawn"]))
+	assert.Equal(t, "hunter2", string(made.Data["given"]))
+	assert.Regexp(t, "^[0-9a-f]{4}$", string(made.Data["also"]))
+	assert.NotContains(t, made.Data, "other")
+	assert.EqualValues(t, "Opaque", made.Type)
+	assert.Equal(t, s.Labels, made.Labels)
+	assert.Regexp(t, "^[0-9a-f]{8}$", string(secretObject(s, nil).Data["drawn"]))
+	assert.NotEqual(t, secretObject(s, nil).Data["drawn"], secretObject(s, nil).Data["drawn"])
+	both := chart.Secret{Namespace: "web", Name: "s", Data: s.Data, Generate: map[string]int{"given": 1}}
+	_, err = diffSecret(both, nil)
+	require.EqualError(t, err, "secret web/s: key given is both given and generated")
+}
+
+// TestEnsureSecret: writes what is missing, in a namespace that it makes, once.
+func TestEnsureSecret(t *testing.T) {
+	const path, ns = secrets + "/s", "/api/v1/namespaces/web"
+	s := chart.Secret{Namespace: "web", Name: "s", Data: map[string]secret.Value{"k": secret.New("hunter2")}}
+	there := asJSON(t, `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: web}, type: Opaque, data: {k: aHVudGVyMg==}}`)
+	c, k := talking(t, map[string]any{"PATCH " + ns: "{}", "PATCH " + path: there})
+	d, err := c.SecretDiff(t.Context(), s)
+	require.NoError(t, err)
+	assert.Equal(t, "secret/web/s: new, with 1 keys", d.String())
+	changed, err := c.EnsureSecret(t.Context(), s)
+	require.NoError(t, err)
+	assert.True(t, changed)
+	assert.Equal(t, []string{ns, path}, k.said("PATCH"))
+	assert.Contains(t, k.bodies["PATCH "+path], `"data":{"k":"aHVudGVyMg=="}`)
+	assert.Contains(t, k.queries["PATCH "+path], "fieldManager=homelab", "it is ours, not Helm's")
+
+	c, k = talking(t, map[string]any{"GET " + path: there})
+	changed, err = c.EnsureSecret(t.Context(), s)
+	require.NoError(t, err)
+	assert.False(t, changed)
+	assert.Equal(t, []string{"GET " + path}, k.heard)
+
+	other := strings.Replace(there, "aHVudGVyMg==", "eA==", 1)
+	c, _ = talking(t, map[string]any{"GET " + path: []string{other, there}, "GET " + ns: "{}", "TRY " + path: there})
+	changed, err = c.EnsureSecret(t.Context(), s)
+	require.NoError(t, err)
+	assert.False(t, changed, "somebody else was quicker")
+
+	typed := s
+	typed.Type = "kubernetes.io/tls"
+	for want, answers := range map[string]map[string]any{
+		"read secret web/s: not allowed: hidden":                 {"GET " + path: "403 hidden"},
+		"secret web/s: read namespace web: not allowed: hidden":  {"GET " + ns: "403 hidden"},
+		"secret web/s: apply namespace web: not allowed: hidden": {"PATCH " + ns: "403 hidden"},
+		"apply secret web/s: not allowed: hidden":                {"PATCH " + ns: "{}", "PATCH " + path: "403 hidden"},
+		"secret web/s: the API server refuses it: its keys must be proper names, and its data must fit its type \"kubernetes.io/tls\"": {"PATCH " + ns: "{}", "PATCH " + path: "422 it says hunter2"},
+	} {
+		c, _ := talking(t, answers)
+		_, err := c.EnsureSecret(t.Context(), typed)
+		require.EqualError(t, err, want)
+	}
+	c, _ = talking(t, map[string]any{"GET " + path: "403 hidden"})
+	_, err = c.SecretDiff(t.Context(), s)
+	require.ErrorIs(t, err, kube.ErrForbidden)
+	_, err = c.EnsureSecret(t.Context(), chart.Secret{Namespace: "web", Name: "other", Data: s.Data, Generate: map[string]int{"k": 1}})
+	require.ErrorContains(t, err, "both given and generated")
+}
+
+// TestNamespaces: one that is there stays, one that goes is waited for, and is made again.
+func TestNamespaces(t *testing.T) {
+	const ns = "/api/v1/namespaces/web"
+	synctest.Test(t, func(t *testing.T) {
+		c, k := talking(t, map[string]any{"GET " + ns: `{"metadata": {"name": "web"}}`})
+		require.NoError(t, c.ensureNamespace(t.Context(), "web"))
+		assert.Len(t, k.heard, 1)
+		going := `{"metadata": {"name": "web", "deletionTimestamp": "2026-11-22T03:04:05Z"}}`
+		c, k = talking(t, map[string]any{"GET " + ns: []string{going, going, going, "404"}, "PATCH " + ns: "{}"})
+		require.NoError(t, c.ensureNamespace(t.Context(), "web"))
+		assert.Equal(t, []string{ns}, k.said("PATCH"))
+		c, _ = talking(t, map[string]any{"GET " + ns: []string{going, "403 hidden"}})
+		require.ErrorIs(t, c.ensureNamespace(t.Context(), "web"), kube.ErrForbidden)
+	})
+}
+
+// TestWrites: what is waited for, what is recreated, and what is an error that tells no secret.
+func TestWrites(t *testing.T) {
+	const jobs = "/apis/batch/v1/namespaces/web/jobs/j"
+	cm := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: web}}"
+	job := "{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: web}}"
+	sec := "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: web}}"
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			object  string
+			answers map[string]any
+			want    string
+			heard   []string
+		}{
+			{cm, map[string]any{"PATCH " + configMaps + "/c": []string{"500 failed calling webhook x", "503 away", "{}"}}, "", []string{"PATCH", "PATCH", "PATCH"}},
+			{cm, map[string]any{"PATCH " + configMaps + "/c": "422 immutable"}, "apply configmap web/c: refused as invalid: immutable: delete it and apply it again", []string{"PATCH"}},
+			{job, map[string]any{"PATCH " + jobs: []string{"422 field is immutable", "{}"}, "DELETE " + jobs: "{}"}, "", []string{"PATCH", "DELETE", "GET", "PATCH"}},
+			{job, map[string]any{"PATCH " + jobs: "422 bad", "DELETE " + jobs: "{}"}, "apply job web/j: refused as invalid: bad", []string{"PATCH", "DELETE", "GET", "PATCH"}},
+			{job, map[string]any{"PATCH " + jobs: "422 bad", "DELETE " + jobs: "403 no"}, "delete job web/j: not allowed: no", []string{"PATCH", "DELETE"}},
+			{job, map[string]any{"PATCH " + jobs: "403 no"}, "apply job web/j: not allowed: no", []string{"PATCH"}},
+			{sec, map[string]any{"PATCH " + secrets + "/s": "422 hunter2"}, "apply secret web/s: the API server refuses it as invalid: its type cannot be changed, and its keys and values must be proper ones", []string{"PATCH"}},
+			{sec, map[string]any{"PATCH " + secrets + "/s": "500 hunter2"}, "apply secret web/s: the API server refuses it as invalid: its type cannot be changed, and its keys and values must be proper ones", []string{"PATCH"}},
+			{sec, map[string]any{"PATCH " + secrets + "/s": "403 no"}, "apply secret web/s: not allowed: no", []string{"PATCH"}},
+			{"{apiVersion: x.io/v1, kind: A, metadata: {name: a}}", nil, "apply a a: the API server has no kind A of x.io/v1: its CustomResourceDefinition is missing or not established yet: install the chart that brings it first", []string{"GET", "GET"}},
+		} {
+			client, k := talking(t, c.answers)
+			err := client.write(t.Context(), thing(t, c.object))
+			if c.want == "" {
+				require.NoError(t, err, c.object)
+			} else {
+				require.EqualError(t, err, c.want)
+			}
+			var verbs []string
+			for _, h := range k.heard {
+				verb, _, _ := strings.Cut(h, " ")
+				verbs = append(verbs, verb)
+			}
+			assert.Equal(t, c.heard, verbs, "%+v", c)
+		}
+	})
+	assert.False(t, repeats(errors.New("x")))
+}
+
+// TestWriteAll: those of one rank at once, the next when they are there, definitions when they are served.
+func TestWriteAll(t *testing.T) {
+	const crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a.b"
+	objs, err := objects(`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: web}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: web}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: s, namespace: web}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}}`)
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		defined := `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a.b}`
+		c, k := talking(t, map[string]any{"PATCH " + crd: "{}", "GET " + crd: []string{asJSON(t, defined+"}"), asJSON(t, defined+`, status: {conditions: [{type: Established, status: "True"}]}}`)},
+			"PATCH " + configMaps + "/a": "{}", "PATCH " + configMaps + "/b": "{}", "PATCH /api/v1/namespaces/web/services/s": "{}"})
+		require.NoError(t, c.writeAll(t.Context(), objs))
+		assert.Equal(t, []string{"PATCH " + crd, "GET " + crd, "GET " + crd}, k.heard[:3])
+		assert.ElementsMatch(t, []string{"PATCH " + configMaps + "/a", "PATCH " + configMaps + "/b"}, k.heard[3:5])
+		assert.Equal(t, []string{"PATCH /api/v1/namespaces/web/services/s"}, k.heard[5:])
+		c, k = talking(t, map[string]any{"PATCH " + crd: "{}", "GET " + crd: "403 no"})
+		require.ErrorIs(t, c.writeAll(t.Context(), objs), kube.ErrForbidden)
+		assert.Len(t, k.heard, 2)
+		c, k = talking(t, map[string]any{"PATCH " + crd: "403 no"})
+		require.ErrorIs(t, c.writeAll(t.Context(), objs), kube.ErrForbidden)
+		assert.Len(t, k.heard, 1)
+	})
+}
+
+// record is a revision as it is kept.
+func record(t *testing.T, rel *release.Release) string {
+	t.Helper()
+	s, err := encodeRecord(rel)
+	require.NoError(t, err)
+	u, err := kube.Plain(s)
+	require.NoError(t, err)
+	b, err := u.MarshalJSON()
+	require.NoError(t, err)
+	return string(b)
+}
+
+func rev(version int, status release.Status, description, manifest string) *release.Release {
+	return &release.Release{Name: "r", Namespace: "web", Version: version, Manifest: manifest, Info: &release.Info{Status: status, Description: description, LastDeployed: helmtime.Now()}}
+}
+
+func records(t *testing.T, rels ...*release.Release) string {
+	t.Helper()
+	var out []string
+	for _, rel := range rels {
+		out = append(out, record(t, rel))
+	}
+	return `{"items": [` + strings.Join(out, ",") + `]}`
+}
+
+// TestAwaitOthers: somebody else's Helm is waited for as long as it may work, ours is not.
+func TestAwaitOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(rels ...*release.Release) (time.Duration, []string) {
+			c, k := talking(t, map[string]any{"GET " + secrets: records(t, rels...)})
+			ctx, said := listening(t.Context())
+			began := time.Now()
+			require.NoError(t, c.awaitOthers(ctx, chart.Release{Name: "r", Namespace: "web"}))
+			assert.Equal(t, "labelSelector=owner%3Dhelm%2Cname%3Dr%2Cstatus%21%3Dsuperseded&limit=500", k.queries["GET "+secrets])
+			return time.Since(began), said()
+		}
+		for _, rels := range [][]*release.Release{nil, {rev(1, release.StatusDeployed, "x", "")}, {rev(1, release.StatusPendingInstall, weInstall, "")},
+			{rev(1, release.StatusPendingUpgrade, weUpgrade, "")}, {rev(1, release.StatusPendingRollback, weRollBack+"3", "")},
+			{rev(1, release.StatusPendingInstall, "theirs", ""), rev(2, release.StatusFailed, "theirs", "")}, {rev(1, release.StatusUninstalling, "theirs", "")}} {
+			took, said := wait(rels...)
+			assert.Zero(t, took)
+			assert.Empty(t, said)
+		}
+		took, said := wait(rev(2, release.StatusPendingUpgrade, "Preparing upgrade", ""), rev(1, release.StatusDeployed, "x", ""))
+		assert.InDelta(t, helmTimeout.Seconds(), took.Seconds(), 2.5)
+		assert.Equal(t, []string{"waiting: revision 2 is pending-upgrade by another Helm"}, said)
+		assert.Equal(t, 5*time.Minute, helmTimeout)
+		c, _ := talking(t, map[string]any{"GET " + secrets: "403 hidden"})
+		require.EqualError(t, c.awaitOthers(t.Context(), chart.Release{Name: "r", Namespace: "web"}), "release web/r: list secrets of namespace web: not allowed: hidden")
+		c, _ = talking(t, map[string]any{"GET " + secrets: `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
+		require.ErrorContains(t, c.awaitOthers(t.Context(), chart.Release{Name: "r", Namespace: "web"}), "secret web/odd is not a record of Helm's")
+		assert.Equal(t, 10*time.Minute, timeoutOf(chart.Release{}))
+		assert.Equal(t, time.Second, timeoutOf(chart.Release{Timeout: time.Second}))
+		assert.Equal(t, 10*time.Minute, timeoutOf(chart.Release{Timeout: -1}))
+	})
+}
+
+// TestListOfReleases: the last revision of each, whatever its storage, by namespace and name.
+func TestListOfReleases(t *testing.T) {
+	in := func(ns, name string, version int, status release.Status) *release.Release {
+		rel := rev(version, status, "", "")
+		rel.Name, rel.Namespace = name, ns
+		return rel
+	}
+	with := in("a", "z", 10, release.StatusFailed)
+	with.Chart = inMemory("top", nil)
+	odd := in("b", "b", 1, release.StatusDeployed)
+	odd.Chart = inMemory("x", nil)
+	odd.Chart.Metadata = nil
+	c, k := talking(t, map[string]any{"GET /api/v1/secrets": records(t, odd, in("a", "z", 9, release.StatusDeployed), with, in("a", "z", 2, release.StatusFailed), in("b", "a", 1, release.StatusDeployed))})
+	list, err := c.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []Installed{{Namespace: "a", Name: "z", Chart: "top", Version: "1.0.0", Status: "failed", Revision: 10},
+		{Namespace: "b", Name: "a", Status: "deployed", Revision: 1}, {Namespace: "b", Name: "b", Status: "deployed", Revision: 1}}, list)
+	assert.Equal(t, "labelSelector=owner%3Dhelm%2Cstatus%21%3Dsuperseded&limit=500", k.queries["GET /api/v1/secrets"])
+	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": "403 hidden"})
+	_, err = c.List(t.Context())
+	require.EqualError(t, err, "list the releases: list secrets: not allowed: hidden")
+	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
+	_, err = c.List(t.Context())
+	require.ErrorContains(t, err, "secret web/odd is not a record")
+}
+
+// TestRevisionsAreForgotten: the oldest, by number, until five are left.
+func TestRevisionsAreForgotten(t *testing.T) {
+	for n, gone := range map[int]int{3: 0, 5: 0, 6: 1, 8: 3} {
+		answers := map[string]any{}
+		var kept, want []string
+		for i := range n {
+			version := 7 + i // 10 comes after 9
+			kept = append([]string{fmt.Sprintf(`{"metadata": {"name": "x", "labels": {"version": "%d"}}}`, version)}, kept...)
+			answers["DELETE "+secrets+"/"+recordName("r", version)] = "{}"
+			if i < gone {
+				want = append(want, secrets+"/sh.helm.release.v1.r.v"+strconv.Itoa(version))
+			}
+		}
+		kept = append(kept, `{"metadata": {"name": "odd", "labels": {"version": "x"}}}`)
+		answers["GET "+secrets] = `{"items": [` + strings.Join(kept, ",") + `]}`
+		c, k := talking(t, answers)
+		require.NoError(t, c.supersede(t.Context(), &plan{release: chart.Release{Name: "r", Namespace: "web"}}, 99))
+		assert.Equal(t, want, k.said("DELETE"), n)
+	}
+	c, _ := talking(t, map[string]any{"GET " + secrets: "403 hidden"})
+	require.ErrorIs(t, c.supersede(t.Context(), &plan{release: chart.Release{Name: "r", Namespace: "web"}}, 99), kube.ErrForbidden)
+	c, k := talking(t, nil)
+	require.NoError(t, c.forget(t.Context(), "web", "r", 1, 2), "what is gone is forgotten")
+	assert.Len(t, k.heard, 2)
+	c, k = talking(t, map[string]any{"DELETE " + secrets + "/" + recordName("r", 1): "403 no"})
+	require.ErrorIs(t, c.forget(t.Context(), "web", "r", 1, 2), kube.ErrForbidden)
+	assert.Len(t, k.heard, 1)
+
+	// Only what was deployed before is superseded.
+	history := []*release.Release{rev(1, release.StatusFailed, "", ""), rev(2, release.StatusDeployed, "was", ""), rev(3, release.StatusDeployed, "", "")}
+	c, k = talking(t, map[string]any{"GET " + secrets: `{"items": []}`, "PATCH " + secrets + "/" + recordName("r", 2): []string{"503 away", "{}"}})
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, c.supersede(t.Context(), &plan{release: chart.Release{Name: "r", Namespace: "web"}, history: history}, 3))
+	})
+	assert.Equal(t, []string{secrets + "/" + recordName("r", 2), secrets + "/" + recordName("r", 2)}, k.said("PATCH"))
+	assert.Equal(t, release.StatusSuperseded, history[1].Info.Status)
+	assert.Equal(t, "was", history[1].Info.Description)
+}
+
+// TestOpen: a revision is begun by one only.
+func TestOpen(t *testing.T) {
+	for answer, want := range map[string]string{"{}": "", "409 there": "release web/r: another run started revision 2 at the same time: run it again",
+		"403 no": "release web/r: begin revision 2: create secret web/sh.helm.release.v1.r.v2: not allowed: no"} {
+		c, _ := talking(t, map[string]any{"POST " + secrets: answer})
+		err := c.open(t.Context(), rev(2, release.StatusPendingInstall, "", ""))
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.EqualError(t, err, want)
+	}
+	c, _ := talking(t, nil)
+	bad := rev(1, release.StatusDeployed, "", "")
+	bad.Config = map[string]any{"f": func() {}}
+	require.ErrorContains(t, c.open(t.Context(), bad), "its record: ")
+	require.ErrorContains(t, c.note(t.Context(), bad, release.StatusFailed, ""), "its record: ")
+}
