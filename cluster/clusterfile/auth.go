@@ -58,7 +58,7 @@ func (r *resolver) authKind(raw *decode.HubAuth) (kind string, ok bool) {
 		{spec.AuthDummy, &raw.Dummy, raw.Dummy != nil}, {spec.AuthNative, &raw.Native, raw.Native != nil}, {spec.AuthOIDC, &raw.OIDC, raw.OIDC != nil},
 		{spec.AuthLDAP, &raw.LDAP, raw.LDAP != nil}, {spec.AuthGitHub, &raw.GitHub, raw.GitHub != nil},
 	}
-	if kind = raw.Kind; kind != "" && r.choice(&raw.Kind, "kind", authKinds...) != kind {
+	if kind = raw.Kind; r.Refused(&raw.Kind) {
 		return "", false
 	}
 	ok = true
@@ -115,7 +115,7 @@ func (r *resolver) usersExist(raw *decode.HubAuth, a *spec.HubAuth) {
 
 func (r *resolver) authDummy(hub *decode.Hub, raw *decode.HubAuth, a *spec.HubAuth) {
 	if raw.Dummy != nil {
-		a.Password = raw.Dummy.Password.In(r.spec.Dir)
+		a.Password = raw.Dummy.Password
 	}
 	if !r.spec.IsLab() {
 		at := any(&raw.Kind)
@@ -156,7 +156,7 @@ func (r *resolver) authOIDC(raw *decode.HubAuth, a *spec.HubAuth) bool {
 		r.Wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
 		return false
 	}
-	a.Issuer, a.ClientID, a.ClientSecret = strings.TrimSuffix(o.Issuer, "/"), o.ClientID, o.ClientSecret.In(r.spec.Dir)
+	a.Issuer, a.ClientID, a.ClientSecret = strings.TrimSuffix(o.Issuer, "/"), o.ClientID, o.ClientSecret
 	a.AuthorizeURL, a.TokenURL, a.UserdataURL = o.AuthorizeURL, o.TokenURL, o.UserdataURL
 	a.UsernameClaim, a.GroupsClaim = cmp.Or(o.UsernameClaim, "preferred_username"), o.GroupsClaim
 	a.AllowedGroups, a.AdminGroups, a.Scopes, a.LoginService = o.AllowedGroups, o.AdminGroups, o.Scopes, o.Button
@@ -202,7 +202,7 @@ func (r *resolver) authLDAP(raw *decode.HubAuth, a *spec.HubAuth) bool {
 		return false
 	}
 	a.LDAPServer, a.LDAPBindDN, a.LDAPSearchBase, a.LDAPGroups = l.Server, l.BindDN, l.SearchBase, l.Groups
-	a.LDAPLookupDN, a.LDAPSearchUser, a.LDAPSearchPass = l.LookupDN, l.SearchUser, l.SearchPassword.In(r.spec.Dir)
+	a.LDAPLookupDN, a.LDAPSearchUser, a.LDAPSearchPass = l.LookupDN, l.SearchUser, l.SearchPassword
 	a.LDAPUserAttr, a.CAFile = cmp.Or(l.UserAttribute, "uid"), r.existing(&l.CA, l.CA, false)
 	r.must("ldap", needed{&l.Server, "server", "write server: ldaps://host"})
 	r.isURL(&l.Server, "ldaps", "ldap")
@@ -233,7 +233,7 @@ func (r *resolver) authGitHub(raw *decode.HubAuth, a *spec.HubAuth) bool {
 		r.Wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
 		return false
 	}
-	a.ClientID, a.ClientSecret, a.Organizations = g.ClientID, g.ClientSecret.In(r.spec.Dir), g.Organizations
+	a.ClientID, a.ClientSecret, a.Organizations = g.ClientID, g.ClientSecret, g.Organizations
 	r.must("github",
 		needed{&g.ClientID, "clientID", "write clientID: of the OAuth app (Settings, Developer settings), whose callback is https://HOSTNAME/hub/oauth_callback"},
 		needed{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})

@@ -40,11 +40,11 @@ func (r *resolver) validate() {
 // the device plugin's own. NVIDIA's operator creates the class itself, and with stack: none
 // somebody else manages the cards.
 func (r *resolver) runtimeClass() {
-	i := slices.Index(r.raw.K3s.Disable, "runtimes")
+	i := slices.Index(r.disabled, "runtimes")
 	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
 		return
 	}
-	r.Wrong(&r.raw.K3s.Disable[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
+	r.Wrong(&r.disabled[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
 }
 
 func (r *resolver) servers() {
@@ -118,13 +118,13 @@ func (r *resolver) addressPlace(n plannedNode) any {
 
 // nodeHost checks that the declared hosts include the node's.
 func (r *resolver) nodeHost(n plannedNode) {
-	declared := r.raw.Proxmox.Hosts
+	declared := r.declared
 	if n.External {
 		return
 	}
 	at := any(&n.raw.Host)
 	if n.raw.Host == "" {
-		at = &r.raw.Proxmox.Host
+		at = &r.spec.Proxmox.Host
 	}
 	switch {
 	case n.Unplaced() && len(declared) == 0:
@@ -137,9 +137,27 @@ func (r *resolver) nodeHost(n plannedNode) {
 		r.Wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
 	case !nodeName.MatchString(n.Host):
 		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
-	case len(declared) > 0 && declared.Get(n.Host) == nil && !n.Unplaced():
-		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), decode.OrSuggest(n.Host, declared.Names()))
+	case len(declared) > 0 && r.host(n.Host) == nil && !n.Unplaced():
+		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), decode.OrSuggest(n.Host, r.hostNames()))
 	}
+}
+
+// host is a host that the file declares.
+func (r *resolver) host(name string) *spec.Host {
+	for i := range r.declared {
+		if r.declared[i].Name == name {
+			return &r.declared[i]
+		}
+	}
+	return nil
+}
+
+func (r *resolver) hostNames() []string {
+	var out []string
+	for _, h := range r.declared {
+		out = append(out, h.Name)
+	}
+	return out
 }
 
 func (r *resolver) nodeLabels(n plannedNode) {

@@ -3,7 +3,6 @@ package clusterfile
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 )
@@ -70,36 +69,35 @@ func (r *resolver) capacity() {
 			r.coresFit(n)
 		}
 		if more := offer.Overdrawn(r.spec, *n.Node); more != "" {
-			r.Wrong(&r.raw.K3s.Agent, fmt.Sprintf("kube-reserved, system-reserved and eviction-hard keep %s: its kubelet does not start", more), "reserve less: they are the same for all nodes")
+			r.Wrong(&r.spec.K3s.AgentConfig, fmt.Sprintf("kube-reserved, system-reserved and eviction-hard keep %s: its kubelet does not start", more), "reserve less: they are the same for all nodes")
 		}
 	}
-	for _, e := range r.raw.Proxmox.Hosts {
-		if l := loads[e.Name]; l != nil {
-			r.fits(e, l)
+	for i := range r.declared {
+		if l := loads[r.declared[i].Name]; l != nil {
+			r.fits(&r.declared[i], l)
 		}
 	}
 }
 
 func (r *resolver) coresFit(n plannedNode) {
-	if h := r.raw.Proxmox.Hosts.Get(n.Host); h != nil && h.Cores != nil && n.Cores > *h.Cores {
-		r.Wrong(&n.raw.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, *h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
+	if h := r.host(n.Host); h != nil && r.IsSet(&h.Cores) && n.Cores > h.Cores {
+		r.Wrong(&n.raw.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
 	}
 }
 
-func (r *resolver) fits(e decode.Entry[decode.Host], l *demand) {
-	h := e.Value
-	if h.Memory != nil && l.memory > *h.Memory {
-		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", e.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
+func (r *resolver) fits(h *spec.Host, l *demand) {
+	if r.IsSet(&h.Memory) && l.memory > h.Memory {
+		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", h.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
 	}
-	if h.GPUs != nil && l.gpus > *h.GPUs {
-		r.Wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", e.Name, l.gpus, *h.GPUs), "ask for fewer, or put some nodes on another host")
+	if r.IsSet(&h.GPUs) && l.gpus > h.GPUs {
+		r.Wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", h.Name, l.gpus, h.GPUs), "ask for fewer, or put some nodes on another host")
 	}
-	if h.Cores != nil && l.cores > 2**h.Cores {
-		r.Warn(&h.Cores, fmt.Sprintf("machines on %s have %d vCPUs and it has %d CPUs", e.Name, l.cores, *h.Cores), "they will wait for each other")
+	if r.IsSet(&h.Cores) && l.cores > 2*h.Cores {
+		r.Warn(&h.Cores, fmt.Sprintf("machines on %s have %d vCPUs and it has %d CPUs", h.Name, l.cores, h.Cores), "they will wait for each other")
 	}
 	for _, name := range sortedNames(h.Storage) {
 		if need := l.storage[name]; need > h.Storage[name] {
-			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, e.Name, need.About(), h.Storage[name].About()),
+			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, h.Name, need.About(), h.Storage[name].About()),
 				"thin disks allow that until they are full, and then all VMs on it stop: watch it")
 		}
 	}

@@ -215,13 +215,13 @@ func (r *resolver) groupsAreKnown() {
 // chartValues refuses values that the hub's chart refuses, and warns of those that remove settings
 // of hub:. Another version of the chart may know other values.
 func (r *resolver) chartValues() {
-	at := r.MemberAt(&r.raw.Charts.Values, "jupyterhub")
+	at := r.MemberAt(&r.spec.Platform.Charts.Values, "jupyterhub")
 	say := r.Wrong
 	if r.IsSet(&r.raw.Hub.Version) {
 		say = r.Warn
 	}
-	for _, f := range jupyterhub.CheckChartValues(r.raw.Charts.Values["jupyterhub"]) {
-		say(r.MemberAt(&r.raw.Charts.Values, "jupyterhub."+f.Path), f.What, f.Cure)
+	for _, f := range jupyterhub.CheckChartValues(r.spec.Platform.Charts.Values["jupyterhub"]) {
+		say(r.MemberAt(&r.spec.Platform.Charts.Values, "jupyterhub."+f.Path), f.What, f.Cure)
 	}
 	for _, what := range platform.Hub(r.spec).Broken() {
 		r.Warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")

@@ -108,7 +108,7 @@ func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Pr
 
 // vip checks the API's virtual address against the servers' networks.
 func (r *resolver) vip() {
-	at, vip := &r.raw.K3s.VIP, r.spec.K3s.VIP
+	at, vip := &r.spec.K3s.VIP, r.spec.K3s.VIP
 	servers, leased := 0, false
 	for _, n := range r.nodes {
 		if n.Role != spec.Server {
@@ -132,14 +132,14 @@ func (r *resolver) vip() {
 		r.Wrong(at, fmt.Sprintf("%d servers have no vip: nodes that joined through a server lose the API when it is down", servers), "write k3s: {vip: ...} with a free address of the nodes' network")
 	case !vip.IsValid() && leased:
 		r.Wrong(at, "the server gets its address from DHCP and there is no vip, so the API has no known address", "give the server an address, or write k3s: {vip: ...} with a free one of its network")
-	case r.raw.K3s.VIPInterface != "" && !vip.IsValid():
-		r.Wrong(&r.raw.K3s.VIPInterface, "vipInterface has no effect without vip", "write vip: beside it")
+	case r.spec.K3s.VIPInterface != "" && !vip.IsValid():
+		r.Wrong(&r.spec.K3s.VIPInterface, "vipInterface has no effect without vip", "write vip: beside it")
 	}
 }
 
 // clusterNetworks checks that pods, services and nodes do not share addresses.
 func (r *resolver) clusterNetworks() {
-	raw, k := &r.raw.K3s, r.spec.K3s
+	raw, k := &r.spec.K3s, r.spec.K3s
 	pods, services := k.PodCIDR, k.ServiceCIDR
 	if !pods.IsValid() || !services.IsValid() {
 		return
@@ -180,7 +180,7 @@ func (r *resolver) clusterNetworks() {
 // families checks that nodes, pods and services have addresses of one family: K3s ends where
 // they differ.
 func (r *resolver) families() {
-	raw, k := &r.raw.K3s, r.spec.K3s
+	raw, k := &r.spec.K3s, r.spec.K3s
 	for _, n := range r.nodes {
 		addr := n.Address.Addr()
 		pods, services := k3s.DefaultNetworks(addr)

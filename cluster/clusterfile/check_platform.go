@@ -62,21 +62,21 @@ func (r *resolver) inNodesNetwork(a netip.Addr) bool {
 
 // pools checks the load balancer's addresses.
 func (r *resolver) pools() {
-	raw, lb := r.raw.LoadBalancer, r.spec.Platform.LB
+	lb := r.spec.Platform.LB
 	if lb == nil || lb.Kind == spec.LBServiceLB {
 		return
 	}
 	taken := r.taken()
 	owners := slices.SortedFunc(maps.Keys(taken), netip.Addr.Compare)
 	leased := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.DHCP() && !n.External })
-	for i, p := range raw.Addresses {
-		at := &raw.Addresses[i]
+	for i, p := range lb.Addresses {
+		at := &lb.Addresses[i]
 		if !p.From.IsValid() {
 			continue
 		}
-		for j, other := range raw.Addresses[:i] {
+		for j, other := range lb.Addresses[:i] {
 			if p.Contains(other.From) || other.Contains(p.From) {
-				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p, other, r.Line(&raw.Addresses[j])), "write separate ranges")
+				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p, other, r.Line(&lb.Addresses[j])), "write separate ranges")
 			}
 		}
 		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
@@ -101,13 +101,13 @@ func (r *resolver) pools() {
 
 // reserved checks the addresses of single services.
 func (r *resolver) reserved() {
-	raw := r.raw.LoadBalancer
-	if raw == nil {
+	lb := r.spec.Platform.LB
+	if lb == nil {
 		return
 	}
 	seen := map[netip.Addr]any{}
-	for _, name := range sortedNames(raw.Reserved) {
-		at, a := r.MemberAt(&raw.Reserved, name), raw.Reserved[name]
+	for _, name := range sortedNames(lb.Reserved) {
+		at, a := r.MemberAt(&lb.Reserved, name), lb.Reserved[name]
 		if namespace, service, ok := strings.Cut(name, "/"); name != "ingress" && (!ok || !decode.DNSLabel.MatchString(namespace) || !decode.DNSLabel.MatchString(service)) {
 			r.Wrong(at, fmt.Sprintf("%q is not a service", name), "write namespace/name, or ingress")
 		}
@@ -117,7 +117,7 @@ func (r *resolver) reserved() {
 		if !a.IsValid() {
 			continue
 		}
-		if len(raw.Addresses) > 0 && !slices.ContainsFunc(raw.Addresses, func(p spec.AddressPool) bool { return p.Contains(a) }) {
+		if len(lb.Addresses) > 0 && !slices.ContainsFunc(lb.Addresses, func(p spec.AddressPool) bool { return p.Contains(a) }) {
 			r.Wrong(at, fmt.Sprintf("%s is reserved for %s and is not among the load balancer's addresses", a, name), "write one of "+r.poolTexts())
 		}
 		unique(r, seen, a, any(at), fmt.Sprintf("%s is reserved twice", a), "write another")
@@ -126,7 +126,7 @@ func (r *resolver) reserved() {
 
 func (r *resolver) poolTexts() string {
 	var out []string
-	for _, p := range r.raw.LoadBalancer.Addresses {
+	for _, p := range r.spec.Platform.LB.Addresses {
 		out = append(out, p.String())
 	}
 	return suggest.OneOf(out)
@@ -134,74 +134,74 @@ func (r *resolver) poolTexts() string {
 
 // fileServer checks the NFS server's address and, if homelab creates it, its name.
 func (r *resolver) fileServer() {
-	raw, nfs := r.raw.Storage.NFS, r.spec.Platform.Storage.NFS
+	nfs := r.spec.Platform.Storage.NFS
 	if nfs == nil {
 		return
 	}
 	a, err := netip.ParseAddr(nfs.Server)
-	at := any(&raw.Server)
+	at := any(&nfs.Server)
 	if vm := nfs.VM; vm != nil {
-		at = &raw.VM.Address
-		r.fileServerVM(raw.VM, vm)
-		r.exported(raw, nfs)
+		at = &vm.Address
+		r.fileServerVM(vm)
+		r.exported(nfs)
 	}
 	switch {
 	case err != nil: // a name, which only DNS can resolve
 	case a == r.spec.K3s.VIP:
 		r.Wrong(at, fmt.Sprintf("the NFS server's address %s is the VIP's", a), "write the server's own")
-	case r.raw.K3s.PodCIDR.IsValid() && r.raw.K3s.PodCIDR.Contains(a), r.spec.K3s.PodCIDR.Contains(a), r.spec.K3s.ServiceCIDR.Contains(a):
+	case r.spec.K3s.PodCIDR.Contains(a), r.spec.K3s.ServiceCIDR.Contains(a):
 		r.Wrong(at, fmt.Sprintf("the NFS server's address %s belongs to pods or services, so nodes would never reach it", a), "write the server's own, or other networks under k3s")
 	}
 }
 
 // exported checks what our NFS server exports, and to whom.
-func (r *resolver) exported(raw *decode.NFS, nfs *spec.NFS) {
+func (r *resolver) exported(nfs *spec.NFS) {
 	const onDisk = "write " + spec.ExportRoot + ", or a folder in it: that is where the VM's data disk is"
 	if !spec.Within(nfs.Export, spec.ExportRoot) {
-		r.Wrong(&raw.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
+		r.Wrong(&nfs.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
 	}
-	for _, e := range raw.Shares {
-		if export := e.Value.Export; export != "" && !spec.Within(export, spec.ExportRoot) {
-			r.Wrong(&e.Value.Export, export+" would be on the system disk of the NFS server", onDisk)
+	for i := range nfs.Shares {
+		if export := nfs.Shares[i].Export; export != "" && !spec.Within(export, spec.ExportRoot) {
+			r.Wrong(&nfs.Shares[i].Export, export+" would be on the system disk of the NFS server", onDisk)
 		}
 	}
 	for _, n := range r.spec.Nodes {
 		allowed := func(p netip.Prefix) bool { return p.Contains(n.Address.Addr()) }
 		if !n.DHCP() && len(nfs.VM.Allow) > 0 && !slices.ContainsFunc(nfs.VM.Allow, allowed) {
-			r.Wrong(&raw.VM.Allow, fmt.Sprintf("node %s (%s) may not mount what the NFS server exports", n.Name, n.Address.Addr()), "add its network to allow")
+			r.Wrong(&nfs.VM.Allow, fmt.Sprintf("node %s (%s) may not mount what the NFS server exports", n.Name, n.Address.Addr()), "add its network to allow")
 			return
 		}
 	}
 }
 
-func (r *resolver) fileServerVM(raw *decode.NFSVM, vm *spec.NFSVM) {
-	a := raw.Address
+func (r *resolver) fileServerVM(vm *spec.NFSVM) {
+	a := vm.Address.Addr()
 	if vm.Host == spec.AnyHost {
-		r.Wrong(&raw.Host, "host: auto chooses among hosts for nodes, and the NFS server stays where its data is", "write host: and the name of one")
+		r.Wrong(&vm.Host, "host: auto chooses among hosts for nodes, and the NFS server stays where its data is", "write host: and the name of one")
 	}
 	if !a.IsValid() || len(r.spec.Nodes) == 0 {
 		return
 	}
 	if !r.spec.Network.Prefix.IsValid() {
-		r.Wrong(&raw.Address, "the NFS server has an address of its own, and the file does not say in which network", "write network: with prefix and gateway")
+		r.Wrong(&vm.Address, "the NFS server has an address of its own, and the file does not say in which network", "write network: with prefix and gateway")
 		return
 	}
-	if p := r.spec.Network.Prefix; !r.insidePrefix(&raw.Address, "the NFS server's address", a, p) {
+	if p := r.spec.Network.Prefix; !r.insidePrefix(&vm.Address, "the NFS server's address", a, p) {
 		return
 	}
 	for _, n := range r.spec.Nodes {
 		if n.Name == vm.Name {
-			r.Wrong(&raw.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
+			r.Wrong(&vm.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
 		}
 		switch {
 		case !n.DHCP() && n.Address.Addr() == a:
-			r.Wrong(&raw.Address, fmt.Sprintf("address %s is node %s's", a, n.Name), "write another")
+			r.Wrong(&vm.Address, fmt.Sprintf("address %s is node %s's", a, n.Name), "write another")
 		case n.Network.Gateway == a:
-			r.Wrong(&raw.Address, fmt.Sprintf("address %s is the gateway's", a), "write another")
+			r.Wrong(&vm.Address, fmt.Sprintf("address %s is the gateway's", a), "write another")
 		}
 	}
-	if declared := r.raw.Proxmox.Hosts; len(declared) > 0 && vm.Host != spec.AnyHost && declared.Get(vm.Host) == nil {
-		r.Wrong(&raw.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), decode.OrSuggest(vm.Host, declared.Names()))
+	if len(r.declared) > 0 && vm.Host != spec.AnyHost && r.host(vm.Host) == nil {
+		r.Wrong(&vm.Host, fmt.Sprintf("there is no host %q under proxmox.hosts", vm.Host), decode.OrSuggest(vm.Host, r.hostNames()))
 	}
 }
 
@@ -213,13 +213,13 @@ func (r *resolver) hostnames() {
 			unique(r, seen, *at, any(at), fmt.Sprintf("%s is the hostname of another part", *at), "write another name for one of them: the name alone selects the part")
 		}
 	}
-	if raw := r.raw.Rancher; raw != nil {
+	if raw := r.spec.Platform.Rancher; raw != nil {
 		check(&raw.Hostname)
 	}
 	if raw := r.raw.Hub; raw != nil {
 		check(&raw.Hostname)
 	}
-	if raw := r.raw.Monitoring; raw != nil {
+	if raw := r.spec.Platform.Monitoring; raw != nil {
 		check(&raw.Hostname)
 	}
 }
@@ -229,17 +229,17 @@ func (r *resolver) reached() {
 	p := r.spec.Platform
 	var at []*string
 	if p.Rancher != nil {
-		at = append(at, &r.raw.Rancher.Hostname)
+		at = append(at, &r.spec.Platform.Rancher.Hostname)
 	}
 	if p.Hub != nil {
 		at = append(at, &r.raw.Hub.Hostname)
 	}
 	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
-		at = append(at, &r.raw.Monitoring.Hostname)
+		at = append(at, &r.spec.Platform.Monitoring.Hostname)
 	}
 	for _, a := range at {
 		// The hub's own proxy can be a Service with an address; the others have none.
-		alone := r.raw.Hub != nil && a == &r.raw.Hub.Hostname && (p.LB != nil || !slices.Contains(r.raw.K3s.Disable, "servicelb"))
+		alone := r.raw.Hub != nil && a == &r.raw.Hub.Hostname && (p.LB != nil || !slices.Contains(r.disabled, "servicelb"))
 		if p.Ingress.Kind == spec.IngressNone && !alone {
 			r.Wrong(a, fmt.Sprintf("nothing routes to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
 		}
@@ -254,14 +254,14 @@ func (r *resolver) reached() {
 			}
 		}
 	}
-	if p.TLS == nil && r.IsSet(&r.raw.TLS) && len(at) == 0 {
-		r.Warn(&r.raw.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
+	if p.TLS == nil && r.IsSet(&r.spec.Platform.TLS) && len(at) == 0 {
+		r.Warn(&r.spec.Platform.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
 	}
 }
 
 // classNames checks the storage classes that parts use.
 func (r *resolver) classNames() {
-	known := slices.Clone(r.raw.Storage.Existing)
+	known := slices.Clone(r.spec.Platform.Storage.Existing)
 	for _, c := range r.classes() {
 		known = append(known, c.name)
 	}
@@ -280,7 +280,7 @@ func (r *resolver) classNames() {
 	}
 	p := r.spec.Platform
 	if m := p.Monitoring; m != nil {
-		check(&r.raw.Monitoring.Class, m.StorageClass)
+		check(&m.StorageClass, m.StorageClass)
 	}
 	h := p.Hub
 	if h == nil {
@@ -302,7 +302,7 @@ func (r *resolver) classNames() {
 			}
 		}
 		if p.Storage.Default == s.Class {
-			r.Warn(&r.raw.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class with permanent volumes")
+			r.Warn(&r.spec.Platform.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class with permanent volumes")
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (r *resolver) versionsFit() {
 			r.Warn(at, c.Problem, c.Cure)
 			continue
 		}
-		if at == any(&r.raw.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
+		if at == any(&r.spec.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
 			c.Cure += "; write version: " + k3s.DefaultVersion
 		}
 		r.Wrong(at, c.Problem, c.Cure)
@@ -56,10 +56,10 @@ func (r *resolver) versionsFit() {
 }
 
 func (r *resolver) rancherVersion() *string {
-	if r.raw.Rancher == nil {
+	if r.spec.Platform.Rancher == nil {
 		return nil
 	}
-	return &r.raw.Rancher.Version
+	return &r.spec.Platform.Rancher.Version
 }
 
 func (r *resolver) hubVersion() *string {
@@ -73,8 +73,8 @@ func (r *resolver) hubVersion() *string {
 // the section of the part.
 func (r *resolver) versionPlace(parts []string) any {
 	for _, name := range parts {
-		if r.HasMember(&r.raw.Charts.Versions, name) {
-			return r.MemberAt(&r.raw.Charts.Versions, name)
+		if r.HasMember(&r.spec.Platform.Charts.Versions, name) {
+			return r.MemberAt(&r.spec.Platform.Charts.Versions, name)
 		}
 	}
 	for _, own := range []struct {
@@ -85,37 +85,37 @@ func (r *resolver) versionPlace(parts []string) any {
 			return own.at
 		}
 	}
-	if r.IsSet(&r.raw.K3s.Version) {
-		return &r.raw.K3s.Version
+	if r.IsSet(&r.spec.K3s.Version) {
+		return &r.spec.K3s.Version
 	}
 	for _, name := range parts {
 		if at := r.section(name); at != nil {
 			return at
 		}
 	}
-	return &r.raw.K3s.Version
+	return &r.spec.K3s.Version
 }
 
 // section is the place in the file that turns a part on.
 func (r *resolver) section(part string) any {
-	raw := r.raw
+	p := &r.spec.Platform
 	switch {
-	case part == platform.Kueue && len(raw.Queues) > 0:
-		return raw.Queues[0].Value
-	case part == "cert-manager" && raw.TLS != nil:
-		return raw.TLS
+	case part == platform.Kueue && len(p.Queues) > 0:
+		return &p.Queues[0]
+	case part == "cert-manager" && p.TLS != nil:
+		return p.TLS
 	}
 	return map[string]any{
-		"rancher": raw.Rancher, "fleet": raw.Fleet, "fleet-crd": raw.Fleet, "jupyterhub": raw.Hub, "velero": raw.Backup,
-		"monitoring": raw.Monitoring, "dcgm-exporter": raw.Monitoring, platform.GPUOperator: &raw.NVIDIA.Stack,
-		"nfs": raw.Storage.NFS, "longhorn": raw.Storage.Longhorn, "cephfs": raw.Storage.CephFS, "scratch": raw.Storage.Scratch,
-		"metallb": raw.LoadBalancer, "cilium": &raw.K3s.CNI, "cert-manager": raw.Rancher,
+		"rancher": p.Rancher, "fleet": p.Fleet, "fleet-crd": p.Fleet, "jupyterhub": r.raw.Hub, "velero": p.Backup,
+		"monitoring": p.Monitoring, "dcgm-exporter": p.Monitoring, platform.GPUOperator: &r.spec.NVIDIA.Stack,
+		"nfs": p.Storage.NFS, "longhorn": p.Storage.Longhorn, "cephfs": p.Storage.CephFS, "scratch": p.Storage.Scratch,
+		"metallb": p.LB, "cilium": &r.spec.K3s.CNI, "cert-manager": p.Rancher,
 	}[part]
 }
 
 // viaFleet checks which parts go through Git.
 func (r *resolver) viaFleet() {
-	p, raw := r.spec.Platform, &r.raw.Charts
+	p, raw := r.spec.Platform, &r.spec.Platform.Charts
 	on := platform.PartsOn(r.spec)
 	for _, name := range sortedNames(raw.Via) {
 		at := r.MemberAt(&raw.Via, name)
@@ -136,7 +136,7 @@ func (r *resolver) viaFleet() {
 		}
 	}
 	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
-		r.fleetIsReady(r.Place(&r.raw.Fleet.Default))
+		r.fleetIsReady(r.Place(&r.spec.Platform.Fleet.Default))
 	}
 	for _, list := range []struct {
 		what string

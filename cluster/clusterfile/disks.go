@@ -69,7 +69,7 @@ func (r *resolver) disk(name string, d *decode.Disk) {
 		r.Wrong(&d.Size, fmt.Sprintf("disk %s has size 0", name), "write size: 500GiB")
 	}
 	switch {
-	case d.Mount == "" && d.FS != "":
+	case d.Mount == "" && r.IsSet(&d.FS):
 		r.Wrong(&d.FS, fmt.Sprintf("disk %s has a filesystem but no mount", name), "write mount: /data, or remove fs")
 	case d.Mount != "" && !decode.IsPlace(d.Mount):
 		r.Wrong(&d.Mount, fmt.Sprintf("%q cannot be a mount point", d.Mount), "write an absolute path that is not /, of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
@@ -90,15 +90,15 @@ func (r *resolver) mounts(raw *decode.Node) {
 }
 
 func (r *resolver) diskRole(name string, d *decode.Disk) string {
-	if d.Role == "" && name == spec.RoleScratch {
+	if !r.IsSet(&d.Role) && name == spec.RoleScratch {
 		return spec.RoleScratch
 	}
-	return r.choice(&d.Role, "role", spec.RoleData, spec.RoleScratch)
+	return d.Role
 }
 
 func (r *resolver) diskFS(d *decode.Disk) string {
-	if fs := r.choice(&d.FS, "fs", "ext4", "xfs"); d.Mount != "" {
-		return fs
+	if d.Mount != "" {
+		return d.FS
 	}
 	return ""
 }

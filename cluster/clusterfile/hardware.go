@@ -20,7 +20,7 @@ func (r *resolver) hardware(n *spec.Node, raw *decode.Node) {
 		at  *string
 		key string
 	}{{&raw.Hugepages, "hugepages"}, {&raw.Affinity, "affinity"}} {
-		if *o.at != "" && r.raw.Proxmox.User != "root@pam" {
+		if *o.at != "" && !r.root {
 			r.Wrong(o.at, o.key+" can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too",
 				"write user: root@pam below proxmox:, and password: with a reference, or be asked for it when it is needed; or remove "+o.key)
 		}
@@ -74,7 +74,7 @@ func (r *resolver) numaNodes(n *spec.Node, raw *decode.Node) {
 		if _, ok := decode.CPUList(in.HostNodes, ","); in.HostNodes != "" && !ok {
 			r.Wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
 		}
-		policy := r.choice(&in.Policy, "policy", "bind", "preferred", "interleave")
+		policy := in.Policy
 		if in.HostNodes == "" {
 			policy = ""
 		}

@@ -66,7 +66,7 @@ func (r *resolver) hub() {
 func (r *resolver) hubDatabase(raw *decode.Hub, h *spec.Hub) {
 	db := &raw.Database
 	h.Database = spec.HubDatabase{
-		Kind: r.choiceOr(&db.Kind, "kind", "sqlite", "sqlite", "postgres"), Class: db.Class, Size: or(db.Size, spec.GiB), URL: db.URL.In(r.spec.Dir),
+		Kind: cmp.Or(db.Kind, "sqlite"), Class: db.Class, Size: or(db.Size, spec.GiB), URL: db.URL,
 	}
 	if db.Kind == "" && r.IsSet(&db.URL) {
 		h.Database.Kind = "postgres"

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
@@ -32,55 +31,44 @@ func (r *resolver) clusterCIDRs() {
 	}
 	k := &r.spec.K3s
 	pods, services := k3s.DefaultNetworks(first)
-	if !r.IsSet(&r.raw.K3s.PodCIDR) {
+	if !r.IsSet(&r.spec.K3s.PodCIDR) {
 		k.PodCIDR = pods
 	}
-	if !r.IsSet(&r.raw.K3s.ServiceCIDR) {
+	if !r.IsSet(&r.spec.K3s.ServiceCIDR) {
 		k.ServiceCIDR = services
 	}
 }
 
 func (r *resolver) kubernetes() {
-	raw := &r.raw.K3s
-	k := spec.K3s{
-		Version: cmp.Or(raw.Version, k3s.DefaultVersion), VIP: raw.VIP, VIPInterface: raw.VIPInterface, TLSSANs: raw.TLSSANs,
-		PodCIDR: raw.PodCIDR, ServiceCIDR: raw.ServiceCIDR, ClusterDomain: cmp.Or(raw.ClusterDomain, "cluster.local"),
-		Disable: raw.Disable, FlannelBackend: r.choice(&raw.FlannelBackend, "flannelBackend", "vxlan", "host-gw", "wireguard-native", "none"),
-		ServerConfig: raw.Server, AgentConfig: raw.Agent, SecretsEncryption: or(raw.SecretsEncryption, true),
-		AirgapDir: r.existing(&raw.Airgap, raw.Airgap, true),
-		Upgrade: spec.Upgrade{
-			GPUPods: r.choice(&raw.Upgrade.GPUPods, "gpuPods", spec.GPUPodsKeep, spec.GPUPodsEvict), Wait: raw.Upgrade.Wait.Or(time.Hour),
-		},
-	}
-	if r.IsSet(&raw.Upgrade.Wait) {
-		k.Upgrade.Wait = time.Duration(raw.Upgrade.Wait) // 0s too
-	}
-	r.spec.K3s = k
-	r.k3sVersion(&raw.Version)
-	r.passThrough(&raw.Server, k3s.RoleServer)
-	r.passThrough(&raw.Agent, k3s.RoleAgent)
+	k := &r.spec.K3s
+	r.disabled = k.Disable
+	k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
+	k.AirgapDir = r.existing(&k.AirgapDir, k.AirgapDir, true)
+	r.k3sVersion(&k.Version)
+	r.passThrough(&k.ServerConfig, k3s.RoleServer)
+	r.passThrough(&k.AgentConfig, k3s.RoleAgent)
 	r.kubeletArgs()
 	r.snapshots()
 	r.registries()
-	for i, d := range raw.Disable {
+	for i, d := range k.Disable {
 		if !slices.Contains(components, d) {
 			cure := decode.OrSuggest(d, components)
 			if slices.Contains(builtIn, d) {
 				cure = "it is not a packaged component: write server: {disable-" + d + ": true}"
 			}
-			r.Wrong(&raw.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
+			r.Wrong(&k.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
 		}
 	}
-	for i, s := range raw.TLSSANs {
+	for i, s := range k.TLSSANs {
 		if !isHost(s) {
-			r.Wrong(&raw.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
+			r.Wrong(&k.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
 		}
 	}
 	if !decode.IsDNSName(k.ClusterDomain) {
-		r.Wrong(&raw.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
+		r.Wrong(&k.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
 	}
 	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
-		r.Wrong(&raw.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
+		r.Wrong(&k.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
 	}
 }
 
@@ -161,11 +149,11 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 // kubeletArgs checks the arguments of kubelet, which all nodes share; those of servers are agent's
 // too.
 func (r *resolver) kubeletArgs() {
-	raw := &r.raw.K3s
-	for _, at := range []*map[string]any{&raw.Agent, &raw.Server} {
+	raw := &r.spec.K3s
+	for _, at := range []*map[string]any{&raw.AgentConfig, &raw.ServerConfig} {
 		keys := maps.Clone(*at)
 		if keys != nil {
-			keys["disable-cloud-controller"] = raw.Server["disable-cloud-controller"]
+			keys["disable-cloud-controller"] = raw.ServerConfig["disable-cloud-controller"]
 		}
 		for _, f := range k3s.CheckKubeletArgs(keys) {
 			say := r.Wrong
@@ -182,19 +170,18 @@ func (r *resolver) kubeletArgs() {
 // and the bridge has one of it.
 func (r *resolver) podAddresses(at *map[string]any) {
 	const most = 253
-	_, own := r.raw.K3s.Server["kube-controller-manager-arg"]
-	if n := k3s.MaxPods(*at); n > most && !own && (!r.raw.K3s.PodCIDR.IsValid() || r.raw.K3s.PodCIDR.Addr().Is4()) {
+	_, own := r.spec.K3s.ServerConfig["kube-controller-manager-arg"]
+	if n := k3s.MaxPods(*at); n > most && !own && (!r.spec.K3s.PodCIDR.IsValid() || r.spec.K3s.PodCIDR.Addr().Is4()) {
 		r.Warn(r.MemberAt(at, "kubelet-arg"), fmt.Sprintf("max-pods is %d, and a node has %d addresses for pods, a /24 of k3s.podCIDR", n, most),
 			fmt.Sprintf("write max-pods=250; or, before the cluster exists, larger parts: k3s: {server: {kube-controller-manager-arg: [node-cidr-mask-size=%d]}}", 32-bits.Len(uint(n+2))))
 	}
 }
 
 func (r *resolver) snapshots() {
-	raw := &r.raw.K3s.Snapshots
-	s := spec.Snapshots{Schedule: cmp.Or(raw.Schedule, "0 */12 * * *"), Retention: or(raw.Retention, 5)}
-	r.between(raw.Retention, &raw.Retention, "retention", 1, 10000)
-	if err := schedule.Check(s.Schedule); err != nil {
-		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", s.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
+	raw := &r.spec.K3s.Snapshots
+	r.within(&raw.Retention, "retention", 1, 10000)
+	if err := schedule.Check(raw.Schedule); err != nil {
+		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", raw.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
 	}
 	for i, key := range raw.Recipients {
 		if _, err := backup.Recipients(key); err != nil {
@@ -202,13 +189,8 @@ func (r *resolver) snapshots() {
 			r.Wrong(&raw.Recipients[i], what, cure)
 		}
 	}
-	s.Recipients = raw.Recipients
 	if b := raw.S3; b != nil {
-		s.S3 = &spec.S3{
-			Region: cmp.Or(b.Region, "us-east-1"), Bucket: b.Bucket, Folder: b.Folder,
-			AccessKey: b.AccessKey.In(r.spec.Dir), SecretKey: b.SecretKey.In(r.spec.Dir),
-		}
-		r.bucketEndpoint(s.S3, b)
+		r.bucketEndpoint(b)
 		if b.Bucket == "" {
 			r.Wrong(&b.Bucket, "s3 has no bucket", "write bucket: and its name")
 		}
@@ -219,39 +201,34 @@ func (r *resolver) snapshots() {
 			r.Wrong(&b.SecretKey, "s3 has no secretKey", "write secretKey: env:NAME")
 		}
 	}
-	r.spec.K3s.Snapshots = s
 }
 
 // bucketEndpoint takes host, host:port, or a URL: K3s itself wants no scheme.
-func (r *resolver) bucketEndpoint(s *spec.S3, b *decode.S3) {
-	host, secure := strings.CutPrefix(cmp.Or(b.Endpoint, "s3.amazonaws.com"), "https://")
+func (r *resolver) bucketEndpoint(s *spec.S3) {
+	host, secure := strings.CutPrefix(s.Endpoint, "https://")
 	if !secure {
 		host, s.Insecure = strings.CutPrefix(host, "http://")
 	}
 	s.Endpoint = strings.TrimSuffix(host, "/")
 	name, port, hasPort := strings.Cut(s.Endpoint, ":")
 	if !isHost(name) || hasPort && !isPort(port) {
-		r.Wrong(&b.Endpoint, fmt.Sprintf("%q is not an S3 service", b.Endpoint), "write its host, e.g. s3.amazonaws.com or minio.home.arpa:9000, with http:// in front if it has no TLS")
+		r.Wrong(&s.Endpoint, fmt.Sprintf("%q is not an S3 service", s.Endpoint), "write its host, e.g. s3.amazonaws.com or minio.home.arpa:9000, with http:// in front if it has no TLS")
 	}
 }
 
 func (r *resolver) registries() {
-	for _, e := range r.raw.K3s.Registries {
-		raw := e.Value
-		reg := spec.Registry{
-			Name: e.Name, Endpoints: raw.Endpoints, Rewrite: raw.Rewrite, Username: raw.Username,
-			Password: raw.Password.In(r.spec.Dir), CAFile: r.existing(&raw.CA, raw.CA, false), Insecure: raw.Insecure,
-		}
-		host, port, hasPort := strings.Cut(e.Name, ":")
-		if e.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
-			r.Wrong(raw, fmt.Sprintf("%q is not a registry", e.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
+	for i := range r.spec.K3s.Registries {
+		raw := &r.spec.K3s.Registries[i]
+		raw.CAFile = r.existing(&raw.CAFile, raw.CAFile, false)
+		host, port, hasPort := strings.Cut(raw.Name, ":")
+		if raw.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
+			r.Wrong(raw, fmt.Sprintf("%q is not a registry", raw.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
 		}
 		for i := range raw.Endpoints {
 			r.isURL(&raw.Endpoints[i], "https", "http")
 		}
 		if r.IsSet(&raw.Username) != r.IsSet(&raw.Password) {
-			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", e.Name), "write both username and password")
+			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", raw.Name), "write both username and password")
 		}
-		r.spec.K3s.Registries = append(r.spec.K3s.Registries, reg)
 	}
 }

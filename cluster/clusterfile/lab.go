@@ -12,40 +12,31 @@ import (
 	"github.com/cps-gpu/homelab/internal/distro"
 )
 
-// Kinds of VMs of the embedded lab, and of the Kubernetes in them.
-const (
-	simulated      = "simulated"
-	guestsQEMU     = "qemu"
-	realKubernetes = "real"
-)
-
 // labImage is the URL at which the lab serves its own Debian image. The name is reserved (RFC
 // 6761, section 6.4).
 const labImage = "https://lab.invalid/debian-13.qcow2"
 
 // labGuests reads the kind of the lab's VMs. Its checks need the nodes, and come later.
 func (r *resolver) labGuests() {
-	raw := &r.raw.Lab
+	raw := &r.spec.LabGuests
 	if !r.IsSet(raw) {
 		return
 	}
+	l := *raw
+	l.Image = r.existing(&raw.Image, raw.Image, true)
 	at := r.Place(&raw.Guests)
-	l := spec.LabGuests{
-		QEMU:  r.choice(&raw.Guests, "guests", simulated, guestsQEMU) == guestsQEMU,
-		Image: r.existing(&raw.Image, raw.Image, true),
-		Place: fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col),
-	}
-	kubernetes := r.choice(&raw.Kubernetes, "kubernetes", simulated, realKubernetes)
+	l.Place = fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col)
 	// An air-gapped K3s suggests that there is no internet.
-	l.Internet = l.QEMU && or(raw.Internet, r.raw.K3s.Airgap == "")
+	l.Internet = l.Internet.Or(r.spec.K3s.AirgapDir == "")
+	*raw = spec.LabGuests{}
 	switch {
 	case !r.spec.IsLab():
 		r.Wrong(raw, "lab: says what the VMs of the embedded lab are, and this file is for another Proxmox VE", "remove it, or write endpoint: lab in proxmox")
 		return
-	case l.QEMU && r.IsSet(&raw.Kubernetes):
-		r.Wrong(&raw.Kubernetes, "this is about simulated VMs, and those of this file are real, with a real K3s in them", "remove it, or guests: qemu")
-	case !l.QEMU:
-		r.spec.LabGuests.Kubernetes = kubernetes == realKubernetes
+	case l.QEMU() && r.IsSet(&raw.ControlPlane):
+		r.Wrong(&raw.ControlPlane, "this is about simulated VMs, and those of this file are real, with a real K3s in them", "remove it, or guests: qemu")
+	case !l.QEMU():
+		raw.ControlPlane = l.ControlPlane
 		for _, at := range []any{&raw.Internet, &raw.Image} {
 			if r.IsSet(at) {
 				r.Wrong(at, "this is about real VMs, and those of this file are simulated", "write guests: qemu beside it, or remove it")
@@ -58,15 +49,14 @@ func (r *resolver) labGuests() {
 			r.Wrong(&raw.Image, fmt.Sprintf("%s has no %s", l.Image, name), "name a folder with "+strings.Join(LabImageFiles(), ", ")+", as the lab keeps them in the user's cache")
 		}
 	}
-	r.spec.LabGuests = l
+	*raw = l
 }
 
 // LabImageFiles are the files of an image for real guests of the lab.
 func LabImageFiles() []string { return []string{"disk.raw", "vmlinuz", "initrd"} }
 
 // labHasImage sets the lab's image as that of the nodes.
-func (r *resolver) labHasImage(img *spec.Image) {
-	raw := &r.raw.Image
+func (r *resolver) labHasImage(raw *spec.Image) {
 	const cure = "remove it; the image is the lab's own Debian 13, or that of lab.image"
 	for _, at := range []any{&raw.URL, &raw.SHA256, &raw.SHA512, &raw.Template} {
 		if r.IsSet(at) {
@@ -77,14 +67,14 @@ func (r *resolver) labHasImage(img *spec.Image) {
 	if r.IsSet(&raw.Distribution) && raw.Distribution != debian.Name {
 		r.Wrong(&raw.Distribution, fmt.Sprintf("real VMs of the lab are %s, and not %s", debian.Title, raw.Distribution), "write "+debian.Name+", or nothing")
 	}
-	img.Distribution, img.Release = debian.Name, debian.Release
-	img.URL, img.SHA256, img.SHA512 = labImage, "", ""
+	raw.Distribution, raw.Release = debian.Name, debian.Release
+	raw.URL, raw.SHA256, raw.SHA512 = labImage, "", ""
 }
 
 // realGuests checks what real VMs of the lab do not support.
 func (r *resolver) realGuests() {
 	l := r.spec.LabGuests
-	if !l.QEMU {
+	if !l.QEMU() {
 		return
 	}
 	var first netip.Prefix
@@ -101,19 +91,19 @@ func (r *resolver) realGuests() {
 		case n.DHCP():
 			r.Wrong(&n.raw.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
 		case !p.Addr().Is4() || !n.Network.Gateway.IsValid():
-			r.Wrong(&r.raw.Network, "the lab's real VMs have an IPv4 network with a gateway", "write e.g. network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}")
+			r.Wrong(&r.spec.Network, "the lab's real VMs have an IPv4 network with a gateway", "write e.g. network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}")
 		case first != p.Masked():
 			r.Wrong(&n.raw.Network.Prefix, fmt.Sprintf("%s is in %s, and other nodes in %s: the lab's real VMs have one network", n.Name, p, first), "use one prefix")
 		}
 	}
-	if l.Internet {
+	if l.Internet.IsOn() {
 		return
 	}
 	if r.spec.K3s.AirgapDir == "" {
-		r.Wrong(&r.raw.Lab.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
+		r.Wrong(&r.spec.LabGuests.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
 	}
 	if platform.HasPlatform(r.spec) || r.spec.K3s.VIP.IsValid() {
-		r.Warn(&r.raw.Lab.Guests, "the VMs have no internet, so only parts become ready whose images are among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform need further images",
+		r.Warn(&r.spec.LabGuests.Guests, "the VMs have no internet, so only parts become ready whose images are among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform need further images",
 			"write internet: true in lab, or put the images into that folder's tarball")
 	}
 }

@@ -53,11 +53,12 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 		return nil, c.Err()
 	}
 	raw := &decode.File{}
+	raw.File, raw.Dir = filename, c.Dir
 	c.DecodeTree(root, raw, "")
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
 	}
-	r := &resolver{Checker: c, raw: raw, spec: &spec.Spec{File: filename, Dir: filepath.Dir(filename)}}
+	r := &resolver{Checker: c, raw: raw, spec: &raw.Spec}
 	r.resolve(root)
 	r.validate()
 	if err := c.Err(); err != nil {
@@ -70,18 +71,18 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 
 // places notes where values are that an error may name when they are used.
 func (r *resolver) places() {
-	raw := &r.raw.Proxmox
+	raw := &r.spec.Proxmox
 	at := map[string]any{
-		"proxmox.endpoint": &raw.Endpoint, "proxmox.token": &raw.Token, "proxmox.secret": &raw.Secret, "proxmox.fingerprint": &raw.Fingerprint,
-		"proxmox.ca": &raw.CA, "vip": &r.raw.K3s.VIP, "k3s.version": &r.raw.K3s.Version,
+		"proxmox.endpoint": &raw.Endpoint, "proxmox.token": &raw.TokenID, "proxmox.secret": &raw.TokenSecret, "proxmox.fingerprint": &raw.Fingerprint,
+		"proxmox.ca": &raw.CAFile, "vip": &r.spec.K3s.VIP, "k3s.version": &r.spec.K3s.Version,
 	}
 	for _, n := range r.nodes {
 		at["node "+n.Name] = r.addressPlace(n)
 	}
-	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
-		at["node "+r.spec.Platform.Storage.NFS.VM.Name] = &nfs.VM.Address
+	if nfs := r.spec.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
+		at["node "+nfs.VM.Name] = &nfs.VM.Address
 	}
-	if lb := r.raw.LoadBalancer; lb != nil {
+	if lb := r.spec.Platform.LB; lb != nil {
 		for i, p := range lb.Addresses {
 			at["pool "+p.String()] = &lb.Addresses[i]
 		}
@@ -102,6 +103,10 @@ type resolver struct {
 	spec  *spec.Spec
 	nodes []plannedNode // like spec.Nodes, in the same order
 
+	declared []spec.Host // those of the file, with their places
+	disabled []string    // k3s.disable of the file, with its places
+
+	root    bool // proxmox.user is root@pam
 	badRole bool // some node has an unknown role, so servers cannot be counted
 }
 
@@ -118,7 +123,7 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 	r.proxmox()
 	r.labGuests()
 	r.image()
-	r.spec.Network = r.network(&r.raw.Network)
+	r.network(&r.spec.Network)
 	r.access()
 	r.guest()
 	r.kubernetes()
@@ -135,12 +140,11 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 const clusterName = `^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`
 
 func (r *resolver) name() {
-	r.spec.Name = r.raw.Name
 	switch {
-	case r.raw.Name == "":
-		r.Wrong(&r.raw.Name, "the cluster has no name", "write name: and a short name, e.g. name: homelab")
-	case !matches(clusterName, r.raw.Name):
-		r.Wrong(&r.raw.Name, fmt.Sprintf("%q cannot be a cluster's name", r.raw.Name), "write at most 32 lower-case letters, digits and hyphens, beginning with a letter")
+	case r.spec.Name == "":
+		r.Wrong(&r.spec.Name, "the cluster has no name", "write name: and a short name, e.g. name: homelab")
+	case !matches(clusterName, r.spec.Name):
+		r.Wrong(&r.spec.Name, fmt.Sprintf("%q cannot be a cluster's name", r.spec.Name), "write at most 32 lower-case letters, digits and hyphens, beginning with a letter")
 	}
 }
 
@@ -152,9 +156,8 @@ const (
 )
 
 func (r *resolver) patience() {
-	r.spec.Patience = or(r.raw.Patience, 0)
-	if p := or(r.raw.Patience, 1); p < minPatience || p > maxPatience {
-		r.Wrong(&r.raw.Patience, fmt.Sprintf("patience cannot be %d", p),
+	if p := r.spec.Patience; r.IsSet(&r.spec.Patience) && (p < minPatience || p > maxPatience) {
+		r.Wrong(&r.spec.Patience, fmt.Sprintf("patience cannot be %d", p),
 			fmt.Sprintf("write how many times longer than usual a step may take, %d to %d: 3 for a slow host", minPatience, maxPatience))
 	}
 }
@@ -238,18 +241,6 @@ func (r *resolver) existing(at any, path string, folder bool) string {
 		r.Wrong(at, path+" is not a file", "name a file")
 	}
 	return path
-}
-
-// choice returns the value if it is one of the choices, else the first of them.
-func (r *resolver) choice(at *string, name string, choices ...string) string {
-	switch {
-	case *at == "":
-		return choices[0]
-	case !slices.Contains(choices, *at):
-		r.Wrong(at, fmt.Sprintf("%s cannot be %q", name, *at), decode.OrSuggest(*at, choices))
-		return choices[0]
-	}
-	return *at
 }
 
 // or returns what p points to, or the default when it is nil.

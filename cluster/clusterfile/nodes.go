@@ -161,9 +161,10 @@ func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]strin
 func (r *resolver) node(name, pool string, t *yamlnode.Node, own *decode.Node) {
 	raw := &decode.Node{}
 	r.DecodeMerged(t, raw)
+	r.network(&raw.Network)
 	n := &spec.Node{
 		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
-		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, spec.StableMAC(r.spec.Name, name)), Network: r.network(&raw.Network),
+		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, spec.StableMAC(r.spec.Name, name)), Network: raw.Network,
 		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: spec.Startup(raw.Startup),
 		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
 	}

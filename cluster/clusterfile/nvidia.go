@@ -1,7 +1,6 @@
 package clusterfile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,28 +16,14 @@ import (
 )
 
 func (r *resolver) gpuStack() {
-	raw := &r.raw.NVIDIA
-	r.spec.NVIDIA = spec.NVIDIA{
-		Branch:  cmp.Or(raw.Driver.Branch, "auto"),
-		Flavour: r.choice(&raw.Driver.Flavour, "flavour", "auto", "open", "proprietary"),
-		Sharing: r.sharing(&raw.Sharing),
-		Values:  raw.Values,
-		Images:  r.verifyImages(&raw.Verify.Images),
-
-		DriverUpgrade: r.choice(&raw.Driver.Upgrade, "upgrade", spec.DriverInPlace, spec.DriverReplace),
-	}
-	if raw.Stack != "" {
-		r.spec.NVIDIA.Stack = r.choice(&raw.Stack, "stack", spec.StackDevicePlugin, spec.StackOperator, spec.StackNone)
-	}
-	if raw.Driver.Mode != "" {
-		r.spec.NVIDIA.DriverMode = r.choice(&raw.Driver.Mode, "mode", spec.DriverPrebuilt, spec.DriverDKMS, spec.DriverOperator, spec.DriverNone)
-	}
+	r.sharing(&r.spec.NVIDIA.Sharing)
+	r.verifyImages(&r.spec.NVIDIA.Images)
 	r.driverBranch()
 	r.driverMode()
 }
 
 // verifyImages are the images of gpu:verify. A digest says which one was proven to run.
-func (r *resolver) verifyImages(raw *decode.VerifyImages) spec.VerifyImages {
+func (r *resolver) verifyImages(raw *spec.VerifyImages) {
 	for _, image := range []*string{&raw.CUDA, &raw.PyTorch, &raw.TensorFlow} {
 		name, _, digest := strings.Cut(*image, "@")
 		_, tag, _ := decode.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
@@ -50,24 +35,23 @@ func (r *resolver) verifyImages(raw *decode.VerifyImages) spec.VerifyImages {
 			r.Wrong(image, fmt.Sprintf("image %s changes over time, so results of two days cannot be compared", *image), "add @sha256: and its digest, or the tag of a release")
 		}
 	}
-	return spec.VerifyImages{CUDA: raw.CUDA, PyTorch: raw.PyTorch, TensorFlow: raw.TensorFlow}
 }
 
 // driverMode checks that stack, driver and the image fit together.
 func (r *resolver) driverMode() {
-	raw, n := &r.raw.NVIDIA, r.spec.NVIDIA
+	raw, n := &r.spec.NVIDIA, r.spec.NVIDIA
 	switch {
 	case n.DriverMode == spec.DriverOperator && n.Stack != spec.StackOperator:
-		r.Wrong(&raw.Driver.Mode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
-	case n.DriverMode == spec.DriverDKMS && r.raw.Image.SecureBoot:
+		r.Wrong(&raw.DriverMode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
+	case n.DriverMode == spec.DriverDKMS && r.spec.Image.SecureBoot:
 		do := "write secureBoot: false"
 		if distro.Named(r.spec.Image.Distribution).Prebuilt.There() {
 			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
 		}
-		r.Wrong(&raw.Driver.Mode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
+		r.Wrong(&raw.DriverMode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
 	}
 	if n.DriverUpgrade == spec.DriverReplace && (n.DriverMode == spec.DriverOperator || n.DriverMode == spec.DriverNone) {
-		r.Wrong(&raw.Driver.Upgrade, fmt.Sprintf("with mode: %s no template has the driver", n.DriverMode), "remove upgrade, or write mode: prebuilt")
+		r.Wrong(&raw.DriverUpgrade, fmt.Sprintf("with mode: %s no template has the driver", n.DriverMode), "remove upgrade, or write mode: prebuilt")
 	}
 	r.operatorStack()
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
@@ -80,7 +64,7 @@ func (r *resolver) driverOfDistro() {
 	n, d := r.spec.NVIDIA, distro.Named(r.spec.Image.Distribution)
 	baked := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
 	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
-		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("%s has no prebuilt driver for its kernels in its archive", d.Title),
+		r.Wrong(&r.spec.NVIDIA.DriverMode, fmt.Sprintf("%s has no prebuilt driver for its kernels in its archive", d.Title),
 			"write nvidia: {driver: {mode: dkms}}, which builds one on each node, or image: ubuntu-24.04")
 	}
 }
@@ -88,13 +72,13 @@ func (r *resolver) driverOfDistro() {
 // driverBranch compares a pinned branch with NVIDIA's life cycle. Nodes that name their cards
 // are checked against it separately.
 func (r *resolver) driverBranch() {
-	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
+	raw, n := &r.spec.NVIDIA.Driver, r.spec.NVIDIA
 	if n.Branch == "auto" && n.Flavour == "auto" {
 		return
 	}
 	if refused := r.driverRefuses(anyCards()); refused != nil {
 		at := &raw.Branch
-		if n.Branch == "auto" || strings.Contains(refused.Why, "open kernel modules") && raw.Flavour != "" {
+		if n.Branch == "auto" || strings.Contains(refused.Why, "open kernel modules") && r.IsSet(&raw.Flavour) {
 			at = &raw.Flavour
 		}
 		r.Wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Asked, refused.Why), refused.Do)
@@ -161,33 +145,31 @@ var migProfile = regexp.MustCompile(`^[1-7]g\.[0-9]{1,3}gb(\+me|\+me\.all|\+gfx|
 // MPS serves at most 48 clients a GPU on Volta and later (NVIDIA's MPS guide, Limitations).
 const maxMPS = 48
 
-func (r *resolver) sharing(raw *decode.Sharing) spec.Sharing {
-	s := spec.Sharing{Strategy: r.choice(&raw.Strategy, "strategy", spec.SharingNone, spec.SharingTimeSlicing, spec.SharingMPS, spec.SharingMIG), Replicas: or(raw.Replicas, 0)}
+func (r *resolver) sharing(s *spec.Sharing) {
 	slicing := s.Strategy == spec.SharingTimeSlicing || s.Strategy == spec.SharingMPS
 	switch {
-	case slicing && raw.Replicas == nil:
-		r.Wrong(&raw.Replicas, fmt.Sprintf("%s has no replicas", s.Strategy), "write replicas: 4, or how many pods share a GPU")
+	case slicing && !r.IsSet(&s.Replicas):
+		r.Wrong(&s.Replicas, fmt.Sprintf("%s has no replicas", s.Strategy), "write replicas: 4, or how many pods share a GPU")
 	case slicing && s.Replicas < 2:
-		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas is %d, which shares nothing", s.Replicas), "write 2 or more, or strategy: none")
+		r.Wrong(&s.Replicas, fmt.Sprintf("replicas is %d, which shares nothing", s.Replicas), "write 2 or more, or strategy: none")
 	case s.Strategy == spec.SharingMPS && s.Replicas > maxMPS:
-		r.Wrong(&raw.Replicas, fmt.Sprintf("MPS serves at most %d clients a GPU and replicas is %d", maxMPS, s.Replicas), fmt.Sprintf("write %d or less", maxMPS))
-	case !slicing && raw.Replicas != nil:
-		r.Wrong(&raw.Replicas, fmt.Sprintf("replicas has no effect with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
+		r.Wrong(&s.Replicas, fmt.Sprintf("MPS serves at most %d clients a GPU and replicas is %d", maxMPS, s.Replicas), fmt.Sprintf("write %d or less", maxMPS))
+	case !slicing && r.IsSet(&s.Replicas):
+		r.Wrong(&s.Replicas, fmt.Sprintf("replicas has no effect with strategy %s", s.Strategy), "remove it, or write strategy: time-slicing or mps")
 	}
 	switch {
-	case s.Strategy == spec.SharingMIG && len(raw.Layouts) == 0:
-		r.Wrong(&raw.Layouts, "mig has no layouts", "write layouts: [{profiles: {3g.20gb: 2}}]")
-	case s.Strategy != spec.SharingMIG && len(raw.Layouts) > 0:
-		r.Wrong(&raw.Layouts, fmt.Sprintf("layouts have no effect with strategy %s", s.Strategy), "remove them, or write strategy: mig")
+	case s.Strategy == spec.SharingMIG && len(s.Layouts) == 0:
+		r.Wrong(&s.Layouts, "mig has no layouts", "write layouts: [{profiles: {3g.20gb: 2}}]")
+	case s.Strategy != spec.SharingMIG && len(s.Layouts) > 0:
+		r.Wrong(&s.Layouts, fmt.Sprintf("layouts have no effect with strategy %s", s.Strategy), "remove them, or write strategy: mig")
 	}
 	seen := map[int]bool{}
-	for i := range raw.Layouts {
-		s.Layouts = append(s.Layouts, r.layout(&raw.Layouts[i], seen, len(raw.Layouts)))
+	for i := range s.Layouts {
+		r.layout(&s.Layouts[i], seen, len(s.Layouts))
 	}
-	return s
 }
 
-func (r *resolver) layout(raw *decode.MIGLayout, seen map[int]bool, layouts int) spec.MIGLayout {
+func (r *resolver) layout(raw *spec.MIGLayout, seen map[int]bool, layouts int) {
 	if len(raw.GPUs) == 0 && layouts > 1 {
 		r.Wrong(&raw.GPUs, "a layout for all GPUs is next to another", "write gpus: [0] and so on in each")
 	}
@@ -217,7 +199,6 @@ func (r *resolver) layout(raw *decode.MIGLayout, seen map[int]bool, layouts int)
 		sure, why := mig.FitsSome(raw.Profiles)
 		r.misfit(&raw.Profiles, sure, why, "no GPU whose profiles NVIDIA documents can be divided so: ")
 	}
-	return spec.MIGLayout{GPUs: raw.GPUs, Profiles: raw.Profiles}
 }
 
 // misfit says why a layout fits no GPU. Where an undocumented one may have such profiles, the
@@ -246,7 +227,8 @@ func (r *resolver) gpus(raw *decode.GPUs, external bool) spec.GPURequest {
 		Sharing: r.spec.NVIDIA.Sharing,
 	}
 	if raw.Sharing != nil {
-		g.Sharing = r.sharing(raw.Sharing)
+		r.sharing(raw.Sharing)
+		g.Sharing = *raw.Sharing
 	}
 	for _, a := range raw.PCI {
 		if g.AllFunctions {

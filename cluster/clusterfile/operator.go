@@ -16,7 +16,7 @@ import (
 
 // operatorStack checks what concerns NVIDIA's GPU operator: its raw values, and its own driver.
 func (r *resolver) operatorStack() {
-	raw, n := &r.raw.NVIDIA, r.spec.NVIDIA
+	raw, n := &r.spec.NVIDIA, r.spec.NVIDIA
 	if n.Stack != spec.StackOperator {
 		if len(raw.Values) > 0 {
 			r.Wrong(&raw.Values, "values are those of the GPU operator's chart, and the stack is another", "write stack: operator, or remove values")
@@ -38,7 +38,7 @@ func (r *resolver) operatorMIG() {
 	refuse := func(at *string) {
 		r.Wrong(at, "GPUs are divided only with the device plugin, and the stack is the GPU operator", "write stack: device-plugin, or strategy: time-slicing or mps")
 	}
-	if raw := &r.raw.NVIDIA.Sharing; raw.Strategy == spec.SharingMIG {
+	if raw := &r.spec.NVIDIA.Sharing; raw.Strategy == spec.SharingMIG {
 		refuse(&raw.Strategy)
 	}
 	for _, n := range r.nodes {
@@ -51,7 +51,7 @@ func (r *resolver) operatorMIG() {
 // operatorValues refuses keys that the operator's chart ignores, and keys on which the cluster
 // depends. Secrets have no place in them.
 func (r *resolver) operatorValues() {
-	raw := &r.raw.NVIDIA
+	raw := &r.spec.NVIDIA
 	for _, f := range addon.CheckGPUOperatorValues(raw.Values) {
 		cure := f.Cure
 		if cure == "" {
@@ -63,8 +63,8 @@ func (r *resolver) operatorValues() {
 		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
 			"make a Secret in the cluster, and write the chart's key that names one")
 	}
-	if _, also := r.raw.Charts.Values[platform.GPUOperator]; also {
-		r.Wrong(r.MemberAt(&r.raw.Charts.Values, platform.GPUOperator), "the operator's values have a place of their own", "write them under nvidia.values")
+	if _, also := r.spec.Platform.Charts.Values[platform.GPUOperator]; also {
+		r.Wrong(r.MemberAt(&r.spec.Platform.Charts.Values, platform.GPUOperator), "the operator's values have a place of their own", "write them under nvidia.values")
 	}
 }
 
@@ -84,9 +84,9 @@ func insteadOf(f addon.ValueFault) string {
 // operatorDriver checks that NVIDIA's driver container works on the machines. It builds the modules
 // with the compiler and the kernel's headers of its own distribution, and signs nothing.
 func (r *resolver) operatorDriver() {
-	raw, n := &r.raw.NVIDIA.Driver, r.spec.NVIDIA
-	if r.raw.Image.SecureBoot {
-		r.Wrong(&raw.Mode, "modules that the operator's container builds are not signed with a key of the firmware, so secure boot rejects them",
+	raw, n := &r.spec.NVIDIA, r.spec.NVIDIA
+	if r.spec.Image.SecureBoot {
+		r.Wrong(&raw.DriverMode, "modules that the operator's container builds are not signed with a key of the firmware, so secure boot rejects them",
 			"write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
 	}
 	var branch *nvidia.BranchError
@@ -102,6 +102,6 @@ func (r *resolver) operatorDistro() {
 		return
 	}
 	if d := distro.Named(r.spec.Image.Distribution); d.ID != "ubuntu" {
-		r.Wrong(&r.raw.NVIDIA.Driver.Mode, fmt.Sprintf("NVIDIA has no driver container for %s", d.Title), "write mode: dkms, or image: ubuntu-24.04")
+		r.Wrong(&r.spec.NVIDIA.DriverMode, fmt.Sprintf("NVIDIA has no driver container for %s", d.Title), "write mode: dkms, or image: ubuntu-24.04")
 	}
 }

@@ -14,12 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
-// CNIs that k3s.cni can name.
-const (
-	cniFlannel = "flannel"
-	cniCilium  = "cilium"
-)
-
 // platform resolves what runs on Kubernetes. It comes after the nodes, because most defaults
 // depend on them.
 func (r *resolver) platform() {
@@ -42,7 +36,7 @@ func (r *resolver) platform() {
 const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
 
 func (r *resolver) charts() {
-	raw := &r.raw.Charts
+	raw := &r.spec.Platform.Charts
 	raw.Folder = r.existing(&raw.Folder, raw.Folder, true)
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
 		r.Wrong(&raw.Offline, "no repository may be asked for charts, and no folder has them", "write folder: beside it, with a chart of each part")
@@ -73,7 +67,6 @@ func (r *resolver) charts() {
 			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), decode.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
 		}
 	}
-	r.spec.Platform.Charts = *raw
 }
 
 func (r *resolver) chartVersion(at any, name, version string) {
@@ -114,23 +107,22 @@ func (r *resolver) partName(at any, name string) {
 // kube-proxy; this sets the settings of K3s for that. Source: docs.cilium.io, "Installation
 // using K3s" (1.20).
 func (r *resolver) cni() {
-	raw, k := &r.raw.K3s, &r.spec.K3s
-	if r.choice(&raw.CNI, "cni", cniFlannel, cniCilium) == cniFlannel {
-		if raw.CNI == cniFlannel && k.FlannelBackend == "none" {
-			r.Wrong(&raw.FlannelBackend, "the pod network is flannel, and flannel is disabled", "remove flannelBackend, or write cni: cilium")
+	k := &r.spec.K3s
+	if !k.Cilium() {
+		if k.CNI == "flannel" && k.FlannelBackend == "none" {
+			r.Wrong(&k.FlannelBackend, "the pod network is flannel, and flannel is disabled", "remove flannelBackend, or write cni: cilium")
 		}
 		return
 	}
-	r.spec.Platform.CNI = &spec.CNI{Kind: cniCilium}
-	if r.IsSet(&raw.FlannelBackend) && k.FlannelBackend != "none" {
-		r.Wrong(&raw.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
+	if r.IsSet(&k.FlannelBackend) && k.FlannelBackend != "none" {
+		r.Wrong(&k.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
 	}
 	k.FlannelBackend = "none"
 	server := map[string]any{}
 	maps.Copy(server, k.ServerConfig)
 	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {
 		if on, said := server[key].(bool); said && !on {
-			r.Wrong(r.MemberAt(&raw.Server, key), "Cilium replaces what this keeps", "remove "+key)
+			r.Wrong(r.MemberAt(&k.ServerConfig, key), "Cilium replaces what this keeps", "remove "+key)
 		}
 		server[key] = true
 	}
@@ -138,7 +130,7 @@ func (r *resolver) cni() {
 }
 
 func (r *resolver) loadBalancer() {
-	lb := r.raw.LoadBalancer
+	lb := r.spec.Platform.LB
 	if lb == nil {
 		return
 	}
@@ -146,7 +138,7 @@ func (r *resolver) loadBalancer() {
 	case lb.Kind != "":
 	case len(lb.Addresses) == 0:
 		lb.Kind = spec.LBServiceLB
-	case r.spec.Platform.CNI != nil:
+	case r.spec.K3s.Cilium():
 		lb.Kind = spec.LBCilium
 	default:
 		lb.Kind = spec.LBMetalLB
@@ -158,27 +150,18 @@ func (r *resolver) loadBalancer() {
 		r.Wrong(&lb.Reserved, "servicelb uses the nodes' own addresses and can reserve none", "write kind: metallb with addresses, or remove reserved")
 	case lb.Kind != spec.LBServiceLB && len(lb.Addresses) == 0:
 		r.Wrong(&lb.Addresses, fmt.Sprintf("%s has no addresses to assign", lb.Kind), "write addresses: [10.0.0.200-10.0.0.219], an unused range of the nodes' network")
-	case lb.Kind == spec.LBCilium && r.spec.Platform.CNI == nil:
+	case lb.Kind == spec.LBCilium && !r.spec.K3s.Cilium():
 		r.Wrong(&lb.Kind, "Cilium's load balancer is a part of Cilium, which is not the pods' network", "write k3s: {cni: cilium}, or kind: metallb")
-	case lb.Kind == spec.LBMetalLB && r.spec.Platform.CNI != nil:
+	case lb.Kind == spec.LBMetalLB && r.spec.K3s.Cilium():
 		r.Warn(&lb.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
 	}
-	if lb.Kind == spec.LBServiceLB && slices.Contains(r.raw.K3s.Disable, "servicelb") {
+	if lb.Kind == spec.LBServiceLB && slices.Contains(r.disabled, "servicelb") {
 		r.Wrong(&lb.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
 	}
-	r.spec.Platform.LB = lb
-}
-
-// choiceOr is choice with a default of its own.
-func (r *resolver) choiceOr(at *string, name, otherwise string, choices ...string) string {
-	if *at == "" {
-		return otherwise
-	}
-	return r.choice(at, name, choices...)
 }
 
 func (r *resolver) ingress() {
-	in, disabled := &r.raw.Ingress, slices.Contains(r.raw.K3s.Disable, "traefik")
+	in, disabled := &r.spec.Platform.Ingress, slices.Contains(r.disabled, "traefik")
 	if !r.IsSet(in) && disabled {
 		in.Kind = spec.IngressNone
 	}
@@ -194,7 +177,6 @@ func (r *resolver) ingress() {
 	if in.Kind != spec.IngressNone {
 		in.Class = cmp.Or(in.Class, "traefik")
 	}
-	r.spec.Platform.Ingress = *in
 }
 
 // withoutBuiltIn disables parts of K3s that another part replaces.
@@ -218,16 +200,16 @@ func (r *resolver) withoutBuiltIn() {
 }
 
 func (r *resolver) tls() {
-	raw := r.raw.TLS
+	raw := r.spec.Platform.TLS
 	if raw == nil {
-		if r.raw.Rancher != nil { // Rancher's agents connect only over TLS
+		if r.spec.Platform.Rancher != nil { // Rancher's agents connect only over TLS
 			r.spec.Platform.TLS = &spec.TLS{Source: spec.TLSSelfSigned, Issuer: defaultIssuer}
 		}
 		return
 	}
 	t := raw
 	t.Source = cmp.Or(t.Source, tlsSource(t))
-	t.CACert, t.CAKey = r.existing(&t.CACert, t.CACert, false), t.CAKey.In(r.spec.Dir)
+	t.CACert = r.existing(&t.CACert, t.CACert, false)
 	r.isURL(&t.Server, "https")
 	if t.Issuer != "" && !decode.IsDNSName(t.Issuer) {
 		r.Wrong(&t.Issuer, fmt.Sprintf("%q cannot be an issuer's name", t.Issuer), "write lower-case letters, digits and hyphens")
@@ -242,7 +224,6 @@ func (r *resolver) tls() {
 	default:
 		t.Issuer = cmp.Or(t.Issuer, defaultIssuer)
 	}
-	r.spec.Platform.TLS = t
 }
 
 // tlsSource is the source of a section that names none.

@@ -18,26 +18,21 @@ import (
 )
 
 func (r *resolver) proxmox() {
-	raw := &r.raw.Proxmox
+	raw := &r.spec.Proxmox
 	if !r.IsSet(raw) { // see noProxmox
 		return
 	}
-	r.spec.Proxmox = spec.Proxmox{
-		Endpoint:    r.endpoint(&raw.Endpoint),
-		TokenID:     string(raw.Token),
-		TokenSecret: raw.Secret.In(r.spec.Dir),
-		User:        raw.User,
-		Password:    raw.Password.In(r.spec.Dir),
-		CAFile:      r.existing(&raw.CA, raw.CA, false),
-		Fingerprint: r.fingerprint(&raw.Fingerprint),
-		Insecure:    raw.Insecure,
-		Host:        raw.Host,
-	}
+	said := raw.Endpoint != ""
+	r.root = raw.User == "root@pam"
+	raw.Endpoint = r.endpoint(&raw.Endpoint)
+	raw.CAFile = r.existing(&raw.CAFile, raw.CAFile, false)
+	raw.Fingerprint = r.fingerprint(&raw.Fingerprint)
+	r.tokenID()
 	if r.spec.IsLab() {
 		r.labNeedsNone()
 		return
 	}
-	if raw.Endpoint != "" {
+	if said {
 		r.credentials()
 	}
 	r.trust()
@@ -45,11 +40,11 @@ func (r *resolver) proxmox() {
 
 // noProxmox checks a file that names no Proxmox VE: there is no host to create machines on.
 func (r *resolver) noProxmox() {
-	if r.IsSet(&r.raw.Proxmox) {
+	if r.IsSet(&r.spec.Proxmox) {
 		return
 	}
 	const cure = "write proxmox: with endpoint: lab, or the host's address, e.g. endpoint: https://10.0.0.5:8006"
-	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+	if nfs := r.spec.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
 		r.Wrong(&nfs.VM, "the NFS server would be created on a Proxmox host, and the file names none", cure+"; or name an existing server: server: and export:")
 	}
 	var made []string
@@ -61,31 +56,45 @@ func (r *resolver) noProxmox() {
 	if len(made) == 0 {
 		return
 	}
-	r.Wrong(&r.raw.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.Few(made)),
+	r.Wrong(&r.spec.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.Few(made)),
 		cure+"; or give each of them external: user@address, if the machines exist already")
 }
 
 // labNeedsNone warns of settings that the lab does not use.
 func (r *resolver) labNeedsNone() {
-	raw := &r.raw.Proxmox
-	for _, at := range []any{&raw.Token, &raw.Secret, &raw.User, &raw.Password, &raw.CA, &raw.Fingerprint, &raw.Insecure} {
+	raw := &r.spec.Proxmox
+	for _, at := range []any{&raw.TokenID, &raw.TokenSecret, &raw.User, &raw.Password, &raw.CAFile, &raw.Fingerprint, &raw.Insecure} {
 		if r.IsSet(at) {
 			r.Warn(at, "the lab brings its own token and certificate, so this is not used", "remove it, or name a real endpoint")
 		}
 	}
 	p := &r.spec.Proxmox
-	*p = spec.Proxmox{Endpoint: p.Endpoint, Host: p.Host}
+	*p = spec.Proxmox{Endpoint: p.Endpoint, Host: p.Host, Hosts: p.Hosts}
+}
+
+const tokenID = `^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`
+
+// tokenID checks the token's ID. Its messages never repeat it: people paste the whole token, with
+// its secret.
+func (r *resolver) tokenID() {
+	switch at := &r.spec.Proxmox.TokenID; {
+	case *at == "" || matches(tokenID, *at):
+	case strings.Contains(*at, "="):
+		r.Wrong(at, "token holds more than the token's ID, maybe the secret itself", "keep user@realm!name here, and write secret: env:NAME or secret: file:PATH beside it")
+	default:
+		r.Wrong(at, "token is not the ID of an API token", "write user@realm!name, e.g. homelab@pve!cluster")
+	}
 }
 
 func (r *resolver) credentials() {
-	raw := &r.raw.Proxmox
+	raw := &r.spec.Proxmox
 	switch {
-	case raw.Token == "" && !r.IsSet(&raw.Secret):
-		r.Wrong(&raw.Token, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
-	case raw.Token == "":
-		r.Wrong(&raw.Token, "proxmox has a token's secret but not its ID", "write token: user@realm!name")
-	case !r.IsSet(&raw.Secret):
-		r.Wrong(&raw.Secret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
+	case raw.TokenID == "" && !r.IsSet(&raw.TokenSecret):
+		r.Wrong(&raw.TokenID, "proxmox has no API token", "write token: user@realm!name and secret: env:NAME; docs/real-host.md says how to make one")
+	case raw.TokenID == "":
+		r.Wrong(&raw.TokenID, "proxmox has a token's secret but not its ID", "write token: user@realm!name")
+	case !r.IsSet(&raw.TokenSecret):
+		r.Wrong(&raw.TokenSecret, "the API token has no secret", "write secret: env:NAME or secret: file:PATH")
 	}
 	switch {
 	case raw.User == "" && !raw.Password.IsZero():
@@ -96,12 +105,12 @@ func (r *resolver) credentials() {
 }
 
 func (r *resolver) trust() {
-	raw := &r.raw.Proxmox
+	raw := &r.spec.Proxmox
 	switch {
-	case raw.Insecure && (raw.CA != "" || raw.Fingerprint != ""):
+	case raw.Insecure && (raw.CAFile != "" || raw.Fingerprint != ""):
 		r.Wrong(&raw.Insecure, "insecure: true would make ca and fingerprint useless", "remove insecure")
-	case raw.CA != "" && raw.Fingerprint != "":
-		r.Wrong(&raw.CA, "ca and fingerprint exclude each other: a fingerprint trusts one certificate, and ca all that an authority signs", "keep one of them")
+	case raw.CAFile != "" && raw.Fingerprint != "":
+		r.Wrong(&raw.CAFile, "ca and fingerprint exclude each other: a fingerprint trusts one certificate, and ca all that an authority signs", "keep one of them")
 	case raw.Insecure:
 		r.Warn(&raw.Insecure, "the certificate of the Proxmox API is not checked: anyone on the path can read the token", "write fingerprint: with the SHA-256 that pvenode cert info shows, or ca:")
 	}
@@ -172,24 +181,21 @@ var nodeName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
 
 // hosts lists every host that is declared or has a node.
 func (r *resolver) hosts() {
-	raw := &r.raw.Proxmox
-	for _, e := range raw.Hosts {
-		h := spec.Host{
-			Name: e.Name, SSH: e.Value.SSH, Storage: e.Value.Storage,
-			Cores: or(e.Value.Cores, 0), Memory: or(e.Value.Memory, 0), GPUs: or(e.Value.GPUs, 0),
-		}
-		r.hostName(e.Value, e.Name)
+	r.declared = r.spec.Proxmox.Hosts
+	for i := range r.declared {
+		h := &r.declared[i]
+		r.hostName(h, h.Name)
 		if h.SSH != "" {
-			h.SSH = r.login(&e.Value.SSH, "root")
+			h.SSH = r.login(&h.SSH, "root")
 		}
-		r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, h)
 	}
+	r.spec.Proxmox.Hosts = slices.Clone(r.declared)
 	for _, n := range r.nodes {
 		if n.Host != "" && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: n.Host})
 		}
 	}
-	if nfs := r.raw.Storage.NFS; nfs != nil && nfs.VM != nil {
+	if nfs := r.spec.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
 		host := cmp.Or(nfs.VM.Host, r.defaultHost())
 		r.hostName(&nfs.VM.Host, host)
 		if host != spec.AnyHost && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == host }) {
@@ -207,12 +213,12 @@ func (r *resolver) hostName(at any, name string) {
 
 // defaultHost is the host of nodes that name none.
 func (r *resolver) defaultHost() string {
-	raw := &r.raw.Proxmox
+	raw := &r.spec.Proxmox
 	switch {
 	case raw.Host != "":
 		return raw.Host
-	case len(raw.Hosts) > 0:
-		return raw.Hosts[0].Name
+	case len(r.declared) > 0:
+		return r.declared[0].Name
 	case r.spec.IsLab():
 		return "pve1"
 	default:

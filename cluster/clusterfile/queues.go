@@ -13,28 +13,26 @@ import (
 // queues resolves the groups that share the GPUs.
 func (r *resolver) queues() {
 	of := map[string]string{}
-	for _, e := range r.raw.Queues {
-		raw := e.Value
-		q := spec.Queue{Name: e.Name, GPUs: or(raw.GPUs, 0), MIG: raw.MIG, Namespaces: raw.Namespaces, Borrow: or(raw.Borrow, true), Reclaim: raw.Reclaim}
-		r.spec.Platform.Queues = append(r.spec.Platform.Queues, q)
-		if !decode.DNSLabel.MatchString(e.Name) || e.Name == platform.DefaultQueue {
-			r.Wrong(raw, fmt.Sprintf("a queue cannot be called %q", e.Name), "write a name of lower-case letters, digits and hyphens, e.g. students")
+	for i := range r.spec.Platform.Queues {
+		q := &r.spec.Platform.Queues[i]
+		if !decode.DNSLabel.MatchString(q.Name) || q.Name == platform.DefaultQueue {
+			r.Wrong(q, fmt.Sprintf("a queue cannot be called %q", q.Name), "write a name of lower-case letters, digits and hyphens, e.g. students")
 		}
-		if len(raw.Namespaces) == 0 {
-			r.Wrong(&raw.Namespaces, fmt.Sprintf("the queue %s has no namespaces, so no pod waits in it", e.Name), "write namespaces: [course-a], or jupyterhub for notebooks")
+		if len(q.Namespaces) == 0 {
+			r.Wrong(&q.Namespaces, fmt.Sprintf("the queue %s has no namespaces, so no pod waits in it", q.Name), "write namespaces: [course-a], or jupyterhub for notebooks")
 		}
-		for i, n := range raw.Namespaces {
-			at := &raw.Namespaces[i]
+		for i, n := range q.Namespaces {
+			at := &q.Namespaces[i]
 			switch {
 			case !decode.DNSLabel.MatchString(n):
 				r.Wrong(at, fmt.Sprintf("%q cannot be a namespace", n), "write its name as kubectl get namespaces shows it")
 			case of[n] != "":
 				r.Wrong(at, fmt.Sprintf("the namespace %s is already in the queue %s", n, of[n]), "keep it in one of them")
 			}
-			of[n] = e.Name
+			of[n] = q.Name
 		}
-		if !q.Borrow && q.GPUs == 0 && len(q.MIG) == 0 {
-			r.Wrong(raw, fmt.Sprintf("the queue %s has no GPUs and may borrow none, so its pods wait forever", e.Name), "write gpus: 1 or more, or remove borrow: false")
+		if !q.Borrow.IsOn() && q.GPUs == 0 && len(q.MIG) == 0 {
+			r.Wrong(q, fmt.Sprintf("the queue %s has no GPUs and may borrow none, so its pods wait forever", q.Name), "write gpus: 1 or more, or remove borrow: false")
 		}
 	}
 }
@@ -42,22 +40,23 @@ func (r *resolver) queues() {
 // queuesFit compares the queues with what the nodes offer, and with the namespaces of the platform
 // itself, whose pods must not wait.
 func (r *resolver) queuesFit() {
-	if len(r.raw.Queues) == 0 || len(r.spec.Nodes) == 0 {
+	if len(r.spec.Platform.Queues) == 0 || len(r.spec.Nodes) == 0 {
 		return
 	}
 	offered := platform.Offered(r.spec)
 	if len(offered) == 0 {
-		r.Wrong(r.raw.Queues[0].Value, "no node offers GPUs, so queues have nothing to share", "write gpus: in a pool of nodes, or remove queues")
+		r.Wrong(&r.spec.Platform.Queues[0], "no node offers GPUs, so queues have nothing to share", "write gpus: in a pool of nodes, or remove queues")
 		return
 	}
 	own := platform.Namespaces(r.spec)
 	given := map[string]int{}
-	for i, e := range r.raw.Queues {
-		for resource, n := range platform.Quota(r.spec.Platform.Queues[i]) {
-			at := r.quotaAt(e.Value, resource)
+	for i := range r.spec.Platform.Queues {
+		q := &r.spec.Platform.Queues[i]
+		for resource, n := range platform.Quota(*q) {
+			at := r.quotaAt(q, resource)
 			switch given[resource] += n; {
 			case n < 0:
-				r.Wrong(at, fmt.Sprintf("the queue %s has %d %s", e.Name, n, resource), "write 0 or more")
+				r.Wrong(at, fmt.Sprintf("the queue %s has %d %s", q.Name, n, resource), "write 0 or more")
 			case offered[resource] == 0 && n > 0:
 				r.Wrong(at, fmt.Sprintf("no node offers %s", resource), "the nodes offer "+platform.Amounts(offered))
 			case n > 0 && given[resource] > offered[resource]:
@@ -65,16 +64,16 @@ func (r *resolver) queuesFit() {
 					"write less: a queue can always have its part, and borrows more")
 			}
 		}
-		for j, n := range e.Value.Namespaces {
+		for j, n := range q.Namespaces {
 			if slices.Contains(own, n) {
-				r.Wrong(&e.Value.Namespaces[j], fmt.Sprintf("the platform itself runs in the namespace %s, and would wait for GPUs", n), "name the namespaces of people")
+				r.Wrong(&q.Namespaces[j], fmt.Sprintf("the platform itself runs in the namespace %s, and would wait for GPUs", n), "name the namespaces of people")
 			}
 		}
 	}
 	r.profilesQueue(offered)
 }
 
-func (r *resolver) quotaAt(raw *decode.Queue, resource string) any {
+func (r *resolver) quotaAt(raw *spec.Queue, resource string) any {
 	for name := range raw.MIG {
 		if nvidia.MIGResource(name) == resource {
 			return r.MemberAt(&raw.MIG, name)
@@ -95,7 +94,7 @@ func (r *resolver) profilesQueue(offered map[string]int) {
 	}
 	q := r.spec.Platform.Queues[i]
 	most := platform.Quota(q)
-	if q.Borrow {
+	if q.Borrow.IsOn() {
 		most = platform.Quota(r.spec.Platform.Queues...)
 	}
 	for _, p := range h.Profiles {

@@ -120,7 +120,12 @@ func valueSchema(f decode.Field) object {
 		return typeSchema(t)
 	}
 	t := f.Type
-	if t.Kind() == reflect.Pointer {
+	switch {
+	case f.Name == "token":
+		return text(tokenID, "homelab@pve!cluster")
+	case f.Single:
+		return typeSchema(reflect.TypeFor[netip.Addr]())
+	case t.Kind() == reflect.Pointer:
 		t = t.Elem()
 	}
 	if f.Named || t.Implements(reflect.TypeFor[decode.Ordered]()) {
@@ -174,17 +179,15 @@ func typeSchema(t reflect.Type) object {
 		return text(`^[^:=]+(=[^:=]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`, "dedicated=gpu:NoSchedule")
 	case reflect.TypeFor[spec.SecretRef]():
 		return text(`^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$`, "env:PROXMOX_TOKEN_SECRET")
-	case reflect.TypeFor[decode.TokenID]():
-		return text(decode.TokenSyntax.String(), "homelab@pve!cluster")
 	case reflect.TypeFor[spec.AddressRange]():
 		return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+)?$`, "10.0.0.11-10.0.0.13")
 	case reflect.TypeFor[decode.VMIDRange]():
 		return object{"oneOf": []any{
 			object{"type": "integer", "minimum": 100, "maximum": 999999999}, text(`^[0-9]{3,9}( *- *[0-9]{3,9})?$`, "201-204"),
 		}}
-	case reflect.TypeFor[decode.BootOrder]():
+	case reflect.TypeFor[spec.Startup]():
 		return text(`^(order|up|down)=[0-9]+(,(order|up|down)=[0-9]+)*$`, "order=1,up=30,down=120")
-	case reflect.TypeFor[decode.FileMode]():
+	case reflect.TypeFor[spec.FileMode]():
 		return object{"oneOf": []any{object{"type": "integer"}, text(`^(0o)?[0-7]{3,4}$`, "0644")}}
 	case reflect.TypeFor[spec.Switch]():
 		return object{"type": "boolean"}

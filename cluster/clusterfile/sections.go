@@ -23,38 +23,33 @@ const userName = `^[a-z_][a-z0-9_-]{0,31}$`
 func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
 
 func (r *resolver) image() {
-	raw := &r.raw.Image
-	d := distro.Named(r.choice(&raw.Distribution, "distribution", distro.Names()...))
-	img := spec.Image{
-		URL: raw.URL, SHA256: strings.ToLower(raw.SHA256), SHA512: strings.ToLower(raw.SHA512), Template: raw.Template,
-		Distribution: d.Name, Release: d.Release,
-		ImageStorage: cmp.Or(raw.Storage, "local"), SeedStorage: cmp.Or(raw.SeedStorage, "local"),
-		TemplateStorage: raw.TemplateStorage, SecureBoot: raw.SecureBoot,
+	img := &r.spec.Image
+	d := distro.Named(img.Distribution)
+	img.Release = d.Release
+	r.imageSums(img)
+	r.isURL(&img.URL, "http", "https")
+	for _, at := range []*string{&img.ImageStorage, &img.TemplateStorage, &img.SeedStorage} {
+		r.storageName(at)
 	}
+	img.SHA256, img.SHA512 = strings.ToLower(img.SHA256), strings.ToLower(img.SHA512)
 	switch {
-	case r.spec.LabGuests.QEMU:
-		r.labHasImage(&img)
+	case r.spec.LabGuests.QEMU():
+		r.labHasImage(img)
 	case img.Template != "" && img.URL != "":
-		r.Wrong(&raw.Template, "the image is both a template and a URL", "keep template to use an existing one, or url to create one")
+		r.Wrong(&img.Template, "the image is both a template and a URL", "keep template to use an existing one, or url to create one")
 	case img.Template != "":
 	case img.URL == "" && img.SHA256+img.SHA512 == "":
 		img.URL, img.SHA256, img.SHA512 = d.Image, d.SHA256, d.SHA512
 	case img.URL == "":
-		r.Wrong(&raw.URL, "the image has a checksum and no URL", "write url: beside it")
+		r.Wrong(&img.URL, "the image has a checksum and no URL", "write url: beside it")
 	case img.SHA256+img.SHA512 == "" && !r.spec.IsLab():
 		key := strings.ToLower(strings.TrimSuffix(d.Sums, "SUMS"))
-		r.Wrong(&raw.SHA256, "the image has no checksum", "write "+key+": with the image's line in the file "+d.Sums+" beside it")
+		r.Wrong(&img.SHA256, "the image has no checksum", "write "+key+": with the image's line in the file "+d.Sums+" beside it")
 	}
-	r.imageSums(raw)
-	r.isURL(&raw.URL, "http", "https")
-	for _, at := range []*string{&raw.Storage, &raw.TemplateStorage, &raw.SeedStorage} {
-		r.storageName(at)
-	}
-	r.spec.Image = img
 }
 
 // imageSums checks the checksums that the file has for its image.
-func (r *resolver) imageSums(raw *decode.Image) {
+func (r *resolver) imageSums(raw *spec.Image) {
 	if raw.SHA256 != "" && !matches(`^[0-9a-fA-F]{64}$`, raw.SHA256) {
 		r.Wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
 	}
@@ -97,30 +92,25 @@ func (r *resolver) isURL(at *string, schemes ...string) {
 }
 
 // network resolves one network section; its checks need the nodes, and come later.
-func (r *resolver) network(raw *decode.Network) spec.Network {
-	n := spec.Network{
-		Bridge: cmp.Or(raw.Bridge, "vmbr0"), VLAN: or(raw.VLAN, 0), MTU: or(raw.MTU, 0), Queues: or(raw.Queues, 0),
-		Prefix: raw.Prefix, Gateway: raw.Gateway, DNS: raw.DNS, Search: raw.Search,
-	}
-	if len(n.DNS) == 0 && n.Gateway.IsValid() && !raw.DHCP {
+func (r *resolver) network(n *spec.Network) {
+	if len(n.DNS) == 0 && n.Gateway.IsValid() && !n.DHCP {
 		n.DNS = []netip.Addr{n.Gateway}
 	}
-	r.between(raw.VLAN, &raw.VLAN, "vlan", 1, 4094)
-	if raw.MTU != nil && *raw.MTU == 1 {
-		r.Wrong(&raw.MTU, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
+	r.within(&n.VLAN, "vlan", 1, 4094)
+	if n.MTU == 1 {
+		r.Wrong(&n.MTU, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
 	} else {
-		r.between(raw.MTU, &raw.MTU, "mtu", 576, 65520)
+		r.within(&n.MTU, "mtu", 576, 65520)
 	}
-	r.between(raw.Queues, &raw.Queues, "queues", 1, 64)
+	r.within(&n.Queues, "queues", 1, 64)
 	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
-		r.Wrong(&raw.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
+		r.Wrong(&n.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
 	}
 	for i, s := range n.Search {
 		if !decode.IsDNSName(s) {
-			r.Wrong(&raw.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
+			r.Wrong(&n.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
 		}
 	}
-	return n
 }
 
 // within checks a number that is in the file.
@@ -138,40 +128,49 @@ func (r *resolver) between(v *int, at any, name string, low, high int) {
 }
 
 func (r *resolver) access() {
-	raw := &r.raw.SSH
-	a := spec.Access{
-		User: cmp.Or(raw.User, distro.Named(r.spec.Image.Distribution).User), Agent: raw.Agent, Proxy: raw.Proxy,
-		PrivateKey: r.existing(&raw.PrivateKey, string(raw.PrivateKey), false), PasswordHash: raw.PasswordHash.In(r.spec.Dir),
+	a := &r.spec.Access
+	a.User = cmp.Or(a.User, distro.Named(r.spec.Image.Distribution).User)
+	if strings.ContainsAny(a.PrivateKey, "\r\n") || strings.Contains(a.PrivateKey, "PRIVATE KEY") {
+		r.Wrong(&a.PrivateKey, "privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path")
+		a.PrivateKey = ""
+	} else {
+		a.PrivateKey = r.existing(&a.PrivateKey, a.PrivateKey, false)
 	}
 	if !matches(userName, a.User) || a.User == "root" {
 		cure := "write a name in lower-case letters that is not root, e.g. ubuntu"
-		if a.User == "root" && !r.IsSet(&r.raw.Proxmox) {
+		if a.User == "root" && !r.IsSet(&r.spec.Proxmox) {
 			cure = "write external: root@address of each machine that root logs in to"
 		}
-		r.Wrong(&raw.User, fmt.Sprintf("%q cannot be the admin user", a.User), cure)
+		r.Wrong(&a.User, fmt.Sprintf("%q cannot be the admin user", a.User), cure)
 	}
-	for i := range raw.PublicKeys {
-		a.PublicKeys = append(a.PublicKeys, r.publicKeys(&raw.PublicKeys[i])...)
+	var keys []string
+	for i := range a.PublicKeys {
+		keys = append(keys, r.publicKeys(&a.PublicKeys[i])...)
 	}
-	if raw.Jump != "" {
-		a.Jump = r.login(&raw.Jump, a.User)
+	a.PublicKeys = keys
+	if a.Jump != "" {
+		a.Jump = r.login(&a.Jump, a.User)
 	}
-	r.isURL(&raw.Proxy, "socks5", "socks5h")
-	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) && r.IsSet(&r.raw.Proxmox) { // without it, the machines exist, and have keys
-		r.Wrong(&raw.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or remove all of them: homelab then has a key of its own")
+	r.isURL(&a.Proxy, "socks5", "socks5h")
+	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) && r.IsSet(&r.spec.Proxmox) { // without it, the machines exist, and have keys
+		r.Wrong(&a.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or remove all of them: homelab then has a key of its own")
 	}
-	r.spec.Access = a
 }
 
 // maxSource limits the size of files that the cluster file names.
 const maxSource = 1 << 20
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.
-func (r *resolver) publicKeys(at *decode.PublicKey) []string {
-	if decode.IsAuthorizedKey(string(*at)) {
-		return []string{string(*at)}
+func (r *resolver) publicKeys(at *string) []string {
+	key := strings.TrimSpace(*at)
+	if decode.IsAuthorizedKey(key) {
+		return []string{key}
 	}
-	path := strings.TrimPrefix(string(*at), "file:")
+	if strings.Contains(key, "PRIVATE KEY") {
+		r.Wrong(at, "publicKeys holds a private key", "write the contents of the .pub file beside it, or that file's path")
+		return nil
+	}
+	path := strings.TrimPrefix(key, "file:")
 	if strings.ContainsAny(path, " \t\n") || path == "" {
 		r.Wrong(at, "this is not a public key", "write a line as in ~/.ssh/id_ed25519.pub, or that file's path")
 		return nil
@@ -214,43 +213,38 @@ func (r *resolver) source(at any, path string) (string, bool) {
 }
 
 func (r *resolver) guest() {
-	raw := &r.raw.Guest
-	g := spec.Guest{
-		Packages: raw.Packages, Sysctls: raw.Sysctls, KernelModules: raw.KernelModules,
-		APTMirror: raw.APT.Mirror, APTProxy: raw.APT.Proxy, HTTPSProxy: raw.APT.HTTPSProxy, Timezone: cmp.Or(raw.Timezone, "Etc/UTC"),
+	g := &r.spec.Guest
+	for _, at := range []*string{&g.APTMirror, &g.APTProxy, &g.HTTPSProxy} {
+		r.isURL(at, "http", "https")
 	}
-	r.isURL(&raw.APT.Mirror, "http", "https")
-	r.isURL(&raw.APT.Proxy, "http", "https")
-	r.isURL(&raw.APT.HTTPSProxy, "http", "https")
 	for i, p := range g.Packages {
 		if !matches(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$`, p) {
-			r.Wrong(&raw.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")
+			r.Wrong(&g.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")
 		}
 	}
 	for i, m := range g.KernelModules {
 		if !matches(`^[A-Za-z0-9_-]+$`, m) {
-			r.Wrong(&raw.KernelModules[i], fmt.Sprintf("%q cannot be a kernel module", m), "write its name alone, e.g. br_netfilter")
+			r.Wrong(&g.KernelModules[i], fmt.Sprintf("%q cannot be a kernel module", m), "write its name alone, e.g. br_netfilter")
 		}
 	}
 	for k, v := range g.Sysctls {
 		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_./*-]*$`, k) || strings.ContainsAny(v, "\r\n") || v == "" {
-			r.Wrong(r.MemberAt(&raw.Sysctls, k), fmt.Sprintf("%q cannot be set by sysctl", k), "write name: value, e.g. vm.max_map_count: 262144")
+			r.Wrong(r.MemberAt(&g.Sysctls, k), fmt.Sprintf("%q cannot be set by sysctl", k), "write name: value, e.g. vm.max_map_count: 262144")
 		}
 	}
 	if !matches(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$`, g.Timezone) {
-		r.Wrong(&raw.Timezone, fmt.Sprintf("%q is not a time zone", g.Timezone), "write e.g. Europe/Vienna or Etc/UTC")
+		r.Wrong(&g.Timezone, fmt.Sprintf("%q is not a time zone", g.Timezone), "write e.g. Europe/Vienna or Etc/UTC")
 	}
-	for i := range raw.Files {
-		g.Files = append(g.Files, r.file(&raw.Files[i]))
+	for i := range g.Files {
+		r.file(&g.Files[i])
 	}
-	r.spec.Guest = g
 }
 
 // ours are files on the nodes that homelab writes.
 var ours = []string{"/etc/rancher/k3s/", "/var/lib/rancher/k3s/", "/etc/systemd/system/k3s"}
 
-func (r *resolver) file(raw *decode.GuestFile) spec.File {
-	f := spec.File{Path: raw.Path, Content: or(raw.Content, ""), Owner: cmp.Or(raw.Owner, "root:root"), Perm: cmp.Or(uint32(raw.Mode), 0o644)}
+func (r *resolver) file(raw *spec.File) {
+	raw.Perm = cmp.Or(raw.Perm, 0o644)
 	switch {
 	case raw.Path == "":
 		r.Wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
@@ -263,18 +257,17 @@ func (r *resolver) file(raw *decode.GuestFile) spec.File {
 		}
 	}
 	switch {
-	case raw.Content != nil && raw.Source != "":
+	case r.IsSet(&raw.Content) && raw.Source != "":
 		r.Wrong(&raw.Source, "the file has both content and source", "keep one of them")
-	case raw.Content == nil && raw.Source == "":
+	case !r.IsSet(&raw.Content) && raw.Source == "":
 		r.Wrong(&raw.Content, "the file has neither content nor source", `write content: "" for an empty one`)
 	case raw.Source != "":
-		f.Content, _ = r.source(&raw.Source, raw.Source)
+		raw.Content, _ = r.source(&raw.Source, raw.Source)
 	}
-	if strings.Contains(f.Content, "PRIVATE KEY-----") {
+	if strings.Contains(raw.Content, "PRIVATE KEY-----") {
 		r.Wrong(&raw.Path, "the file has a private key, which would be in the nodes' seed images, unencrypted on the Proxmox host", "copy it to the nodes in another way")
 	}
-	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, f.Owner) {
-		r.Wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", f.Owner), "write user:group, e.g. root:root")
+	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, raw.Owner) {
+		r.Wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", raw.Owner), "write user:group, e.g. root:root")
 	}
-	return f
 }

@@ -131,7 +131,7 @@ func TestEightA100Platform(t *testing.T) {
 	assert.Equal(t, []string{"servicelb", "local-storage"}, s.K3s.Disable)
 	assert.Nil(t, p.Fleet, "Rancher brings its own")
 	assert.Equal(t, 3, p.Rancher.Replicas)
-	assert.True(t, p.Monitoring.GPUs)
+	assert.True(t, p.Monitoring.GPUs.IsOn())
 	atOnce := map[int]int{}
 	for i, row := range platform.Fit(s).Rows {
 		atOnce[p.Hub.Profiles[i].GPUs] = row.Total

@@ -11,27 +11,22 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
-	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 func (r *resolver) storage() {
-	raw := &r.raw.Storage
 	st := &r.spec.Platform.Storage
-	if raw.NFS != nil {
-		st.NFS = r.nfs(raw.NFS)
+	if st.NFS != nil {
+		r.nfs(st.NFS)
 		r.spec.TemplatesBeside()
 	}
-	if raw.Scratch != nil {
-		r.scratch(raw.Scratch)
-		st.Scratch = raw.Scratch
+	if st.Scratch != nil {
+		r.scratch(st.Scratch)
 	}
-	if raw.Longhorn != nil {
-		r.longhorn(raw.Longhorn)
-		st.Longhorn = raw.Longhorn
+	if st.Longhorn != nil {
+		r.longhorn(st.Longhorn)
 	}
-	if raw.CephFS != nil {
-		r.cephFS(raw.CephFS)
-		st.CephFS = raw.CephFS
+	if st.CephFS != nil {
+		r.cephFS(st.CephFS)
 	}
 	r.uniqueClasses()
 	r.defaultClass()
@@ -47,7 +42,7 @@ type class struct {
 
 // classes lists those that the file creates, in the order of the sections.
 func (r *resolver) classes() []class {
-	raw, st := &r.raw.Storage, r.spec.Platform.Storage
+	st := r.spec.Platform.Storage
 	var out []class
 	add := func(name string, own *string, section any, shared, nfs bool) {
 		at := any(own)
@@ -57,16 +52,16 @@ func (r *resolver) classes() []class {
 		out = append(out, class{name, at, shared, nfs})
 	}
 	if st.NFS != nil {
-		add(st.NFS.Class, &raw.NFS.Class, raw.NFS, true, true)
+		add(st.NFS.Class, &st.NFS.Class, st.NFS, true, true)
 	}
 	if st.Longhorn != nil {
-		add(st.Longhorn.Class, &raw.Longhorn.Class, raw.Longhorn, true, false)
+		add(st.Longhorn.Class, &st.Longhorn.Class, st.Longhorn, true, false)
 	}
 	if st.CephFS != nil {
-		add(st.CephFS.Class, &raw.CephFS.Class, raw.CephFS, true, false)
+		add(st.CephFS.Class, &st.CephFS.Class, st.CephFS, true, false)
 	}
 	if st.Scratch != nil {
-		add(st.Scratch.Class, &raw.Scratch.Class, raw.Scratch, false, false)
+		add(st.Scratch.Class, &st.Scratch.Class, st.Scratch, false, false)
 	}
 	return out
 }
@@ -81,7 +76,7 @@ func (r *resolver) uniqueClasses() {
 			r.Wrong(c.at, "local-path is K3s' own storage class", "write class: and another name")
 			continue
 		}
-		if slices.Contains(r.raw.Storage.Existing, c.name) {
+		if slices.Contains(r.spec.Platform.Storage.Existing, c.name) {
 			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, but storage.existing lists it as an existing one", c.name), "remove it there, or write class: and another name")
 		}
 		unique(r, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
@@ -91,7 +86,7 @@ func (r *resolver) uniqueClasses() {
 // defaultClass chooses the default: what the file says, else the only class whose volumes
 // survive a node, else K3s' local-path.
 func (r *resolver) defaultClass() {
-	raw, st := &r.raw.Storage, &r.spec.Platform.Storage
+	st := &r.spec.Platform.Storage
 	var shared, names []string
 	for _, c := range r.classes() {
 		names = append(names, c.name)
@@ -99,91 +94,81 @@ func (r *resolver) defaultClass() {
 			shared = append(shared, c.name)
 		}
 	}
-	names = append(names, raw.Existing...)
-	st.Existing = raw.Existing
-	local := !slices.Contains(r.raw.K3s.Disable, "local-storage")
+	names = append(names, st.Existing...)
+	local := !slices.Contains(r.disabled, "local-storage")
 	if local {
 		names = append(names, platform.LocalPath)
 	}
 	switch {
-	case raw.Default == platform.LocalPath && local:
-	case raw.Default == platform.LocalPath:
-		r.Wrong(&raw.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
-	case raw.Default != "" && !slices.Contains(names, raw.Default):
-		r.Wrong(&raw.Default, fmt.Sprintf("nothing creates a storage class %q", raw.Default), decode.OrSuggest(raw.Default, names))
-	case raw.Default != "":
-		st.Default = raw.Default
+	case st.Default == platform.LocalPath && local:
+		st.Default = ""
+	case st.Default == platform.LocalPath:
+		r.Wrong(&st.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
+	case st.Default != "" && !slices.Contains(names, st.Default):
+		r.Wrong(&st.Default, fmt.Sprintf("nothing creates a storage class %q", st.Default), decode.OrSuggest(st.Default, names))
+	case st.Default != "":
 	case len(shared) > 1:
-		r.Wrong(raw, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them; claims that name no class need exactly one default")
+		r.Wrong(st, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them; claims that name no class need exactly one default")
 	case len(shared) == 1:
 		st.Default = shared[0]
 	case !local && r.needsClass():
-		r.Wrong(&r.raw.K3s.Disable, "there is no default storage class: k3s.disable disables local-path, and storage defines none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
+		r.Wrong(&r.spec.K3s.Disable, "there is no default storage class: k3s.disable disables local-path, and storage defines none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
 	}
 }
 
 // needsClass reports whether some part creates claims.
 func (r *resolver) needsClass() bool {
-	return r.raw.Hub != nil || r.raw.Monitoring != nil
+	return r.raw.Hub != nil || r.spec.Platform.Monitoring != nil
 }
 
-func (r *resolver) nfs(raw *decode.NFS) *spec.NFS {
-	n := &spec.NFS{
-		Class: cmp.Or(raw.Class, "nfs"), Server: raw.Server, Export: raw.Export,
-		MountOptions: raw.MountOptions, Retain: or(raw.Retain, true),
-	}
-	if !r.IsSet(&raw.MountOptions) {
-		n.MountOptions = addon.NFSMountOptions()
-	}
-	r.mountOptions(raw.MountOptions)
-	if raw.VM != nil {
-		n.VM = r.nfsVM(raw.VM)
-		n.Server, n.Export = n.VM.Address.Addr().String(), cmp.Or(raw.Export, "/export")
-		if raw.Server != "" {
-			r.Wrong(&raw.Server, "the NFS server is both a new VM and an existing server", "keep one of server and vm")
+func (r *resolver) nfs(n *spec.NFS) {
+	r.mountOptions(n.MountOptions)
+	if n.VM != nil {
+		if n.Server != "" {
+			r.Wrong(&n.Server, "the NFS server is both a new VM and an existing server", "keep one of server and vm")
 		}
+		r.nfsVM(n.VM)
+		n.Server, n.Export = n.VM.Address.Addr().String(), cmp.Or(n.Export, spec.ExportRoot)
 	} else {
-		r.nfsServer(raw, n)
+		r.nfsServer(n)
 	}
-	r.exportPath(&raw.Export, n.Export)
-	for _, e := range raw.Shares {
-		s := e.Value
-		share := spec.Share{Name: e.Name, Export: s.Export, ReadOnly: s.ReadOnly, MountOptions: s.MountOptions}
-		if !r.IsSet(&s.MountOptions) {
-			share.MountOptions = n.MountOptions
-		}
+	r.exportPath(&n.Export, n.Export)
+	for i := range n.Shares {
+		s := &n.Shares[i]
 		r.mountOptions(s.MountOptions)
-		if !decode.DNSLabel.MatchString(e.Name) {
-			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", e.Name), "write lower-case letters, digits and hyphens")
+		if !r.IsSet(&s.MountOptions) {
+			s.MountOptions = n.MountOptions
+		}
+		if !decode.DNSLabel.MatchString(s.Name) {
+			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", s.Name), "write lower-case letters, digits and hyphens")
 		}
 		if s.Export == "" {
-			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", e.Name), "write export: and an absolute path, e.g. /export/"+e.Name)
+			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", s.Name), "write export: and an absolute path, e.g. /export/"+s.Name)
 		}
 		r.exportPath(&s.Export, s.Export)
-		n.Shares = append(n.Shares, share)
 	}
-	return n
 }
 
 // nfsServer reads server and export, which may be written together as server:/export.
-func (r *resolver) nfsServer(raw *decode.NFS, n *spec.NFS) {
-	if server, export, ok := strings.Cut(raw.Server, ":/"); ok {
-		n.Server, n.Export = strings.Trim(server, "[]"), "/"+export
-		if raw.Export != "" && raw.Export != n.Export {
-			r.Wrong(&raw.Export, fmt.Sprintf("server says the export %s and export says %s", n.Export, raw.Export), "keep one of them")
+func (r *resolver) nfsServer(n *spec.NFS) {
+	together := n.Export == ""
+	if server, export, ok := strings.Cut(n.Server, ":/"); ok {
+		if export = "/" + export; n.Export != "" && n.Export != export {
+			r.Wrong(&n.Export, fmt.Sprintf("server says the export %s and export says %s", export, n.Export), "keep one of them")
 		}
+		n.Server, n.Export = strings.Trim(server, "[]"), export
 	}
 	switch {
 	case n.Server == "":
-		r.Wrong(&raw.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one created")
+		r.Wrong(&n.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one created")
 		return
 	case !isHost(n.Server):
-		r.Wrong(&raw.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
+		r.Wrong(&n.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
 	case n.Export == "":
-		r.Wrong(&raw.Export, fmt.Sprintf("the file does not say which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
+		r.Wrong(&n.Export, fmt.Sprintf("the file does not say which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
 	}
-	if raw.Export == "" {
-		r.exportPath(&raw.Server, n.Export)
+	if together {
+		r.exportPath(&n.Server, n.Export)
 	}
 }
 
@@ -201,34 +186,30 @@ func (r *resolver) mountOptions(options []string) {
 	}
 }
 
-func (r *resolver) nfsVM(raw *decode.NFSVM) *spec.NFSVM {
-	vm := &spec.NFSVM{
-		Name: cmp.Or(raw.Name, r.spec.Name+"-nfs"), Host: cmp.Or(raw.Host, r.defaultHost()),
-		Cores: or(raw.Cores, 2), Memory: or(raw.Memory, 4*spec.GiB), Allow: raw.Allow,
-		Disk: spec.DiskOptions{Storage: cmp.Or(raw.Storage, r.defaultStorage()), Size: or(raw.Size, 0), SSD: true, Discard: true, IOThread: true},
-	}
+func (r *resolver) nfsVM(vm *spec.NFSVM) {
+	r.storageName(&vm.Storage)
+	vm.Name, vm.Host = cmp.Or(vm.Name, r.spec.Name+"-nfs"), cmp.Or(vm.Host, r.defaultHost())
+	vm.Storage = cmp.Or(vm.Storage, r.defaultStorage())
 	p := r.spec.Network.Prefix
-	if raw.Address.IsValid() && p.IsValid() && p.Addr().BitLen() == raw.Address.BitLen() {
-		vm.Address = netip.PrefixFrom(raw.Address, p.Bits())
+	if a := vm.Address.Addr(); p.IsValid() && p.Addr().BitLen() == a.BitLen() {
+		vm.Address = netip.PrefixFrom(a, p.Bits())
 	}
 	if len(vm.Allow) == 0 && p.IsValid() {
 		vm.Allow = []netip.Prefix{p.Masked()}
 	}
-	if !raw.Address.IsValid() {
-		r.Wrong(&raw.Address, "the NFS server's VM has no address", "write address: and a free one of the nodes' network")
+	if !vm.Address.IsValid() {
+		r.Wrong(&vm.Address, "the NFS server's VM has no address", "write address: and a free one of the nodes' network")
 	}
-	if raw.Size == nil || *raw.Size < spec.GiB {
-		r.Wrong(&raw.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
+	if vm.Size < spec.GiB {
+		r.Wrong(&vm.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
 	}
 	if !decode.DNSLabel.MatchString(vm.Name) {
-		r.Wrong(&raw.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
+		r.Wrong(&vm.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
 	}
-	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
-	if raw.Memory != nil && *raw.Memory < 512*spec.MiB {
-		r.Wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for a server", *raw.Memory), "write 1GiB or more")
+	r.within(&vm.Cores, "cores", 1, 1024)
+	if vm.Memory < 512*spec.MiB {
+		r.Wrong(&vm.Memory, fmt.Sprintf("%s of memory is too little for a server", vm.Memory), "write 1GiB or more")
 	}
-	r.storageName(&raw.Storage)
-	return vm
 }
 
 // scratch finds the nodes with a scratch disk, which get the class.
@@ -315,7 +296,6 @@ func (r *resolver) longhorn(l *spec.Longhorn) {
 }
 
 func (r *resolver) cephFS(c *spec.CephFS) {
-	c.Key = c.Key.In(r.spec.Dir)
 	for _, k := range []struct {
 		at         *string
 		what, cure string

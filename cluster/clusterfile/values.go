@@ -12,7 +12,7 @@ import (
 func (r *resolver) replacedValues() {
 	replaced := platform.Replaced(r.spec)
 	for _, part := range sortedNames(replaced) {
-		r.Warn(r.MemberAt(&r.raw.Charts.Values, part), fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", part, suggest.Few(replaced[part])),
+		r.Warn(r.MemberAt(&r.spec.Platform.Charts.Values, part), fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", part, suggest.Few(replaced[part])),
 			"remove it, unless that is what you want")
 	}
 }

@@ -30,7 +30,7 @@ func (r *recipe) gpuOperator() {
 	}
 	o := addon.GPUOperatorOptions{
 		Common: r.common(GPUOperator), RuntimeClass: nvidia.RuntimeClass, Default: s.NVIDIA.Sharing.Name(), Configs: map[string]string{},
-		Metrics: s.Platform.Monitoring != nil && s.Platform.Monitoring.GPUs,
+		Metrics: s.Platform.Monitoring != nil && s.Platform.Monitoring.GPUs.IsOn(),
 	}
 	o.Values = s.NVIDIA.Values
 	err := errors.Join(configs(s, &o), operatorDriver(s, &o))

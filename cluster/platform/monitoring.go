@@ -67,7 +67,7 @@ func (r *recipe) monitoring(p *spec.Platform) {
 			x.Late = borrowing(part, p.TLS.Secret, grafanaTLS)
 		}
 	})
-	if !m.GPUs {
+	if !m.GPUs.IsOn() {
 		return
 	}
 	if HasGPUOperator(r.spec) { // which has an exporter

@@ -129,7 +129,7 @@ func Taints(s *spec.Spec) []corev1.Taint {
 
 // network adds the pods' network, unless it is K3s' flannel.
 func (r *recipe) network(p *spec.Platform) {
-	if p.CNI == nil {
+	if !r.spec.K3s.Cilium() {
 		return
 	}
 	announces := p.LB != nil && p.LB.Kind == spec.LBCilium
@@ -143,7 +143,7 @@ func (r *recipe) storage(p *spec.Platform) {
 	if n := s.NFS; n != nil {
 		part, err := addon.NFS(addon.NFSOptions{
 			Common: r.common(NFS), Class: n.Class, Server: n.Server, Export: n.Export, MountOptions: n.MountOptions,
-			Delete: !n.Retain, Default: s.Default == n.Class,
+			Delete: !n.Retain.IsOn(), Default: s.Default == n.Class,
 		})
 		r.add(part, err)
 	}
@@ -328,7 +328,7 @@ func (r *recipe) backup(p *spec.Platform) {
 		Common: r.common("velero"), Endpoint: b.Endpoint, Region: b.Region, Bucket: b.Bucket, Prefix: b.Prefix,
 		AccessKey: r.resolve("backup.accessKey", b.AccessKey), SecretKey: r.resolve("backup.secretKey", b.SecretKey),
 		CA: r.file("backup.ca", b.CAFile), Insecure: b.Insecure, Schedule: b.Schedule, Retention: b.Retention,
-		Namespaces: b.Namespaces, FileSystem: b.FileSystem,
+		Namespaces: b.Namespaces, FileSystem: b.FileSystem.IsOn(),
 	})
 	r.add(part, err)
 }
@@ -352,13 +352,13 @@ func PartsOn(s *spec.Spec) []string {
 	add(p.Storage.Scratch != nil, "scratch")
 	add(p.Storage.Longhorn != nil, "longhorn")
 	add(p.Storage.CephFS != nil, "cephfs")
-	add(p.CNI != nil, "cilium")
+	add(s.K3s.Cilium(), "cilium")
 	add(p.LB != nil && p.LB.Kind == spec.LBMetalLB, "metallb")
 	add(p.TLS != nil && p.TLS.Source != spec.TLSSecret, "cert-manager")
 	add(p.Rancher != nil, "rancher")
-	add(p.Fleet != nil && p.Fleet.Standalone && p.Rancher == nil, "fleet", "fleet-crd")
+	add(p.Fleet != nil && p.Fleet.Standalone.IsOn() && p.Rancher == nil, "fleet", "fleet-crd")
 	add(p.Monitoring != nil, "monitoring")
-	add(p.Monitoring != nil && p.Monitoring.GPUs && !HasGPUOperator(s), "dcgm-exporter")
+	add(p.Monitoring != nil && p.Monitoring.GPUs.IsOn() && !HasGPUOperator(s), "dcgm-exporter")
 	add(HasGPUOperator(s), GPUOperator)
 	add(p.Backup != nil, "velero")
 	add(len(p.Queues) > 0, Kueue)

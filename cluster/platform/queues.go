@@ -82,7 +82,7 @@ func (r *recipe) queues(p *spec.Platform) {
 	}
 	o := addon.KueueOptions{Common: r.common(Kueue), Resources: slices.Sorted(maps.Keys(Offered(r.spec)))}
 	for _, q := range p.Queues {
-		out := addon.Queue{Name: q.Name, Quota: Quota(q), Borrow: q.Borrow, Reclaim: q.Reclaim}
+		out := addon.Queue{Name: q.Name, Quota: Quota(q), Borrow: q.Borrow.IsOn(), Reclaim: q.Reclaim}
 		maps.DeleteFunc(out.Quota, func(resource string, n int) bool { return n == 0 && !slices.Contains(o.Resources, resource) })
 		for _, n := range q.Namespaces {
 			if p.Hub != nil && n == p.Hub.Namespace {

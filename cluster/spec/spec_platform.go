@@ -13,19 +13,17 @@ const (
 
 // Platform has the services that run on Kubernetes. A nil part is off.
 type Platform struct {
-	Charts  Charts
-	Storage Storage
-	LB      *LoadBalancer
-	Ingress Ingress
-	TLS     *TLS
-	Rancher *Rancher
-	Fleet   *Fleet
-	Hub     *Hub
-
-	Monitoring *Monitoring
-	Backup     *Backup
-	Queues     []Queue // in the order of the file; none: the GPUs go to who asks first
-	CNI        *CNI
+	Charts     Charts        `yaml:"charts" doc:"Sources of Helm charts, and overrides of their versions and values."`
+	Storage    Storage       `yaml:"storage" doc:"Storage classes."`
+	LB         *LoadBalancer `yaml:"loadBalancer" doc:"What assigns addresses to Services. Default: K3s' servicelb."`
+	Ingress    Ingress       `yaml:"ingress" doc:"How HTTP enters the cluster. Default: K3s' Traefik."`
+	TLS        *TLS          `yaml:"tls" doc:"Who signs certificates. Default: off; self-signed with rancher."`
+	Rancher    *Rancher      `yaml:"rancher" doc:"Rancher, with its own Fleet."`
+	Fleet      *Fleet        `yaml:"fleet" doc:"GitOps with Fleet."`
+	Monitoring *Monitoring   `yaml:"monitoring" doc:"Prometheus and Grafana, with the GPUs' metrics."`
+	Backup     *Backup       `yaml:"backup" doc:"Velero, into a bucket."`
+	Queues     []Queue       `yaml:"queues,named" doc:"Kueue: groups that share the GPUs, by name."`
+	Hub        *Hub
 }
 
 // Charts has the sources of charts, and exceptions for single parts.
@@ -40,43 +38,44 @@ type Charts struct {
 
 // Storage has the storage classes. Exactly one is the default.
 type Storage struct {
-	Default  string   // class name; empty: K3s' local-path
-	Existing []string // existing classes that homelab does not create
-	NFS      *NFS
-	Scratch  *Scratch
-	Longhorn *Longhorn
-	CephFS   *CephFS
+	Default  string    `yaml:"default" doc:"The default storage class. Default: the only one of nfs, longhorn and cephfs, else K3s' local-path."` // empty: K3s' local-path
+	Existing []string  `yaml:"existing" doc:"Existing storage classes that homelab does not create, and that parts may name."`
+	NFS      *NFS      `yaml:"nfs" doc:"An NFS server: server:/export, or the keys below."`
+	Scratch  *Scratch  `yaml:"scratch" doc:"Volumes on each node's own scratch disk, lost with the node."`
+	Longhorn *Longhorn `yaml:"longhorn" doc:"Volumes that are replicated between the nodes' disks."`
+	CephFS   *CephFS   `yaml:"cephfs" doc:"A file system of an existing Ceph cluster."`
 }
 
 // NFS is shared storage on an NFS server. With VM set homelab creates the server; otherwise
 // Server is an existing one.
 type NFS struct {
-	Class        string // default "nfs"
-	Server       string // address or name
-	Export       string // absolute path on the server
-	MountOptions []string
-	Retain       bool    // volumes outlive their claims; default true
-	Shares       []Share // named folders that notebooks mount, in the order of the file
-	VM           *NFSVM  // nil: an external server
+	Server       string   `yaml:"server" short:"text" doc:"Address or name of the server, with or without :/export."`
+	Export       string   `yaml:"export" doc:"Absolute path on the server, with a folder for each volume."`
+	Class        string   `yaml:"class" default:"nfs" doc:"Name of the storage class. Default nfs."`
+	MountOptions []string `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"Mount options. Default nfsvers=4 (the newest that the server has), hard and noatime."`
+	Retain       Switch   `yaml:"retain" default:"true" doc:"Keep the data when a claim is deleted. Default true."`
+	Shares       []Share  `yaml:"shares,named" doc:"Folders of the server by name, for notebooks."`
+	VM           *NFSVM   `yaml:"vm" doc:"Create the server: a VM with a data disk."` // nil: an external server
 }
 
 // Share is one folder of the NFS server, mounted unchanged.
 type Share struct {
-	Name         string
-	Export       string // absolute path on the server
-	ReadOnly     bool
-	MountOptions []string
+	Name         string   `yaml:"-"`
+	Export       string   `yaml:"export" short:"text" required:"true" doc:"Absolute path on the server."`
+	ReadOnly     bool     `yaml:"readOnly" doc:"Mount it read-only."`
+	MountOptions []string `yaml:"mountOptions" doc:"Default: those of nfs."`
 }
 
 // NFSVM is an NFS server that homelab creates on Proxmox.
 type NFSVM struct {
-	Name    string // of the VM; default <cluster>-nfs
-	Host    string
-	Address netip.Prefix
-	Cores   int
-	Memory  Size
-	Disk    DiskOptions    // the data disk
-	Allow   []netip.Prefix // networks that may mount; default: the nodes' network
+	Name    string         `yaml:"name" doc:"Name of the VM. Default: the cluster's name with -nfs appended."`
+	Host    string         `yaml:"host" doc:"Proxmox host. Default proxmox.host."`
+	Address netip.Prefix   `yaml:"address,single" required:"true" doc:"Its address in the nodes' network."`
+	Cores   int            `yaml:"cores" default:"2" doc:"vCPUs. Default 2."`
+	Memory  Size           `yaml:"memory" default:"4GiB" doc:"Default 4GiB."`
+	Size    Size           `yaml:"size" required:"true" doc:"Size of the data disk, e.g. 2TiB."`
+	Storage string         `yaml:"storage" doc:"Storage of its disks. Default: that of the nodes."`
+	Allow   []netip.Prefix `yaml:"allow" doc:"Networks that may mount. Default: the nodes'."`
 }
 
 // Scratch is fast storage on each node's own disk, which is lost with the node.
@@ -155,64 +154,65 @@ type TLS struct {
 
 // Rancher is the management UI; it brings its own Fleet.
 type Rancher struct {
-	Hostname  string
-	Version   string    // of the chart; empty: the pinned one
-	Replicas  int       // default: the number of servers, at most 3
-	Bootstrap SecretRef // first password of admin; zero: generated and kept in the cluster
+	Hostname  string    `yaml:"hostname" short:"text" required:"true" doc:"Its hostname, e.g. rancher.lab.example."`
+	Version   string    `yaml:"version" doc:"Version of the chart. Default: the pinned one."`
+	Replicas  int       `yaml:"replicas" doc:"Default: the number of servers, at most 3."`
+	Bootstrap SecretRef `yaml:"bootstrapPassword" doc:"Reference to the first password of admin, 12 characters at least. Default: generated and kept in the cluster."`
 }
 
 // Fleet is GitOps.
 type Fleet struct {
-	Standalone bool   // false: Rancher's own
-	Repo       string // URL of the Git repository, https or ssh
-	Branch     string // default main
-	Path       string // our folder in it; default fleet/<cluster>
-	Username   string // with Password, for https
-	Password   SecretRef
-	SSHKey     SecretRef     // with KnownHosts, for ssh
-	KnownHosts string        // file
-	CAFile     string        // for https
-	Polling    time.Duration // default 15 s
-	Default    string        // ViaDirect or ViaFleet for parts that Charts.Via does not name
-	Extra      []string      // further paths of the repository
-	Author     string        // of commits: Name <mail>
+	_          struct{}      `short:"switch"`
+	Standalone Switch        `yaml:"standalone" doc:"Install Fleet. Default: true without rancher, which brings its own."`
+	Repo       string        `yaml:"repo" short:"text" doc:"URL of the Git repository, https or ssh."`
+	Branch     string        `yaml:"branch" default:"main" doc:"Default main."`
+	Path       string        `yaml:"path" doc:"Folder in it that is written. Default fleet/NAME with the cluster's name."`
+	Username   string        `yaml:"username" doc:"Login of an https repository."`
+	Password   SecretRef     `yaml:"password" doc:"Reference to its password or token."`
+	SSHKey     SecretRef     `yaml:"sshKey" doc:"Reference to the private key of an ssh repository."`
+	KnownHosts string        `yaml:"knownHosts" doc:"File with the host keys of an ssh repository, as ssh-keyscan prints them."`
+	CAFile     string        `yaml:"ca" doc:"PEM file of the authority that signed the https repository's certificate."`
+	Polling    time.Duration `yaml:"polling" default:"15s" doc:"How often Fleet polls the repository. Default 15s."`
+	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet" doc:"How parts that charts.via does not name are deployed. Default direct."`
+	Extra      []string      `yaml:"extra" doc:"Further folders of the repository that Fleet deploys and homelab never writes."`
+	Author     string        `yaml:"author" doc:"Author of commits, Name <address>. Default: homelab."`
 }
 
 // Monitoring is Prometheus, Grafana and the GPU exporter.
 type Monitoring struct {
-	Retention    time.Duration // default 15 days
-	StorageClass string        // empty: the default class
-	Size         Size          // of Prometheus' volume; default 50 GiB
-	Hostname     string        // of Grafana; empty: not exposed
-	GPUs         bool          // DCGM exporter and dashboard; default true with GPU nodes
-	Alertmanager bool
+	_            struct{}      `short:"switch"`
+	Retention    time.Duration `yaml:"retention" default:"15d" doc:"How long metrics are kept. Default 15d."`
+	StorageClass string        `yaml:"class" doc:"Storage class of the metrics. Default: the default one."`
+	Size         Size          `yaml:"size" default:"50GiB" doc:"Size of their volume. Default 50GiB."`
+	Hostname     string        `yaml:"hostname" doc:"Hostname of Grafana. Default: none, inside the cluster only."`
+	GPUs         Switch        `yaml:"gpus" doc:"Metrics and a dashboard of GPUs. Default: true if a node has GPUs."`
+	Alertmanager bool          `yaml:"alertmanager" doc:"Also run Alertmanager."`
 }
 
 // Backup is Velero.
 type Backup struct {
-	Endpoint, Region, Bucket, Prefix string
-	AccessKey, SecretKey             SecretRef
-	Schedule                         string        // cron; default daily at 3
-	Retention                        time.Duration // default 30 days
-	Namespaces                       []string      // empty: all
-	FileSystem                       bool          // also the contents of volumes; default true
-	CAFile                           string
-	Insecure                         bool
+	Endpoint   string        `yaml:"endpoint" doc:"URL of the S3 service. Default: Amazon's."`
+	Region     string        `yaml:"region" default:"us-east-1" doc:"Default us-east-1."`
+	Bucket     string        `yaml:"bucket" required:"true" doc:"Name of the bucket."`
+	Prefix     string        `yaml:"prefix" doc:"Folder in the bucket. Default: the cluster's name."`
+	AccessKey  SecretRef     `yaml:"accessKey" required:"true" doc:"Reference to the access key."`
+	SecretKey  SecretRef     `yaml:"secretKey" required:"true" doc:"Reference to the secret key."`
+	Schedule   string        `yaml:"schedule" default:"0 3 * * *" doc:"Cron expression. Default 0 3 * * *."`
+	Retention  time.Duration `yaml:"retention" default:"30d" doc:"How long a backup is kept. Default 30d."`
+	Namespaces []string      `yaml:"namespaces" doc:"Namespaces to back up. Default: all."`
+	FileSystem Switch        `yaml:"fileSystem" default:"true" doc:"Also back up the volumes' files. Default true."`
+	CAFile     string        `yaml:"ca" doc:"PEM file of the authority that signed the service's certificate."`
+	Insecure   bool          `yaml:"insecure" doc:"Do not check the service's certificate."`
 }
 
 // Queue is a group's part of the cluster's GPUs: its pods wait until it is their turn.
 type Queue struct {
-	Name       string
-	GPUs       int            // of nvidia.com/gpu, as pods request it
-	MIG        map[string]int // instances by profile, e.g. 1g.5gb
-	Namespaces []string
-	Borrow     bool // may also use what other queues leave unused; default true
-	Reclaim    bool // ends pods of borrowers when it needs its own part
-}
-
-// CNI is a network other than K3s' flannel.
-type CNI struct {
-	Kind string // "cilium"
+	Name       string         `yaml:"-"`
+	GPUs       int            `yaml:"gpus" min:"0" doc:"How many nvidia.com/gpu it can always have. Default 0: only what others leave."`
+	MIG        map[string]int `yaml:"mig" doc:"How many MIG instances with a name of their own, by profile, e.g. 1g.5gb: 8."`
+	Namespaces []string       `yaml:"namespaces" required:"true" doc:"Pods and Jobs in these wait in the queue; in the hub's, only notebooks with GPUs."`
+	Borrow     Switch         `yaml:"borrow" default:"true" doc:"It may also use what other queues leave unused. Default true."`
+	Reclaim    bool           `yaml:"reclaim" doc:"It takes its own part back from borrowers, by ending their pods. Default: it waits for them."`
 }
 
 // Hub is JupyterHub.

@@ -33,11 +33,11 @@ func Of(s *spec.Spec) labctl.Needs {
 // Guests returns what a cluster wants to be real in the lab, without the image of VMs; for nil,
 // what a file that says nothing wants.
 func Guests(s *spec.Spec) labctl.Guests {
-	if s == nil || !s.LabGuests.QEMU {
-		return labctl.Guests{Kubernetes: s != nil && s.LabGuests.Kubernetes}
+	if s == nil || !s.LabGuests.QEMU() {
+		return labctl.Guests{Kubernetes: s != nil && s.LabGuests.Kubernetes()}
 	}
 	first := s.Nodes[0].Network // all have the same
-	return labctl.Guests{Network: first.Prefix.Masked(), Gateway: first.Gateway, Internet: s.LabGuests.Internet}
+	return labctl.Guests{Network: first.Prefix.Masked(), Gateway: first.Gateway, Internet: s.LabGuests.Internet.IsOn()}
 }
 
 // need is what one host must have, as it is collected.

@@ -13,7 +13,7 @@ import (
 // guestsCanRun refuses real VMs that this machine cannot run, before the lab is built.
 func (s *Session) guestsCanRun() error {
 	l := s.Spec.LabGuests
-	if !l.QEMU {
+	if !l.QEMU() {
 		return nil
 	}
 	if runtime.GOOS != "linux" {

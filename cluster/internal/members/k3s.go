@@ -67,7 +67,7 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		TLSSANs:     append([]string(nil), s.K3s.TLSSANs...),
 		ClusterCIDR: s.K3s.PodCIDR, ServiceCIDR: s.K3s.ServiceCIDR, ClusterDomain: s.K3s.ClusterDomain,
 		FlannelBackend: s.K3s.FlannelBackend, Disable: s.K3s.Disable,
-		SecretsEncryption: s.K3s.SecretsEncryption,
+		SecretsEncryption: s.K3s.SecretsEncryption.IsOn(),
 		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
 	}
 	_, said := extra["flannel-ipv6-masq"]

@@ -112,7 +112,7 @@ func simulated(s *spec.Spec) string {
 	switch {
 	case !s.IsLab():
 		return ""
-	case s.LabGuests.QEMU:
+	case s.LabGuests.QEMU():
 		return "The Proxmox VE host is simulated (proxmox.endpoint: lab). The VMs, SSH and Kubernetes are real, in QEMU on one machine; there are no GPUs."
 	}
 	return "This cluster is simulated (proxmox.endpoint: lab): its machines, its GPUs and what runs in pods. No GPU computed anything."

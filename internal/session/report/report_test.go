@@ -212,7 +212,7 @@ func TestPageSaysWhatIsSimulated(t *testing.T) {
 		result string
 	}{
 		"lab":      {func(*spec.Spec) {}, "This cluster is simulated (proxmox.endpoint: lab)", "of the lab"},
-		"real VMs": {func(s *spec.Spec) { s.LabGuests.QEMU = true }, "The VMs, SSH and Kubernetes are real", "of the lab"},
+		"real VMs": {func(s *spec.Spec) { s.LabGuests.Guests = "qemu" }, "The VMs, SSH and Kubernetes are real", "of the lab"},
 		"real":     {func(s *spec.Spec) { s.Proxmox.Endpoint = "https://pve1:8006" }, "", "of a card"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -204,7 +204,9 @@ func (d *decoder) text(t *yamlnode.Node, u encoding.TextUnmarshaler, name string
 	}
 	err := u.UnmarshalText([]byte(t.Text))
 	var c interface{ Instead() string }
-	switch {
+	switch ref, isRef := u.(*spec.SecretRef); {
+	case err == nil && isRef:
+		*ref = ref.In(d.Dir)
 	case err == nil:
 	case errors.As(err, &c):
 		d.undecodable(t.At, err.Error(), c.Instead())
@@ -246,9 +248,9 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write 10.0.0.11, or 10.0.0.11-10.0.0.13"
 	case *VMIDRange:
 		return "write 201, or 201-204; VMIDs are 100 to 999999999"
-	case *BootOrder:
+	case *spec.Startup:
 		return "write order=1,up=30,down=120, any of them; up and down are seconds"
-	case *FileMode:
+	case *spec.FileMode:
 		return `write it in octal, e.g. "0644"`
 	case *spec.Taint:
 		return "write key=value:NoSchedule"
@@ -377,5 +379,15 @@ func (d *decoder) entries(t *yamlnode.Node, v reflect.Value, name string) {
 			d.value(f.Value, e, f.Name)
 		}
 		d.marks[e.Addr().Interface()] = mark{f.At, true}
+	}
+}
+
+// single decodes an address into a network of that address alone.
+func (d *decoder) single(t *yamlnode.Node, v reflect.Value, name string) {
+	var a netip.Addr
+	d.value(t, reflect.ValueOf(&a).Elem(), name)
+	d.marks[v.Addr().Interface()] = mark{t.At, true}
+	if a.IsValid() {
+		v.Set(reflect.ValueOf(netip.PrefixFrom(a, a.BitLen())))
 	}
 }

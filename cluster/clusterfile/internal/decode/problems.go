@@ -3,6 +3,7 @@ package decode
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,6 +28,7 @@ type member struct {
 // calls c.Wrong(&raw.VIP, …), and there is no path of names that could become outdated.
 type Checker struct {
 	File     string
+	Dir      string // relative paths in the file are joined to it
 	marks    map[any]mark
 	broken   map[yamlnode.Pos]bool // values that did not decode; further problems with them are suppressed
 	refused  map[yamlnode.Pos]bool // texts that are none of their choices
@@ -38,7 +40,7 @@ type Checker struct {
 }
 
 func NewChecker(file string) *Checker {
-	return &Checker{File: file, marks: map[any]mark{}, broken: map[yamlnode.Pos]bool{}, refused: map[yamlnode.Pos]bool{}, meant: map[string]bool{}, seen: map[spec.Problem]bool{}}
+	return &Checker{File: file, Dir: filepath.Dir(file), marks: map[any]mark{}, broken: map[yamlnode.Pos]bool{}, refused: map[yamlnode.Pos]bool{}, meant: map[string]bool{}, seen: map[spec.Problem]bool{}}
 }
 
 // IsSet reports whether the field that p points to is in the file.

@@ -19,12 +19,12 @@ type Shape struct {
 	Affinity    string            `yaml:"affinity" doc:"CPUs of the host that the VM runs on, e.g. 0-15,32-47; none removes it. Only root@pam with its password may set it."`
 	TPM         *bool             `yaml:"tpm" doc:"Give the VM a TPM 2.0. Default false; an existing one is never removed."`
 	OnBoot      *bool             `yaml:"onboot" doc:"Start with the host. Default true."`
-	Startup     BootOrder         `yaml:"startup" doc:"Position in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
+	Startup     spec.Startup      `yaml:"startup" doc:"Position in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
 	Tags        []string          `yaml:"tags" doc:"Further tags of the VM."`
 	Description string            `yaml:"description" doc:"Notes of the VM."`
 	Storage     string            `yaml:"storage" doc:"Storage of disks that name none. Default local-lvm; vmdata in the lab."`
 	Disks       named[Disk]       `yaml:"disks" doc:"Disks by name; os is the boot disk."`
-	Network     Network           `yaml:"network" doc:"Overrides of the cluster's network."`
+	Network     spec.Network      `yaml:"network" doc:"Overrides of the cluster's network."`
 	GPUs        GPUs              `yaml:"gpus" doc:"GPUs to pass through: a number, or the keys below."`
 	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node; removed there when removed here."`
 	Taints      *[]spec.Taint     `yaml:"taints" doc:"Taints, key=value:Effect. Default nvidia.com/gpu=present:NoSchedule on agents with GPUs; [] for none."`
@@ -35,7 +35,7 @@ type NUMANode struct {
 	CPUs      string     `yaml:"cpus" required:"true" doc:"Its CPUs of the VM, e.g. 0-7."`
 	Memory    *spec.Size `yaml:"memory" required:"true" doc:"Its memory; the sum of all entries is the node's memory."`
 	HostNodes string     `yaml:"hostNodes" doc:"NUMA nodes of the host that provide the memory, e.g. 0. Default: any."`
-	Policy    string     `yaml:"policy" enum:"bind,preferred,interleave" doc:"Memory policy. Default bind."`
+	Policy    string     `yaml:"policy" default:"bind" enum:"bind,preferred,interleave" doc:"Memory policy. Default bind."`
 }
 
 type Pool struct {
@@ -64,8 +64,8 @@ type Disk struct {
 	SSD      *bool      `yaml:"ssd" doc:"Tell the guest that it is an SSD. Default true."`
 	Discard  *bool      `yaml:"discard" doc:"Return freed blocks to the storage. Default true."`
 	IOThread *bool      `yaml:"iothread" doc:"Use an I/O thread for this disk. Default true."`
-	Role     string     `yaml:"role" enum:"scratch,data" doc:"Default: scratch for the disk of that name, else data."`
-	FS       string     `yaml:"fs" enum:"ext4,xfs" doc:"Default ext4."`
+	Role     string     `yaml:"role" default:"data" enum:"scratch,data" doc:"Default: scratch for the disk of that name, else data."`
+	FS       string     `yaml:"fs" default:"ext4" enum:"ext4,xfs" doc:"Default ext4."`
 	Mount    string     `yaml:"mount" doc:"Where the guest mounts it. Default: nowhere."`
 }
 
@@ -78,7 +78,7 @@ type GPUs struct {
 	PCIe         *bool             `yaml:"pcie" doc:"Default true."`
 	ROMBar       *bool             `yaml:"rombar" doc:"Default true."`
 	AllFunctions *bool             `yaml:"allFunctions" doc:"Pass the card's other functions (audio, USB) too. Default true."`
-	Sharing      *Sharing          `yaml:"sharing" doc:"Replaces nvidia.sharing for this node."`
+	Sharing      *spec.Sharing     `yaml:"sharing" doc:"Replaces nvidia.sharing for this node."`
 }
 
 // named is a mapping from names to T that keeps the file's order.

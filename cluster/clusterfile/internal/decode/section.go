@@ -15,7 +15,7 @@ import (
 //
 //	yaml     the key; with ",inline" the keys of a struct stand among those of its outer one; with
 //	         ",named" the items of a list are written by their names, each the field Name, in a
-//	         mapping; "-" is a field that is no key: it follows from others
+//	         mapping; with ",single" a network is written as one address; "-" is a field that is no key: it follows from others
 //	doc      what an editor shows of the key
 //	default  what an absent key stands for, or an empty text
 //	enum     choices of a text, or of the items of a list
@@ -30,7 +30,7 @@ type Field struct {
 	Name                             string
 	Doc, Default, Required, Min, Max string
 	Enum                             []string
-	Named                            bool
+	Named, Single                    bool
 	Type                             reflect.Type
 
 	index []int
@@ -52,7 +52,7 @@ func Fields(t reflect.Type) []Field {
 			tag := f.Tag.Get
 			out = append(out, Field{
 				Name: name, Doc: tag("doc"), Default: tag("default"), Required: tag("required"), Min: tag("min"), Max: tag("max"),
-				Enum: strings.FieldsFunc(tag("enum"), func(r rune) bool { return r == ',' }), Named: option == "named", Type: f.Type, index: []int{i},
+				Enum: strings.FieldsFunc(tag("enum"), func(r rune) bool { return r == ',' }), Named: option == "named", Single: option == "single", Type: f.Type, index: []int{i},
 			})
 		}
 	}

@@ -20,6 +20,8 @@ func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 		switch {
 		case !ok || value.Value.Kind == yamlnode.Null:
 			d.absent(to, t.At)
+		case f.Single:
+			d.single(value.Value, to, f.Name)
 		case f.Named:
 			d.entries(value.Value, to, f.Name)
 		default:

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
@@ -19,26 +18,6 @@ type Cure struct{ what, instead string }
 
 func (c Cure) Error() string   { return c.what }
 func (c Cure) Instead() string { return c.instead }
-
-// TokenID is user@realm!name.
-type TokenID string
-
-var TokenSyntax = regexp.MustCompile(`^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`)
-
-// UnmarshalText implements encoding.TextUnmarshaler. Its errors never repeat b, because users
-// may paste the whole token with its secret.
-func (t *TokenID) UnmarshalText(b []byte) error {
-	s := string(b)
-	switch {
-	case TokenSyntax.MatchString(s):
-		*t = TokenID(s)
-		return nil
-	case strings.Contains(s, "="):
-		return Cure{"token holds more than the token's ID, maybe the secret itself", "keep user@realm!name here, and write secret: env:NAME or secret: file:PATH beside it"}
-	default:
-		return Cure{"token is not the ID of an API token", "write user@realm!name, e.g. homelab@pve!cluster"}
-	}
-}
 
 // VMIDRange is one VMID, or all from the first to the last.
 type VMIDRange struct{ From, To int }
@@ -96,70 +75,6 @@ func VMIDs(ranges []VMIDRange, n int) []InRange[int] {
 		}
 	}
 	return out
-}
-
-// BootOrder is Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
-type BootOrder spec.Startup
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *BootOrder) UnmarshalText(b []byte) error {
-	var out BootOrder
-	for part := range strings.SplitSeq(string(b), ",") {
-		key, value, _ := strings.Cut(part, "=")
-		n, err := strconv.ParseUint(value, 10, 16)
-		if err != nil || n == 0 { // 0 means not set: Proxmox neither waits nor orders
-			return fmt.Errorf("%q is not a place in the boot order", b)
-		}
-		switch key {
-		case "order":
-			out.Order = int(n)
-		case "up":
-			out.Up = time.Duration(n) * time.Second
-		case "down":
-			out.Down = time.Duration(n) * time.Second
-		default:
-			return fmt.Errorf("%q is not a place in the boot order", b)
-		}
-	}
-	*s = out
-	return nil
-}
-
-// FileMode is an octal mode.
-type FileMode uint32
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (m *FileMode) UnmarshalText(b []byte) error {
-	v, err := strconv.ParseUint(strings.TrimPrefix(string(b), "0o"), 8, 12)
-	if err != nil || len(b) < 3 {
-		return fmt.Errorf("%q is not a file mode", b)
-	}
-	*m = FileMode(v)
-	return nil
-}
-
-// KeyPath is the path of a private key.
-type KeyPath string
-
-// UnmarshalText implements encoding.TextUnmarshaler. Its error does not repeat b.
-func (p *KeyPath) UnmarshalText(b []byte) error {
-	if s := string(b); strings.ContainsAny(s, "\r\n") || strings.Contains(s, "PRIVATE KEY") {
-		return Cure{"privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path"}
-	}
-	*p = KeyPath(b)
-	return nil
-}
-
-// PublicKey is an authorized_keys line, or the path of a file of them.
-type PublicKey string
-
-// UnmarshalText implements encoding.TextUnmarshaler. Its error does not repeat b.
-func (k *PublicKey) UnmarshalText(b []byte) error {
-	if strings.Contains(string(b), "PRIVATE KEY") {
-		return Cure{"publicKeys holds a private key", "write the contents of the .pub file beside it, or that file's path"}
-	}
-	*k = PublicKey(strings.TrimSpace(string(b)))
-	return nil
 }
 
 var (

@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FileMode is an octal mode.
+type FileMode uint32
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *FileMode) UnmarshalText(b []byte) error {
+	v, err := strconv.ParseUint(strings.TrimPrefix(string(b), "0o"), 8, 12)
+	if err != nil || len(b) < 3 {
+		return fmt.Errorf("%q is not a file mode", b)
+	}
+	*m = FileMode(v)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (m FileMode) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(m)), nil }
+
+// UnmarshalText reads Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
+func (s *Startup) UnmarshalText(b []byte) error {
+	var out Startup
+	for part := range strings.SplitSeq(string(b), ",") {
+		key, value, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || n == 0 { // 0 means not set: Proxmox neither waits nor orders
+			return fmt.Errorf("%q is not a place in the boot order", b)
+		}
+		switch key {
+		case "order":
+			out.Order = int(n)
+		case "up":
+			out.Up = time.Duration(n) * time.Second
+		case "down":
+			out.Down = time.Duration(n) * time.Second
+		default:
+			return fmt.Errorf("%q is not a place in the boot order", b)
+		}
+	}
+	*s = out
+	return nil
+}
