@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// A node whose cards another is to give back may be away itself, as people drain a node before
-// its cards change: the one that gives does not wait for it, nor it for the other.
+// No other node goes down for a card while the node that gets it is away: that is refused, with the
+// ways to do it.
 func TestCardsForANodeThatIsAway(t *testing.T) {
 	for _, away := range []string{"cordoned", "off"} {
 		t.Run(away, func(t *testing.T) {
@@ -28,6 +28,14 @@ func TestCardsForANodeThatIsAway(t *testing.T) {
 					time.Sleep(2 * time.Minute) // Kubernetes knows it
 				}
 				then := parse(t, gpuNodes("3", "5"))
+				before := w.now()
+				c := w.cluster(t, then)
+				_, err := c.Up().Run(t.Context(), w.listen(t))
+				c.Close()
+				require.ErrorContains(t, err, "gpu2 gets cards of gpu1, and no other node goes down while it is not healthy: gpu2: ")
+				require.ErrorContains(t, err, "start or uncordon it first, or remove gpus from gpu2 in the file, run cluster:up, add them again and run it again")
+				assert.Empty(t, before.changes().Restarted)
+				w.up(t, parse(t, gpuNodes("3", "0")))
 				w.up(t, then)
 				if away == "off" {
 					assert.Empty(t, w.plan(t, then))

@@ -57,8 +57,7 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 	}
 }
 
-// costsOfCards is the cost of moving cards: a restart of the node, and of the nodes that have
-// the cards now.
+// costsOfCards is the cost of moving cards: a restart of the node.
 func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, a *placement.Allotment, _ drift.Diff) []converge.Cost {
 		if len(n.GPUs.Mapping) > 0 {
@@ -69,9 +68,6 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 			return nil
 		} else if deleted {
 			why = "its resource mapping was deleted, and which of the host's cards it has cannot be seen"
-		}
-		if together, err := c.exchanges(ctx, n, a); together || err != nil { // or this is unknown
-			return c.members.Stops(ctx, "cards change hands", c.running(ctx, append([]string{n.Name}, a.Holders(n.Name)...)...)...)
 		}
 		var have []string
 		if m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)); m != nil {

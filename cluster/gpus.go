@@ -6,12 +6,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
@@ -28,7 +34,7 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 			if err != nil {
 				return nil, err
 			}
-			return a, errors.Join(a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
+			return a, errors.Join(a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards), refuseExchange(n.Name, a))
 		},
 		Diff:  func(a *placement.Allotment) drift.Diff { return c.diffMapping(n, a) },
 		Costs: c.costsOfCards(n),
@@ -43,9 +49,6 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 			if err != nil {
 				return err
 			}
-			if others := a.Holders(n.Name); len(others) > 0 {
-				return c.exchange(ctx, n, others)
-			}
 			var have []string
 			if m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)); m != nil {
 				have = placement.Addresses(m, n.Host)
@@ -53,6 +56,77 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 			return c.remap(ctx, n, c.mapping(n, a), have)
 		},
 	}
+}
+
+// refuseExchange refuses cards that go round in a circle of nodes: all of them would have to be down
+// at the same time.
+func refuseExchange(node string, a *placement.Allotment) error {
+	circle := a.Circle(node)
+	if len(circle) == 0 {
+		return nil
+	}
+	return converge.Permanent(fmt.Errorf("%s would exchange GPUs, and be down at the same time\n  %s", strings.Join(circle, " and "), inTwoSteps(circle[0])))
+}
+
+// inTwoSteps says how a node gets cards that it cannot get in one run.
+func inTwoSteps(node string) string {
+	return fmt.Sprintf("remove gpus from %s in the file, run cluster:up, add them again and run it again", node)
+}
+
+// waitReleased waits until other nodes have released cards that this node gets. Each releases them
+// in a turn of its own, so two nodes do not go down together. It returns the allotment after that.
+func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
+	others := a.Holders(n.Name)
+	if len(others) == 0 {
+		return a, nil
+	}
+	ill, err := c.members.Away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.members.Missing(k) })
+	if err == nil && ill != "" {
+		err = converge.Permanent(fmt.Errorf("%s gets cards of %s, and no other node goes down while it is not healthy: %s\n  start or uncordon it first, or %s",
+			n.Name, strings.Join(others, " and "), ill, inTwoSteps(n.Name)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	rule := wait.Rule{
+		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (nodes.BootTime + members.ReadyTime),
+		Late: n.Name + " did not get its cards",
+	}
+	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
+		if err := run.Of[members.Unhealthy](ctx).Refuses(n.Name); err != nil {
+			return "", wait.Permanent(err)
+		}
+		if a, err = c.allot(ctx, n.Host); err != nil {
+			return "", err
+		}
+		others := a.Holders(n.Name)
+		for _, other := range others {
+			if err := errors.Join(a.Shares[other].Err, refuseExchange(other, a)); err != nil {
+				return "", wait.Permanent(fmt.Errorf("%s keeps its cards: %w", other, err))
+			}
+		}
+		if len(others) == 0 {
+			return "", nil
+		}
+		return strings.Join(others, " and ") + " still has them", nil
+	})
+	return a, err
+}
+
+// cardsFree refuses to recreate a node while other nodes still have its cards: only cluster:up
+// moves cards.
+func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
+	if n.GPUs.Count == 0 {
+		return nil
+	}
+	a, err := c.allot(ctx, n.Host)
+	if err != nil {
+		return err
+	}
+	if others := a.Holders(n.Name); len(others) > 0 {
+		return fmt.Errorf("%s needs cards that %s still has: run cluster:up first, which moves them", n.Name, strings.Join(others, " and "))
+	}
+	return nil
 }
 
 // mappingDeleted reports whether somebody deleted the mapping of a machine that runs with cards,

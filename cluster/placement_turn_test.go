@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// TestExchangeWaitsOutsideItsTurn: a server that is away needs a turn to come back, so
-// whoever waits for it before an exchange of GPUs must not have it.
-func TestExchangeWaitsOutsideItsTurn(t *testing.T) {
+// TestCardsAreWaitedForOutsideATurn: a server that is away needs a turn to come back, so
+// whoever waits for it before GPUs move must not have it.
+func TestCardsAreWaitedForOutsideATurn(t *testing.T) {
 	const file = `
 name: small
 proxmox: {endpoint: lab}
@@ -40,7 +40,7 @@ nodes:
 		_, err := w.guests()["cp1"].AgentExec([]string{"systemctl", "stop", "k3s"}, nil)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		then := strings.NewReplacer("01:00", "25:00", "25:00", "01:00", "k3s:\n", "k3s:\n  agent: {kubelet-arg: [max-pods=100]}\n").Replace(file)
+		then := strings.NewReplacer("01:00", "25:00", "25:00", "41:00").Replace(file)
 		w.up(t, parse(t, then))
 		w.holdsWhatItsFileNames(t, then)
 	})
@@ -65,7 +65,7 @@ func (m *meanwhile) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestOnlyTheMachineThatWasSeenGoesDown(t *testing.T) {
 	for name, files := range map[string][2]string{
 		"another card": {gpuNodes("{pci: ['01:00']}"), gpuNodes("{pci: ['41:00']}")},
-		"an exchange":  {gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}"), gpuNodes("{pci: ['25:00']}", "{pci: ['01:00']}")},
+		"another's":    {gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}"), gpuNodes("{pci: ['25:00']}", "{pci: ['41:00']}")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

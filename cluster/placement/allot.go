@@ -336,14 +336,20 @@ func (a *Allotment) Holders(node string) []string {
 	return out
 }
 
-// Shrinks reports whether a node only returns cards and gets no new ones.
-func (a *Allotment) Shrinks(node string) bool {
-	for _, g := range a.Shares[node].Cards {
-		if a.current[g.Address.Whole().String()] != node {
-			return false
+// Circle lists the nodes that get each other's cards round in a circle with node, sorted; nil if
+// there is none.
+func (a *Allotment) Circle(node string) []string {
+	circle := []string{node}
+	for _, other := range a.Holders(node) {
+		if slices.Contains(a.Holders(other), node) {
+			circle = append(circle, other)
 		}
 	}
-	return a.Shares[node].Err == nil
+	if len(circle) == 1 {
+		return nil
+	}
+	slices.Sort(circle)
+	return circle
 }
 
 // Mapping returns the mapping with an ID, or nil.

@@ -193,15 +193,15 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	assert.Equal(t, map[string][]int{"wk1": {2}, "wk2": {3}, "wk3": {1}, "wk4": {4}}, buses(turn))
 	assert.Equal(t, []string{"wk2", "wk3"}, turn.Holders("wk1"), "round in a circle, each once")
 	assert.Empty(t, turn.Holders("wk4"))
-	assert.False(t, turn.Shrinks("wk1"))
-	assert.False(t, turn.Shrinks("wk4"), "it gets a new one")
+	assert.Equal(t, []string{"wk1", "wk2", "wk3"}, turn.Circle("wk2"))
+	assert.Empty(t, turn.Circle("wk4"), "it gets a new one")
 
 	s = siteOf([]string{a100, a100, a100}).mapping("lab_wk1", ours, 1, 2).mapping("lab_wk2", ours, 3)
 	back := Allot(lab(wanting(1, ""), naming(2)), "pve1", s.ledger())
 	assert.Equal(t, map[string][]int{"wk1": {1}, "wk2": {2}}, buses(back))
-	assert.True(t, back.Shrinks("wk1"))
+	assert.Empty(t, back.Circle("wk1"))
+	assert.Empty(t, back.Circle("wk2"))
 	assert.Equal(t, []string{"wk1"}, back.Holders("wk2"))
-	assert.False(t, Allot(lab(wanting(9, "")), "pve1", s.ledger()).Shrinks("wk1"), "it cannot have what it wants")
 
 	// What another node has yet to return is taken only where nothing else is free.
 	s = siteOf([]string{a100, a100, a100}).mapping("lab_wk2", ours, 1, 2)
