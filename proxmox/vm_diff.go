@@ -182,45 +182,6 @@ func (n NIC) String() string {
 	return strings.Join(parts, " ")
 }
 
-func (s VMSpec) diffGPUs(d *differ, vm *VM) {
-	have := map[string]HostPCI{}
-	for _, g := range vm.GPUs {
-		have[g.Slot] = g
-	}
-	for i, want := range s.GPUs {
-		want.Slot = fmt.Sprintf("hostpci%d", i)
-		old := have[want.Slot]
-		delete(have, want.Slot)
-		if old != want {
-			d.set(theDevice, want.Slot, old.String(), want.String(), want.Slot, want.Line())
-		}
-	}
-	for _, old := range vm.GPUs {
-		// Only root can add or remove a device without a mapping.
-		if _, extra := have[old.Slot]; extra && old.Mapping != "" {
-			d.set(theDevice, old.Slot, old.String(), "", old.Slot, "")
-		}
-	}
-}
-
-// String describes the device in a few words.
-func (h HostPCI) String() string {
-	if h.Mapping == "" {
-		if h.Slot == "" {
-			return ""
-		}
-		return "a device without a mapping"
-	}
-	out := h.Mapping
-	if h.PCIe {
-		out += " pcie"
-	}
-	if h.ROMBar {
-		out += " rombar"
-	}
-	return out
-}
-
 // diffSeed compares seeds. A VM is configured by its seed at first boot, so another seed needs
 // another VM. A seed that was removed does not count as another, and is put back.
 func (s VMSpec) diffSeed(d *differ, vm *VM) {

@@ -69,14 +69,6 @@ type Disk struct {
 	Volume   string // in a VM: the volume's id
 }
 
-// HostPCI is a passed-through device.
-type HostPCI struct {
-	Slot    string // hostpci0; may be empty in a spec
-	Mapping string // id of the resource mapping
-	PCIe    bool   // needs q35
-	ROMBar  bool   // show the option ROM; ovmf and data centre cards do not need it
-}
-
 // seedSlot is the slot of the NoCloud ISO; cloud images search every drive.
 const seedSlot = "ide2"
 
@@ -245,13 +237,4 @@ func (d Disk) line(old wire.Properties) string {
 		discard = "on"
 	}
 	return p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread)).String()
-}
-
-// Line returns the config line of the device.
-func (h HostPCI) Line() string {
-	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
-	if !h.ROMBar {
-		p = p.With("rombar", "0")
-	}
-	return p.String()
 }

@@ -612,7 +612,6 @@ func TestAttachChecks(t *testing.T) {
 	mapping := func(line string, problems ...any) http.HandlerFunc {
 		return data([]any{entry{"id": "gpu", "map": []string{line}, "checks": problems}})
 	}
-	upid := workerOf("qmconfig", "100")
 	for name, tt := range map[string]struct {
 		config  map[string]string
 		device  proxmox.HostPCI
@@ -640,7 +639,7 @@ func TestAttachChecks(t *testing.T) {
 			}
 			off(t, vmsOf(map[int]map[string]string{100: config}, map[string][]http.HandlerFunc{
 				"GET /nodes/pve1/hardware/pci": {data([]any{entry{"id": "0000:41:00.0", "class": "0x030200", "vendor": "0x10de", "device": "0x20f1", "iommugroup": 25}})},
-				"GET /cluster/mapping/pci":     {tt.mapping}, "POST /nodes/pve1/qemu/100/config": {data(upid)}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
+				"GET /cluster/mapping/pci":     {tt.mapping}, "PUT /nodes/pve1/qemu/100/config": {data(nil)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
 				vm, err := c.ByID(t.Context(), 100)
 				require.NoError(t, err)

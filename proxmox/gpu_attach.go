@@ -4,13 +4,79 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
+
+// HostPCI is a passed-through device.
+type HostPCI struct {
+	Slot    string // hostpci0; may be empty in a spec
+	Mapping string // id of the resource mapping
+	PCIe    bool   // needs q35
+	ROMBar  bool   // show the option ROM; ovmf and data centre cards do not need it
+}
+
+// Line returns the config line of the device.
+func (h HostPCI) Line() string {
+	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
+	if !h.ROMBar {
+		p = p.With("rombar", "0")
+	}
+	return p.String()
+}
+
+// diffGPUs compares passed-through devices. Which card a mapping leaves for the VM is decided for all
+// VMs at once, from one [pci.Ledger].
+func (s VMSpec) diffGPUs(d *differ, vm *VM) {
+	have := map[string]HostPCI{}
+	for _, g := range vm.GPUs {
+		have[g.Slot] = g
+	}
+	for i, want := range s.GPUs {
+		want.Slot = fmt.Sprintf("hostpci%d", i)
+		old := have[want.Slot]
+		delete(have, want.Slot)
+		d.device(want.Slot, old, want)
+	}
+	for _, old := range vm.GPUs {
+		// Only root can add or remove a device without a mapping.
+		if _, extra := have[old.Slot]; extra && old.Mapping != "" {
+			d.device(old.Slot, old, HostPCI{})
+		}
+	}
+}
+
+// device adds the change of a slot; none of both is its being free.
+func (d *differ) device(slot string, have, want HostPCI) {
+	line := ""
+	if want != (HostPCI{}) {
+		line = want.Line()
+	}
+	if have != want {
+		d.set(theDevice, slot, have.String(), want.String(), slot, line)
+	}
+}
+
+// String describes the device in a few words.
+func (h HostPCI) String() string {
+	if h.Mapping == "" {
+		if h.Slot == "" {
+			return ""
+		}
+		return "a device without a mapping"
+	}
+	out := h.Mapping
+	if h.PCIe {
+		out += " pcie"
+	}
+	if h.ROMBar {
+		out += " rombar"
+	}
+	return out
+}
 
 // AttachGPU adds a device to a VM that a [Client] has read, by its mapping, in the next free slot.
 // It reads vm again, so that [VM.GPUs] includes the device. It checks what Proxmox checks
@@ -19,8 +85,9 @@ import (
 // unchanged; to add a second one, name a free slot in [HostPCI.Slot]. In a running VM the
 // device is pending until the next start; [VM.Pending] shows it.
 //
-// The VM's memory is then locked to the host, so that a balloon can no longer take any back;
-// [VMSpec] switches the balloon off, AttachGPU leaves it as it is.
+// It changes the VM as [Client.Shape] does, and nothing but that slot. The VM's memory is then locked
+// to the host, so that a balloon can no longer take any back: Shape switches the balloon off; AttachGPU
+// and DetachGPU leave it as it is.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	c, now, err := afterEarlier(ctx, vm)
 	if err != nil {
@@ -52,7 +119,7 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 			return err
 		}
 	}
-	if err := c.setDevice(ctx, now, api.Params{device.Slot: device.Line()}); err != nil {
+	if err := c.setDevice(ctx, now, device.Slot, device); err != nil {
 		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
 	}
 	return c.renew(ctx, vm)
@@ -96,10 +163,8 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(now.GPUs, func(g HostPCI) bool { return g.Slot == slot }) {
-		if err := c.setDevice(ctx, now, api.Params{"delete": slot}); err != nil {
-			return fmt.Errorf("detach %s from %s: %w", slot, now, err)
-		}
+	if err := c.setDevice(ctx, now, slot, HostPCI{}); err != nil {
+		return fmt.Errorf("detach %s from %s: %w", slot, now, err)
 	}
 	return c.renew(ctx, vm)
 }
@@ -119,10 +184,18 @@ func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
 	return c, now, err
 }
 
-// setDevice changes a VM's configuration, unless it has changed since it was read.
-func (c *Client) setDevice(ctx context.Context, vm *VM, p api.Params) error {
-	p["digest"] = vm.Digest
-	return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "config"), p)
+// setDevice changes what is in one slot of a VM, unless the VM has changed since it was read.
+func (c *Client) setDevice(ctx context.Context, vm *VM, slot string, want HostPCI) error {
+	d := &differ{vm: vm, running: vm.Running}
+	if i := slices.IndexFunc(vm.GPUs, func(g HostPCI) bool { return g.Slot == slot }); i >= 0 {
+		d.device(slot, vm.GPUs[i], want)
+	} else {
+		d.device(slot, HostPCI{}, want)
+	}
+	if len(d.all) == 0 {
+		return nil
+	}
+	return c.change(ctx, vm, d.all)
 }
 
 // renew reads a VM again, into the caller's variable.
