@@ -151,7 +151,7 @@ func TestDownWithoutAHost(t *testing.T) {
 		c := w.cluster(t, spec)
 		w.sim.Fail(pvesim.Rule{Path: "/cluster/resources", Times: -1, Status: 595, Message: "No route to host"})
 		_, err := c.Down(t.Context())
-		var api *proxmox.Error
+		var api proxmox.Error
 		require.True(t, errors.As(err, &api), "%v", err)
 		assert.Equal(t, files, w.files(t))
 	})

@@ -6,7 +6,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // On what the API token must be granted something, as the file asks for it and no more.
@@ -22,7 +21,7 @@ pools:
 		fmt.Println(err)
 		return
 	}
-	for _, path := range permission.Paths(prepare.Grants(want, proxmox.Version{Release: "9.2"})) {
+	for _, path := range proxmox.GrantPaths(prepare.Grants(want, proxmox.Version{Release: "9.2"})) {
 		fmt.Println(path)
 	}
 	// Output:

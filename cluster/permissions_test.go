@@ -19,7 +19,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
@@ -50,7 +49,7 @@ pools:
 
 // leastModel is a host for leastSpecs, where a privilege-separated token and its
 // user may do what the grants say and nothing else.
-func leastModel(version string, need []permission.Grant) pvesim.Model {
+func leastModel(version string, need []proxmox.Grant) pvesim.Model {
 	m := pvesim.TwoHosts()
 	m.Version = version
 	m.Hosts = m.Hosts[:1]
@@ -64,7 +63,7 @@ func leastModel(version string, need []permission.Grant) pvesim.Model {
 	m.Roles, m.ACLs = nil, nil
 	m.Users = []pvesim.User{{ID: user}}
 	m.Tokens = []pvesim.Token{{ID: token, Secret: "5eed", PrivSep: true}}
-	for _, r := range permission.Roles("homelab-least", need) {
+	for _, r := range proxmox.Roles("homelab-least", need) {
 		m.Roles = append(m.Roles, pvesim.Role{ID: r.Name, Privs: r.Privileges})
 		for _, who := range []string{user, token} {
 			m.ACLs = append(m.ACLs, pvesim.ACL{Path: r.Path, Who: who, Role: r.Name, NoPropagate: !r.Propagate})
@@ -74,7 +73,7 @@ func leastModel(version string, need []permission.Grant) pvesim.Model {
 }
 
 // leastLife lives through all days, and says where it ended.
-func leastLife(t testing.TB, version string, need []permission.Grant, tap func(http.RoundTripper) http.RoundTripper) (w *world, err error) {
+func leastLife(t testing.TB, version string, need []proxmox.Grant, tap func(http.RoundTripper) http.RoundTripper) (w *world, err error) {
 	w = newWorld(t, leastModel(version, need))
 	w.tap = tap
 	w.sim.AddMapping("lent", "somebody's", "node=pve1,path=0000:21:00,id=10de:2684,iommugroup=27,subsystem-id=1043:88e2")
@@ -106,7 +105,7 @@ func leastLife(t testing.TB, version string, need []permission.Grant, tap func(h
 // versions are those that the grants are held against.
 var versions = []string{"8.4.14", "9.2.11"}
 
-func leastGrants(t testing.TB, version string) []permission.Grant {
+func leastGrants(t testing.TB, version string) []proxmox.Grant {
 	return prepare.Grants(leastSpecs(t)[0], proxmox.Version{Version: version})
 }
 
@@ -123,8 +122,8 @@ func TestGrantsAreEnough(t *testing.T) {
 }
 
 // without is every way to take one privilege on one path from grants.
-func without(need []permission.Grant) map[string][]permission.Grant {
-	out := map[string][]permission.Grant{}
+func without(need []proxmox.Grant) map[string][]proxmox.Grant {
+	out := map[string][]proxmox.Grant{}
 	for i, g := range need {
 		for j, privilege := range g.Privileges {
 			less := slices.Clone(need)
@@ -168,7 +167,7 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				require.NoError(t, err)
 				all := slices.Concat(prepare.Grants(spec, v), prepare.LookGrants(spec))
 				assert.Empty(t, have.Missing(all))
-				for _, r := range permission.Roles(prepare.RolePrefix(spec), all) {
+				for _, r := range proxmox.Roles(prepare.RolePrefix(spec), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
 				}
 			})
@@ -222,10 +221,10 @@ func (w *world) rootShell(t testing.TB, node string) *ssh.Client {
 func TestStartupWantsMore(t *testing.T) {
 	spec := parse(t, replace(t, lab(example(t, "one-gpu")), "gpus: 1}", "gpus: 1, startup: order=2}"))
 	need := prepare.Grants(spec, proxmox.Version{Version: versions[1]})
-	i := slices.IndexFunc(need, func(g permission.Grant) bool { return slices.Contains(g.Privileges, "Sys.Modify") })
+	i := slices.IndexFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Modify") })
 	require.GreaterOrEqual(t, i, 0)
-	assert.False(t, slices.ContainsFunc(need, func(g permission.Grant) bool { return slices.Contains(g.Privileges, "Sys.Audit") }), "the greater one includes it")
-	try := func(t *testing.T, given []permission.Grant, tap func(http.RoundTripper) http.RoundTripper) error {
+	assert.False(t, slices.ContainsFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Audit") }), "the greater one includes it")
+	try := func(t *testing.T, given []proxmox.Grant, tap func(http.RoundTripper) http.RoundTripper) error {
 		m := leastModel(versions[1], given)
 		m.Hosts[0] = pvesim.OneGPU().Hosts[0]
 		w := newWorld(t, m)
@@ -245,7 +244,7 @@ func TestStartupWantsMore(t *testing.T) {
 
 // believing is a way to Proxmox that answers one question falsely: what the token may
 // do, as if it had everything. What is behind it refuses nevertheless.
-func believing(t testing.TB, version string, need []permission.Grant) func(http.RoundTripper) http.RoundTripper {
+func believing(t testing.TB, version string, need []proxmox.Grant) func(http.RoundTripper) http.RoundTripper {
 	all := pvesim.New(leastModel(version, need), pvesim.Options{})
 	t.Cleanup(all.Close)
 	return func(next http.RoundTripper) http.RoundTripper {
@@ -299,7 +298,7 @@ func TestEveryGrantIsNeeded(t *testing.T) {
 }
 
 // told is what a user is told who lacks a privilege on a path.
-func told(t *testing.T, version, what string, need, less []permission.Grant) string {
+func told(t *testing.T, version, what string, need, less []proxmox.Grant) string {
 	w, early := leastLife(t, version, less, nil)
 	defer w.close()
 	require.Error(t, early, "nobody misses it")

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -97,7 +97,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 		}
 		return out
 	}
-	entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 
 // interfaces reads the interfaces of a container.
 func (c *Client) interfaces(ctx context.Context, r Resident) ([]wire.Properties, error) {
-	config, err := api.Look[map[string]any](ctx, c.Client, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
+	config, err := api.Look[map[string]any](ctx, c.pve, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
 	var out []wire.Properties
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		if line, ok := config[key].(string); ok && strings.HasPrefix(key, "net") {
@@ -156,7 +156,7 @@ func (n Neighbour) Has(r Range) bool {
 // leaves out templates, which never run, guests on hosts that are off, and those that cannot be
 // read. Concurrent lookups share the requests, one for each guest.
 func (c *Client) Neighbours(ctx context.Context) ([]Neighbour, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (c *Client) neighbour(ctx context.Context, r Resident) (Neighbour, error) {
 		}
 		return out, err
 	}
-	entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Host, r.VMID, "pending"), nil)
 	if err != nil {
 		return out, err
 	}
@@ -244,7 +244,7 @@ func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
 		VMID     wire.Int  `json:"vmid"`
 		Gateway  wire.Bool `json:"gateway"`
 	}
-	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/sdn/ipams/pve/status", nil)
+	all, err := api.Look[[]entry](ctx, c.pve, "/cluster/sdn/ipams/pve/status", nil)
 	if err != nil && !api.Forbidden(err) {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // entry is an object of an answer.
@@ -267,14 +266,14 @@ func TestTagAccess(t *testing.T) {
 	c := serve(t, map[string]http.HandlerFunc{"GET /cluster/options": data(options)}).dial(t)
 	access, err := c.TagAccess(t.Context(), true)
 	require.NoError(t, err)
-	assert.Equal(t, permission.TagAccess{Allow: "list", List: []string{"lab", "x"}, Registered: []string{"prod"}, Allowed: []string{"lab"}}, access)
+	assert.Equal(t, proxmox.TagAccess{Allow: "list", List: []string{"lab", "x"}, Registered: []string{"prod"}, Allowed: []string{"lab"}}, access)
 	assert.Equal(t, "pvesh set /cluster/options --user-tag-access 'user-allow=free,user-allow-list=lab;x'", access.Free())
 	assert.Empty(t, access.Lost())
 	for audits, want := range map[bool]string{true: "free", false: ""} {
 		c := serve(t, map[string]http.HandlerFunc{"GET /cluster/options": data(entry{})}).dial(t)
 		access, err := c.TagAccess(t.Context(), audits)
 		require.NoError(t, err)
-		assert.Equal(t, permission.TagAccess{Allow: want}, access)
+		assert.Equal(t, proxmox.TagAccess{Allow: want}, access)
 		assert.Equal(t, "pvesh set /cluster/options --user-tag-access user-allow=free", access.Free())
 		assert.Equal(t, !audits, access.Lost() != "")
 	}
@@ -300,7 +299,7 @@ func TestPermissionsOfPaths(t *testing.T) {
 	got, err := c.Permissions(t.Context(), "/", "/vms", "/vms/100", "/pool/a")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"", "/pool/a"}, asked)
-	assert.Equal(t, permission.Tree{"/": {"Sys.Audit": true}, "/vms/100": {"VM.Audit": false}, "/pool/a": {"VM.Config.Disk": true}}, got)
+	assert.Equal(t, proxmox.Tree{"/": {"Sys.Audit": true}, "/vms/100": {"VM.Audit": false}, "/pool/a": {"VM.Config.Disk": true}}, got)
 	_, err = c.Permissions(t.Context(), "/nodes/pve9")
 	assert.Error(t, err)
 }

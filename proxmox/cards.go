@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
@@ -29,7 +29,7 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 	}
 	// By default the list leaves out devices that share groups with cards: bridges, memory
 	// controllers.
-	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
+	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
 	if err != nil {
 		return nil, err
 	}

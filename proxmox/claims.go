@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
@@ -50,7 +50,7 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 
 // containers reads the containers of the hosts with cards, sorted by VMID.
 func (c *Client) containers(ctx context.Context, hosts []string, devices map[string][]pci.Function) ([]pci.Container, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *Client) containers(ctx context.Context, hosts []string, devices map[str
 	group.SetLimit(live.AtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			config, err := api.Look[map[string]any](ctx, c.Client, api.NodePath(r.Node, "lxc", fmt.Sprint(int(r.VMID)), "config"), nil)
+			config, err := api.Look[map[string]any](ctx, c.pve, api.NodePath(r.Node, "lxc", fmt.Sprint(int(r.VMID)), "config"), nil)
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
@@ -102,7 +102,7 @@ func entries(config map[string]any) []pci.Entry {
 // claimants reads every VM on the hosts that does not belong to owner and has a passed-through
 // device, sorted by host and VMID.
 func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]pci.Guest, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -134,8 +134,8 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.Ours(spec.Owner) })
 	}
 	var found *VM
-	err := c.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
-		return c.DoShown(ctx, http.MethodPost, api.NodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
+	err := c.pve.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
+		return c.pve.DoShown(ctx, http.MethodPost, api.NodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
 	}, func() (bool, error) {
 		var err error
 		found, err = mine()
@@ -162,8 +162,8 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 		return nil
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
-	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
-		return c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
+	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		return c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -192,8 +192,8 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		err := c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
-			return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
+		err := c.pve.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+			return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
 			return err == nil && seen.Seed == "", err
@@ -203,8 +203,8 @@ func (c *Client) Convert(ctx context.Context, vm *VM) error {
 		}
 	}
 	progress.Say(ctx, "converting %s to a template", now)
-	err = c.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
-		return c.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
+	err = c.pve.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+		return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)
 		return err == nil && seen.Template, err

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 // destroy destroys a VM that is off, with the disks that its configuration names. It does not use
@@ -28,8 +26,8 @@ func (c *Client) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	progress.Say(ctx, "destroying %s", vm)
 	exit := ""
-	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
-		exit, err = c.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
+	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
+		exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
@@ -57,7 +55,7 @@ const askTime = 10 * time.Second
 // error.
 func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
 	for _, storage := range vm.StoragesInUse() {
-		c.Forget(api.NodePath(vm.Host, "storage", storage))
+		c.pve.Forget(api.NodePath(vm.Host, "storage", storage))
 	}
 	limited, cancel := ctx, func() {}
 	if exit == "OK" {
@@ -108,9 +106,8 @@ func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, 
 func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk belongs to another VM if the VMID was reused. Proxmox writes a VM's configuration
 	// before it makes the first disk, so checking for a configuration now is late enough.
-	var same wire.Int
-	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vm.VMID)}}, &same)
-	if api.SaidTaken(err) {
+	taken, err := c.VMIDTaken(ctx, vm.VMID)
+	if taken {
 		progress.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
 	}

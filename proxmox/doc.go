@@ -18,11 +18,11 @@
 //
 // # Where things are
 //
-//   - Requests, tasks, errors and what to do about them: package api.
 //   - Which cards there are, what mappings name them, who claims them: package pci.
-//   - What the token may do, and what root grants it: package permission.
-//   - How guests are asked through their agents: internal/agent. What is on the hosts now: internal/live.
-//   - Here: the requests that read all that, and that make a VM what it should be.
+//   - Whether hosts can carry what is asked of them: package preflight. What root does once on a host: package host.
+//   - Requests, tasks, errors and what to do about them: internal/api. How guests are asked through
+//     their agents: internal/agent. What is on the hosts now: internal/live.
+//   - Here: what a VM is and should be, and the requests that make it so.
 //
 // # Whose VM it is
 //
@@ -41,10 +41,9 @@
 //
 //   - A task that fails, fails under HTTP 200. Every task is waited for, all those
 //     of a node with one request; "WARNINGS: 1" is a success, anything else but OK a
-//     [TaskError] with the end of its log.
+//     [Error] with the end of its log.
 //   - Errors are 500 with a text. [Error] carries the text, the privilege that is
-//     missing and the command that grants it; [api.Error.Passing] says whether
-//     to try again, [api.Error.Permanent] that it does not help. Only GETs are ever sent twice; after
+//     missing and the command that grants it. Only GETs are ever sent twice; after
 //     anything else whose outcome is not known, we look, and then decide.
 //   - Locks are short and fail rather than queue. Clones are made from templates
 //     only, six at a time, with one full copy per storage at a time.
@@ -57,8 +56,8 @@
 // # What it is not
 //
 // It is not a general client: there are no containers, backups, pools, users or
-// firewalls. A request for which there is no method here goes through the [api.Client]
-// that a [Client] embeds: its Get, Call and Do are the Client's too.
+// firewalls. A request for which there is no method here goes through [Client.Get],
+// [Client.Call] and [Client.Do].
 //
 // Nothing here needs SSH to the host or a password. What only root@pam may do
 // (IOMMU, vfio, the token itself) is not done here.

@@ -177,7 +177,7 @@ func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
 		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.ByID or Client.VM returns", v)
 	}
 	c := v.client
-	if _, err := c.AwaitEarlier(ctx, v.Host); err != nil {
+	if _, err := c.pve.AwaitEarlier(ctx, v.Host); err != nil {
 		return nil, nil, err
 	}
 	now, err := c.Refresh(ctx, v)

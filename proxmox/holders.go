@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -34,7 +34,7 @@ type Unread struct {
 // owner's VMs. An empty owner excludes none. A VM that only carries the owner's tag does not count
 // as the owner's. Snapshots are not read.
 func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (c *Client) readEach(ctx context.Context, all []live.Resource, unread func(
 	group.SetLimit(live.AtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
+			entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 			switch {
 			case errors.Is(err, ErrNotFound):
 				return nil

@@ -23,7 +23,7 @@ func serve(t *testing.T, answers map[string]http.HandlerFunc) *host {
 }
 
 func (h *host) dial(t *testing.T) *proxmox.Client {
-	c, err := proxmox.Dial(t.Context(), h.Config())
+	c, err := proxmox.Dial(t.Context(), proxmox.Config(h.Config()))
 	require.NoError(t, err)
 	return c
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -27,7 +27,7 @@ type Host struct {
 // Hosts returns every host of the Proxmox cluster, sorted by name. For a host outside a cluster it
 // returns that host alone.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
-	all, err := live.Nodes(ctx, c.Client)
+	all, err := live.Nodes(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 			Available *wire.Int `json:"available"` // newer releases only
 		} `json:"memory"`
 	}
-	a, err := api.Look[answer](ctx, c.Client, api.NodePath(host, "status"), nil)
+	a, err := api.Look[answer](ctx, c.pve, api.NodePath(host, "status"), nil)
 	if err != nil {
 		return HostStatus{}, err
 	}
@@ -87,7 +87,7 @@ func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 	var now struct {
 		Time wire.Int `json:"time"`
 	}
-	if err := c.Get(ctx, api.NodePath(host, "time"), nil, &now); err != nil {
+	if err := c.pve.Get(ctx, api.NodePath(host, "time"), nil, &now); err != nil {
 		return time.Time{}, err
 	}
 	return time.Unix(int64(now.Time), 0), nil
@@ -100,7 +100,7 @@ func (c *Client) Quorate(ctx context.Context) (bool, error) {
 		Type    string    `json:"type"`
 		Quorate wire.Bool `json:"quorate"`
 	}
-	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/status", nil)
+	all, err := api.Look[[]entry](ctx, c.pve, "/cluster/status", nil)
 	if err != nil {
 		return false, err
 	}
@@ -144,7 +144,7 @@ func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 		Gateway   string    `json:"gateway"`
 		IPAM      wire.Bool `json:"ipam"`
 	}
-	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
+	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ type Resident struct {
 // including templates, sorted by VMID. It makes one request, and one for each host with VMs;
 // concurrent lookups of VMs share them.
 func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 // VMIDTaken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
 func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
 	var same wire.Int
-	err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
+	err := c.pve.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
 	if api.SaidTaken(err) {
 		return true, nil
 	}

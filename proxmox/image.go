@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -124,7 +124,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 	}
 	defer release()
 	for _, other := range append(shared, host) {
-		if _, err := c.AwaitEarlier(ctx, other); err != nil {
+		if _, err := c.pve.AwaitEarlier(ctx, other); err != nil {
 			return "", err
 		}
 	}
@@ -153,12 +153,12 @@ func (c *Client) download(ctx context.Context, host, storage string, image Image
 		algorithm, sum = "sha512", image.SHA512
 	}
 	present := func() (bool, error) {
-		c.Forget(path)
+		c.pve.Forget(path)
 		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
 		return id != "" && !there, err
 	}
-	return c.Settle(ctx, host, image.FileName, func() error {
-		return c.DoShown(ctx, http.MethodPost, path, api.Params{
+	return c.pve.Settle(ctx, host, image.FileName, func() error {
+		return c.pve.DoShown(ctx, http.MethodPost, path, api.Params{
 			"content": importContent, "url": image.URL, "filename": image.FileName,
 			"checksum": strings.ToLower(sum), "checksum-algorithm": algorithm,
 		}, "downloading "+image.name())
@@ -197,7 +197,7 @@ func (i Image) explain(host, storage string, err error) error {
 	failure := fmt.Errorf("download %s to %s: %w", i.URL, storage, err)
 	byHand := fmt.Sprintf("download it on another machine (curl -L -o %s %s), then upload that file\n"+
 		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
-	var task *TaskError
+	var task *api.TaskError
 	if !errors.As(err, &task) {
 		return failure
 	}

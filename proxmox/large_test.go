@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 // An answer without an end is not read into memory: a host that is not one, or broken,
@@ -30,7 +30,7 @@ func TestAnswersHaveABound(t *testing.T) {
 		_, err := h.dial(t).VMs(t.Context(), owner)
 		require.ErrorContains(t, err, "GET /cluster/resources: "+want)
 		require.ErrorContains(t, err, "is this Proxmox VE's API?")
-		var e *proxmox.Error
+		var e *api.Error
 		require.ErrorAs(t, err, &e)
 		assert.False(t, e.Passing(), "the next is as large")
 		h.Close()

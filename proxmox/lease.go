@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
@@ -68,7 +68,7 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, err
 	}
 	var vms []live.Resource // the existence and host of a VM are live; the rest is not
-	if err := l.c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
+	if err := l.c.pve.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &vms); err != nil {
 		return false, err
 	}
 	if len(all) == 0 {
@@ -141,7 +141,7 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 		Description string `json:"description"`
 		Lock        string `json:"lock"`
 	}
-	if err := l.c.Get(ctx, api.VMPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
+	if err := l.c.pve.Get(ctx, api.VMPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
 		return lease.Seen{}, err
 	}
 	half := config.Name == "" && config.Lock == "create"
@@ -157,7 +157,7 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 
 // Create makes the VM.
 func (l *leaseVM) Create(ctx context.Context, text string) error {
-	err := l.c.Do(api.Unguarded(ctx), http.MethodPost, api.NodePath(l.at(), "qemu"), api.Params{
+	err := l.c.pve.Do(api.Unguarded(ctx), http.MethodPost, api.NodePath(l.at(), "qemu"), api.Params{
 		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0, "protection": 1,
 	})
 	if api.SaidTaken(err) {
@@ -168,7 +168,7 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 
 // Replace writes the VM's notes.
 func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) error {
-	err := l.c.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.at(), l.vmid, "config"),
+	err := l.c.pve.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.at(), l.vmid, "config"),
 		api.Params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch {
 	case api.SaidLock(err) == "create": // Proxmox checks the digest first, so the lease is the one that was seen
@@ -186,9 +186,9 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 // protection only over the configuration that was read.
 func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
 	ctx = api.Unguarded(ctx)
-	err := l.c.Call(ctx, http.MethodPut, api.VMPath(l.at(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
+	err := l.c.pve.Call(ctx, http.MethodPut, api.VMPath(l.at(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
 	if err == nil {
-		err = l.c.Do(ctx, http.MethodDelete, api.VMPath(l.at(), l.vmid), api.Params{"purge": 1})
+		err = l.c.pve.Do(ctx, http.MethodDelete, api.VMPath(l.at(), l.vmid), api.Params{"purge": 1})
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -54,7 +51,7 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 // Conflicts returns a [*ConflictError] for each of the names that another owner's VM has. If there
 // is no conflict, it costs no more than the list of all VMs.
 func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +102,7 @@ func byPlace(a, b *VM) int {
 
 // named returns all VMs called name, from any owner.
 func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,7 +171,7 @@ func (c *Client) seen(vm *VM) *VM {
 // read returns a VM's configuration, with pending changes, in one request.
 func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
 	var entries []configEntry
-	if err := c.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
+	if err := c.pve.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
 	return c.seen(readVM(host, vmid, entries, running)), nil
@@ -185,7 +182,7 @@ func (c *Client) status(ctx context.Context, host string, vmid int) (running boo
 	var now struct {
 		Status string `json:"status"`
 	}
-	if err := c.Get(ctx, api.VMPath(host, vmid, "status", "current"), nil, &now); err != nil {
+	if err := c.pve.Get(ctx, api.VMPath(host, vmid, "status", "current"), nil, &now); err != nil {
 		return false, err
 	}
 	return now.Status == "running", nil
@@ -221,14 +218,10 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 		if !ask {
 			return id, nil
 		}
-		var same wire.Int
-		err := c.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(id)}}, &same)
-		var e *Error
-		switch {
-		case err == nil:
-			return id, nil
-		case !errors.As(err, &e) || e.Status != http.StatusBadRequest || !api.SaidTaken(err):
+		if taken, err := c.VMIDTaken(ctx, id); err != nil {
 			return 0, err
+		} else if !taken {
+			return id, nil
 		}
 	}
 }
@@ -242,10 +235,10 @@ func (c *Client) firstFree(ctx context.Context) (int, error) {
 		return c.vmids.first, nil
 	}
 	var first wire.Int
-	if err := c.Get(ctx, "/cluster/nextid", nil, &first); err != nil {
+	if err := c.pve.Get(ctx, "/cluster/nextid", nil, &first); err != nil {
 		return 0, err
 	}
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
@@ -31,7 +31,7 @@ func (c *Client) Mappings(ctx context.Context, host string) ([]pci.MappingState,
 	if host != "" {
 		query.Set("check-node", host)
 	}
-	all, err := api.Look[[]entry](ctx, c.Client, "/cluster/mapping/pci", query)
+	all, err := api.Look[[]entry](ctx, c.pve, "/cluster/mapping/pci", query)
 	if err != nil {
 		return nil, err
 	}
@@ -131,16 +131,16 @@ func (c *Client) writeMapping(ctx context.Context, m Mapping, allowed func() err
 	if m.Description != "" {
 		p["description"] = m.Description
 	}
-	err = c.Settle(ctx, host, "", func() error {
+	err = c.pve.Settle(ctx, host, "", func() error {
 		if have == nil {
 			p["id"] = m.ID
-			return c.Call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
+			return c.pve.Call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
 		}
 		delete(p, "id")
 		if m.Description == "" && have.Description != "" {
 			p["delete"] = "description"
 		}
-		return c.Call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
+		return c.pve.Call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
 	}, func() (bool, error) {
 		have, err = c.Mapping(ctx, m.ID, host)
 		return err == nil && m.Diff(have).Empty(), err
@@ -175,7 +175,7 @@ func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
 // DeleteMapping deletes a mapping. A missing mapping is not an error. Proxmox deletes a mapping
 // even if it is in use.
 func (c *Client) DeleteMapping(ctx context.Context, id string) error {
-	err := c.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
+	err := c.pve.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}

@@ -1,35 +1,11 @@
 package proxmox
 
 import (
-	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
-// Types of the packages below this one, under names for users of this package.
-type (
-	Config    = api.Config
-	Login     = api.Login
-	Version   = api.Version
-	Error     = api.Error
-	TaskError = api.TaskError
-	TLSError  = api.TLSError
-
-	GPU     = pci.GPU
-	Mapping = pci.Mapping
-)
-
-// Errors to test for with [errors.Is].
-var (
-	// ErrNotFound says that the VM, volume or mapping does not exist.
-	ErrNotFound = api.ErrNotFound
-	// ErrAgentNotRunning says that the guest agent does not answer (yet).
-	ErrAgentNotRunning = api.ErrAgentNotRunning
-	// ErrUnauthorized says that Proxmox does not accept the token.
-	ErrUnauthorized = api.ErrUnauthorized
-)
-
-// Size is a number of bytes that prints in a readable form: 16GiB.
+// Size is an amount of memory or disk in bytes. It prints as people write it: 16GiB.
 type Size = unit.Size
 
 // The units of Size. Proxmox counts in powers of 1024 everywhere.
@@ -46,6 +22,12 @@ type PCIAddress = unit.PCIAddress
 
 // ParsePCIAddress is [unit.ParsePCIAddress].
 func ParsePCIAddress(s string) (PCIAddress, error) { return unit.ParsePCIAddress(s) }
+
+// GPU is a graphics card in a host.
+type GPU = pci.GPU
+
+// Mapping is a name for PCI devices that a token may give to VMs.
+type Mapping = pci.Mapping
 
 // MapGPUs is [pci.MapGPUs]. It makes the mapping of whole cards of one host.
 func MapGPUs(id, description, host string, gpus ...GPU) Mapping {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
@@ -30,7 +30,7 @@ func (c *Client) expects(owner, name string) bool {
 // first two kinds. It does not compare the UUID with the mark; that is checked before a VM is
 // changed.
 func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s Stray) Untag(owner string) string {
 // Strays returns the VMs that carry the tag owner but do not belong to the owner, sorted by name.
 // It costs the same as [Client.VMs].
 func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
-	entries, err := api.Look[[]configEntry](ctx, c.Client, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
+	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
 	if err != nil {
 		return nil, err
 	}

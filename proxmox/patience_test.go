@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -96,7 +97,7 @@ func TestAHostThatIsGoneIsTheCause(t *testing.T) {
 			defer cancel()
 			err := c.WaitAgent(ctx, vm)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			var said *proxmox.Error
+			var said *api.Error
 			assert.Equal(t, blamed, errors.As(err, &said) && said.Status == 595, "%v", err)
 			assert.Equal(t, blamed, strings.Contains(err.Error(), "and now pve1 does not answer either"), "%v", err)
 		})
@@ -124,16 +125,16 @@ func TestTheWaitForASlowSilentHost(t *testing.T) {
 // TestAHostThatRefusesIsNotSilent: a token that may not list the VMs of a host is told so, and
 // not that the host does not answer.
 func TestAHostThatRefusesIsNotSilent(t *testing.T) {
-	for status, is := range map[int]func(*proxmox.Error) bool{
-		http.StatusForbidden:    (*proxmox.Error).IsPermission,
-		http.StatusUnauthorized: func(e *proxmox.Error) bool { return errors.Is(e, proxmox.ErrUnauthorized) },
+	for status, is := range map[int]func(*api.Error) bool{
+		http.StatusForbidden:    (*api.Error).IsPermission,
+		http.StatusUnauthorized: func(e *api.Error) bool { return errors.Is(e, proxmox.ErrUnauthorized) },
 	} {
 		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			vm := booted(t, c)
 			time.Sleep(time.Minute)
 			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/qemu", Times: -1, Status: status, Message: "Permission check failed"})
 			_, err := c.VM(t.Context(), owner, vm.Name)
-			var said *proxmox.Error
+			var said *api.Error
 			require.ErrorAs(t, err, &said)
 			assert.True(t, is(said), "%v", err)
 			assert.NotContains(t, err.Error(), "does not answer")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -39,7 +39,7 @@ func randomACLs(r *rand.Rand, separated bool) pvesim.Model {
 	return m
 }
 
-// What a permission.Tree says of any path is what Proxmox says when it is asked for that
+// What a proxmox.Tree says of any path is what Proxmox says when it is asked for that
 // path: always where the path was named before; otherwise unless something removes all
 // of it again (NoAccess, or a separated token and its user that meet nowhere).
 func TestPermissionsAreProxmoxs(t *testing.T) {
@@ -74,41 +74,41 @@ func TestPermissionsAreProxmoxs(t *testing.T) {
 func TestEveryRefusalNamesItsCure(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		all := []string{"VM.Allocate", "VM.Config.CPU", "VM.Config.Disk"}
-		c.Expect("homelab-a100", []permission.Grant{
+		c.Expect(proxmox.Cure("homelab-a100", c.TokenID(), []proxmox.Grant{
 			{Path: "/vms", Privileges: all, Propagate: true}, {Path: "/storage/local", Privileges: []string{"Datastore.AllocateTemplate"}},
 			{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}},
-		})
+		}))
 		const vms = "pveum role add homelab-a100-vms 2>/dev/null; pveum role modify homelab-a100-vms --privs VM.Allocate,VM.Config.CPU,VM.Config.Disk\n" +
 			"    pveum acl modify /vms --users homelab@pve --roles homelab-a100-vms --propagate 1\n" +
 			"    pveum acl modify /vms --tokens 'homelab@pve!operator' --roles homelab-a100-vms --propagate 1"
 		for _, x := range []struct {
 			name string
-			err  proxmox.Error
+			err  api.Error
 			want string
 		}{
-			{"named", proxmox.Error{Status: 403, Method: "PUT", Path: "/nodes/pve1/qemu/100/config", Message: "Permission check failed (/vms/100, VM.Config.CPU)"},
+			{"named", api.Error{Status: 403, Method: "PUT", Path: "/nodes/pve1/qemu/100/config", Message: "Permission check failed (/vms/100, VM.Config.CPU)"},
 				"lacks VM.Config.CPU on /vms/100; "},
-			{"any of", proxmox.Error{Status: 403, Method: "GET", Path: "/x", Message: "Permission check failed (/storage/local, Datastore.AllocateSpace|Datastore.Audit)"},
+			{"any of", api.Error{Status: 403, Method: "GET", Path: "/x", Message: "Permission check failed (/storage/local, Datastore.AllocateSpace|Datastore.Audit)"},
 				"lacks one of Datastore.AllocateSpace, Datastore.Audit on /storage/local; add it to its role on that path: pveum role modify ROLE --append 1 --privs Datastore.AllocateSpace"},
-			{"bare", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed"},
+			{"bare", api.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed"},
 				"it can only be this: the token homelab@pve!operator lacks VM.Allocate on /vms; "},
-			{"bare clone", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu/100/clone", Message: "Permission check failed"},
+			{"bare clone", api.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu/100/clone", Message: "Permission check failed"},
 				"lacks VM.Allocate on /vms; "},
-			{"empty", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/storage/local/upload"},
+			{"empty", api.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/storage/local/upload"},
 				"lacks Datastore.AllocateTemplate on /storage/local; "},
-			{"bare download", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/storage/local/download-url", Message: "Permission check failed"},
+			{"bare download", api.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/storage/local/download-url", Message: "Permission check failed"},
 				"lacks Sys.AccessNetwork on /nodes/pve1; "},
-			{"bare and unknown", proxmox.Error{Status: 403, Method: "GET", Path: "/cluster/nope", Message: "Permission check failed"},
+			{"bare and unknown", api.Error{Status: 403, Method: "GET", Path: "/cluster/nope", Message: "Permission check failed"},
 				"a privilege that Proxmox does not name; see pveum user token permissions homelab@pve operator"},
-			{"inside an error", proxmox.Error{Status: 500, Method: "PUT", Path: "/pools", Message: "update pools failed: 403 Permission check failed (/vms/100, VM.Allocate)"},
+			{"inside an error", api.Error{Status: 500, Method: "PUT", Path: "/pools", Message: "update pools failed: 403 Permission check failed (/vms/100, VM.Allocate)"},
 				"lacks VM.Allocate on /vms/100; "},
-			{"a tag", proxmox.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
+			{"a tag", api.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
 				"lacks Sys.Modify on /; "},
-			{"how a tag is let", proxmox.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
+			{"how a tag is let", api.Error{Status: 403, Method: "PUT", Path: "/x", Message: "Permission check failed (/, Sys.Modify for modifying tag 'prod')"},
 				"it is for the tag prod; any token may set free tags, and this one needs nothing else, once root has run on a host: pvesh set /cluster/options --user-tag-access user-allow=free\n  first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list"},
-			{"a pool", proxmox.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed (pool 'k3s' does not exist)"},
+			{"a pool", api.Error{Status: 403, Method: "POST", Path: "/nodes/pve1/qemu", Message: "Permission check failed (pool 'k3s' does not exist)"},
 				"if a pool does not exist"},
-			{"root's", proxmox.Error{Status: 403, Method: "POST", Path: "/access/x", Message: "Permission check failed (user != root@pam)"},
+			{"root's", api.Error{Status: 403, Method: "POST", Path: "/access/x", Message: "Permission check failed (user != root@pam)"},
 				"only root@pam itself may do this"},
 		} {
 			x.err.Token = "homelab@pve!operator"

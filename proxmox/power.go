@@ -14,7 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -29,7 +29,7 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 		q.Set("since", made)
 	}
 	var all []api.Task
-	if err := c.Get(ctx, api.NodePath(vm.Host, "tasks"), q, &all); err != nil {
+	if err := c.pve.Get(ctx, api.NodePath(vm.Host, "tasks"), q, &all); err != nil {
 		return false, err
 	}
 	return slices.ContainsFunc(all, func(l api.Task) bool {
@@ -42,8 +42,8 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 func (c *Client) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
-	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
-		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
+	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
 		if api.SaidOn(err) {
 			return nil
 		}
@@ -84,8 +84,8 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) er
 		}
 		return !running, err
 	}
-	err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
-		err := c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
+	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
 		if api.SaidOff(err) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
@@ -143,11 +143,11 @@ func moreDisks(was, now *VM) error {
 // current returns vm as it is now, unlocked, or nil if it is gone. It always reads the
 // configuration, because the list of all VMs does not show the UUID.
 func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
-	waited, err := c.AwaitEarlier(ctx, vm.Host)
+	waited, err := c.pve.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
 		return nil, err
 	}
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 	defer away.Over()
 	lock, unheld := vm.Locked, 0
 	var ended error // an error that ends the loop
-	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.Poll(), Strict: true}
+	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.pve.Poll(), Strict: true}
 	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, tasks, err := c.holders(ctx, vm)
 		switch {
@@ -218,7 +218,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
 		progress.Say(ctx, "waiting for %s: %s", vm, said)
 		if upid, err := api.ParseUPID(tasks[0].UPID); err == nil {
-			_ = c.Wait(ctx, upid) // the next check shows the result
+			_ = c.pve.Wait(ctx, upid) // the next check shows the result
 		}
 		return said, nil
 	})
@@ -227,7 +227,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 
 // holders returns a VM as it is, and the running tasks that may hold its lock.
 func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []api.Task, error) {
-	tasks, err := c.RunningTasks(ctx, vm.Host)
+	tasks, err := c.pve.RunningTasks(ctx, vm.Host)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ func TestCancelIsPrompt(t *testing.T) {
 		"POST /nodes/pve1/qemu/100/status/start": data(upid),
 		"GET /nodes/pve1/tasks":                  data([]any{map[string]any{"upid": upid, "id": "100", "type": "qmstart", "starttime": 1}}),
 	})
-	cfg := h.Config()
+	cfg := proxmox.Config(h.Config())
 	cfg.Poll = time.Hour
 	c, err := proxmox.Dial(t.Context(), cfg)
 	require.NoError(t, err)

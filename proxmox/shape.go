@@ -98,11 +98,11 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 // find returns the VM of that name, unlocked, even if an earlier run left it half-made. It returns
 // nil if there is none, and a [*ConflictError] if it belongs to another owner.
 func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error) {
-	if _, err := c.AwaitEarlier(ctx, host); err != nil {
+	if _, err := c.pve.AwaitEarlier(ctx, host); err != nil {
 		return nil, err
 	}
 	for {
-		all, err := live.All(ctx, c.Client)
+		all, err := live.All(ctx, c.pve)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 			if vm, err = c.unlocked(ctx, vm); err != nil || vm != nil {
 				return vm, err
 			}
-			c.Forget("/qemu") // it is gone, or a complete clone that has moved to its own host
+			c.pve.Forget("/qemu") // it is gone, or a complete clone that has moved to its own host
 			continue
 		case vm != nil:
 			return vm, nil
@@ -128,7 +128,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 		case err != nil:
 			return nil, err
 		case waited:
-			c.Forget("/qemu")
+			c.pve.Forget("/qemu")
 		case len(foreign) > 0:
 			return nil, conflict(owner, foreign[0])
 		default:
@@ -141,7 +141,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 // process can be working on: a change carries the digest of the configuration that was read, and
 // Proxmox refuses it if the configuration is another by now.
 func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
-	waited, err := c.AwaitEarlier(ctx, vm.Host)
+	waited, err := c.pve.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 // Idle waits until no task works on a VM and returns the VM as it is then, or nil if it is gone. A
 // task continues even if the process that started it was killed.
 func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
-	if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
+	if err := c.pve.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)

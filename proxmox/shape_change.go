@@ -10,7 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -35,7 +35,7 @@ func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error
 			if pause.Pause(ctx) != nil {
 				return nil, ctx.Err()
 			}
-			if err := c.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
+			if err := c.pve.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
@@ -94,7 +94,7 @@ func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 			}
 		}
 	}
-	if len(root) > 0 && !c.HasLogin() {
+	if len(root) > 0 && !c.pve.HasLogin() {
 		return rootError(vm, root)
 	}
 	if len(token) > 0 {
@@ -119,14 +119,14 @@ func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[str
 	}
 	path := api.VMPath(vm.Host, vm.VMID, "config")
 	if !vm.Running && len(storages) == 0 {
-		return c.Call(ctx, http.MethodPut, path, p, nil)
+		return c.pve.Call(ctx, http.MethodPut, path, p, nil)
 	}
 	release, err := c.allocateAll(ctx, vm.Host, storages)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return c.Do(ctx, http.MethodPost, path, p)
+	return c.pve.Do(ctx, http.MethodPost, path, p)
 }
 
 func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
@@ -135,7 +135,7 @@ func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 			continue
 		}
 		progress.Say(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
-		err := c.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.Disk, "size": wire.DiskSize(ch.Size)})
+		err := c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.Disk, "size": wire.DiskSize(ch.Size)})
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
@@ -119,7 +119,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].Unlike(spec.Owner))
 	}
 	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
-	if all, lookErr := live.All(ctx, c.Client); lookErr == nil && len(all) == 0 {
+	if all, lookErr := live.All(ctx, c.pve); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
 	return err
@@ -141,8 +141,8 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 		progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	}
 	var found *VM
-	err := c.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
-		return c.Do(ctx, http.MethodPost, api.VMPath(source.Host, source.VMID, "clone"), p)
+	err := c.pve.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
+		return c.pve.Do(ctx, http.MethodPost, api.VMPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error
 		found, err = c.halfMade(ctx, spec, source.Host, vmid)

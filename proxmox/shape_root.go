@@ -8,19 +8,19 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 // setAsRoot sets config keys of a VM that no token may set.
 func (c *Client) setAsRoot(ctx context.Context, vm *VM, p api.Params) error {
-	if !c.HasLogin() {
+	if !c.pve.HasLogin() {
 		return rootError(vm, p)
 	}
 	form := url.Values{}
 	for k, v := range p {
 		form.Set(k, fmt.Sprint(v))
 	}
-	err := c.PutAsRoot(ctx, api.VMPath(vm.Host, vm.VMID, "config"), form)
+	err := c.pve.PutAsRoot(ctx, api.VMPath(vm.Host, vm.VMID, "config"), form)
 	if errors.Is(err, api.ErrSecondFactor) {
 		_, command := byHand(vm, p)
 		return fmt.Errorf("%w\n  run on %s: %s; or leave the option out", err, vm.Host, command)

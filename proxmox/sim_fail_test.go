@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -111,7 +112,7 @@ func TestTaskEnds(t *testing.T) {
 		require.NoError(t, err)
 		sim.Fail(pvesim.Rule{Path: ".*/status/stop", TaskError: "the host is on fire"})
 		err = c.Stop(t.Context(), vm)
-		var task *proxmox.TaskError
+		var task *api.TaskError
 		require.ErrorAs(t, err, &task, "a task that fails, fails under HTTP 200")
 		assert.Equal(t, "qmstop", task.UPID.Type)
 		assert.Equal(t, "the host is on fire", task.Exit)
@@ -182,7 +183,7 @@ func TestPermissionInsideATask(t *testing.T) {
 		template(t, c)
 		sim.Fail(pvesim.Rule{Method: http.MethodPut, Path: ".*/resize", TaskError: "403 Permission check failed (/vms/102, VM.Config.Disk)"})
 		err := ensure(t.Context(), c, node(t, c, "cp1"))
-		var task *proxmox.TaskError
+		var task *api.TaskError
 		require.ErrorAs(t, err, &task)
 		assert.True(t, task.IsPermission())
 		assert.ErrorContains(t, err, "--privs VM.Config.Disk")
@@ -241,7 +242,7 @@ func TestImageThatIsAnother(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		image := proxmox.Image{URL: imageURL, SHA256: strings.Repeat("0", 64), FileName: "x.qcow2"}
 		_, err := c.FetchImage(t.Context(), "pve1", "local", image)
-		var task *proxmox.TaskError
+		var task *api.TaskError
 		require.ErrorAs(t, err, &task)
 		assert.Contains(t, task.Exit, "checksum mismatch")
 		image.FileName = "x.img"

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -48,7 +48,7 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 		VMID    wire.Text `json:"vmid"`
 		Parent  string    `json:"parent"`
 	}
-	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "storage", storage, "content"), query)
+	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "storage", storage, "content"), query)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 		if !slices.ContainsFunc(all, func(v Volume) bool { return v.VMID == template.VMID }) {
 			// The template's own disks exist, so a token that cannot see them cannot see its
 			// clones' either.
-			return nil, c.Unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
+			return nil, c.pve.Unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
 		}
 		for _, v := range all {
 			// On file storages the volume's id shows the link, by its path; other storages report
@@ -125,7 +125,7 @@ func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 		Total   wire.Int  `json:"total"`
 		Avail   wire.Int  `json:"avail"`
 	}
-	all, err := api.Look[[]entry](ctx, c.Client, api.NodePath(host, "storage"), nil)
+	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "storage"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	}
 	path := api.NodePath(host, "storage", storage, "content", id)
 	var answer *string
-	err := c.Call(ctx, http.MethodDelete, path, nil, &answer)
+	err := c.pve.Call(ctx, http.MethodDelete, path, nil, &answer)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -157,8 +157,8 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Forget(path)
-	return c.Wait(ctx, upid)
+	defer c.pve.Forget(path)
+	return c.pve.Wait(ctx, upid)
 }
 
 // explainStorage adds to err what a storage does not support, if that is the cause.

@@ -9,14 +9,14 @@ import (
 	"strconv"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
 // ByID returns the VM with that VMID, no matter who owns it. If there is none, the error is
 // [ErrNotFound].
 func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
-	all, err := live.All(ctx, c.Client)
+	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (c *Client) rebase(ctx context.Context, vm *VM) error {
 		return err
 	}
 	for _, slot := range off {
-		err := c.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
-			return c.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "template"), api.Params{"disk": slot})
+		err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+			return c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "template"), api.Params{"disk": slot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, vm.Host, vm.VMID, false)
 			return err == nil && !slices.Contains(seen.Unbased(), slot), err

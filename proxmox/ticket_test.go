@@ -31,10 +31,10 @@ func loginAs(t *testing.T, user pvesim.User, password string, test func(t *testi
 		asked := 0
 		c, err := proxmox.Dial(t.Context(), proxmox.Config{
 			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client(),
-			Login: &proxmox.Login{User: user.ID, Password: func(context.Context) (secret.Value, error) {
+			RootUser: user.ID, RootPassword: func(context.Context) (secret.Value, error) {
 				asked++
 				return secret.New(password), nil
-			}},
+			},
 		})
 		require.NoError(t, err)
 		test(t, sim, c, &asked)

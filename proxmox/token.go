@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Permissions returns what the client's own token may do. It makes one request, and one more
 // for each of paths that is missing from Proxmox's answer: that list leaves out a deeper entry
 // that removes everything (NoAccess).
-func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.Tree, error) {
-	all := permission.Tree{}
+func (c *Client) Permissions(ctx context.Context, paths ...string) (Tree, error) {
+	all := Tree{}
 	if err := c.Get(ctx, "/access/permissions", nil, &all); err != nil {
 		return nil, err
 	}
@@ -22,7 +21,7 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.T
 		if all.Knows(p) {
 			continue
 		}
-		one := permission.Tree{}
+		one := Tree{}
 		if err := c.Get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
 			return nil, err
 		}
@@ -33,7 +32,7 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (permission.T
 
 // TagAccess asks which tags the token may set. audits says whether the token has Sys.Audit on /,
 // without which Proxmox does not show the datacenter's options.
-func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAccess, error) {
+func (c *Client) TagAccess(ctx context.Context, audits bool) (TagAccess, error) {
 	var options struct {
 		Access struct {
 			Allow string   `json:"user-allow"`
@@ -43,9 +42,9 @@ func (c *Client) TagAccess(ctx context.Context, audits bool) (permission.TagAcce
 		Allowed    []string `json:"allowed-tags"`
 	}
 	if err := c.Get(ctx, "/cluster/options", nil, &options); err != nil {
-		return permission.TagAccess{}, err
+		return TagAccess{}, err
 	}
-	a := permission.TagAccess{Allow: options.Access.Allow, List: options.Access.List, Registered: options.Registered, Allowed: options.Allowed}
+	a := TagAccess{Allow: options.Access.Allow, List: options.Access.List, Registered: options.Registered, Allowed: options.Allowed}
 	if a.Allow == "" && audits {
 		a.Allow = "free"
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 // A VM that no list names yet may be ours. Only one that we may not see is left out:
@@ -37,7 +37,7 @@ func TestWhatCannotBeReadIsNotLeftOut(t *testing.T) {
 				assert.Nil(t, one)
 				return
 			}
-			var e *proxmox.Error
+			var e *api.Error
 			require.ErrorAs(t, errs, &e)
 			assert.ErrorContains(t, errs, tt.want)
 			assert.ErrorContains(t, err, tt.want)

@@ -6,7 +6,7 @@ import (
 	"regexp"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 var isoName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(iso|img)$`)
@@ -19,14 +19,14 @@ func (c *Client) Upload(ctx context.Context, host, storage, fileName string, dat
 	progress.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
 	path := api.NodePath(host, "storage", storage, "upload")
 	// An upload overwrites the file, so a retry is safe.
-	err := c.Settle(ctx, host, "", func() error {
-		upid, err := c.SendFile(ctx, path, fileName, data)
+	err := c.pve.Settle(ctx, host, "", func() error {
+		upid, err := c.pve.SendFile(ctx, path, fileName, data)
 		if err != nil {
 			return err
 		}
-		return c.Wait(ctx, upid)
+		return c.pve.Wait(ctx, upid)
 	}, func() (bool, error) { return false, nil })
-	c.Forget(path)
+	c.pve.Forget(path)
 	if err != nil {
 		return "", c.explainStorage(ctx, host, storage, "iso", fmt.Errorf("upload %s: %w", fileName, err))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -98,10 +99,10 @@ func says(status int, message string) http.HandlerFunc {
 // there are no VMs and no tasks.
 func off(t *testing.T, answers map[string][]http.HandlerFunc, test func(t *testing.T, c *proxmox.Client, w *wireless)) {
 	t.Helper()
-	offWith(t, answers, nil, test)
+	offWith(t, answers, proxmox.Config{}, test)
 }
 
-func offWith(t *testing.T, answers map[string][]http.HandlerFunc, login *proxmox.Login, test func(t *testing.T, c *proxmox.Client, w *wireless)) {
+func offWith(t *testing.T, answers map[string][]http.HandlerFunc, cfg proxmox.Config, test func(t *testing.T, c *proxmox.Client, w *wireless)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wireless{answers: map[string][]http.HandlerFunc{
@@ -110,9 +111,8 @@ func offWith(t *testing.T, answers map[string][]http.HandlerFunc, login *proxmox
 		for k, v := range answers {
 			w.answers[k] = v
 		}
-		c, err := proxmox.Dial(t.Context(), proxmox.Config{
-			Endpoint: "pve1", TokenID: tokenID, TokenSecret: secret.New(tokenSecret), HTTPClient: &http.Client{Transport: w}, Login: login,
-		})
+		cfg.Endpoint, cfg.TokenID, cfg.TokenSecret, cfg.HTTPClient = "pve1", tokenID, secret.New(tokenSecret), &http.Client{Transport: w}
+		c, err := proxmox.Dial(t.Context(), cfg)
 		require.NoError(t, err)
 		test(t, c, w)
 	})
@@ -210,7 +210,7 @@ func TestTheEndOfALog(t *testing.T) {
 	}
 	off(t, map[string][]http.HandlerFunc{startPath: {data(upid)}, "GET /nodes/pve1/tasks": {taskEnd(upid, "no")}, "GET /nodes/pve1/tasks/" + upid + "/log": {data(lines)}},
 		func(t *testing.T, c *proxmox.Client, _ *wireless) {
-			var failed *proxmox.TaskError
+			var failed *api.TaskError
 			require.ErrorAs(t, c.Start(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), &failed)
 			require.Len(t, failed.Log, 10)
 			assert.Equal(t, "line 3.", failed.Log[0])
@@ -694,7 +694,7 @@ func TestLogins(t *testing.T) {
 					data(nil)(w, r)
 				}},
 				"GET /nodes/pve1/qemu/100/pending": {pending(config), pending(marked(100, "name", "wk1", "digest", "e", "serial0", "socket", "agent", "1", "balloon", "0", "cpu", "host", "cores", "1", "hugepages", "1024"))},
-			}), &proxmox.Login{User: "root@pam", Password: ask}, func(t *testing.T, c *proxmox.Client, w *wireless) {
+			}), proxmox.Config{RootUser: "root@pam", RootPassword: ask}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				vm, err := c.ByID(t.Context(), 100)
 				require.NoError(t, err)
 				err = c.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Cores: 1, Memory: 2 * proxmox.GiB, Hugepages: "1024"}, vm)

@@ -104,7 +104,7 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 		return err
 	}
 	ledger, err := c.Ledger(ctx, h.Name)
-	var no *proxmox.Error
+	var no proxmox.Error
 	switch {
 	case errors.As(err, &no) && no.IsPermission(): // a cluster without GPUs does without
 		h.Blind, ledger = true, &pci.Ledger{}

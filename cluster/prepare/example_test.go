@@ -7,7 +7,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // The paths on which the API token of a cluster needs privileges on Proxmox VE 9.2.
@@ -22,7 +21,7 @@ pools:
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, path := range permission.Paths(prepare.Grants(want, proxmox.Version{Release: "9.2"})) {
+	for _, path := range proxmox.GrantPaths(prepare.Grants(want, proxmox.Version{Release: "9.2"})) {
 		fmt.Println(path)
 	}
 	// Unordered output:

@@ -9,7 +9,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Grants returns the least that a token must be allowed to do on a Proxmox VE of
@@ -18,7 +17,7 @@ import (
 //
 // Sources: the permission checks of qemu-server (PVE/API2/Qemu.pm, Agent.pm),
 // pve-storage (PVE/API2/Storage) and pve-manager (PVE/API2/Cluster/Mapping/PCI.pm).
-func Grants(s *spec.Spec, v proxmox.Version) []permission.Grant {
+func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	if len(Hosts(s)) == 0 {
 		return nil // every machine belongs to another owner
 	}
@@ -32,10 +31,10 @@ func Grants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 // LookGrants returns what the token may also read. Without these grants Proxmox hides the hosts'
 // sizes, clocks and kernels, which cluster:init needs for its proposals and host:check for its
 // checks. cluster:up does not need them.
-func LookGrants(s *spec.Spec) []permission.Grant {
-	var all []permission.Grant
+func LookGrants(s *spec.Spec) []proxmox.Grant {
+	var all []proxmox.Grant
 	for _, host := range Hosts(s) {
-		all = append(all, permission.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
+		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
 			Why: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
 	}
 	return all
@@ -64,10 +63,10 @@ func Hosts(s *spec.Spec) []string {
 
 // machineGrants returns the grants for VMs. They are on /vms as a whole: a machine has no path
 // before it has a VMID, and Proxmox removes the grants on a VM's path when the VM is destroyed.
-func machineGrants(s *spec.Spec, v proxmox.Version) []permission.Grant {
-	var all []permission.Grant
+func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
+	var all []proxmox.Grant
 	on := func(why string, privileges ...string) {
-		all = append(all, permission.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
+		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
 	}
 	on("see the machines and their settings; without it Proxmox answers with empty lists", "VM.Audit")
 	on("create and destroy machines, and turn one into the template", "VM.Allocate")
@@ -85,8 +84,8 @@ func machineGrants(s *spec.Spec, v proxmox.Version) []permission.Grant {
 }
 
 // storageGrants returns the grants for every storage that the file names.
-func storageGrants(s *spec.Spec) []permission.Grant {
-	var all []permission.Grant
+func storageGrants(s *spec.Spec) []proxmox.Grant {
+	var all []proxmox.Grant
 	holds := map[string]map[string]bool{} // by storage: content, and whether templates have their disks there
 	for _, host := range Hosts(s) {
 		for _, u := range Uses(s, host) {
@@ -102,7 +101,7 @@ func storageGrants(s *spec.Spec) []permission.Grant {
 	for _, storage := range slices.Sorted(maps.Keys(holds)) {
 		h := holds[storage]
 		on := func(why string, privileges ...string) {
-			all = append(all, permission.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
+			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
 		}
 		if h["images"] {
 			on("create disks of machines and templates, and grow them", "Datastore.AllocateSpace")
@@ -132,7 +131,7 @@ func filesOn(holds map[string]bool) string {
 }
 
 // bridgeGrants returns the grants for every bridge that a machine is connected to.
-func bridgeGrants(s *spec.Spec) []permission.Grant {
+func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 	var bridges []string
 	if s.Image.Template == "" {
 		bridges = append(bridges, s.Network.Bridge)
@@ -143,21 +142,21 @@ func bridgeGrants(s *spec.Spec) []permission.Grant {
 		}
 	}
 	slices.Sort(bridges)
-	var all []permission.Grant
+	var all []proxmox.Grant
 	for _, bridge := range slices.Compact(bridges) {
 		// A bridge of the host belongs to the zone localnetwork; a VLAN on it is a path below.
-		all = append(all, permission.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true, Why: "plug machines into it, with or without a VLAN"})
+		all = append(all, proxmox.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true, Why: "plug machines into it, with or without a VLAN"})
 	}
 	return all
 }
 
 // hostGrants returns the grants for hosts themselves, and for settings of all hosts.
-func hostGrants(s *spec.Spec) []permission.Grant {
-	var all []permission.Grant
+func hostGrants(s *spec.Spec) []proxmox.Grant {
+	var all []proxmox.Grant
 	if s.Image.Template == "" {
 		for _, host := range Hosts(s) {
-			all = append(all, permission.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
-				Or: []permission.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
+			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
+				Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}
 	}
 	switch {
@@ -166,10 +165,10 @@ func hostGrants(s *spec.Spec) []permission.Grant {
 		if wantsGPUs(s) {
 			why += "; it is also enough to read which PCI devices the hosts have"
 		}
-		all = append(all, permission.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
 	case wantsGPUs(s):
-		all = append(all, permission.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
-			Or: []permission.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
+			Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
 	}
 	return all
 }
@@ -180,8 +179,8 @@ func wantsGPUs(s *spec.Spec) bool {
 
 // mappingGrants returns the grants for resource mappings. A token can give a machine a GPU only
 // through a mapping.
-func mappingGrants(s *spec.Spec) []permission.Grant {
-	var all []permission.Grant
+func mappingGrants(s *spec.Spec) []proxmox.Grant {
+	var all []proxmox.Grant
 	var named []string
 	made := false
 	for _, n := range s.Nodes {
@@ -192,12 +191,12 @@ func mappingGrants(s *spec.Spec) []permission.Grant {
 		made = made || len(n.GPUs.Mapping) == 0
 	}
 	if made {
-		all = append(all, permission.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
+		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
 			Why: "create a mapping for the cards of each node, and give machines the cards in it"})
 	}
 	slices.Sort(named)
 	for _, id := range slices.Compact(named) {
-		all = append(all, permission.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"}, Why: fmt.Sprintf("give machines the cards in the mapping %s", id)})
+		all = append(all, proxmox.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"}, Why: fmt.Sprintf("give machines the cards in the mapping %s", id)})
 	}
 	return all
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -33,7 +32,7 @@ type Prep struct {
 	// that of the step. Nil: no token is created.
 	KeepToken func(secret.Value) error
 	// Grants are permissions for the token in addition to what the file needs.
-	Grants []permission.Grant
+	Grants []proxmox.Grant
 	// NewToken recreates an existing token.
 	NewToken bool
 	// Framebuffer removes the console from the card that a host booted on.
@@ -195,7 +194,7 @@ func (p *Prep) access(ctx context.Context) (host.Access, host.AccessState, error
 	return p.forVersion(a, s), s, nil
 }
 
-func (p *Prep) grants(v proxmox.Version) []permission.Grant {
+func (p *Prep) grants(v proxmox.Version) []proxmox.Grant {
 	return append(Grants(p.Spec, v), p.Grants...)
 }
 

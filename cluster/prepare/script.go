@@ -8,7 +8,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // RoleScript returns shell commands for root on any host of the Proxmox cluster that give a token
@@ -37,8 +36,8 @@ func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 		say("Use both only for this: a grant on a path replaces what the user")
 		say("inherits there from above, and a token with all of its user's privileges loses them.")
 	}
-	run(permission.TokenCommands(user, token))
-	for _, r := range permission.Roles(RolePrefix(s), need) {
+	run(proxmox.TokenCommands(user, token))
+	for _, r := range proxmox.Roles(RolePrefix(s), need) {
 		out.WriteString("\n")
 		say("On %s%s:", r.Path, map[bool]string{true: " and the paths below", false: " alone"}[r.Propagate])
 		for _, g := range need {
@@ -46,7 +45,7 @@ func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 				say("  %s: %s", strings.Join(g.Privileges, ", "), g.Why)
 			}
 		}
-		run(permission.GrantCommands(RolePrefix(s), tokenID, need, r.Path))
+		run(proxmox.GrantCommands(RolePrefix(s), tokenID, need, r.Path))
 	}
 	out.WriteString("\n")
 	say("To check: pveum user token permissions %s %s", printable.Word(user), printable.Word(token))

@@ -57,13 +57,12 @@ var allowed = map[string][]string{
 	"fleet/internal/reserved":           nil,
 	"jupyterhub":                        {"kube", "kube/chart", "kube/chart/pins", "internal/suggest"},
 
-	"proxmox":                   {"internal/distro", "proxmox/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/pci", "proxmox/permission", "remote"},
-	"proxmox/permission":        {"proxmox/internal/wire"},
-	"proxmox/internal/live":     {"proxmox/api", "proxmox/internal/wire"},
-	"proxmox/internal/agent":    {"proxmox/api", "proxmox/internal/live", "proxmox/internal/wire", "remote"},
+	"proxmox":                   {"internal/distro", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/pci", "remote"},
+	"proxmox/internal/live":     {"proxmox/internal/api", "proxmox/internal/wire"},
+	"proxmox/internal/agent":    {"proxmox/internal/api", "proxmox/internal/live", "proxmox/internal/wire", "remote"},
 	"proxmox/pci":               {"proxmox/internal/wire"},
-	"proxmox/api":               {"proxmox/internal/wire", "proxmox/permission"},
-	"proxmox/internal/fakehost": {"proxmox/api"},
+	"proxmox/internal/api":      {"proxmox/internal/wire"},
+	"proxmox/internal/fakehost": {"proxmox/internal/api"},
 	"proxmox/internal/wire":     nil,
 	"k3s":                       {"remote", "internal/suggest"},
 	"nvidia":                    {"proxmox/unit", "remote", "internal/distro"},
@@ -141,8 +140,8 @@ var allowed = map[string][]string{
 
 	"sim/peers": {"sim/guest"},
 
-	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/api", "proxmox/pci", "proxmox/permission", "remote"},
-	"proxmox/host":      {"proxmox", "proxmox/api", "proxmox/pci", "proxmox/permission", "remote"},
+	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/internal/api", "proxmox/pci", "remote"},
+	"proxmox/host":      {"proxmox", "proxmox/pci", "remote"},
 
 	"cluster/spec":                        {"internal/suggest", "secret/sops", "proxmox/unit"},
 	"internal/names":                      {"cloudinit", "cluster/spec"},
@@ -154,7 +153,7 @@ var allowed = map[string][]string{
 	"cluster":                             {"cluster/consent", "cluster/doctor", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/leasefile", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/parts", "cluster/internal/run", "cluster/internal/templates", "cluster/internal/verification", "cluster/placement", "cluster/platform", "cluster/prepare", "cluster/converge", "fleet", "internal/distro", "internal/names", "internal/printable", "internal/suggest", "jupyterhub", "k3s", "kube", "kube/helm", "nvidia", "proxmox", "proxmox/pci", "proxmox/preflight", "remote", "remote/ssh", "cluster/spec", "cluster/backup", "cluster/internal/rescue", "internal/offer", "nvidia/mig", "kube/addon"},
 	"cluster/internal/verification":       {"kube/addon", "cluster/internal/benches", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "cluster/internal/volumes", "cluster/platform", "cluster/converge", "internal/offer", "kube", "nvidia", "nvidia/check", "remote", "secret", "cluster/spec"},
 	"cluster/doctor":                      {"cluster/converge/drift", "fleet", "internal/history", "internal/offer", "k3s", "kube", "nvidia", "nvidia/mig", "proxmox", "remote", "cluster/spec"},
-	"cluster/prepare":                     {"cluster/internal/leasefile", "cluster/converge", "internal/names", "proxmox", "proxmox/host", "proxmox/permission", "remote", "cluster/spec"},
+	"cluster/prepare":                     {"cluster/internal/leasefile", "cluster/converge", "internal/names", "proxmox", "proxmox/host", "remote", "cluster/spec"},
 	"cluster/internal/volumes":            {"kube/addon", "cluster/platform", "kube", "nvidia/check", "cluster/spec"},
 	"cluster/internal/thorns":             {"kube", "sim/guest", "sim/kubesim"},
 	"cluster/internal/templates":          {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "cluster/placement", "cluster/prepare", "cluster/converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "proxmox/pci", "remote", "cluster/spec"},
@@ -193,7 +192,7 @@ var allowed = map[string][]string{
 	"internal/session/rows":    {"cluster", "cluster/inventory", "internal/console", "internal/history", "internal/keep", "nvidia/check", "proxmox"},
 	"internal/session/report":  {"cluster", "cluster/inventory", "cluster/platform", "cluster/converge", "internal/console", "internal/history", "internal/keep", "internal/page", "internal/session", "jupyterhub", "nvidia/check", "proxmox", "cluster/spec"},
 	"internal/session/examine": {"cluster/doctor", "cluster/converge", "internal/console", "internal/history", "internal/keep", "internal/session", "remote", "secret"},
-	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "cluster/clusterfile", "cluster/converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labneeds", "internal/trial", "jupyterhub", "kube/chart", "kube/helm", "nvidia/check", "proxmox", "proxmox/api", "proxmox/host", "proxmox/permission", "proxmox/preflight", "remote", "remote/ssh", "cluster/spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
+	"internal/session":         {"cluster", "cluster/consent", "cluster/draft", "cluster/placement", "cluster/platform", "cluster/prepare", "cluster/clusterfile", "cluster/converge", "examples", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/labctl", "internal/labneeds", "internal/trial", "jupyterhub", "kube/chart", "kube/helm", "nvidia/check", "proxmox", "proxmox/host", "proxmox/preflight", "remote", "remote/ssh", "cluster/spec", "internal/offer", "cluster/inventory", "internal/history", "internal/names", "internal/session/rows"},
 	"internal/session/gitops":  {"cluster/converge/wait", "fleet", "fleet/lint", "internal/console", "internal/keep", "internal/session", "kube", "kube/chart", "kube/helm"},
 	"internal/session/upgrade": {"cluster/clusterfile", "internal/keep", "internal/session", "internal/yamlnode", "k3s"},
 }

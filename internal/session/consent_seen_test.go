@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -40,7 +40,7 @@ func (w *site) give(name string) {
 	id, value := w.sim.Token()
 	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: w.sim.Client()})
 	require.NoError(w.t, err)
-	require.NoError(w.t, pve.Call(w.t.Context(), "PUT", api.VMPath("pve1", w.vmid(name), "config"), api.Params{"scsi7": "vmdata:5"}, nil))
+	require.NoError(w.t, pve.Call(w.t.Context(), "PUT", fmt.Sprintf("/nodes/pve1/qemu/%d/config", w.vmid(name)), map[string]any{"scsi7": "vmdata:5"}, nil))
 	w.sim.Settle()
 }
 

@@ -32,7 +32,7 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 	}
 	c, err := proxmox.Dial(ctx, s.by(proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
-		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, Login: s.rootLogin(), Wrap: s.wrap,
+		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, RootUser: p.User, RootPassword: s.rootPassword(), Wrap: s.wrap,
 	}))
 	key := refusedValue(err)
 	if token.IsZero() || strings.ContainsAny(token.Reveal(), " \t\r\n") { // it was not sent
@@ -51,9 +51,13 @@ func (s *Session) at(key string, err error) error {
 
 // refusedValue returns the key of the value that a first request to Proxmox VE failed on.
 func refusedValue(err error) string {
-	var certificate *proxmox.TLSError
+	var certificate proxmox.CertificateError
+	want := ""
+	if errors.As(err, &certificate) {
+		_, want = certificate.Fingerprints()
+	}
 	switch {
-	case errors.As(err, &certificate) && certificate.Want != "":
+	case want != "":
 		return "proxmox.fingerprint"
 	case errors.Is(err, proxmox.ErrUnauthorized):
 		return "proxmox.token"

@@ -17,8 +17,8 @@ func TestRefusedValuesHaveAPlace(t *testing.T) {
 	for want, err := range map[string]error{
 		"cluster.yaml:3:13: no route":        errors.New("no route"),
 		"cluster.yaml:4:10: 401: x":          fmt.Errorf("401: %w", errorAs("x", proxmox.ErrUnauthorized)),
-		"cluster.yaml:6:16: proxmox: the ce": &proxmox.TLSError{Endpoint: "a", Want: "AA", Fingerprint: "BB"},
-		"cluster.yaml:3:13: proxmox: the ce": &proxmox.TLSError{Endpoint: "a", Fingerprint: "BB"},
+		"cluster.yaml:6:16: proxmox: the ce": certificateError{want: "AA"},
+		"cluster.yaml:3:13: proxmox: the ce": certificateError{},
 	} {
 		got := s.at(refusedValue(err), err)
 		assert.ErrorIs(t, got, err)
@@ -38,3 +38,9 @@ type textError struct {
 
 func (e textError) Error() string { return e.text }
 func (e textError) Unwrap() error { return e.err }
+
+// certificateError is a [proxmox.CertificateError].
+type certificateError struct{ want string }
+
+func (e certificateError) Error() string                      { return "proxmox: the certificate" }
+func (e certificateError) Fingerprints() (shown, want string) { return "BB", e.want }

@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -35,7 +35,7 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 	}
 	name := s.Spec.Proxmox.Host
 	f.Host = ""
-	s.prepGrants = []permission.Grant{
+	s.prepGrants = []proxmox.Grant{
 		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see the number of CPUs and the memory"},
 		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Why: "let cluster:init see the storages"},
 		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Why: "let cluster:init see the bridges"},

@@ -13,7 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/prepare"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // newestPVE is the version of Proxmox VE that is assumed if the host cannot be asked.
@@ -73,11 +72,11 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 	v := client.Version()
 	*id = client.TokenID()
 	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
-	have, err := client.Permissions(ctx, permission.Paths(need)...)
+	have, err := client.Permissions(ctx, proxmox.GrantPaths(need)...)
 	if err != nil {
 		return v, err
 	}
-	lacking := permission.Roles(prepare.RolePrefix(s.Spec), have.Missing(need))
+	lacking := proxmox.Roles(prepare.RolePrefix(s.Spec), have.Missing(need))
 	for _, r := range lacking {
 		s.Say("%s lacks %s", *id, r)
 	}
@@ -112,8 +111,8 @@ type role struct {
 func (s *Session) roles(v proxmox.Version, id string) []role {
 	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
 	var out []role
-	for _, r := range permission.Roles(prepare.RolePrefix(s.Spec), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, permission.GrantCommands(prepare.RolePrefix(s.Spec), id, need, r.Path)})
+	for _, r := range proxmox.Roles(prepare.RolePrefix(s.Spec), need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(prepare.RolePrefix(s.Spec), id, need, r.Path)})
 	}
 	return out
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -110,7 +109,7 @@ func (o InitFlags) missing(ctx context.Context, ask *asker) error {
 		need, later = append(need, fmt.Sprintf("-force or -out=FILE, since %s exists already", o.Out)), later+1
 	}
 	if o.Endpoint != "" && o.Endpoint != spec.Lab && o.Fingerprint == "" && !o.Insecure {
-		if shown, trusted, err := api.Certificate(ctx, o.Endpoint); err == nil && !trusted {
+		if shown, trusted, err := proxmox.Certificate(ctx, o.Endpoint); err == nil && !trusted {
 			need, later = append(need, fmt.Sprintf("-fingerprint=%s, if pvenode cert info shows the same on the host", shown)), later+1
 		}
 	}
@@ -176,7 +175,7 @@ func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags,
 	case o.Fingerprint != "" || o.Insecure:
 		return o.Fingerprint, nil
 	}
-	shown, trusted, err := api.Certificate(ctx, endpoint)
+	shown, trusted, err := proxmox.Certificate(ctx, endpoint)
 	if err != nil || trusted {
 		return "", err
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -34,7 +34,7 @@ func newFront(t *testing.T, model pvesim.Model) front {
 	server := httptest.NewTLSServer(sim.Handler())
 	t.Cleanup(server.Close)
 	id, value := sim.Token()
-	return front{endpoint: server.URL, fingerprint: api.Fingerprint(server.Certificate()), token: id, secret: value}
+	return front{endpoint: server.URL, fingerprint: proxmox.Fingerprint(server.Certificate()), token: id, secret: value}
 }
 
 // interview gives answers, one a line, to cluster:init in an empty folder. What is

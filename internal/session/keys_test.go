@@ -17,7 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labneeds"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -47,7 +47,7 @@ func newDoor(t *testing.T) *door {
 
 // way is how a session with this file goes to its hosts and machines.
 func (w *door) way(text string) string {
-	text = strings.NewReplacer("ENDPOINT", w.server.URL, "FINGERPRINT", api.Fingerprint(w.server.Certificate())).Replace(text)
+	text = strings.NewReplacer("ENDPOINT", w.server.URL, "FINGERPRINT", proxmox.Fingerprint(w.server.Certificate())).Replace(text)
 	want, err := clusterfile.Parse("cluster.yaml", []byte("name: way\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\n"+
 		"pools:\n  cp: {role: server, count: 1, addresses: [10.0.0.11], memory: 2GiB, host: pve1}\n"+text))
 	require.NoError(w.t, err, text)
@@ -60,9 +60,9 @@ func (w *door) way(text string) string {
 	w.came = ""
 	_, err = s.dial(w.t.Context())
 	fmt.Fprintln(&out, w.came, err)
-	if login := s.rootLogin(); login != nil {
-		password, err := login.Password(w.t.Context())
-		fmt.Fprintln(&out, "root is", login.User, password.Reveal(), err)
+	if ask := s.rootPassword(); ask != nil {
+		password, err := ask(w.t.Context())
+		fmt.Fprintln(&out, "root is", want.Proxmox.User, password.Reveal(), err)
 	}
 	b := cluster.Backend{Dir: "nowhere"}
 	if err == nil {

@@ -8,18 +8,17 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// rootLogin logs in with a password for options that no token may set; nil if the file names
-// no user. The password is read, or asked for, when it is needed.
-func (s *Session) rootLogin() *proxmox.Login {
+// rootPassword returns the password of the user for options that no token may set; nil if the file
+// names no user. The password is read, or asked for, when it is needed.
+func (s *Session) rootPassword() func(context.Context) (secret.Value, error) {
 	p := s.Spec.Proxmox
 	if p.User == "" {
 		return nil
 	}
-	return &proxmox.Login{User: p.User, Password: func(ctx context.Context) (secret.Value, error) {
+	return func(ctx context.Context) (secret.Value, error) {
 		if !p.Password.IsZero() {
 			value, err := p.Password.Resolve()
 			if err == nil {
@@ -28,7 +27,7 @@ func (s *Session) rootLogin() *proxmox.Login {
 			return value, err
 		}
 		return s.askPassword(ctx, p.User)
-	}}
+	}
 }
 
 // askPassword asks for a password on the terminal, without an echo.

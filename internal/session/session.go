@@ -30,7 +30,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -69,7 +68,7 @@ type Session struct {
 	// wrap wraps every request to Proxmox; may be nil.
 	wrap func(http.RoundTripper) http.RoundTripper
 	// What host:prep adds if there is no file yet.
-	prepGrants []permission.Grant
+	prepGrants []proxmox.Grant
 	prepNext   string
 }
 

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/permission"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -18,11 +17,11 @@ var observeAccessScript string
 
 // Access is the wanted state of a Proxmox VE cluster, independent of the host.
 type Access struct {
-	Owner    string             // as in [Spec]
-	Prefix   string             // of the roles' names
-	TokenID  string             // user@realm!name
-	Grants   []permission.Grant // what the token must be allowed to do
-	Storages []Storage          // what storages must accept
+	Owner    string          // as in [Spec]
+	Prefix   string          // of the roles' names
+	TokenID  string          // user@realm!name
+	Grants   []proxmox.Grant // what the token must be allowed to do
+	Storages []Storage       // what storages must accept
 }
 
 // Storage is the content that a storage must accept.
@@ -34,7 +33,7 @@ type Storage struct {
 
 // AccessState is the observed state.
 type AccessState struct {
-	Version  api.Version
+	Version  proxmox.Version
 	Storages []StorageState
 	Roles    map[string][]string // privileges by role
 	Users    []string
@@ -192,7 +191,7 @@ func (s *AccessState) readStorages(text []byte) error {
 }
 
 // covers reports whether rights on a path include those of a role.
-func covers(rights map[string]bool, r permission.Role) bool {
+func covers(rights map[string]bool, r proxmox.Role) bool {
 	return !slices.ContainsFunc(r.Privileges, func(p string) bool {
 		propagates, granted := rights[p]
 		return !granted || r.Propagate && !propagates
@@ -201,8 +200,8 @@ func covers(rights map[string]bool, r permission.Role) bool {
 
 // lacking returns the roles to grant to the token: those whose privileges it does not all have
 // already, from any grant.
-func (a Access) lacking(s AccessState) []permission.Role {
-	return slices.DeleteFunc(permission.Roles(a.Prefix, a.Grants), func(r permission.Role) bool {
+func (a Access) lacking(s AccessState) []proxmox.Role {
+	return slices.DeleteFunc(proxmox.Roles(a.Prefix, a.Grants), func(r proxmox.Role) bool {
 		return s.Token != nil && covers(s.May[r.Path], r)
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/host"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -16,7 +16,7 @@ import (
 func access() host.Access {
 	return host.Access{
 		Owner: "a test", Prefix: "homelab-test", TokenID: "homelab@pve!cluster",
-		Grants: []permission.Grant{
+		Grants: []proxmox.Grant{
 			{Path: "/vms", Privileges: []string{"VM.Allocate", "VM.Audit"}, Propagate: true, Why: "make machines"},
 			{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Why: "see it"},
 		},

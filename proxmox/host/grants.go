@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/permission"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Changes returns all changes that are needed, except the token, which [Access.MakeToken] makes
@@ -67,7 +66,7 @@ func holdsFiles(kind string) bool {
 }
 
 // impossible says why a storage cannot hold the wanted content, or returns "".
-func (want Storage) impossible(have StorageState, v api.Version) string {
+func (want Storage) impossible(have StorageState, v proxmox.Version) string {
 	for _, kind := range want.Content {
 		switch {
 		case slices.Contains(have.Content, kind):
@@ -111,7 +110,7 @@ func (a Access) Notes(s AccessState) []Note {
 	return out
 }
 
-func missing(rights map[string]bool, r permission.Role) []string {
+func missing(rights map[string]bool, r proxmox.Role) []string {
 	return slices.DeleteFunc(slices.Clone(r.Privileges), func(p string) bool { _, ok := rights[p]; return ok })
 }
 

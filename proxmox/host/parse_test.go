@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // FuzzState: whatever a host prints, or breaks off, is an error or a State that the
@@ -50,7 +50,7 @@ func FuzzAccess(f *testing.F) {
 		"\n@@ users\n[{\"userid\":\"a@pve\"}]\n\n@@ acl\n[{\"path\":\"/\",\"ugid\":\"a@pve\",\"roleid\":\"x\",\"propagate\":1}]\n\n@@ tokens\n[{\"tokenid\":\"t\",\"privsep\":\"0\"}]\n" +
 		"\n@@ may /vms\n{\"/vms\":{\"VM.Audit\":1}}\n\n@@ end\n"))
 	f.Fuzz(func(_ *testing.T, out []byte) {
-		a := Access{Prefix: "p", TokenID: "a@pve!t", Grants: []permission.Grant{{Path: "/vms", Privileges: []string{"VM.Audit"}}}, Storages: []Storage{{"local", []string{"iso"}, []string{"x"}}}}
+		a := Access{Prefix: "p", TokenID: "a@pve!t", Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Audit"}}}, Storages: []Storage{{"local", []string{"iso"}, []string{"x"}}}}
 		if s, err := a.parseAccess(out); err == nil {
 			_, _ = a.Changes(s), a.Notes(s)
 		}

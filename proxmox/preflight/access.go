@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // checkGrants compares the token's permissions with those that are needed, and finds options that
@@ -22,7 +21,7 @@ func checkGrants(w *Want, s *seen) []Finding {
 	} else {
 		lacks, unclear := s.lacking(w)
 		out = append(out, unclear...)
-		for _, r := range permission.Roles(w.Role, lacks) {
+		for _, r := range proxmox.Roles(w.Role, lacks) {
 			out = append(out, wrong(r.Path, grantCure(w, r, s.token, s.hasMore(w, r.Path)), "the token %s lacks %s: %s", s.token, r, strings.Join(r.Why, "; ")))
 		}
 	}
@@ -90,7 +89,7 @@ const localZone = "/sdn/zones/localnetwork/"
 // lacking returns the grants that the token does not have. A bridge that turns out to be a VNet is
 // in another zone, and Proxmox does not report here which one: SDN.Use on any zone that may have it
 // is enough (pve-network, PVE/Network/SDN.pm, get_local_vnets).
-func (s *seen) lacking(w *Want) (lacks []permission.Grant, unclear []Finding) {
+func (s *seen) lacking(w *Want) (lacks []proxmox.Grant, unclear []Finding) {
 	for _, g := range s.permissions.is.Missing(w.Grants) {
 		name, bridge := strings.CutPrefix(g.Path, localZone)
 		switch {
@@ -153,13 +152,13 @@ func rawDevices(vm *proxmox.VM) []proxmox.HostPCI {
 
 // grantCure returns the commands that grant the whole role on a path, even if part of it is granted
 // already: a grant on a path replaces what is inherited from above, and does not add to it.
-func grantCure(w *Want, r permission.Role, token string, inherits bool) string {
+func grantCure(w *Want, r proxmox.Role, token string, inherits bool) string {
 	careful := ""
 	if user, _, _ := strings.Cut(token, "!"); user != "root@pam" && inherits {
 		careful = fmt.Sprintf("; it replaces what %s and its token inherit on %s from above, so not for a user who does other work there", user, r.Path)
 	}
 	return "as root, on any host (homelab host:role prints all that is needed)" + careful + ": `" +
-		strings.Join(permission.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
+		strings.Join(proxmox.GrantCommands(w.Role, token, slices.Concat(w.Grants, w.Looks), r.Path), "\n") + "`"
 }
 
 // hasMore reports whether the token has more privileges on a path than the grants need. A new entry

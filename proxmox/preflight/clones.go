@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 // checkClones checks whether the missing machines can be cloned to their storages. A whole

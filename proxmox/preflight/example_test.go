@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -18,7 +17,7 @@ func Example() {
 	sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
 	defer sim.Close()
 	id, token := sim.Token()
-	client, err := proxmox.Dial(ctx, api.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
+	client, err := proxmox.Dial(ctx, proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,7 +16,6 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -104,7 +103,7 @@ func accessFailures() []failure {
 		{name: "role-of-8-on-9", model: func(m *pvesim.Model) {
 			m.Roles[0].Privs = slices.DeleteFunc(m.Roles[0].Privs, func(p string) bool { return strings.HasPrefix(p, "VM.GuestAgent.") })
 		}, want: func(w *preflight.Want) {
-			w.Grants = append(w.Grants, permission.Grant{Path: "/vms", Privileges: []string{"VM.GuestAgent.Unrestricted"}, Propagate: true, Why: "read host keys"})
+			w.Grants = append(w.Grants, proxmox.Grant{Path: "/vms", Privileges: []string{"VM.GuestAgent.Unrestricted"}, Propagate: true, Why: "read host keys"})
 		}, found: []string{"error PX1 /vms"}},
 		{name: "name-of-somebody-else", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "gpu1", Config: map[string]string{"cores": "1", "memory": "512"}})

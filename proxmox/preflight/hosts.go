@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
 )
 
 // checkHosts checks whether every host is online and may change something: without a majority
@@ -55,7 +54,7 @@ func checkVersion(w *Want, s *seen) []Finding {
 	}
 	for _, h := range w.Hosts {
 		status := s.on[h.Name].status
-		there := api.Version{Version: status.is.Version}
+		there := proxmox.Version{Version: status.is.Version}
 		if status.err != nil || there.Major() == 0 {
 			continue
 		}

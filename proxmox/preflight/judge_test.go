@@ -8,7 +8,6 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // TestMemoryThatIsLentOut has containers, whose limits are no promises, and VMs whose
@@ -73,20 +72,20 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 
 // TestAVNetIsInAZoneOfItsOwn: what the file can only call a bridge of the host.
 func TestAVNetIsInAZoneOfItsOwn(t *testing.T) {
-	w := &Want{Grants: []permission.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
+	w := &Want{Grants: []proxmox.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
 	for name, c := range map[string]struct {
 		kind string
-		have permission.Tree
+		have proxmox.Tree
 		want []Verdict
 	}{
-		"bridge":              {"bridge", permission.Tree{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
-		"vnet":                {"vnet", permission.Tree{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
-		"its zone":            {"vnet", permission.Tree{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
-		"its zone, no deeper": {"vnet", permission.Tree{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
-		"another vnet":        {"vnet", permission.Tree{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
+		"bridge":              {"bridge", proxmox.Tree{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
+		"vnet":                {"vnet", proxmox.Tree{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
+		"its zone":            {"vnet", proxmox.Tree{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
+		"its zone, no deeper": {"vnet", proxmox.Tree{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
+		"another vnet":        {"vnet", proxmox.Tree{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &seen{token: "a@pve!b", permissions: fact[permission.Tree]{is: c.have}, on: map[string]*hostSeen{
+			s := &seen{token: "a@pve!b", permissions: fact[proxmox.Tree]{is: c.have}, on: map[string]*hostSeen{
 				"pve1": {bridges: fact[[]proxmox.Bridge]{is: []proxmox.Bridge{{Name: "blue", Type: c.kind, Active: true}}}}}}
 			var got []Verdict
 			for _, f := range checkGrants(w, s) {

@@ -15,8 +15,6 @@ import (
 
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -41,7 +39,7 @@ func want() preflight.Want {
 		Owner: tag, Role: "Homelab",
 		Hosts: []preflight.Host{{Name: "pve1", Storages: uses()}},
 		VMs:   []preflight.VM{gpuNode()},
-		Grants: []permission.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},
+		Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},
 			{Path: "/storage/vmdata", Privileges: []string{"Datastore.AllocateSpace"}}},
 		Driver: &nvidia.Policy{}, Release: "noble",
 		Mappings: func(id, _ string) bool { return id == "small_gpu1" },
@@ -82,7 +80,7 @@ func check(t *testing.T, model pvesim.Model, w preflight.Want, arrange func(*pve
 func dial(t testing.TB, sim *pvesim.Sim) *proxmox.Client {
 	t.Helper()
 	id, token := sim.Token()
-	c, err := proxmox.Dial(t.Context(), api.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
+	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: sim.Client().Transport}})
 	require.NoError(t, err)
 	return c
 }

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -24,14 +23,14 @@ type fact[T any] struct {
 
 // seen is all the state that the checks use.
 type seen struct {
-	version     api.Version
+	version     proxmox.Version
 	token       string
 	brief       bool // nothing is created: Options.Brief
 	hosts       fact[[]proxmox.Host]
 	quorate     fact[bool]
-	permissions fact[permission.Tree]
+	permissions fact[proxmox.Tree]
 	info        fact[proxmox.TokenInfo]
-	tags        fact[permission.TagAccess]
+	tags        fact[proxmox.TagAccess]
 	residents   fact[[]proxmox.Resident]
 	neighbours  fact[[]proxmox.Neighbour]
 	leases      fact[[]proxmox.Lease]
@@ -139,11 +138,11 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		return marked, err
 	})
 	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
-	exactly := permission.Paths(w.Grants)
+	exactly := proxmox.GrantPaths(w.Grants)
 	if !o.Exact {
 		exactly = keep(exactly, w.inherits)
 	}
-	ask(g, &s.permissions, func() (permission.Tree, error) { return c.Permissions(ctx, exactly...) })
+	ask(g, &s.permissions, func() (proxmox.Tree, error) { return c.Permissions(ctx, exactly...) })
 	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
 	var carry []string // hosts that answer and provide GPUs
 	for _, h := range w.Hosts {
@@ -159,7 +158,7 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 // inherits reports whether a path may inherit from another of the grants above it. One request for
 // all paths does not distinguish that from a path without any privilege.
 func (w *Want) inherits(path string) bool {
-	return slices.ContainsFunc(w.Grants, func(g permission.Grant) bool {
+	return slices.ContainsFunc(w.Grants, func(g proxmox.Grant) bool {
 		return g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
 	})
 }

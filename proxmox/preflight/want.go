@@ -9,7 +9,6 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 // Want is what hosts must be able to run.
@@ -17,9 +16,9 @@ type Want struct {
 	Owner    string                            // tag of the VMs that are ours
 	Hosts    []Host                            // that are in use
 	VMs      []VM                              // that must exist
-	Grants   []permission.Grant                // what the token must be allowed to do
-	Looks    []permission.Grant                // what it may also read; the roles include these
-	Role     string                            // prefix of the names of the roles that grant it; see permission.Roles
+	Grants   []proxmox.Grant                   // what the token must be allowed to do
+	Looks    []proxmox.Grant                   // what it may also read; the roles include these
+	Role     string                            // prefix of the names of the roles that grant it; see proxmox.Roles
 	Mappings func(id, description string) bool // reports which resource mappings are ours; nil: none
 
 	// Place says why the VMs of a host cannot have their GPUs, for callers that choose cards by

@@ -110,7 +110,7 @@ func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
 	for _, host := range ts.Hosts() {
 		if ts.Spec.Image.Template != "" {
 			vm, err := ts.existing(ctx, host)
-			var below *proxmox.Error
+			var below proxmox.Error
 			switch {
 			case err == nil:
 				out.theirs[vm.VMID] = true

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/secret"
 )
 

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/secret"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/proxmox/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -242,7 +242,7 @@ func TestEndpointSpellings(t *testing.T) {
 		c, err := api.Dial(t.Context(), cfg)
 		require.NoError(t, err, s)
 		assert.Equal(t, address, c.Endpoint())
-		assert.Equal(t, 9, c.Version().Major())
+		assert.Equal(t, "9.2.11", c.Version().Version)
 	}
 }
 

@@ -10,18 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/cps-gpu/homelab/secret"
 )
-
-// Login is a user with a password. Some options can only be set by root@pam itself, not by a token,
-// not even one of root. With a Login the client gets a ticket for those options, and uses it for
-// nothing else.
-type Login struct {
-	User string // root@pam
-	// Password is called once, when a ticket is needed. Its result is sent to Proxmox and not kept.
-	Password func(context.Context) (secret.Value, error)
-}
 
 // session is the login of a user with a ticket.
 type session struct {
@@ -33,7 +22,7 @@ type session struct {
 const ticketAge = 90 * time.Minute
 
 // HasLogin reports whether the client can get a ticket.
-func (c *Client) HasLogin() bool { return c.cfg.Login != nil }
+func (c *Client) HasLogin() bool { return c.cfg.RootPassword != nil }
 
 // PutAsRoot sends a PUT with a ticket instead of the token. If the password is correct but not
 // enough, the error is [ErrSecondFactor].
@@ -56,8 +45,8 @@ var ErrSecondFactor = errors.New("has a second factor")
 
 // login exchanges the password for a ticket.
 func (c *Client) login(ctx context.Context) (*session, error) {
-	user := c.cfg.Login.User
-	password, err := c.cfg.Login.Password(ctx)
+	user := c.cfg.RootUser
+	password, err := c.cfg.RootPassword(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("password of %s: %w", user, err)
 	}

@@ -1,4 +1,4 @@
-package permission_test
+package proxmox_test
 
 import (
 	"encoding/json"
@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/proxmox/permission"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 func TestPermissionsThatReachBelow(t *testing.T) {
-	p := permission.Tree{
+	p := proxmox.Tree{
 		"/":            {"Sys.Audit": false, "VM.Audit": true},
 		"/vms":         {"VM.Audit": true, "VM.Clone": false},
 		"/storage":     {"Datastore.Audit": false},
@@ -35,15 +35,15 @@ func TestPermissionsThatReachBelow(t *testing.T) {
 		assert.Equal(t, x.here, p.Has(x.where, x.privilege, false), "%+v", x)
 		assert.Equal(t, x.below, p.Has(x.where, x.privilege, true), "%+v", x)
 	}
-	missing := p.Missing([]permission.Grant{
+	missing := p.Missing([]proxmox.Grant{
 		{Path: "/vms", Privileges: []string{"VM.Audit", "VM.Clone"}, Propagate: true, Why: "see"},
 		{Path: "/", Privileges: []string{"Sys.Audit"}},
 	})
-	assert.Equal(t, []permission.Grant{{Path: "/vms", Privileges: []string{"VM.Clone"}, Propagate: true, Why: "see"}}, missing)
+	assert.Equal(t, []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone"}, Propagate: true, Why: "see"}}, missing)
 	assert.Equal(t, "VM.Clone on /vms and what lies below", missing[0].String())
 
-	modify := []permission.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}
-	need := []permission.Grant{{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}, Or: modify}}
+	modify := []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}
+	need := []proxmox.Grant{{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}, Or: modify}}
 	assert.Len(t, p.Missing(need), 1, "half of what does instead is not enough")
 	p["/"]["Sys.Modify"] = false
 	assert.Empty(t, p.Missing(need))
@@ -54,7 +54,7 @@ func FuzzTree(f *testing.F) {
 	f.Add(`{"/":{"a":"1","b":true,"c":null}}`)
 	f.Add(`[]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		var p permission.Tree
+		var p proxmox.Tree
 		if json.Unmarshal([]byte(text), &p) != nil {
 			return
 		}
@@ -69,10 +69,10 @@ func FuzzTree(f *testing.F) {
 }
 
 func TestCommandsOfRoot(t *testing.T) {
-	need := []permission.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Audit"}, Propagate: true}, {Path: "/", Privileges: []string{"Sys.Audit"}}, {Path: "/vms", Privileges: []string{"VM.Audit"}}}
-	commands := permission.TokenCommands("root@pam", "root@pam!lab")
-	for _, path := range permission.Paths(need) {
-		commands = append(commands, permission.GrantCommands("homelab-x", "root@pam!lab", need, path)...)
+	need := []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Audit"}, Propagate: true}, {Path: "/", Privileges: []string{"Sys.Audit"}}, {Path: "/vms", Privileges: []string{"VM.Audit"}}}
+	commands := proxmox.TokenCommands("root@pam", "root@pam!lab")
+	for _, path := range proxmox.GrantPaths(need) {
+		commands = append(commands, proxmox.GrantCommands("homelab-x", "root@pam!lab", need, path)...)
 	}
 	assert.Equal(t, []string{
 		"pveum user token modify root@pam lab --privsep 1 2>/dev/null || pveum user token add root@pam lab --privsep 1",
@@ -84,8 +84,8 @@ func TestCommandsOfRoot(t *testing.T) {
 }
 
 func ExampleTree_Missing() {
-	have := permission.Tree{"/": {"VM.Audit": true}, "/storage/local": {"Datastore.Audit": false}}
-	need := []permission.Grant{
+	have := proxmox.Tree{"/": {"VM.Audit": true}, "/storage/local": {"Datastore.Audit": false}}
+	need := []proxmox.Grant{
 		{Path: "/vms", Privileges: []string{"VM.Audit", "VM.Clone"}, Propagate: true, Why: "clone machines"},
 		{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Why: "see what is there"},
 	}

@@ -1,11 +1,10 @@
-package permission
+package proxmox
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
 // TagAccess is which tags the token may set, and take off, as long as it has no Sys.Modify
@@ -38,13 +37,7 @@ func (a TagAccess) Mark(owner string, tags []string) (can, sure bool) {
 
 // Free returns the command that lets every token set the tags of its machines. It sets the
 // whole option again; see [TagAccess.Lost].
-func (a TagAccess) Free() string {
-	value := "user-allow=free"
-	if len(a.List) > 0 {
-		value += ",user-allow-list=" + strings.Join(a.List, ";")
-	}
-	return fmt.Sprintf("pvesh set /cluster/options --user-tag-access %s", printable.Word(value))
-}
+func (a TagAccess) Free() string { return api.FreeTags(a.List) }
 
 // Lost says what the command of Free would lose that the token may not see, "" where it
 // sees it.
@@ -52,6 +45,5 @@ func (a TagAccess) Lost() string {
 	if a.Allow != "" {
 		return ""
 	}
-	return "first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list, " +
-		"append ,user-allow-list=A;B to user-allow=free, or the list is lost"
+	return api.TagsLost
 }

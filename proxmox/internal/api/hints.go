@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
 func (e *Error) hint() string {
@@ -98,6 +97,20 @@ func tokenWords(token string) string {
 	return printable.Word(user) + " " + printable.Word(name)
 }
 
+// FreeTags returns the command that lets every token set the tags of its machines. It sets the whole
+// option again, with its list.
+func FreeTags(list []string) string {
+	value := "user-allow=free"
+	if len(list) > 0 {
+		value += ",user-allow-list=" + strings.Join(list, ";")
+	}
+	return "pvesh set /cluster/options --user-tag-access " + printable.Word(value)
+}
+
+// TagsLost says what FreeTags would lose where the token may not see the option.
+const TagsLost = "first look at pvesh get /cluster/options: if its user-tag-access has a user-allow-list, " +
+	"append ,user-allow-list=A;B to user-allow=free, or the list is lost"
+
 var tagText = regexp.MustCompile(`Sys\.Modify for modifying tag '(.*?)'`)
 
 // tagHint says what to do if Proxmox refused to set a tag, or returns "" for other refusals.
@@ -109,5 +122,5 @@ func tagHint(message string) string {
 	return fmt.Sprintf("\n  it is for the tag %s; any token may set free tags, and this one needs nothing else, "+
 		"once root has run on a host: %s"+
 		"\n  %s"+
-		"\n  (a tag that is among the datacenter's registered-tags stays reserved for administrators: remove it there)", m[1], permission.TagAccess{}.Free(), permission.TagAccess{}.Lost())
+		"\n  (a tag that is among the datacenter's registered-tags stays reserved for administrators: remove it there)", m[1], FreeTags(nil), TagsLost)
 }

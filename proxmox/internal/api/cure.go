@@ -3,40 +3,30 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/permission"
 )
 
-// expected is the set of permissions that the client's token is meant to have.
-type expected struct {
-	prefix, token string
-	need          []permission.Grant
+// expectation holds the latest argument of [Client.Expect].
+type expectation struct {
+	atomic.Pointer[func(path string, privileges []string) []string]
 }
 
-// expectation holds the latest argument of [Client.Expect].
-type expectation struct{ atomic.Pointer[expected] }
-
-// Expect tells the client which permissions its token is meant to have, by roles that are named as
-// in [permission.Roles] with prefix. It affects only messages: the error of a refused request then
-// has the commands that grant the missing privilege, ready to paste.
-func (c *Client) Expect(prefix string, need []permission.Grant) {
-	c.expects.Store(&expected{prefix: prefix, token: c.cfg.TokenID, need: need})
+// Expect tells the client how to get the commands that grant one of the privileges on a path, none if
+// it is not meant to have them. It affects only messages: the error of a refused request then has the
+// commands, ready to paste.
+func (c *Client) Expect(commands func(path string, privileges []string) []string) {
+	c.expects.Store(&commands)
 }
 
 // cure returns the commands that grant one of the privileges on a path. If the privileges were not
 // expected to be needed, it says how to find the role that lacks them.
 func (x *expectation) cure(path string, privileges []string) string {
-	if e := x.Load(); e != nil {
-		i := slices.IndexFunc(e.need, func(g permission.Grant) bool {
-			reaches := g.Path == path || g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
-			return reaches && slices.ContainsFunc(privileges, func(p string) bool { return slices.Contains(g.Privileges, p) })
-		})
-		if i >= 0 {
-			return "run on a host as root:\n    " + strings.Join(permission.GrantCommands(e.prefix, e.token, e.need, e.need[i].Path), "\n    ")
+	if commands := x.Load(); commands != nil {
+		if all := (*commands)(path, privileges); len(all) > 0 {
+			return "run on a host as root:\n    " + strings.Join(all, "\n    ")
 		}
 	}
 	if len(privileges) == 0 {

@@ -13,7 +13,7 @@ import (
 // Get sends a GET and decodes the "data" of the answer.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
 	if c == nil || c.lib == nil {
-		return errNotDialled
+		return ErrNotDialled
 	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -21,8 +21,8 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, out any
 	return plain(c.lib.Get(ctx, path, out))
 }
 
-// errNotDialled is the answer of a zero Client.
-var errNotDialled = errors.New("proxmox: this Client was not made by Dial")
+// ErrNotDialled is the answer of a zero Client.
+var ErrNotDialled = errors.New("proxmox: this Client was not made by Dial")
 
 // Params are the parameters of a request. Values are strings, whole numbers or
 // lists of strings: go-proxmox sends them as JSON, which Proxmox reads without
@@ -32,7 +32,7 @@ type Params map[string]any
 // Call sends a request that changes something. out may be nil.
 func (c *Client) Call(ctx context.Context, method, path string, p Params, out any) error {
 	if c == nil {
-		return errNotDialled
+		return ErrNotDialled
 	}
 	defer c.glances.forget(path)
 	return c.send(ctx, method, path, p, out)
@@ -40,7 +40,7 @@ func (c *Client) Call(ctx context.Context, method, path string, p Params, out an
 
 func (c *Client) send(ctx context.Context, method, path string, p Params, out any) error {
 	if c.lib == nil {
-		return errNotDialled
+		return ErrNotDialled
 	}
 	var raw json.RawMessage
 	err := c.may(ctx)

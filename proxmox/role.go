@@ -1,4 +1,4 @@
-package permission
+package proxmox
 
 import (
 	"fmt"
@@ -108,4 +108,19 @@ func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
 		}
 	}
 	return out
+}
+
+// Cure returns, for [Client.Expect], the commands that grant what a token lacks of need, by
+// roles that are named as in [Roles] with prefix.
+func Cure(prefix, tokenID string, need []Grant) func(path string, privileges []string) []string {
+	return func(path string, privileges []string) []string {
+		i := slices.IndexFunc(need, func(g Grant) bool {
+			reaches := g.Path == path || g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
+			return reaches && slices.ContainsFunc(privileges, func(p string) bool { return slices.Contains(g.Privileges, p) })
+		})
+		if i < 0 {
+			return nil
+		}
+		return GrantCommands(prefix, tokenID, need, need[i].Path)
+	}
 }

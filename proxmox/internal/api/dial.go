@@ -17,22 +17,20 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Config has the address of Proxmox and the credentials.
+// Config is package proxmox's, field by field.
 type Config struct {
-	Endpoint    string       // any spelling: pve1, pve1:8006, https://pve1:8006/api2/json
-	TokenID     string       // user@realm!name
-	TokenSecret secret.Value //
-	// At most one of these four says how the host's certificate is checked; the system's authorities do
-	// if none is set. With more than one, Dial returns an error.
-	CAFile      string        // PEM of the authority to trust
-	Fingerprint string        // SHA-256 of the host's certificate
-	Insecure    bool          // do not check the certificate
-	HTTPClient  *http.Client  // checks it in its own way
-	UserAgent   string        // default "homelab"
-	Login       *Login        // for options that no token may set; nil: such options are refused
-	Poll        time.Duration // longest time between two checks of running tasks, default 1 s
-	// Wrap wraps the transport of every request, including retries; may be nil.
-	Wrap func(http.RoundTripper) http.RoundTripper
+	Endpoint     string
+	TokenID      string
+	TokenSecret  secret.Value
+	CAFile       string
+	Fingerprint  string
+	Insecure     bool
+	HTTPClient   *http.Client
+	UserAgent    string
+	RootUser     string
+	RootPassword func(context.Context) (secret.Value, error)
+	Poll         time.Duration
+	Wrap         func(http.RoundTripper) http.RoundTripper
 }
 
 // Client sends requests to one Proxmox host or cluster. It is safe for concurrent use. Share one
@@ -49,7 +47,7 @@ type Client struct {
 	earlier earlier
 	guard   atomic.Pointer[func(context.Context) error]
 	root    sync.Mutex // guards session
-	session *session   // of Config.Login; nil until first needed
+	session *session   // of Config.RootUser; nil until first needed
 }
 
 // Dial makes a Client and asks the host for its version, so a wrong address, certificate or token
@@ -101,20 +99,6 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 type Version struct {
 	Version string `json:"version"` // 9.2.11
 	Release string `json:"release"` // 9.2
-}
-
-// Major returns the major version, or 0 if it cannot be parsed.
-func (v Version) Major() int {
-	var n int
-	_, _ = fmt.Sscanf(v.Version, "%d.", &n)
-	return n
-}
-
-// Before reports whether v is older than a release such as 8.4. It is false if v cannot be parsed.
-func (v Version) Before(major, minor int) bool {
-	var a, b int
-	n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b)
-	return n == 2 && (a < major || a == major && b < minor)
 }
 
 // Version returns the host's version, as read by [Dial].

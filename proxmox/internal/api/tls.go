@@ -35,6 +35,9 @@ func (e *TLSError) Error() string {
 		e.Endpoint, e.Fingerprint)
 }
 
+// Fingerprints returns the certificate's fingerprint and the expected one.
+func (e *TLSError) Fingerprints() (shown, want string) { return e.Fingerprint, e.Want }
+
 // Unwrap returns the TLS library's error.
 func (e *TLSError) Unwrap() error { return e.Cause }
 

@@ -165,7 +165,10 @@ func (e *TaskError) class() Class {
 }
 
 // IsPermission reports whether a privilege is missing.
-func (e *TaskError) IsPermission() bool { _, _, ok := denied(e.Exit); return ok }
+func (e *TaskError) IsPermission() bool { _, _, ok := e.Permission(); return ok }
+
+// Permission is as of [Error.Permission].
+func (e *TaskError) Permission() (path string, privileges []string, ok bool) { return denied(e.Exit) }
 
 // Permanent reports whether waiting does not help: the token lacks a privilege.
 func (e *TaskError) Permanent() bool { return e.IsPermission() }

@@ -39,7 +39,7 @@ func Look[T any](ctx context.Context, c *Client, path string, query url.Values) 
 func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
 	var zero T
 	if c == nil {
-		return zero, errNotDialled
+		return zero, ErrNotDialled
 	}
 	if err := ctx.Err(); err != nil { // a kept answer would hide it
 		return zero, err

@@ -1,4 +1,4 @@
-package permission
+package proxmox
 
 import (
 	"encoding/json"
@@ -70,8 +70,8 @@ func (p Tree) Missing(need []Grant) []Grant {
 	return out
 }
 
-// Paths are the paths of grants, each once, in order.
-func Paths(need []Grant) []string {
+// GrantPaths are the paths of grants, each once, in order.
+func GrantPaths(need []Grant) []string {
 	var out []string
 	for _, g := range need {
 		if !slices.Contains(out, g.Path) {
