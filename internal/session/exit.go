@@ -1,6 +1,10 @@
 package session
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // Exit codes. Anything else that goes wrong is 1.
 const (
@@ -13,10 +17,16 @@ const (
 type Error struct {
 	Code int
 	Err  error
+	text string // empty: the cause's
 }
 
-// Error returns the cause's text.
-func (e *Error) Error() string { return e.Err.Error() }
+// Error returns the text for a person.
+func (e *Error) Error() string {
+	if e.text != "" {
+		return e.text
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -28,4 +38,16 @@ func failed(code int, err error) error { return &Error{Code: code, Err: err} }
 
 func failedf(code int, format string, args ...any) error {
 	return failed(code, fmt.Errorf(format, args...))
+}
+
+// Interrupted says of a command that ended with nothing but its context why that ended.
+func Interrupted(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.As(err, new(*Error)) {
+		return err
+	}
+	code, text := 130, "interrupted"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		code, text = 1, "timed out (-timeout)"
+	}
+	return &Error{Code: code, Err: err, text: text + "; run it again and it continues from here"}
 }

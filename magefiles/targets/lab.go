@@ -12,7 +12,7 @@ type LabStartOptions struct{}
 
 // LabStart is lab:start.
 func LabStart(ctx context.Context, _ LabStartOptions) error {
-	return ended(console.New(false), session.LabStart(ctx))
+	return ended(console.New(false), session.Interrupted(ctx, session.LabStart(ctx)))
 }
 
 // LabStatusOptions are the options of [LabStatus].

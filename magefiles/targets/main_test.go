@@ -151,7 +151,14 @@ func TestFunctionsReturnErrors(t *testing.T) {
 	assert.Contains(t, failed.Error(), "write a duration")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, ClusterValidate(ctx, ClusterValidateOptions{}), context.Canceled)
+	err := ClusterValidate(ctx, ClusterValidateOptions{})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, 130, failed.ExitStatus())
+	require.EqualError(t, err, "interrupted; run it again and it continues from here")
+	up.Timeout = 1
+	require.ErrorAs(t, ClusterUp(t.Context(), up), &failed)
+	assert.Contains(t, failed.Error(), "timed out (-timeout)")
 }
 
 // TestCommandsInTexts: what the product says to run is one of its commands, and only a front end says how it is typed.

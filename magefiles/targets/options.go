@@ -82,5 +82,5 @@ func within(ctx context.Context, o session.Options, do func(context.Context, ses
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	return ended(o.Console, do(ctx, o))
+	return ended(o.Console, session.Interrupted(ctx, do(ctx, o)))
 }
