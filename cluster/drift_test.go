@@ -43,9 +43,9 @@ func TestDriftIsMended(t *testing.T) {
 		{"wk-gpu1", "stop", "vm/wk-gpu1: power: stopped → running"},
 		{"cp2", "stop", "vm/cp2: power: stopped → running"},
 		{"cp1", "stop", "vm/cp1: power: stopped → running"},
-		{"wk-gpu1", "destroy", "vm/wk-gpu1: 16 cores, 128GiB, disk 500GiB + 1TiB, 2 GPUs"},
-		{"cp3", "destroy", "vm/cp3: 4 cores, 16GiB, disk 100GiB"},
-		{"cp1", "destroy", "vm/cp1: 4 cores, 16GiB, disk 100GiB"},
+		{"wk-gpu1", "destroy", "vm/wk-gpu1: 16 cores, 128GiB, disk 100GiB + 200GiB, 2 GPUs"},
+		{"cp3", "destroy", "vm/cp3: 4 cores, 16GiB, disk 50GiB"},
+		{"cp1", "destroy", "vm/cp1: 4 cores, 16GiB, disk 50GiB"},
 	} {
 		t.Run(tc.what+" "+tc.node, func(t *testing.T) {
 			t.Parallel()

@@ -191,8 +191,8 @@ func TestVerbsRefuse(t *testing.T) {
 		require.ErrorAs(t, w.verb(t, spec, drained("")), &unknown)
 		assert.Contains(t, unknown.Error(), "which node?")
 
-		data := parse(t, replace(t, text, "{size: 1TiB, mount: /scratch}", "{size: 1TiB, mount: /scratch, role: data}"))
-		refused(w.verb(t, data, replaced(t.Context(), "wk-gpu1", false)), "what is on disk scratch (1TiB) would be destroyed with its machine")
+		data := parse(t, replace(t, text, "{size: 200GiB, mount: /scratch}", "{size: 200GiB, mount: /scratch, role: data}"))
+		refused(w.verb(t, data, replaced(t.Context(), "wk-gpu1", false)), "what is on disk scratch (200GiB) would be destroyed with its machine")
 		assert.Empty(t, before.changes().Proxmox)
 
 		// One server of three is away: no other may go.

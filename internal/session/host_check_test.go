@@ -16,10 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// roomy is the example without more disk than there is.
-func roomy() string {
-	return strings.NewReplacer("size: 500GiB", "size: 50GiB", "size: 1TiB", "size: 100GiB").Replace(string(examples.WithoutPlatform(examples.EightA100)))
-}
+// machines are those of the example, without a platform.
+func machines() string { return string(examples.WithoutPlatform(examples.EightA100)) }
 
 func TestHostCheckExits(t *testing.T) {
 	for _, c := range []struct {
@@ -46,7 +44,7 @@ func TestHostCheckExits(t *testing.T) {
 				if c.arrange != nil {
 					c.arrange(w)
 				}
-				yaml, f := roomy(), HostFlags{}
+				yaml, f := machines(), HostFlags{}
 				if c.yaml != nil {
 					yaml = c.yaml(yaml)
 				}
@@ -75,7 +73,7 @@ func TestHostCheckForPrograms(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.sim.Revoke("VM.Clone")
-		err := w.do(roomy(), Options{JSON: true}, with(HostFlags{}, (*Session).HostCheck))
+		err := w.do(machines(), Options{JSON: true}, with(HostFlags{}, (*Session).HostCheck))
 		assert.Equal(t, 2, code(err))
 		verdicts := map[string]string{}
 		for _, o := range objects(t, w.data.Bytes()) {
@@ -112,7 +110,7 @@ func TestHostCheckAsksTheHostToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(roomy(), Options{}, look))
+		require.NoError(t, w.do(machines(), Options{}, look))
 		assert.Equal(t, []string{"pve1"}, asked)
 		assert.Contains(t, w.data.String(), "✗ PX9  0000:25:00.0\n    0000:25:00.0 on pve1 is held by the host's driver nvidia\n")
 		assert.NotContains(t, w.data.String(), "not checked: PX9")
