@@ -21,6 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -97,7 +98,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Spec: want, Nodes: c.nodes, VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.KubeconfigPath(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
 	})
 	c.parts = parts.New(parts.Config{
-		Spec: want, Make: sync.OnceValues(func() ([]platform.Piece, error) { return platform.Pieces(want, true) }),
+		Spec: want, Make: sync.OnceValues(func() ([]addon.Piece, error) { return platform.Pieces(want, true) }),
 		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial,
 	})
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}

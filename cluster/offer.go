@@ -36,14 +36,14 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 		if err != nil || d.Empty() { // a plugin that is complete came after the operator had gone
 			return d, err
 		}
-		old, err := c.parts.RecordOf(ctx, platform.GPUOperator)
+		old, err := c.parts.RecordOf(ctx, addon.GPUOperatorName)
 		if old != nil {
 			d = append(old.Diff(), d...)
 		}
 		return d, err
 	}
 	step.Apply = func(ctx context.Context, d drift.Diff) error {
-		old, err := c.parts.RecordOf(ctx, platform.GPUOperator)
+		old, err := c.parts.RecordOf(ctx, addon.GPUOperatorName)
 		if err == nil && old != nil {
 			err = c.parts.RetirePart(ctx, *old)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/share"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -253,7 +254,7 @@ func TestValuesOfTheOperator(t *testing.T) {
 	var names []string
 	for _, p := range pieces {
 		names = append(names, p.Name)
-		if p.Name == platform.GPUOperator {
+		if p.Name == addon.GPUOperatorName {
 			monitor := p.Release.Values["dcgmExporter"].(map[string]any)["serviceMonitor"].(map[string]any)
 			assert.Equal(t, "30s", monitor["interval"])
 			assert.Equal(t, true, monitor["enabled"])

@@ -46,7 +46,7 @@ func apart(err error) []error {
 }
 
 func (r *resolver) sectionOr(part string) any {
-	if part == platform.GPUOperator || platform.IsOn(&r.spec.Platform, part) {
+	if platform.IsOn(r.spec, part) {
 		return r.section(part)
 	}
 	return yamlnode.Pos{}

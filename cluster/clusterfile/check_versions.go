@@ -9,6 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
@@ -100,14 +101,14 @@ func (r *resolver) versionPlace(parts []string) any {
 func (r *resolver) section(part string) any {
 	p := &r.spec.Platform
 	switch {
-	case part == platform.Kueue && len(p.Queues) > 0:
+	case part == addon.KueueName && len(p.Queues) > 0:
 		return &p.Queues[0]
 	case part == "cert-manager" && p.TLS != nil:
 		return p.TLS
 	}
 	return map[string]any{
 		"rancher": p.Rancher, "fleet": p.Fleet, "fleet-crd": p.Fleet, "jupyterhub": r.raw.Hub, "velero": p.Backup,
-		"monitoring": p.Monitoring, "dcgm-exporter": p.Monitoring, platform.GPUOperator: &r.spec.NVIDIA.Stack,
+		"monitoring": p.Monitoring, "dcgm-exporter": p.Monitoring, addon.GPUOperatorName: &r.spec.NVIDIA.Stack,
 		"nfs": p.Storage.NFS, "longhorn": p.Storage.Longhorn, "cephfs": p.Storage.CephFS, "scratch": p.Storage.Scratch,
 		"metallb": p.LB, "cilium": &r.spec.K3s.CNI, "cert-manager": p.Rancher,
 	}[part]
@@ -129,7 +130,7 @@ func (r *resolver) viaFleet() {
 		if raw.Via[name] != spec.ViaFleet {
 			continue
 		}
-		if why := r.neverViaFleet(name); why != "" {
+		if why := platform.NeverInFleet(r.spec, name); why != "" {
 			r.Wrong(at, fmt.Sprintf("Fleet cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
 		} else {
 			r.fleetIsReady(at)
@@ -149,26 +150,6 @@ func (r *resolver) viaFleet() {
 			}
 		}
 	}
-}
-
-// neverViaFleet says why a part must exist before Fleet deploys anything, or "".
-func (r *resolver) neverViaFleet(name string) string {
-	p := r.spec.Platform
-	switch {
-	case name == "fleet" || name == "fleet-crd":
-		return "it is Fleet itself"
-	case name == "rancher":
-		return "Rancher brings Fleet, so it comes first, and would be deleted with its bundle"
-	case name == platform.GPUOperator:
-		return "parts that need GPUs wait for it"
-	case name == "cilium":
-		return "no pod has a network before it, including Fleet's"
-	case name == "cert-manager" && p.Rancher != nil:
-		return "Rancher needs it before Fleet exists"
-	case name == "cert-manager" && p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned:
-		return "the files in the repository contain the authority that it creates, so it comes first"
-	}
-	return ""
 }
 
 // fleetIsReady checks that there is a Fleet with a repository.

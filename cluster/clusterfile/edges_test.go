@@ -268,7 +268,7 @@ func TestPartsThatAFileAsksFor(t *testing.T) {
 	for more, want := range map[string]string{
 		"storage: {nfs: 'srv:/a'}": "nfs", "storage: {longhorn: {replicas: 2}}": "longhorn", "monitoring: {gpus: false}": "monitoring",
 		"storage: {cephfs: {clusterID: 01234567-0123-0123-0123-0123456789ab, fsName: a, user: b, key: env:K, monitors: ['10.0.0.41:6789']}}": "cephfs",
-		"tls: {}": "cert-manager", "fleet: {standalone: true}": "fleet fleet-crd", "loadBalancer: {kind: metallb, addresses: [10.0.0.200-10.0.0.209]}": "metallb",
+		"tls: {}": "cert-manager", "fleet: {standalone: true}": "fleet-crd fleet", "loadBalancer: {kind: metallb, addresses: [10.0.0.200-10.0.0.209]}": "metallb",
 		"k3s: {cni: cilium}": "cilium", "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [teacher]}}": "jupyterhub",
 	} {
 		assert.Equal(t, want, strings.Join(slices.DeleteFunc(base(more), func(p string) bool { return slices.Contains(none, p) }), " "), more)

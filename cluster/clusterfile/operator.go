@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/suggest"
@@ -63,8 +62,8 @@ func (r *resolver) operatorValues() {
 		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
 			"make a Secret in the cluster, and write the chart's key that names one")
 	}
-	if _, also := r.spec.Platform.Charts.Values[platform.GPUOperator]; also {
-		r.Wrong(r.MemberAt(&r.spec.Platform.Charts.Values, platform.GPUOperator), "the operator's values have a place of their own", "write them under nvidia.values")
+	if _, also := r.spec.Platform.Charts.Values[addon.GPUOperatorName]; also {
+		r.Wrong(r.MemberAt(&r.spec.Platform.Charts.Values, addon.GPUOperatorName), "the operator's values have a place of their own", "write them under nvidia.values")
 	}
 }
 

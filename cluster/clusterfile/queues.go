@@ -7,6 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -15,7 +17,7 @@ func (r *resolver) queues() {
 	of := map[string]string{}
 	for i := range r.spec.Platform.Queues {
 		q := &r.spec.Platform.Queues[i]
-		if !decode.DNSLabel.MatchString(q.Name) || q.Name == platform.DefaultQueue {
+		if !decode.DNSLabel.MatchString(q.Name) || q.Name == addon.DefaultQueue {
 			r.Wrong(q, fmt.Sprintf("a queue cannot be called %q", q.Name), "write a name of lower-case letters, digits and hyphens, e.g. students")
 		}
 		if len(q.Namespaces) == 0 {
@@ -52,13 +54,13 @@ func (r *resolver) queuesFit() {
 	given := map[string]int{}
 	for i := range r.spec.Platform.Queues {
 		q := &r.spec.Platform.Queues[i]
-		for resource, n := range platform.Quota(*q) {
+		for resource, n := range offer.Quota(*q) {
 			at := r.quotaAt(q, resource)
 			switch given[resource] += n; {
 			case n < 0:
 				r.Wrong(at, fmt.Sprintf("the queue %s has %d %s", q.Name, n, resource), "write 0 or more")
 			case offered[resource] == 0 && n > 0:
-				r.Wrong(at, fmt.Sprintf("no node offers %s", resource), "the nodes offer "+platform.Amounts(offered))
+				r.Wrong(at, fmt.Sprintf("no node offers %s", resource), "the nodes offer "+offer.GPUs{Resources: offered}.String())
 			case n > 0 && given[resource] > offered[resource]:
 				r.Wrong(at, fmt.Sprintf("the queues have %d %s, and the nodes offer %d", given[resource], resource, offered[resource]),
 					"write less: a queue can always have its part, and borrows more")
@@ -93,9 +95,9 @@ func (r *resolver) profilesQueue(offered map[string]int) {
 		return
 	}
 	q := r.spec.Platform.Queues[i]
-	most := platform.Quota(q)
+	most := offer.Quota(q)
 	if q.Borrow.IsOn() {
-		most = platform.Quota(r.spec.Platform.Queues...)
+		most = offer.Quota(r.spec.Platform.Queues...)
 	}
 	for _, p := range h.Profiles {
 		for resource, n := range platform.Wants(p) {

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -85,7 +86,7 @@ func fitPools(s *spec.Spec) []jupyterhub.Pool {
 		if !ok {
 			i = len(out)
 			index[key] = i
-			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, GPUMemory: jupyterhub.Bytes(share), Taints: nodeTaints(n), Labels: hubLabels(n)}
+			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, GPUMemory: jupyterhub.Bytes(share), Taints: addon.TaintsOf(n), Labels: hubLabels(n)}
 			switch {
 			case n.Pool == "":
 				p.Name = n.Name
@@ -95,14 +96,6 @@ func fitPools(s *spec.Spec) []jupyterhub.Pool {
 			out = append(out, p)
 		}
 		out[i].Nodes = append(out[i].Nodes, fitNode(s, n))
-	}
-	return out
-}
-
-func nodeTaints(n spec.Node) []corev1.Taint {
-	var out []corev1.Taint
-	for _, t := range n.Taints {
-		out = append(out, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	return out
 }
@@ -120,8 +113,10 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 		less.CPU += serverCPU
 		less.Memory += jupyterhub.Bytes(serverMemory)
 	}
-	if s.Platform.Storage.Longhorn != nil {
-		less.CPU += longhornShare * float64(n.Cores)
+	for _, part := range Parts(s) {
+		if info := part.Info(); info.On {
+			less.CPU += info.CPUShare * float64(n.Cores)
+		}
 	}
 	out := jupyterhub.Allocatable(jupyterhub.Capacity{
 		Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: offers.Resources[string(nvidia.Resource)],
@@ -136,8 +131,17 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 const (
 	daemonCPU, daemonMemory = 0.25, 512 * spec.MiB
 	serverCPU, serverMemory = 0.75, 2 * spec.GiB
-	// Longhorn guarantees its instance manager 12 % of each node's CPUs (setting
-	// guaranteed-instance-manager-cpu).
-	longhornShare = 0.12
-	daemonPods    = 15
+	daemonPods              = 15
 )
+
+// Wants is what a server of a profile requests of the GPUs, by resource.
+func Wants(p spec.HubProfile) map[string]int {
+	out := map[string]int{}
+	if p.GPUs > 0 {
+		out[string(nvidia.Resource)] = p.GPUs
+	}
+	if p.MIG != "" {
+		out[nvidia.MIGResource(p.MIG)] = 1
+	}
+	return out
+}

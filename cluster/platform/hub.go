@@ -1,18 +1,17 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -24,19 +23,29 @@ import (
 // hubTLS is the Secret with the hub's certificate.
 const hubTLS = "hub-tls"
 
-// hub adds JupyterHub, and what it needs from other parts.
-func (r *recipe) hub(p *spec.Platform) {
-	if p.Hub == nil {
-		return
-	}
-	h := r.jupyterHub()
-	part, err := h.Part()
+// hub is JupyterHub.
+type hub struct{ spec *spec.Spec }
+
+func (h hub) Info() addon.Info {
+	return addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil}
+}
+
+func (h hub) Make(s *addon.Site) (addon.Piece, error) {
+	p := &h.spec.Platform
+	its, err := hubOf(h.spec, s)
 	if err != nil {
-		r.add(part, fmt.Errorf("jupyterhub: %w", err))
-		return
+		return addon.Piece{}, err
 	}
-	part.Needs = r.hubNeeds(p)
-	r.add(part, nil, func(x *Piece) { x.Late, x.assumes = r.hubLate(p, h, part.Needs), assumedOfHub(p, h) })
+	part, err := its.Part()
+	if err != nil {
+		return addon.Piece{}, fmt.Errorf("jupyterhub: %w", err)
+	}
+	part.Needs = hubNeeds(p, s)
+	out := addon.Piece{Part: part, Late: hubLate(p, its, part.Needs), Assumes: assumedOfHub(p, its), Web: &addon.Web{Title: "notebooks", URL: its.URL()}}
+	for _, n := range its.Notes() {
+		out.Passwords = append(out.Passwords, addon.Password(n))
+	}
+	return out, nil
 }
 
 // asksIssuer reports whether the provider's addresses come from what it publishes.
@@ -57,18 +66,15 @@ func assumedOfHub(p *spec.Platform, h jupyterhub.Hub) []string {
 }
 
 // hubNeeds returns the parts that provide the hub's storage classes, certificates and ingress.
-func (r *recipe) hubNeeds(p *spec.Platform) []string {
+func hubNeeds(p *spec.Platform, s *addon.Site) []string {
 	var needs []string
 	add := func(name string) {
-		if name != "" && r.has(name) && !slices.Contains(needs, name) {
+		if s.Has(name) && !slices.Contains(needs, name) {
 			needs = append(needs, name)
 		}
 	}
 	for _, class := range []string{p.Hub.Home.Class, p.Hub.Database.Class, p.Hub.Scratch.Class} {
-		if class == "" {
-			class = p.Storage.Default
-		}
-		add(r.bringer(class))
+		add(s.Provider(cmp.Or(class, s.DefaultClass)))
 	}
 	if len(p.Hub.Shared) > 0 {
 		add("nfs")
@@ -76,16 +82,16 @@ func (r *recipe) hubNeeds(p *spec.Platform) []string {
 	add("issuer")
 	add("ingress")
 	if hubQueue(p) != "" {
-		add(Kueue)
+		add(addon.KueueName)
 	}
 	return needs
 }
 
-// bringer returns the part that provides a storage class; empty: K3s does.
-func (r *recipe) bringer(class string) string {
-	for _, x := range r.pieces {
-		if slices.Contains(x.Classes, class) {
-			return x.Name
+// hubQueue is the queue in which notebooks wait; "": in none.
+func hubQueue(p *spec.Platform) string {
+	for _, q := range p.Queues {
+		if slices.Contains(q.Namespaces, p.Hub.Namespace) {
+			return q.Name
 		}
 	}
 	return ""
@@ -93,7 +99,7 @@ func (r *recipe) bringer(class string) string {
 
 // hubLate adds what the file does not say: the addresses that an identity provider publishes, and a
 // CA that the cluster has made itself.
-func (r *recipe) hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
+func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
 	asks := asksIssuer(p, h)
 	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
 	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
@@ -119,7 +125,7 @@ func (r *recipe) hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) fun
 			h.CA = ca
 		}
 		if borrows {
-			s, err := lend(ctx, client, p.TLS.Secret, h.Namespace, hubTLS)
+			s, err := addon.CopyCertificate(ctx, client, p.TLS.Secret, h.Namespace, hubTLS)
 			if err != nil {
 				return chart.Part{}, err
 			}
@@ -150,42 +156,27 @@ func merged(a, b jupyterhub.Endpoints) jupyterhub.Endpoints {
 	return b
 }
 
-// lend copies another owner's certificate into a namespace, because an Ingress reads only its own
-// namespace.
-func lend(ctx context.Context, client *kube.Client, from, namespace, name string) (chart.Secret, error) {
-	ns, of, ok := cutName(from)
-	if !ok {
-		return chart.Secret{}, fmt.Errorf("tls.secret %q: write namespace/name", from)
-	}
-	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: of}}
-	if err := client.Get(ctx, &s); errors.Is(err, kube.ErrNotFound) {
-		return chart.Secret{}, fmt.Errorf("tls.secret names %s, which is not in the cluster: make it (kubectl -n %s create secret tls %s --cert=… --key=…), and run it again", from, printable.Word(ns), printable.Word(of))
-	} else if err != nil {
-		return chart.Secret{}, err
-	}
-	data := map[string]secret.Value{}
-	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		if len(s.Data[key]) == 0 {
-			return chart.Secret{}, fmt.Errorf("tls.secret: %s has no %s", from, key)
-		}
-		data[key] = secret.New(string(s.Data[key]))
-	}
-	return chart.Secret{Namespace: namespace, Name: name, Type: string(corev1.SecretTypeTLS), Data: data}, nil
+// Hub returns the hub that the file describes, without its secrets.
+func Hub(s *spec.Spec) jupyterhub.Hub {
+	h, _ := hubOf(s, siteOf(s, false)) // files that cannot be read are an error of Pieces
+	return h
 }
 
-// Hub returns the hub that the file describes, without its secrets.
-func Hub(s *spec.Spec) jupyterhub.Hub { return (&recipe{spec: s, resolve: hidden}).jupyterHub() }
-
-func (r *recipe) jupyterHub() jupyterhub.Hub {
-	s, p := r.spec, &r.spec.Platform
+func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
+	p := &s.Platform
 	in := p.Hub
+	auth, err := hubAuth(p, site)
+	database, dbErr := site.Secret("hub.database.url", in.Database.URL)
+	if site.Unread && !database.IsZero() { // in the required format
+		database = secret.New("postgresql://hub:hidden@db/hub")
+	}
 	h := jupyterhub.Hub{
-		Namespace: in.Namespace, Version: in.Version, Hostname: in.Hostname, Ingress: r.hubIngress(p),
-		Auth: r.hubAuth(p), Pools: hubPools(s),
-		Database: jupyterhub.Database{Kind: in.Database.Kind, Class: in.Database.Class, Size: toBytes(in.Database.Size), URL: r.resolve("hub.database.url", in.Database.URL)},
+		Namespace: in.Namespace, Version: in.Version, Hostname: in.Hostname, Ingress: hubIngress(p),
+		Auth: auth, Pools: hubPools(s),
+		Database: jupyterhub.Database{Kind: in.Database.Kind, Class: in.Database.Class, Size: toBytes(in.Database.Size), URL: database},
 		Home: jupyterhub.Home{Class: in.Home.Class, Size: toBytes(in.Home.Size), Claim: in.Home.Claim, Path: in.Home.Path,
 			ClaimTemplate: in.Home.ClaimTemplate, SubPath: in.Home.SubPath, Stays: homesStay(s)},
-		SHM: toBytes(in.SHM), PrePull: in.PrePull, Exposed: !in.Isolate, Reach: in.Reach, Taints: Taints(s),
+		SHM: toBytes(in.SHM), PrePull: in.PrePull, Exposed: !in.Isolate, Reach: in.Reach, Taints: site.Taints(),
 		Cull:        jupyterhub.Cull{Off: !in.Cull.Enabled, Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
 		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: in.Quota.CPU, Memory: toBytes(in.Quota.Memory)},
 		Queue:       hubQueue(p),
@@ -195,7 +186,9 @@ func (r *recipe) jupyterHub() jupyterhub.Hub {
 		h.Version = v
 	}
 	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {
-		h.CA = r.file("tls.ca.cert", p.TLS.CACert)
+		var caErr error
+		h.CA, caErr = addon.File("tls.ca.cert", p.TLS.CACert)
+		err = errors.Join(err, caErr)
 	}
 	if in.Scratch.Class != "" {
 		h.Scratch = &jupyterhub.Scratch{Class: in.Scratch.Class, Size: toBytes(in.Scratch.Size), Path: in.Scratch.Path}
@@ -222,18 +215,18 @@ func (r *recipe) jupyterHub() jupyterhub.Hub {
 		}
 		h.Shared = append(h.Shared, share)
 	}
-	return h
+	return h, errors.Join(err, dbErr)
 }
 
 func toBytes(s spec.Size) jupyterhub.Bytes { return jupyterhub.Bytes(s) }
 
 // hubIngress returns how browsers reach the hub.
-func (r *recipe) hubIngress(p *spec.Platform) jupyterhub.Ingress {
+func hubIngress(p *spec.Platform) jupyterhub.Ingress {
 	in := jupyterhub.Ingress{Kind: jupyterhub.ByIngress, Class: p.Ingress.Class}
 	switch p.Ingress.Kind {
 	case spec.IngressGateway:
 		in.Kind = jupyterhub.ByGateway
-		in.GatewayNamespace, in.Gateway = r.gateway(p).Ref()
+		in.GatewayNamespace, in.Gateway = addon.GatewayNamespace, addon.GatewayName
 		in.TLS = p.TLS != nil
 		return in
 	case spec.IngressNone:
@@ -254,24 +247,28 @@ func (r *recipe) hubIngress(p *spec.Platform) jupyterhub.Ingress {
 }
 
 // hubAuth returns who may log in.
-func (r *recipe) hubAuth(p *spec.Platform) jupyterhub.Auth {
+func hubAuth(p *spec.Platform, s *addon.Site) (jupyterhub.Auth, error) {
 	a := p.Hub.Auth
+	password, err1 := s.Secret("hub.auth.dummy.password", a.Password)
+	client, err2 := s.Secret("hub.auth."+a.Kind+".clientSecret", a.ClientSecret)
+	search, err3 := s.Secret("hub.auth.ldap.searchPassword", a.LDAPSearchPass)
+	ca, err4 := addon.File("hub.auth.ca", a.CAFile)
 	out := jupyterhub.Auth{
 		Kind: a.Kind, AllowAll: a.AllowAll, Users: a.Users, Admins: a.Admins, OpenSignup: a.OpenSignup,
-		Password: r.resolve("hub.auth.dummy.password", a.Password), ClientID: a.ClientID,
-		ClientSecret: r.resolve("hub.auth."+a.Kind+".clientSecret", a.ClientSecret), Endpoints: given(a),
+		Password: password, ClientID: a.ClientID,
+		ClientSecret: client, Endpoints: given(a),
 		UsernameClaim: a.UsernameClaim, GroupsClaim: a.GroupsClaim, AllowedGroups: a.AllowedGroups, AdminGroups: a.AdminGroups,
-		Scopes: a.Scopes, LoginService: a.LoginService, Organizations: a.Organizations, CA: r.file("hub.auth.ca", a.CAFile),
+		Scopes: a.Scopes, LoginService: a.LoginService, Organizations: a.Organizations, CA: ca,
 		Directory: jupyterhub.Directory{
 			Server: a.LDAPServer, BindDN: a.LDAPBindDN, SearchBase: a.LDAPSearchBase, Groups: a.LDAPGroups, LookupDN: a.LDAPLookupDN,
-			SearchUser: a.LDAPSearchUser, SearchPass: r.resolve("hub.auth.ldap.searchPassword", a.LDAPSearchPass), UserAttr: a.LDAPUserAttr,
+			SearchUser: a.LDAPSearchUser, SearchPass: search, UserAttr: a.LDAPUserAttr,
 		},
 	}
 	if a.Kind == spec.AuthOIDC { // the issuer is asked for its addresses when they are needed
 		out.Endpoints = merged(out.Endpoints, jupyterhub.Endpoints{
 			Authorize: a.Issuer + "/authorize", Token: a.Issuer + "/token", Userinfo: a.Issuer + "/userinfo"})
 	}
-	return out
+	return out, errors.Join(err1, err2, err3, err4)
 }
 
 // hubPools returns the nodes, as profiles can name them.
@@ -287,8 +284,7 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 			p := jupyterhub.Pool{Name: name, Labels: hubLabels(n)}
 			out, i = append(out, p), len(out)
 		}
-		for _, t := range n.Taints {
-			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
+		for _, taint := range addon.TaintsOf(n) {
 			if !slices.Contains(out[i].Taints, taint) {
 				out[i].Taints = append(out[i].Taints, taint)
 			}

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -43,10 +42,4 @@ func (i *issuer) endpoints(ctx context.Context) (jupyterhub.Endpoints, error) {
 		i.found = &found
 	}
 	return found, err
-}
-
-// cutName splits namespace/name.
-func cutName(s string) (namespace, name string, ok bool) {
-	namespace, name, ok = strings.Cut(s, "/")
-	return namespace, name, ok && namespace != "" && name != ""
 }

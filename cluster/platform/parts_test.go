@@ -3,7 +3,6 @@ package platform
 import (
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -14,23 +13,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // Parts come after those that they need, and else in their order; those that need each
 // other are named.
 func TestOrderOfParts(t *testing.T) {
-	part := func(name string, needs ...string) Piece {
-		return Piece{Part: chart.Part{Name: name, Needs: needs}}
+	part := func(name string, needs ...string) addon.Piece {
+		return addon.Piece{Part: chart.Part{Name: name, Needs: needs}}
 	}
 	for _, c := range []struct {
-		all  []Piece
+		all  []addon.Piece
 		want string
 	}{
-		{nil, ""}, {[]Piece{part("b"), part("a")}, "b a"}, {[]Piece{part("b", "a"), part("a")}, "a b"}, {[]Piece{part("c", "b"), part("b", "a"), part("a"), part("d")}, "a d b c"},
-		{[]Piece{part("b", "nobody"), part("a")}, "b a"}, {[]Piece{part("c", "a", "b"), part("a"), part("b")}, "a b c"},
-		{[]Piece{part("a", "b"), part("c"), part("b", "a")}, "parts wait for each other: a, b"}, {[]Piece{part("a", "a")}, "parts wait for each other: a"},
+		{nil, ""}, {[]addon.Piece{part("b"), part("a")}, "b a"}, {[]addon.Piece{part("b", "a"), part("a")}, "a b"}, {[]addon.Piece{part("c", "b"), part("b", "a"), part("a"), part("d")}, "a d b c"},
+		{[]addon.Piece{part("b", "nobody"), part("a")}, "b a"}, {[]addon.Piece{part("c", "a", "b"), part("a"), part("b")}, "a b c"},
+		{[]addon.Piece{part("a", "b"), part("c"), part("b", "a")}, "parts wait for each other: a, b"}, {[]addon.Piece{part("a", "a")}, "parts wait for each other: a"},
 	} {
 		out, err := inOrder(c.all)
 		if err != nil {
@@ -77,20 +76,4 @@ func TestIdentityProviderIsAskedOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, found, again)
 	assert.Equal(t, 2, asked)
-}
-
-// What is not read yet has a stand-in of its form.
-func TestSecretsThatAreNotRead(t *testing.T) {
-	assert.True(t, hidden("x", spec.SecretRef{}).IsZero())
-	ref, err := spec.ParseSecretRef("env:A")
-	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(hidden("hub.database.url", ref).Reveal(), "postgresql://"))
-	assert.False(t, hidden("x", ref).IsZero())
-}
-
-func TestNamesOfSecrets(t *testing.T) {
-	for in, want := range map[string]string{"a/b": "a b true", "a": "a  false", "/b": " b false", "a/": "a  false", "a/b/c": "a b/c true"} {
-		namespace, name, ok := cutName(in)
-		assert.Equal(t, want, fmt.Sprint(namespace, " ", name, " ", ok), in)
-	}
 }

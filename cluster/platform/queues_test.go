@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // In the hub's namespace only what has the label waits, elsewhere everything; and queues cover all that
@@ -21,11 +22,11 @@ func TestQueuesOfAFile(t *testing.T) {
 	var doors, covered []string
 	for _, p := range pieces {
 		if p.Name == "jupyterhub" {
-			assert.Contains(t, p.Needs, platform.Kueue)
+			assert.Contains(t, p.Needs, addon.KueueName)
 		}
 		for _, o := range p.After {
 			u, ok := o.(*unstructured.Unstructured)
-			if !ok || p.Name != platform.Kueue {
+			if !ok || p.Name != addon.KueueName {
 				continue
 			}
 			switch u.GetKind() {
@@ -43,7 +44,7 @@ func TestQueuesOfAFile(t *testing.T) {
 	all := []string{"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
 	assert.Equal(t, append(all, all...), covered)
 	assert.Equal(t, "students", platform.Hub(s).Queue)
-	assert.Contains(t, platform.PartsOn(s), platform.Kueue)
+	assert.Contains(t, platform.PartsOn(s), addon.KueueName)
 	assert.Equal(t, map[string]int{"nvidia.com/gpu": 4, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-3g.20gb": 1}, platform.Offered(s))
 	assert.NotContains(t, platform.Namespaces(s), "jupyterhub")
 	assert.Contains(t, platform.Namespaces(s), "kueue-system")

@@ -22,7 +22,7 @@ func FleetTree(s *spec.Spec) (tree fleet.Tree, assumed []string, err error) {
 	var parts []chart.Part
 	for _, p := range pieces {
 		if p.Via == spec.ViaFleet {
-			parts, assumed = append(parts, p.Part), append(assumed, p.assumes...)
+			parts, assumed = append(parts, p.Part), append(assumed, p.Assumes...)
 		}
 	}
 	if len(parts) == 0 {

@@ -49,9 +49,12 @@ type Storage struct {
 // NFS is shared storage on an NFS server. With VM set homelab creates the server; otherwise
 // Server is an existing one.
 type NFS struct {
-	Server       string   `yaml:"server" short:"text" doc:"Address or name of the server, with or without :/export."`
-	Export       string   `yaml:"export" doc:"Absolute path on the server, with a folder for each volume."`
-	Class        string   `yaml:"class" default:"nfs" doc:"Name of the storage class. Default nfs."`
+	Server string `yaml:"server" short:"text" doc:"Address or name of the server, with or without :/export."`
+	Export string `yaml:"export" doc:"Absolute path on the server, with a folder for each volume."`
+	Class  string `yaml:"class" default:"nfs" doc:"Name of the storage class. Default nfs."`
+	// Of NFS 4 the mount takes the newest that the server has, 4.2 first (nfs-utils, stropts.c,
+	// nfs_autonegotiate): many a NAS has 4.1 at most. With a soft mount, a pause of the server would
+	// lose writes.
 	MountOptions []string `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"Mount options. Default nfsvers=4 (the newest that the server has), hard and noatime."`
 	Retain       Switch   `yaml:"retain" default:"true" doc:"Keep the data when a claim is deleted. Default true."`
 	Shares       []Share  `yaml:"shares,named" doc:"Folders of the server by name, for notebooks."`
@@ -88,11 +91,13 @@ type Scratch struct {
 
 // Longhorn is replicated storage on the nodes' disks.
 type Longhorn struct {
-	_           struct{} `short:"switch"`
-	Class       string   `yaml:"class" default:"longhorn" doc:"Name of the storage class. Default longhorn."`
-	Replicas    int      `yaml:"replicas" doc:"Replicas of each volume. Default 3, or the number of nodes if that is lower."`
-	DataPath    string   `yaml:"path" default:"/var/lib/longhorn" doc:"Folder for data on the nodes. Default /var/lib/longhorn."`
-	DrainPolicy string   `yaml:"drainPolicy" default:"block-if-contains-last-replica" enum:"block-if-contains-last-replica,allow-if-replica-is-stopped,always-allow,block-for-eviction,block-for-eviction-if-contains-last-replica" doc:"What draining a node waits for. Default block-if-contains-last-replica."`
+	_        struct{} `short:"switch"`
+	Class    string   `yaml:"class" default:"longhorn" doc:"Name of the storage class. Default longhorn."`
+	Replicas int      `yaml:"replicas" doc:"Replicas of each volume. Default 3, or the number of nodes if that is lower."`
+	DataPath string   `yaml:"path" default:"/var/lib/longhorn" doc:"Folder for data on the nodes. Default /var/lib/longhorn."`
+	// The options of defaultSettings.nodeDrainPolicy in questions.yaml of its chart, read at 1.12.1.
+	// Longhorn silently ignores any other value, and then a drain may never end.
+	DrainPolicy string `yaml:"drainPolicy" default:"block-if-contains-last-replica" enum:"block-if-contains-last-replica,allow-if-replica-is-stopped,always-allow,block-for-eviction,block-for-eviction-if-contains-last-replica" doc:"What draining a node waits for. Default block-if-contains-last-replica."`
 }
 
 // CephFS is a file system of an existing Ceph cluster.

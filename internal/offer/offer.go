@@ -43,6 +43,32 @@ func Of(n spec.Node) GPUs {
 	return out
 }
 
+// All is what nodes offer of GPUs together, by resource.
+func All(nodes []spec.Node, stack string) map[string]int {
+	out := map[string]int{}
+	for _, n := range nodes {
+		if n.GPUs.Count == 0 || stack == spec.StackNone {
+			continue
+		}
+		for resource, count := range Of(n).Resources {
+			out[resource] += count
+		}
+	}
+	return out
+}
+
+// Quota is what queues can always have together, by resource.
+func Quota(queues ...spec.Queue) map[string]int {
+	out := map[string]int{}
+	for _, q := range queues {
+		out[string(nvidia.Resource)] += q.GPUs
+		for profile, n := range q.MIG {
+			out[nvidia.MIGResource(profile)] += n
+		}
+	}
+	return out
+}
+
 // Share is how much memory a pod gets of a node's GPUs that are shared by MPS, whose daemon limits
 // each to an equal part; 0 if the file does not say which cards they are.
 func Share(n spec.Node) spec.Size {

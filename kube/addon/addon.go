@@ -1,10 +1,10 @@
 package addon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,37 +13,19 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
-// Common has the options that all add-ons take.
-type Common struct {
-	Version string         // of the chart; empty: the pinned one
-	Values  map[string]any // merged over ours; no secrets
-	Taints  []corev1.Taint // of the cluster's nodes
-	Nodes   int            // how many nodes pods may run on; decides the number of replicas
-	Timeout time.Duration  // until all is ready; empty: that of the part
-}
-
 // Values of a chart.
 type values = map[string]any
 
-// few is 1 if a second replica would have no other node to run on, else n.
-func (c Common) few(n int) int {
-	return max(1, min(n, c.Nodes))
-}
-
-// release makes the release of a part from its pin.
-func (c Common) release(part, namespace string, v values) (*chart.Release, error) {
+// release makes the release of a part from its pin and what the file says of its chart.
+func (s *Site) release(part, namespace string, v values) (*chart.Release, error) {
 	pin, ok := pins.Of(part)
 	if !ok {
 		return nil, fmt.Errorf("%s: there is no pin of this name", part)
 	}
-	if c.Version != "" {
-		pin.Version = c.Version
-	}
 	return &chart.Release{
 		Name: part, Namespace: namespace,
-		Chart: pin.Chart, Version: pin.Version, Repo: pin.Repo,
-		Values:  chart.Merge(plain(v).(values), plain(c.Values).(values)),
-		Timeout: c.Timeout,
+		Chart: pin.Chart, Version: cmp.Or(s.Charts.Versions[part], pin.Version), Repo: pin.Repo,
+		Values: chart.Merge(plain(v).(values), plain(s.Charts.Values[part]).(values)),
 	}, nil
 }
 
@@ -78,12 +60,12 @@ func exists(key string, effect corev1.TaintEffect) values {
 
 // tolerations returns the chart's own tolerations and those for the cluster's taints: a list
 // in values replaces the chart's.
-func (c Common) tolerations(chartsOwn ...values) []any {
+func (s *Site) tolerations(chartsOwn ...values) []any {
 	var all []any
 	for _, v := range chartsOwn {
 		all = append(all, v)
 	}
-	for _, t := range Tolerations(c.Taints) {
+	for _, t := range Tolerations(s.Taints()) {
 		v := values{"key": t.Key, "operator": string(t.Operator)}
 		if t.Value != "" {
 			v["value"] = t.Value
@@ -107,8 +89,8 @@ func covers(own, v values) bool {
 }
 
 // tolerate sets tolerations at each of the paths, if there are any.
-func (c Common) tolerate(v values, paths ...[]string) {
-	list := c.tolerations()
+func (s *Site) tolerate(v values, paths ...[]string) {
+	list := s.tolerations()
 	if len(list) == 0 {
 		return
 	}
@@ -182,12 +164,4 @@ func need(part string, fields ...string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Host is what a part needs on every node that uses it, in addition to Kubernetes.
-type Host struct {
-	Packages []string          // of Ubuntu
-	Modules  []string          // of the kernel
-	Units    []string          // of systemd, enabled and started
-	Files    map[string]string // by absolute path
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // span is a range of addresses, both ends included.
@@ -14,40 +16,6 @@ type span struct{ from, to netip.Addr }
 
 func (s span) String() string {
 	return s.from.String() + "-" + s.to.String()
-}
-
-// parseSpan reads "10.0.0.120-10.0.0.139", "10.0.0.128/28" or a single address.
-func parseSpan(text string) (span, error) {
-	text = strings.TrimSpace(text)
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return span{p.Masked().Addr(), last(p)}, nil
-	}
-	first, second, ranged := strings.Cut(text, "-")
-	if !ranged {
-		second = first
-	}
-	from, err1 := netip.ParseAddr(strings.TrimSpace(first))
-	to, err2 := netip.ParseAddr(strings.TrimSpace(second))
-	if err := errors.Join(err1, err2); err != nil {
-		return span{}, fmt.Errorf("addresses %q: want a range such as 10.0.0.120-10.0.0.139, or a prefix: %w", text, err)
-	}
-	if from.Zone() != "" || to.Zone() != "" {
-		return span{}, fmt.Errorf("addresses %q: an address with a zone is valid on one machine only", text)
-	}
-	if from.BitLen() != to.BitLen() || to.Less(from) {
-		return span{}, fmt.Errorf("addresses %q: the range ends before it begins", text)
-	}
-	return span{from, to}, nil
-}
-
-// last returns the highest address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 1 << (7 - i%8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 // pool has the addresses that a load balancer assigns freely, and those reserved for one
@@ -59,15 +27,11 @@ type pool struct {
 
 // newPool removes the reserved addresses from the ranges; otherwise any Service could get one
 // of them. Reserved addresses may be outside the ranges.
-func newPool(addresses []string, reserved map[string]netip.Addr) (pool, error) {
+func newPool(addresses []spec.AddressPool, reserved map[string]netip.Addr) (pool, error) {
 	p := pool{reserved: reserved}
 	var errs []error
-	for _, text := range addresses {
-		s, err := parseSpan(text)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+	for _, a := range addresses {
+		s := span{a.From, a.To}
 		for _, other := range p.free {
 			if !s.to.Less(other.from) && !other.to.Less(s.from) {
 				errs = append(errs, fmt.Errorf("addresses %s and %s overlap", other, s))

@@ -1,6 +1,7 @@
 package addon
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -8,31 +9,44 @@ import (
 // issuers are.
 const certManagerNamespace = "cert-manager"
 
-// CertManagerOptions are those of cert-manager.
-type CertManagerOptions struct {
-	Common
-	GatewayAPI bool // certificates for Gateways too; the cluster must have the definitions, as K3s does
+// CertManager provides certificates on demand; [Issuer] configures who signs them.
+type CertManager struct {
+	*spec.TLS
+	Rancher bool // it is on too, and needs certificates before Fleet exists
 }
 
-// CertManager provides certificates on demand; [Issuer] configures who signs them.
-func CertManager(o CertManagerOptions) (chart.Part, error) {
+func (c CertManager) Info() Info {
+	// A certificate that exists already needs no signer.
+	i := Info{Name: "cert-manager", Section: "tls", On: c.TLS != nil && c.Source != spec.TLSSecret}
+	switch {
+	case c.Rancher:
+		i.NeverInFleet = "Rancher needs it before Fleet exists"
+	case c.TLS != nil && c.Source == spec.TLSSelfSigned:
+		i.NeverInFleet = "the files in the repository contain the authority that it creates, so it comes first"
+	}
+	return i
+}
+
+func (c CertManager) Make(s *Site) (Piece, error) {
 	v := values{
 		"crds": values{"enabled": true},
 		// Without the webhook no certificate can be requested; without the controller they are
 		// only late.
-		"webhook": values{"replicaCount": o.few(2)},
+		"webhook": values{"replicaCount": s.few(2)},
 	}
-	if o.GatewayAPI {
+	if s.Ingress.Kind == spec.IngressGateway { // whose definitions K3s brings
 		v["config"] = values{
 			"apiVersion": "controller.config.cert-manager.io/v1alpha1", "kind": "ControllerConfiguration",
 			"enableGatewayAPI": true,
 		}
 	}
-	o.tolerate(v, nil, []string{"webhook"}, []string{"cainjector"}, []string{"startupapicheck"})
-	r, err := o.release("cert-manager", certManagerNamespace, v)
+	s.tolerate(v, nil, []string{"webhook"}, []string{"cainjector"}, []string{"startupapicheck"})
+	r, err := s.release("cert-manager", certManagerNamespace, v)
 	if err != nil {
-		return chart.Part{}, err
+		return Piece{}, err
 	}
-	// Deleting its definitions would delete all certificates.
-	return chart.Part{Name: "cert-manager", Release: r, Keep: true}, nil
+	return Piece{
+		Part: chart.Part{Name: "cert-manager", Release: r, Keep: true}, // deleting its definitions would delete all certificates
+		APIs: []string{"cert-manager.io/v1", "cert-manager.io/v1/Issuer", "cert-manager.io/v1/Certificate"},
+	}, nil
 }

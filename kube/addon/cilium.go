@@ -4,91 +4,74 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// CiliumOptions configure Cilium as the cluster's network, instead of K3s' flannel and
-// kube-proxy. K3s must run with flannel-backend: none, disable-network-policy,
-// disable-kube-proxy, and disable: [servicelb] if Cilium also assigns addresses to Services.
-type CiliumOptions struct {
-	Common
-	PodCIDR   netip.Prefix // of the cluster; K3s' default is 10.42.0.0/16
-	APIServer string       // host at which every node reaches the API server; default 127.0.0.1, K3s' own proxy
-	APIPort   int          // default 6444, that proxy's
-	Encrypt   bool         // encrypt pods' traffic between nodes, with WireGuard
-	Addresses bool         // it announces Services' addresses, see [CiliumPool]
-	HubbleUI  bool
+// Cilium provides the cluster's network, instead of K3s' flannel and kube-proxy. Nodes are not
+// Ready before it runs, so it comes before everything else.
+//
+// K3s must run with flannel-backend: none, disable-network-policy, disable-kube-proxy, and
+// disable: [servicelb] if Cilium also assigns addresses to Services.
+type Cilium struct{ spec.K3s }
+
+func (c Cilium) Info() Info {
+	return Info{
+		Name: "cilium", Section: "k3s.cni", On: c.K3s.Cilium(),
+		NeverInFleet: "no pod has a network before it, including Fleet's",
+	}
 }
 
-// Cilium provides the cluster's network. Nodes are not Ready before it runs, so it
-// comes before everything else.
-func Cilium(o CiliumOptions) (chart.Part, error) {
-	if !o.PodCIDR.IsValid() {
-		return chart.Part{}, errors.New("cilium: the pods' network is not set: it must be K3s' cluster-cidr")
+func (c Cilium) Make(s *Site) (Piece, error) {
+	if !c.PodCIDR.IsValid() {
+		return Piece{}, errors.New("cilium: the pods' network is not set: it must be K3s' cluster-cidr")
 	}
-	if o.PodCIDR.Addr().Is6() {
-		return chart.Part{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
-	}
-	if o.APIServer == "" {
-		o.APIServer = "127.0.0.1"
-	}
-	if o.APIPort == 0 {
-		o.APIPort = 6444
+	if c.PodCIDR.Addr().Is6() {
+		return Piece{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
 	}
 	v := values{
-		// Without kube-proxy, the API server's Service does not work before Cilium does.
-		"k8sServiceHost":       o.APIServer,
-		"k8sServicePort":       o.APIPort,
+		// Without kube-proxy, the API server's Service does not work before Cilium does. K3s has a
+		// proxy of it on every node.
+		"k8sServiceHost":       "127.0.0.1",
+		"k8sServicePort":       6444,
 		"kubeProxyReplacement": "true", // text, says the chart's schema
 		"ipam": values{"mode": "cluster-pool", "operator": values{
-			"clusterPoolIPv4PodCIDRList": []any{o.PodCIDR.Masked().String()}}},
-		"operator": values{"replicas": o.few(2), "tolerations": o.tolerations(
+			"clusterPoolIPv4PodCIDRList": []any{c.PodCIDR.Masked().String()}}},
+		"operator": values{"replicas": s.few(2), "tolerations": s.tolerations(
 			exists("node-role.kubernetes.io/control-plane", ""),
 			exists("node-role.kubernetes.io/master", ""),
 			exists("node.kubernetes.io/not-ready", ""),
 			exists("node.cloudprovider.kubernetes.io/uninitialized", ""))},
 	}
-	if o.Encrypt {
-		v["encryption"] = values{"enabled": true, "type": "wireguard"}
-	}
-	if o.Addresses {
+	if s.Balancer != nil && s.Balancer.Kind == spec.LBCilium {
 		v["l2announcements"] = values{"enabled": true}
 		// Each announced Service has a lease that is renewed every few seconds.
 		v["k8sClientRateLimit"] = values{"qps": 20, "burst": 40}
 	}
-	if o.HubbleUI {
-		v["hubble"] = values{"relay": values{"enabled": true}, "ui": values{"enabled": true}}
-		o.tolerate(v, []string{"hubble", "relay"}, []string{"hubble", "ui"})
-	}
-	r, err := o.release("cilium", "kube-system", v)
+	r, err := s.release("cilium", "kube-system", v)
 	if err != nil {
-		return chart.Part{}, err
+		return Piece{}, err
 	}
-	return chart.Part{Name: "cilium", Release: r}, nil
+	return Piece{Part: chart.Part{Name: "cilium", Release: r}, Network: true}, nil
 }
 
-// CiliumPoolOptions name the addresses that Cilium assigns to Services.
-type CiliumPoolOptions struct {
-	Addresses  []string              // ranges a-b or prefixes, of the nodes' network
-	Reserved   map[string]netip.Addr // by namespace/name of the Service, or "ingress"
-	Interfaces []string              // regular expressions; default: those of Ubuntu's virtual machines
+// CiliumPool assigns addresses of the nodes' network to Services by [Cilium], which answers ARP
+// for them.
+type CiliumPool struct{ *spec.LoadBalancer }
+
+func (c CiliumPool) Info() Info {
+	return Info{Name: "cilium-pool", Section: "loadBalancer", On: c.LoadBalancer != nil && c.Kind == spec.LBCilium}
 }
 
-// CiliumPool assigns addresses of the nodes' network to Services, and answers ARP for them.
-// Cilium must run with [CiliumOptions.Addresses].
-func CiliumPool(o CiliumPoolOptions) (chart.Part, error) {
-	pool, err := newPool(o.Addresses, o.Reserved)
+func (c CiliumPool) Make(*Site) (Piece, error) {
+	pool, err := newPool(c.Addresses, c.Reserved)
 	if err != nil {
-		return chart.Part{}, fmt.Errorf("cilium-pool: %w", err)
-	}
-	if o.Interfaces == nil {
-		o.Interfaces = []string{"^ens[0-9]+", "^enp[0-9]+s[0-9]+", "^eth[0-9]+"}
+		return Piece{}, fmt.Errorf("cilium-pool: %w", err)
 	}
 	var objects []runtime.Object
 	add := func(name string, spec values) {
@@ -101,12 +84,12 @@ func CiliumPool(o CiliumPoolOptions) (chart.Part, error) {
 	if len(blocks) > 0 {
 		add(poolName, values{"blocks": blocks})
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Reserved)) {
+	for _, name := range slices.Sorted(maps.Keys(c.Reserved)) {
 		namespace, svc, err := service(name)
 		if err != nil {
-			return chart.Part{}, fmt.Errorf("cilium-pool: %w", err)
+			return Piece{}, fmt.Errorf("cilium-pool: %w", err)
 		}
-		a := o.Reserved[name].String()
+		a := c.Reserved[name].String()
 		add(poolName+"-"+strings.ReplaceAll(namespace+"-"+svc, "/", "-"), values{
 			"blocks": []any{values{"start": a, "stop": a}},
 			// A pool with a selector is only for the Services that match it.
@@ -114,7 +97,8 @@ func CiliumPool(o CiliumPoolOptions) (chart.Part, error) {
 				"io.kubernetes.service.namespace": namespace, "io.kubernetes.service.name": svc}},
 		})
 	}
+	interfaces := []string{"^ens[0-9]+", "^enp[0-9]+s[0-9]+", "^eth[0-9]+"} // of Ubuntu's virtual machines
 	objects = append(objects, object("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy", meta("cilium-pool", "", poolName),
-		values{"interfaces": o.Interfaces, "loadBalancerIPs": true, "externalIPs": true}))
-	return chart.Part{Name: "cilium-pool", Needs: []string{"cilium"}, After: objects}, nil
+		values{"interfaces": interfaces, "loadBalancerIPs": true, "externalIPs": true}))
+	return Piece{Part: chart.Part{Name: "cilium-pool", Needs: []string{"cilium"}, After: objects}, Replaces: []string{"metallb"}}, nil
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/faults"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -48,7 +49,7 @@ func TestEveryRequestOfAProbeFails(t *testing.T) {
 	faults.Each(t, []faults.Kind{faults.Lost, faults.Unheard, faults.Refused}, func(t *testing.T, f *faults.Faults, use func(*testing.T, faults.Case)) {
 		withSite(t, func(t *testing.T, s *site) {
 			s.provide(t, nfsClass(t))
-			p, k := addon.Probes(must(t, addon.NFS, addon.NFSOptions{Server: "10.0.0.30", Export: "/export"}), []string{"a", "b", "gpu"}, nil)[0], s.faulty(t, f)
+			p, k := must(t, addon.NFS{NFS: nfs()}, addon.Site{Nodes: []spec.Node{{Name: "a"}, {Name: "b"}, {Name: "gpu"}}}).Probe, s.faulty(t, f)
 			passed := func() bool {
 				state, err := p.Observe(t.Context(), s.Client)
 				require.NoError(t, err)

@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // shown is a part as a golden file shows it: values of secrets left out, and what
 // is long said elsewhere.
-func shown(t *testing.T, p chart.Part) string {
+func shown(t *testing.T, p addon.Piece) string {
 	t.Helper()
 	out := map[string]any{"name": p.Name}
 	if len(p.Needs) > 0 {

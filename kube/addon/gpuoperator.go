@@ -2,11 +2,14 @@ package addon
 
 import (
 	"errors"
-	"maps"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // The GPU operator's part, its namespace, and the objects in it that others look for. The operator
@@ -16,27 +19,6 @@ const (
 	GPUOperatorNamespace = "gpu-operator"
 	GPUDriverPods        = "nvidia-driver-daemonset" // the beginning of the driver's DaemonSets and pods
 )
-
-// GPUOperatorOptions configure NVIDIA's GPU operator.
-type GPUOperatorOptions struct {
-	Common
-	RuntimeClass string // of pods that see all GPUs; K3s knows "nvidia" only
-	// Configs are the device plugin's, by name. A node has the one that its label
-	// nvidia.com/device-plugin.config names, others the one called Default.
-	Configs map[string]string
-	Default string
-
-	MIG     string     // strategy: none, single or mixed; empty means none
-	Driver  *GPUDriver // nil: the nodes have driver and container toolkit
-	Metrics bool       // Prometheus reads them: the part "monitoring" is on
-}
-
-// GPUDriver is a driver that the operator installs with containers, together with the container
-// toolkit.
-type GPUDriver struct {
-	Version string // e.g. 580.126.20; empty: the chart's
-	Modules string // open, proprietary or auto; empty: auto
-}
 
 // Where K3s keeps its containerd (pkg/agent/containerd, v1.36). The operator's own paths are those
 // of a containerd that systemd runs, which a machine with K3s does not have (failure N9).
@@ -48,65 +30,117 @@ const (
 
 // GPUOperator provides everything that makes GPUs allocatable: NVIDIA's operator, which deploys
 // the device plugin, the discovery of features, the exporter of metrics, and if asked the driver.
-func GPUOperator(o GPUOperatorOptions) (chart.Part, error) {
-	if o.RuntimeClass == "" || o.Configs[o.Default] == "" {
-		return chart.Part{}, errors.New("gpu-operator: the runtime class and the device plugin's default configuration must be set")
+type GPUOperator struct {
+	spec.NVIDIA
+	Nodes []spec.Node // with GPUs
+}
+
+func (o GPUOperator) Info() Info {
+	return Info{
+		Name: GPUOperatorName, Section: "nvidia.stack", On: o.Stack == spec.StackOperator && len(o.Nodes) > 0,
+		NeverInFleet: "parts that need GPUs wait for it",
 	}
-	if o.MIG == "" {
-		o.MIG = "none"
+}
+
+func (o GPUOperator) Make(s *Site) (Piece, error) {
+	configs, strategy, err := o.configs()
+	driver, driverErr := o.driver()
+	if err := errors.Join(err, driverErr); err != nil {
+		return Piece{}, fmt.Errorf("%s: %w", GPUOperatorName, err)
 	}
 	v := values{
 		// The job that upgrades the definitions is off: applying this part upgrades them.
-		"operator": values{"runtimeClass": o.RuntimeClass, "upgradeCRD": false},
+		"operator": values{"runtimeClass": nvidia.RuntimeClass, "upgradeCRD": false},
 		"nfd":      values{"enabled": true},
 		// Containers get their GPUs by CDI, so that they keep them when systemd reloads its units
 		// (failure N4). The nvidia runtime is not made the default.
 		"cdi":        values{"enabled": true},
-		"driver":     o.driver(),
+		"driver":     driver,
 		"toolkit":    o.toolkit(),
-		"mig":        values{"strategy": o.MIG},
+		"mig":        values{"strategy": strategy},
 		"migManager": values{"enabled": false}, // it would undo the layouts of the file
 		"devicePlugin": values{"config": values{
-			"create": true, "name": "homelab-device-plugin", "default": o.Default, "data": plain(maps.Clone(o.Configs)),
+			"create": true, "name": "homelab-device-plugin", "default": o.Sharing.Name(), "data": configs,
 		}},
-		"dcgmExporter": o.exporter(),
+		"dcgmExporter": exporter(s.GPUMetrics),
 	}
-	o.tolerateAll(v)
-	r, err := o.release(GPUOperatorName, GPUOperatorNamespace, v)
+	tolerateAll(s, v)
+	its := *s
+	its.Charts.Values = map[string]map[string]any{GPUOperatorName: o.Values}
+	r, err := its.release(GPUOperatorName, GPUOperatorNamespace, v)
 	if err != nil {
-		return chart.Part{}, err
+		return Piece{}, err
 	}
-	return chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privileged()}, nil
+	// It deploys an exporter of its own, so the other one is removed first.
+	return Piece{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privileged()}, Offers: true, Replaces: []string{"dcgm-exporter"}}, nil
 }
 
-func (o GPUOperatorOptions) driver() values {
-	if o.Driver == nil {
-		return values{"enabled": false}
+// configs are the device plugin's configurations for all ways in which nodes share their GPUs, by
+// name. A node has the one that its label nvidia.com/device-plugin.config names. strategy is that of
+// MIG.
+func (o GPUOperator) configs() (all values, strategy string, err error) {
+	sharings := []spec.Sharing{o.Sharing}
+	for _, n := range o.Nodes {
+		sharings = append(sharings, n.GPUs.Sharing)
+	}
+	all, strategy = values{}, "none"
+	for _, sharing := range sharings {
+		p := nvidia.PluginOptions{}
+		switch sharing.Strategy {
+		case spec.SharingTimeSlicing:
+			p.Sharing, p.Replicas = nvidia.TimeSlicing, sharing.Replicas
+		case spec.SharingMPS:
+			p.Sharing, p.Replicas = nvidia.MPS, sharing.Replicas
+		case spec.SharingMIG:
+			p.MIG = nvidia.MIGMixed
+			strategy = string(nvidia.MIGMixed)
+		}
+		config, err := p.Config()
+		if err != nil {
+			return nil, "", err
+		}
+		all[sharing.Name()] = config
+	}
+	return all, strategy, nil
+}
+
+// driver is the driver that the operator installs with containers, if the file asks for it.
+func (o GPUOperator) driver() (values, error) {
+	if o.DriverMode != spec.DriverOperator {
+		return values{"enabled": false}, nil
+	}
+	version, err := nvidia.OperatorDriver(o.Branch)
+	if err != nil {
+		return nil, err
+	}
+	raw, _ := o.Values["driver"].(map[string]any)
+	if on, _ := raw["usePrecompiled"].(bool); on { // containers with prebuilt modules are named by branch and kernel
+		version, _, _ = strings.Cut(version, ".")
 	}
 	// The operator's own upgrades delete the pods that use GPUs. Without them its DaemonSet replaces a
 	// driver's pod when that is deleted, which homelab does on one node after the other.
 	v := values{"enabled": true, "upgradePolicy": values{"autoUpgrade": false}}
-	if o.Driver.Version != "" {
-		v["version"] = o.Driver.Version
+	if version != "" {
+		v["version"] = version
 	}
-	if o.Driver.Modules != "" {
-		v["kernelModuleType"] = o.Driver.Modules
+	if o.Flavour != "auto" {
+		v["kernelModuleType"] = o.Flavour
 	}
-	return v
+	return v, nil
 }
 
 // toolkit are the settings of the container that installs NVIDIA's runtime on a node. It would
 // then stop containerd with a signal, and K3s with it, on all nodes as they come: instead, homelab
 // restarts K3s on one node after the other.
-func (o GPUOperatorOptions) toolkit() values {
-	if o.Driver == nil {
+func (o GPUOperator) toolkit() values {
+	if o.DriverMode != spec.DriverOperator {
 		return values{"enabled": false}
 	}
 	variable := func(name, value string) values { return values{"name": name, "value": value} }
 	return values{"enabled": true, "env": []any{
 		variable("CONTAINERD_CONFIG", k3sContainerd),
 		variable("CONTAINERD_SOCKET", k3sContainerdSocket),
-		variable("CONTAINERD_RUNTIME_CLASS", o.RuntimeClass),
+		variable("CONTAINERD_RUNTIME_CLASS", nvidia.RuntimeClass),
 		variable("RUNTIME_CONFIG_SOURCE", "file="+k3sContainerd),
 		variable("RUNTIME_DROP_IN_CONFIG", k3sContainerdDropIn),
 		variable("RUNTIME_RESTART_MODE", "none"),
@@ -114,9 +148,9 @@ func (o GPUOperatorOptions) toolkit() values {
 }
 
 // exporter is that of metrics. The labels namespace and pod are those of the pod that uses the GPU.
-func (o GPUOperatorOptions) exporter() values {
-	monitor := values{"enabled": o.Metrics}
-	if o.Metrics {
+func exporter(metrics bool) values {
+	monitor := values{"enabled": metrics}
+	if metrics {
 		monitor["honorLabels"] = true
 		monitor["relabelings"] = nodeOfExporter()
 	}
@@ -125,12 +159,12 @@ func (o GPUOperatorOptions) exporter() values {
 
 // tolerateAll gives every pod of the chart and of the operator the tolerations of the cluster's
 // taints, in addition to the chart's own (failure N5).
-func (o GPUOperatorOptions) tolerateAll(v values) {
+func tolerateAll(s *Site, v values) {
 	gpu := exists("nvidia.com/gpu", corev1.TaintEffectNoSchedule)
 	server := exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule)
-	set(v, o.tolerations(gpu), "daemonsets", "tolerations")
-	set(v, o.tolerations(server), "operator", "tolerations")
+	set(v, s.tolerations(gpu), "daemonsets", "tolerations")
+	set(v, s.tolerations(server), "operator", "tolerations")
 	for _, part := range []string{"worker", "master", "gc"} {
-		set(v, o.tolerations(server, gpu), "node-feature-discovery", part, "tolerations")
+		set(v, s.tolerations(server, gpu), "node-feature-discovery", part, "tolerations")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
@@ -74,7 +75,7 @@ func TestInertValuesAreSeen(t *testing.T) {
 
 // N9: the paths of K3s' containerd follow from K3s, and nothing restarts it behind our back.
 func TestToolkitOfTheOperatorFindsK3s(t *testing.T) {
-	p := must(t, addon.GPUOperator, operatorOptions(&addon.GPUDriver{Version: "580.126.20"}))
+	p := must(t, operatorWith(spec.DriverOperator), addon.Site{})
 	env := map[string]string{}
 	toolkit := p.Release.Values["toolkit"].(map[string]any)
 	for _, e := range toolkit["env"].([]any) {
@@ -84,7 +85,7 @@ func TestToolkitOfTheOperatorFindsK3s(t *testing.T) {
 	assert.Equal(t, "/run/k3s/containerd/containerd.sock", env["CONTAINERD_SOCKET"])
 	assert.Equal(t, "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", env["CONTAINERD_CONFIG"])
 	assert.Equal(t, "none", env["RUNTIME_RESTART_MODE"])
-	host := must(t, addon.GPUOperator, operatorOptions(nil))
+	host := must(t, operatorWith(spec.DriverNone), addon.Site{})
 	assert.Equal(t, map[string]any{"enabled": false}, host.Release.Values["toolkit"], "the nodes have it")
 	assert.Equal(t, map[string]any{"enabled": false}, host.Release.Values["driver"])
 }
@@ -98,12 +99,12 @@ func TestOwnedKeysExist(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		all = append(all, strings.TrimSpace(line))
 	}
-	for _, f := range addon.CheckGPUOperatorValues(must(t, addon.GPUOperator, operatorOptions(&addon.GPUDriver{})).Release.Values) {
+	for _, f := range addon.CheckGPUOperatorValues(must(t, operatorWith(spec.DriverOperator), addon.Site{}).Release.Values) {
 		assert.NotEmpty(t, f.Cure, "%s is ours and not the chart's", f.Path)
 		assert.True(t, slices.ContainsFunc(all, func(k string) bool { return k == f.Path || strings.HasPrefix(k, f.Path+".") }), f.Path)
 	}
 }
 
-func operatorOptions(driver *addon.GPUDriver) addon.GPUOperatorOptions {
-	return addon.GPUOperatorOptions{RuntimeClass: "nvidia", Default: "none", Driver: driver, Configs: map[string]string{"none": "version: v1\n"}}
+func operatorWith(driver string) addon.GPUOperator {
+	return addon.GPUOperator{NVIDIA: spec.NVIDIA{Stack: spec.StackOperator, Driver: spec.Driver{DriverMode: driver, Branch: "580-server", Flavour: "auto"}}, Nodes: make([]spec.Node, 1)}
 }

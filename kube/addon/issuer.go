@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/mail"
 	"time"
@@ -13,66 +14,58 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Kinds of issuers.
-const (
-	SelfSigned = "self-signed" // a CA of the cluster's own, made by cert-manager
-	ACME       = "acme"        // Let's Encrypt or another, by HTTP
-	PrivateCA  = "ca"          // a given certificate and key
-)
-
-// IssuerOptions say who signs the cluster's certificates.
-type IssuerOptions struct {
-	Kind string
-	Name string // of the ClusterIssuer; default "homelab"
-
-	Email  string // acme: address for the CA's notices
-	Server string // acme: its directory; default Let's Encrypt
-	Class  string // acme: ingress class of the challenge; default "traefik"
-	// acme: namespace/name of the Gateway of the challenge; empty: an Ingress
-	GatewayNamespace, GatewayName string
-
-	Certificate []byte       // ca: PEM, the signing certificate first
-	Key         secret.Value // ca: PEM
-}
-
-const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
-
 // Issuer provides a ClusterIssuer of cert-manager. Certificates select it by the annotation
 // cert-manager.io/cluster-issuer, or by name.
-func Issuer(o IssuerOptions) (chart.Part, error) {
-	if o.Name == "" {
-		o.Name = "homelab"
+type Issuer struct{ CertManager }
+
+func (i Issuer) Info() Info {
+	info := i.CertManager.Info()
+	info.Name = "issuer"
+	return info
+}
+
+func (i Issuer) Make(s *Site) (Piece, error) {
+	p := Piece{Part: chart.Part{Name: "issuer", Needs: []string{"cert-manager"}, Keep: true}}
+	source := i.Source
+	if source == spec.TLSCA && s.Unread {
+		source = spec.TLSSelfSigned // without the key the pair cannot be checked
 	}
-	p := chart.Part{Name: "issuer", Needs: []string{"cert-manager"}, Keep: true}
-	switch o.Kind {
-	case SelfSigned:
-		p.After = o.selfSigned()
-	case ACME:
-		if _, err := mail.ParseAddress(o.Email); err != nil {
-			return chart.Part{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", o.Email)
+	switch source {
+	case spec.TLSSelfSigned:
+		p.After = i.selfSigned()
+	case spec.TLSACME:
+		if _, err := mail.ParseAddress(i.Email); err != nil {
+			return Piece{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", i.Email)
 		}
-		p.After = []runtime.Object{o.acme()}
-	case PrivateCA:
-		if err := checkCA(o.Certificate, o.Key); err != nil {
-			return chart.Part{}, err
+		p.After = []runtime.Object{i.acme(s)}
+	case spec.TLSCA:
+		cert, err := File("tls.ca.cert", i.CACert)
+		key, keyErr := s.Secret("tls.ca.key", i.CAKey)
+		if err := errors.Join(err, keyErr); err != nil {
+			return Piece{}, err
+		}
+		if err := checkCA(cert, key); err != nil {
+			return Piece{}, err
 		}
 		p.Secrets = []chart.Secret{{
-			Namespace: certManagerNamespace, Name: o.secretName(), Type: string(corev1.SecretTypeTLS),
-			Data: map[string]secret.Value{corev1.TLSCertKey: secret.New(string(o.Certificate)), corev1.TLSPrivateKeyKey: o.Key},
+			Namespace: certManagerNamespace, Name: issuerSecret(i.Issuer), Type: string(corev1.SecretTypeTLS),
+			Data: map[string]secret.Value{corev1.TLSCertKey: secret.New(string(cert)), corev1.TLSPrivateKeyKey: key},
 		}}
-		p.After = []runtime.Object{o.clusterIssuer(o.Name, values{"ca": values{"secretName": o.secretName()}})}
+		p.After = []runtime.Object{clusterIssuer(i.Issuer, values{"ca": values{"secretName": issuerSecret(i.Issuer)}})}
 	default:
-		return chart.Part{}, fmt.Errorf("issuer: kind %q: want %s, %s or %s", o.Kind, SelfSigned, ACME, PrivateCA)
+		return Piece{}, fmt.Errorf("issuer: source %q: want %s, %s or %s", source, spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA)
 	}
 	return p, nil
 }
 
-func (o IssuerOptions) secretName() string { return o.Name + "-ca" }
+// issuerSecret is the Secret with the CA of an issuer.
+func issuerSecret(issuer string) string { return issuer + "-ca" }
 
 // object makes an object of a kind without a Go type here.
 func object(apiVersion, kind string, m metav1.ObjectMeta, spec values) *unstructured.Unstructured {
@@ -93,43 +86,37 @@ func object(apiVersion, kind string, m metav1.ObjectMeta, spec values) *unstruct
 
 const certManagerV1 = "cert-manager.io/v1"
 
-func (o IssuerOptions) clusterIssuer(name string, spec values) *unstructured.Unstructured {
+func clusterIssuer(name string, spec values) *unstructured.Unstructured {
 	return object(certManagerV1, "ClusterIssuer", meta("issuer", "", name), spec)
 }
 
 // selfSigned: an issuer that signs with the key of the certificate itself, used once,
 // for the CA whose certificate lasts ten years and is renewed a year before its end.
-func (o IssuerOptions) selfSigned() []runtime.Object {
-	root := o.Name + "-root"
+func (i Issuer) selfSigned() []runtime.Object {
+	name, root := i.Issuer, i.Issuer+"-root"
 	return []runtime.Object{
-		o.clusterIssuer(root, values{"selfSigned": values{}}),
-		object(certManagerV1, "Certificate", meta("issuer", certManagerNamespace, o.secretName()), values{
-			"isCA": true, "commonName": o.Name + " CA", "secretName": o.secretName(),
+		clusterIssuer(root, values{"selfSigned": values{}}),
+		object(certManagerV1, "Certificate", meta("issuer", certManagerNamespace, issuerSecret(name)), values{
+			"isCA": true, "commonName": name + " CA", "secretName": issuerSecret(name),
 			"duration": "87600h", "renewBefore": "8760h",
 			// With a new key, everything that trusts the old certificate would no longer trust
 			// the CA.
 			"privateKey": values{"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Never"},
 			"issuerRef":  values{"group": "cert-manager.io", "kind": "ClusterIssuer", "name": root},
 		}),
-		o.clusterIssuer(o.Name, values{"ca": values{"secretName": o.secretName()}}),
+		clusterIssuer(name, values{"ca": values{"secretName": issuerSecret(name)}}),
 	}
 }
 
-func (o IssuerOptions) acme() *unstructured.Unstructured {
-	if o.Server == "" {
-		o.Server = letsEncrypt
-	}
-	if o.Class == "" {
-		o.Class = "traefik"
-	}
-	solver := values{"ingress": values{"ingressClassName": o.Class}}
-	if o.GatewayName != "" {
+func (i Issuer) acme(s *Site) *unstructured.Unstructured {
+	solver := values{"ingress": values{"ingressClassName": s.Ingress.Class}}
+	if s.gateway() != nil {
 		solver = values{"gatewayHTTPRoute": values{"parentRefs": []any{values{
-			"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": o.GatewayName, "namespace": o.GatewayNamespace}}}}
+			"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": GatewayName, "namespace": GatewayNamespace}}}}
 	}
-	return o.clusterIssuer(o.Name, values{"acme": values{
-		"email": o.Email, "server": o.Server,
-		"privateKeySecretRef": values{"name": o.Name + "-acme"},
+	return clusterIssuer(i.Issuer, values{"acme": values{
+		"email": i.Email, "server": i.Server,
+		"privateKeySecretRef": values{"name": i.Issuer + "-acme"},
 		"solvers":             []any{values{"http01": solver}},
 	}})
 }
@@ -156,7 +143,7 @@ func checkCA(cert []byte, key secret.Value) error {
 // IssuerCA reads the certificate of a self-signed or private CA from the cluster, by the name
 // of its issuer. The error is [kube.ErrNotFound] until it exists.
 func IssuerCA(ctx context.Context, k *kube.Client, issuer string) ([]byte, error) {
-	name := IssuerOptions{Name: issuer}.secretName()
+	name := issuerSecret(issuer)
 	s := corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: certManagerNamespace, Name: name},

@@ -3,6 +3,7 @@ package addon
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -27,67 +30,78 @@ const (
 // cohort joins the queues: what one does not use, others borrow. It is also the one flavor.
 const cohort = "homelab"
 
-// Queue is a group's part of the cluster's GPUs.
-type Queue struct {
-	Name       string
-	Namespaces []string       // all pods and Jobs in these wait in the queue
-	Labelled   []string       // in these only those with QueueLabel and the queue's name
-	Quota      map[string]int // by resource; those that others have are 0 here
-	Borrow     bool           // also what other queues leave unused
-	Reclaim    bool           // takes its own part back by ending pods of borrowers
-}
-
-// KueueOptions say how groups share GPUs.
-type KueueOptions struct {
-	Common
-	Resources []string // that pods request and the nodes offer, e.g. nvidia.com/gpu
-	Queues    []Queue
-}
-
 // Kueue makes pods wait until it is the turn of their queue: they keep the default scheduler, which
 // sees them from then on.
-func Kueue(o KueueOptions) (chart.Part, error) {
-	if err := o.check(); err != nil {
-		return chart.Part{}, err
+type Kueue struct{ Queues []spec.Queue }
+
+func (k Kueue) Info() Info {
+	return Info{Name: KueueName, Section: "queues", On: len(k.Queues) > 0}
+}
+
+func (k Kueue) Make(s *Site) (Piece, error) {
+	resources := slices.Sorted(maps.Keys(s.Offered))
+	var queues []queue
+	for _, q := range k.Queues {
+		out := queue{Queue: q, quota: offer.Quota(q)}
+		maps.DeleteFunc(out.quota, func(resource string, n int) bool { return n == 0 && !slices.Contains(resources, resource) })
+		for _, n := range q.Namespaces {
+			if n == s.HubNamespace {
+				out.labelled = append(out.labelled, n)
+			} else {
+				out.open = append(out.open, n)
+			}
+		}
+		queues = append(queues, out)
 	}
-	config, err := yaml.Marshal(o.config())
+	if err := checkQueues(queues, resources); err != nil {
+		return Piece{}, err
+	}
+	config, err := yaml.Marshal(config(queues))
 	if err != nil {
-		return chart.Part{}, fmt.Errorf("%s: %w", KueueName, err)
+		return Piece{}, fmt.Errorf("%s: %w", KueueName, err)
 	}
-	replicas := o.few(2)
+	replicas := s.few(2)
 	v := values{
 		// Without a webhook that answers, no pod starts in the namespaces of queues.
 		"controllerManager": values{"replicas": replicas},
 		"managerConfig":     values{"controllerManagerConfigYaml": string(config)},
 	}
-	o.tolerate(v, []string{"controllerManager"})
-	r, err := o.release(KueueName, kueueNamespace, v)
+	s.tolerate(v, []string{"controllerManager"})
+	r, err := s.release(KueueName, kueueNamespace, v)
 	if err != nil {
-		return chart.Part{}, err
+		return Piece{}, err
 	}
-	p := chart.Part{Name: KueueName, Release: r}
+	p := Piece{Part: chart.Part{Name: KueueName, Release: r}}
 	p.After = append(p.After, object(KueueAPI, "ResourceFlavor", meta(KueueName, "", cohort), nil))
-	for _, q := range o.Queues {
-		p.After = append(p.After, o.clusterQueue(q))
-		for _, n := range slices.Concat(q.Namespaces, q.Labelled) {
+	for _, q := range queues {
+		p.After = append(p.After, q.cluster(resources))
+		for _, n := range slices.Concat(q.open, q.labelled) {
 			p.After = append(p.After, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: n}})
 		}
-		p.After = append(p.After, localQueues(q)...)
+		p.After = append(p.After, q.local()...)
 	}
 	return p, nil
 }
 
-func (o KueueOptions) check() error {
+// queue is a queue with its namespaces by how pods get into it.
+type queue struct {
+	spec.Queue
+	open     []string       // all pods and Jobs in these wait in the queue
+	labelled []string       // in these only those with QueueLabel and the queue's name
+	quota    map[string]int // by resource; those that others have are 0 here
+}
+
+func checkQueues(queues []queue, resources []string) error {
 	var errs []error
-	if len(o.Resources) == 0 || len(o.Queues) == 0 {
+	if len(resources) == 0 || len(queues) == 0 {
 		errs = append(errs, errors.New("kueue: resources and queues must be set"))
 	}
 	owner := map[string]string{}
-	for _, q := range o.Queues {
-		if len(q.Namespaces)+len(q.Labelled) == 0 {
+	for _, q := range queues {
+		if len(q.Namespaces) == 0 {
 			errs = append(errs, fmt.Errorf("kueue: queue %q has no namespaces", q.Name))
 		}
-		for _, n := range slices.Concat(q.Namespaces, q.Labelled) {
+		for _, n := range q.Namespaces {
 			if other, taken := owner[n]; taken {
 				errs = append(errs, fmt.Errorf("kueue: namespace %s is in the queues %s and %s", n, other, q.Name))
 			}
@@ -96,20 +110,20 @@ func (o KueueOptions) check() error {
 			}
 			owner[n] = q.Name
 		}
-		for resource, n := range q.Quota {
-			if n < 0 || !slices.Contains(o.Resources, resource) {
-				errs = append(errs, fmt.Errorf("kueue: queue %s: %d %s: the nodes offer %s", q.Name, n, resource, strings.Join(o.Resources, ", ")))
+		for resource, n := range q.quota {
+			if n < 0 || !slices.Contains(resources, resource) {
+				errs = append(errs, fmt.Errorf("kueue: queue %s: %d %s: the nodes offer %s", q.Name, n, resource, strings.Join(resources, ", ")))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// all are the namespaces of queues.
-func (o KueueOptions) all() []any {
+// namespaces are those of queues.
+func namespaces(queues []queue) []any {
 	var out []any
-	for _, q := range o.Queues {
-		for _, n := range slices.Concat(q.Namespaces, q.Labelled) {
+	for _, q := range queues {
+		for _, n := range slices.Concat(q.open, q.labelled) {
 			out = append(out, n)
 		}
 	}
@@ -118,7 +132,7 @@ func (o KueueOptions) all() []any {
 
 // config is the manager's own configuration. The chart replaces it as a whole, so it repeats what the
 // chart says of addresses and leader election (charts/kueue/values.yaml, v0.19.2).
-func (o KueueOptions) config() values {
+func config(queues []queue) values {
 	return values{
 		"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
 		"health":         values{"healthProbeBindAddress": ":8081"},
@@ -127,7 +141,7 @@ func (o KueueOptions) config() values {
 		"leaderElection": values{"leaderElect": true, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
 		// A strong exemption for pods: elsewhere Kueue never touches one, whatever its labels, and the
 		// chart's webhooks are not asked.
-		"managedJobsNamespaceSelector": in(o.all()),
+		"managedJobsNamespaceSelector": in(namespaces(queues)),
 		"integrations":                 values{"frameworks": []any{"batch/job", "pod"}},
 		// Only GPUs are counted. Otherwise a pod that requests CPUs, of which a queue says nothing, waits
 		// forever.
@@ -145,11 +159,11 @@ func in(namespaces []any) values {
 	return values{"matchExpressions": []any{values{"key": corev1.LabelMetadataName, "operator": "In", "values": namespaces}}}
 }
 
-func (o KueueOptions) clusterQueue(q Queue) runtime.Object {
+func (q queue) cluster(resources []string) runtime.Object {
 	var covered, quotas []any
-	for _, resource := range o.Resources {
-		quota := values{"name": resource, "nominalQuota": strconv.Itoa(q.Quota[resource])}
-		if !q.Borrow {
+	for _, resource := range resources {
+		quota := values{"name": resource, "nominalQuota": strconv.Itoa(q.quota[resource])}
+		if !q.Borrow.IsOn() {
 			quota["borrowingLimit"] = "0"
 		}
 		covered, quotas = append(covered, resource), append(quotas, quota)
@@ -159,14 +173,10 @@ func (o KueueOptions) clusterQueue(q Queue) runtime.Object {
 	if q.Reclaim {
 		preemption["reclaimWithinCohort"] = "Any"
 	}
-	var namespaces []any
-	for _, n := range slices.Concat(q.Namespaces, q.Labelled) {
-		namespaces = append(namespaces, n)
-	}
 	return object(KueueAPI, "ClusterQueue", meta(KueueName, "", q.Name), values{
 		"cohortName":        cohort,
 		"queueingStrategy":  "BestEffortFIFO",
-		"namespaceSelector": in(namespaces),
+		"namespaceSelector": in(namespaces([]queue{q})),
 		"admissionScope":    values{"admissionMode": "UsageBasedAdmissionFairSharing"},
 		"preemption":        preemption,
 		"resourceGroups": []any{values{
@@ -176,17 +186,17 @@ func (o KueueOptions) clusterQueue(q Queue) runtime.Object {
 	})
 }
 
-// localQueues are the doors to a queue. Pods and Jobs of a namespace with one called default need no
+// local are the doors to a queue. Pods and Jobs of a namespace with one called default need no
 // label.
-func localQueues(q Queue) []runtime.Object {
+func (q queue) local() []runtime.Object {
 	var out []runtime.Object
 	add := func(namespace, name string) {
 		out = append(out, object(KueueAPI, "LocalQueue", meta(KueueName, namespace, name), values{"clusterQueue": q.Name}))
 	}
-	for _, n := range q.Namespaces {
+	for _, n := range q.open {
 		add(n, DefaultQueue)
 	}
-	for _, n := range q.Labelled {
+	for _, n := range q.labelled {
 		add(n, q.Name)
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -17,22 +18,21 @@ const (
 	poolName         = "homelab"
 )
 
-// MetalLBOptions name the addresses that Services get.
-type MetalLBOptions struct {
-	Common
-	Addresses []string              // ranges a-b or prefixes, of the nodes' network
-	Reserved  map[string]netip.Addr // by namespace/name of the Service, or "ingress"
-}
-
 // MetalLB assigns addresses of the nodes' network to Services, and answers ARP for them (layer
 // 2). K3s must run without its own load balancer: disable: [servicelb].
 //
 // Reserved addresses are in a pool of their own, which is never assigned automatically; the
 // Service requests its address with [AddressAnnotations].
-func MetalLB(o MetalLBOptions) (chart.Part, error) {
-	pool, err := newPool(o.Addresses, o.Reserved)
+type MetalLB struct{ *spec.LoadBalancer }
+
+func (m MetalLB) Info() Info {
+	return Info{Name: "metallb", Section: "loadBalancer", On: m.LoadBalancer != nil && m.Kind == spec.LBMetalLB}
+}
+
+func (m MetalLB) Make(s *Site) (Piece, error) {
+	pool, err := newPool(m.Addresses, m.Reserved)
 	if err != nil {
-		return chart.Part{}, fmt.Errorf("metallb: %w", err)
+		return Piece{}, fmt.Errorf("metallb: %w", err)
 	}
 	v := values{
 		// Layer 2 needs no routing daemon, which the chart runs on every node by default.
@@ -40,10 +40,10 @@ func MetalLB(o MetalLBOptions) (chart.Part, error) {
 		// A speaker on every node, whatever its taints.
 		"speaker": values{"tolerations": everywhere()},
 	}
-	o.tolerate(v, []string{"controller"})
-	r, err := o.release("metallb", metallbNamespace, v)
+	s.tolerate(v, []string{"controller"})
+	r, err := s.release("metallb", metallbNamespace, v)
 	if err != nil {
-		return chart.Part{}, err
+		return Piece{}, err
 	}
 	var ranges []any
 	for _, s := range pool.free {
@@ -58,11 +58,14 @@ func MetalLB(o MetalLBOptions) (chart.Part, error) {
 	if len(ranges) > 0 {
 		add(poolName, values{"addresses": ranges, "avoidBuggyIPs": true})
 	}
-	if reserved := reservedRanges(o.Reserved); len(reserved) > 0 {
+	if reserved := reservedRanges(m.Reserved); len(reserved) > 0 {
 		add(poolName+"-reserved", values{"addresses": reserved, "autoAssign": false})
 	}
 	objects = append(objects, object(metallbV1, "L2Advertisement", meta("metallb", metallbNamespace, poolName), values{"ipAddressPools": pools}))
-	return chart.Part{Name: "metallb", Release: r, NamespaceLabels: privileged(), After: objects}, nil
+	return Piece{
+		Part:     chart.Part{Name: "metallb", Release: r, NamespaceLabels: privileged(), After: objects},
+		Replaces: []string{"cilium-pool"},
+	}, nil
 }
 
 func reservedRanges(reserved map[string]netip.Addr) []any {

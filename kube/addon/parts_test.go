@@ -7,17 +7,20 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -28,20 +31,63 @@ var taints = []corev1.Taint{
 	{Key: "example.org/dedicated", Value: "research", Effect: corev1.TaintEffectNoExecute},
 }
 
-var seven = addon.Common{Taints: taints, Nodes: 7}
+// seven are the nodes of a cluster with those taints.
+func seven() []spec.Node {
+	out := make([]spec.Node, 7)
+	for i := range out {
+		out[i].Name = fmt.Sprintf("n%d", i)
+		for _, t := range taints {
+			out[i].Taints = append(out[0].Taints, spec.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		}
+	}
+	return out
+}
 
-// must returns the part of an options struct that is right.
-func must[O any](t *testing.T, make func(O) (chart.Part, error), o O) chart.Part {
+// pools reads ranges of addresses.
+func pools(t *testing.T, texts ...string) []spec.AddressPool {
 	t.Helper()
-	p, err := make(o)
+	out := make([]spec.AddressPool, len(texts))
+	for i, text := range texts {
+		require.NoError(t, out[i].UnmarshalText([]byte(text)))
+	}
+	return out
+}
+
+// traefik is what a file has that says nothing of its ingress.
+var traefik = spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}
+
+// must returns a part that is right, at a site.
+func must(t *testing.T, p addon.Part, s addon.Site) addon.Piece {
+	t.Helper()
+	require.True(t, p.Info().On)
+	out, err := p.Make(&s)
 	require.NoError(t, err)
-	return p
+	assert.Equal(t, p.Info().Name, out.Name)
+	return out
+}
+
+// told is a reference to a secret, which is in a file.
+func told(t *testing.T, text string) spec.SecretRef {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	ref, err := spec.ParseSecretRef("file:" + path)
+	require.NoError(t, err)
+	return ref
+}
+
+// written is the path of a file.
+func written(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // sample is a part under a name for its golden file.
 type sample struct {
 	name string
-	part chart.Part
+	part addon.Piece
 }
 
 // theCA is a certificate that signs, the same in every run of a test.
@@ -59,65 +105,89 @@ func theCA(t *testing.T, isCA bool, until time.Time) (cert []byte, key secret.Va
 		secret.New(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: kb})))
 }
 
+func longhorn() *spec.Longhorn {
+	return &spec.Longhorn{Class: "longhorn", Replicas: 1, DataPath: "/var/lib/longhorn", DrainPolicy: "block-if-contains-last-replica"}
+}
+
+func nfs() *spec.NFS {
+	return &spec.NFS{Class: "nfs", Server: "10.0.0.30", Export: "/export/k3s", MountOptions: []string{"nfsvers=4", "hard", "noatime"}, Retain: spec.On}
+}
+
+func issuer(tls spec.TLS) addon.Issuer {
+	return addon.Issuer{CertManager: addon.CertManager{TLS: &tls}}
+}
+
 // samples are all parts, as small and as rich as they come.
 func samples(t *testing.T) []sample {
 	t.Helper()
 	cert, key := theCA(t, true, time.Now().Add(time.Hour))
-	key0, key1 := secret.New("AKIAEXAMPLE"), secret.New("wJalrXUtnFEMIEXAMPLE")
-	gateway := addon.GatewayOptions{Hosts: []string{"hub.example.org", "*.apps.example.org"}, Issuer: "homelab"}
+	key0, key1 := told(t, "AKIAEXAMPLE"), told(t, "wJalrXUtnFEMIEXAMPLE")
 	reserved := map[string]netip.Addr{"ingress": netip.MustParseAddr("10.0.0.120"), "lab/ssh": netip.MustParseAddr("10.0.0.130")}
-	pool := []string{"10.0.0.120-10.0.0.139", "10.0.0.160/29"}
+	pool := pools(t, "10.0.0.120-10.0.0.139", "10.0.0.160/29")
+	lb := &spec.LoadBalancer{Kind: spec.LBMetalLB, Addresses: pool, Reserved: reserved}
+	cilium := &spec.LoadBalancer{Kind: spec.LBCilium, Addresses: pool, Reserved: reserved}
+	flat := spec.K3s{CNI: "cilium", PodCIDR: netip.MustParsePrefix("10.42.0.0/16")}
+	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}
+	own := spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}
+	signed := &spec.TLS{Source: spec.TLSACME, Issuer: "homelab", Email: "admin@example.org", Server: "https://acme-v02.api.letsencrypt.org/directory"}
+	elsewhere := *signed
+	elsewhere.Server = "https://ca.example.org/acme"
+	private := spec.TLS{Source: spec.TLSCA, Issuer: "homelab", CACert: written(t, string(cert)), CAKey: told(t, key.Reveal())}
+	// Its CA is not that of any key here, so that the golden file stays the same.
+	rancherCA := &spec.TLS{Source: spec.TLSCA, Issuer: "homelab", CACert: written(t, "PEM")}
+	rich := func(s addon.Site) addon.Site { s.Nodes = seven(); return s }
+	monitoring := spec.Monitoring{Retention: 15 * 24 * time.Hour, Size: 50 * spec.GiB}
+	metrics, grafana := monitoring, monitoring
+	metrics.Retention, metrics.StorageClass, metrics.Size, metrics.Alertmanager, metrics.Hostname = 36*time.Hour, "longhorn", 100*spec.GiB, true, "grafana.example.org"
+	grafana.Hostname = "grafana.example.org"
+	backup := spec.Backup{Region: "us-east-1", Bucket: "backups", AccessKey: key0, SecretKey: key1, Schedule: "0 3 * * *", Retention: 30 * 24 * time.Hour}
+	sharing := spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}
+	operator := spec.NVIDIA{Stack: spec.StackOperator, Sharing: sharing}
+	driver := spec.NVIDIA{Stack: spec.StackOperator, Driver: spec.Driver{DriverMode: spec.DriverOperator, Branch: "580-server", Flavour: "open"}, Sharing: spec.Sharing{Strategy: spec.SharingNone}}
+	gpus := []spec.Node{{GPUs: spec.GPURequest{Count: 1, Sharing: spec.Sharing{Strategy: spec.SharingNone}}}}
+	large := *longhorn()
+	large.Replicas, large.DataPath, large.DrainPolicy = 3, "/data/longhorn", "allow-if-replica-is-stopped"
 	return []sample{
-		{"nfs", must(t, addon.NFS, addon.NFSOptions{Server: "10.0.0.30", Export: "/export/k3s"})},
-		{"nfs-rich", must(t, addon.NFS, addon.NFSOptions{Common: seven, Class: "homes", Server: "nas.example.org", Export: "/export/k3s",
-			MountOptions: []string{"nfsvers=4.2"}, Delete: true, Default: true})},
-		{"scratch", must(t, addon.Scratch, addon.ScratchOptions{Common: seven, Paths: map[string]string{"wk-gpu2": "/scratch", "wk-gpu1": "/mnt/nvme"}})},
-		{"scratch-label", must(t, addon.Scratch, addon.ScratchOptions{Class: "fast", ByLabel: true, Paths: map[string]string{"wk1": "/scratch"}})},
-		{"longhorn", must(t, addon.Longhorn, addon.LonghornOptions{})},
-		{"longhorn-rich", must(t, addon.Longhorn, addon.LonghornOptions{Common: seven, DataNodes: 4, OnlyLabelled: true, Default: true,
-			DataPath: "/data/longhorn", DrainPolicy: "allow-if-replica-is-stopped"})},
-		{"cephfs", must(t, addon.CephFS, addon.CephFSOptions{Common: seven, ClusterID: "b9127830-b0cc-4e34-aa47-9d1a2e9949a8",
-			Monitors: []string{"10.0.0.41:6789", "10.0.0.42:6789"}, FSName: "cephfs", Pool: "cephfs_data", User: "k3s", Key: key1})},
-		{"cert-manager", must(t, addon.CertManager, addon.CertManagerOptions{})},
-		{"cert-manager-rich", must(t, addon.CertManager, addon.CertManagerOptions{Common: seven, GatewayAPI: true})},
-		{"issuer-self-signed", must(t, addon.Issuer, addon.IssuerOptions{Kind: addon.SelfSigned})},
-		{"issuer-acme", must(t, addon.Issuer, addon.IssuerOptions{Kind: addon.ACME, Email: "admin@example.org"})},
-		{"issuer-acme-gateway", must(t, addon.Issuer, addon.IssuerOptions{Kind: addon.ACME, Email: "admin@example.org",
-			Server: "https://ca.example.org/acme", GatewayNamespace: "kube-system", GatewayName: "homelab"})},
-		{"issuer-ca", must(t, addon.Issuer, addon.IssuerOptions{Kind: addon.PrivateCA, Certificate: cert, Key: key})},
-		{"ingress", must(t, addon.Ingress, addon.IngressOptions{})},
-		{"ingress-gateway", must(t, addon.Ingress, addon.IngressOptions{Common: seven, LoadBalancer: addon.MetalLBKind,
-			Address: reserved["ingress"], HTTPS: true, GatewayAPI: true, Gateway: gateway})},
-		{"metallb", must(t, addon.MetalLB, addon.MetalLBOptions{Common: seven, Addresses: pool, Reserved: reserved})},
-		{"cilium", must(t, addon.Cilium, addon.CiliumOptions{PodCIDR: netip.MustParsePrefix("10.42.0.0/16")})},
-		{"cilium-rich", must(t, addon.Cilium, addon.CiliumOptions{Common: seven, PodCIDR: netip.MustParsePrefix("10.42.0.0/16"),
-			APIServer: "10.0.0.100", APIPort: 6443, Encrypt: true, Addresses: true, HubbleUI: true})},
-		{"cilium-pool", must(t, addon.CiliumPool, addon.CiliumPoolOptions{Addresses: pool, Reserved: reserved})},
-		{"rancher", must(t, addon.Rancher, addon.RancherOptions{Hostname: "rancher.example.org"})},
-		{"rancher-rich", must(t, addon.Rancher, addon.RancherOptions{Common: seven, Hostname: "rancher.example.org",
-			Bootstrap: secret.New("a-long-password"), TLS: addon.RancherIssuer, Issuer: "homelab", CA: []byte("PEM")})},
-		{"rancher-gateway", must(t, addon.Rancher, addon.RancherOptions{Common: seven, Hostname: "rancher.example.org", Gateway: true,
-			TLS: addon.RancherIssuer, Issuer: "homelab"})},
-		{"monitoring", must(t, addon.Monitoring, addon.MonitoringOptions{})},
-		{"monitoring-rich", must(t, addon.Monitoring, addon.MonitoringOptions{Common: seven, Retention: 36 * time.Hour, StorageClass: "longhorn",
-			Size: resource.MustParse("100Gi"), Alertmanager: true, Hostname: "grafana.example.org", Issuer: "homelab"})},
-		{"monitoring-gateway", must(t, addon.Monitoring, addon.MonitoringOptions{Hostname: "grafana.example.org",
-			GatewayNamespace: "kube-system", GatewayName: "homelab"})},
-		{"dcgm-exporter", must(t, addon.GPUExporter, addon.GPUExporterOptions{Common: seven, RuntimeClass: "nvidia",
-			Nodes: map[string]string{"nvidia.com/gpu.present": "true"}})},
-		{"gpu-operator", must(t, addon.GPUOperator, addon.GPUOperatorOptions{Common: seven, RuntimeClass: "nvidia", Default: "time-slicing-4",
-			Configs: map[string]string{"none": "version: v1\n", "time-slicing-4": "version: v1\nsharing: {}\n"}, Metrics: true})},
-		{"gpu-operator-driver", must(t, addon.GPUOperator, addon.GPUOperatorOptions{Common: seven, RuntimeClass: "nvidia", Default: "none",
-			Configs: map[string]string{"none": "version: v1\n"}, Driver: &addon.GPUDriver{Version: "580.126.20", Modules: "open"}})},
-		{"kueue", must(t, addon.Kueue, addon.KueueOptions{Resources: []string{"nvidia.com/gpu"}, Queues: []addon.Queue{
-			{Name: "students", Namespaces: []string{"course-a"}, Quota: map[string]int{"nvidia.com/gpu": 8}, Borrow: true}}})},
-		{"kueue-rich", must(t, addon.Kueue, addon.KueueOptions{Common: seven, Resources: []string{"nvidia.com/gpu", "nvidia.com/mig-1g.5gb"}, Queues: []addon.Queue{
-			{Name: "students", Namespaces: []string{"course-a", "course-b"}, Labelled: []string{"jupyterhub"},
-				Quota: map[string]int{"nvidia.com/gpu": 6, "nvidia.com/mig-1g.5gb": 7}, Borrow: true},
-			{Name: "staff", Namespaces: []string{"research"}, Quota: map[string]int{"nvidia.com/gpu": 2}, Reclaim: true}}})},
-		{"velero", must(t, addon.Velero, addon.VeleroOptions{Bucket: "backups", AccessKey: key0, SecretKey: key1})},
-		{"velero-rich", must(t, addon.Velero, addon.VeleroOptions{Common: seven, Endpoint: "https://s3.example.org:9000", Region: "home",
-			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CA: []byte("PEM"), Schedule: "30 2 * * 6",
-			Retention: 90 * 24 * time.Hour, Namespaces: []string{"jupyterhub"}, FileSystem: true})},
+		{"nfs", must(t, addon.NFS{NFS: nfs()}, addon.Site{})},
+		{"nfs-rich", must(t, addon.NFS{NFS: &spec.NFS{Class: "homes", Server: "nas.example.org", Export: "/export/k3s",
+			MountOptions: []string{"nfsvers=4.2"}}}, rich(addon.Site{DefaultClass: "homes"}))},
+		{"scratch", must(t, addon.Scratch{Scratch: &spec.Scratch{Class: "scratch", Path: "/scratch", Nodes: []string{"wk-gpu2", "wk-gpu1"}}}, rich(addon.Site{}))},
+		{"longhorn", must(t, addon.Longhorn{Longhorn: longhorn()}, addon.Site{})},
+		{"longhorn-rich", must(t, addon.Longhorn{Longhorn: &large}, rich(addon.Site{DefaultClass: "longhorn"}))},
+		{"cephfs", must(t, addon.CephFS{CephFS: &spec.CephFS{Class: "cephfs", ClusterID: "b9127830-b0cc-4e34-aa47-9d1a2e9949a8",
+			Monitors: []string{"10.0.0.41:6789", "10.0.0.42:6789"}, FSName: "cephfs", Pool: "cephfs_data", User: "k3s", Key: key1}}, rich(addon.Site{}))},
+		{"cert-manager", must(t, addon.CertManager{TLS: &own}, addon.Site{})},
+		{"cert-manager-rich", must(t, addon.CertManager{TLS: &own}, rich(addon.Site{Ingress: gateway}))},
+		{"issuer-self-signed", must(t, issuer(own), addon.Site{})},
+		{"issuer-acme", must(t, issuer(*signed), addon.Site{Ingress: traefik})},
+		{"issuer-acme-gateway", must(t, issuer(elsewhere), addon.Site{Ingress: gateway})},
+		{"issuer-ca", must(t, issuer(private), addon.Site{})},
+		{"ingress", must(t, addon.Ingress{Ingress: traefik, Pages: true}, addon.Site{Ingress: traefik})},
+		{"ingress-gateway", must(t, addon.Ingress{Ingress: gateway, Pages: true}, rich(addon.Site{Ingress: gateway, Balancer: lb, TLS: signed,
+			Hosts: []string{"hub.example.org", "*.apps.example.org"}}))},
+		{"metallb", must(t, addon.MetalLB{LoadBalancer: lb}, rich(addon.Site{}))},
+		{"cilium", must(t, addon.Cilium{K3s: flat}, addon.Site{})},
+		{"cilium-rich", must(t, addon.Cilium{K3s: flat}, rich(addon.Site{Balancer: cilium}))},
+		{"cilium-pool", must(t, addon.CiliumPool{LoadBalancer: cilium}, addon.Site{})},
+		{"rancher", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 1}}, addon.Site{Ingress: traefik})},
+		{"rancher-rich", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3, Bootstrap: told(t, "a-long-password")}},
+			rich(addon.Site{Ingress: traefik, TLS: rancherCA}))},
+		{"rancher-gateway", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3}}, rich(addon.Site{Ingress: gateway, TLS: signed}))},
+		{"monitoring", must(t, addon.Monitoring{Monitoring: &monitoring}, addon.Site{Ingress: traefik})},
+		{"monitoring-rich", must(t, addon.Monitoring{Monitoring: &metrics}, rich(addon.Site{Ingress: traefik, TLS: signed}))},
+		{"monitoring-gateway", must(t, addon.Monitoring{Monitoring: &grafana}, addon.Site{Ingress: gateway})},
+		{"dcgm-exporter", must(t, addon.GPUExporter{Monitoring: &spec.Monitoring{GPUs: spec.On}}, rich(addon.Site{}))},
+		{"gpu-operator", must(t, addon.GPUOperator{NVIDIA: operator, Nodes: gpus}, rich(addon.Site{GPUMetrics: true}))},
+		{"gpu-operator-driver", must(t, addon.GPUOperator{NVIDIA: driver, Nodes: gpus}, rich(addon.Site{}))},
+		{"kueue", must(t, addon.Kueue{Queues: []spec.Queue{{Name: "students", Namespaces: []string{"course-a"}, GPUs: 8, Borrow: spec.On}}},
+			addon.Site{Offered: map[string]int{"nvidia.com/gpu": 8}})},
+		{"kueue-rich", must(t, addon.Kueue{Queues: []spec.Queue{
+			{Name: "students", Namespaces: []string{"course-a", "course-b", "jupyterhub"}, GPUs: 6, MIG: map[string]int{"1g.5gb": 7}, Borrow: spec.On},
+			{Name: "staff", Namespaces: []string{"research"}, GPUs: 2, Reclaim: true}}},
+			rich(addon.Site{HubNamespace: "jupyterhub", Offered: map[string]int{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 7}}))},
+		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
+		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
+			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",
+			Retention: 90 * 24 * time.Hour, Namespaces: []string{"jupyterhub"}, FileSystem: spec.On}}, rich(addon.Site{}))},
 	}
 }

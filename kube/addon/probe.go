@@ -20,7 +20,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // probed is the annotation of a storage class that has passed a [Probe]: a digest of the class
@@ -49,45 +48,9 @@ type Probe struct {
 	Mode        corev1.PersistentVolumeAccessMode // default ReadWriteOnce
 	Local       bool                              // volumes stay on their node: each of Nodes is tested separately
 	Nodes       []string                          // where to write and read; empty: nodes that are ready
-	Labels      map[string]string                 // only nodes with these labels
 	Tolerations []corev1.Toleration
 	Size        resource.Quantity // of the volume; default 1Gi, which every driver supports
 	Timeout     time.Duration     // for all of it; default 5 minutes
-}
-
-// Probes returns a probe for every storage class of a part. nodes are the names of the
-// cluster's nodes, and taints their taints. A node that is not ready matters only if volumes
-// are local.
-func Probes(p chart.Part, nodes []string, taints []corev1.Taint) []Probe {
-	var probes []Probe
-	for _, o := range p.After {
-		sc, ok := o.(*storagev1.StorageClass)
-		if !ok || !slices.Contains(p.Classes, sc.Name) {
-			continue
-		}
-		probe := Probe{Class: sc.Name, Nodes: nodes, Tolerations: Tolerations(taints)}
-		switch {
-		case sc.VolumeBindingMode != nil && *sc.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
-			probe.Local = true
-			probe.Nodes, probe.Labels = homes(sc, nodes)
-		case sc.Provisioner == nfsDriver || sc.Provisioner == cephFSDriver:
-			probe.Mode = corev1.ReadWriteMany
-		}
-		probes = append(probes, probe)
-	}
-	return probes
-}
-
-// homes are the nodes on which a local class creates volumes: by name, or by label.
-func homes(sc *storagev1.StorageClass, nodes []string) ([]string, map[string]string) {
-	if len(sc.AllowedTopologies) == 0 || len(sc.AllowedTopologies[0].MatchLabelExpressions) == 0 {
-		return nodes, nil
-	}
-	req := sc.AllowedTopologies[0].MatchLabelExpressions[0]
-	if req.Key != corev1.LabelHostname {
-		return nil, map[string]string{req.Key: req.Values[0]}
-	}
-	return slices.DeleteFunc(slices.Clone(req.Values), func(n string) bool { return !slices.Contains(nodes, n) }), nil
 }
 
 // ProbeState is the observed state of a class.

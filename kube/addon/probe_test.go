@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -123,15 +124,13 @@ func (s *site) clean(t *testing.T) {
 
 func nfsClass(t *testing.T) *storagev1.StorageClass {
 	t.Helper()
-	return must(t, addon.NFS, addon.NFSOptions{Server: "10.0.0.30", Export: "/export"}).After[0].(*storagev1.StorageClass)
+	return must(t, addon.NFS{NFS: nfs()}, addon.Site{}).After[0].(*storagev1.StorageClass)
 }
 
 func TestProbeSharedClass(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
 		sc := nfsClass(t)
-		probes := addon.Probes(must(t, addon.NFS, addon.NFSOptions{Server: "10.0.0.30", Export: "/export"}), []string{"a", "b", "gpu"}, nil)
-		require.Len(t, probes, 1)
-		p := probes[0]
+		p := must(t, addon.NFS{NFS: nfs()}, addon.Site{Nodes: []spec.Node{{Name: "a"}, {Name: "b"}, {Name: "gpu"}}}).Probe
 		assert.Equal(t, corev1.ReadWriteMany, p.Mode)
 
 		state, err := p.Observe(t.Context(), s.Client)
@@ -166,9 +165,9 @@ func TestProbeSharedClass(t *testing.T) {
 
 func TestProbeLocalClassOnEveryNode(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
-		part := must(t, addon.Scratch, addon.ScratchOptions{Common: addon.Common{Taints: taints}, Paths: map[string]string{"a": "/scratch", "gpu": "/scratch"}})
+		part := must(t, addon.Scratch{Scratch: &spec.Scratch{Class: "scratch", Path: "/scratch", Nodes: []string{"a", "gpu"}}}, addon.Site{Nodes: seven()})
 		s.provide(t, part.After[0].(*storagev1.StorageClass))
-		p := addon.Probes(part, []string{"a", "b", "gpu"}, taints)[0]
+		p := part.Probe
 		assert.True(t, p.Local)
 		require.NoError(t, p.Run(t.Context(), s.Client))
 		assert.ElementsMatch(t, []string{"write a", "read a", "write gpu", "read gpu"}, s.ran)

@@ -63,17 +63,8 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 // asked are the nodes that a probe covers.
 func (p *Probe) asked(all []kube.Node) []kube.Node {
 	return slices.DeleteFunc(slices.Clone(all), func(n kube.Node) bool {
-		return len(p.Nodes) > 0 && !slices.Contains(p.Nodes, n.Name) || !carries(n.Labels, p.Labels)
+		return len(p.Nodes) > 0 && !slices.Contains(p.Nodes, n.Name)
 	})
-}
-
-func carries(have, want map[string]string) bool {
-	for k, v := range want {
-		if have[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // unfit says why no pod of the probe can run on a node, and whether that is permanent.

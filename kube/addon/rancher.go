@@ -1,135 +1,117 @@
 package addon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
 
 const rancherNamespace = "cattle-system"
 
-// Sources of Rancher's certificate.
-const (
-	RancherOwnCA  = "own-ca" // Rancher's chart has cert-manager make a CA for it
-	RancherIssuer = "issuer" // a ClusterIssuer of ours signs it
-	RancherSecret = "secret" // the Secret cattle-system/tls-rancher-ingress is somebody else's business
-)
-
-// RancherOptions configure Rancher, which brings its own Fleet.
-type RancherOptions struct {
-	Common
-	Hostname  string
-	Replicas  int          // default: one, or three with three or more nodes
-	Bootstrap secret.Value // first password of admin; zero: generated, and kept in the cluster
-	Class     string       // of Ingress or Gateway; default "traefik"
-	Gateway   bool         // it gets a Gateway of its own instead of an Ingress
-
-	TLS    string // one of the sources; default RancherOwnCA
-	Issuer string // with RancherIssuer: name of the ClusterIssuer
-	CA     []byte // with RancherIssuer and RancherSecret: certificate of a private CA, PEM
-}
-
 // minBootstrap is the minimum length of a password in Rancher: setting password-min-length in
 // its pkg/settings/setting.go.
 const minBootstrap = 12
+
+// rancherTLS is the Secret with Rancher's certificate. Its chart requires this name.
+const rancherTLS = "tls-rancher-ingress"
 
 // Rancher provides the management UI of the cluster, and Fleet. Do not install another Fleet
 // beside it.
 //
 // The first password is in the Secret cattle-system/bootstrap-secret, where Rancher reads it,
 // and not in the values, which the release stores.
-func Rancher(o RancherOptions) (chart.Part, error) {
-	if err := o.fill(); err != nil {
-		return chart.Part{}, err
+type Rancher struct{ *spec.Rancher }
+
+func (r Rancher) Info() Info {
+	return Info{
+		Name: "rancher", Section: "rancher", On: r.Rancher != nil,
+		NeverInFleet: "Rancher brings Fleet, so it comes first, and would be deleted with its bundle",
 	}
-	p := chart.Part{Name: "rancher", Keep: true}
-	v := values{"hostname": o.Hostname, "replicas": o.Replicas}
-	tls, err := o.tls(&p)
+}
+
+func (r Rancher) Make(s *Site) (Piece, error) {
+	bootstrap, err := r.bootstrap(s)
+	if err := errors.Join(need("rancher", "hostname", r.Hostname), err); err != nil {
+		return Piece{}, err
+	}
+	ca, err := r.authority(s)
 	if err != nil {
-		return chart.Part{}, err
+		return Piece{}, err
 	}
-	if o.Gateway {
-		v["networkExposure"] = values{"type": "gateway"}
-		class := values{"name": o.Class, "tls": values{"source": tls}}
-		if o.TLS == RancherIssuer {
-			class["annotations"] = o.annotations()
+	p := Piece{
+		Part: chart.Part{Name: "rancher", Keep: true}, Fleet: true, Replaces: []string{"fleet", "fleet-crd"},
+		Web: &Web{"Rancher", "https://" + r.Hostname},
+	}
+	if r.Bootstrap.IsZero() {
+		p.Passwords = []Password{{"first login of admin to Rancher", rancherNamespace, "bootstrap-secret", "bootstrapPassword"}}
+	}
+	v := values{"hostname": r.Hostname, "replicas": r.Replicas}
+	source := values{"source": "secret"}
+	switch {
+	case s.TLS == nil || s.TLS.Source == spec.TLSSelfSigned: // its chart has cert-manager make a CA for it
+		source["source"] = "rancher"
+		p.Needs = []string{"cert-manager"}
+	case s.issued():
+		p.Needs = []string{"cert-manager", "issuer"}
+	}
+	signed := s.issued() && s.TLS.Source != spec.TLSSelfSigned
+	annotations := func(v values, key string) values {
+		if signed {
+			v[key] = values{"cert-manager.io/cluster-issuer": s.TLS.Issuer}
 		}
-		v["gateway"] = values{"gatewayClass": class}
+		return v
+	}
+	if s.gateway() != nil {
+		v["networkExposure"] = values{"type": "gateway"}
+		v["gateway"] = values{"gatewayClass": annotations(values{"name": s.Ingress.Class, "tls": source}, "annotations")}
 		// Some templates use the Ingress' source even then (issuer-rancher.yaml,
 		// deployment.yaml).
-		v["ingress"] = values{"tls": values{"source": tls}}
+		v["ingress"] = values{"tls": source}
 	} else {
-		ingress := values{"ingressClassName": o.Class, "tls": values{"source": tls}}
-		if o.TLS == RancherIssuer {
-			ingress["extraAnnotations"] = o.annotations()
-		}
-		v["ingress"] = ingress
+		v["ingress"] = annotations(values{"ingressClassName": s.Ingress.Class, "tls": source}, "extraAnnotations")
 	}
-	if len(o.CA) > 0 {
+	if len(ca) > 0 {
 		v["privateCA"] = true
 		p.Secrets = append(p.Secrets, chart.Secret{Namespace: rancherNamespace, Name: "tls-ca",
-			Data: map[string]secret.Value{"cacerts.pem": secret.New(string(o.CA))}})
+			Data: map[string]secret.Value{"cacerts.pem": secret.New(string(ca))}})
 	}
-	if list := o.tolerations(); len(list) > 0 {
+	if list := s.tolerations(); len(list) > 0 {
 		v["extraTolerations"] = list
 	}
-	if p.Release, err = o.release("rancher", rancherNamespace, v); err != nil {
-		return chart.Part{}, err
+	if p.Release, err = s.release("rancher", rancherNamespace, v); err != nil {
+		return Piece{}, err
 	}
-	p.Secrets = append(p.Secrets, o.bootstrap())
+	p.Release.Version = cmp.Or(r.Version, p.Release.Version)
+	p.Secrets = append(p.Secrets, bootstrap)
+	s.needs(&p, "ingress")
+	if s.TLS != nil && s.TLS.Source == spec.TLSSecret {
+		p.Late = withCertificate(p.Part, s.TLS.Secret, rancherTLS)
+	}
 	return p, nil
 }
 
-func (o *RancherOptions) fill() error {
-	if o.TLS == "" {
-		o.TLS = RancherOwnCA
+// authority is the certificate of a private CA that signs Rancher's.
+func (r Rancher) authority(s *Site) ([]byte, error) {
+	if s.TLS == nil || s.TLS.Source != spec.TLSSecret && s.TLS.Source != spec.TLSCA {
+		return nil, nil
 	}
-	if o.Class == "" {
-		o.Class = "traefik"
-	}
-	if o.Replicas == 0 {
-		o.Replicas = 1
-		if o.Nodes >= 3 {
-			o.Replicas = 3
-		}
-	}
-	err := need("rancher", "hostname", o.Hostname)
-	if n := len(o.Bootstrap.Reveal()); n > 0 && n < minBootstrap {
-		err = errors.Join(err, fmt.Errorf("rancher: the bootstrap password has %d characters: Rancher requires %d or more", n, minBootstrap))
-	}
-	return err
+	return File("tls.ca.cert", s.TLS.CACert)
 }
 
-// tls returns the chart's name of the source, and adds what the part needs for it.
-func (o RancherOptions) tls(p *chart.Part) (source string, err error) {
-	switch o.TLS {
-	case RancherOwnCA:
-		p.Needs = []string{"cert-manager"}
-		if len(o.CA) > 0 {
-			return "", fmt.Errorf("rancher: with TLS %s the CA is Rancher's own: leave the other out, or use %s", RancherOwnCA, RancherIssuer)
-		}
-		return "rancher", nil
-	case RancherIssuer:
-		p.Needs = []string{"cert-manager", "issuer"}
-		return "secret", need("rancher", "issuer", o.Issuer)
-	case RancherSecret:
-		return "secret", nil
+func (r Rancher) bootstrap(s *Site) (chart.Secret, error) {
+	out := chart.Secret{Namespace: rancherNamespace, Name: "bootstrap-secret"}
+	if r.Bootstrap.IsZero() {
+		out.Generate = map[string]int{"bootstrapPassword": 16}
+		return out, nil
 	}
-	return "", fmt.Errorf("rancher: TLS %q: want %s, %s or %s", o.TLS, RancherOwnCA, RancherIssuer, RancherSecret)
-}
-
-func (o RancherOptions) annotations() values {
-	return values{"cert-manager.io/cluster-issuer": o.Issuer}
-}
-
-func (o RancherOptions) bootstrap() chart.Secret {
-	s := chart.Secret{Namespace: rancherNamespace, Name: "bootstrap-secret"}
-	if o.Bootstrap.IsZero() {
-		s.Generate = map[string]int{"bootstrapPassword": 16}
-	} else {
-		s.Data = map[string]secret.Value{"bootstrapPassword": o.Bootstrap}
+	password, err := s.Secret("rancher.bootstrap", r.Bootstrap)
+	if n := len(password.Reveal()); err == nil && n < minBootstrap {
+		err = fmt.Errorf("rancher: the bootstrap password has %d characters: Rancher requires %d or more", n, minBootstrap)
 	}
-	return s
+	out.Data = map[string]secret.Value{"bootstrapPassword": password}
+	return out, err
 }

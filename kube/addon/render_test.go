@@ -5,6 +5,7 @@ import (
 	"flag"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
@@ -47,7 +48,7 @@ func TestRender(t *testing.T) {
 			for _, o := range objects {
 				u := o.(*unstructured.Unstructured)
 				assert.NotEqual(t, "StorageClass", u.GetKind(), "storage classes are ours")
-				if rich && s.name != "scratch-label" && s.name != "monitoring-gateway" {
+				if rich && s.name != "monitoring-gateway" {
 					checkTolerations(t, u)
 				}
 			}
@@ -99,12 +100,14 @@ func TestDrainPoliciesAreTheCharts(t *testing.T) {
 	})
 	var theirs drainFacts
 	require.NoError(t, json.Unmarshal(text, &theirs))
+	field, ok := reflect.TypeFor[spec.Longhorn]().FieldByName("DrainPolicy")
+	require.True(t, ok)
 	var ours []any
-	for _, policy := range addon.DrainPolicies() {
+	for policy := range strings.SplitSeq(field.Tag.Get("enum"), ",") {
 		ours = append(ours, policy)
 	}
 	assert.ElementsMatch(t, theirs.Options, ours)
-	assert.Equal(t, theirs.Default, ours[0])
+	assert.Equal(t, theirs.Default, field.Tag.Get("default"))
 }
 
 type drainFacts struct {

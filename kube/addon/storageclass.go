@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // defaultAnnotation makes a class the default.
@@ -15,7 +17,8 @@ const defaultAnnotation = "storageclass.kubernetes.io/is-default-class"
 // class has the settings in which our storage classes differ.
 type class struct {
 	part, name, provisioner string
-	isDefault               bool
+	mode                    corev1.PersistentVolumeAccessMode // in which its volumes are tested
+	nodes                   []string                          // that have it, if its volumes stay on their node; empty: all
 	retain                  bool
 	expand                  bool
 	wait                    bool // a volume is created where its first pod runs
@@ -24,7 +27,20 @@ type class struct {
 	mountOptions            []string
 }
 
-func (c class) object() *storagev1.StorageClass {
+// piece is a part that provides the class.
+func (c class) piece(s *Site, p chart.Part) Piece {
+	p.Name, p.Classes = c.part, []string{c.name}
+	p.After = append(p.After, c.object(s))
+	probe := Probe{Class: c.name, Mode: c.mode, Local: c.wait, Nodes: c.nodes, Tolerations: Tolerations(s.Taints())}
+	if len(probe.Nodes) == 0 {
+		for _, n := range s.Nodes {
+			probe.Nodes = append(probe.Nodes, n.Name)
+		}
+	}
+	return Piece{Part: p, Probe: probe}
+}
+
+func (c class) object(s *Site) *storagev1.StorageClass {
 	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingImmediate
 	if c.retain {
 		reclaim = corev1.PersistentVolumeReclaimRetain
@@ -34,9 +50,9 @@ func (c class) object() *storagev1.StorageClass {
 	}
 	m := meta(c.part, "", c.name)
 	// "false" is set too: a class that was the default stops being it.
-	m.Annotations = map[string]string{defaultAnnotation: fmt.Sprint(c.isDefault)}
+	m.Annotations = map[string]string{defaultAnnotation: fmt.Sprint(c.name == s.DefaultClass)}
 	maps.Copy(m.Annotations, c.annotations)
-	return &storagev1.StorageClass{
+	out := &storagev1.StorageClass{
 		TypeMeta:             metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
 		ObjectMeta:           m,
 		Provisioner:          c.provisioner,
@@ -46,4 +62,8 @@ func (c class) object() *storagev1.StorageClass {
 		AllowVolumeExpansion: &c.expand,
 		VolumeBindingMode:    &binding,
 	}
+	if len(c.nodes) > 0 {
+		out.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: corev1.LabelHostname, Values: c.nodes}}}}
+	}
+	return out
 }

@@ -4,13 +4,14 @@ import (
 	_ "embed" // seal.sh
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // BakedPackages are the packages that K3s and its storage need on a machine, and those that
 // the file names for every node. With them in the template, no first boot needs a mirror.
 func BakedPackages(s *spec.Spec) []string {
-	packages := slices.Concat(basePackages(), Distro(s).Packages, hostNeeds(s).Packages, s.Guest.Packages)
+	packages := slices.Concat(basePackages(), Distro(s).Packages, platform.Host(s).Packages, s.Guest.Packages)
 	slices.Sort(packages)
 	return slices.Compact(packages)
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // bundleTime is how long Fleet may take for a part: it reads, installs and pulls images.
 const bundleTime = 15 * time.Minute
 
 // bundleStep waits until Fleet has deployed a part as it is in the last commit.
-func (s *Steps) bundleStep(p platform.Piece) *converge.Resource[drift.Diff] {
+func (s *Steps) bundleStep(p addon.Piece) *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "fleet/" + p.Name,
 		Observe: func(ctx context.Context) (drift.Diff, error) {
@@ -86,8 +86,8 @@ func (s *Steps) follow(ctx context.Context) error {
 
 // stillInFleet returns an error if Fleet still deploys a part that Up must apply directly: Fleet
 // deletes the part together with its bundle.
-func (s *Steps) stillInFleet(ctx context.Context, client *kube.Client, p platform.Piece) error {
-	if f := s.Spec.Platform.Fleet; f == nil || f.Repo == "" || p.Base || p.Network {
+func (s *Steps) stillInFleet(ctx context.Context, client *kube.Client, p addon.Piece) error {
+	if f := s.Spec.Platform.Fleet; f == nil || f.Repo == "" || p.Direct != "" && !p.Offers {
 		return nil
 	}
 	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{})

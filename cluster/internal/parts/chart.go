@@ -13,9 +13,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -48,7 +48,7 @@ func (s *Steps) chartSource() helm.Source {
 
 // chartSeen is a release, the objects before it, and the values and settings for both.
 type chartSeen struct {
-	part    platform.Piece
+	part    addon.Piece
 	around  drift.Diff
 	release helm.State
 	theirs  map[string]any // charts.values of the part
@@ -62,7 +62,7 @@ func (s chartSeen) diff() drift.Diff {
 const releaseTime = 10 * time.Minute
 
 // chartStep keeps a part's release, its namespace and the objects before it up to date.
-func (s *Steps) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
+func (s *Steps) chartStep(p addon.Piece) *converge.Resource[chartSeen] {
 	settle := p.Release.Timeout
 	if settle == 0 {
 		settle = releaseTime
@@ -79,7 +79,7 @@ func (s *Steps) chartStep(p platform.Piece) *converge.Resource[chartSeen] {
 	}
 }
 
-func (s *Steps) lookAtChart(ctx context.Context, p platform.Piece) (seen chartSeen, err error) {
+func (s *Steps) lookAtChart(ctx context.Context, p addon.Piece) (seen chartSeen, err error) {
 	client, charts, err := s.charts(ctx)
 	if err != nil {
 		return seen, err
@@ -127,13 +127,13 @@ func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
 }
 
 // around are the objects of a part that are applied before its release, the namespace first.
-func (s *Steps) around(p platform.Piece) []runtime.Object {
+func (s *Steps) around(p addon.Piece) []runtime.Object {
 	return append(s.namespaceOf(p), p.Before...)
 }
 
 // namespaceOf is the namespace of a part's release. If several parts share the namespace, each
 // adds its labels.
-func (s *Steps) namespaceOf(p platform.Piece) []runtime.Object {
+func (s *Steps) namespaceOf(p addon.Piece) []runtime.Object {
 	if p.Release == nil {
 		return nil
 	}

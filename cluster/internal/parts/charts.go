@@ -10,13 +10,13 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Pieces are the parts of the platform. It returns none if they could not be made; chartsStep
 // reports the error.
-func (s *Steps) Pieces() []platform.Piece {
+func (s *Steps) Pieces() []addon.Piece {
 	pieces, _ := s.Make()
 	return pieces
 }
@@ -66,15 +66,10 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 }
 
 // apis are the kinds that parts add and that templates of other parts ask for.
-func apis(pieces []platform.Piece) []string {
+func apis(pieces []addon.Piece) []string {
 	var out []string
 	for _, p := range pieces {
-		switch p.Name {
-		case "monitoring":
-			out = append(out, "monitoring.coreos.com/v1", "monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule")
-		case "cert-manager":
-			out = append(out, "cert-manager.io/v1", "cert-manager.io/v1/Issuer", "cert-manager.io/v1/Certificate")
-		}
+		out = append(out, p.APIs...)
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
 
@@ -45,7 +46,7 @@ func TestAChartRepositoryThatIsAwayForAWhile(t *testing.T) {
 			start := time.Now()
 			spec, err := clusterfile.Parse("cluster.yaml", []byte(external))
 			require.NoError(t, err)
-			s := New(Config{Spec: spec, Make: func() ([]platform.Piece, error) { return platform.Pieces(spec, true) }, Charts: helm.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper {
+			s := New(Config{Spec: spec, Make: func() ([]addon.Piece, error) { return platform.Pieces(spec, true) }, Charts: helm.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper {
 				return repository(func(q *http.Request) (*http.Response, error) {
 					if time.Since(start) < 20*time.Second {
 						return away(q)

@@ -6,16 +6,17 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // A claim that a release no longer has, and a part in whose place it comes, are destroyed,
@@ -24,7 +25,7 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("no way there")
 		s := New(Config{Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
-		out := s.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
+		out := s.costsOfChart(run.Begin(t.Context()), chartSeen{part: addon.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
 			{Path: "service/hub/proxy", Effect: drift.Remove},
 			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
 			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},
@@ -49,18 +50,18 @@ func TestCostsOfTheOperator(t *testing.T) {
 		s := New(Config{Spec: &spec.Spec{Nodes: []spec.Node{{Name: "wk1", GPUs: spec.GPURequest{Count: 2}}, {Name: "wk2"}}},
 			Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
 		costs := func(part string, d ...drift.Field) []converge.Cost {
-			return s.costsOfChart(run.Begin(t.Context()), chartSeen{part: platform.Piece{Part: chart.Part{Name: part}}}, d)
+			return s.costsOfChart(run.Begin(t.Context()), chartSeen{part: addon.Piece{Part: chart.Part{Name: part}}}, d)
 		}
 		version := drift.Field{Path: "values/driver/version", Have: "580.126.20", Want: "595.91.07", Effect: drift.Update}
-		assert.Empty(t, costs(platform.GPUOperator, version), "each node says that itself")
-		out := costs(platform.GPUOperator, drift.Field{Path: "values/driver/enabled", Have: "true", Want: "false"})
+		assert.Empty(t, costs(addon.GPUOperatorName, version), "each node says that itself")
+		out := costs(addon.GPUOperatorName, drift.Field{Path: "values/driver/enabled", Have: "true", Want: "false"})
 		require.Len(t, out, 1)
 		assert.Equal(t, "GPUs of wk1", out[0].Machine)
 		assert.Equal(t, converge.Stops, out[0].Kind)
 		assert.Contains(t, out[0].Users[0].Text, "cannot find out whose work ends: no way there")
-		assert.Len(t, costs(platform.GPUOperator, drift.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
-		assert.Empty(t, costs(platform.GPUOperator, drift.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
-		assert.Empty(t, costs(platform.GPUOperator, drift.Field{Path: "values/driver/version", Want: "580.126.20", Effect: drift.Create}))
+		assert.Len(t, costs(addon.GPUOperatorName, drift.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
+		assert.Empty(t, costs(addon.GPUOperatorName, drift.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
+		assert.Empty(t, costs(addon.GPUOperatorName, drift.Field{Path: "values/driver/version", Want: "580.126.20", Effect: drift.Create}))
 		assert.Empty(t, costs("monitoring", version))
 	})
 }

@@ -14,19 +14,20 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // fleetSteps adds the steps for the parts that Fleet deploys: their Secrets, which are never
 // pushed to Git; one push of everything else; and, for each part, a wait until Fleet is done.
-func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Ground, ready Refs) {
-	var through []platform.Piece
+func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Piece, on Ground, ready Refs) {
+	var through []addon.Piece
 	for _, p := range pieces {
 		if p.Via == spec.ViaFleet {
 			through = append(through, p)
 		}
 	}
-	i := slices.IndexFunc(pieces, func(p platform.Piece) bool { return p.Name == platform.GitOps })
+	i := slices.IndexFunc(pieces, func(p addon.Piece) bool { return p.Name == platform.GitOps })
 	if i < 0 {
 		return
 	}
@@ -52,8 +53,8 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []platform.Piece, on Groun
 			needs = append(needs, ready[name])
 		}
 		ready[p.Name] = up.Add(s.bundleStep(p), needs...)
-		for _, class := range p.Classes {
-			ready[p.Name] = up.Add(s.storageStep(p, class), append(on.Nodes, ready[p.Name])...)
+		if len(p.Classes) > 0 {
+			ready[p.Name] = up.Add(s.storageStep(p), append(on.Nodes, ready[p.Name])...)
 		}
 	}
 	ready[platform.GitOps] = source
@@ -116,8 +117,8 @@ func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
 }
 
 // oneFleet refuses to install a part that would add a second Fleet.
-func (s *Steps) oneFleet(ctx context.Context, p platform.Piece) error {
-	if p.Name != "fleet" && p.Name != "rancher" {
+func (s *Steps) oneFleet(ctx context.Context, p addon.Piece) error {
+	if !p.Fleet {
 		return nil
 	}
 	client, err := s.Kube(ctx)

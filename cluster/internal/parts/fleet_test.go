@@ -10,16 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // A permanent error of Git ends the wait at once; one that may pass does not.
@@ -141,7 +143,7 @@ func TestFleetElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, pending)
 		assert.Zero(t, looks(), "what is not pushed is not there")
-		d, err := s.bundleStep(platform.Piece{Part: chart.Part{Name: "jupyterhub"}}).Observe(ctx)
+		d, err := s.bundleStep(addon.Piece{Part: chart.Part{Name: "jupyterhub"}}).Observe(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, "an earlier commit → the one that is to be pushed", d.String())
 	})
@@ -154,13 +156,13 @@ func TestPartThatIsStillFleets(t *testing.T) {
 		require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds()+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: aaaa}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: homelab-hub, namespace: fleet-local, labels: {fleet.cattle.io/repo-name: homelab, "+fleet.PartLabel+": hub}}, spec: {}}")))
-		of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
+		of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
 		err := s.stillInFleet(t.Context(), client, of("hub"))
 		require.ErrorContains(t, err, "Fleet still deploys hub (bundle homelab-hub)")
 		assert.True(t, wait.IsPermanent(err))
 		base, network := of("hub"), of("hub")
-		base.Base, network.Network = true, true
-		for _, p := range []platform.Piece{of("nfs"), base, network} {
+		base.Direct, network.Direct, network.Network = "it is Fleet itself", "no pod has a network before it", true
+		for _, p := range []addon.Piece{of("nfs"), base, network} {
 			require.NoError(t, s.stillInFleet(t.Context(), client, p))
 		}
 		for _, f := range []*spec.Fleet{nil, {}} {

@@ -3,6 +3,7 @@ package parts
 import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // Ground are the dependencies of the platform.
@@ -14,12 +15,12 @@ type Ground struct {
 }
 
 // under are the steps that a part waits for.
-func (g Ground) under(p platform.Piece, ready Refs) []*converge.Ref {
+func (g Ground) under(p addon.Piece, ready Refs) []*converge.Ref {
 	needs := []*converge.Ref{g.API}
-	if p.Gpus {
+	if p.GPUs {
 		needs = append(needs, g.Gpus...)
 	}
-	if p.Name == platform.NFS {
+	if p.Name == "nfs" {
 		needs = append(needs, g.Files...)
 	}
 	for _, name := range p.Needs {
@@ -55,7 +56,7 @@ func (s *Steps) Add(up *converge.Graph, on Ground) []*converge.Ref {
 }
 
 // AddPart adds the steps of a part that homelab applies itself, and returns the last of them.
-func (s *Steps) AddPart(up *converge.Graph, p platform.Piece, on Ground, ready Refs) (last *converge.Ref) {
+func (s *Steps) AddPart(up *converge.Graph, p addon.Piece, on Ground, ready Refs) (last *converge.Ref) {
 	needs := on.under(p, ready)
 	then := func(step converge.Step, more ...*converge.Ref) {
 		last = up.Add(step, append(needs, more...)...)
@@ -70,8 +71,8 @@ func (s *Steps) AddPart(up *converge.Graph, p platform.Piece, on Ground, ready R
 	if p.ObjectsApart() { // objects of kinds that its chart has added
 		then(s.objectsStep(p))
 	}
-	for _, class := range p.Classes { // a storage class is ready after a volume was written and read
-		then(s.storageStep(p, class), on.Nodes...)
+	if len(p.Classes) > 0 { // a storage class is ready after a volume was written and read
+		then(s.storageStep(p), on.Nodes...)
 	}
 	return last
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // objectsSeen is the state of a part's objects beside its release.
 type objectsSeen struct {
-	part platform.Piece
+	part addon.Piece
 	diff drift.Diff
 }
 
 // objectsStep keeps the objects beside a release up to date, and waits until they are healthy.
-func (s *Steps) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] {
+func (s *Steps) objectsStep(p addon.Piece) *converge.Resource[objectsSeen] {
 	return &converge.Resource[objectsSeen]{
 		ID:      "objects/" + p.Name,
 		Observe: func(ctx context.Context) (objectsSeen, error) { return s.lookAtObjects(ctx, p) },
@@ -46,7 +46,7 @@ func (s *Steps) objectsStep(p platform.Piece) *converge.Resource[objectsSeen] {
 	}
 }
 
-func (s *Steps) lookAtObjects(ctx context.Context, p platform.Piece) (seen objectsSeen, err error) {
+func (s *Steps) lookAtObjects(ctx context.Context, p addon.Piece) (seen objectsSeen, err error) {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return seen, err

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 )
 
 // Storage classes cannot be changed and are recreated; what was not applied for them is

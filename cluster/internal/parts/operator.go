@@ -16,10 +16,11 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // afterOperator finishes the removal of the GPU operator. What it has deployed goes after it, with
@@ -27,7 +28,7 @@ import (
 // the RuntimeClass nvidia, which the operator has made its own (NVIDIA/gpu-operator,
 // controllers/object_controls.go, v26.7.0), and K3s creates it only when a server starts.
 func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record) error {
-	if r.Part != platform.GPUOperator {
+	if r.Part != addon.GPUOperatorName {
 		return nil
 	}
 	rule := wait.Rule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery, Late: "what the GPU operator deployed has not ended"}
@@ -63,7 +64,7 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 // GPUs; without its MPS daemon, jobs that compute
 // through it end.
 func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) []converge.Cost {
-	if part != platform.GPUOperator {
+	if part != addon.GPUOperatorName {
 		return nil
 	}
 	why := ""
@@ -100,6 +101,6 @@ func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) 
 func runtimeClass() *nodev1.RuntimeClass {
 	return &nodev1.RuntimeClass{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"},
-		ObjectMeta: metav1.ObjectMeta{Name: platform.RuntimeClass}, Handler: platform.RuntimeClass,
+		ObjectMeta: metav1.ObjectMeta{Name: nvidia.RuntimeClass}, Handler: nvidia.RuntimeClass,
 	}
 }

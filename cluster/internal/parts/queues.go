@@ -13,7 +13,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -30,7 +29,7 @@ func queued(ctx context.Context, client *kube.Client, kind string) ([]unstructur
 // queuesUnused refuses to remove Kueue while pods or Jobs are in its queues: those that wait would wait
 // forever, and those that run have its finalizer, so that they could no longer be deleted.
 func queuesUnused(ctx context.Context, client *kube.Client, r Record) error {
-	if r.Part != platform.Kueue {
+	if r.Part != addon.KueueName {
 		return nil
 	}
 	all, err := queued(ctx, client, "Workload")
@@ -68,7 +67,7 @@ func finished(u *unstructured.Unstructured) bool {
 // emptyQueues waits until Kueue has let its objects go. It alone removes their finalizers: if it went
 // first, the definitions of its kinds could not be deleted.
 func (s *Steps) emptyQueues(ctx context.Context, client *kube.Client, r Record) error {
-	if r.Part != platform.Kueue {
+	if r.Part != addon.KueueName {
 		return nil
 	}
 	rule := wait.Rule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.LookEvery, Late: "Kueue still holds its queues"}

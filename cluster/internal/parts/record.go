@@ -16,9 +16,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // Record is what the cluster stores about a part that homelab installed: enough to remove
@@ -43,7 +43,7 @@ const (
 )
 
 // recordOf returns the record of a part.
-func recordOf(p platform.Piece) Record {
+func recordOf(p addon.Piece) Record {
 	r := Record{Part: p.Name, Needs: p.Needs, Keep: p.Keep, Classes: p.Classes, Before: refsOf(p.Before), After: refsOf(p.After)}
 	if p.Release != nil {
 		r.Namespace, r.Release = p.Release.Namespace, p.Release.Name
@@ -113,7 +113,7 @@ func parseRecord(name, text string) (*Record, error) {
 
 // enter records a part in the cluster before it creates anything, with everything that the part
 // had in an earlier file.
-func (s *Steps) enter(ctx context.Context, client *kube.Client, p platform.Piece) error {
+func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Piece) error {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func outdated(have *Record, want Record) []kube.Ref {
 
 // recordDiff lists what an earlier file left in a part, and reports whether the cluster has a
 // record of the part.
-func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p platform.Piece) (drift.Diff, error) {
+func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Piece) (drift.Diff, error) {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func withoutRecord(d drift.Diff) drift.Diff {
 
 // closeRecord deletes objects that a part had only in an earlier file, and records the current
 // state of the part.
-func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p platform.Piece) error {
+func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Piece) error {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func objectOf(r kube.Ref) *unstructured.Unstructured {
 }
 
 // supersede removes parts that p replaces.
-func (s *Steps) supersede(ctx context.Context, p platform.Piece) error {
+func (s *Steps) supersede(ctx context.Context, p addon.Piece) error {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		i := slices.IndexFunc(pieces, func(p platform.Piece) bool { return p.Name == r.Part })
+		i := slices.IndexFunc(pieces, func(p addon.Piece) bool { return p.Name == r.Part })
 		switch {
 		case i < 0:
 			gone = append(gone, *r)

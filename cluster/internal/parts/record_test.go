@@ -5,13 +5,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // What the cluster remembers of parts and the file does not name goes, what needs others first;
@@ -60,13 +61,13 @@ func TestPartsThatAreRetired(t *testing.T) {
 		_, err = client.Apply(ctx, cm)
 		require.NoError(t, err)
 		for _, look := range []func() error{
-			func() error { _, _, err := s.Retired(ctx); return err }, func() error { return s.enter(ctx, client, platform.Piece{Part: chart.Part{Name: "a"}}) },
+			func() error { _, _, err := s.Retired(ctx); return err }, func() error { return s.enter(ctx, client, addon.Piece{Part: chart.Part{Name: "a"}}) },
 			func() error {
-				return s.closeRecord(ctx, client, platform.Piece{Part: chart.Part{Name: "a"}})
+				return s.closeRecord(ctx, client, addon.Piece{Part: chart.Part{Name: "a"}})
 			},
-			func() error { return s.supersede(ctx, platform.Piece{Replaces: []string{"a"}}) },
+			func() error { return s.supersede(ctx, addon.Piece{Replaces: []string{"a"}}) },
 			func() error {
-				_, err := s.recordDiff(ctx, client, platform.Piece{Part: chart.Part{Name: "a"}})
+				_, err := s.recordDiff(ctx, client, addon.Piece{Part: chart.Part{Name: "a"}})
 				return err
 			},
 		} {

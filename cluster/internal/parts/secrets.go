@@ -17,14 +17,14 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // secretsStep keeps the Secrets of a part, in the cluster and nowhere else. Generated values
 // never change.
-func (s *Steps) secretsStep(p platform.Piece) *converge.Resource[drift.Diff] {
+func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "secrets/" + p.Name,
 		Observe: func(ctx context.Context) (drift.Diff, error) {

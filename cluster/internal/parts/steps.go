@@ -6,17 +6,17 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // Config is what the steps of the platform's parts need.
 type Config struct {
 	Spec   *spec.Spec
-	Make   func() ([]platform.Piece, error) // the parts that the file asks for, in order
-	Charts helm.Source                      // the file's own settings are merged into it
+	Make   func() ([]addon.Piece, error) // the parts that the file asks for, in order
+	Charts helm.Source                   // the file's own settings are merged into it
 	Kube   func(context.Context) (*kube.Client, error)
 	// Work is the running work, for the cost of a step; nil if there is no cluster yet.
 	Work    func(context.Context) (*consent.Work, error)

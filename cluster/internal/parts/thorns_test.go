@@ -9,16 +9,18 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/sim/kubesim"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // thornsFile has parts of every kind, and one external machine.
@@ -41,7 +43,7 @@ func thorny(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *thorns.Way) 
 	require.NoError(t, err)
 	client, sim, way := thorns.Kubernetes(t)
 	return New(Config{
-		Spec: want, Make: func() ([]platform.Piece, error) { return platform.Pieces(want, true) },
+		Spec: want, Make: func() ([]addon.Piece, error) { return platform.Pieces(want, true) },
 		Kube:    func(context.Context) (*kube.Client, error) { return client, nil },
 		Work:    func(ctx context.Context) (*consent.Work, error) { return consent.Look(ctx, client) },
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") },
@@ -55,17 +57,17 @@ func mustKube(t *testing.T, s *Steps) *kube.Client {
 	return client
 }
 
-func pieceOf(t *testing.T, s *Steps, name string) platform.Piece {
+func pieceOf(t *testing.T, s *Steps, name string) addon.Piece {
 	t.Helper()
 	all, err := s.Make()
 	require.NoError(t, err)
-	i := slices.IndexFunc(all, func(p platform.Piece) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p addon.Piece) bool { return p.Name == name })
 	require.GreaterOrEqual(t, i, 0, name)
 	return all[i]
 }
 
 func TestKubernetesRefusesAStep(t *testing.T) {
-	of := func(name string) platform.Piece { return platform.Piece{Part: chart.Part{Name: name}} }
+	of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
 	for name, tt := range map[string]thornCase{
 		"objects are looked at": {step: func(ctx context.Context, s *Steps) error {
 			return thorns.Second(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
@@ -74,13 +76,15 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 			return thorns.Second(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
 		"storage is looked at": {step: func(ctx context.Context, s *Steps) error {
-			return thorns.Second(s.storageStep(pieceOf(t, s, "nfs"), "nfs").Observe(ctx))
+			return thorns.Second(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
 		"Fleet is looked at": {step: func(ctx context.Context, s *Steps) error { return thorns.Second(s.fleetStep().Observe(ctx)) }},
 		"a bundle is looked at": {step: func(ctx context.Context, s *Steps) error {
 			return thorns.Second(s.bundleStep(of("jupyterhub")).Observe(ctx))
 		}},
-		"one Fleet":                {step: func(ctx context.Context, s *Steps) error { return s.oneFleet(ctx, of("fleet")) }},
+		"one Fleet": {step: func(ctx context.Context, s *Steps) error {
+			return s.oneFleet(ctx, addon.Piece{Fleet: true, Part: chart.Part{Name: "fleet"}})
+		}},
 		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, s *Steps) error { return s.stillInFleet(ctx, mustKube(t, s), of("hub")) }},
 		"objects are made": {there: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", step: func(ctx context.Context, s *Steps) error {
 			return s.objectsStep(pieceOf(t, s, platform.GitOps)).Apply(ctx, objectsSeen{part: pieceOf(t, s, platform.GitOps)})
@@ -102,7 +106,7 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		"a part is retired":    func(ctx context.Context, s *Steps) error { return s.RetirePart(ctx, old) },
 		"a release is retired": func(ctx context.Context, s *Steps) error { return s.RetirePart(ctx, released) },
 		"a part is superseded": func(ctx context.Context, s *Steps) error {
-			return s.supersede(ctx, platform.Piece{Replaces: []string{"old"}})
+			return s.supersede(ctx, addon.Piece{Replaces: []string{"old"}})
 		},
 		"a part is handed over":                 func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, old) },
 		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, Record{Part: "old"}) },

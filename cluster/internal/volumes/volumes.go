@@ -66,7 +66,7 @@ func (c Config) Check(ctx context.Context, k *kube.Client) []check.Check {
 	for _, v := range c.kinds() {
 		one := check.Check{Node: c.Node, GPU: check.WholeNode, Name: v.name, Verdict: check.Skipped, Detail: v.skip}
 		if v.skip == "" {
-			v.try(ctx, k, &one, addon.Probe{Class: v.class, Tolerations: addon.Tolerations(platform.Taints(c.Spec)), Timeout: limit})
+			v.try(ctx, k, &one, addon.Probe{Class: v.class, Tolerations: addon.Tolerations(addon.Taints(c.Spec.Nodes)), Timeout: limit})
 		}
 		out = append(out, one)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
 // repository is one on disk, with what is committed to it.
@@ -73,15 +72,7 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	for _, p := range parts {
 		s.install(t, p, nil)
 	}
-	pin, _ := pins.Of("cert-manager")
-	manager, err := addon.CertManager(addon.CertManagerOptions{Common: addon.Common{Version: pin.Version}})
-	require.NoError(t, err)
-	issuer, err := addon.Issuer(addon.IssuerOptions{Kind: addon.SelfSigned})
-	require.NoError(t, err)
-	pin, _ = pins.Of("metallb")
-	balancer, err := addon.MetalLB(addon.MetalLBOptions{Common: addon.Common{Version: pin.Version}, Addresses: []string{"10.0.0.120-10.0.0.139"}})
-	require.NoError(t, err)
-	bundles, err := fleet.FromParts(manager, issuer, balancer)
+	bundles, err := fleet.FromParts(made(t, certificates()), made(t, addon.Issuer{CertManager: certificates()}), made(t, metallb()))
 	require.NoError(t, err)
 	tree, err := fleet.Render(bundles, fleet.Options{})
 	require.NoError(t, err)

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // says waits for an event about an object that holds a text.
@@ -75,10 +73,8 @@ spec:
 // is named in the words of the program that would name it in life.
 func TestMistakesShow(t *testing.T) {
 	s := newSite(t, "servicelb")
-	p, err := addon.CertManager(addon.CertManagerOptions{})
-	s.install(t, p, err)
-	p, err = addon.MetalLB(addon.MetalLBOptions{Addresses: []string{"10.0.0.120-10.0.0.139"}})
-	s.install(t, p, err)
+	s.part(t, certificates())
+	s.part(t, metallb())
 	for _, document := range strings.Split(mistakes, "\n---\n") {
 		eventually(t, 20*time.Second, "a mistake is made", func(ctx context.Context) error { return s.plane.Apply(ctx, []byte(document)) })
 	}

@@ -25,12 +25,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -204,19 +204,39 @@ func holds(obj *unstructured.Unstructured, kind, status string) error {
 	return fmt.Errorf("%s %s: no condition %s is %s: %v", obj.GetKind(), obj.GetName(), kind, status, list)
 }
 
+func certificates() addon.CertManager {
+	return addon.CertManager{TLS: &spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}}
+}
+
+func metallb() addon.MetalLB {
+	pool := spec.AddressPool{From: netip.MustParseAddr("10.0.0.120"), To: netip.MustParseAddr("10.0.0.139")}
+	return addon.MetalLB{LoadBalancer: &spec.LoadBalancer{Kind: spec.LBMetalLB, Addresses: []spec.AddressPool{pool}}}
+}
+
+func nfs() addon.NFS {
+	return addon.NFS{NFS: &spec.NFS{Class: "nfs", Server: "10.0.0.30", Export: "/export/k3s", MountOptions: []string{"nfsvers=4", "hard", "noatime"}, Retain: spec.On}}
+}
+
+// made is a part on a site whose certificates its own authority signs.
+func made(t *testing.T, p addon.Part) chart.Part {
+	t.Helper()
+	out, err := p.Make(&addon.Site{Ingress: spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}, TLS: certificates().TLS})
+	require.NoError(t, err)
+	return out.Part
+}
+
+func (s *site) part(t *testing.T, p addon.Part) {
+	t.Helper()
+	s.install(t, made(t, p), nil)
+}
+
 func TestPlatformOfParts(t *testing.T) {
 	s := newSite(t, "servicelb")
-	common := func(name string) addon.Common {
-		pin, ok := pins.Of(name)
-		require.True(t, ok, name)
-		return addon.Common{Version: pin.Version}
-	}
-	install := func(p chart.Part, err error) { t.Helper(); s.install(t, p, err) }
-	install(addon.MetalLB(addon.MetalLBOptions{Common: common("metallb"), Addresses: []string{"10.0.0.120-10.0.0.139"}}))
-	install(addon.CertManager(addon.CertManagerOptions{Common: common("cert-manager")}))
-	install(addon.Issuer(addon.IssuerOptions{Kind: addon.SelfSigned}))
-	install(addon.NFS(addon.NFSOptions{Common: common("nfs"), Server: "10.0.0.30", Export: "/export/k3s"}))
-	install(addon.Scratch(addon.ScratchOptions{Common: common("scratch"), Paths: map[string]string{"wk1": "/scratch"}}))
+	s.part(t, metallb())
+	s.part(t, certificates())
+	s.part(t, addon.Issuer{CertManager: certificates()})
+	s.part(t, nfs())
+	s.part(t, addon.Scratch{Scratch: &spec.Scratch{Class: "scratch", Path: "/scratch", Nodes: []string{"wk1"}}})
 	eventually(t, 20*time.Second, "the issuer is Ready", func(ctx context.Context) error {
 		issuer, err := s.get(ctx, "cert-manager.io", "v1", "clusterissuers", "", "homelab")
 		if err != nil {
@@ -234,7 +254,7 @@ func TestPlatformOfParts(t *testing.T) {
 		}
 		return nil
 	})
-	install(addon.Rancher(addon.RancherOptions{Common: common("rancher"), Hostname: "rancher.lab.example"}))
+	s.part(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.lab.example", Replicas: 1}})
 	eventually(t, 30*time.Second, "Fleet's local cluster is Ready", func(ctx context.Context) error {
 		cluster, err := s.get(ctx, "fleet.cattle.io", "v1alpha1", "clusters", "fleet-local", "local")
 		if err != nil {
@@ -242,7 +262,7 @@ func TestPlatformOfParts(t *testing.T) {
 		}
 		return holds(cluster, "Ready", "True")
 	})
-	install(addon.Monitoring(addon.MonitoringOptions{Common: common("monitoring"), Hostname: "grafana.lab.example", Issuer: "homelab"}))
+	s.part(t, addon.Monitoring{Monitoring: &spec.Monitoring{Retention: 24 * time.Hour, Size: 50 * spec.GiB, Hostname: "grafana.lab.example"}})
 	eventually(t, 30*time.Second, "Prometheus runs, on a volume of the default class", func(ctx context.Context) error {
 		pods, err := s.core.CoreV1().Pods("monitoring").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=prometheus"})
 		if err != nil {
@@ -293,17 +313,9 @@ func (s *site) storage(t *testing.T) {
 
 func TestHub(t *testing.T) {
 	s := newSite(t)
-	common := func(name string) addon.Common {
-		pin, ok := pins.Of(name)
-		require.True(t, ok, name)
-		return addon.Common{Version: pin.Version}
-	}
-	p, err := addon.CertManager(addon.CertManagerOptions{Common: common("cert-manager")})
-	s.install(t, p, err)
-	p, err = addon.Issuer(addon.IssuerOptions{Kind: addon.SelfSigned})
-	s.install(t, p, err)
-	p, err = addon.NFS(addon.NFSOptions{Common: common("nfs"), Server: "10.0.0.30", Export: "/export/k3s"})
-	s.install(t, p, err)
+	s.part(t, certificates())
+	s.part(t, addon.Issuer{CertManager: certificates()})
+	s.part(t, nfs())
 	hub := jupyterhub.Hub{
 		Hostname: "hub.lab.example", Auth: jupyterhub.Auth{Kind: jupyterhub.Dummy, AllowAll: true},
 		Ingress: jupyterhub.Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
@@ -313,7 +325,7 @@ func TestHub(t *testing.T) {
 			{Name: "huge", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 64, CPULimit: 64, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
 		},
 	}
-	p, err = hub.Part()
+	p, err := hub.Part()
 	require.NoError(t, err)
 	p.Release.Values["singleuser"].(map[string]any)["startTimeout"] = 5 // seconds
 	s.install(t, p, nil)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
@@ -57,10 +58,11 @@ func class(t *testing.T, kind labctl.Guests) (c kubernetes.Interface, said func(
 // install installs Kueue with our values and objects.
 func install(t *testing.T, p guest.Plane, c kubernetes.Interface) {
 	t.Helper()
-	part, err := addon.Kueue(addon.KueueOptions{Resources: []string{"nvidia.com/gpu"}, Queues: []addon.Queue{
-		{Name: "students", Namespaces: []string{"student1", "student2"}, Labelled: []string{"jupyterhub"}, Quota: map[string]int{"nvidia.com/gpu": 6}, Borrow: true},
-		{Name: "staff", Namespaces: []string{"research"}, Quota: map[string]int{"nvidia.com/gpu": 2}, Reclaim: true},
-	}})
+	queues := addon.Kueue{Queues: []spec.Queue{
+		{Name: "students", Namespaces: []string{"student1", "student2", "jupyterhub"}, GPUs: 6, Borrow: spec.On},
+		{Name: "staff", Namespaces: []string{"research"}, GPUs: 2, Reclaim: true},
+	}}
+	part, err := queues.Make(&addon.Site{HubNamespace: "jupyterhub", Offered: map[string]int{"nvidia.com/gpu": 8}})
 	require.NoError(t, err)
 	dir := t.TempDir() + "/charts"
 	require.NoError(t, charts.Write(dir))

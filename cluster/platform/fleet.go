@@ -1,0 +1,75 @@
+package platform
+
+import (
+	"slices"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// standaloneFleet is one of the charts of a Fleet that Rancher does not bring.
+type standaloneFleet struct {
+	name string
+	spec *spec.Spec
+}
+
+func (f standaloneFleet) Info() addon.Info {
+	return addon.Info{
+		Name: f.name, Section: "fleet", On: f.spec.Platform.Fleet != nil && f.spec.Platform.Rancher == nil,
+		NeverInFleet: "it is Fleet itself",
+	}
+}
+
+func (f standaloneFleet) Make(s *addon.Site) (addon.Piece, error) {
+	parts, err := fleet.Standalone(fleet.InstallOptions{Version: s.Charts.Versions["fleet"], Values: s.Charts.Values["fleet"], Taints: s.Taints()})
+	if err != nil {
+		return addon.Piece{}, err
+	}
+	i := slices.IndexFunc(parts, func(p chart.Part) bool { return p.Name == f.name })
+	return addon.Piece{Part: parts[i], Fleet: f.name == "fleet", Replaces: []string{"rancher"}}, nil
+}
+
+// GitOps is the part that points Fleet at the repository.
+const GitOps = "gitops"
+
+// gitOps points Fleet at the repository, if the repository has anything for Fleet.
+type gitOps struct{ *spec.Fleet }
+
+func (g gitOps) Info() addon.Info {
+	return addon.Info{
+		Name: GitOps, Section: "fleet", On: g.Fleet != nil && g.Repo != "",
+		NeverInFleet: "Fleet learns from it what to deploy",
+	}
+}
+
+func (g gitOps) Make(s *addon.Site) (addon.Piece, error) {
+	paths := g.Extra
+	if slices.ContainsFunc(s.Made, func(o addon.Piece) bool { return o.Via == spec.ViaFleet }) {
+		paths = append([]string{g.Path}, paths...)
+	}
+	if len(paths) == 0 { // an empty path is an error for Fleet
+		return addon.Piece{}, nil
+	}
+	p := addon.Piece{Part: chart.Part{Name: GitOps}}
+	for _, o := range s.Made {
+		if o.Fleet {
+			p.Needs = append(p.Needs, o.Name)
+		}
+	}
+	login, err := GitLogin(g.Fleet)
+	login.Paths = paths
+	if err != nil && !s.Unread {
+		return p, err
+	}
+	objects, credentials, err := login.Objects()
+	if err != nil && !s.Unread {
+		return p, err
+	}
+	p.After = objects
+	if credentials != nil {
+		p.Secrets = []chart.Secret{*credentials}
+	}
+	return p, nil
+}

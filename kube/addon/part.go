@@ -1,0 +1,111 @@
+package addon
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// Part is a service of the cluster, as its section of cluster.yaml describes it.
+type Part interface {
+	Info() Info
+	// Make says how it is installed; an empty Piece has nothing to install.
+	Make(*Site) (Piece, error)
+}
+
+// Info is what is known of a part without making it.
+type Info struct {
+	Name         string  // in charts.versions, charts.values and charts.via
+	Section      string  // the key of the file that turns it on, e.g. storage.longhorn
+	On           bool    // the file asks for it
+	NeverInFleet string  // why Fleet cannot deploy it; empty: it can
+	Host         Host    // what it needs on every node
+	CPUShare     float64 // of each node's CPUs, that it guarantees itself
+}
+
+// Host is what a part needs on every node, in addition to Kubernetes.
+type Host struct {
+	Packages []string          // of the distribution
+	Modules  []string          // of the kernel
+	Files    map[string]string // by absolute path
+}
+
+// Add adds what another part needs.
+func (h *Host) Add(more Host) {
+	h.Packages = append(h.Packages, more.Packages...)
+	h.Modules = append(h.Modules, more.Modules...)
+	maps.Copy(h.Files, more.Files)
+}
+
+// ObjectsApart reports whether a part has a separate step for objects outside its chart.
+func (p Piece) ObjectsApart() bool { return p.Release == nil || len(p.After) > 0 }
+
+// Objects returns the objects of a part outside its release: kinds that the release defines, or all
+// objects of a part without a release.
+func (p Piece) Objects() []runtime.Object {
+	if p.Release == nil {
+		return slices.Concat(p.Before, p.After)
+	}
+	return p.After
+}
+
+// Early reports whether a part that goes through Git needs objects in the cluster first: Secrets,
+// and labels of its namespace that Fleet does not set.
+func (p Piece) Early() bool { return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 }
+
+// Piece is how a part is installed.
+type Piece struct {
+	chart.Part
+	Via string // spec.ViaDirect or spec.ViaFleet
+
+	Network bool   // the pods' network itself: no node is ready without it
+	Offers  bool   // it makes GPUs allocatable: parts that need GPUs wait for that
+	Direct  string // why Fleet cannot deploy it, as in Info
+	GPUs    bool   // it monitors GPUs: install it when pods can request GPUs
+	Fleet   bool   // it brings Fleet
+
+	Replaces []string // parts that do the same work, and must be removed before
+	APIs     []string // kinds that it adds and that templates of other charts ask for
+	Probe    Probe    // proves its storage class
+
+	Web       *Web       // where people find it
+	Passwords []Password // that are generated, and that people need
+
+	// Late builds the part again with values of the running cluster; nil: it needs none.
+	Late func(context.Context, *kube.Client) (chart.Part, error)
+	// Assumes says what Late adds to the files for Git.
+	Assumes []string
+}
+
+// Web is the address of a part's pages.
+type Web struct{ Title, URL string }
+
+// Password is a generated secret that a person wants to read once.
+type Password struct {
+	Title                string
+	Namespace, Name, Key string // of the Secret
+}
+
+// Now returns a part with the values that only a running cluster can provide.
+func (p Piece) Now(ctx context.Context, client *kube.Client) (Piece, error) {
+	if p.Late == nil {
+		return p, nil
+	}
+	part, err := p.Late(ctx, client)
+	p.Part = part
+	return p, err
+}
+
+// needs adds those parts that were made before.
+func (s *Site) needs(p *Piece, names ...string) {
+	for _, name := range names {
+		if s.Has(name) && !slices.Contains(p.Needs, name) {
+			p.Needs = append(p.Needs, name)
+		}
+	}
+}
