@@ -109,7 +109,7 @@ type seen struct {
 	live, after *unstructured.Unstructured // live is nil when it is not there
 }
 
-func (c *Client) look(ctx context.Context, u *unstructured.Unstructured) (seen, error) {
+func (c *api) look(ctx context.Context, u *unstructured.Unstructured) (seen, error) {
 	p, err := c.place(ctx, u)
 	s := seen{ref: refOf(u), path: p, manager: c.manager}
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Client) look(ctx context.Context, u *unstructured.Unstructured) (seen, 
 }
 
 // ssa applies u, or asks the API server for the result of applying it.
-func (c *Client) ssa(ctx context.Context, path string, u *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+func (c *api) ssa(ctx context.Context, path string, u *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	query := url.Values{"fieldManager": {c.manager}, "force": {"true"}}
 	if dryRun {
 		query.Set("dryRun", metav1.DryRunAll)

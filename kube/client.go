@@ -47,7 +47,10 @@ type Config struct {
 }
 
 // Client talks to one cluster. It is safe for concurrent use.
-type Client struct {
+type Client struct{ api }
+
+// api sends requests, and knows where objects of a kind are.
+type api struct {
 	base      *url.URL
 	http      *http.Client
 	transport *http.Transport
@@ -109,8 +112,8 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
 	}
-	return &Client{base: base, http: &http.Client{Transport: rt, CheckRedirect: stay}, transport: transport, timeout: cfg.Timeout,
-		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}, nil
+	return &Client{api{base: base, http: &http.Client{Transport: rt, CheckRedirect: stay}, transport: transport, timeout: cfg.Timeout,
+		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}}, nil
 }
 
 // contained refuses a kubeconfig that reads credentials from elsewhere on this machine.
@@ -177,7 +180,7 @@ const maxAnswer = 64 << 20
 const maxBusy = 5
 
 // do makes a request and decodes the answer into out, unless out is nil.
-func (c *Client) do(ctx context.Context, r request, out any) error {
+func (c *api) do(ctx context.Context, r request, out any) error {
 	body, err := encode(r.body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.doing, err)
@@ -206,7 +209,7 @@ func encode(body any) ([]byte, error) {
 
 // once makes a request once. after is how long the server asks to wait before the
 // next try, 0 when another try is useless.
-func (c *Client) once(ctx context.Context, r request, body []byte, out any) (after time.Duration, err error) {
+func (c *api) once(ctx context.Context, r request, body []byte, out any) (after time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
 	defer cancel()
 	u := c.base.JoinPath(r.path)

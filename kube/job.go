@@ -113,12 +113,12 @@ func lastFailure(pods []corev1.Pod) string {
 
 // complaint returns the last warning among an object's events: if a controller may not create
 // a pod, only an event says so.
-func (c *Client) complaint(ctx context.Context, namespace, kind, name string) (string, error) {
+func (c *api) complaint(ctx context.Context, namespace, kind, name string) (string, error) {
 	return c.lastOf(ctx, namespace, kind, name, ",type="+corev1.EventTypeWarning)
 }
 
 // lastOf returns the last of an object's events that match a further field selector.
-func (c *Client) lastOf(ctx context.Context, namespace, kind, name, further string) (string, error) {
+func (c *api) lastOf(ctx context.Context, namespace, kind, name, further string) (string, error) {
 	var list corev1.EventList
 	err := c.do(ctx, request{doing: "read the events of " + strings.ToLower(kind) + " " + namespace + "/" + name,
 		path:  path(corev1.SchemeGroupVersion, namespace, "events", ""),

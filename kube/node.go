@@ -113,7 +113,7 @@ func (c *Client) DeleteNode(ctx context.Context, name string) error {
 func nodePath(name string) string { return path(corev1.SchemeGroupVersion, "", "nodes", name) }
 
 // patchNode sends a JSON merge patch.
-func (c *Client) patchNode(ctx context.Context, doing, name string, patch map[string]any) error {
+func (c *api) patchNode(ctx context.Context, doing, name string, patch map[string]any) error {
 	return c.do(ctx, request{doing: doing, verb: http.MethodPatch, path: nodePath(name),
 		query: map[string][]string{"fieldManager": {Manager}}, kind: string(types.MergePatchType), body: patch}, nil)
 }
@@ -183,7 +183,7 @@ func words(reason, message string) string {
 }
 
 // list reads a collection of pods.
-func (c *Client) pods(ctx context.Context, doing, namespace string, query map[string][]string) ([]corev1.Pod, error) {
+func (c *api) pods(ctx context.Context, doing, namespace string, query map[string][]string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := c.do(ctx, request{doing: doing, path: path(corev1.SchemeGroupVersion, namespace, "pods", ""), query: query}, &list)
 	return list.Items, err

@@ -156,7 +156,7 @@ func dropNulls(v any) {
 
 // place returns the path of an object, setting the namespace that the object's
 // kind asks for.
-func (c *Client) place(ctx context.Context, u *unstructured.Unstructured) (string, error) {
+func (c *api) place(ctx context.Context, u *unstructured.Unstructured) (string, error) {
 	gvk := u.GroupVersionKind()
 	res, err := c.resource(ctx, gvk)
 	if err != nil {
@@ -189,7 +189,7 @@ func path(gv schema.GroupVersion, namespace, resource, name string, sub ...strin
 
 // resource finds the API server's name of a kind's resource, asking once for each group. A
 // missing kind is looked up again the next time.
-func (c *Client) resource(ctx context.Context, gvk schema.GroupVersionKind) (metav1.APIResource, error) {
+func (c *api) resource(ctx context.Context, gvk schema.GroupVersionKind) (metav1.APIResource, error) {
 	gv := gvk.GroupVersion()
 	for _, fresh := range []bool{false, true} {
 		list, err := c.resources(ctx, gv, fresh)
@@ -205,7 +205,7 @@ func (c *Client) resource(ctx context.Context, gvk schema.GroupVersionKind) (met
 	return metav1.APIResource{}, &NoKindError{APIVersion: gv.String(), Kind: gvk.Kind}
 }
 
-func (c *Client) resources(ctx context.Context, gv schema.GroupVersion, fresh bool) ([]metav1.APIResource, error) {
+func (c *api) resources(ctx context.Context, gv schema.GroupVersion, fresh bool) ([]metav1.APIResource, error) {
 	c.known.mu.Lock()
 	cached, ok := c.known.kinds[gv.String()]
 	c.known.mu.Unlock()

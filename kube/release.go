@@ -19,7 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 )
 
-// This file has what package kube/chart needs in addition to [Client.Apply]: single steps,
+// This file has what package kube/helm needs in addition to [Client.Apply]: single steps,
 // under a field manager of its own, so that it can read all objects of a release before it
 // writes any.
 
@@ -41,7 +41,7 @@ func (c *Client) Try(ctx context.Context, obj runtime.Object) (*unstructured.Uns
 	return c.put(ctx, obj, true)
 }
 
-func (c *Client) put(ctx context.Context, obj runtime.Object, dryRun bool) (*unstructured.Unstructured, error) {
+func (c *api) put(ctx context.Context, obj runtime.Object, dryRun bool) (*unstructured.Unstructured, error) {
 	u, err := plain(obj)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (c *Client) APIs(ctx context.Context) ([]string, error) {
 // Kubernetes 1.30 answer with the groups only (KEP-3352).
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
-func (c *Client) apis(ctx context.Context, p string) ([]string, error) {
+func (c *api) apis(ctx context.Context, p string) ([]string, error) {
 	var answer struct {
 		Items []struct { // APIGroupDiscoveryList
 			Metadata metav1.ObjectMeta `json:"metadata"`

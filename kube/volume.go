@@ -85,7 +85,7 @@ func (c *Client) PodState(ctx context.Context, namespace, name string) (Pod, err
 }
 
 // lastEvent returns the last of an object's events, a warning if there is one.
-func (c *Client) lastEvent(ctx context.Context, namespace, kind, name string) (string, error) {
+func (c *api) lastEvent(ctx context.Context, namespace, kind, name string) (string, error) {
 	why, err := c.complaint(ctx, namespace, kind, name)
 	if err != nil || why != "" {
 		return why, err
@@ -108,7 +108,7 @@ func (c *Client) Annotate(ctx context.Context, obj runtime.Object, annotations m
 }
 
 // patch merges fields into an existing object.
-func (c *Client) patch(ctx context.Context, doing string, obj runtime.Object, fields map[string]any) error {
+func (c *api) patch(ctx context.Context, doing string, obj runtime.Object, fields map[string]any) error {
 	u, err := plain(obj)
 	if err != nil {
 		return err

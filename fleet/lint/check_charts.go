@@ -60,7 +60,7 @@ func (h lintHelm) at(keys ...string) yamlnode.Pos {
 	return yamlnode.Pos{}
 }
 
-func (l *linter) checkCharts() {
+func (l chartCheck) checkCharts() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
 			l.chartSource(b, h)
@@ -73,7 +73,7 @@ func (l *linter) checkCharts() {
 
 // chartSource checks the source of the chart (bundlereader/resources.go addRemoteCharts,
 // source.go parseSource, charturl.go ChartURL).
-func (l *linter) chartSource(b *lintBundle, h lintHelm) {
+func (l chartCheck) chartSource(b *lintBundle, h lintHelm) {
 	at := h.at("chart", "repo")
 	if at == (yamlnode.Pos{}) {
 		return // all of it is the bundle's
@@ -118,7 +118,7 @@ func exact(version string) bool {
 }
 
 // chartPin: a chart without an exact version changes over time.
-func (l *linter) chartPin(b *lintBundle, h lintHelm) {
+func (l chartCheck) chartPin(b *lintBundle, h lintHelm) {
 	version := h.node.Get("version")
 	switch {
 	case !h.own && version == nil: // the bundle's, if any
@@ -146,7 +146,7 @@ func (l *linter) chartPin(b *lintBundle, h lintHelm) {
 
 // helmWaits checks settings that need a timeout (helmdeployer/install.go
 // configureInstallAction: without one Helm waits only for hooks, 30 s each).
-func (l *linter) helmWaits(b *lintBundle, h lintHelm) {
+func (l chartCheck) helmWaits(b *lintBundle, h lintHelm) {
 	if h.TimeoutSeconds > 0 || !h.own && b.YAML.Helm != nil && b.YAML.Helm.TimeoutSeconds > 0 {
 		return
 	}
@@ -169,7 +169,7 @@ var lintHookLine = regexp.MustCompile(`(?m)^\s*["']?helm\.sh/hook["']?:\s*["']?(
 
 // checkNotDeployed: a bundle with a chart deploys the chart only; a bundle of manifests leaves
 // out folders with a Chart.yaml (helmdeployer/render/helm.go toChart, manifests).
-func (l *linter) checkNotDeployed(b *lintBundle) {
+func (l chartCheck) checkNotDeployed(b *lintBundle) {
 	if b.kustomize {
 		return
 	}

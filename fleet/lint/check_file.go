@@ -17,7 +17,7 @@ import (
 )
 
 // checkSyntax: one manifest that is not YAML stops its bundle, and with it the GitRepo.
-func (l *linter) checkSyntax() {
+func (l fileCheck) checkSyntax() {
 	said := map[string]bool{}
 	for _, b := range l.bundles {
 		var files []*lintFile
@@ -37,7 +37,7 @@ func (l *linter) checkSyntax() {
 }
 
 // checkUnread names what is not checked, so that no finding does not look like no mistake.
-func (l *linter) checkUnread() {
+func (l fileCheck) checkUnread() {
 	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		for _, bad := range l.tree.files[name].bad {
 			if bad.Unread {
@@ -84,7 +84,7 @@ func fleetYAMLSchema(m manifest.Schemas) *manifest.Schema {
 	return s
 }
 
-func (l *linter) checkFleetYAMLs() {
+func (l fileCheck) checkFleetYAMLs() {
 	schemas := manifest.Schemas{}
 	schema := fleetYAMLSchema(schemas)
 	for _, b := range l.bundles {
@@ -184,7 +184,7 @@ var inertTarget = map[string]bool{
 
 var inertTargetHelm = map[string]bool{"maxHistory": true, "skipSchemaValidation": true, "disableDependencyUpdate": true}
 
-func (l *linter) inertKeys(b *lintBundle) {
+func (l fileCheck) inertKeys(b *lintBundle) {
 	for _, f := range b.root.Fields {
 		if why, ok := inert[f.Name]; ok {
 			l.in("inert-key", b, f.At, "%s has no place in a fleet.yaml: %s", f.Name, why)
@@ -213,7 +213,7 @@ func (l *linter) inertKeys(b *lintBundle) {
 }
 
 // labels of a bundle become labels of an object: Kubernetes refuses invalid ones.
-func (l *linter) labels(b *lintBundle) {
+func (l fileCheck) labels(b *lintBundle) {
 	for _, f := range b.root.Get("labels").Entries() {
 		if len(validation.IsQualifiedName(f.Name)) > 0 {
 			l.in("bad-label", b, f.At, "%q cannot be the name of a label", f.Name)
@@ -225,7 +225,7 @@ func (l *linter) labels(b *lintBundle) {
 }
 
 // checkIgnoreFiles checks .fleetignore, whose patterns differ from those of .gitignore.
-func (l *linter) checkIgnoreFiles() {
+func (l fileCheck) checkIgnoreFiles() {
 	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		if path.Base(name) != ".fleetignore" {
 			continue

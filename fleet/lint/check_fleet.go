@@ -23,7 +23,7 @@ var fleetTypes = map[string]reflect.Type{
 }
 
 // checkFleetObjects checks GitRepos, HelmOps and the like, in any folder.
-func (l *linter) checkFleetObjects() {
+func (l bundleCheck) checkFleetObjects() {
 	all := slices.Clone(l.loose)
 	for _, b := range l.bundles {
 		all = append(all, b.objects...)
@@ -70,7 +70,7 @@ func (l *linter) checkFleetObjects() {
 // goDuration is the rule of Fleet's CustomResourceDefinitions (gitrepo_types.go).
 var goDuration = regexp.MustCompile(`^(0|([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+)$`)
 
-func (l *linter) interval(o *lintObject, key string) {
+func (l bundleCheck) interval(o *lintObject, key string) {
 	n := o.node.Get("spec", key)
 	if !n.Set() || n.Kind >= yamlnode.Map {
 		return
@@ -83,13 +83,13 @@ func (l *linter) interval(o *lintObject, key string) {
 	}
 }
 
-func (l *linter) regex(o *lintObject, n *yamlnode.Node) {
+func (l bundleCheck) regex(o *lintObject, n *yamlnode.Node) {
 	if _, err := regexp.Compile(n.Str()); err != nil {
 		l.add("regex", o.file.name, n.Place(), "%s: %v", o, err)
 	}
 }
 
-func (l *linter) gitRepo(o *lintObject) {
+func (l bundleCheck) gitRepo(o *lintObject) {
 	spec, file := o.node.Get("spec"), o.file.name
 	if spec.Get("repo").Str() == "" {
 		l.add("gitrepo-no-repo", file, o.doc, "%s has no spec.repo", o)
@@ -122,7 +122,7 @@ func (l *linter) gitRepo(o *lintObject) {
 // gitTargets: Fleet looks for clusters in the GitRepo's own namespace. No targets means the
 // group "default", which Fleet creates only in fleet-local (gitops/reconciler/targetsyaml.go,
 // agentmanagement/controllers/bootstrap).
-func (l *linter) gitTargets(o *lintObject, spec *yamlnode.Node) {
+func (l bundleCheck) gitTargets(o *lintObject, spec *yamlnode.Node) {
 	var targets []lintTarget
 	for _, n := range spec.Get("targets").List() {
 		targets = append(targets, lintTarget{"targets", n})
@@ -143,7 +143,7 @@ func (l *linter) gitTargets(o *lintObject, spec *yamlnode.Node) {
 }
 
 // restricted: gitops/reconciler/restrictions.go AuthorizeAndAssignDefaults.
-func (l *linter) restricted(repo *lintObject, restrictions []*lintObject) {
+func (l bundleCheck) restricted(repo *lintObject, restrictions []*lintObject) {
 	allowed := map[string][]string{}
 	for _, r := range restrictions {
 		if r.namespace == repo.namespace {
@@ -176,7 +176,7 @@ func (l *linter) restricted(repo *lintObject, restrictions []*lintObject) {
 }
 
 // helmOp: helmops/reconciler/helmop_controller.go validate.
-func (l *linter) helmOp(o *lintObject) {
+func (l bundleCheck) helmOp(o *lintObject) {
 	h := o.node.Get("spec", "helm")
 	repo, ref, version := h.Get("repo").Str(), h.Get("chart").Str(), h.Get("version").Str()
 	say := func(what string) { l.add("helmop-chart", o.file.name, h.Place(), "%s: %s", o, what) }

@@ -14,7 +14,7 @@ const lintHub = "jupyterhub"
 
 // checkHub checks the values of JupyterHub's chart: those of a bundle, and for each target
 // those with the target's on top.
-func (l *linter) checkHub() {
+func (l chartCheck) checkHub() {
 	for _, b := range l.bundles {
 		var own hub.Values
 		said := map[hub.Finding]bool{}
@@ -34,7 +34,7 @@ func (l *linter) checkHub() {
 	}
 }
 
-func (l *linter) hubFindings(rule string, found []hub.Finding, said map[hub.Finding]bool) {
+func (l chartCheck) hubFindings(rule string, found []hub.Finding, said map[hub.Finding]bool) {
 	for _, f := range found {
 		if said[f] {
 			continue
@@ -49,7 +49,7 @@ func (l *linter) hubFindings(rule string, found []hub.Finding, said map[hub.Find
 
 // hubValues are the sources of the hub's values, none where the chart is another. In a chart that
 // contains the hub's they are below its name.
-func (l *linter) hubValues(b *lintBundle, h lintHelm) (out hub.Values) {
+func (l chartCheck) hubValues(b *lintBundle, h lintHelm) (out hub.Values) {
 	add := func(file *lintFile, root *yamlnode.Node, below string) {
 		if file != nil && root != nil && below != "" {
 			root = root.Get(below)

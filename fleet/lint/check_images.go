@@ -7,7 +7,7 @@ import (
 )
 
 // checkImages: an image without a tag, or with a moving one, changes over time.
-func (l *linter) checkImages() {
+func (l objectCheck) checkImages() {
 	for _, b := range l.bundles {
 		scanned := len(b.YAML.ImageScans) > 0 // Fleet writes the tags into the repository
 		for _, o := range b.objects {
@@ -31,7 +31,7 @@ func podSpec(o *lintObject) *yamlnode.Node {
 	return nil
 }
 
-func (l *linter) images(o *lintObject, spec *yamlnode.Node) {
+func (l objectCheck) images(o *lintObject, spec *yamlnode.Node) {
 	for _, key := range []string{"initContainers", "containers"} {
 		for _, c := range spec.Get(key).List() {
 			n := c.Get("image")

@@ -15,7 +15,7 @@ import (
 )
 
 // checkLayout checks folders: nested bundles, empty ones, and ones that are too large.
-func (l *linter) checkLayout() {
+func (l fileCheck) checkLayout() {
 	for _, b := range l.bundles {
 		l.nested(b)
 		l.symlinks(b)
@@ -29,7 +29,7 @@ func (l *linter) checkLayout() {
 }
 
 // nested bundles are stored in the outer one too.
-func (l *linter) nested(b *lintBundle) {
+func (l fileCheck) nested(b *lintBundle) {
 	var inner []string
 	for _, other := range l.bundles {
 		if other != b && other.Dir != b.Dir && strings.HasPrefix(other.Dir+"/", b.prefix()) && !l.inOtherChart(b, path.Join(other.Dir, "x")) {
@@ -42,7 +42,7 @@ func (l *linter) nested(b *lintBundle) {
 }
 
 // symbolic links out of the bundle stop it (bundlereader/loaddirectory.go GetContent).
-func (l *linter) symlinks(b *lintBundle) {
+func (l fileCheck) symlinks(b *lintBundle) {
 	for _, f := range b.files {
 		if f.link == "" {
 			continue
@@ -85,7 +85,7 @@ func (l *linter) stored(b *lintBundle) int {
 
 // checkKustomize: Fleet runs kustomize on the bundle's files in memory: other files are
 // missing (helmdeployer/kustomize/kustomize.go).
-func (l *linter) checkKustomize() {
+func (l fileCheck) checkKustomize() {
 	for _, b := range l.bundles {
 		for _, k := range kustomizeDirs(b) {
 			dir := path.Join(b.Dir, k.text)
@@ -106,7 +106,7 @@ func (l *linter) checkKustomize() {
 				l.kustomization(b, f)
 			}
 		}
-		l.checkBuilt(b)
+		overlayCheck{l.linter}.checkBuilt(b)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *linter) ignoredIn(b *lintBundle, name string) bool {
 }
 
 // kustomization checks the paths in a kustomization.yaml.
-func (l *linter) kustomization(b *lintBundle, f *lintFile) {
+func (l fileCheck) kustomization(b *lintBundle, f *lintFile) {
 	for _, d := range f.docs {
 		var refs []*yamlnode.Node
 		for _, key := range []string{"resources", "bases", "components", "crds", "patchesStrategicMerge", "configurations"} {
@@ -143,7 +143,7 @@ func (l *linter) kustomization(b *lintBundle, f *lintFile) {
 	}
 }
 
-func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
+func (l fileCheck) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
 	ref := n.Str()
 	// Inline patches and remote bases (which Fleet's in-memory files also allow).
 	if ref == "" || strings.ContainsAny(ref, "\n:?") || strings.HasPrefix(ref, "github.com/") || ref == "fleet-manifests.yaml" {
@@ -162,7 +162,7 @@ func (l *linter) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
 }
 
 // checkOverlays checks overlays of plain manifests (helmdeployer/render/patch/patch.go).
-func (l *linter) checkOverlays() {
+func (l fileCheck) checkOverlays() {
 	for _, b := range l.bundles {
 		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
 			for _, n := range holder.Get("yaml", "overlays").List() {
@@ -188,7 +188,7 @@ func nodesOf(targets []lintTarget) (out []*yamlnode.Node) {
 }
 
 // overlay: a file NAME_patch.yaml patches NAME.yaml, which must be there.
-func (l *linter) overlay(b *lintBundle, dir string) {
+func (l fileCheck) overlay(b *lintBundle, dir string) {
 	for _, f := range b.files {
 		rel, ok := strings.CutPrefix(f.name, dir+"/")
 		if !ok || !strings.Contains(path.Base(rel), "_patch.") {

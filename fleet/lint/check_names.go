@@ -18,7 +18,7 @@ import (
 )
 
 // checkNames checks names of bundles and of their releases.
-func (l *linter) checkNames() {
+func (l bundleCheck) checkNames() {
 	byName := map[string]*lintBundle{}
 	byRelease := map[string]*lintBundle{}
 	for _, b := range l.bundles {
@@ -52,7 +52,7 @@ func (l *linter) together() bool {
 	return l.opt.GitRepo != "" || len(l.opt.Paths) > 0 || len(l.opt.Bundles) > 0
 }
 
-func (l *linter) ownName(b *lintBundle) {
+func (l bundleCheck) ownName(b *lintBundle) {
 	name, at := b.YAML.Name, b.root.Get("name").Place()
 	if name == "" {
 		return
@@ -67,7 +67,7 @@ func (l *linter) ownName(b *lintBundle) {
 	}
 }
 
-func (l *linter) releaseName(b *lintBundle, at yamlnode.Pos) {
+func (l bundleCheck) releaseName(b *lintBundle, at yamlnode.Pos) {
 	release := b.release()
 	if b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" && (len(release) > maxReleaseName || !lintNameRelease.MatchString(release)) {
 		l.in("release-name", b, at, "%q cannot be the name of a release: at most %d of a-z, 0-9, hyphens and dots", release, maxReleaseName)
@@ -92,7 +92,7 @@ func (l *linter) releaseName(b *lintBundle, at yamlnode.Pos) {
 
 // checkDependsOn resolves every dependency: the agent looks for BundleDeployments by labels,
 // and waits forever if there are none (agent/deployer/deployer.go checkDependency).
-func (l *linter) checkDependsOn() {
+func (l bundleCheck) checkDependsOn() {
 	edges := map[*lintBundle][]lintEdge{}
 	l.awaited = map[*lintBundle]*lintBundle{}
 	for _, b := range l.bundles {
@@ -115,7 +115,7 @@ type lintEdge struct {
 	at yamlnode.Pos
 }
 
-func (l *linter) dependency(b *lintBundle, d v1alpha1.BundleRef, n *yamlnode.Node) (out []lintEdge) {
+func (l bundleCheck) dependency(b *lintBundle, d v1alpha1.BundleRef, n *yamlnode.Node) (out []lintEdge) {
 	for _, s := range n.Get("acceptedStates").List() {
 		if _, ok := v1alpha1.StateRank[v1alpha1.BundleState(s.Str())]; !ok {
 			l.in("accepted-states", b, s.At, "there is no state %q%s", s.Str(), didYouMean(s.Str(), lintBundleStates()))
@@ -152,7 +152,7 @@ func lintBundleStates() (out []string) {
 
 // byName finds the bundle that a dependency means. If the GitRepo is not known, neither is the
 // start of generated names.
-func (l *linter) byName(name string) *lintBundle {
+func (l bundleCheck) byName(name string) *lintBundle {
 	for _, b := range l.bundles {
 		if b.Name == name || !l.named(b) && madeUpFrom(name, b) {
 			return b
@@ -195,7 +195,7 @@ func madeUpFrom(name string, b *lintBundle) bool {
 	return false
 }
 
-func (l *linter) nearestBundle(name string) string {
+func (l bundleCheck) nearestBundle(name string) string {
 	var known []string
 	for _, b := range l.bundles {
 		known = append(known, b.Name)
@@ -216,7 +216,7 @@ func (l *linter) nearestBundle(name string) string {
 
 // bySelector finds the bundles with labels. Labels of Fleet itself and of the GitRepo are not
 // in the repository: selectors with them are not checked.
-func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamlnode.Node) (out []lintEdge) {
+func (l bundleCheck) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamlnode.Node) (out []lintEdge) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		return nil // reported by selector-invalid
@@ -239,7 +239,7 @@ func (l *linter) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamlnode.
 }
 
 // cycles reports each cycle of dependencies once.
-func (l *linter) cycles(edges map[*lintBundle][]lintEdge) {
+func (l bundleCheck) cycles(edges map[*lintBundle][]lintEdge) {
 	const onPath, done = 1, 2
 	state := map[*lintBundle]int{}
 	var trail []*lintBundle

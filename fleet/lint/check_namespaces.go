@@ -9,7 +9,7 @@ import (
 
 // checkNamespaces: namespace: forces everything into one namespace and refuses cluster-scoped
 // objects; defaultNamespace: applies to objects that name none (postrender.go Run).
-func (l *linter) checkNamespaces() {
+func (l bundleCheck) checkNamespaces() {
 	cluster := l.clusterKinds()
 	labelled := map[string]*lintBundle{}
 	for _, b := range l.bundles {
@@ -25,7 +25,7 @@ func (l *linter) checkNamespaces() {
 
 // clusterKinds are the cluster-scoped kinds of the repository's CustomResourceDefinitions, by
 // group and kind.
-func (l *linter) clusterKinds() map[string]bool {
+func (l bundleCheck) clusterKinds() map[string]bool {
 	out := map[string]bool{}
 	for _, b := range l.bundles {
 		for _, o := range b.objects {
@@ -39,7 +39,7 @@ func (l *linter) clusterKinds() map[string]bool {
 
 var lintKindLine = regexp.MustCompile(`(?m)^kind:\s*["']?([A-Za-z]+)`)
 
-func (l *linter) scopes(b *lintBundle, cluster map[string]bool) {
+func (l bundleCheck) scopes(b *lintBundle, cluster map[string]bool) {
 	at := b.root.Get("namespace").Place()
 	for _, o := range b.objects {
 		if lintClusterScoped[o.kind] || cluster[o.group()+"/"+o.kind] {
@@ -66,7 +66,7 @@ func (l *linter) scopes(b *lintBundle, cluster map[string]bool) {
 
 // namespaceLabels: the agent replaces all labels of the namespace but Kubernetes' own
 // and those of pod security (agent/deployer/deployer.go addLabelsFromOptions).
-func (l *linter) namespaceLabels(b *lintBundle, labelled map[string]*lintBundle) {
+func (l bundleCheck) namespaceLabels(b *lintBundle, labelled map[string]*lintBundle) {
 	labels := b.root.Get("namespaceLabels")
 	for _, f := range labels.Entries() {
 		if strings.HasPrefix(f.Name, "pod-security.kubernetes.io/") {

@@ -37,7 +37,7 @@ var kubernetesTypes = map[string]reflect.Type{
 	"autoscaling/v2/HorizontalPodAutoscaler": reflect.TypeFor[autoscalingv2.HorizontalPodAutoscaler](),
 }
 
-func (l *linter) checkObjects() {
+func (l objectCheck) checkObjects() {
 	schemas := manifest.Schemas{}
 	for _, b := range l.bundles {
 		if b.raw() {
@@ -62,7 +62,7 @@ func (l *linter) checkObjects() {
 	}
 }
 
-func (l *linter) field(o *lintObject, m manifest.Misfit) {
+func (l objectCheck) field(o *lintObject, m manifest.Misfit) {
 	switch m.What {
 	case manifest.WrongType:
 		l.add("unknown-field", o.file.name, m.At, "%s: %s is %s and must be %s", o, m.Path, m.Kind, m.Want.Kind)
@@ -82,7 +82,7 @@ func (l *linter) field(o *lintObject, m manifest.Misfit) {
 
 // dropped finds documents without a kind: because of one, Fleet silently skips the whole file
 // (helmdeployer/rawyaml/resources.go ToObjects).
-func (l *linter) dropped(b *lintBundle, f *lintFile) {
+func (l objectCheck) dropped(b *lintBundle, f *lintFile) {
 	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
 		return // kustomization-name reports it
 	}
@@ -121,7 +121,7 @@ var lintHelmTemplate = regexp.MustCompile(`\{\{-?\s*[^}]*\.(Values|Release|Chart
 
 // untemplated: manifests of a bundle without a chart are applied unchanged; only templates/ is
 // rendered by Helm (helmdeployer/render/helm.go manifests).
-func (l *linter) untemplated(f *lintFile) {
+func (l objectCheck) untemplated(f *lintFile) {
 	for _, at := range lintHelmTemplate.FindAllIndex(f.data, -1) {
 		line := f.data[bytes.LastIndexByte(f.data[:at[0]], '\n')+1 : at[0]]
 		if bytes.Contains(line, []byte("#")) {
@@ -140,7 +140,7 @@ func placeOf(data []byte, offset int) yamlnode.Pos {
 
 // hook: Helm's hook annotations do not work in plain manifests: Fleet adds the manifests after
 // Helm has separated hooks (helmdeployer/postrender.go).
-func (l *linter) hook(o *lintObject) {
+func (l objectCheck) hook(o *lintObject) {
 	n := o.node.Get("metadata", "annotations", "helm.sh/hook")
 	switch {
 	case n == nil:
@@ -153,7 +153,7 @@ func (l *linter) hook(o *lintObject) {
 
 // managedBy: Helm sets its own label and annotations on what it installs, but the release's
 // manifest, with which Fleet compares, keeps the others.
-func (l *linter) managedBy(o *lintObject) {
+func (l objectCheck) managedBy(o *lintObject) {
 	if n := o.node.Get("metadata", "labels", "app.kubernetes.io/managed-by"); n.Str() != "" && n.Str() != "Helm" {
 		l.add("managed-by", o.file.name, n.At, "%s names %s as its manager: Helm changes that to Helm, and Fleet reports it as Modified forever", o, n.Str())
 	}
@@ -169,7 +169,7 @@ func (l *linter) managedBy(o *lintObject) {
 
 // otherRelease says that the bundle's release cannot have this name, though only the end of its
 // own may be known.
-func (l *linter) otherRelease(b *lintBundle, name string) bool {
+func (l objectCheck) otherRelease(b *lintBundle, name string) bool {
 	if l.named(b) || b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" {
 		return name != b.release()
 	}
@@ -177,7 +177,7 @@ func (l *linter) otherRelease(b *lintBundle, name string) bool {
 }
 
 // definitions: Helm asks the API server about every kind before it creates anything.
-func (l *linter) definitions(b *lintBundle) {
+func (l objectCheck) definitions(b *lintBundle) {
 	defined := map[string]*lintObject{}
 	for _, o := range b.objects {
 		if o.kind == "CustomResourceDefinition" {
@@ -196,7 +196,7 @@ func (l *linter) definitions(b *lintBundle) {
 
 // checkDuplicates: an object belongs to one release; Helm refuses to install another one with
 // it (helmdeployer/install.go: TakeOwnership only on request).
-func (l *linter) checkDuplicates() {
+func (l objectCheck) checkDuplicates() {
 	type key struct{ group, kind, namespace, name string }
 	seen := map[key]*lintObject{}
 	for _, b := range l.bundles {
@@ -223,7 +223,7 @@ func (l *linter) checkDuplicates() {
 }
 
 // checkState checks what is deleted with a bundle.
-func (l *linter) checkState() {
+func (l objectCheck) checkState() {
 	byNamespace := map[string][]*lintBundle{}
 	for _, b := range l.bundles {
 		byNamespace[b.namespace()] = append(byNamespace[b.namespace()], b)
@@ -243,7 +243,7 @@ func (l *linter) checkState() {
 
 // deletesNamespace: when the GitRepo is deleted, Fleet picks any one of its bundles and
 // deletes the namespace of that bundle (cmd/controller/finalize/finalize.go).
-func (l *linter) deletesNamespace(b *lintBundle, at yamlnode.Pos, together []*lintBundle) {
+func (l objectCheck) deletesNamespace(b *lintBundle, at yamlnode.Pos, together []*lintBundle) {
 	ns := b.YAML.TargetNamespace
 	switch {
 	case b.YAML.KeepResources:
@@ -270,7 +270,7 @@ func (l *linter) deletesNamespace(b *lintBundle, at yamlnode.Pos, together []*li
 	}
 }
 
-func (l *linter) volume(b *lintBundle, o *lintObject) {
+func (l objectCheck) volume(b *lintBundle, o *lintObject) {
 	kept := b.YAML.KeepResources || o.node.Get("metadata", "annotations", "helm.sh/resource-policy").Str() == "keep"
 	switch o.kind {
 	case "PersistentVolumeClaim":

@@ -12,7 +12,7 @@ import (
 
 // checkPatches checks comparePatches: a mistake in them only shows as a bundle that stays
 // Modified (agent/deployer/desiredset/diff.go).
-func (l *linter) checkPatches() {
+func (l overlayCheck) checkPatches() {
 	for _, b := range l.bundles {
 		for _, holder := range append([]*yamlnode.Node{b.root}, nodesOf(l.targets(b))...) {
 			for _, p := range holder.Get("diff", "comparePatches").List() {
@@ -22,7 +22,7 @@ func (l *linter) checkPatches() {
 	}
 }
 
-func (l *linter) patch(b *lintBundle, p *yamlnode.Node) {
+func (l overlayCheck) patch(b *lintBundle, p *yamlnode.Node) {
 	for _, key := range []string{"apiVersion", "kind"} {
 		if p.Get(key).Str() == "" {
 			l.in("compare-patch", b, p.At, "a patch without %s matches nothing", key)
@@ -49,7 +49,7 @@ func (l *linter) patch(b *lintBundle, p *yamlnode.Node) {
 }
 
 // pointer: RFC 6901.
-func (l *linter) pointer(b *lintBundle, n *yamlnode.Node) {
+func (l overlayCheck) pointer(b *lintBundle, n *yamlnode.Node) {
 	switch bad := regexp.MustCompile(`~([^01]|$)`); {
 	case !strings.HasPrefix(n.Str(), "/"):
 		l.in("compare-patch", b, n.Place(), "%q is not a JSON pointer: it begins with /, and / in a name is written ~1", n.Str())
@@ -58,7 +58,7 @@ func (l *linter) pointer(b *lintBundle, n *yamlnode.Node) {
 	}
 }
 
-func (l *linter) operation(b *lintBundle, op *yamlnode.Node) {
+func (l overlayCheck) operation(b *lintBundle, op *yamlnode.Node) {
 	known := []string{"remove", "ignore", "add", "replace", "test"}
 	switch what := op.Get("op").Str(); {
 	case !slices.Contains(known, what):
@@ -75,7 +75,7 @@ func (l *linter) operation(b *lintBundle, op *yamlnode.Node) {
 }
 
 // patchMeets checks patches of a bundle of plain manifests, whose objects are all known.
-func (l *linter) patchMeets(b *lintBundle, p *yamlnode.Node, pattern bool) {
+func (l overlayCheck) patchMeets(b *lintBundle, p *yamlnode.Node, pattern bool) {
 	kind, name := p.Get("kind").Str(), p.Get("name").Str()
 	if !b.raw() && len(b.built) != 1 || len(b.objects) == 0 || kind == "" {
 		return

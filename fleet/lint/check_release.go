@@ -17,7 +17,7 @@ import (
 
 // checkReleases checks values against the chart: its schema, and for a chart in the repository
 // the values that it knows.
-func (l *linter) checkReleases() {
+func (l chartCheck) checkReleases() {
 	for _, b := range l.bundles {
 		switch {
 		case b.Err != nil:
@@ -30,7 +30,7 @@ func (l *linter) checkReleases() {
 }
 
 // values are those of a bundle, with its values files, as Fleet merges them.
-func (l *linter) values(b *lintBundle) map[string]any {
+func (l chartCheck) values(b *lintBundle) map[string]any {
 	out := map[string]any{}
 	if h := b.YAML.Helm; h != nil {
 		if h.Values != nil {
@@ -46,7 +46,7 @@ func (l *linter) values(b *lintBundle) map[string]any {
 	return out
 }
 
-func (l *linter) localChart(b *lintBundle) {
+func (l chartCheck) localChart(b *lintBundle) {
 	values := l.values(b)
 	at := b.root.Get("helm").Key("values")
 	l.knownValues(b, values)
@@ -68,7 +68,7 @@ func (l *linter) localChart(b *lintBundle) {
 
 // refused reports what a schema does not accept. Values that are rendered on each cluster are not
 // judged.
-func (l *linter) refused(b *lintBundle, values map[string]any, problems []chart.Problem, by string) {
+func (l chartCheck) refused(b *lintBundle, values map[string]any, problems []chart.Problem, by string) {
 	for _, p := range problems {
 		names := strings.FieldsFunc(p.Path, func(r rune) bool { return strings.ContainsRune(`.[]"`, r) })
 		if !lintTemplated(values, names) {
@@ -91,7 +91,7 @@ func lintTemplated(v any, at []string) bool {
 }
 
 // valueAt is the place of a value in fleet.yaml, or of its closest existing parent.
-func (l *linter) valueAt(b *lintBundle, at []string, otherwise yamlnode.Pos) yamlnode.Pos {
+func (l chartCheck) valueAt(b *lintBundle, at []string, otherwise yamlnode.Pos) yamlnode.Pos {
 	n := b.root.Get("helm", "values")
 	for _, name := range at {
 		if n.Get(name) == nil {
@@ -106,7 +106,7 @@ var lintValuesUse = regexp.MustCompile(`\.Values\b`)
 
 // knownValues finds top-level values that are in none of the chart's values.yaml, its
 // subcharts and its templates.
-func (l *linter) knownValues(b *lintBundle, values map[string]any) {
+func (l chartCheck) knownValues(b *lintBundle, values map[string]any) {
 	var c helm.Contents
 	for _, name := range []string{"values.yaml", "Chart.yaml"} {
 		f := l.tree.files[path.Join(b.chart, name)]
@@ -132,7 +132,7 @@ func (l *linter) knownValues(b *lintBundle, values map[string]any) {
 }
 
 // unknownValues compares values with those of a chart.
-func (l *linter) unknownValues(b *lintBundle, name string, c helm.Contents, values map[string]any) {
+func (l chartCheck) unknownValues(b *lintBundle, name string, c helm.Contents, values map[string]any) {
 	if len(c.Values) == 0 {
 		return // it does not list its values
 	}
@@ -157,7 +157,7 @@ func chartMentions(c helm.Contents, name string) bool {
 }
 
 // remoteChart reads charts from their source: a folder, or their repository.
-func (l *linter) remoteChart(b *lintBundle) {
+func (l chartCheck) remoteChart(b *lintBundle) {
 	h := b.YAML.Helm
 	if h.Repo == "" || h.Version == "" {
 		return // a URL of an archive, or the newest version

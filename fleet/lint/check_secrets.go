@@ -42,7 +42,7 @@ func (t lintToken) find(data []byte) []int {
 }
 
 // checkSecrets looks for secrets in Git. It reports their place, never the secret.
-func (l *linter) checkSecrets() {
+func (l objectCheck) checkSecrets() {
 	for _, name := range slices.Sorted(maps.Keys(l.tree.files)) {
 		f := l.tree.files[name]
 		if f.data == nil || len(f.data) > manifest.MaxPlace || !textual(name) {
@@ -93,7 +93,7 @@ func placeholder(text string) bool {
 
 // secretObject finds a Secret whose data is in Git. An encrypted one has another kind
 // (SealedSecret) or a section of sops.
-func (l *linter) secretObject(o *lintObject) {
+func (l objectCheck) secretObject(o *lintObject) {
 	if o.kind != "Secret" || o.apiVersion != "v1" || o.node.Get("sops") != nil {
 		return
 	}
@@ -116,7 +116,7 @@ var (
 // secretValues finds values whose names suggest a secret. Names of Secrets, files and keys are
 // not secrets: existingSecret, passwordKey, secretName. A value that does not look like a
 // secret is only a note.
-func (l *linter) secretValues(file string, n *yamlnode.Node, at string) {
+func (l objectCheck) secretValues(file string, n *yamlnode.Node, at string) {
 	if n.Get("sops") != nil && at == "" {
 		return // encrypted
 	}

@@ -47,7 +47,7 @@ func (m lintMatch) matches(c Cluster) bool {
 	return true
 }
 
-func (l *linter) checkTargets() {
+func (l bundleCheck) checkTargets() {
 	for _, b := range l.bundles {
 		if n := b.root.Get("targets"); n.Set() {
 			l.in("targets-key", b, b.root.Key("targets"), "targets of a fleet.yaml choose no clusters: they customize, as targetCustomizations do")
@@ -71,7 +71,7 @@ func (l *linter) checkTargets() {
 }
 
 // targetList checks targets in order; the first match wins.
-func (l *linter) targetList(file string, targets []lintTarget, first bool) {
+func (l bundleCheck) targetList(file string, targets []lintTarget, first bool) {
 	seen := map[string]lintTarget{}
 	var catchAll *lintTarget
 	for i, t := range targets {
@@ -99,7 +99,7 @@ func (l *linter) targetList(file string, targets []lintTarget, first bool) {
 	}
 }
 
-func (l *linter) reaches(file string, t lintTarget, m lintMatch) {
+func (l bundleCheck) reaches(file string, t lintTarget, m lintMatch) {
 	known := m.ClusterGroupSelector == nil && (m.ClusterGroup == "" || slices.ContainsFunc(l.opt.Clusters, func(c Cluster) bool { return len(c.Groups) > 0 }))
 	if len(l.opt.Clusters) == 0 || !known || slices.ContainsFunc(l.opt.Clusters, m.matches) {
 		return
@@ -115,7 +115,7 @@ func (l *linter) reaches(file string, t lintTarget, m lintMatch) {
 }
 
 // selector says whether a label selector can be used, and reports one that cannot.
-func (l *linter) selector(file string, n *yamlnode.Node) bool {
+func (l bundleCheck) selector(file string, n *yamlnode.Node) bool {
 	if !n.Set() {
 		return true
 	}
@@ -131,7 +131,7 @@ func (l *linter) selector(file string, n *yamlnode.Node) bool {
 }
 
 // checkRollout: numbers and percentages (target/status.go limit).
-func (l *linter) checkRollout() {
+func (l bundleCheck) checkRollout() {
 	for _, b := range l.bundles {
 		r := b.root.Get("rolloutStrategy")
 		holders := append([]*yamlnode.Node{r}, r.Get("partitions").List()...)

@@ -29,10 +29,10 @@ const clusterLabelPrefix = "global.fleet.clusterLabels."
 
 // checkTemplates: Fleet treats all values, including those of values files, as one Go template
 // with the delimiters ${ and }; a shell variable stops the bundle on every cluster.
-func (l *linter) checkTemplates() {
+func (l chartCheck) checkTemplates() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
-			t := &lintTemplates{linter: l, funcs: templateFuncs(), off: h.DisablePreProcess || b.YAML.Helm != nil && b.YAML.Helm.DisablePreProcess}
+			t := &lintTemplates{linter: l.linter, funcs: templateFuncs(), off: h.DisablePreProcess || b.YAML.Helm != nil && b.YAML.Helm.DisablePreProcess}
 			values, _ := manifest.Data(h.node.Get("values")).(map[string]any)
 			if values == nil {
 				values = map[string]any{}

@@ -9,7 +9,7 @@ import (
 )
 
 // checkValues checks values files, and the sources of values.
-func (l *linter) checkValues() {
+func (l chartCheck) checkValues() {
 	for _, b := range l.bundles {
 		for _, h := range l.helmsOf(b) {
 			l.valuesFiles(b, h)
@@ -18,7 +18,7 @@ func (l *linter) checkValues() {
 	}
 }
 
-func (l *linter) valuesFiles(b *lintBundle, h lintHelm) {
+func (l chartCheck) valuesFiles(b *lintBundle, h lintHelm) {
 	files := h.node.Get("valuesFiles").List()
 	if len(files) > 0 && h.own && !readsValuesFiles(&b.YAML, h.HelmOptions) {
 		l.in("values-files-ignored", b, h.node.Key("valuesFiles"), "Fleet reads valuesFiles only where helm.chart or helm.repo is set: these values are not used")
@@ -45,7 +45,7 @@ func (l *linter) valuesFiles(b *lintBundle, h lintHelm) {
 }
 
 // overridden finds values of fleet.yaml that a values file replaces.
-func (l *linter) overridden(b *lintBundle, inline, file *yamlnode.Node, name, at string) {
+func (l chartCheck) overridden(b *lintBundle, inline, file *yamlnode.Node, name, at string) {
 	for _, f := range inline.Entries() {
 		over := file.Get(f.Name)
 		switch {
@@ -58,7 +58,7 @@ func (l *linter) overridden(b *lintBundle, inline, file *yamlnode.Node, name, at
 	}
 }
 
-func (l *linter) valuesFrom(b *lintBundle, h lintHelm) {
+func (l chartCheck) valuesFrom(b *lintBundle, h lintHelm) {
 	copied := map[string]bool{}
 	for _, r := range b.YAML.DownstreamResources {
 		copied[strings.ToLower(r.Kind)+"/"+r.Name] = true

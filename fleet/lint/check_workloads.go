@@ -15,7 +15,7 @@ import (
 )
 
 // checkWorkloads checks objects that Kubernetes accepts and that do not work as they seem to.
-func (l *linter) checkWorkloads() {
+func (l objectCheck) checkWorkloads() {
 	for _, b := range l.bundles {
 		for _, o := range b.objects {
 			l.barePod(o)
@@ -30,7 +30,7 @@ func (l *linter) checkWorkloads() {
 
 // barePod: nothing recreates a Pod, and most of its fields cannot be changed, so the
 // first change of the file is refused.
-func (l *linter) barePod(o *lintObject) {
+func (l objectCheck) barePod(o *lintObject) {
 	if o.kind == "Pod" && o.apiVersion == "v1" && o.node.Get("metadata", "annotations", "helm.sh/hook") == nil {
 		l.add("bare-pod", o.file.name, o.doc, "%s is not recreated when its node fails, and most changes of it are refused", o)
 	}
@@ -38,7 +38,7 @@ func (l *linter) barePod(o *lintObject) {
 
 // twiceInEnv: the last one counts, and a later patch of one of them changes the other (the
 // list is merged by name).
-func (l *linter) twiceInEnv(o *lintObject) {
+func (l objectCheck) twiceInEnv(o *lintObject) {
 	spec := podSpec(o)
 	for _, key := range []string{"initContainers", "containers"} {
 		for _, c := range spec.Get(key).List() {
@@ -64,7 +64,7 @@ var lintFilledIn = map[string][][]string{
 }
 
 // filledIn finds fields that a controller sets, and that would differ forever.
-func (l *linter) filledIn(o *lintObject) {
+func (l objectCheck) filledIn(o *lintObject) {
 	for _, kind := range []string{"", o.kind} {
 		for _, at := range lintFilledIn[kind] {
 			n := reach(o.node, at)
@@ -115,7 +115,7 @@ var lintRanchers = [...]string{
 // in these by right.
 var lintMade = regexp.MustCompile(`^(fleet-(default|local)|cluster-fleet-(default|local)-.+|((local|c-[b-z2-9]{5}|c-m-[a-z0-9]{8})-)?p-[bcdfghjklmnpqrstvwxz2456789]{5}|c-m-[a-z0-9]{8}|c-[bcdfghjklmnpqrstvwxz2456789]{5})$`)
 
-func (l *linter) ranchersNamespace(o *lintObject) {
+func (l objectCheck) ranchersNamespace(o *lintObject) {
 	ns := o.scopedNamespace()
 	if o.kind == "Namespace" && o.apiVersion == "v1" {
 		if ns = o.name; slices.Contains(lintRanchers[:], ns) || lintMade.MatchString(ns) {
@@ -138,7 +138,7 @@ func (l *linter) ranchersNamespace(o *lintObject) {
 // vendoredBesideRepo: the bundle has both the chart's folder and the fetched chart, below
 // .chart/, which is first by name; the last one found is deployed (bundlereader/style.go
 // DetermineStyle).
-func (l *linter) vendoredBesideRepo(b *lintBundle) {
+func (l objectCheck) vendoredBesideRepo(b *lintBundle) {
 	for _, h := range l.helmsOf(b) {
 		name := path.Join(b.Dir, h.Chart, "Chart.yaml")
 		at := h.at("chart", "repo", "version")
@@ -150,7 +150,7 @@ func (l *linter) vendoredBesideRepo(b *lintBundle) {
 }
 
 // localNamespaces is chartNamespaces for a chart in the repository.
-func (l *linter) localNamespaces(b *lintBundle) {
+func (l objectCheck) localNamespaces(b *lintBundle) {
 	templates := map[string][]byte{}
 	for _, f := range b.files {
 		if b.chart != "" && strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") {

@@ -19,7 +19,7 @@ import (
 )
 
 // checkBuilt reports kustomize's errors, and manifests that no kustomization names.
-func (l *linter) checkBuilt(b *lintBundle) {
+func (l overlayCheck) checkBuilt(b *lintBundle) {
 	missing := slices.ContainsFunc(l.found, func(f Finding) bool {
 		return f.Rule == "kustomize-path" && strings.HasPrefix(f.File, b.prefix())
 	})
@@ -52,7 +52,7 @@ func kustomizeWords(err error) string {
 
 // unnamed finds manifests beside a kustomization.yaml that no kustomization of the bundle
 // names.
-func (l *linter) unnamed(b *lintBundle) {
+func (l overlayCheck) unnamed(b *lintBundle) {
 	named := map[string]bool{}
 	for _, f := range b.files {
 		if isKustomization(f.name) {
@@ -110,7 +110,7 @@ const lintOrigin = "config.kubernetes.io/origin"
 // buildKustomizations runs kustomize on the files of a bundle, in memory, as Fleet's agent
 // does (helmdeployer/kustomize/kustomize.go), once for each folder that the bundle names. The
 // objects of the first count as the bundle's: those of targets are variants.
-func (l *linter) buildKustomizations(b *lintBundle) {
+func (l overlayCheck) buildKustomizations(b *lintBundle) {
 	files, why := l.kustomizeFiles(b)
 	for _, k := range kustomizeDirs(b) {
 		built := lintBuilt{at: k.at, dir: path.Join(b.Dir, k.text)}
@@ -134,7 +134,7 @@ func (l *linter) buildKustomizations(b *lintBundle) {
 // other files. Kustomize runs git and asks web servers, so all kustomizations of the bundle
 // are first searched for anything that could lead there. Those on top of a chart are built
 // without what works on the chart's output: the rest fails as it would in the cluster.
-func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque string) {
+func (l overlayCheck) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque string) {
 	files = map[string][]byte{}
 	for _, f := range b.files {
 		if why := l.unbuildable(f); why != "" {
@@ -155,7 +155,7 @@ func (l *linter) kustomizeFiles(b *lintBundle) (files map[string][]byte, opaque 
 // unbuildable says why a file is not passed to kustomize; "" if it is. A file that no YAML
 // reader accepts is reported here, because no other check reports it for a bundle that is
 // built.
-func (l *linter) unbuildable(f *lintFile) string {
+func (l overlayCheck) unbuildable(f *lintFile) string {
 	switch bad := f.syntax(); {
 	case f.data == nil:
 		return "was not read"
@@ -182,7 +182,7 @@ const chartOutput = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: the-outpu
 var errLintKustomize = errors.New("kustomize gave up on this")
 
 // kustomize builds one folder, as Fleet does.
-func (l *linter) kustomize(b *lintBundle, files map[string][]byte, dir string) (out []*lintObject, err error) {
+func (l overlayCheck) kustomize(b *lintBundle, files map[string][]byte, dir string) (out []*lintObject, err error) {
 	defer func() {
 		if recover() != nil {
 			out, err = nil, errLintKustomize

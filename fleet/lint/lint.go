@@ -107,11 +107,11 @@ func Run(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	if err := l.load(); err != nil {
 		return nil, err
 	}
-	for _, check := range lintChecks() {
+	for _, check := range l.checks() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		check(l)
+		check()
 	}
 	r := &Report{Bundles: len(l.bundles), Files: len(tree.files)}
 	r.Findings, r.Suppressed = l.unsuppressed()
@@ -128,16 +128,26 @@ func lintLocalLabels() map[string]string {
 	return map[string]string{"name": "local", "management.cattle.io/cluster-display-name": "local"}
 }
 
-// lintChecks are the checks of a repository, each for some rules.
-func lintChecks() []func(*linter) {
-	return []func(*linter){
-		(*linter).checkSyntax, (*linter).checkUnread, (*linter).checkFleetYAMLs, (*linter).checkIgnoreFiles,
-		(*linter).checkNames, (*linter).checkDependsOn,
-		(*linter).checkCharts, (*linter).checkValues, (*linter).checkTemplates, (*linter).checkReleases, (*linter).checkHub,
-		(*linter).checkNamespaces, (*linter).checkLayout, (*linter).checkKustomize, (*linter).checkOverlays,
-		(*linter).checkTargets, (*linter).checkRollout, (*linter).checkPatches,
-		(*linter).checkObjects, (*linter).checkWorkloads, (*linter).checkDuplicates, (*linter).checkState,
-		(*linter).checkSecrets, (*linter).checkImages, (*linter).checkFleetObjects,
+// Each checker looks at one side of a repository; what it finds goes to the linter.
+type (
+	fileCheck    struct{ *linter } // files, and where they are
+	bundleCheck  struct{ *linter } // what Fleet makes of a fleet.yaml: names, namespaces, targets
+	chartCheck   struct{ *linter } // charts, their values and releases
+	objectCheck  struct{ *linter } // Kubernetes' objects
+	overlayCheck struct{ *linter } // kustomizations, overlays, patches
+)
+
+// checks are the checks of a repository, each for some rules.
+func (l *linter) checks() []func() {
+	files, bundles, charts, objects, overlays := fileCheck{l}, bundleCheck{l}, chartCheck{l}, objectCheck{l}, overlayCheck{l}
+	return []func(){
+		files.checkSyntax, files.checkUnread, files.checkFleetYAMLs, files.checkIgnoreFiles,
+		bundles.checkNames, bundles.checkDependsOn,
+		charts.checkCharts, charts.checkValues, charts.checkTemplates, charts.checkReleases, charts.checkHub,
+		bundles.checkNamespaces, files.checkLayout, files.checkKustomize, files.checkOverlays,
+		bundles.checkTargets, bundles.checkRollout, overlays.checkPatches,
+		objects.checkObjects, objects.checkWorkloads, objects.checkDuplicates, objects.checkState,
+		objects.checkSecrets, objects.checkImages, bundles.checkFleetObjects,
 	}
 }
 

@@ -90,7 +90,7 @@ func (l *linter) load() error {
 				b.objects = append(b.objects, objectsOf(f, b)...)
 			}
 		case b.kustomize:
-			l.buildKustomizations(b)
+			overlayCheck{l}.buildKustomizations(b)
 		}
 		l.bundles = append(l.bundles, b)
 	}

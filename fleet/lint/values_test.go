@@ -26,7 +26,7 @@ func TestLintBundleSizeIsTheMost(t *testing.T) {
 		b := &lintBundle{BundleSource: &BundleSource{File: "fleet.yaml"}, files: []*lintFile{{name: "model.bin", size: 4*maxStored + more}}}
 		l := &linter{rules: lintRuleIndex(), tree: &lintTree{}, bundles: []*lintBundle{b}}
 		require.Equal(t, maxStored+more/4, l.stored(b))
-		l.checkLayout()
+		fileCheck{l}.checkLayout()
 		require.Len(t, l.found, findings)
 	}
 }

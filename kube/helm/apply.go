@@ -34,8 +34,6 @@ func timeoutOf(r chart.Release) time.Duration {
 // are those of the last revision, it only repairs objects that somebody changed or deleted,
 // without a new revision and without hooks.
 //
-// It does not rely on have, the result of an earlier Observe: Apply reads the cluster itself.
-//
 // If it fails, it restores the previous state, and the error is a [*FailedError]: the objects
 // of a first install are removed, and an upgrade is rolled back to the last successful
 // revision. Only definitions from crds folders stay. Any other error occurred before the first
@@ -43,7 +41,7 @@ func timeoutOf(r chart.Release) time.Duration {
 // stays pending, and the next Apply continues it. When ctx ends, Apply returns at once. It
 // changes nothing further and undoes nothing: the revision stays pending, and the next Apply
 // continues it.
-func (c *Client) Apply(ctx context.Context, r chart.Release, _ State) error {
+func (c *Client) Apply(ctx context.Context, r chart.Release) error {
 	within, cancel := wait.Within(ctx, timeoutOf(r), fmt.Errorf("not ready within %s", timeoutOf(r)))
 	defer cancel()
 	if err := c.awaitOthers(within, r); err != nil {
@@ -125,7 +123,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 }
 
 // adopt takes over the fields that Helm set, through its command line or Terraform.
-func (c *Client) adopt(ctx context.Context, live *unstructured.Unstructured) error {
+func (c cluster) adopt(ctx context.Context, live *unstructured.Unstructured) error {
 	if live == nil {
 		return nil
 	}
@@ -161,7 +159,7 @@ func (c *Client) begin(ctx context.Context, p *plan) error {
 
 // ensureNamespace creates a missing namespace. If one of this name is being deleted, it first
 // waits until that is gone.
-func (c *Client) ensureNamespace(ctx context.Context, name string) error {
+func (c cluster) ensureNamespace(ctx context.Context, name string) error {
 	ns := &unstructured.Unstructured{}
 	ns.SetAPIVersion("v1")
 	ns.SetKind("Namespace")

@@ -22,14 +22,19 @@ const manager = "helm"
 
 // Client installs releases in one cluster. It is safe for concurrent use.
 type Client struct {
-	kube   *kube.Client // under our own name: namespaces, secrets
-	helm   *kube.Client // under Helm's
+	cluster
 	source Source
+}
+
+// cluster reads, writes, awaits and removes the objects of releases.
+type cluster struct {
+	kube *kube.Client // under our own name: namespaces
+	helm *kube.Client // under Helm's
 }
 
 // NewClient makes a Client. It does not connect yet.
 func NewClient(k *kube.Client, s Source) *Client {
-	return &Client{kube: k, helm: k.As(manager), source: s}
+	return &Client{cluster{k, k.As(manager)}, s}
 }
 
 // State is a release as it is in the cluster.

@@ -88,7 +88,7 @@ func TestClient(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, s.Diff().String())
 			assert.Equal(t, revision, s.Revision)
-			require.NoError(t, c.Apply(t.Context(), r, s))
+			require.NoError(t, c.Apply(t.Context(), r))
 			assert.Zero(t, writes)
 		}
 		r := chart.Release{Name: "t", Namespace: "test", Chart: "tiny", Version: "1.0.0"}
@@ -96,7 +96,7 @@ func TestClient(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "tiny-1.0.0", s.Diff().String())
 		assert.Zero(t, writes, "looking writes nothing")
-		require.NoError(t, c.Apply(t.Context(), r, s))
+		require.NoError(t, c.Apply(t.Context(), r))
 		settled(r, 1)
 
 		_, err = k.As("kubectl-edit").Apply(t.Context(), &corev1.Secret{
@@ -106,7 +106,7 @@ func TestClient(t *testing.T) {
 		s, err = c.Observe(t.Context(), r)
 		require.NoError(t, err)
 		assert.Equal(t, "secret/test/t/data.drawn: "+secret.Mask+" → "+secret.Mask, s.Diff().String())
-		require.NoError(t, c.Apply(t.Context(), r, s))
+		require.NoError(t, c.Apply(t.Context(), r))
 		settled(r, 1)
 
 		r.Version, r.Values = "1.1.0", map[string]any{"text": "bye"}
@@ -115,7 +115,7 @@ func TestClient(t *testing.T) {
 		for _, want := range []string{"chart: tiny-1.0.0 → tiny-1.1.0", "values/text: bye", "configmap/test/t-1.1.0: new", "configmap/test/t-1.0.0: obsolete → (none)", "gadget/test/t/text: hello → bye"} {
 			assert.Contains(t, s.Diff().String(), want)
 		}
-		require.NoError(t, c.Apply(t.Context(), r, s))
+		require.NoError(t, c.Apply(t.Context(), r))
 		settled(r, 2)
 		list, err := c.List(t.Context())
 		require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestOneRevisionStands(t *testing.T) {
 		r := chart.Release{Name: "t", Namespace: "test", Chart: "tiny", Version: "1.0.0"}
 		for i := 1; i <= 4; i++ {
 			r.Values = map[string]any{"text": "text " + strconv.Itoa(i)}
-			require.NoError(t, c.Apply(t.Context(), r, helm.State{}))
+			require.NoError(t, c.Apply(t.Context(), r))
 			records, err := k.List(t.Context(), "v1", "Secret", "test", "owner=helm,name=t")
 			require.NoError(t, err)
 			stand := map[string]string{}
@@ -170,7 +170,7 @@ func TestNeverReady(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *kube.Client, c *helm.Client, _ *func(*http.Request) error) {
 		r := chart.Release{Name: "t", Namespace: "test", Chart: "web", Version: "1.0.0", Timeout: 3 * time.Minute}
 		began := time.Now()
-		err := c.Apply(t.Context(), r, helm.State{})
+		err := c.Apply(t.Context(), r)
 		var failed *helm.FailedError
 		require.ErrorAs(t, err, &failed)
 		assert.Contains(t, err.Error(), "not ready within 3m0s: still waiting: job test/t-pre-install: it is pending")
@@ -206,7 +206,7 @@ func TestAway(t *testing.T) {
 		}
 		for i, version := range []string{"1.0.0", "1.1.0", "1.0.0"} {
 			r.Version, begun, away = version, false, time.Time{}
-			require.NoError(t, c.Apply(t.Context(), r, helm.State{}))
+			require.NoError(t, c.Apply(t.Context(), r))
 			assert.False(t, away.IsZero())
 			s, err := c.Observe(t.Context(), r)
 			require.NoError(t, err)

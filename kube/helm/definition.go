@@ -126,7 +126,7 @@ func (d definition) object() (*unstructured.Unstructured, error) {
 
 // lookAt observes a definition of a kind. It does not read one that we applied and nobody else
 // has changed since.
-func (c *Client) lookAt(ctx context.Context, d definition) (l look, applied bool, err error) {
+func (c cluster) lookAt(ctx context.Context, d definition) (l look, applied bool, err error) {
 	meta, err := c.kube.Metadata(ctx, d.ref)
 	if errors.Is(err, kube.ErrNotFound) {
 		return look{diff: drift.Missing("new").Under(d.ref.Path())}, false, nil
@@ -171,7 +171,7 @@ func touched(meta *unstructured.Unstructured) bool {
 
 // define applies the definitions of a chart's crds folders and waits until their kinds are
 // served. Helm would only create missing ones, and upgrade none.
-func (c *Client) define(ctx context.Context, crds []definition) error {
+func (c cluster) define(ctx context.Context, crds []definition) error {
 	written := make([]*unstructured.Unstructured, len(crds))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelChanges)
@@ -185,7 +185,7 @@ func (c *Client) define(ctx context.Context, crds []definition) error {
 }
 
 // defineOne returns what it wrote; nil if the definition is up to date.
-func (c *Client) defineOne(ctx context.Context, d definition) (*unstructured.Unstructured, error) {
+func (c cluster) defineOne(ctx context.Context, d definition) (*unstructured.Unstructured, error) {
 	l, applied, err := c.lookAt(ctx, d)
 	if err != nil || applied {
 		return nil, err

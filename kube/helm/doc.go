@@ -3,7 +3,7 @@
 //	client := helm.NewClient(cluster, helm.Source{})
 //	have, err := client.Observe(ctx, release) // installed? what would change? what is not ready?
 //	if !have.Diff().Empty() {
-//	        err = client.Apply(ctx, release, have) // install or upgrade, wait, roll back
+//	        err = client.Apply(ctx, release) // install or upgrade, wait, roll back
 //	}
 //
 // # Charts

@@ -31,7 +31,7 @@ func stages() map[string]stage {
 	}
 	one, two := release("1.0.0", "hello"), release("1.1.0", "bye")
 	apply := func(r chart.Release) func(context.Context, *helm.Client) error {
-		return func(ctx context.Context, c *helm.Client) error { return c.Apply(ctx, r, helm.State{}) }
+		return func(ctx context.Context, c *helm.Client) error { return c.Apply(ctx, r) }
 	}
 	look, no := []faults.Kind{faults.Lost}, []faults.Kind{faults.Refused}
 	return map[string]stage{
@@ -90,7 +90,7 @@ func TestEveryRequestFails(t *testing.T) {
 					connect := form(t)
 					c := helm.NewClient(connect(nil), local)
 					for _, r := range s.before {
-						require.NoError(t, c.Apply(t.Context(), r, helm.State{}))
+						require.NoError(t, c.Apply(t.Context(), r))
 					}
 					tried := helm.NewClient(connect(func(next http.RoundTripper) http.RoundTripper { return f.RoundTripper(next, answer) }), local)
 					use(t, faults.Case{

@@ -112,7 +112,7 @@ func (c *Client) cleanHooks(ctx context.Context, rel *release.Release, hooks []*
 
 // awaitEnd waits until hooks are done: Jobs and Pods have to end, anything else only has to
 // exist.
-func (c *Client) awaitEnd(ctx context.Context, objs []*unstructured.Unstructured) error {
+func (c cluster) awaitEnd(ctx context.Context, objs []*unstructured.Unstructured) error {
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		var waiting []string
 		for _, u := range objs {
@@ -129,7 +129,7 @@ func (c *Client) awaitEnd(ctx context.Context, objs []*unstructured.Unstructured
 }
 
 // running says what a hook still waits for, or that it failed.
-func (c *Client) running(ctx context.Context, u *unstructured.Unstructured) (string, error) {
+func (c cluster) running(ctx context.Context, u *unstructured.Unstructured) (string, error) {
 	ref := kube.RefOf(u)
 	switch ref.Kind {
 	case "Job":

@@ -67,7 +67,7 @@ func (l life) look(t *testing.T) (helm.State, string) {
 
 func (l life) apply(t *testing.T) {
 	t.Helper()
-	require.NoError(t, l.c.Apply(t.Context(), l.r, helm.State{}))
+	require.NoError(t, l.c.Apply(t.Context(), l.r))
 }
 
 // there returns the names of the ConfigMaps.
@@ -243,7 +243,7 @@ func TestHooksOfEachEvent(t *testing.T) {
 		l.apply(t)
 		ran("pre-upgrade", "post-upgrade")
 		l.write(t, map[string]string{"templates/b.yaml": `{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {typo: 1}}`})
-		require.Error(t, l.c.Apply(t.Context(), l.r, helm.State{}))
+		require.Error(t, l.c.Apply(t.Context(), l.r))
 		ran("pre-upgrade", "pre-rollback", "post-rollback")
 		assert.Regexp(t, "^1 superseded Install complete, 2 superseded Upgrade complete, 3 failed Failed: .*typo.*, 4 deployed Rollback by homelab to 2$", l.records(t))
 		require.NoError(t, l.c.Uninstall(t.Context(), "web", "r"))
@@ -266,7 +266,7 @@ func TestCutOff(t *testing.T) {
 				return r.Context().Err()
 			}
 			defer func() { *before = func(*http.Request) error { return nil } }()
-			return l.c.Apply(ctx, l.r, helm.State{})
+			return l.c.Apply(ctx, l.r)
 		}
 		err := cut("/configmaps/a")
 		require.ErrorIs(t, err, context.Canceled)
@@ -312,7 +312,7 @@ func TestUndoThatFails(t *testing.T) {
 				return nil
 			}
 			defer func() { *before = func(*http.Request) error { return nil } }()
-			err := l.c.Apply(t.Context(), l.r, helm.State{})
+			err := l.c.Apply(t.Context(), l.r)
 			var failed *helm.FailedError
 			require.ErrorAs(t, err, &failed)
 			assert.Contains(t, failed.Err.Error(), "typo")
@@ -366,7 +366,7 @@ func TestWhatCannotBeWorkedOut(t *testing.T) {
 		require.NoError(t, k.Annotate(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}, map[string]string{"mine": "kept"}))
 		_, diff := l.look(t)
 		assert.Equal(t, "values/paused: false; deployment/web/d/spec.paused: true → (none)", diff, "what is paused is ready, and others' annotations are no difference")
-		err := l.c.Apply(t.Context(), l.r, helm.State{})
+		err := l.c.Apply(t.Context(), l.r)
 		require.ErrorContains(t, err, "not ready within 1m0s: still waiting: deployment web/d: ")
 
 		l.r.Values = nil

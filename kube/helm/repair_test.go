@@ -82,7 +82,7 @@ func TestWhatPeopleChangeIsPutRight(t *testing.T) {
 				}
 				return nil
 			}
-			err := l.c.Apply(t.Context(), l.r, helm.State{})
+			err := l.c.Apply(t.Context(), l.r)
 			require.ErrorIs(t, err, kube.ErrForbidden, path)
 			assert.ErrorContains(t, err, "release web/r: ", path)
 		}
@@ -172,7 +172,7 @@ func TestPlansThatFail(t *testing.T) {
 			l := change(newLife(t, k, map[string]string{"templates/a.yaml": mapped("a")}))
 			_, err := l.c.Observe(t.Context(), l.r)
 			require.ErrorContains(t, err, strings.Replace(want, `release web/r: release "": `, `release "": `, 1))
-			require.ErrorContains(t, l.c.Apply(t.Context(), l.r, helm.State{}), strings.Replace(want, `release web/r: release "": `, `release "": `, 1))
+			require.ErrorContains(t, l.c.Apply(t.Context(), l.r), strings.Replace(want, `release web/r: release "": `, `release "": `, 1))
 		}
 		assert.Zero(t, writes)
 	})

@@ -13,108 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v3/pkg/release"
 	helmtime "helm.sh/helm/v3/pkg/time"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/secret"
 )
 
 const (
 	secrets    = "/api/v1/namespaces/web/secrets"
 	configMaps = "/api/v1/namespaces/web/configmaps"
 )
-
-// TestSecrets: what is generated stays, what is given is put right, and no value is told.
-func TestSecrets(t *testing.T) {
-	s := chart.Secret{Namespace: "web", Name: "s", Labels: map[string]string{"l": "1"}, Data: map[string]secret.Value{"given": secret.New("hunter2"), "more": secret.New("x")}, Generate: map[string]int{"drawn": 4, "also": 2}}
-	assert.Equal(t, kube.Ref{APIVersion: "v1", Kind: "Secret", Namespace: "web", Name: "s"}, s.Ref())
-	live := func(kind string, labels map[string]string, data ...string) *corev1.Secret {
-		out := &corev1.Secret{Type: corev1.SecretType(kind), Data: map[string][]byte{}}
-		out.Labels = labels
-		for i := 0; i < len(data); i += 2 {
-			out.Data[data[i]] = []byte(data[i+1])
-		}
-		return out
-	}
-	for _, c := range []struct {
-		live *corev1.Secret
-		want string
-	}{
-		{nil, "new, with 4 keys"},
-		{live("Opaque", s.Labels, "given", "hunter2", "more", "x", "drawn", "a", "also", "b", "other", "z"), ""},
-		{live("Opaque", nil, "given", "hunter3", "drawn", ""), `label/l: "" → 1; given: ` + secret.Mask + " → " + secret.Mask + " [another value]; more: " + secret.Mask + "; also: generated; drawn: generated"},
-	} {
-		d, err := diffSecret(s, c.live)
-		require.NoError(t, err)
-		assert.Equal(t, c.want, d.String())
-	}
-	_, err := diffSecret(s, live("kubernetes.io/tls", nil))
-	require.EqualError(t, err, "secret web/s is of type kubernetes.io/tls, and Opaque is asked for: a type cannot be changed: delete it, or name another")
-	typed := s
-	typed.Type = "kubernetes.io/tls"
-	assert.EqualValues(t, "kubernetes.io/tls", secretObject(typed, nil).Type)
-	made := secretObject(s, live("Opaque", nil, "drawn", "kept", "also", "", "other", "z"))
-	assert.Equal(t, "kept", string(made.Data["drawn"]))
-	assert.Equal(t, "hunter2", string(made.Data["given"]))
-	assert.Regexp(t, "^[0-9a-f]{4}$", string(made.Data["also"]))
-	assert.NotContains(t, made.Data, "other")
-	assert.EqualValues(t, "Opaque", made.Type)
-	assert.Equal(t, s.Labels, made.Labels)
-	assert.Regexp(t, "^[0-9a-f]{8}$", string(secretObject(s, nil).Data["drawn"]))
-	assert.NotEqual(t, secretObject(s, nil).Data["drawn"], secretObject(s, nil).Data["drawn"])
-	both := chart.Secret{Namespace: "web", Name: "s", Data: s.Data, Generate: map[string]int{"given": 1}}
-	_, err = diffSecret(both, nil)
-	require.EqualError(t, err, "secret web/s: key given is both given and generated")
-}
-
-// TestEnsureSecret: writes what is missing, in a namespace that it makes, once.
-func TestEnsureSecret(t *testing.T) {
-	const path, ns = secrets + "/s", "/api/v1/namespaces/web"
-	s := chart.Secret{Namespace: "web", Name: "s", Data: map[string]secret.Value{"k": secret.New("hunter2")}}
-	there := asJSON(t, `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: web}, type: Opaque, data: {k: aHVudGVyMg==}}`)
-	c, k := talking(t, map[string]any{"PATCH " + ns: "{}", "PATCH " + path: there})
-	d, err := c.SecretDiff(t.Context(), s)
-	require.NoError(t, err)
-	assert.Equal(t, "secret/web/s: new, with 1 keys", d.String())
-	changed, err := c.EnsureSecret(t.Context(), s)
-	require.NoError(t, err)
-	assert.True(t, changed)
-	assert.Equal(t, []string{ns, path}, k.said("PATCH"))
-	assert.Contains(t, k.bodies["PATCH "+path], `"data":{"k":"aHVudGVyMg=="}`)
-	assert.Contains(t, k.queries["PATCH "+path], "fieldManager=homelab", "it is ours, not Helm's")
-
-	c, k = talking(t, map[string]any{"GET " + path: there})
-	changed, err = c.EnsureSecret(t.Context(), s)
-	require.NoError(t, err)
-	assert.False(t, changed)
-	assert.Equal(t, []string{"GET " + path}, k.heard)
-
-	other := strings.Replace(there, "aHVudGVyMg==", "eA==", 1)
-	c, _ = talking(t, map[string]any{"GET " + path: []string{other, there}, "GET " + ns: "{}", "TRY " + path: there})
-	changed, err = c.EnsureSecret(t.Context(), s)
-	require.NoError(t, err)
-	assert.False(t, changed, "somebody else was quicker")
-
-	typed := s
-	typed.Type = "kubernetes.io/tls"
-	for want, answers := range map[string]map[string]any{
-		"read secret web/s: not allowed: hidden":                 {"GET " + path: "403 hidden"},
-		"secret web/s: read namespace web: not allowed: hidden":  {"GET " + ns: "403 hidden"},
-		"secret web/s: apply namespace web: not allowed: hidden": {"PATCH " + ns: "403 hidden"},
-		"apply secret web/s: not allowed: hidden":                {"PATCH " + ns: "{}", "PATCH " + path: "403 hidden"},
-		"secret web/s: the API server refuses it: its keys must be proper names, and its data must fit its type \"kubernetes.io/tls\"": {"PATCH " + ns: "{}", "PATCH " + path: "422 it says hunter2"},
-	} {
-		c, _ := talking(t, answers)
-		_, err := c.EnsureSecret(t.Context(), typed)
-		require.EqualError(t, err, want)
-	}
-	c, _ = talking(t, map[string]any{"GET " + path: "403 hidden"})
-	_, err = c.SecretDiff(t.Context(), s)
-	require.ErrorIs(t, err, kube.ErrForbidden)
-	_, err = c.EnsureSecret(t.Context(), chart.Secret{Namespace: "web", Name: "other", Data: s.Data, Generate: map[string]int{"k": 1}})
-	require.ErrorContains(t, err, "both given and generated")
-}
 
 // TestNamespaces: one that is there stays, one that goes is waited for, and is made again.
 func TestNamespaces(t *testing.T) {

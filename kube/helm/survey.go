@@ -37,7 +37,7 @@ type look struct {
 
 // asApplied prepares an object of a manifest for applying: it sets the release's namespace if
 // the object names none, and Helm's labels and annotations.
-func (c *Client) asApplied(ctx context.Context, o *unstructured.Unstructured, name, namespace string) (*unstructured.Unstructured, error) {
+func (c cluster) asApplied(ctx context.Context, o *unstructured.Unstructured, name, namespace string) (*unstructured.Unstructured, error) {
 	u, err := c.place(ctx, o, namespace)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Client) asApplied(ctx context.Context, o *unstructured.Unstructured, na
 
 // place sets the release's namespace for an object that names none. If its kind is not served
 // yet, that happens later.
-func (c *Client) place(ctx context.Context, o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+func (c cluster) place(ctx context.Context, o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
 	u, err := kube.Plain(o)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 
 // look observes one object. changed says that the wanted object differs from the last
 // revision's: then the API server computes the difference.
-func (c *Client) look(ctx context.Context, u *unstructured.Unstructured, changed bool) (look, error) {
+func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed bool) (look, error) {
 	l := look{want: u}
 	live, err := c.live(ctx, u)
 	if err != nil {
@@ -224,7 +224,7 @@ func masked(u *unstructured.Unstructured, err error) string {
 }
 
 // live reads an object; nil if it or its kind does not exist.
-func (c *Client) live(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c cluster) live(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion(u.GetAPIVersion())
 	live.SetKind(u.GetKind())

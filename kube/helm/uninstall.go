@@ -92,7 +92,7 @@ func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*u
 // remove deletes objects, last ones first, and waits until they are gone. Custom resources go
 // first, because their controllers must still run to release them; the definitions of kinds go
 // last.
-func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
+func (c cluster) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
 	objs, err := c.there(ctx, objs)
 	if err != nil || len(objs) == 0 {
 		return err
@@ -118,7 +118,7 @@ func (c *Client) remove(ctx context.Context, objs []*unstructured.Unstructured) 
 }
 
 // there returns the objects that exist.
-func (c *Client) there(ctx context.Context, objs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (c cluster) there(ctx context.Context, objs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	lives := make([]*unstructured.Unstructured, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
@@ -145,7 +145,7 @@ func names(objs []*unstructured.Unstructured) []string {
 	return out
 }
 
-func (c *Client) removeBatch(ctx context.Context, objs []*unstructured.Unstructured) error {
+func (c cluster) removeBatch(ctx context.Context, objs []*unstructured.Unstructured) error {
 	if len(objs) == 0 {
 		return nil
 	}

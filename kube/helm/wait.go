@@ -63,7 +63,7 @@ func patiently(ctx context.Context, do func(context.Context) error) error {
 }
 
 // find reads an object, with retries; nil if it or its kind does not exist.
-func (c *Client) find(ctx context.Context, u *unstructured.Unstructured) (live *unstructured.Unstructured, err error) {
+func (c cluster) find(ctx context.Context, u *unstructured.Unstructured) (live *unstructured.Unstructured, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) { live, err = c.live(ctx, u); return err })
 	return live, err
 }
@@ -86,7 +86,7 @@ func few(waiting []string) string {
 }
 
 // awaitReady waits until every object is ready.
-func (c *Client) awaitReady(ctx context.Context, objs []*unstructured.Unstructured) error {
+func (c cluster) awaitReady(ctx context.Context, objs []*unstructured.Unstructured) error {
 	left := objs
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		words, err := c.lacking(ctx, left)
@@ -107,7 +107,7 @@ func (c *Client) awaitReady(ctx context.Context, objs []*unstructured.Unstructur
 }
 
 // lacking returns for each object why it is not ready, or nothing.
-func (c *Client) lacking(ctx context.Context, objs []*unstructured.Unstructured) ([]string, error) {
+func (c cluster) lacking(ctx context.Context, objs []*unstructured.Unstructured) ([]string, error) {
 	words := make([]string, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
@@ -164,7 +164,7 @@ func hopeless(live *unstructured.Unstructured, why string) bool {
 
 // notReady says why an object is not ready, with the reasons of its pods; nothing if it is
 // ready.
-func (c *Client) notReady(ctx context.Context, live *unstructured.Unstructured) (string, error) {
+func (c cluster) notReady(ctx context.Context, live *unstructured.Unstructured) (string, error) {
 	if paused, _, _ := unstructured.NestedBool(live.Object, "spec", "paused"); paused && live.GetKind() == "Deployment" {
 		return "", nil // somebody has stopped it on purpose
 	}
@@ -198,7 +198,7 @@ func joined(why, more string) string {
 
 // waitsForConsumer reports whether a claim gets its volume only when a pod uses it, and none
 // does yet: then the pod's own state matters.
-func (c *Client) waitsForConsumer(ctx context.Context, claim *unstructured.Unstructured) (bool, error) {
+func (c cluster) waitsForConsumer(ctx context.Context, claim *unstructured.Unstructured) (bool, error) {
 	if claim.GetAnnotations()["volume.kubernetes.io/selected-node"] != "" {
 		return false, nil
 	}
@@ -220,7 +220,7 @@ func (c *Client) waitsForConsumer(ctx context.Context, claim *unstructured.Unstr
 
 // podsSay returns what blocks the first of a workload's pods that is not ready; without pods,
 // the last warning of the workload's controller.
-func (c *Client) podsSay(ctx context.Context, live *unstructured.Unstructured) (string, error) {
+func (c cluster) podsSay(ctx context.Context, live *unstructured.Unstructured) (string, error) {
 	labels, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
 	pairs := make([]string, 0, len(labels))
 	for k, v := range labels {
@@ -247,7 +247,7 @@ func (c *Client) podsSay(ctx context.Context, live *unstructured.Unstructured) (
 }
 
 // awaitGone waits until objects that were deleted are gone.
-func (c *Client) awaitGone(ctx context.Context, objs []*unstructured.Unstructured) error {
+func (c cluster) awaitGone(ctx context.Context, objs []*unstructured.Unstructured) error {
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		words := make([]string, len(objs))
 		g, ctx := errgroup.WithContext(ctx)

@@ -14,7 +14,7 @@ import (
 
 // writeAll applies objects in Helm's order, those of one rank at the same time. It waits for
 // definitions of kinds before it continues.
-func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured) error {
+func (c cluster) writeAll(ctx context.Context, objs []*unstructured.Unstructured) error {
 	for i := 0; i < len(objs); {
 		j := i
 		for j < len(objs) && rank(objs[j].GetKind()) == rank(objs[i].GetKind()) {
@@ -39,7 +39,7 @@ func (c *Client) writeAll(ctx context.Context, objs []*unstructured.Unstructured
 
 // write applies an object. It retries if a webhook does not answer yet, often one of the same
 // chart, or the API server does not answer for a moment: applying again is harmless.
-func (c *Client) write(ctx context.Context, u *unstructured.Unstructured) error {
+func (c cluster) write(ctx context.Context, u *unstructured.Unstructured) error {
 	recreated := false
 	return until(ctx, func(ctx context.Context) ([]string, error) {
 		_, err := c.helm.Put(ctx, u)

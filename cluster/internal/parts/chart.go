@@ -120,7 +120,7 @@ func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
 	if _, err := client.Apply(ctx, s.around(p)...); err != nil {
 		return err
 	}
-	if err := charts.Apply(ctx, *p.Release, seen.release); err != nil || p.ObjectsApart() {
+	if err := charts.Apply(ctx, *p.Release); err != nil || p.ObjectsApart() {
 		return err
 	}
 	return s.closeRecord(ctx, client, p)

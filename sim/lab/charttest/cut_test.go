@@ -11,7 +11,6 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/helm"
 )
 
 // cutOff applies r and ends the work at its n-th request. It reports whether there
@@ -25,7 +24,7 @@ func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
 	u.cut, u.end = n, cancel
 	u.mu.Unlock()
 	began := time.Now()
-	err := u.Apply(ctx, r, helm.State{})
+	err := u.Apply(ctx, r)
 	took := time.Since(began)
 	reads, writes := u.reset()
 	if reads+len(writes) < n {
@@ -99,7 +98,7 @@ func TestCutOff(t *testing.T) {
 func (u *user) converges(t *testing.T, r chart.Release) {
 	t.Helper()
 	s := u.see(t, r)
-	require.NoError(t, u.Apply(t.Context(), r, s))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.reset()
 	s = u.see(t, r)
 	require.Empty(t, s.Diff().String(), "%s/%s", r.Namespace, r.Name)

@@ -16,9 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/helm"
-	"github.com/cps-gpu/homelab/secret"
 )
 
 func isGone(err error) bool {
@@ -42,7 +40,6 @@ func TestLife(t *testing.T) {
 	t.Run("a first install that fails leaves nothing", u.failsFirst)
 	t.Run("somebody else's Helm is waited for", u.somebodyElse)
 	t.Run("uninstall", u.uninstalls)
-	t.Run("secrets", u.secrets)
 }
 
 func (u *user) installs(t *testing.T) {
@@ -53,10 +50,10 @@ func (u *user) installs(t *testing.T) {
 	var said []string
 	ctx := progress.With(t.Context(), func(p progress.Update) { said = append(said, p.String()) })
 	began := time.Now()
-	require.NoError(t, u.Apply(ctx, r, s))
+	require.NoError(t, u.Apply(ctx, r))
 	t.Logf("installed after %s: %q", time.Since(began).Round(time.Millisecond), said)
 	u.done(t, r, 1)
-	require.NoError(t, u.Apply(ctx, r, s))
+	require.NoError(t, u.Apply(ctx, r))
 	_, writes := u.reset()
 	assert.Empty(t, writes, "applying what is there writes nothing")
 	assert.Equal(t, "blue", u.config(t, "site")["color"])
@@ -87,7 +84,7 @@ func (u *user) repairs(t *testing.T) {
 	assert.Contains(t, text, "service/web/site: new")
 	assert.Contains(t, text, "secret/web/site-drawn/data.password: "+secret.Mask+" → "+secret.Mask)
 	assert.Len(t, s.Changes, 3, text)
-	require.NoError(t, u.Apply(t.Context(), r, s))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 1)
 	assert.Equal(t, password, u.password(t, "site-drawn"), "what was drawn once stays")
 }
@@ -100,7 +97,7 @@ func (u *user) upgrades(t *testing.T) {
 	assert.Contains(t, text, "values/color: green")
 	assert.Contains(t, text, "configmap/web/site/data.color: blue → green")
 	assert.Contains(t, text, "configmap/web/site-extra: new")
-	require.NoError(t, u.Apply(t.Context(), r, s))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 2)
 	assert.Equal(t, remembered, u.password(t, "site-remembered"), "the chart looked it up")
 	assert.Equal(t, "green", u.config(t, "site")["color"])
@@ -109,7 +106,7 @@ func (u *user) upgrades(t *testing.T) {
 	r = web("1.0.0", map[string]any{"color": "green"})
 	s = u.see(t, r)
 	assert.Contains(t, s.Diff().String(), "configmap/web/site-extra: obsolete → (none)")
-	require.NoError(t, u.Apply(t.Context(), r, s))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 3)
 	assert.Nil(t, u.config(t, "site-extra"))
 }
@@ -119,7 +116,7 @@ func (u *user) rollsBack(t *testing.T) {
 	drawn := u.password(t, "site-drawn")
 	r := web("1.0.0", map[string]any{"cpu": "900", "extra": true})
 	r.Timeout = 4 * time.Second
-	err := u.Apply(t.Context(), r, u.see(t, r))
+	err := u.Apply(t.Context(), r)
 	var failed *helm.FailedError
 	require.ErrorAs(t, err, &failed)
 	require.NoError(t, failed.Undo)
@@ -137,7 +134,7 @@ func (u *user) rollsBack(t *testing.T) {
 func (u *user) hookFails(t *testing.T) {
 	was := web("1.0.0", map[string]any{"color": "green"})
 	r := web("1.0.0", map[string]any{"hook": map[string]any{"exit": 3}})
-	err := u.Apply(t.Context(), r, u.see(t, r))
+	err := u.Apply(t.Context(), r)
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "post-upgrade hook web/templates/hooks.yaml: job web/site-post-upgrade has failed")
@@ -152,7 +149,7 @@ func (u *user) crds(t *testing.T) {
 	text := s.Diff().String()
 	assert.Contains(t, text, "chart: web-1.0.0 → web-1.1.0")
 	assert.Contains(t, text, "customresourcedefinition/widgets.test.example.com/")
-	require.NoError(t, u.Apply(t.Context(), r, s))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 8)
 	o := u.get(t, "test.example.com/v1", "Widget", "web", "site")
 	color, _, _ := unstructured.NestedString(o.Object, "spec", "color")
@@ -181,7 +178,7 @@ func (u *user) foreign(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "second"}})
 	require.NoError(t, err)
 	u.reset()
-	err = u.Apply(t.Context(), r, helm.State{})
+	err = u.Apply(t.Context(), r)
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "configmap web/second is there already, made without Helm")
@@ -193,7 +190,7 @@ func (u *user) foreign(t *testing.T) {
 func (u *user) failsFirst(t *testing.T) {
 	r := web("1.1.0", map[string]any{"cpu": "900"})
 	r.Name, r.Namespace, r.Timeout = "third", "web3", 3*time.Second
-	err := u.Apply(t.Context(), r, helm.State{})
+	err := u.Apply(t.Context(), r)
 	require.Error(t, err)
 	t.Log(err)
 	assert.Contains(t, err.Error(), "Insufficient cpu")
@@ -205,7 +202,7 @@ func (u *user) failsFirst(t *testing.T) {
 	assert.Nil(t, u.get(t, "batch/v1", "Job", "web3", "third-pre-install"))
 	good := web("1.1.0", nil)
 	good.Name, good.Namespace = "third", "web3"
-	require.NoError(t, u.Apply(t.Context(), good, s))
+	require.NoError(t, u.Apply(t.Context(), good))
 	u.done(t, good, 1)
 	require.NoError(t, u.Uninstall(t.Context(), "web3", "third"))
 }
@@ -232,7 +229,7 @@ func (u *user) somebodyElse(t *testing.T) {
 		if c.err == "" {
 			brief.Timeout = time.Minute
 		}
-		err = u.Apply(t.Context(), brief, helm.State{})
+		err = u.Apply(t.Context(), brief)
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err, c.name)
 			continue
@@ -265,38 +262,7 @@ func (u *user) uninstalls(t *testing.T) {
 	_, writes := u.reset()
 	assert.Empty(t, writes)
 	r := web("1.0.0", nil)
-	require.NoError(t, u.Apply(t.Context(), r, helm.State{}), "what was kept is taken over again")
+	require.NoError(t, u.Apply(t.Context(), r), "what was kept is taken over again")
 	u.done(t, r, 1)
 	require.NoError(t, u.Uninstall(t.Context(), "web", "site"))
-}
-
-func (u *user) secrets(t *testing.T) {
-	s := chart.Secret{Namespace: "vault", Name: "s", Labels: map[string]string{"a": "b"},
-		Data: map[string]secret.Value{"given": secret.New("hunter2")}, Generate: map[string]int{"made": 32}}
-	d, err := u.SecretDiff(t.Context(), s)
-	require.NoError(t, err)
-	assert.Equal(t, "secret/vault/s: new, with 2 keys", d.String())
-	changed, err := u.EnsureSecret(t.Context(), s)
-	require.NoError(t, err)
-	assert.True(t, changed)
-	made := u.get(t, "v1", "Secret", "vault", "s")
-	changed, err = u.EnsureSecret(t.Context(), s)
-	require.NoError(t, err)
-	assert.False(t, changed)
-	s.Data["given"], s.Generate["more"] = secret.New("hunter3"), 8
-	d, err = u.SecretDiff(t.Context(), s)
-	require.NoError(t, err)
-	assert.Equal(t, "secret/vault/s/given: "+secret.Mask+" → "+secret.Mask+" [another value]; secret/vault/s/more: generated", d.String())
-	_, err = u.EnsureSecret(t.Context(), s)
-	require.NoError(t, err)
-	now := u.get(t, "v1", "Secret", "vault", "s")
-	for _, k := range []string{"made"} {
-		was, _, _ := unstructured.NestedString(made.Object, "data", k)
-		is, _, _ := unstructured.NestedString(now.Object, "data", k)
-		assert.Equal(t, was, is)
-		assert.NotEmpty(t, is)
-	}
-	s.Type = string(corev1.SecretTypeTLS)
-	_, err = u.EnsureSecret(t.Context(), s)
-	require.ErrorContains(t, err, "a type cannot be changed")
 }

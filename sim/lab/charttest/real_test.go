@@ -58,7 +58,7 @@ func TestRealCharts(t *testing.T) {
 			u.reset()
 			began := time.Now()
 			ctx := progress.With(t.Context(), func(p progress.Update) { t.Log(p.String()) })
-			require.NoError(t, u.Apply(ctx, r, helm.State{}))
+			require.NoError(t, u.Apply(ctx, r))
 			reads, writes := u.reset()
 			t.Logf("%s installed after %s, %d reads, %d writes", r.Chart+"-"+r.Version, time.Since(began).Round(time.Millisecond), reads, len(writes))
 			u.done(t, r, 1)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -52,7 +51,7 @@ func TestTakeOver(t *testing.T) {
 	r := web("1.0.0", map[string]any{"color": "green", "extra": true})
 	r.Namespace = "hand"
 	u.done(t, r, 1)
-	require.NoError(t, u.Apply(t.Context(), r, helm.State{}))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 1)
 
 	drawn := func() string {
@@ -63,7 +62,7 @@ func TestTakeOver(t *testing.T) {
 	before := drawn()
 	r = web("1.1.0", map[string]any{"color": "blue"})
 	r.Namespace = "hand"
-	require.NoError(t, u.Apply(t.Context(), r, helm.State{}))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 2)
 	assert.Equal(t, before, drawn())
 	assert.Nil(t, u.get(t, "v1", "ConfigMap", "hand", "site-extra"))
@@ -83,7 +82,7 @@ func TestTakeOver(t *testing.T) {
 	require.NoError(t, err, "Helm goes on where we were")
 	s := u.see(t, r)
 	assert.Contains(t, s.Diff().String(), "values/color: green → blue", "what Helm changed is seen, though it carries our label on")
-	require.NoError(t, u.Apply(t.Context(), r, s))
+	require.NoError(t, u.Apply(t.Context(), r))
 	u.done(t, r, 4)
 
 	back := action.NewRollback(cfg)

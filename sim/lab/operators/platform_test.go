@@ -159,11 +159,9 @@ func (s *site) install(t *testing.T, p chart.Part, err error) {
 	}
 	s.apply(t, p.Before)
 	if p.Release != nil {
-		have, err := s.charts.Observe(t.Context(), *p.Release)
-		require.NoError(t, err)
 		r := *p.Release
 		r.Timeout = 90 * time.Second
-		require.NoError(t, s.charts.Apply(t.Context(), r, have), p.Name)
+		require.NoError(t, s.charts.Apply(t.Context(), r), p.Name)
 		eventually(t, 20*time.Second, p.Name+": looking again finds nothing to do", func(ctx context.Context) error {
 			have, err := s.charts.Observe(ctx, *p.Release)
 			if d := have.Diff(); err != nil || !d.Empty() {
