@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +14,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/leasefile"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
@@ -25,6 +31,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // Backend is how to reach everything that a cluster consists of.
@@ -127,3 +134,38 @@ func (c *Cluster) Close() {
 
 // Kube returns the client for the cluster's API.
 func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.members.Kube(ctx) }
+
+// LoginKey is the key to log in to the machines of a cluster, derived from the secret of its API
+// token. It is the same on every machine that has the token, and need not be stored. The owner
+// of a token is root in the guests anyway, through their agents. The key is HKDF-SHA256 of the
+// secret (RFC 5869), for this purpose and this cluster alone, so it reveals nothing about the
+// secret.
+func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
+	if token.IsZero() {
+		return nil, errors.New("login key: the API token has no secret")
+	}
+	seed, err := hkdf.Key(sha256.New, []byte(token.Reveal()), nil, "homelab login key, version 1, cluster "+cluster, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("login key: %w", err)
+	}
+	return ssh.SeedSigner(seed)
+}
+
+// K3sURL is the URL of the checksums of the file's release of K3s, "" if its files come from a
+// folder.
+func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }
+
+// Lease coordinates runs that change this cluster, no matter on which machine they run. It is a
+// VM without disks in Proxmox or, if all machines are external, a file on the first server of
+// the file, /var/lib/homelab-NAME.lease.
+func (c *Cluster) Lease() lease.Store {
+	if c.Proxmox == nil {
+		first := c.spec.Servers()[0].Name
+		return &leasefile.File{Root: c.nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.spec.Name + ".lease"}
+	}
+	hosts := make([]string, len(c.spec.Proxmox.Hosts))
+	for i, h := range c.spec.Proxmox.Hosts {
+		hosts[i] = h.Name
+	}
+	return c.Proxmox.Lease(c.spec.Name, hosts...)
+}

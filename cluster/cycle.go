@@ -82,3 +82,10 @@ func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, er
 	}
 	return now, c.Proxmox.Shutdown(ctx, now)
 }
+
+// costsOfCycle is the cost of switching a node off and on.
+func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
+		return c.members.Stops(ctx, "drained, stopped and started", n.Name)
+	}
+}

@@ -129,3 +129,10 @@ func (c *Cluster) filesStep() *converge.Resource[[]string] {
 		},
 	}
 }
+
+// costsOfMachine is what is lost with one machine.
+func (c *Cluster) costsOfMachine(name, why string) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
+		return []converge.Cost{c.destroys(ctx, name, why, vm, nil)}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -96,4 +97,20 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 		},
 	})
 	return g, nil
+}
+
+// costsOfDrain is the work that ends when a node is drained.
+func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, have drained, _ drift.Diff) []converge.Cost {
+		if have.pods == 0 {
+			return nil
+		}
+		users := c.members.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
+		if len(users) == 0 {
+			return nil // the pods there are recreated elsewhere
+		}
+		return []converge.Cost{{
+			Machine: "work on " + n.Name, Kind: converge.Stops, Why: "drained: no pods are scheduled until it is uncordoned", Users: users,
+		}}
+	}
 }

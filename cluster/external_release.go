@@ -78,3 +78,14 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 // OthersK3sError means that K3s on an external machine seems to belong to another cluster.
 // It is left alone.
 type OthersK3sError = members.OthersK3sError
+
+// costsOfRelease is what is lost with K3s on an external machine.
+func (c *Cluster) costsOfRelease(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, _ k3s.State, _ drift.Diff) []converge.Cost {
+		return []converge.Cost{c.uninstallCost(ctx, n)}
+	}
+}
+
+func (c *Cluster) uninstallCost(ctx context.Context, n spec.Node) converge.Cost {
+	return c.destroys(ctx, n.Name, "K3s is removed with its data; the machine itself stays", nil, nil)
+}

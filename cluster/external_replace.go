@@ -42,11 +42,7 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 		return nil, err
 	}
 	g := run.Graph(c.spec)
-	ready := c.leave(g, n)
-	if c.members.HasDriver(n) {
-		ready = g.Add(c.driverStep(n), ready)
-	}
-	c.joinAgain(g, n, ready)
+	c.joinAgain(g, n, c.leave(g, n))
 	return g, nil
 }
 
@@ -57,10 +53,10 @@ func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 	return g.Add(c.retireStep(n, nil), reached)
 }
 
-// joinAgain adds the steps with which a ready machine joins.
-func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, ready *converge.Ref) {
+// joinAgain adds the steps with which a machine that has booted joins.
+func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Ref) {
 	g.Before = c.mayChange(n.Name)
-	joined := g.Add(c.members.K3sStep(n), ready)
+	joined := g.Add(c.members.K3sStep(n), c.driver(g, n, booted))
 	node := g.Add(c.members.NodeStep(n), joined)
 	g.Add(c.members.KubeconfigStep(), node)
 	if c.members.HasPlugin() && n.GPUs.Count > 0 {

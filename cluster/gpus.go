@@ -326,3 +326,35 @@ func (c *Cluster) allot(ctx context.Context, host string) (*placement.Allotment,
 	}
 	return placement.Allot(c.spec, host, ledger), nil
 }
+
+// costsOfCards is the cost of moving cards: a restart of the node.
+func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, a *placement.Allotment, _ drift.Diff) []converge.Cost {
+		if len(n.GPUs.Mapping) > 0 {
+			return nil // refused
+		}
+		why := "other cards"
+		if deleted, known, _ := c.mappingDeleted(ctx, n, a); known {
+			return nil
+		} else if deleted {
+			why = "its resource mapping was deleted, and which of the host's cards it has cannot be seen"
+		}
+		var have []string
+		if m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)); m != nil {
+			have = placement.Addresses(m, n.Host)
+		}
+		if grows(c.mapping(n, a), n.Host, have) {
+			return nil // if the node only gets more cards, the VM's own step restarts it
+		}
+		return c.members.Stops(ctx, why, c.running(ctx, n.Name)...)
+	}
+}
+
+// running are the nodes among names whose machine runs and has cards, or may have them.
+func (c *Cluster) running(ctx context.Context, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		n, _ := c.spec.Node(name)
+		vm, err := c.holding(ctx, n)
+		return err == nil && (vm == nil || !vm.Running)
+	})
+}

@@ -100,3 +100,18 @@ func (c *Cluster) Notes() []string {
 	defer c.warnings.mu.Unlock()
 	return c.warnings.notes
 }
+
+// beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is
+// made on a Proxmox host, a check that the files for the nodes exist.
+func (c *Cluster) beginStep() converge.Step {
+	if c.Proxmox != nil {
+		return c.hostStep()
+	}
+	return &converge.Resource[struct{}]{
+		ID: "artifacts",
+		Observe: func(context.Context) (struct{}, error) {
+			return struct{}{}, converge.Permanent(artifacts.Check(c.spec))
+		},
+		Diff: func(struct{}) drift.Diff { return nil },
+	}
+}

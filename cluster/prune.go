@@ -138,3 +138,19 @@ func (c *Cluster) unneededOn(ctx context.Context, host string, seen map[string]b
 	}
 	return out, nil
 }
+
+// costsOfFiles are files that nothing needs, for a user who has asked only for their removal.
+func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
+	var out []converge.Cost
+	for _, r := range all {
+		for _, v := range r.Volumes {
+			out = append(out, converge.Cost{Machine: v.Name(), Sort: "file", Thing: v.ID + " on " + r.Host, Kind: converge.Destroys, Why: "nothing on this Proxmox needs it"})
+		}
+	}
+	return out
+}
+
+// costsOfTemplate is what is lost with a template without linked clones.
+func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
+	return []converge.Cost{{Machine: vm.Name, Sort: "template", Thing: vm.Identity(), Kind: converge.Destroys, Why: "a template that no VM uses"}}
+}

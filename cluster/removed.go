@@ -1,18 +1,21 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -104,4 +107,53 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 	}
 	progress.Say(ctx, "destroying %s", vm.Name)
 	return c.templates.Remove(ctx, vm)
+}
+
+// costsOfRemoval is the data that is lost with machines that are no longer in the file.
+func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
+	var out []converge.Cost
+	for _, s := range gone {
+		vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), s)
+		if vm == nil && err == nil {
+			continue
+		}
+		out = append(out, c.destroys(ctx, s.Name, "no longer in the file", vm, err))
+	}
+	return out
+}
+
+// destroys is the cost of destroying a machine with its disks. err is why it was unreadable.
+func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
+	if name == "" && vm != nil {
+		name = fmt.Sprintf("vm%d", vm.VMID)
+	}
+	cost := converge.Cost{
+		Machine: cmp.Or(name, "nameless"), Sort: members.SortNode, Kind: converge.Destroys, Why: why,
+	}
+	cost.Users = c.members.Users(ctx, func(w *consent.Work) []converge.Loss {
+		cost.Holds = w.Volumes(name)
+		return w.On(name)
+	})
+	if err != nil {
+		cost.Holds = append(cost.Holds, converge.Loss{Text: "its disks are not readable: " + printable.FirstLine(err.Error()), Unknown: true})
+	}
+	if vm == nil {
+		return cost
+	}
+	cost.Thing = vm.Identity()
+	for _, d := range vm.Extra() {
+		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
+	}
+	for _, volume := range vm.Unused {
+		cost.Holds = append(cost.Holds, converge.Loss{Text: "the unused disk " + volume, ID: volume})
+	}
+	return cost
+}
+
+// diskWords names a disk of a machine, for the question whether to destroy it.
+func diskWords(d proxmox.Disk) string {
+	if d.Serial == "" {
+		return fmt.Sprintf("disk %s (%s), which the file does not name", d.Slot, d.Size)
+	}
+	return fmt.Sprintf("disk %s (%s)", d.Serial, d.Size)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -63,26 +62,8 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)
 	}
-	needs := []*converge.Ref{gone, template, g.Add(c.seeds.Step(n, true), host)}
-	if n.GPUs.Count > 0 {
-		needs = append(needs, g.Add(c.gpusStep(n), gone))
-	}
-	made := g.Add(c.vmStep(n), needs...)
-	booted := g.Add(c.nodes.GuestStep(n), made)
-	if nodes.HasPassword(c.spec, n) {
-		g.Add(c.nodes.PasswordStep(n), booted)
-	}
-	ready := booted
-	if len(nodes.MountedDisks(n)) > 0 {
-		ready = g.Add(c.nodes.DisksStep(n), booted)
-	}
-	if c.members.HasDriver(n) {
-		ready = g.Add(c.driverStep(n), ready)
-	}
-	if len(offer.Layouts(n)) > 0 && c.members.HasPlugin() {
-		ready = g.Add(c.migStep(n), ready)
-	}
-	c.joinAgain(g, n, ready)
+	_, booted := c.machine(g, n, ground{begin: []*converge.Ref{host}, free: gone, template: template, again: true})
+	c.joinAgain(g, n, booted)
 	return g, nil
 }
 
@@ -254,5 +235,19 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 			}
 			return c.members.APIBack(ctx, members.APITime)
 		},
+	}
+}
+
+// costsOfRetiring is the cost of deleting a node from Kubernetes. The step that destroys its
+// machine lists the data on it.
+func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, _ *kube.Node, _ drift.Diff) []converge.Cost {
+		switch {
+		case n.External:
+			return []converge.Cost{c.uninstallCost(ctx, n)}
+		case vm == nil:
+			return nil // nothing runs there
+		}
+		return c.members.Stops(ctx, "drained and removed from Kubernetes", n.Name)
 	}
 }

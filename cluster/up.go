@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"context"
 	"maps"
+	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Up is the whole flow, from a bare host to GPUs that can be scheduled. Read it from top to
@@ -38,7 +43,11 @@ func (c *Cluster) Up() *converge.Graph {
 	}
 
 	booted := c.boot(up, begin, removed, templates)
-	joined, api := c.join(up, c.drivers(up, booted))
+	ready := maps.Clone(booted)
+	for _, n := range c.spec.Nodes {
+		ready[n.Name] = c.driver(up, n, booted[n.Name])
+	}
+	joined, api := c.join(up, ready)
 
 	// From here on the steps use the Kubernetes API.
 	kubeconfig := up.Add(c.members.KubeconfigStep(), api)
@@ -64,33 +73,49 @@ func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *conve
 	booted := parts.Refs{}
 	var servers []*converge.Ref
 	for _, n := range c.spec.Machines() {
-		if n.External {
-			booted[n.Name] = up.Add(c.nodes.ExternalStep(n), begin...)
-			continue
-		}
-		needs := []*converge.Ref{removed}
-		if !n.Adopt { // an adopted VM has finished its first boot
-			needs = append(needs, templates[n.Host], up.Add(c.seeds.Step(n, false), begin...))
-		}
-		if n.GPUs.Count > 0 {
-			needs = append(needs, up.Add(c.gpusStep(n), removed))
-		}
+		needs := ground{begin: begin, free: removed, template: templates[n.Host]}
 		if n.Role != spec.Server {
-			needs = append(needs, servers...)
+			needs.first = servers
 		}
-		vm := up.Add(c.vmStep(n), needs...)
-		if n.Role == spec.Server {
+		var vm *converge.Ref
+		if vm, booted[n.Name] = c.machine(up, n, needs); vm != nil && n.Role == spec.Server {
 			servers = append(servers, vm)
-		}
-		booted[n.Name] = up.Add(c.nodes.GuestStep(n), vm)
-		if nodes.HasPassword(c.spec, n) {
-			up.Add(c.nodes.PasswordStep(n), booted[n.Name])
-		}
-		if len(nodes.MountedDisks(n)) > 0 { // before pods can use the data on them
-			booted[n.Name] = up.Add(c.nodes.DisksStep(n), booted[n.Name])
 		}
 	}
 	return booted
+}
+
+// ground is what the steps of a machine wait for.
+type ground struct {
+	begin    []*converge.Ref // the checks before anything changes
+	free     *converge.Ref   // other machines have released what it gets
+	template *converge.Ref
+	first    []*converge.Ref // what its VM waits for besides
+	again    bool            // the machine is about to be made again, whatever exists now
+}
+
+// machine adds the steps that bring a machine from nothing to where programs can be installed. vm is
+// nil for an external machine, which exists.
+func (c *Cluster) machine(g *converge.Graph, n spec.Node, on ground) (vm, booted *converge.Ref) {
+	if n.External {
+		return nil, g.Add(c.nodes.ExternalStep(n), on.begin...)
+	}
+	needs := []*converge.Ref{on.free}
+	if !n.Adopt { // an adopted VM has finished its first boot
+		needs = append(needs, on.template, g.Add(c.seeds.Step(n, on.again), on.begin...))
+	}
+	if n.GPUs.Count > 0 {
+		needs = append(needs, g.Add(c.gpusStep(n), on.free))
+	}
+	vm = g.Add(c.vmStep(n), append(needs, on.first...)...)
+	booted = g.Add(c.nodes.GuestStep(n), vm)
+	if nodes.HasPassword(c.spec, n) {
+		g.Add(c.nodes.PasswordStep(n), booted)
+	}
+	if len(nodes.MountedDisks(n)) > 0 { // before pods can use the data on them
+		booted = g.Add(c.nodes.DisksStep(n), booted)
+	}
+	return vm, booted
 }
 
 // fileServer makes the NFS server of this cluster export its disk. Only parts that use NFS wait
@@ -104,19 +129,16 @@ func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []
 	return exported
 }
 
-// drivers checks that the drivers of nodes with GPUs work before K3s starts there: K3s looks for
-// their runtime only at its start. It also divides their GPUs, where the file wants that.
-func (c *Cluster) drivers(up *converge.Graph, booted parts.Refs) parts.Refs {
-	ready := maps.Clone(booted)
-	for _, n := range c.spec.Nodes {
-		if c.members.HasDriver(n) {
-			ready[n.Name] = up.Add(c.driverStep(n), booted[n.Name])
-		}
-		if len(offer.Layouts(n)) > 0 && c.members.HasPlugin() {
-			ready[n.Name] = up.Add(c.migStep(n), ready[n.Name])
-		}
+// driver adds the steps after which a node's driver works, and its GPUs are divided if the file wants
+// that: K3s looks for their runtime only at its start.
+func (c *Cluster) driver(g *converge.Graph, n spec.Node, booted *converge.Ref) *converge.Ref {
+	if c.members.HasDriver(n) {
+		booted = g.Add(c.driverStep(n), booted)
 	}
-	return ready
+	if len(offer.Layouts(n)) > 0 && c.members.HasPlugin() {
+		booted = g.Add(c.migStep(n), booted)
+	}
+	return booted
 }
 
 // join creates the cluster and lets every node join it. api is the permanent address of the
@@ -167,3 +189,40 @@ func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.
 	}
 	return on
 }
+
+// mayChange returns what must hold before a run changes anything: the kubeconfig can be
+// written, the files of k3s.airgap are whole, and Kubernetes supports the step to the file's
+// version from that of every node. again are nodes whose machines the run makes again.
+func (c *Cluster) mayChange(again ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := c.members.CanKeep(ctx); err != nil {
+			return err
+		}
+		if err := artifacts.CheckSums(ctx, c.spec); err != nil {
+			return err
+		}
+		if up, err := c.serverUp(ctx); err != nil || !up {
+			return err
+		}
+		return c.members.CheckVersions(ctx, again...)
+	}
+}
+
+// serverUp reports whether the machine of some server runs, as far as the hosts show it: others
+// need not be asked for their version.
+func (c *Cluster) serverUp(ctx context.Context) (bool, error) {
+	var vms []proxmox.Summary
+	if c.Proxmox != nil {
+		var err error
+		if vms, err = c.Proxmox.VMs(ctx, names.Tag(c.spec)); err != nil {
+			return false, err
+		}
+	}
+	return slices.ContainsFunc(c.spec.Servers(), func(n spec.Node) bool {
+		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
+	}), nil
+}
+
+// UpgradeSnapshot returns the snapshot of etcd that [Cluster.Up] saved before it upgraded the
+// first server, and on which server it is; empty if it saved none.
+func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.members.Saved() }

@@ -2,14 +2,18 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -108,4 +112,188 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 // replaced returns the fields of a diff that require a replacement.
 func replaced(d drift.Diff) drift.Diff {
 	return slices.DeleteFunc(slices.Clone(d), func(f drift.Field) bool { return f.Effect != drift.Replace })
+}
+
+// summary names the fields of a diff that require a restart.
+func summary(d drift.Diff) string {
+	var paths []string
+	for _, f := range d {
+		if f.Effect == drift.Restart && !slices.Contains(paths, f.Path) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return "other " + strings.Join(paths, ", ")
+}
+
+// costsOfVM is the cost of changing a running VM: its restart, or the removal of a disk.
+func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, vm *proxmox.VM, d drift.Diff) []converge.Cost {
+		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // there is no VM, or the change is refused
+			return nil
+		}
+		var out []converge.Cost
+		if d.Effect() == drift.Restart {
+			out = c.members.Stops(ctx, summary(d), n.Name)
+		}
+		for _, f := range d {
+			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {
+				disk, _ := vm.Disk(slot)
+				out = append(out, converge.Cost{
+					Machine: "disk " + disk.Serial + " of " + n.Name, Thing: disk.Volume, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
+					Holds: []converge.Loss{{Text: disk.Size.String(), ID: disk.Volume}},
+				})
+			}
+		}
+		return out
+	}
+}
+
+// vm is the wanted state of a node's VM in Proxmox.
+func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
+	s := c.spec
+	spec := proxmox.VMSpec{
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags,
+		Template: template, Storage: n.OSDisk.Storage,
+		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA,
+		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
+		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
+		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
+		Running: true,
+		NICs: []proxmox.NIC{{
+			Bridge: n.Network.Bridge, MAC: n.MAC.String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU, Queues: n.Network.Queues,
+		}},
+		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
+	}
+	if n.Adopt {
+		spec.Adopted, spec.Seed, spec.SecureBoot = true, "", nil
+	}
+	for _, in := range n.NUMANodes {
+		spec.NUMANodes = append(spec.NUMANodes, proxmox.NUMANode(in))
+	}
+	for i, d := range n.Disks {
+		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
+	}
+	for i := range n.GPUs.Count {
+		spec.GPUs = append(spec.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe, ROMBar: n.GPUs.ROMBar})
+	}
+	return spec
+}
+
+// claims are the addresses that the cluster takes beside those of its machines, as the file has
+// them. Its servers carry them in their notes, so that the plan of another cluster sees them.
+func claims(s *spec.Spec, n spec.Node) []string {
+	if n.Role != spec.Server {
+		return nil
+	}
+	var out []string
+	if s.K3s.VIP.IsValid() {
+		out = append(out, s.K3s.VIP.String())
+	}
+	if lb := s.Platform.LB; lb != nil {
+		out = append(out, lb.Ranges()...)
+	}
+	return out
+}
+
+// mappingOf names the mapping of a node's i-th GPU: an existing one if the file names it,
+// otherwise the node's own, which holds all its cards.
+func (c *Cluster) mappingOf(n spec.Node, i int) string {
+	if len(n.GPUs.Mapping) > 0 {
+		return n.GPUs.Mapping[i]
+	}
+	return names.Mapping(c.spec, n.Name)
+}
+
+func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
+	return proxmox.Disk{
+		Slot: slot, Serial: serial, Storage: o.Storage, Size: o.Size,
+		SSD: o.SSD, Discard: o.Discard, IOThread: o.IOThread,
+	}
+}
+
+// startupOption is a boot order as Proxmox writes it: order=1,up=30,down=60, in seconds.
+func startupOption(s spec.Startup) string {
+	var parts []string
+	if s.Order > 0 {
+		parts = append(parts, fmt.Sprintf("order=%d", s.Order))
+	}
+	if s.Up > 0 {
+		parts = append(parts, fmt.Sprintf("up=%d", int(s.Up.Seconds())))
+	}
+	if s.Down > 0 {
+		parts = append(parts, fmt.Sprintf("down=%d", int(s.Down.Seconds())))
+	}
+	return strings.Join(parts, ",")
+}
+
+// adoptable returns a node's VM that another owner has made, so that the differences can be shown
+// and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused
+// with all the reasons, and not changed.
+func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
+	vm, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	if vm == nil {
+		return nil, converge.Permanent(fmt.Errorf("there is no VM %s to adopt: remove adopt: true, and cluster:up creates it, or rename the VM that you mean", n.Name))
+	}
+	spec, err := want("")
+	if err != nil {
+		return nil, err
+	}
+	if reasons := c.unfit(ctx, vm, spec); len(reasons) > 0 {
+		return nil, converge.Permanent(fmt.Errorf("%s cannot be adopted, and is not changed:\n  %s", vm, strings.Join(reasons, "\n  ")))
+	}
+	return vm, nil
+}
+
+// unfit says why a VM cannot become a node without changes.
+func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
+	var reasons []string
+	for _, f := range to.Diff(vm) {
+		if f.Effect == drift.Replace {
+			reasons = append(reasons, f.String())
+		}
+	}
+	for _, tag := range vm.Tags {
+		if strings.HasPrefix(tag, names.TagPrefix) && tag != names.Tag(c.spec) && !names.IsMark(c.spec, tag) {
+			reasons = append(reasons, "it carries the tag "+tag+": it belongs to another cluster")
+		}
+	}
+	if vm.Locked != "" {
+		reasons = append(reasons, "it is locked: "+vm.Locked)
+	}
+	if len(reasons) > 0 {
+		return reasons
+	}
+	if !vm.Running {
+		return []string{"it does not run, so its contents cannot be checked: start it, and run this again"}
+	}
+	release, err := c.Proxmox.AgentReadFile(ctx, vm, "/etc/os-release")
+	switch {
+	case errors.Is(err, proxmox.ErrAgentNotRunning), !vm.Agent:
+		return []string{"its guest agent does not answer: install qemu-guest-agent in it, enable the agent in its options, and stop and start it"}
+	case err != nil:
+		return []string{"its system is not readable: " + printable.FirstLine(err.Error())}
+	}
+	os, known := distro.ByID(osID(string(release)))
+	switch {
+	case !known:
+		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
+	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.There():
+		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
+	case len(to.GPUs) > 0 && templates.BuildsModules(c.spec) && vm.SecureBoot:
+		return []string{templates.SecureBootOn(vm.String())}
+	}
+	return nil
+}
+
+// osID reads ID= from os-release(5).
+func osID(text string) string {
+	lines := strings.Split(text, "\n")
+	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "ID=") })
+	if i < 0 {
+		return ""
+	}
+	return strings.Trim(strings.TrimPrefix(lines[i], "ID="), `"' `)
 }
