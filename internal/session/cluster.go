@@ -20,7 +20,7 @@ import (
 )
 
 // Validate only reports that Load succeeded.
-func (s *Session) Validate(ctx context.Context) error {
+func Validate(s *Session, ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (s *Session) Validate(ctx context.Context) error {
 }
 
 // Plan prints what Up would do. Its exit code is 0 for nothing and 2 for something.
-func (s *Session) Plan(ctx context.Context) error {
+func Plan(s *Session, ctx context.Context) error {
 	s.Warn()
 	plan, err := s.look(ctx, s.Cluster.Up())
 	if err != nil {
@@ -48,11 +48,11 @@ func (s *Session) Plan(ctx context.Context) error {
 	if err := s.Console.Plan(plan); err != nil {
 		return err
 	}
-	s.warnOfHosts()
+	warnOfHosts(s)
 	if err := plan.Err(); err != nil {
 		return failedf(1, "not everything could be checked")
 	}
-	if err := s.released(ctx, plan); err != nil {
+	if err := released(s, ctx, plan); err != nil {
 		return err
 	}
 	if plan.Changes() {
@@ -62,7 +62,7 @@ func (s *Session) Plan(ctx context.Context) error {
 }
 
 // Up brings the world to what the file says; it first asks about costs.
-func (s *Session) Up(ctx context.Context, f UpFlags) error {
+func Up(s *Session, ctx context.Context, f UpFlags) error {
 	start := time.Now()
 	up := s.Cluster.Up()
 	w := wish{question: "Go on?", narrow: true}
@@ -77,7 +77,7 @@ func (s *Session) Up(ctx context.Context, f UpFlags) error {
 		looked = len(report.Steps)
 	}
 	s.keep()
-	s.warnOfHosts()
+	warnOfHosts(s)
 	s.warnOfHub()
 	if name, server := s.Cluster.UpgradeSnapshot(); name != "" && err == nil { // an error says it itself
 		s.Say("etcd as it was before the upgrade: snapshot %s on %s", name, server)
@@ -90,12 +90,12 @@ func (s *Session) Up(ctx context.Context, f UpFlags) error {
 		return nil
 	}
 	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
-	s.next()
+	sayNext(s)
 	return nil
 }
 
 // warnOfHosts prints the notes and the warnings of the checks of the hosts.
-func (s *Session) warnOfHosts() {
+func warnOfHosts(s *Session) {
 	for _, note := range s.Cluster.Notes() {
 		s.Say("note: %s", note)
 	}
@@ -113,7 +113,7 @@ func (s *Session) keep() {
 }
 
 // next says what to do next.
-func (s *Session) next() {
+func sayNext(s *Session) {
 	step := func(do, why string) { s.Say("  %-32s %s", s.Commands(do), why) }
 	s.Say("\nNext:")
 	step("homelab gpu:verify", "run a CUDA job on every GPU")
@@ -286,7 +286,7 @@ func wrong(r *converge.Report, err error) string {
 }
 
 // Status prints a line for each node and what is wrong.
-func (s *Session) Status(ctx context.Context) error {
+func Status(s *Session, ctx context.Context) error {
 	plan, err := s.look(ctx, s.Cluster.Up())
 	if err != nil {
 		return err
@@ -295,11 +295,11 @@ func (s *Session) Status(ctx context.Context) error {
 		return s.Console.Plan(plan)
 	}
 	inv := s.Inventory(ctx, plan)
-	wrong := s.Console.Status(plan, rows.Machines(inv), s.parts()...)
+	wrong := s.Console.Status(plan, rows.Machines(inv), platformParts(s)...)
 	if err := inv.Err(); err != nil {
 		s.Say("warning: not everything about the machines is known: %s", err)
 	}
-	s.warnOfHosts()
+	warnOfHosts(s)
 	if wrong {
 		return failedf(pending, "not everything is up to date: homelab cluster:plan shows what differs")
 	}
@@ -318,7 +318,7 @@ func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, 
 }
 
 // parts returns the parts of the platform for the display.
-func (s *Session) parts() []console.Part {
+func platformParts(s *Session) []console.Part {
 	var out []console.Part
 	for _, p := range s.Cluster.Parts() {
 		out = append(out, console.Part{Name: p.Name, Chart: p.Chart, Via: p.Via, Classes: p.Classes})
@@ -327,7 +327,7 @@ func (s *Session) parts() []console.Part {
 }
 
 // Down destroys the cluster, after asking.
-func (s *Session) Down(ctx context.Context, f DownFlags) error {
+func Down(s *Session, ctx context.Context, f DownFlags) error {
 	var also []string
 	if f.Also != "" {
 		also = append(also, f.Also)
@@ -352,12 +352,12 @@ func (s *Session) Down(ctx context.Context, f DownFlags) error {
 	return s.confirmed(ctx, build, spoken{
 		ChangeFlags: f.ChangeFlags, wish: wish{question: "Destroy all this?", name: s.Spec.Name},
 		nothing: fmt.Sprintf("%s has nothing left to destroy.", s.Spec.Name),
-		done:    "Gone." + s.stays(f.Also),
+		done:    "Gone." + dataStays(s, f.Also),
 	})
 }
 
 // stays says which data of a cluster is kept elsewhere; also is a machine with data that was destroyed.
-func (s *Session) stays(also string) string {
+func dataStays(s *Session, also string) string {
 	p := s.Spec.Platform
 	key, path := "", filepath.Join(s.dir(), keyFile)
 	if _, err := os.Stat(path); err == nil && s.Spec.Access.PrivateKey == "" && !s.Spec.Access.Agent { // else it is the user's own
@@ -386,7 +386,7 @@ func (s *Session) stays(also string) string {
 }
 
 // Kubeconfig updates the kubeconfig and prints its path.
-func (s *Session) Kubeconfig(ctx context.Context) error {
+func Kubeconfig(s *Session, ctx context.Context) error {
 	if err := s.Cluster.WriteKubeconfig(ctx); err != nil {
 		return err
 	}

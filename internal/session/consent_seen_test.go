@@ -51,7 +51,7 @@ func TestWhatComesWhileAQuestionStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		vms := len(w.sim.VMs())
 		gone := asking[:strings.Index(asking, "  gpu2:")]
@@ -62,7 +62,7 @@ func TestWhatComesWhileAQuestionStands(t *testing.T) {
 		answers := &hesitant{happens: func() { w.give("gpu2") }, answers: []string{"gpu2"}}
 		up := func(s *Session, ctx context.Context) error {
 			s.keys = answers
-			return s.Up(ctx, UpFlags{})
+			return Up(s, ctx, UpFlags{})
 		}
 		err := w.do(gone, Options{}, up)
 		assert.Equal(t, refused, code(err))
@@ -79,9 +79,9 @@ func TestWhatComesWhileAQuestionStands(t *testing.T) {
 		// Verbs ask by the same rule.
 		for _, verb := range []func(*Session, context.Context) error{
 			func(s *Session, ctx context.Context) error {
-				return s.NodeReplace(ctx, NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true})
+				return NodeReplace(s, ctx, NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true})
 			},
-			func(s *Session, ctx context.Context) error { return s.Down(ctx, DownFlags{}) },
+			func(s *Session, ctx context.Context) error { return Down(s, ctx, DownFlags{}) },
 		} {
 			answers = &hesitant{happens: func() {
 				require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(strings.NewReplacer("teacher", "late", "gpu1", "gpu2").Replace(teachersNotebook))))

@@ -64,7 +64,7 @@ func TestUpAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)), "what makes something out of nothing needs no consent")
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)), "what makes something out of nothing needs no consent")
 		time.Sleep(time.Minute)
 		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
 		time.Sleep(time.Minute)
@@ -73,7 +73,7 @@ func TestUpAsks(t *testing.T) {
 
 		const stopped = "gpu1 is stopped for 2 to 10 min: other memory\n    ends  the notebook of teacher"
 		const gone = "gpu2 is destroyed: no longer in the file\n    with  volume jupyterhub/claim-student3 (10Gi), disk data (50GiB)\n"
-		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
+		assert.Equal(t, pending, code(w.do(yaml, Options{}, Plan)))
 		assert.Contains(t, w.data.String(), stopped)
 		assert.Contains(t, w.data.String(), gone)
 
@@ -92,7 +92,7 @@ func TestUpAsks(t *testing.T) {
 			"no to what stops":      {f: UpFlags{Destroy: "gpu2"}, typed: "n\n", says: "nothing was changed", lacking: []string{stopped, "Go on? [y/N] "}},
 			"the terminal is gone":  {typed: "gpu2", says: "nothing was changed", lacking: []string{stopped, gone}},
 		} {
-			command := with(x.f, (*Session).Up)
+			command := with(x.f, Up)
 			if x.typed != "" {
 				command = typing(x.typed, command)
 			}
@@ -112,12 +112,12 @@ func TestUpAsks(t *testing.T) {
 			assert.Empty(t, w.changed(before), name)
 		}
 
-		require.NoError(t, w.do(yaml, Options{}, typing("gpu2\n", with(UpFlags{}, (*Session).Up))))
+		require.NoError(t, w.do(yaml, Options{}, typing("gpu2\n", with(UpFlags{}, Up))))
 		assert.NotEmpty(t, w.changed(before))
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan))
-		require.NoError(t, w.do(strings.Replace(yaml, "24GiB", "32GiB", 1), Options{}, typing("y\n", with(UpFlags{}, (*Session).Up))))
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{Restart: true}, (*Session).Up)))
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, Plan))
+		require.NoError(t, w.do(strings.Replace(yaml, "24GiB", "32GiB", 1), Options{}, typing("y\n", with(UpFlags{}, Up))))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{Restart: true}, Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{Yes: true}}, Up)))
 	})
 }
 
@@ -126,21 +126,21 @@ func TestUpLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		asked := func(command func(*Session, context.Context) error) int {
 			before := len(w.sim.Requests())
 			require.NoError(t, w.do(one, Options{}, command))
 			return len(w.sim.Requests()) - before
 		}
-		plan := asked((*Session).Plan)
-		assert.Equal(t, plan, asked(with(UpFlags{}, (*Session).Up)))
+		plan := asked(Plan)
+		assert.Equal(t, plan, asked(with(UpFlags{}, Up)))
 		assert.Regexp(t, `Nothing to change: all \d+ steps are up to date`, w.talk.String())
 
 		kubeconfig := filepath.Join(w.dir, "kubeconfig")
 		require.NoError(t, os.Remove(kubeconfig))
-		require.NoError(t, w.do(one, Options{}, (*Session).Plan), "it is of this machine alone")
-		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(one, Options{}, Plan), "it is of this machine alone")
+		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, Up)))
 		assert.FileExists(t, kubeconfig)
 	})
 }
@@ -232,7 +232,7 @@ func TestVerbsAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
 		time.Sleep(time.Minute)
@@ -242,12 +242,12 @@ func TestVerbsAsk(t *testing.T) {
 			typed string
 			shows string
 		}{
-			"drain, and somebody works there": {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "n\n", "Drain this node? [y/N] "},
-			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain), "", "work on gpu1 is stopped: drained: no pods are scheduled until it is uncordoned\n    ends  the notebook of teacher"},
-			"cycle":                           {with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle), "\n", "switch its machine off and on? [y/N] "},
-			"replace":                         {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeReplace), "y\n", "create it again? Type gpu1: "},
-			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, (*Session).NodeReplace), "y\n", "gpu2 is destroyed: drained and removed from Kubernetes; its machine is recreated\n    with  volume jupyterhub/claim-student3 (10Gi), disk data (50GiB)"},
-			"down":                            {with(DownFlags{}, (*Session).Down), "y\n", "Destroy all this? Type one: "},
+			"drain, and somebody works there": {with(NodeFlags{Node: "gpu1"}, NodeDrain), "n\n", "Drain this node? [y/N] "},
+			"drain, nobody asked":             {with(NodeFlags{Node: "gpu1"}, NodeDrain), "", "work on gpu1 is stopped: drained: no pods are scheduled until it is uncordoned\n    ends  the notebook of teacher"},
+			"cycle":                           {with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, NodeCycle), "\n", "switch its machine off and on? [y/N] "},
+			"replace":                         {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, NodeReplace), "y\n", "create it again? Type gpu1: "},
+			"replace, with data":              {with(NodeReplaceFlags{NodeFlags: NodeFlags{Node: "gpu2"}, Force: true}, NodeReplace), "y\n", "gpu2 is destroyed: drained and removed from Kubernetes; its machine is recreated\n    with  volume jupyterhub/claim-student3 (10Gi), disk data (50GiB)"},
+			"down":                            {with(DownFlags{}, Down), "y\n", "Destroy all this? Type one: "},
 		} {
 			command := x.do
 			if x.typed != "" {
@@ -258,10 +258,10 @@ func TestVerbsAsk(t *testing.T) {
 			assert.Contains(t, w.data.String()+w.talk.String(), x.shows, name)
 			assert.Empty(t, w.changed(before), name)
 		}
-		require.NoError(t, w.do(asking, Options{}, with(NodeFlags{Node: "gpu2"}, (*Session).NodeDrain)), "nobody works there")
-		require.NoError(t, w.do(asking, Options{}, with(NodeFlags{Node: "gpu2"}, (*Session).NodeUncordon)))
-		require.NoError(t, w.do(asking, Options{}, typing("y\n", with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle))))
-		require.NoError(t, w.do(asking, Options{}, typing("one\n", with(DownFlags{}, (*Session).Down))))
+		require.NoError(t, w.do(asking, Options{}, with(NodeFlags{Node: "gpu2"}, NodeDrain)), "nobody works there")
+		require.NoError(t, w.do(asking, Options{}, with(NodeFlags{Node: "gpu2"}, NodeUncordon)))
+		require.NoError(t, w.do(asking, Options{}, typing("y\n", with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, NodeCycle))))
+		require.NoError(t, w.do(asking, Options{}, typing("one\n", with(DownFlags{}, Down))))
 	})
 }
 
@@ -278,7 +278,7 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		before := len(w.sim.Requests())
 		student3 := w.another()
@@ -289,18 +289,18 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			code  int
 			shows string
 		}{
-			"plan":            {Options{}, (*Session).Plan, pending, asks},
-			"plan, in JSON":   {Options{JSON: true}, (*Session).Plan, pending, `"costs":[{"machine":"gpu1","kind":"enter","why":"no server`},
-			"status":          {Options{}, (*Session).Status, pending, "server1"},
-			"kubeconfig":      {Options{}, (*Session).Kubeconfig, 1, "homelab cluster:up asks first and adds a login"},
-			"gpu:verify":      {Options{}, with(GPUVerifyFlags{}, (*Session).GPUVerify), 1, "go tool mage cluster:up asks first and adds a login"},
-			"node:drain":      {Options{}, with(NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, (*Session).NodeDrain), 1, "gpu1"},
-			"node:cycle":      {Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeCycle), 1, "gpu1"},
-			"node:replace":    {Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, Force: true}, (*Session).NodeReplace), 1, "gpu1"},
-			"up, nobody here": {Options{}, with(UpFlags{}, (*Session).Up), refused, "nothing was changed: there is no terminal to ask on: add -login, or -yes\n"},
-			"other flags":     {Options{}, with(UpFlags{Restart: true, Destroy: "gpu1,gpu2,server1,one"}, (*Session).Up), refused, "add -login, or -yes\n"},
-			"up, and no":      {Options{}, typing("\n", with(UpFlags{}, (*Session).Up)), refused, "Go on? [y/N] "},
-			"up, the name":    {Options{}, typing("one\n", with(UpFlags{}, (*Session).Up)), refused, asks},
+			"plan":            {Options{}, Plan, pending, asks},
+			"plan, in JSON":   {Options{JSON: true}, Plan, pending, `"costs":[{"machine":"gpu1","kind":"enter","why":"no server`},
+			"status":          {Options{}, Status, pending, "server1"},
+			"kubeconfig":      {Options{}, Kubeconfig, 1, "homelab cluster:up asks first and adds a login"},
+			"gpu:verify":      {Options{}, with(GPUVerifyFlags{}, GPUVerify), 1, "go tool mage cluster:up asks first and adds a login"},
+			"node:drain":      {Options{}, with(NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, NodeDrain), 1, "gpu1"},
+			"node:cycle":      {Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, NodeCycle), 1, "gpu1"},
+			"node:replace":    {Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}, Force: true}, NodeReplace), 1, "gpu1"},
+			"up, nobody here": {Options{}, with(UpFlags{}, Up), refused, "nothing was changed: there is no terminal to ask on: add -login, or -yes\n"},
+			"other flags":     {Options{}, with(UpFlags{Restart: true, Destroy: "gpu1,gpu2,server1,one"}, Up), refused, "add -login, or -yes\n"},
+			"up, and no":      {Options{}, typing("\n", with(UpFlags{}, Up)), refused, "Go on? [y/N] "},
+			"up, the name":    {Options{}, typing("one\n", with(UpFlags{}, Up)), refused, asks},
 		} {
 			err := student3.do(asking, x.o, x.do)
 			require.Error(t, err, name)
@@ -308,11 +308,11 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 			assert.Contains(t, student3.data.String()+student3.talk.String()+err.Error()+"\n", x.shows, name)
 			assert.Empty(t, student3.changed(before), name)
 		}
-		require.NoError(t, student3.do(asking, Options{}, typing("y\n", with(UpFlags{}, (*Session).Up))))
-		require.NoError(t, student3.do(asking, Options{}, (*Session).Plan))
+		require.NoError(t, student3.do(asking, Options{}, typing("y\n", with(UpFlags{}, Up))))
+		require.NoError(t, student3.do(asking, Options{}, Plan))
 		for _, f := range []UpFlags{{Login: true}, {ChangeFlags: ChangeFlags{Yes: true}}} {
-			require.NoError(t, w.another().do(asking, Options{}, with(f, (*Session).Up)))
+			require.NoError(t, w.another().do(asking, Options{}, with(f, Up)))
 		}
-		require.NoError(t, w.do(asking, Options{}, (*Session).Plan), "the first one's key stays")
+		require.NoError(t, w.do(asking, Options{}, Plan), "the first one's key stays")
 	})
 }

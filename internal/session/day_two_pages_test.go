@@ -116,14 +116,14 @@ func yes(f UpFlags) UpFlags {
 // TestUpgradePage: docs/upgrade.md shows what the commands say.
 func TestUpgradePage(t *testing.T) {
 	newer := strings.Replace(threeTwo, "v1.36.5", "v1.36.6", 1)
-	up := with(yes(UpFlags{}), (*Session).Up)
+	up := with(yes(UpFlags{}), Up)
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 
-		require.Equal(t, pending, code(w.do(newer, Options{}, (*Session).Plan)))
+		require.Equal(t, pending, code(w.do(newer, Options{}, Plan)))
 		shown(t, "upgrade.md", "plan", w.whole())
 		err := w.do(strings.Replace(threeTwo, "v1.36.5", "v1.38.1", 1), Options{}, up)
 		shown(t, "upgrade.md", "refused", w.steps("k3s/cp1 ")+err.Error())
@@ -142,7 +142,7 @@ func TestUpgradePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(newer, Options{}, up))
 		shown(t, "../cluster/testdata/upgrade.md", "up", w.whole())
@@ -171,7 +171,7 @@ func TestReplacePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(threeTwo, Options{}, func(s *Session, ctx context.Context) error {
 			vm, err := s.Cluster.Proxmox.VM(ctx, "homelab-home", "cp1")
@@ -182,10 +182,10 @@ func TestReplacePage(t *testing.T) {
 		}))
 		time.Sleep(2 * time.Minute)
 		verb := NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}
-		require.NoError(t, w.do(threeTwo, Options{}, with(verb, (*Session).NodeReplace)))
+		require.NoError(t, w.do(threeTwo, Options{}, with(verb, NodeReplace)))
 		shown(t, "replace.md", "replace", w.whole())
 		time.Sleep(3 * time.Minute)
-		require.NoError(t, w.do(threeTwo, Options{}, (*Session).Plan))
+		require.NoError(t, w.do(threeTwo, Options{}, Plan))
 		shown(t, "replace.md", "after", w.whole())
 	})
 }

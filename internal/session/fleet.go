@@ -17,7 +17,7 @@ const defaultFolder = "fleet"
 
 // fleetTree renders the parts that go through Git, from the file alone if the session is not
 // bound to a world, and prints the linter's findings.
-func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
+func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
 	tree, assumed, err := platform.FleetTree(s.Spec)
 	if err != nil {
 		return nil, failed(invalid, err)
@@ -48,18 +48,18 @@ func (s *Session) fleetTree(ctx context.Context) (fleet.Tree, error) {
 // cluster.
 func FleetRender(ctx context.Context, o Options, f FleetRenderFlags) error {
 	if f.Live {
-		return Do(ctx, o, func(s *Session, ctx context.Context) error { return s.FleetRender(ctx, f) })
+		return Do(ctx, o, func(s *Session, ctx context.Context) error { return fleetRender(s, ctx, f) })
 	}
 	s, err := Load(o)
 	if err != nil {
 		return err
 	}
-	return s.FleetRender(ctx, f)
+	return fleetRender(s, ctx, f)
 }
 
 // FleetRender writes the GitOps folder here.
-func (s *Session) FleetRender(ctx context.Context, f FleetRenderFlags) error {
-	tree, err := s.fleetTree(ctx)
+func fleetRender(s *Session, ctx context.Context, f FleetRenderFlags) error {
+	tree, err := fleetTree(s, ctx)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Session) FleetRender(ctx context.Context, f FleetRenderFlags) error {
 	if err != nil {
 		return err
 	}
-	s.sayChanges(changes)
+	sayChanges(s, changes)
 	if len(changes) == 0 {
 		s.Say("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
 		return nil
@@ -82,8 +82,8 @@ func (s *Session) FleetRender(ctx context.Context, f FleetRenderFlags) error {
 
 // FleetPush pushes the GitOps folder to the repository; it first asks about what Fleet would
 // remove.
-func (s *Session) FleetPush(ctx context.Context, f FleetPushFlags) error {
-	tree, err := s.fleetTree(ctx)
+func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
+	tree, err := fleetTree(s, ctx)
 	if err != nil {
 		return err
 	}
@@ -102,12 +102,12 @@ func (s *Session) FleetPush(ctx context.Context, f FleetPushFlags) error {
 	}); err != nil || done.Commit == "" {
 		return err
 	}
-	s.sayChanges(done.Changes)
+	sayChanges(s, done.Changes)
 	s.Say("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it", count(len(done.Changes), "change"), done.Commit)
 	return nil
 }
 
-func (s *Session) sayChanges(changes []fleet.Change) {
+func sayChanges(s *Session, changes []fleet.Change) {
 	for _, c := range changes {
 		if c.Path != fleet.ListFile {
 			s.Say("  %-8s %s", c.What, c.Path)

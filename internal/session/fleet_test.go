@@ -53,26 +53,26 @@ func TestFleetRenderAndPush(t *testing.T) {
 	text := strings.ReplaceAll(gitopsSpec, "REPO", url)
 	dir := filepath.Join(t.TempDir(), "fleet")
 
-	require.NoError(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir}, (*Session).FleetRender)))
+	require.NoError(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir}, fleetRender)))
 	assert.FileExists(t, filepath.Join(dir, "nfs", "fleet.yaml"))
 	assert.NotContains(t, w.talk.String(), "warning", "our own linter has nothing to say")
-	require.NoError(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir}, (*Session).FleetRender)))
+	require.NoError(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir}, fleetRender)))
 	assert.Contains(t, w.talk.String(), "Nothing to change")
 
-	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{}, (*Session).FleetPush)), "what comes needs no consent")
+	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{}, FleetPush)), "what comes needs no consent")
 	assert.Contains(t, w.talk.String(), "pushed, commit ")
 	pushed, err := exec.CommandContext(t.Context(), "git", "-C", bare, "show", "main:fleet/lab1/nfs/fleet.yaml").Output()
 	require.NoError(t, err)
 	rendered, err := os.ReadFile(filepath.Join(dir, "nfs", "fleet.yaml"))
 	require.NoError(t, err)
 	assert.Equal(t, string(rendered), string(pushed))
-	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{}, (*Session).FleetPush)))
+	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{}, FleetPush)))
 	assert.Contains(t, w.talk.String(), "Nothing to push")
 
 	// A file of ours that somebody changed stays, and is named.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "nfs", "fleet.yaml"), []byte("theirs\n"), 0o644))
-	require.ErrorContains(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir}, (*Session).FleetRender)), "nfs/fleet.yaml: changed by hand")
-	require.NoError(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir, Force: true}, (*Session).FleetRender)))
+	require.ErrorContains(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir}, fleetRender)), "nfs/fleet.yaml: changed by hand")
+	require.NoError(t, w.do(text, Options{}, with(FleetRenderFlags{Out: dir, Force: true}, fleetRender)))
 }
 
 // What a push takes out of Git Fleet takes off the cluster, with its volumes: fleet:push asks
@@ -84,7 +84,7 @@ func TestFleetPushAsks(t *testing.T) {
 	w := newSite(t)
 	defer w.close()
 	text := strings.ReplaceAll(gitopsSpec, "REPO", url)
-	require.NoError(t, w.do(text+"monitoring: {size: 10GiB}\n", Options{}, with(FleetPushFlags{}, (*Session).FleetPush)))
+	require.NoError(t, w.do(text+"monitoring: {size: 10GiB}\n", Options{}, with(FleetPushFlags{}, FleetPush)))
 	tip := func() string {
 		out, err := exec.CommandContext(t.Context(), "git", "-C", bare, "rev-parse", "main").Output()
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestFleetPushAsks(t *testing.T) {
 	first := tip()
 	const gone = "is destroyed: it is no longer in Git, so Fleet deletes it"
 	for typed, says := range map[string]string{"": "there is no terminal to ask on: add -yes", "y\n": "nothing was changed"} {
-		command := with(FleetPushFlags{}, (*Session).FleetPush)
+		command := with(FleetPushFlags{}, FleetPush)
 		if typed != "" {
 			command = typing(typed, command)
 		}
@@ -104,11 +104,11 @@ func TestFleetPushAsks(t *testing.T) {
 		assert.Equal(t, first, tip())
 	}
 	other := w.theirs("lab1")
-	err := w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}}, (*Session).FleetPush))
+	err := w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}}, FleetPush))
 	require.ErrorContains(t, err, "teacher@desk since ")
 	assert.Equal(t, first, tip())
 	require.NoError(t, other.Release(t.Context()))
-	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).FleetPush)))
+	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true}}, FleetPush)))
 	assert.NotEqual(t, first, tip())
 }
 

@@ -42,7 +42,7 @@ func TestFrozen(t *testing.T) {
 				w := frozenSite(t, file.spec)
 				defer w.close()
 				out := "# plan\n" + w.plan(file.spec) + "\n# up\n"
-				err := w.command(file.spec, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Up))
+				err := w.command(file.spec, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{Yes: true}}, Up))
 				out += w.plain(byStep(w.talk.String()+w.data.String())+fmt.Sprintln("exit code", code(err))) + "\n# requests\n"
 				golden(t, "frozen/"+file.name+".txt", within(out+w.requests(), "testdata/frozen/"+file.name+".txt"))
 			})
@@ -111,7 +111,7 @@ func frozenSite(t *testing.T, s *spec.Spec) *site {
 }
 
 func (w *site) plan(s *spec.Spec) string {
-	err := w.command(s, Options{JSON: true}, (*Session).Plan)
+	err := w.command(s, Options{JSON: true}, Plan)
 	talk := strings.SplitAfter(passing.ReplaceAllString(w.talk.String(), ""), "\n") // as it comes
 	slices.Sort(talk)
 	return w.plain(w.data.String() + strings.Join(talk, "") + fmt.Sprintln("exit code", code(err)))

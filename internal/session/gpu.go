@@ -17,7 +17,7 @@ import (
 
 // GPUList prints every card of every host, or of the one of -host, and its owner. With -ssh it also asks
 // the hosts for what Proxmox's API does not show: NUMA node and driver.
-func (s *Session) GPUList(ctx context.Context, f HostFlags) error {
+func GPUList(s *Session, ctx context.Context, f HostFlags) error {
 	if _, err := s.hostsOf(f); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *Session) GPUList(ctx context.Context, f HostFlags) error {
 		gpus = slices.DeleteFunc(gpus, func(g cluster.GPUInfo) bool { return g.Host != f.Host })
 	}
 	if f.SSH != "" {
-		if err := s.lookCloser(ctx, f, gpus); err != nil {
+		if err := lookCloser(s, ctx, f, gpus); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func mark(g cluster.GPUInfo) string {
 }
 
 // lookCloser asks a host over SSH for the drivers and NUMA nodes of its cards.
-func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GPUInfo) error {
+func lookCloser(s *Session, ctx context.Context, f HostFlags, gpus []cluster.GPUInfo) error {
 	hosts, err := s.hostsOf(f)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *Session) lookCloser(ctx context.Context, f HostFlags, gpus []cluster.GP
 
 // GPUVerify computes on every GPU of every node, does the checks of the level, and prints the
 // results.
-func (s *Session) GPUVerify(ctx context.Context, f GPUVerifyFlags) error {
+func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	start := time.Now()
 	level, err := f.level()
 	if err != nil {

@@ -43,10 +43,10 @@ func TestGPUListOverSSH(t *testing.T) {
 			Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}},
 			Spec:    spec, Cluster: c, hostWay: w.way,
 		}
-		require.NoError(t, s.GPUList(t.Context(), HostFlags{SSH: "root@pve1"}))
+		require.NoError(t, GPUList(s, t.Context(), HostFlags{SSH: "root@pve1"}))
 		golden(t, "gpu_list.txt", w.data.String())
 
-		err = s.GPUList(t.Context(), HostFlags{Host: "pve2"})
+		err = GPUList(s, t.Context(), HostFlags{Host: "pve2"})
 		assert.Equal(t, invalid, code(err))
 		assert.ErrorContains(t, err, "-host=pve2: the file has no such host; it has pve1")
 	})

@@ -11,8 +11,8 @@ import (
 )
 
 // guestsCanRun refuses real VMs that this machine cannot run, before the lab is built.
-func (s *Session) guestsCanRun() error {
-	l := s.Spec.LabGuests
+func guestsCanRun(want *spec.Spec) error {
+	l := want.LabGuests
 	if !l.QEMU() {
 		return nil
 	}
@@ -28,16 +28,16 @@ func (s *Session) guestsCanRun() error {
 	if len(lacks) > 0 {
 		return failedf(invalid, "%s: guests: qemu needs programs that are not on this machine: apt-get install %s", l.Place, strings.Join(lacks, " "))
 	}
-	return s.hasMemory()
+	return hasMemory(want)
 }
 
 // beside is the memory that QEMU itself needs for each VM.
 const beside = 200 * spec.MiB
 
 // hasMemory refuses VMs that have more memory together than this machine has free.
-func (s *Session) hasMemory() error {
+func hasMemory(want *spec.Spec) error {
 	var sum spec.Size
-	for _, n := range s.Spec.Machines() {
+	for _, n := range want.Machines() {
 		sum += n.Memory + beside
 	}
 	free, err := available("/proc/meminfo")
@@ -46,7 +46,7 @@ func (s *Session) hasMemory() error {
 	}
 	if sum > free {
 		return failedf(invalid, "%s: guests: qemu: the VMs and QEMU need %s of memory, and this machine has %s free: give them less memory, or have fewer",
-			s.Spec.LabGuests.Place, (sum+spec.MiB-1)/spec.MiB*spec.MiB, free/spec.MiB*spec.MiB)
+			want.LabGuests.Place, (sum+spec.MiB-1)/spec.MiB*spec.MiB, free/spec.MiB*spec.MiB)
 	}
 	return nil
 }

@@ -38,15 +38,15 @@ func TestWhatRealGuestsNeed(t *testing.T) {
 	s := guestsFile(t, "2000GiB")
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
-	err := s.guestsCanRun()
+	err := guestsCanRun(s.Spec)
 	assert.Equal(t, invalid, code(err))
 	require.EqualError(t, err, "cluster.yaml:3:15: guests: qemu needs programs that are not on this machine: apt-get install qemu-system-x86 qemu-utils")
 	t.Setenv("PATH", path)
 
-	err = s.hasMemory()
+	err = hasMemory(s.Spec)
 	assert.Equal(t, invalid, code(err))
 	require.ErrorContains(t, err, "cluster.yaml:3:15: guests: qemu: the VMs and QEMU need 2048200MiB of memory, and this machine has ")
-	require.NoError(t, guestsFile(t, "2GiB").hasMemory())
+	require.NoError(t, hasMemory(guestsFile(t, "2GiB").Spec))
 }
 
 // A lab is used by files alone that ask for what lives in its VMs.

@@ -188,10 +188,10 @@ func TestVerbsDecideWhenTheyMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(threeServers, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(threeServers, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		cycle := func() error {
-			return w.do(threeServers, Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}, (*Session).NodeCycle))
+			return w.do(threeServers, Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}, NodeCycle))
 		}
 		vms := len(w.sim.VMs())
 		running := func(name string) bool {
@@ -213,7 +213,7 @@ func TestVerbsDecideWhenTheyMay(t *testing.T) {
 		// And down takes what another run has made meanwhile.
 		other = w.theirs("three")
 		go func() {
-			done <- w.do(threeServers, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down))
+			done <- w.do(threeServers, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down))
 		}()
 		time.Sleep(20 * time.Second)
 		w.stop("cp3")
@@ -232,26 +232,26 @@ func TestWhoDoesNotWait(t *testing.T) {
 		other := w.theirs("one")
 		w.sim.ForgetRequests()
 		now := ChangeFlags{NoWait: true, Yes: true}
-		err := w.do(one, Options{}, with(UpFlags{ChangeFlags: now}, (*Session).Up))
+		err := w.do(one, Options{}, with(UpFlags{ChangeFlags: now}, Up))
 		assert.Equal(t, refused, code(err))
 		require.ErrorContains(t, err, "nothing was changed: the right to change cluster one: teacher@desk since ")
 		require.NoError(t, other.Release(t.Context()))
-		require.NoError(t, w.do(one, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{NoWait: true}}, (*Session).Up)))
+		require.NoError(t, w.do(one, Options{}, with(UpFlags{ChangeFlags: ChangeFlags{NoWait: true}}, Up)))
 		time.Sleep(time.Minute)
 		other = w.theirs("one")
 		gpu1 := NodeFlags{ChangeFlags: now, Node: "gpu1"}
 		for name, do := range map[string]func(*Session, context.Context) error{
-			"down":    with(DownFlags{ChangeFlags: now}, (*Session).Down),
-			"drain":   with(gpu1, (*Session).NodeDrain),
-			"cycle":   with(NodeCycleFlags{NodeFlags: gpu1}, (*Session).NodeCycle),
-			"replace": with(NodeReplaceFlags{NodeFlags: gpu1}, (*Session).NodeReplace),
+			"down":    with(DownFlags{ChangeFlags: now}, Down),
+			"drain":   with(gpu1, NodeDrain),
+			"cycle":   with(NodeCycleFlags{NodeFlags: gpu1}, NodeCycle),
+			"replace": with(NodeReplaceFlags{NodeFlags: gpu1}, NodeReplace),
 		} {
 			err := w.do(one, Options{}, do)
 			assert.Equal(t, refused, code(err), name)
 			require.ErrorContains(t, err, "teacher@desk since ", name)
 		}
 		require.NoError(t, other.Release(t.Context()))
-		require.NoError(t, w.do(one, Options{}, (*Session).Plan), "nothing was changed")
+		require.NoError(t, w.do(one, Options{}, Plan), "nothing was changed")
 	})
 }
 

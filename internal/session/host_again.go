@@ -15,7 +15,7 @@ import (
 // prepare applies the changes, one command at a time, while no other preparation runs on any
 // of these hosts. It first checks again: changes that were not shown, because another run or a
 // person has changed something, need -yes or another question.
-func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep, shown *prepPlan) error {
+func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *prepare.Prep, shown *prepPlan) error {
 	held, right := s.hold(ctx, f.NoWait)
 	defer right.release(held)
 	for _, l := range prep.Leases() {
@@ -24,12 +24,12 @@ func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep
 	if err := right.first(ctx, held); err != nil {
 		return err
 	}
-	now, err := s.lookAtHosts(held, prep)
+	now, err := lookAtHosts(s, held, prep)
 	if err != nil {
 		return over(ctx, notStarted(err, ""), "")
 	}
 	if more := now.notIn(shown, prep.Reboot); len(more) > 0 {
-		if err := s.more(held, f, more); err != nil {
+		if err := askMore(s, held, f, more); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (s *Session) prepare(ctx context.Context, f ChangeFlags, prep *prepare.Prep
 }
 
 // more asks about changes that were not shown before.
-func (s *Session) more(ctx context.Context, f ChangeFlags, more []string) error {
+func askMore(s *Session, ctx context.Context, f ChangeFlags, more []string) error {
 	list := "the hosts have changed since they were checked, and this would be done too:\n  " + strings.Join(more, "\n  ")
 	if !f.Yes && (s.JSON || !s.person()) {
 		return failedf(refused, "nothing was changed: %s\nrun it again", list)

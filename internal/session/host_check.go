@@ -21,7 +21,7 @@ const (
 
 // HostCheck opens a session and checks whether the hosts can run what the file describes.
 func HostCheck(ctx context.Context, o Options, f HostFlags) error {
-	err := Do(ctx, o, func(s *Session, ctx context.Context) error { return s.HostCheck(ctx, f) })
+	err := Do(ctx, o, func(s *Session, ctx context.Context) error { return hostCheck(s, ctx, f) })
 	var known *Error
 	if err != nil && !errors.As(err, &known) {
 		return failed(hopeless, err)
@@ -30,7 +30,7 @@ func HostCheck(ctx context.Context, o Options, f HostFlags) error {
 }
 
 // HostCheck checks whether the hosts can run what the file describes, and changes nothing.
-func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
+func hostCheck(s *Session, ctx context.Context, f HostFlags) error {
 	if !s.Spec.HasProxmox() {
 		return failed(invalid, cluster.ErrNoProxmox)
 	}
@@ -53,9 +53,9 @@ func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 	}
 	if s.outside {
 		report.Checks++
-		report.Findings = append(report.Findings, s.checkRelease(ctx, cluster.K3sURL(s.Spec))...)
+		report.Findings = append(report.Findings, checkRelease(s, ctx, cluster.K3sURL(s.Spec))...)
 	}
-	if err := s.printCheck(report); err != nil {
+	if err := printCheck(s, report); err != nil {
 		return err
 	}
 	switch report.Worst() {
@@ -68,7 +68,7 @@ func (s *Session) HostCheck(ctx context.Context, f HostFlags) error {
 }
 
 // printCheck prints the findings; for a healthy host that is one line.
-func (s *Session) printCheck(r *preflight.Report) error {
+func printCheck(s *Session, r *preflight.Report) error {
 	if s.JSON {
 		return console.Objects(s.Console, r.Findings)
 	}

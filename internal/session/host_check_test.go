@@ -51,7 +51,7 @@ func TestHostCheckExits(t *testing.T) {
 				if c.code == invalid {
 					f.Host = "pve9"
 				}
-				err := w.do(yaml, Options{}, with(f, (*Session).HostCheck))
+				err := w.do(yaml, Options{}, with(f, hostCheck))
 				assert.Equal(t, c.code, code(err), "%v\n%s", err, w.data.String())
 				for _, want := range c.says {
 					assert.Contains(t, w.data.String(), want)
@@ -73,7 +73,7 @@ func TestHostCheckForPrograms(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.sim.Revoke("VM.Clone")
-		err := w.do(machines(), Options{JSON: true}, with(HostFlags{}, (*Session).HostCheck))
+		err := w.do(machines(), Options{JSON: true}, with(HostFlags{}, hostCheck))
 		assert.Equal(t, 2, code(err))
 		verdicts := map[string]string{}
 		for _, o := range objects(t, w.data.Bytes()) {
@@ -105,7 +105,7 @@ func TestHostCheckAsksTheHostToo(t *testing.T) {
 			}), nil
 		})
 		require.NoError(t, err)
-		return s.printCheck(report)
+		return printCheck(s, report)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
@@ -125,7 +125,7 @@ func TestUpRefusesBeforeAnythingChanges(t *testing.T) {
 		w.sim.Revoke("VM.Clone")
 		w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: map[string]string{"cores": "1", "memory": "512"}})
 		w.sim.AddVM(pvesim.VM{ID: 301, Node: "pve1", Name: "hoard", Config: map[string]string{"cores": "1", "memory": "512", "hostpci0": "0000:01:00", "onboot": "1"}})
-		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, (*Session).Up))
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, Up))
 		require.Equal(t, 1, code(err))
 		for _, want := range []string{"lacks VM.Clone on /vms", "VM 300 on pve1 is called cp1", "VM 301 (hoard)"} {
 			assert.Contains(t, w.talk.String(), want, "all that is wrong is told at once")

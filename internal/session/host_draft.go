@@ -23,14 +23,14 @@ var hostDraft string
 
 // HostPrepFirst prepares a host before there is a cluster file: for all its NVIDIA cards, its
 // storages, and a token with which cluster:init can inspect the host and write the file.
-func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
+func hostPrepFirst(s *Session, ctx context.Context, f HostPrepFlags) error {
 	r, done, err := s.HostRunner(ctx, f.HostFlags, f.Host)
 	if err != nil {
 		return err
 	}
 	defer done()
 	s.Say("No %s here: %s is prepared for all its NVIDIA cards. Run it again with the file, once there is one.", DefaultSpec, f.SSH)
-	if s.Spec, err = s.draftSpec(ctx, f, r); err != nil {
+	if s.Spec, err = draftSpec(s, ctx, f, r); err != nil {
 		return err
 	}
 	name := s.Spec.Proxmox.Host
@@ -45,11 +45,11 @@ func (s *Session) HostPrepFirst(ctx context.Context, f HostPrepFlags) error {
 		ref = "file:" + f.Out
 	}
 	s.prepNext = fmt.Sprintf("homelab cluster:init -endpoint=%s -token=%s -secret=%s", printable.Word(s.Spec.Proxmox.Endpoint), printable.Word(s.Spec.Proxmox.TokenID), printable.Word(ref))
-	return s.HostPrep(ctx, f)
+	return hostPrep(s, ctx, f)
 }
 
 // draftSpec is a file as cluster:init would write it, as far as needed here.
-func (s *Session) draftSpec(ctx context.Context, f HostPrepFlags, r remote.Runner) (*spec.Spec, error) {
+func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner) (*spec.Spec, error) {
 	state, err := host.Observe(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.SSH, err)

@@ -25,7 +25,7 @@ func HostPrep(ctx context.Context, o Options, f HostPrepFlags) error {
 	if _, missing := os.Stat(filepath.Join(home(), DefaultSpec)); o.Spec == "" && f.SSH != "" && errors.Is(missing, fs.ErrNotExist) {
 		s := &Session{Console: o.console(), opt: o}
 		defer s.Close()
-		return s.HostPrepFirst(ctx, f)
+		return hostPrepFirst(s, ctx, f)
 	}
 	s, err := Load(o)
 	if err != nil {
@@ -38,18 +38,18 @@ func HostPrep(ctx context.Context, o Options, f HostPrepFlags) error {
 			return err
 		}
 	}
-	return s.HostPrep(ctx, f)
+	return hostPrep(s, ctx, f)
 }
 
 // HostPrep is the command in a session.
-func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
-	prep, done, err := s.openPrep(ctx, f)
+func hostPrep(s *Session, ctx context.Context, f HostPrepFlags) error {
+	prep, done, err := openPrep(s, ctx, f)
 	if err != nil {
 		return err
 	}
 	defer done()
 	prep.Grants = s.prepGrants
-	place, err := s.tokenPlace(f.Out)
+	place, err := tokenPlaceOf(s, f.Out)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
 	if place.wanted {
 		prep.KeepToken = place.keep
 	}
-	all, err := s.lookAtHosts(ctx, prep)
+	all, err := lookAtHosts(s, ctx, prep)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
 		}
 	}
 	all.unknownToken(prep, place)
-	if err := s.showPrep(all); err != nil {
+	if err := showPrep(s, all); err != nil {
 		return err
 	}
 	if !all.changes() {
-		return s.afterPrep(ctx, f, prep, all)
+		return afterPrep(s, ctx, f, prep, all)
 	}
 	if len(all.access.Token) > 0 {
 		if err := place.ready(); err != nil {
@@ -84,20 +84,20 @@ func (s *Session) HostPrep(ctx context.Context, f HostPrepFlags) error {
 			return err
 		}
 	}
-	err = s.prepare(ctx, f.ChangeFlags, prep, all)
+	err = applyPrep(s, ctx, f.ChangeFlags, prep, all)
 	place.show(s)
 	if err != nil {
 		return err
 	}
 	prep.NewToken = false
-	if all, err = s.lookAtHosts(ctx, prep); err != nil {
+	if all, err = lookAtHosts(s, ctx, prep); err != nil {
 		return err
 	}
-	return s.afterPrep(ctx, f, prep, all)
+	return afterPrep(s, ctx, f, prep, all)
 }
 
 // openPrep opens a shell on every host of the command.
-func (s *Session) openPrep(ctx context.Context, f HostPrepFlags) (*prepare.Prep, func(), error) {
+func openPrep(s *Session, ctx context.Context, f HostPrepFlags) (*prepare.Prep, func(), error) {
 	hosts, err := s.hostsOf(f.HostFlags)
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +141,7 @@ type prepPlan struct {
 	access *prepare.AccessPlan
 }
 
-func (s *Session) lookAtHosts(ctx context.Context, prep *prepare.Prep) (*prepPlan, error) {
+func lookAtHosts(s *Session, ctx context.Context, prep *prepare.Prep) (*prepPlan, error) {
 	var all prepPlan
 	prep.Forget()
 	for _, name := range prep.Hosts {
@@ -197,7 +197,7 @@ func (p *prepPlan) unknownToken(prep *prepare.Prep, place *tokenPlace) {
 }
 
 // afterPrep handles what follows when nothing is left to change: a reboot, or the end.
-func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.Prep, all *prepPlan) error {
+func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *prepare.Prep, all *prepPlan) error {
 	waiting := all.waiting()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
@@ -228,19 +228,19 @@ func (s *Session) afterPrep(ctx context.Context, f HostPrepFlags, prep *prepare.
 		}
 	}
 	prep.Reboot = true
-	if err := s.prepare(ctx, f.ChangeFlags, prep, all); err != nil {
+	if err := applyPrep(s, ctx, f.ChangeFlags, prep, all); err != nil {
 		return err
 	}
 	f.Reboot = false // enter it only once
-	again, err := s.lookAtHosts(ctx, prep)
+	again, err := lookAtHosts(s, ctx, prep)
 	if err != nil {
 		return err
 	}
-	return s.afterPrep(ctx, f, prep, again)
+	return afterPrep(s, ctx, f, prep, again)
 }
 
 // showPrep prints the plan.
-func (s *Session) showPrep(all *prepPlan) error {
+func showPrep(s *Session, all *prepPlan) error {
 	if s.JSON {
 		for _, h := range all.hosts {
 			h.Changes = append([]*host.Change{}, h.Changes...) // an empty list, not null

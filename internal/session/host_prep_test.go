@@ -104,7 +104,7 @@ func (w *hostSite) prep(o Options, f HostPrepFlags) error {
 		opt:     o, Spec: spec, hostWay: w.way, keys: w.keys,
 	}
 	defer s.Close()
-	err = s.HostPrep(w.t.Context(), f)
+	err = hostPrep(s, w.t.Context(), f)
 	w.everything.WriteString(w.talk.String() + w.data.String())
 	if err != nil {
 		w.everything.WriteString(err.Error())
@@ -316,7 +316,7 @@ func TestHostPrepBeforeThereIsAFile(t *testing.T) {
 			f.SSH = "root@192.0.2.1"
 			s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}}, hostWay: w.way}
 			defer s.Close()
-			return s.HostPrepFirst(t.Context(), f)
+			return hostPrepFirst(s, t.Context(), f)
 		}
 		require.NoError(t, first(HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true}, Reboot: true}), w.talk.String())
 		assert.Contains(t, w.talk.String(), "\n  go tool mage cluster:init -endpoint=https://192.0.2.1:8006 -token='homelab@pve!cluster' -secret=file:.homelab/homelab/proxmox-token\n")

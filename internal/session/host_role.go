@@ -35,11 +35,11 @@ func HostRole(ctx context.Context, o Options, f HostRoleFlags) error {
 		return err
 	}
 	defer s.Close()
-	return s.HostRole(ctx, f)
+	return hostRole(s, ctx, f)
 }
 
 // HostRole is the command in a session.
-func (s *Session) HostRole(ctx context.Context, f HostRoleFlags) error {
+func hostRole(s *Session, ctx context.Context, f HostRoleFlags) error {
 	if !s.Spec.HasProxmox() {
 		return failed(invalid, cluster.ErrNoProxmox)
 	}
@@ -47,20 +47,20 @@ func (s *Session) HostRole(ctx context.Context, f HostRoleFlags) error {
 	v := proxmox.Version{Version: f.PVE}
 	var err error
 	if f.PVE == "" {
-		if v, err = s.askRole(ctx, &id); err != nil {
+		if v, err = askRole(s, ctx, &id); err != nil {
 			return err
 		}
 	}
 	if s.JSON {
-		return console.Objects(s.Console, s.roles(v, id))
+		return console.Objects(s.Console, rolesFor(s, v, id))
 	}
 	_, err = io.WriteString(s.Data, prepare.RoleScript(s.Spec, v, id))
 	return err
 }
 
 // askRole asks the host for its version, and for what the token lacks.
-func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, error) {
-	client, err := s.reach(ctx)
+func askRole(s *Session, ctx context.Context, id *string) (proxmox.Version, error) {
+	client, err := reach(s, ctx)
 	if ctx.Err() != nil {
 		return proxmox.Version{}, ctx.Err()
 	}
@@ -87,7 +87,7 @@ func (s *Session) askRole(ctx context.Context, id *string) (proxmox.Version, err
 }
 
 // reach connects to the host with the token, if both are available.
-func (s *Session) reach(ctx context.Context) (*proxmox.Client, error) {
+func reach(s *Session, ctx context.Context) (*proxmox.Client, error) {
 	if !s.Spec.IsLab() {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
@@ -108,7 +108,7 @@ type role struct {
 	Commands   []string `json:"commands"`
 }
 
-func (s *Session) roles(v proxmox.Version, id string) []role {
+func rolesFor(s *Session, v proxmox.Version, id string) []role {
 	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
 	var out []role
 	for _, r := range proxmox.Roles(prepare.RolePrefix(s.Spec), need) {

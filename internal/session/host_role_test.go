@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// hostRole runs the command as mage does, and returns what it said and printed.
-func hostRole(t *testing.T, file string, o Options, f HostRoleFlags) (said, printed string, err error) {
+// roleOf runs the command as mage does, and returns what it said and printed.
+func roleOf(t *testing.T, file string, o Options, f HostRoleFlags) (said, printed string, err error) {
 	t.Helper()
 	o.Spec = filepath.Join(t.TempDir(), "cluster.yaml")
 	require.NoError(t, os.WriteFile(o.Spec, []byte(file), 0o600))
@@ -43,7 +43,7 @@ nodes: {one: {role: server, host: pve1, address: 192.168.1.9, gpus: 1}}
 
 func TestHostRoleWithoutAHost(t *testing.T) {
 	file := strings.NewReplacer("ENDPOINT", "https://127.0.0.1:1", "FINGERPRINT", "").Replace(roleSpec)
-	said, printed, err := hostRole(t, file, Options{}, HostRoleFlags{})
+	said, printed, err := roleOf(t, file, Options{}, HostRoleFlags{})
 	require.NoError(t, err)
 	assert.Contains(t, said, "This is for Proxmox VE 9; the host's version is unknown (")
 	assert.Contains(t, said, "cluster.yaml:2:81: proxmox.secret: environment variable HOST_ROLE_SECRET is not set")
@@ -52,18 +52,18 @@ func TestHostRoleWithoutAHost(t *testing.T) {
 	assert.Contains(t, printed, "VM.GuestAgent.Unrestricted")
 
 	t.Setenv("HOST_ROLE_SECRET", "5eed5eed")
-	said, _, err = hostRole(t, file, Options{}, HostRoleFlags{})
+	said, _, err = roleOf(t, file, Options{}, HostRoleFlags{})
 	require.NoError(t, err)
 	assert.Contains(t, said, "cluster.yaml:2:21: proxmox: 127.0.0.1:1 cannot be reached")
 	assert.NotContains(t, said, "5eed5eed")
 
-	said, printed, err = hostRole(t, file, Options{}, HostRoleFlags{PVE: "8.4"})
+	said, printed, err = roleOf(t, file, Options{}, HostRoleFlags{PVE: "8.4"})
 	require.NoError(t, err)
 	assert.Empty(t, said)
 	assert.Contains(t, printed, "VM.Monitor: read SSH host keys")
 	assert.NotContains(t, printed, "VM.GuestAgent")
 
-	_, _, err = hostRole(t, file, Options{}, HostRoleFlags{PVE: "7.4"})
+	_, _, err = roleOf(t, file, Options{}, HostRoleFlags{PVE: "7.4"})
 	assert.Equal(t, invalid, code(err))
 	assert.EqualError(t, err, "-pve=7.4: write the version of Proxmox VE, 8.4 or 9")
 }
@@ -84,14 +84,14 @@ func TestHostRoleAsksTheHost(t *testing.T) {
 	t.Setenv("HOST_ROLE_SECRET", token)
 	file := strings.NewReplacer("ENDPOINT", server.URL, "FINGERPRINT", `, fingerprint: "`+fingerprint+`"`).Replace(roleSpec)
 
-	said, printed, err := hostRole(t, file, Options{}, HostRoleFlags{})
+	said, printed, err := roleOf(t, file, Options{}, HostRoleFlags{})
 	require.NoError(t, err)
 	assert.Contains(t, said, "homelab@pve!operator has all of this on "+strings.TrimPrefix(server.URL, "https://")+" (Proxmox VE 8.4.14); nothing to do.")
 	assert.Contains(t, printed, "on Proxmox VE 8.\n")
 	assert.Contains(t, printed, "VM.Monitor")
 
 	sim.Revoke("VM.Clone", "Datastore.Audit")
-	said, printed, err = hostRole(t, file, Options{JSON: true}, HostRoleFlags{})
+	said, printed, err = roleOf(t, file, Options{JSON: true}, HostRoleFlags{})
 	require.NoError(t, err)
 	assert.Contains(t, said, "homelab@pve!operator lacks VM.Clone on /vms and what lies below\n")
 	assert.Contains(t, said, "homelab@pve!operator lacks Datastore.Audit on /storage/local\n")

@@ -28,7 +28,7 @@ type tokenPlace struct {
 
 // tokenPlace decides where the secret goes: to -out, to the file that cluster.yaml refers to,
 // or to the terminal.
-func (s *Session) tokenPlace(out string) (*tokenPlace, error) {
+func tokenPlaceOf(s *Session, out string) (*tokenPlace, error) {
 	if s.Spec.IsLab() {
 		return &tokenPlace{}, nil // the lab has its own
 	}

@@ -26,7 +26,7 @@ func HostTrial(ctx context.Context, o Options, f HostTrialFlags) error {
 	if err != nil {
 		return err
 	}
-	return s.hostTrial(ctx, f, s.reopened)
+	return hostTrial(s, ctx, f, s.reopened)
 }
 
 // wrapper wraps requests.
@@ -46,7 +46,7 @@ func (s *Session) reopened(ctx context.Context, spec *spec.Spec, wrap wrapper) (
 	return fresh.Cluster, fresh.Close, nil
 }
 
-func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) error {
+func hostTrial(s *Session, ctx context.Context, f HostTrialFlags, open opener) error {
 	if ext := filepath.Ext(f.Out); f.Out != "" && ext != ".md" && ext != ".json" {
 		return failedf(invalid, "-out=%s: write the name of a file that ends in .md or .json", f.Out)
 	}
@@ -66,7 +66,7 @@ func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) 
 		}
 	}
 	record, err := way.Run(ctx, &trialWorld{Session: s, open: open, noWait: f.NoWait})
-	if told := s.tell(record, f.Out); told != nil {
+	if told := showTrial(s, record, f.Out); told != nil {
 		return told
 	}
 	if err == nil {
@@ -87,7 +87,7 @@ func (s *Session) hostTrial(ctx context.Context, f HostTrialFlags, open opener) 
 }
 
 // tell shows the record, and writes it to the file out, if set.
-func (s *Session) tell(r *trial.Record, out string) error {
+func showTrial(s *Session, r *trial.Record, out string) error {
 	if s.JSON {
 		if err := console.Objects(s.Console, r.Steps); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (w *site) try(yaml string, o Options, f HostTrialFlags) error {
 	s := &Session{Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: redact}, opt: o, Spec: file}
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(w.t, err)
-	return s.hostTrial(w.t.Context(), f, func(ctx context.Context, want *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
+	return hostTrial(s, w.t.Context(), f, func(ctx context.Context, want *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 		pve, err := proxmox.Dial(ctx, proxmox.Config{
 			Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: w.sim.Client().Transport}, Wrap: wrap,
 		})

@@ -15,7 +15,7 @@ import (
 )
 
 // HubProfiles prints where each profile fits, and how many at once. It works offline.
-func (s *Session) HubProfiles() error {
+func HubProfiles(s *Session) error {
 	report := platform.Fit(s.Spec)
 	if len(report.Rows) == 0 {
 		return failedf(invalid, "%s has no hub", s.Spec.Name)
@@ -44,7 +44,7 @@ func (s *Session) HubProfiles() error {
 }
 
 // hub finds the hub in the cluster.
-func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, error) {
+func hubOf(s *Session, ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, error) {
 	h, ok := s.Cluster.Hub()
 	if !ok {
 		return h, jupyterhub.Client{}, failedf(invalid, "%s has no hub: write hub: hub.lab.example and the other settings from docs/hub.md", s.Spec.Name)
@@ -61,7 +61,7 @@ func (s *Session) hub(ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, e
 }
 
 // HubVerify starts a server of each profile, computes in it and removes it.
-func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
+func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 	h, there := s.Cluster.Hub()
 	checks := h.Checks()
 	if f.Profile != "" && there {
@@ -73,7 +73,7 @@ func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
 			return failedf(invalid, "-profile=%s: the hub has no such profile; it has %s", f.Profile, strings.Join(names, ", "))
 		}
 	}
-	h, client, err := s.hub(ctx)
+	h, client, err := hubOf(s, ctx)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *Session) HubVerify(ctx context.Context, f HubVerifyFlags) error {
 	if r, ok := s.Recorder.(interface{ Served([]jupyterhub.Result) }); ok {
 		r.Served(results)
 	}
-	if err := s.printHub(results); err != nil {
+	if err := printHub(s, results); err != nil {
 		return errors.Join(runErr, err)
 	}
 	if runErr != nil {
@@ -105,7 +105,7 @@ func only(checks []jupyterhub.Check, profile string) []jupyterhub.Check {
 	return nil
 }
 
-func (s *Session) printHub(results []jupyterhub.Result) error {
+func printHub(s *Session, results []jupyterhub.Result) error {
 	type row struct {
 		Profile string           `json:"profile"`
 		Passed  bool             `json:"passed"`
@@ -145,15 +145,15 @@ func (s *Session) printHub(results []jupyterhub.Result) error {
 
 // HubOpen prints the hub's address. If a browser on this machine could not reach it, it
 // forwards a local port until it is interrupted.
-func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
-	h, client, err := s.hub(ctx)
+func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
+	h, client, err := hubOf(s, ctx)
 	if err != nil {
 		return err
 	}
 	unknown := jupyterhub.Unresolved(ctx, net.DefaultResolver, h.URL())
 	if f.Port == 0 && s.Cluster.Dial == nil && unknown == "" {
 		fmt.Fprintln(s.Data, h.URL())
-		s.browse(ctx, f.Browser, h.URL())
+		browseHub(s, ctx, f.Browser, h.URL())
 		return nil
 	}
 	handler, err := client.Local()
@@ -172,7 +172,7 @@ func (s *Session) HubOpen(ctx context.Context, f HubOpenFlags) error {
 	s.Say("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()
 	fmt.Fprintln(s.Data, local)
-	s.browse(ctx, f.Browser, local)
+	browseHub(s, ctx, f.Browser, local)
 	return Serve(ctx, l, handler)
 }
 
@@ -189,7 +189,7 @@ func labLogin(a jupyterhub.Auth) string {
 }
 
 // browse opens an address that anyone may know: the hub asks for a login.
-func (s *Session) browse(ctx context.Context, asked bool, address string) {
+func browseHub(s *Session, ctx context.Context, asked bool, address string) {
 	if asked {
 		Browse(ctx, address, false, func(err error) { s.Say("warning: %s", err) })
 	}

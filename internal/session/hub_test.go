@@ -22,7 +22,7 @@ func TestHubResultsInTheLab(t *testing.T) {
 		var data bytes.Buffer
 		s := &Session{Console: &console.Console{Data: &data, JSON: true, Redact: &secret.Redactor{}}, Spec: &spec.Spec{}}
 		s.Spec.Proxmox.Endpoint = endpoint
-		require.NoError(t, s.printHub([]jupyterhub.Result{{Profile: "gpu-1"}}))
+		require.NoError(t, printHub(s, []jupyterhub.Result{{Profile: "gpu-1"}}))
 		require.Equal(t, says, strings.Contains(data.String(), `"lab":true`), data.String())
 	}
 }
@@ -33,7 +33,7 @@ func TestHubProfiles(t *testing.T) {
 	require.NoError(t, err)
 	var data, talk bytes.Buffer
 	s := &Session{Console: &console.Console{Talk: &talk, Data: &data, Redact: &secret.Redactor{}}, Spec: spec}
-	require.NoError(t, s.HubProfiles())
+	require.NoError(t, HubProfiles(s))
 	require.Regexp(t, `(?m)^PROFILE +cp +wk-gpu +AT ONCE$`, data.String())
 	require.Regexp(t, `(?m)^gpu-1 .* 8$`, data.String())
 	require.Regexp(t, `(?m)^gpu-2 .* 4$`, data.String())
@@ -42,16 +42,16 @@ func TestHubProfiles(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	s.Cluster = c
-	require.ErrorContains(t, s.HubVerify(t.Context(), HubVerifyFlags{Profile: "gpu"}), "-profile=gpu: the hub has no such profile; it has cpu, gpu-1, gpu-2")
+	require.ErrorContains(t, HubVerify(s, t.Context(), HubVerifyFlags{Profile: "gpu"}), "-profile=gpu: the hub has no such profile; it has cpu, gpu-1, gpu-2")
 
 	spec.Platform.Hub = nil
 	c, err = cluster.New(spec, cluster.Backend{Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer c.Close()
 	s.Cluster = c
-	require.Equal(t, invalid, code(s.HubVerify(t.Context(), HubVerifyFlags{})))
-	require.Equal(t, invalid, code(s.HubOpen(t.Context(), HubOpenFlags{})))
-	require.Equal(t, invalid, code(s.HubProfiles()))
+	require.Equal(t, invalid, code(HubVerify(s, t.Context(), HubVerifyFlags{})))
+	require.Equal(t, invalid, code(HubOpen(s, t.Context(), HubOpenFlags{})))
+	require.Equal(t, invalid, code(HubProfiles(s)))
 }
 
 // In the lab hub:open says how to log in, as the played hub takes it.

@@ -25,10 +25,10 @@ import (
 func Init(ctx context.Context, c *console.Console, o InitFlags) error {
 	s := &Session{Console: c, opt: Options{Start: true}}
 	defer s.Close()
-	return s.init(ctx, o, newAsker(s.Console, o.Yes))
+	return writeFirst(s, ctx, o, newAsker(s.Console, o.Yes))
 }
 
-func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
+func writeFirst(s *Session, ctx context.Context, o InitFlags, ask *asker) error {
 	o.Out = cmp.Or(o.Out, DefaultSpec)
 	if err := o.missing(ctx, ask); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	if err := o.mayWrite(ctx, ask); err != nil {
 		return err
 	}
-	login, err := s.introduce(ctx, &o, ask)
+	login, err := introduce(s, ctx, &o, ask)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	if err != nil {
 		return err
 	}
-	s.tellFound(found)
+	sayFound(s, found)
 	answers, err := o.decide(ctx, found, login, ask)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *Session) init(ctx context.Context, o InitFlags, ask *asker) error {
 	if err := keep.Whole(o.Out, []byte(s.Commands(text)), 0o644); err != nil {
 		return err
 	}
-	return s.tellNext(o.Out, found, answers)
+	return sayAfterInit(s, o.Out, found, answers)
 }
 
 // mayWrite refuses to replace a file without consent.
@@ -131,7 +131,7 @@ type login struct {
 }
 
 // introduce asks for the endpoint, checks its certificate, and asks for the token.
-func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*login, error) {
+func introduce(s *Session, ctx context.Context, o *InitFlags, ask *asker) (*login, error) {
 	l := &login{token: o.Token, insecure: o.Insecure}
 	var err error
 	endpoint := func(s string) error {
@@ -151,7 +151,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 		l.client = b.Proxmox
 		return l, nil
 	}
-	if l.fingerprint, err = s.certificate(ctx, l.endpoint, *o, ask); err != nil {
+	if l.fingerprint, err = certificateOf(s, ctx, l.endpoint, *o, ask); err != nil {
 		return nil, err
 	}
 	if l.token, err = ask.text(ctx, "API token (user@realm!name; homelab host:prep makes one, or see https://github.com/cps-gpu/homelab/blob/main/docs/real-host.md)", o.Token, "homelab@pve!cluster", draft.CheckToken); err != nil {
@@ -168,7 +168,7 @@ func (s *Session) introduce(ctx context.Context, o *InitFlags, ask *asker) (*log
 
 // certificate compares the host's certificate, as ssh(1) does with keys, before anything is
 // sent. A trusted one needs no fingerprint.
-func (s *Session) certificate(ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
+func certificateOf(s *Session, ctx context.Context, endpoint string, o InitFlags, ask *asker) (string, error) {
 	switch {
 	case o.Fingerprint != "" && o.Insecure:
 		return "", errors.New("-fingerprint and -insecure exclude each other: give one of them")
@@ -232,7 +232,7 @@ func (l *login) keep(a *draft.Answers, dir string) error {
 }
 
 // tellFound shows the hosts.
-func (s *Session) tellFound(f draft.Found) {
+func sayFound(s *Session, f draft.Found) {
 	s.Say("Proxmox VE %s:", f.Version)
 	for _, h := range f.Hosts {
 		models := map[string]int{}
@@ -257,7 +257,7 @@ func (s *Session) tellFound(f draft.Found) {
 }
 
 // tellNext reads the file as every command does, and says what to do next.
-func (s *Session) tellNext(path string, f draft.Found, a draft.Answers) error {
+func sayAfterInit(s *Session, path string, f draft.Found, a draft.Answers) error {
 	spec, err := clusterfile.Load(path)
 	if err != nil {
 		return failed(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))

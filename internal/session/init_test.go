@@ -46,7 +46,7 @@ func interview(t *testing.T, o InitFlags, answers ...string) (said string, err e
 	defer s.Close()
 	ask := &asker{Console: s.Console, person: len(answers) > 0, in: bufio.NewReader(strings.NewReader(strings.Join(answers, "\n") + "\n"))}
 	ask.secret = ask.line
-	err = s.init(t.Context(), o, ask)
+	err = writeFirst(s, t.Context(), o, ask)
 	return talk.String(), err
 }
 
@@ -226,8 +226,8 @@ func TestInitThenUp(t *testing.T) {
 				w.sim.Close()
 				w.sim = pvesim.New(model(), pvesim.Options{Kubernetes: w.kube})
 				defer w.close()
-				require.NoError(t, w.do(string(text), Options{}, with(UpFlags{}, (*Session).Up)))
-				require.NoError(t, w.do(string(text), Options{}, (*Session).Plan))
+				require.NoError(t, w.do(string(text), Options{}, with(UpFlags{}, Up)))
+				require.NoError(t, w.do(string(text), Options{}, Plan))
 				assert.Contains(t, w.data.String(), "Nothing to change")
 			})
 		})

@@ -46,7 +46,7 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	o := labctl.Options{Dir: LabDir()}
 	if s.Spec != nil && s.Spec.IsLab() {
 		needs := labneeds.Of(s.Spec)
-		o.Needs, o.Precheck = &needs, s.guestsCanRun
+		o.Needs, o.Precheck = &needs, func() error { return guestsCanRun(s.Spec) }
 	}
 	lab, err := labctl.Start(ctx, o)
 	if refusal, ok := errors.AsType[*labctl.RefusalError](err); ok {

@@ -102,26 +102,26 @@ func TestLifeOfACluster(t *testing.T) {
 		yaml := string(examples.WithoutPlatform(examples.EightA100))
 
 		// Before: everything is to be made.
-		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Plan)))
+		assert.Equal(t, pending, code(w.do(yaml, Options{}, Plan)))
 		assert.Contains(t, w.data.String(), "+ wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4\n")
 		assert.Contains(t, w.talk.String(), "warning: ")
-		assert.Equal(t, pending, code(w.do(yaml, Options{}, (*Session).Status)))
+		assert.Equal(t, pending, code(w.do(yaml, Options{}, Status)))
 		assert.Contains(t, w.data.String(), "✗  cp1 ")
 
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, Up)))
 		assert.Empty(t, w.data.String())
 		assert.Contains(t, w.talk.String(), "vm/wk-gpu4             done in ")
 		assert.Contains(t, w.talk.String(), "go tool mage gpu:verify")
 		assert.NotContains(t, w.talk.String(), "FAILED")
 
 		// After: nothing.
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan))
+		require.NoError(t, w.do(yaml, Options{}, Plan))
 		assert.Regexp(t, `^Nothing to change: all \d+ steps are up to date.\n$`, w.data.String())
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Status))
+		require.NoError(t, w.do(yaml, Options{}, Status))
 		assert.NotContains(t, w.data.String(), "✗")
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, Up)))
 		assert.Contains(t, w.talk.String(), "Nothing to change")
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Kubeconfig))
+		require.NoError(t, w.do(yaml, Options{}, Kubeconfig))
 		assert.FileExists(t, strings.TrimSpace(w.data.String()))
 
 		w.gpus(yaml)
@@ -135,27 +135,27 @@ func TestLifeOfACluster(t *testing.T) {
 // gpus looks at the cards and computes on them.
 func (w *site) gpus(yaml string) {
 	t := w.t
-	require.NoError(t, w.do(yaml, Options{}, with(HostFlags{}, (*Session).GPUList)))
+	require.NoError(t, w.do(yaml, Options{}, with(HostFlags{}, GPUList)))
 	assert.Equal(t, 9, strings.Count(w.data.String(), "\n"))
 	assert.Regexp(t, `pve1 +0000:41:00 +A100 PCIe 40GB +10de:20f1 +25 +- +vfio-pci +eight-a100_wk-gpu2 +\d+ wk-gpu2\n`, w.data.String())
 	for line := range strings.Lines(w.data.String()) {
 		assert.LessOrEqual(t, len(line), 100)
 	}
-	require.NoError(t, w.do(yaml, Options{JSON: true}, with(HostFlags{}, (*Session).GPUList)))
+	require.NoError(t, w.do(yaml, Options{JSON: true}, with(HostFlags{}, GPUList)))
 	assert.Len(t, objects(t, w.data.Bytes()), 8)
 
 	junit := filepath.Join(t.TempDir(), "gpu.xml")
-	require.NoError(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "full", JUnit: junit}, (*Session).GPUVerify)))
+	require.NoError(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "full", JUnit: junit}, GPUVerify)))
 	assert.Equal(t, 9, strings.Count(w.data.String(), "passed"))
 	assert.Contains(t, w.data.String(), "46 checks: 44 passed, 2 skipped\n")
 	written, err := os.ReadFile(junit)
 	require.NoError(t, err)
 	assert.Equal(t, 46, strings.Count(string(written), "<testcase "))
 	assert.Contains(t, w.talk.String(), "8 of 8 GPUs computed")
-	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "most"}, (*Session).GPUVerify)), "-level=most: write quick, full or burn")
-	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Burn: time.Hour}, (*Session).GPUVerify)), "-burn=1h0m0s is the time of -level=burn")
-	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "burn", Burn: -1}, (*Session).GPUVerify)), "-burn=-1ns")
-	require.NoError(t, w.do(yaml, Options{JSON: true}, with(GPUVerifyFlags{}, (*Session).GPUVerify)))
+	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "most"}, GPUVerify)), "-level=most: write quick, full or burn")
+	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Burn: time.Hour}, GPUVerify)), "-burn=1h0m0s is the time of -level=burn")
+	assert.ErrorContains(t, w.do(yaml, Options{}, with(GPUVerifyFlags{Level: "burn", Burn: -1}, GPUVerify)), "-burn=-1ns")
+	require.NoError(t, w.do(yaml, Options{JSON: true}, with(GPUVerifyFlags{}, GPUVerify)))
 	results := objects(t, w.data.Bytes())
 	require.Len(t, results, 12, "one object for each GPU and each node, and no events between them")
 	for i, r := range results {
@@ -183,22 +183,22 @@ func (w *site) change(yaml string) {
 	t := w.t
 	smaller := strings.Replace(yaml, "    memory: 128GiB\n", "    memory: 96GiB\n", 1)
 	require.NotEqual(t, yaml, smaller)
-	assert.Equal(t, pending, code(w.do(smaller, Options{}, (*Session).Plan)))
+	assert.Equal(t, pending, code(w.do(smaller, Options{}, Plan)))
 	assert.Contains(t, w.data.String(), "memory: 128GiB → 96GiB, needs a restart")
 	assert.Contains(t, w.data.String(), "wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4 are stopped for 2 to 10 min each: other memory\n")
 
 	fewer := strings.NewReplacer("count: 4\n", "count: 3\n", "10.0.0.21-10.0.0.24", "10.0.0.21-10.0.0.23").Replace(yaml)
 	require.NotEqual(t, yaml, fewer)
-	assert.Equal(t, pending, code(w.do(fewer, Options{}, (*Session).Plan)))
+	assert.Equal(t, pending, code(w.do(fewer, Options{}, Plan)))
 	assert.Contains(t, w.data.String(), "- removed")
 	assert.Contains(t, w.data.String(), "no longer in the file")
-	require.NoError(t, w.do(fewer, Options{JSON: true}, with(UpFlags{Destroy: "wk-gpu4"}, (*Session).Up)))
+	require.NoError(t, w.do(fewer, Options{JSON: true}, with(UpFlags{Destroy: "wk-gpu4"}, Up)))
 	kinds := map[any]int{}
 	for _, e := range objects(t, w.data.Bytes()) {
 		kinds[e["kind"]]++
 	}
 	assert.Equal(t, 2, kinds["changed"], "the machine, and what was left of it: %v", kinds)
-	require.NoError(t, w.do(fewer, Options{}, (*Session).Plan))
+	require.NoError(t, w.do(fewer, Options{}, Plan))
 }
 
 // down is asked about first, and then leaves nothing.
@@ -210,14 +210,14 @@ func (w *site) down(yaml string) {
 	os.Stdin, err = os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer func() { _ = os.Stdin.Close() }()
-	err = w.do(yaml, Options{}, with(DownFlags{}, (*Session).Down))
+	err = w.do(yaml, Options{}, with(DownFlags{}, Down))
 	assert.Equal(t, refused, code(err))
 	assert.ErrorContains(t, err, "-yes")
 	assert.Contains(t, w.data.String(), "- cp1      vm  VM ")
 
-	require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
+	require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down)))
 	assert.Contains(t, w.talk.String(), "Gone.\n")
-	require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
+	require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down)))
 	assert.Contains(t, w.talk.String(), "eight-a100 has nothing left to destroy.")
 }
 
@@ -228,14 +228,14 @@ func TestTimeIsOver(t *testing.T) {
 		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			return s.Up(ctx, UpFlags{})
+			return Up(s, ctx, UpFlags{})
 		})
 		assert.ErrorContains(t, err, "-timeout")
 		assert.Equal(t, 1, code(err))
 		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(20*time.Second, cancel)
-			return s.Up(ctx, UpFlags{})
+			return Up(s, ctx, UpFlags{})
 		})
 		assert.ErrorContains(t, err, "interrupted")
 		assert.Equal(t, 130, code(err))
@@ -248,13 +248,13 @@ func TestFailureIsToldAndNamed(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		w.sim.Fail(pvesim.Rule{Path: `.*/upload`, Times: -1, Status: 500, Message: "no space left on device"})
-		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, (*Session).Up))
+		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, Up))
 		assert.Equal(t, 1, code(err))
 		assert.ErrorContains(t, err, "seed/cp1")
 		assert.ErrorContains(t, err, "could not start")
 		assert.Contains(t, w.talk.String(), "FAILED: ")
 		assert.Contains(t, w.talk.String(), "not started, because a step they need failed: ")
-		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{JSON: true}, with(UpFlags{}, (*Session).Up))
+		err = w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{JSON: true}, with(UpFlags{}, Up))
 		assert.Equal(t, 1, code(err))
 		assert.Contains(t, w.talk.String(), "✗ seed/cp1\n")
 	})
@@ -284,17 +284,17 @@ network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
 storage: {nfs: {vm: {address: 10.0.0.30, size: 100GiB}}}
 charts: {offline: true, folder: ` + folder + "}\n"
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, Up)))
 
-		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down)))
 		assert.Regexp(t, `This keeps the NFS server files-nfs \(VM \d+ on pve1\) with its data. -also=files-nfs destroys it too.\n`, w.talk.String())
 		assert.Contains(t, w.talk.String(), "What is stored elsewhere stays: volumes in /export on 10.0.0.30.")
 
-		assert.ErrorContains(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}, Also: "cp1"}, (*Session).Down)), "cp1: no machine of files with that name keeps data")
-		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}, Also: "files-nfs"}, (*Session).Down)))
+		assert.ErrorContains(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}, Also: "cp1"}, Down)), "cp1: no machine of files with that name keeps data")
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}, Also: "files-nfs"}, Down)))
 		assert.NotContains(t, w.talk.String(), "keeps")
 		assert.NotContains(t, w.talk.String(), "elsewhere")
-		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down)))
 		assert.Contains(t, w.talk.String(), "files has nothing left to destroy.")
 	})
 }

@@ -10,27 +10,27 @@ import (
 )
 
 // NodeDrain empties a node.
-func (s *Session) NodeDrain(ctx context.Context, f NodeFlags) error {
+func NodeDrain(s *Session, ctx context.Context, f NodeFlags) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeDrain(f.Node) }
-	return s.verb(ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and accepts no pods until homelab node:uncordon -node=NODE."})
+	return nodeVerb(s, ctx, f, build, verbWords{question: "Drain this node?", nothing: "NODE is drained already.", done: "NODE is drained and accepts no pods until homelab node:uncordon -node=NODE."})
 }
 
 // NodeUncordon lets pods onto a node again.
-func (s *Session) NodeUncordon(ctx context.Context, f NodeFlags) error {
+func NodeUncordon(s *Session, ctx context.Context, f NodeFlags) error {
 	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeUncordon(f.Node) }
-	return s.verb(ctx, f, build, verbWords{nothing: "NODE accepts pods already.", done: "NODE accepts pods again."})
+	return nodeVerb(s, ctx, f, build, verbWords{nothing: "NODE accepts pods already.", done: "NODE accepts pods again."})
 }
 
 // NodeCycle drains a node and switches its VM off and on.
-func (s *Session) NodeCycle(ctx context.Context, f NodeCycleFlags) error {
+func NodeCycle(s *Session, ctx context.Context, f NodeCycleFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeCycle(ctx, f.Node, f.Force)
 	}
-	return s.verb(ctx, f.NodeFlags, build, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
+	return nodeVerb(s, ctx, f.NodeFlags, build, verbWords{question: "Drain this node and switch its machine off and on?", done: "NODE was off and is back."})
 }
 
 // NodeReplace recreates a node's machine.
-func (s *Session) NodeReplace(ctx context.Context, f NodeReplaceFlags) error {
+func NodeReplace(s *Session, ctx context.Context, f NodeReplaceFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeReplace(ctx, f.Node, f.Force)
 	}
@@ -38,15 +38,15 @@ func (s *Session) NodeReplace(ctx context.Context, f NodeReplaceFlags) error {
 	if n, _ := s.Spec.Node(f.Node); n.External {
 		words = verbWords{question: "Drain this node, remove K3s and its data from its machine, and let it join again?", done: "NODE has joined again."}
 	}
-	return s.verb(ctx, f.NodeFlags, build, words)
+	return nodeVerb(s, ctx, f.NodeFlags, build, words)
 }
 
 // NodeRemove removes an external machine from the cluster.
-func (s *Session) NodeRemove(ctx context.Context, f NodeRemoveFlags) error {
+func NodeRemove(s *Session, ctx context.Context, f NodeRemoveFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {
 		return s.Cluster.NodeRemove(ctx, f.Node, f.Force)
 	}
-	return s.verb(ctx, f.NodeFlags, build, verbWords{
+	return nodeVerb(s, ctx, f.NodeFlags, build, verbWords{
 		question: "Drain this node and remove K3s and its data from its machine?", nothing: "NODE is not in the cluster.",
 		done: "NODE was removed from the cluster. Remove it from the file, or the next cluster:up lets it join again.",
 	})
@@ -59,7 +59,7 @@ const nodeMark = "NODE"
 type verbWords struct{ question, nothing, done string }
 
 // verb shows what a verb would do, asks about its costs, and does it.
-func (s *Session) verb(ctx context.Context, f NodeFlags, build builder, words verbWords) error {
+func nodeVerb(s *Session, ctx context.Context, f NodeFlags, build builder, words verbWords) error {
 	of := func(words string) string { return strings.ReplaceAll(words, nodeMark, f.Node) }
 	say := spoken{nothing: of(words.nothing), done: of(words.done), ChangeFlags: f.ChangeFlags, wish: wish{question: words.question, name: f.Node}}
 	defer s.keep()

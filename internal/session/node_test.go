@@ -26,37 +26,37 @@ func TestNodeVerbs(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
 		yaml := one
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		verb := func(o Options, do func(*Session, context.Context) error) (string, error) {
 			err := w.do(yaml, o, do)
 			return w.talk.String(), err
 		}
 
-		said, err := verb(Options{}, with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain))
+		said, err := verb(Options{}, with(NodeFlags{Node: "gpu1"}, NodeDrain))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is drained and accepts no pods until go tool mage node:uncordon -node=gpu1.")
-		said, err = verb(Options{}, with(NodeFlags{Node: "gpu1"}, (*Session).NodeDrain))
+		said, err = verb(Options{}, with(NodeFlags{Node: "gpu1"}, NodeDrain))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is drained already.")
-		said, err = verb(Options{}, with(NodeFlags{Node: "gpu1"}, (*Session).NodeUncordon))
+		said, err = verb(Options{}, with(NodeFlags{Node: "gpu1"}, NodeUncordon))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 accepts pods again.")
 
-		_, err = verb(Options{}, with(NodeFlags{Node: "gpu7"}, (*Session).NodeDrain))
+		_, err = verb(Options{}, with(NodeFlags{Node: "gpu7"}, NodeDrain))
 		assert.Equal(t, invalid, code(err))
-		_, err = verb(Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, (*Session).NodeCycle))
+		_, err = verb(Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{Node: "gpu1"}}, NodeCycle))
 		assert.Equal(t, refused, code(err), "nobody is here to ask")
-		_, err = verb(Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "server1"}}, (*Session).NodeReplace))
+		_, err = verb(Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "server1"}}, NodeReplace))
 		assert.Equal(t, refused, code(err), "the only server")
 
-		said, err = verb(Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeCycle))
+		said, err = verb(Options{}, with(NodeCycleFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, NodeCycle))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 was off and is back.")
 		time.Sleep(time.Minute)
-		said, err = verb(Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, (*Session).NodeReplace))
+		said, err = verb(Options{}, with(NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "gpu1"}}, NodeReplace))
 		require.NoError(t, err)
 		assert.Contains(t, said, "gpu1 is a new machine.")
-		require.NoError(t, w.do(yaml, Options{}, (*Session).Plan), "and all is up to date")
+		require.NoError(t, w.do(yaml, Options{}, Plan), "and all is up to date")
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // Passwords prints the generated passwords: only to a terminal, unless a flag allows
 // otherwise.
-func (s *Session) Passwords(ctx context.Context, f PasswordsFlags) error {
+func Passwords(s *Session, ctx context.Context, f PasswordsFlags) error {
 	all := s.Cluster.Passwords()
 	if len(all) == 0 {
 		s.Say("No part of %s has a password that was generated.", s.Spec.Name)

@@ -18,34 +18,34 @@ const releaseTime = 5 * time.Second
 
 // released refuses a missing release of K3s before it is installed: cluster:up would find out
 // minutes later.
-func (s *Session) released(ctx context.Context, p *converge.Plan) error {
+func released(s *Session, ctx context.Context, p *converge.Plan) error {
 	if !s.outside {
 		return nil
 	}
-	return s.releasedAt(ctx, cluster.K3sURL(s.Spec), p)
+	return releasedAt(s, ctx, cluster.K3sURL(s.Spec), p)
 }
 
-func (s *Session) releasedAt(ctx context.Context, url string, p *converge.Plan) error {
+func releasedAt(s *Session, ctx context.Context, url string, p *converge.Plan) error {
 	if !installs(p) || !missing(ctx, url) {
 		return nil
 	}
-	return failed(invalid, s.at("k3s.version", errors.New("k3s.version: "+s.noRelease(url)+"; "+releases)))
+	return failed(invalid, s.at("k3s.version", errors.New("k3s.version: "+noRelease(s, url)+"; "+releases)))
 }
 
 // releases says which ones there are.
 const releases = "write one of https://github.com/k3s-io/k3s/releases"
 
-func (s *Session) noRelease(url string) string {
+func noRelease(s *Session, url string) string {
 	return fmt.Sprintf("there is no release %s (%s is not found)", s.Spec.K3s.Version, url)
 }
 
 // checkRelease is the finding of host:check about the release of K3s, if it is missing.
-func (s *Session) checkRelease(ctx context.Context, url string) []preflight.Finding {
+func checkRelease(s *Session, ctx context.Context, url string) []preflight.Finding {
 	if !missing(ctx, url) {
 		return nil
 	}
 	return []preflight.Finding{{
-		ID: "release", Title: "the release of K3s exists", Subject: "k3s.version", Verdict: preflight.Error, Evidence: s.noRelease(url), Cure: releases,
+		ID: "release", Title: "the release of K3s exists", Subject: "k3s.version", Verdict: preflight.Error, Evidence: noRelease(s, url), Cure: releases,
 	}}
 }
 

@@ -38,7 +38,7 @@ func TestLoadWithoutAFileTakesTheExample(t *testing.T) {
 		s, err := Load(Options{})
 		require.NoError(t, err)
 		assert.Equal(t, "eight-a100", s.Spec.Name)
-		require.NoError(t, s.Validate(t.Context()))
+		require.NoError(t, Validate(s, t.Context()))
 	})
 	assert.Contains(t, said, "No cluster.yaml here: using the example eight-a100")
 	assert.Contains(t, said, "eight-a100 is valid: 3 servers, 4 agents, 8 GPUs.\n")

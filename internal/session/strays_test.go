@@ -25,17 +25,17 @@ proxmox: {endpoint: lab, host: pve1}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
 `
-		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, (*Session).Up)))
+		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, Up)))
 		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: "annas-copy", Running: true, Config: map[string]string{"memory": "1024", "tags": "homelab-tiny;mine"}})
 		time.Sleep(time.Minute)
 		const want = "warning: VM 900 (annas-copy) on pve1 has the tag homelab-tiny but is not a machine of this cluster: it carries the tag homelab-tiny without a mark of its own. " +
 			"homelab does not change, stop or destroy it\n"
-		for name, look := range map[string]func(*Session, context.Context) error{"plan": (*Session).Plan, "status": (*Session).Status, "up": with(UpFlags{}, (*Session).Up)} {
+		for name, look := range map[string]func(*Session, context.Context) error{"plan": Plan, "status": Status, "up": with(UpFlags{}, Up)} {
 			require.NoError(t, w.do(yaml, Options{}, look), name)
 			assert.Contains(t, w.talk.String(), want, name)
 			assert.Contains(t, w.talk.String(), "qm set 900 --tags mine", name)
 		}
-		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, (*Session).Down)))
+		require.NoError(t, w.do(yaml, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down)))
 		assert.Contains(t, w.talk.String(), want)
 		assert.True(t, slices.ContainsFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return vm.ID == 900 && vm.Running }))
 	})

@@ -8,7 +8,7 @@ import (
 )
 
 // TemplateList prints the templates of the cluster: contents, age and linked machines.
-func (s *Session) TemplateList(ctx context.Context) error {
+func TemplateList(s *Session, ctx context.Context) error {
 	templates, err := s.Cluster.Templates(ctx)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (s *Session) TemplateList(ctx context.Context) error {
 }
 
 // TemplatePrune removes templates, ISOs and images that nothing needs, after asking.
-func (s *Session) TemplatePrune(ctx context.Context, f ChangeFlags) error {
+func TemplatePrune(s *Session, ctx context.Context, f ChangeFlags) error {
 	return s.confirmed(ctx, s.Cluster.Prune, spoken{
 		ChangeFlags: f, wish: wish{question: "Remove all this?", name: "yes"},
 		nothing: "Nothing to remove: every template is current, or machines are linked to its disks.",

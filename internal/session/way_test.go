@@ -76,7 +76,7 @@ func (w *stranger) role(file string) (printed string) {
 	var err error
 	s.Spec, err = clusterfile.Load(file)
 	require.NoError(w.t, err)
-	require.NoError(w.t, s.HostRole(w.t.Context(), HostRoleFlags{}))
+	require.NoError(w.t, hostRole(s, w.t.Context(), HostRoleFlags{}))
 	out, err := remote.Output(w.t.Context(), w.root, "sh", "-c", w.data.String())
 	require.NoError(w.t, err)
 	return string(out)
@@ -131,19 +131,19 @@ nodes: {one: {role: server, host: pve1, address: 192.168.1.9`+gpus+`}}
 	s := w.session()
 	defer s.Close()
 	ask := &asker{Console: s.Console, in: bufio.NewReader(strings.NewReader(""))}
-	require.NoError(t, s.init(t.Context(), InitFlags{Endpoint: "https://pve1:8006", Token: "homelab@pve!cluster", Secret: "file:token", Insecure: true, Name: "small"}, ask))
+	require.NoError(t, writeFirst(s, t.Context(), InitFlags{Endpoint: "https://pve1:8006", Token: "homelab@pve!cluster", Secret: "file:token", Insecure: true, Name: "small"}, ask))
 	assert.Contains(t, w.talk.String(), sees)
 	assert.NotContains(t, w.talk.String(), secrets[0])
 
 	assert.Empty(t, tokenSecret.FindAllString(w.role(DefaultSpec), -1), "a secret is told once")
 	assert.Contains(t, w.talk.String(), "homelab@pve!cluster")
-	require.NoError(t, w.do(DefaultSpec, with(HostFlags{}, (*Session).HostCheck)), "%s", &w.data)
+	require.NoError(t, w.do(DefaultSpec, with(HostFlags{}, hostCheck)), "%s", &w.data)
 	for _, sees := range []string{"its clock", "memory", "cpu"} {
 		assert.NotRegexp(t, `not checked: .*\b`+sees+`\b`, w.data.String())
 	}
-	assert.Equal(t, pending, code(w.do(DefaultSpec, (*Session).Plan)))
-	require.NoError(t, w.do(DefaultSpec, with(UpFlags{}, (*Session).Up)), "%s", &w.talk)
-	require.NoError(t, w.do(DefaultSpec, (*Session).Plan), "%s", &w.data)
+	assert.Equal(t, pending, code(w.do(DefaultSpec, Plan)))
+	require.NoError(t, w.do(DefaultSpec, with(UpFlags{}, Up)), "%s", &w.talk)
+	require.NoError(t, w.do(DefaultSpec, Plan), "%s", &w.data)
 
 	// And once more: it has all of it, to look as well.
 	w.role(DefaultSpec)

@@ -18,7 +18,7 @@ func ClusterValidate(ctx context.Context, o ClusterValidateOptions) error {
 		if err != nil {
 			return err
 		}
-		return s.Validate(ctx)
+		return session.Validate(s, ctx)
 	})
 }
 
@@ -34,7 +34,7 @@ type ClusterPlanOptions struct {
 func ClusterPlan(ctx context.Context, o ClusterPlanOptions) error {
 	s := settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.LimitOptions)
 	s.Start = true
-	return with(ctx, s, (*session.Session).Plan)
+	return with(ctx, s, session.Plan)
 }
 
 // ClusterUpOptions are the options of [ClusterUp].
@@ -51,7 +51,7 @@ type ClusterUpOptions struct {
 func ClusterUp(ctx context.Context, o ClusterUpOptions) error {
 	s := settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.LimitOptions, o.ReportOptions)
 	s.Start, s.MakeKey = true, true
-	return withReport(ctx, s, "cluster:up", func(s *session.Session, ctx context.Context) error { return s.Up(ctx, o.UpFlags) })
+	return withReport(ctx, s, "cluster:up", func(s *session.Session, ctx context.Context) error { return session.Up(s, ctx, o.UpFlags) })
 }
 
 // ClusterStatusOptions are the options of [ClusterStatus].
@@ -64,7 +64,7 @@ type ClusterStatusOptions struct {
 
 // ClusterStatus is cluster:status.
 func ClusterStatus(ctx context.Context, o ClusterStatusOptions) error {
-	return withReport(ctx, settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.ReportOptions), "cluster:status", (*session.Session).Status)
+	return withReport(ctx, settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.ReportOptions), "cluster:status", session.Status)
 }
 
 // ClusterWatchOptions are the options of [ClusterWatch].
@@ -116,7 +116,7 @@ type ClusterDownOptions struct {
 
 // ClusterDown is cluster:down.
 func ClusterDown(ctx context.Context, o ClusterDownOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).Down, o.DownFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.Down, o.DownFlags)
 }
 
 // ClusterKubeconfigOptions are the options of [ClusterKubeconfig].
@@ -124,7 +124,7 @@ type ClusterKubeconfigOptions struct{ FileOptions }
 
 // ClusterKubeconfig is cluster:kubeconfig.
 func ClusterKubeconfig(ctx context.Context, o ClusterKubeconfigOptions) error {
-	return with(ctx, settings(o.FileOptions), (*session.Session).Kubeconfig)
+	return with(ctx, settings(o.FileOptions), session.Kubeconfig)
 }
 
 // ClusterInitOptions are the options of [ClusterInit].

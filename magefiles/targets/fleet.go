@@ -44,7 +44,7 @@ type FleetPushOptions struct {
 func FleetPush(ctx context.Context, o FleetPushOptions) error {
 	s := settings(o.FileOptions, o.LimitOptions)
 	s.Charts = o.Charts
-	return withFlags(ctx, s, (*session.Session).FleetPush, o.FleetPushFlags)
+	return withFlags(ctx, s, session.FleetPush, o.FleetPushFlags)
 }
 
 // FleetStatusOptions are the options of [FleetStatus].

@@ -15,7 +15,7 @@ type GPUListOptions struct {
 
 // GPUList is gpu:list.
 func GPUList(ctx context.Context, o GPUListOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).GPUList, o.HostFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.GPUList, o.HostFlags)
 }
 
 // GPUVerifyOptions are the options of [GPUVerify].
@@ -30,5 +30,7 @@ type GPUVerifyOptions struct {
 // GPUVerify is gpu:verify.
 func GPUVerify(ctx context.Context, o GPUVerifyOptions) error {
 	s := settings(o.FileOptions, o.OutputOptions, o.LimitOptions, o.ReportOptions)
-	return withReport(ctx, s, "gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, o.GPUVerifyFlags) })
+	return withReport(ctx, s, "gpu:verify", func(s *session.Session, ctx context.Context) error {
+		return session.GPUVerify(s, ctx, o.GPUVerifyFlags)
+	})
 }

@@ -17,7 +17,7 @@ type NodeDrainOptions struct {
 
 // NodeDrain is node:drain.
 func NodeDrain(ctx context.Context, o NodeDrainOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeDrain, o.NodeFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeDrain, o.NodeFlags)
 }
 
 // NodeUncordonOptions are the options of [NodeUncordon].
@@ -31,7 +31,7 @@ type NodeUncordonOptions struct {
 // NodeUncordon is node:uncordon.
 func NodeUncordon(ctx context.Context, o NodeUncordonOptions) error {
 	flags := session.NodeFlags{ChangeFlags: session.ChangeFlags{NoWait: o.NoWait}, Node: o.Node}
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).NodeUncordon, flags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.NodeUncordon, flags)
 }
 
 // NodeCycleOptions are the options of [NodeCycle].
@@ -44,7 +44,7 @@ type NodeCycleOptions struct {
 
 // NodeCycle is node:cycle.
 func NodeCycle(ctx context.Context, o NodeCycleOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeCycle, o.NodeCycleFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeCycle, o.NodeCycleFlags)
 }
 
 // NodeReplaceOptions are the options of [NodeReplace].
@@ -57,7 +57,7 @@ type NodeReplaceOptions struct {
 
 // NodeReplace is node:replace.
 func NodeReplace(ctx context.Context, o NodeReplaceOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeReplace, o.NodeReplaceFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeReplace, o.NodeReplaceFlags)
 }
 
 // NodeRemoveOptions are the options of [NodeRemove].
@@ -70,7 +70,7 @@ type NodeRemoveOptions struct {
 
 // NodeRemove is node:remove.
 func NodeRemove(ctx context.Context, o NodeRemoveOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), (*session.Session).NodeRemove, o.NodeRemoveFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeRemove, o.NodeRemoveFlags)
 }
 
 // K3sUpgradeOptions are the options of [K3sUpgrade].
@@ -96,7 +96,7 @@ type TemplateListOptions struct {
 
 // TemplateList is template:list.
 func TemplateList(ctx context.Context, o TemplateListOptions) error {
-	return with(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).TemplateList)
+	return with(ctx, settings(o.FileOptions, o.OutputOptions), session.TemplateList)
 }
 
 // TemplatePruneOptions are the options of [TemplatePrune].
@@ -108,5 +108,5 @@ type TemplatePruneOptions struct {
 
 // TemplatePrune is template:prune.
 func TemplatePrune(ctx context.Context, o TemplatePruneOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).TemplatePrune, o.ChangeFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.TemplatePrune, o.ChangeFlags)
 }

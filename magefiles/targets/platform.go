@@ -15,7 +15,7 @@ type PlatformPasswordsOptions struct {
 
 // PlatformPasswords is platform:passwords.
 func PlatformPasswords(ctx context.Context, o PlatformPasswordsOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), (*session.Session).Passwords, o.PasswordsFlags)
+	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.Passwords, o.PasswordsFlags)
 }
 
 // HubOpenOptions are the options of [HubOpen].
@@ -26,7 +26,7 @@ type HubOpenOptions struct {
 
 // HubOpen is hub:open.
 func HubOpen(ctx context.Context, o HubOpenOptions) error {
-	return withFlags(ctx, settings(o.FileOptions), (*session.Session).HubOpen, o.HubOpenFlags)
+	return withFlags(ctx, settings(o.FileOptions), session.HubOpen, o.HubOpenFlags)
 }
 
 // HubVerifyOptions are the options of [HubVerify].
@@ -41,7 +41,9 @@ type HubVerifyOptions struct {
 // HubVerify is hub:verify.
 func HubVerify(ctx context.Context, o HubVerifyOptions) error {
 	s := settings(o.FileOptions, o.OutputOptions, o.LimitOptions, o.ReportOptions)
-	return withReport(ctx, s, "hub:verify", func(s *session.Session, ctx context.Context) error { return s.HubVerify(ctx, o.HubVerifyFlags) })
+	return withReport(ctx, s, "hub:verify", func(s *session.Session, ctx context.Context) error {
+		return session.HubVerify(s, ctx, o.HubVerifyFlags)
+	})
 }
 
 // HubProfilesOptions are the options of [HubProfiles].
@@ -57,6 +59,6 @@ func HubProfiles(ctx context.Context, o HubProfilesOptions) error {
 		if err != nil {
 			return err
 		}
-		return s.HubProfiles()
+		return session.HubProfiles(s)
 	})
 }

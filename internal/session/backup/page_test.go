@@ -112,7 +112,7 @@ func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		require.NoError(t, w.do(with(session.UpFlags{}, (*session.Session).Up)))
+		require.NoError(t, w.do(with(session.UpFlags{}, session.Up)))
 		key, err := age.GenerateX25519Identity()
 		require.NoError(t, err)
 		identity := filepath.Join(w.dir, "key.txt")

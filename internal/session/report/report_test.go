@@ -96,7 +96,7 @@ func (w *site) do(command string, do func(*session.Session, context.Context) err
 }
 
 func up(s *session.Session, ctx context.Context) error { //nolint:revive // as the methods of Session
-	return s.Up(ctx, session.UpFlags{ChangeFlags: session.ChangeFlags{Yes: true}})
+	return session.Up(s, ctx, session.UpFlags{ChangeFlags: session.ChangeFlags{Yes: true}})
 }
 
 // notebook is a job that holds GPUs of a node as JupyterHub's pods do.
@@ -117,7 +117,7 @@ func notebook(user, node string, gpus int64) *batchv1.Job {
 func TestLifeInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
-		html, err := w.do("cluster:status", (*session.Session).Status)
+		html, err := w.do("cluster:status", session.Status)
 		require.Error(t, err)
 		assert.Contains(t, html, "steps differ from the file")
 		assert.Contains(t, html, "has no VM yet")
@@ -139,7 +139,9 @@ func TestLifeInPages(t *testing.T) {
 		assert.Equal(t, 8, strings.Count(html, `<i class="gpu free" title="A100 PCIe 40GB 0000:`))
 		assert.Contains(t, html, "Machines ready</span><span class=\"number good\">7<small> of 7")
 
-		_, err = w.do("gpu:verify", func(s *session.Session, ctx context.Context) error { return s.GPUVerify(ctx, session.GPUVerifyFlags{}) })
+		_, err = w.do("gpu:verify", func(s *session.Session, ctx context.Context) error {
+			return session.GPUVerify(s, ctx, session.GPUVerifyFlags{})
+		})
 		require.NoError(t, err)
 		w.inUse(t)
 	})
@@ -155,7 +157,7 @@ func (w *site) inUse(t *testing.T) {
 	_, err = client.Apply(t.Context(), notebook("teacher", "wk-gpu1", 1), notebook("student1", "wk-gpu2", 2))
 	require.NoError(t, err)
 	time.Sleep(30 * time.Second)
-	html, err := w.do("cluster:status", (*session.Session).Status)
+	html, err := w.do("cluster:status", session.Status)
 	require.NoError(t, err)
 	assert.Contains(t, html, "1 of 2 in use: teacher&lt;b&gt;")
 	assert.NotContains(t, html, "teacher<b>")
@@ -167,14 +169,14 @@ func (w *site) inUse(t *testing.T) {
 		assert.LessOrEqual(t, len([]rune(line)), 141)
 	}
 
-	again, err := w.do("cluster:status", (*session.Session).Status)
+	again, err := w.do("cluster:status", session.Status)
 	require.NoError(t, err)
 	times := regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d UTC|>\d+[smh]<`)
 	assert.Equal(t, times.ReplaceAllString(html, ""), times.ReplaceAllString(again, ""), "the same state is the same page")
 
 	w.slowly(t, s)
 	require.NoError(t, client.Cordon(t.Context(), "wk-gpu3"))
-	html, err = w.do("cluster:status", (*session.Session).Status)
+	html, err = w.do("cluster:status", session.Status)
 	require.Error(t, err)
 	assert.Contains(t, html, "go tool mage node:uncordon -node=wk-gpu3")
 	assert.Contains(t, html, "steps differ from the file")
@@ -196,7 +198,7 @@ func (w *site) slowly(t *testing.T, s *session.Session) {
 	require.NoError(t, history.Add(s.History(), history.Record{
 		Time: time.Now(), Level: "full", Node: "wk-gpu4", Index: history.Whole, Lab: true, Checks: []history.Check{{Name: "scratch", Verdict: "failed", Detail: "No space left on device"}},
 	}))
-	html, err := w.do("cluster:status", (*session.Session).Status)
+	html, err := w.do("cluster:status", session.Status)
 	require.NoError(t, err)
 	const slower = "scratch write 80.0 MB/s is slower than last month: median 800 MB/s of 4 runs since "
 	assert.Regexp(t, `(?s)What is wrong.*wk-gpu4.*gpu:verify: scratch: No space left on device.*wk-gpu2.*warning.*gpu:verify: `+slower+`.*id="cluster"`, html)

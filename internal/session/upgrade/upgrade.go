@@ -24,7 +24,7 @@ func K3s(ctx context.Context, o session.Options, f session.UpgradeFlags) error {
 		return err
 	}
 	o.Start, o.MakeKey, o.Spec = true, true, s.Spec.File
-	return session.Do(ctx, o, func(s *session.Session, ctx context.Context) error { return s.Up(ctx, f.UpFlags) })
+	return session.Do(ctx, o, func(s *session.Session, ctx context.Context) error { return session.Up(s, ctx, f.UpFlags) })
 }
 
 // rewrite writes the version into the session's file, unless it is there already.
