@@ -28,7 +28,7 @@ func (w *world) insert(t *testing.T, id int, name string) (volume string) {
 	t.Helper()
 	c := w.cluster(t, parse(t, small))
 	defer c.Close()
-	volume, err := c.Proxmox.Upload(t.Context(), "pve1", "local", name, make([]byte, 4096))
+	volume, err := c.Proxmox.Storages.Upload(t.Context(), "pve1", "local", name, make([]byte, 4096))
 	require.NoError(t, err)
 	w.set(t, id, fmt.Sprintf(`{"ide2":"%s,media=cdrom"}`, volume))
 	time.Sleep(time.Minute)
@@ -51,7 +51,7 @@ func TestAnISOOfSomebodysInABake(t *testing.T) {
 				theirs := w.insert(t, 100, "rescue.iso")
 				if gone {
 					c := w.cluster(t, spec)
-					require.NoError(t, c.Proxmox.DeleteVolume(t.Context(), "pve1", theirs))
+					require.NoError(t, c.Proxmox.Storages.Delete(t.Context(), "pve1", theirs))
 					c.Close()
 					time.Sleep(time.Minute)
 				}

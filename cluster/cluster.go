@@ -111,7 +111,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
 	c.hosts.Hold() // a plan writes nothing
 	if b.Proxmox != nil {
-		b.Proxmox.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
+		b.Proxmox.VMs.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
 		b.Proxmox.Expect(proxmox.Cure(prepare.RolePrefix(want), b.Proxmox.TokenID(), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want))))
 	}
 	return c, nil

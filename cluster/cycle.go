@@ -24,7 +24,7 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 	if err != nil {
 		return nil, err
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool
 				if err != nil {
 					return err
 				}
-				return c.Proxmox.Start(ctx, now)
+				return c.Proxmox.VMs.Start(ctx, now)
 			})
 			done = err == nil
 			return err
@@ -73,14 +73,14 @@ func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool
 // returns its new state. Draining takes a while, and the VMID may belong to another machine by
 // now, which is left alone.
 func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
-	now, err := c.Proxmox.Idle(ctx, vm)
+	now, err := c.Proxmox.VMs.Idle(ctx, vm)
 	if err != nil {
 		return nil, err
 	}
 	if now == nil {
 		return nil, fmt.Errorf("%s is gone", vm)
 	}
-	return now, c.Proxmox.Shutdown(ctx, now)
+	return now, c.Proxmox.VMs.Shutdown(ctx, now)
 }
 
 // costsOfCycle is the cost of switching a node off and on.

@@ -16,7 +16,7 @@ func (c *Cluster) Doctor() doctor.Sources {
 	}
 	s.Proxmox = c.Proxmox
 	s.VM = func(ctx context.Context, name string) (*proxmox.VM, error) {
-		return c.Proxmox.VM(ctx, names.Tag(c.spec), name)
+		return c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), name)
 	}
 	s.Cards = c.brokenCards
 	return s

@@ -42,7 +42,7 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 				return nil, err
 			}
 		}
-		vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+		vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Re
 	}
 	return &converge.Resource[*proxmox.VM]{
 		ID:      id,
-		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.Listed(ctx, names.Tag(c.spec), seen) },
+		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), seen) },
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			if vm == nil {
 				return nil

@@ -19,16 +19,16 @@ import (
 func (w *world) byHand(t testing.TB, spec *spec.Spec, name, what string) {
 	t.Helper()
 	pve := w.cluster(t, spec).Proxmox
-	vm, err := pve.VM(t.Context(), "homelab-"+spec.Name, name)
+	vm, err := pve.VMs.Get(t.Context(), "homelab-"+spec.Name, name)
 	require.NoError(t, err)
 	require.NotNil(t, vm)
 	switch what {
 	case "stop":
-		require.NoError(t, pve.Stop(t.Context(), vm))
+		require.NoError(t, pve.VMs.Stop(t.Context(), vm))
 	case "start":
-		require.NoError(t, pve.Start(t.Context(), vm))
+		require.NoError(t, pve.VMs.Start(t.Context(), vm))
 	case "destroy":
-		require.NoError(t, pve.Remove(t.Context(), vm))
+		require.NoError(t, pve.VMs.Remove(t.Context(), vm))
 	}
 	time.Sleep(time.Minute)
 }

@@ -71,7 +71,7 @@ func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe)
 	if !want.Build {
 		return nil
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || vm == nil || !vm.SecureBoot {
 		return err
 	}
@@ -160,7 +160,7 @@ func retold(ctx context.Context) func(converge.Event) {
 
 // costsOfReplacing is the cost of another driver by another machine.
 func (c *Cluster) costsOfReplacing(ctx context.Context, n spec.Node, why string) []converge.Cost {
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	lost := c.destroys(ctx, n.Name, "", vm, err)
 	costs := c.members.Upgrades(ctx, why+": its machine is recreated from the template of the file", n)
 	for i := range costs {

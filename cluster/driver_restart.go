@@ -131,17 +131,17 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 
 // restart switches a node off and on: a restart from inside would not reset its cards.
 func (c *Cluster) restart(ctx context.Context, n spec.Node) error {
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return err
 	}
 	if vm == nil {
 		return fmt.Errorf("there is no VM %s", n.Name)
 	}
-	if err := c.Proxmox.Shutdown(ctx, vm); err != nil {
+	if err := c.Proxmox.VMs.Shutdown(ctx, vm); err != nil {
 		return err
 	}
-	return c.Proxmox.Start(ctx, vm)
+	return c.Proxmox.VMs.Start(ctx, vm)
 }
 
 // waitDriver waits until a restarted node has all of its cards up, and its driver needs no

@@ -21,7 +21,7 @@ func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
-	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+	vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool { return !c.keeps(vm) }), err
 }
 

@@ -43,7 +43,7 @@ func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment]
 				return converge.Permanent(fmt.Errorf("resource mappings in the file for %s are missing or do not fit: %s", n.Name, c.diffMapping(n, a)))
 			}
 			if deleted, known, err := c.mappingDeleted(ctx, n, a); err != nil || deleted && known {
-				return errors.Join(err, c.Proxmox.EnsureMapping(ctx, c.mapping(n, a)))
+				return errors.Join(err, c.Proxmox.PCI.EnsureMapping(ctx, c.mapping(n, a)))
 			}
 			a, err := c.waitReleased(ctx, n, a)
 			if err != nil {
@@ -201,7 +201,7 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, h
 	case err != nil:
 		return err
 	case grows(mapping, n.Host, have):
-		return c.Proxmox.RewriteMapping(ctx, mapping)
+		return c.Proxmox.PCI.RewriteMapping(ctx, mapping)
 	case vm == nil || !vm.Running:
 		return c.recard(ctx, vm, mapping)
 	}
@@ -213,7 +213,7 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, h
 		if err := c.recard(ctx, vm, mapping); err != nil {
 			return err
 		}
-		return c.Proxmox.Start(ctx, vm)
+		return c.Proxmox.VMs.Start(ctx, vm)
 	})
 }
 
@@ -226,7 +226,7 @@ func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mappin
 			return err
 		}
 	}
-	return c.Proxmox.RewriteMapping(ctx, mapping)
+	return c.Proxmox.PCI.RewriteMapping(ctx, mapping)
 }
 
 // devices are the slots of a VM that use a mapping.
@@ -256,7 +256,7 @@ func grows(m pci.Mapping, host string, had []string) bool {
 
 // holding returns a node's VM if it has the cards of its mapping, running or not.
 func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || len(devices(vm, names.Mapping(c.spec, n.Name))) == 0 {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
 // nodes there its cards. It does not read this cluster's VMs: their mappings say what they have,
 // and may be about to change.
 func (c *Cluster) allot(ctx context.Context, host string) (*placement.Allotment, error) {
-	ledger, err := c.Proxmox.LedgerWithout(ctx, names.Tag(c.spec), host)
+	ledger, err := c.Proxmox.PCI.LedgerWithout(ctx, names.Tag(c.spec), host)
 	if err != nil {
 		return nil, err
 	}

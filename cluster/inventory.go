@@ -62,7 +62,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 	if c.Proxmox == nil {
 		return nil, ErrNoProxmox
 	}
-	hosts, err := c.Proxmox.Hosts(ctx)
+	hosts, err := c.Proxmox.Hosts.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 			up = append(up, h.Name)
 		}
 	}
-	ledger, err := c.Proxmox.Ledger(ctx, up...)
+	ledger, err := c.Proxmox.PCI.Ledger(ctx, up...)
 	if err != nil {
 		return nil, err
 	}

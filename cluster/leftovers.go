@@ -105,7 +105,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 	if c.Proxmox == nil {
 		return nil, nil
 	}
-	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+	vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +144,9 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 // removed, only VMs of other owners count: their disks would be lost, or Proxmox refuses.
 func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
 	if !nothing {
-		return c.Proxmox.HasClones(ctx, &template)
+		return c.Proxmox.Templates.HasClones(ctx, &template)
 	}
-	all, err := c.Proxmox.Residents(ctx)
+	all, err := c.Proxmox.Hosts.Residents(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -160,7 +160,7 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	if len(others) == 0 {
 		return false, nil
 	}
-	clones, err := c.Proxmox.LinkedClones(ctx, &template)
+	clones, err := c.Proxmox.Templates.LinkedClones(ctx, &template)
 	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
 	if len(clones) > 0 {
 		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name, template.VMID, clones[0])
@@ -176,7 +176,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 		if storage == "" {
 			continue
 		}
-		volumes, err := c.Proxmox.Volumes(ctx, host, storage, "")
+		volumes, err := c.Proxmox.Storages.Volumes(ctx, host, storage, "")
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 }
 
 func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {
-	all, err := c.Proxmox.Mappings(ctx, host)
+	all, err := c.Proxmox.PCI.Mappings(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, 
 	if k.nothing || !c.spec.HasMachine(parts[2]) {
 		return false, nil
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), parts[2])
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), parts[2])
 	return vm != nil && proxmox.Volume{ID: vm.Seed}.Name() == v.Name(), err
 }
 

@@ -42,7 +42,7 @@ func TestALostSeed(t *testing.T) {
 			id, key := content(t, w.guests()[node], instanceFile), content(t, w.guests()[node], hostKeyFile)
 			iso, _, _ := strings.Cut(w.vm(t, node).Config["ide2"], ",")
 			c := w.cluster(t, parse(t, text))
-			require.NoError(t, c.Proxmox.DeleteVolume(t.Context(), "pve1", iso))
+			require.NoError(t, c.Proxmox.Storages.Delete(t.Context(), "pve1", iso))
 			c.Close()
 
 			w.keys = tokenKey(t, w.token)

@@ -128,7 +128,7 @@ func (c *Cluster) wantVM(n spec.Node) preflight.VM {
 // settled reports whether every machine of the file exists, runs, and has the wanted size: the
 // file then needs nothing more from the hosts. Duplicate machines are an error.
 func (c *Cluster) settled(ctx context.Context) (bool, error) {
-	all, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+	all, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return false, err
 	}

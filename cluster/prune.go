@@ -48,7 +48,7 @@ func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 			gone = append(gone, graph.Add(c.unbakeStep(t)))
 		}
 	}
-	hosts, err := c.Proxmox.Hosts(ctx)
+	hosts, err := c.Proxmox.Hosts.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + t.Host + "/" + t.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) { // several hosts may have templates of one name
-			return c.Proxmox.Listed(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
+			return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			if vm == nil {
@@ -116,7 +116,7 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templat
 // unneededOn is unneeded for one host. needed says which files of a storage, shared by hosts or
 // not, must stay.
 func (c *Cluster) unneededOn(ctx context.Context, host string, seen map[string]bool, needed func(file string, shared bool) bool) ([]proxmox.Volume, error) {
-	storages, err := c.Proxmox.Storages(ctx, host)
+	storages, err := c.Proxmox.Storages.List(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (c *Cluster) unneededOn(ctx context.Context, host string, seen map[string]b
 			continue
 		}
 		seen[s.Name] = s.Shared
-		volumes, err := c.Proxmox.Volumes(ctx, host, s.Name, "")
+		volumes, err := c.Proxmox.Storages.Volumes(ctx, host, s.Name, "")
 		if err != nil {
 			return nil, err
 		}

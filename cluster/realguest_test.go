@@ -244,11 +244,11 @@ WantedBy=multi-user.target`
 
 func (w *realWorld) reboot(t *testing.T, c *Cluster) {
 	t.Helper()
-	vm, err := c.Proxmox.VM(t.Context(), names.Tag(c.spec), "cp1")
+	vm, err := c.Proxmox.VMs.Get(t.Context(), names.Tag(c.spec), "cp1")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, errors.New("the reboot took too long"))
 	defer cancel()
-	require.NoError(t, c.Proxmox.Shutdown(ctx, vm))
-	require.NoError(t, c.Proxmox.Start(ctx, vm))
-	require.NoError(t, c.Proxmox.WaitAgent(ctx, vm))
+	require.NoError(t, c.Proxmox.VMs.Shutdown(ctx, vm))
+	require.NoError(t, c.Proxmox.VMs.Start(ctx, vm))
+	require.NoError(t, c.Proxmox.Agents.Wait(ctx, vm))
 }

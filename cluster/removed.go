@@ -25,14 +25,14 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 	return &converge.Resource[[]proxmox.Summary]{
 		ID: "removed",
 		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
-			vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+			vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 			var gone []proxmox.Summary
 			for _, vm := range vms {
 				if c.spec.HasMachine(vm.Name) || c.templates.IsTemplate(vm) || c.keeps(vm) {
 					continue
 				}
 				// The list does not show whether its UUID is the marked one.
-				sure, failed := c.Proxmox.Listed(ctx, names.Tag(c.spec), vm)
+				sure, failed := c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), vm)
 				if err = errors.Join(err, failed); sure != nil {
 					gone = append(gone, vm)
 				}
@@ -67,7 +67,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 // checkServerLeft refuses to remove machines if none of the file's servers exists: that would
 // remove the cluster itself, with its data.
 func (c *Cluster) checkServerLeft(ctx context.Context, gone []proxmox.Summary) error {
-	vms, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+	vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
-		vm, err := c.Proxmox.Listed(ctx, names.Tag(c.spec), s)
+		vm, err := c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), s)
 		if vm == nil && err == nil {
 			continue
 		}

@@ -42,7 +42,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 	if n.Adopt {
 		return nil, &RefusedError{name, "homelab did not create its machine (adopt: true) and cannot restore its contents: to replace it anyway, first remove adopt from the file"}
 	}
-	vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, f
 // checkNameFree refuses to replace a node if another VM has its name, perhaps a copy: the
 // new VM could not be created after the old one is destroyed.
 func (c *Cluster) checkNameFree(ctx context.Context, n spec.Node) error {
-	other, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
+	other, err := c.Proxmox.VMs.Namesake(ctx, names.Tag(c.spec), n.Name)
 	switch {
 	case err != nil:
 		return &RefusedError{n.Name, err.Error()}
@@ -190,11 +190,11 @@ func (c *Cluster) canLose(ctx context.Context, n spec.Node) bool {
 // without its Node. A running agent would not register again. A server that etcd has removed
 // while it ran creates a cluster of its own at its next start, if it was the first server.
 func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
-	now, err := c.Proxmox.Idle(ctx, vm)
+	now, err := c.Proxmox.VMs.Idle(ctx, vm)
 	if err != nil || now == nil || !now.Running {
 		return err
 	}
-	if err := c.Proxmox.Shutdown(ctx, now); err != nil || n.Role == spec.Agent {
+	if err := c.Proxmox.VMs.Shutdown(ctx, now); err != nil || n.Role == spec.Agent {
 		return err
 	}
 	c.members.Use(nil, "") // connections may be to this machine
@@ -207,7 +207,7 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 	return &converge.Resource[*proxmox.VM]{
 		ID: "destroy/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			have, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+			have, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 			if err == nil && have != nil && have.Identity() != old.Identity() {
 				return nil, nil
 			}

@@ -30,7 +30,7 @@ func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
 				spec := parse(t, text)
 				w.up(t, spec)
 				c := w.cluster(t, spec)
-				theirs, err := c.Proxmox.Upload(t.Context(), "pve1", storage, other, make([]byte, 4096))
+				theirs, err := c.Proxmox.Storages.Upload(t.Context(), "pve1", storage, other, make([]byte, 4096))
 				require.NoError(t, err)
 				c.Close()
 				time.Sleep(time.Minute)

@@ -21,9 +21,9 @@ func TestNoSecondClusterWhileServersAreAway(t *testing.T) {
 		w.up(t, spec)
 		first := spec.Servers()[0].Name
 		c := w.cluster(t, spec)
-		vm, err := c.Proxmox.VM(t.Context(), "homelab-"+spec.Name, first)
+		vm, err := c.Proxmox.VMs.Get(t.Context(), "homelab-"+spec.Name, first)
 		require.NoError(t, err)
-		require.NoError(t, c.Proxmox.Remove(t.Context(), vm))
+		require.NoError(t, c.Proxmox.VMs.Remove(t.Context(), vm))
 		for _, n := range spec.Servers()[1:] {
 			away := w.vm(t, n.Name)
 			w.sim.SetGuestFaults(away.ID, guest.Faults{SSHRefuses: true})

@@ -18,11 +18,11 @@ func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
-	all, err := c.Proxmox.Strays(ctx, names.Tag(c.spec))
+	all, err := c.Proxmox.VMs.Strays(ctx, names.Tag(c.spec))
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	ours, err := c.Proxmox.VMs(ctx, names.Tag(c.spec))
+	ours, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return nil, err
 	}

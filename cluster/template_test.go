@@ -51,24 +51,24 @@ func (w *world) theirs(t testing.TB, host, name string, booted bool) int {
 	const noble = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
 	content, err := guest.DefaultInternet()(noble)
 	require.NoError(t, err)
-	image, err := c.FetchImage(t.Context(), host, "local", proxmox.Image{URL: noble, SHA256: guest.SHA256(content), FileName: "theirs.qcow2"})
+	image, err := c.Storages.Fetch(t.Context(), host, "local", proxmox.Image{URL: noble, SHA256: guest.SHA256(content), FileName: "theirs.qcow2"})
 	require.NoError(t, err)
 	spec := proxmox.CreateSpec{Name: name + "-new", Host: host, Owner: "somebody", Image: image, Storage: "vmdata", Cores: 2, Memory: 2 * proxmox.GiB,
 		NICs: []proxmox.NIC{{Bridge: "vmbr0"}}}
 	if booted {
 		iso, err := iso9660.Build("cidata", map[string][]byte{"meta-data": []byte("instance-id: theirs\n"), "user-data": []byte("#cloud-config\npackages: [qemu-guest-agent]\n")})
 		require.NoError(t, err)
-		spec.Seed, err = c.Upload(t.Context(), host, "local", "theirs.iso", iso)
+		spec.Seed, err = c.Storages.Upload(t.Context(), host, "local", "theirs.iso", iso)
 		require.NoError(t, err)
 	}
-	vm, err := c.CreateVM(t.Context(), spec)
+	vm, err := c.VMs.Create(t.Context(), spec)
 	require.NoError(t, err)
 	if booted {
-		require.NoError(t, c.Start(t.Context(), vm))
+		require.NoError(t, c.VMs.Start(t.Context(), vm))
 		time.Sleep(2 * time.Minute)
-		require.NoError(t, c.Shutdown(t.Context(), vm))
+		require.NoError(t, c.VMs.Shutdown(t.Context(), vm))
 	}
-	require.NoError(t, c.Convert(t.Context(), vm))
+	require.NoError(t, c.Templates.Convert(t.Context(), vm))
 	w.rename(t, vm, name)
 	return vm.VMID
 }
@@ -450,10 +450,10 @@ func (w *world) destroy(t testing.TB, name string) {
 	id, token := w.sim.Token()
 	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
 	require.NoError(t, err)
-	vm, err := c.ByID(t.Context(), w.vm(t, name).ID)
+	vm, err := c.VMs.ByID(t.Context(), w.vm(t, name).ID)
 	require.NoError(t, err)
 	vm.Owner = "homelab-small"
-	require.NoError(t, c.Remove(t.Context(), vm))
+	require.NoError(t, c.VMs.Remove(t.Context(), vm))
 }
 
 // A bake that is killed at any moment goes on from there: nothing is fetched or made

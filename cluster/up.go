@@ -214,7 +214,7 @@ func (c *Cluster) serverUp(ctx context.Context) (bool, error) {
 	var vms []proxmox.Summary
 	if c.Proxmox != nil {
 		var err error
-		if vms, err = c.Proxmox.VMs(ctx, names.Tag(c.spec)); err != nil {
+		if vms, err = c.Proxmox.VMs.List(ctx, names.Tag(c.spec)); err != nil {
 			return false, err
 		}
 	}

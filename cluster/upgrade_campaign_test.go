@@ -320,14 +320,14 @@ func cutOff(t *testing.T, before, after *spec.Spec, moment, server string) row {
 	w.up(t, before)
 	time.Sleep(time.Minute)
 	pve := w.cluster(t, after).Proxmox
-	vm, err := pve.VM(t.Context(), "homelab-"+after.Name, server)
+	vm, err := pve.VMs.Get(t.Context(), "homelab-"+after.Name, server)
 	require.NoError(t, err)
 	count := w.counts(t)
 	var once sync.Once
 	var cut sync.WaitGroup
 	err = w.upgrading(t, after, func(m string) {
 		if m == moment {
-			once.Do(func() { cut.Go(func() { assert.NoError(t, pve.Stop(t.Context(), vm)) }) })
+			once.Do(func() { cut.Go(func() { assert.NoError(t, pve.VMs.Stop(t.Context(), vm)) }) })
 		}
 	})
 	cut.Wait()

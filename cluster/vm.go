@@ -29,7 +29,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "vm/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			vm, err := c.Proxmox.VM(ctx, names.Tag(c.spec), n.Name)
+			vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 			if err != nil {
 				return nil, err
 			}
@@ -44,7 +44,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			}
 			nodes.SeenOf(ctx, n.Name).Absent.Store(true)
 			// We must not take over a copy that has this name, and create no VM beside it.
-			return nil, converge.Permanent(c.Proxmox.Conflict(ctx, names.Tag(c.spec), n.Name))
+			return nil, converge.Permanent(c.Proxmox.VMs.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			spec, err := want("")
@@ -95,7 +95,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}
-			shape := func() error { return c.Proxmox.Shape(ctx, to, vm) }
+			shape := func() error { return c.Proxmox.VMs.Shape(ctx, to, vm) }
 			if len(to.GPUs) > len(vm.GPUs) {
 				return c.moreCards(ctx, n, shape)
 			}
@@ -106,7 +106,7 @@ func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm 
 			return err
 		}
 	}
-	return c.Proxmox.Shape(ctx, to, vm)
+	return c.Proxmox.VMs.Shape(ctx, to, vm)
 }
 
 // replaced returns the fields of a diff that require a replacement.
@@ -230,7 +230,7 @@ func startupOption(s spec.Startup) string {
 // and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused
 // with all the reasons, and not changed.
 func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
-	vm, err := c.Proxmox.Namesake(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.Namesake(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) 
 	if !vm.Running {
 		return []string{"it does not run, so its contents cannot be checked: start it, and run this again"}
 	}
-	release, err := c.Proxmox.AgentReadFile(ctx, vm, "/etc/os-release")
+	release, err := c.Proxmox.Agents.ReadFile(ctx, vm, "/etc/os-release")
 	switch {
 	case errors.Is(err, proxmox.ErrAgentNotRunning), !vm.Agent:
 		return []string{"its guest agent does not answer: install qemu-guest-agent in it, enable the agent in its options, and stop and start it"}

@@ -117,23 +117,23 @@ func bake(t *testing.T, sim *pvesim.Sim, vmid int) {
 	const url = "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"
 	content, err := guest.DefaultInternet()(url)
 	require.NoError(t, err)
-	image, err := pve.FetchImage(ctx, "pve1", "local", proxmox.Image{URL: url, SHA256: guest.SHA256(content), FileName: "noble.qcow2"})
+	image, err := pve.Storages.Fetch(ctx, "pve1", "local", proxmox.Image{URL: url, SHA256: guest.SHA256(content), FileName: "noble.qcow2"})
 	require.NoError(t, err)
 	cloud, err := cloudinit.RenderTemplate(cloudinit.Bake{Hostname: "bake"})
 	require.NoError(t, err)
 	iso, err := cloud.ISO()
 	require.NoError(t, err)
-	seed, err := pve.Upload(ctx, "pve1", "local", "bake.iso", iso)
+	seed, err := pve.Storages.Upload(ctx, "pve1", "local", "bake.iso", iso)
 	require.NoError(t, err)
-	vm, err := pve.CreateVM(ctx, proxmox.CreateSpec{
+	vm, err := pve.VMs.Create(ctx, proxmox.CreateSpec{
 		Name: "noble", Host: "pve1", Owner: "images", VMID: vmid, Image: image, Storage: "vmdata", DiskSize: 16 * proxmox.GiB,
 		Cores: 2, Memory: 4 * proxmox.GiB, NICs: []proxmox.NIC{{Bridge: "vmbr0"}}, Seed: seed,
 	})
 	require.NoError(t, err)
-	require.NoError(t, pve.Start(ctx, vm))
-	require.NoError(t, pve.WaitAgent(ctx, vm))
-	require.NoError(t, pve.Shutdown(ctx, vm))
-	require.NoError(t, pve.Convert(ctx, vm))
+	require.NoError(t, pve.VMs.Start(ctx, vm))
+	require.NoError(t, pve.Agents.Wait(ctx, vm))
+	require.NoError(t, pve.VMs.Shutdown(ctx, vm))
+	require.NoError(t, pve.Templates.Convert(ctx, vm))
 }
 
 // TestWholeCluster plans one against a simulated host; sessions of ours run such clusters whole.

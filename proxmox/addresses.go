@@ -29,7 +29,7 @@ const mostClaimed = 256
 // Addresses returns the IP addresses that are known to be in use on a host, each with its owner:
 // the host's bridges, containers, VMs by their cloud-init configuration and the notes of machines of
 // clusters, and running VMs by their guest agents. It cannot see machines outside this host, or guests without an agent.
-func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
+func (c *HostClient) Addresses(ctx context.Context, host string) (map[netip.Addr]string, error) {
 	bridges, err := c.Bridges(ctx, host)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (c *Client) Addresses(ctx context.Context, host string) (map[netip.Addr]str
 
 // addressesOf reads the addresses of one guest. Addresses that cannot be read are left out, so that
 // one guest does not hide the others.
-func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
+func (c *HostClient) addressesOf(ctx, asking context.Context, r Resident) []string {
 	var out []string
 	if r.Container {
 		lines, _ := c.interfaces(ctx, r)
@@ -115,7 +115,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 	if !r.Running || !vm.Agent {
 		return out
 	}
-	addresses, err := c.AgentAddresses(asking, vm)
+	addresses, err := c.client.Agents.Addresses(asking, vm)
 	if err != nil {
 		return out
 	}
@@ -126,7 +126,7 @@ func (c *Client) addressesOf(ctx, asking context.Context, r Resident) []string {
 }
 
 // interfaces reads the interfaces of a container.
-func (c *Client) interfaces(ctx context.Context, r Resident) ([]wire.Properties, error) {
+func (c *HostClient) interfaces(ctx context.Context, r Resident) ([]wire.Properties, error) {
 	config, err := api.Look[map[string]any](ctx, c.pve, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
 	var out []wire.Properties
 	for _, key := range slices.Sorted(maps.Keys(config)) {
@@ -155,7 +155,7 @@ func (n Neighbour) Has(r Range) bool {
 // Neighbours reads the configurations of all guests that the token may see, sorted by VMID. It
 // leaves out templates, which never run, guests on hosts that are off, and those that cannot be
 // read. Concurrent lookups share the requests, one for each guest.
-func (c *Client) Neighbours(ctx context.Context) ([]Neighbour, error) {
+func (c *HostClient) Neighbours(ctx context.Context) ([]Neighbour, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (c *Client) Neighbours(ctx context.Context) ([]Neighbour, error) {
 	return slices.DeleteFunc(out, func(n Neighbour) bool { return n.VMID == 0 }), err
 }
 
-func (c *Client) neighbour(ctx context.Context, r Resident) (Neighbour, error) {
+func (c *HostClient) neighbour(ctx context.Context, r Resident) (Neighbour, error) {
 	out := Neighbour{Resident: r}
 	if r.Container {
 		lines, err := c.interfaces(ctx, r)
@@ -235,7 +235,7 @@ func (l Lease) Who() string {
 
 // Leases reads Proxmox's own IPAM. Networks that the token may not see (SDN.Audit on
 // /sdn/zones/ZONE/VNET) are left out, by Proxmox or here.
-func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
+func (c *HostClient) Leases(ctx context.Context) ([]Lease, error) {
 	type entry struct {
 		IP       string    `json:"ip"`
 		VNet     string    `json:"vnet"`

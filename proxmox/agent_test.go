@@ -163,13 +163,13 @@ func withAgent(t *testing.T) (*proxmox.Client, *agent) {
 func TestGuestContract(t *testing.T) {
 	facts.Root(t, "the guest agent is")
 	c, _ := withAgent(t)
-	remotetest.Contract(t, func(*testing.T) remote.Runner { return c.Guest(guestVM) })
+	remotetest.Contract(t, func(*testing.T) remote.Runner { return c.Agents.Runner(guestVM) })
 }
 
 func TestGuestSmallInputIsOneRequest(t *testing.T) {
 	c, a := withAgent(t)
 	var out bytes.Buffer
-	require.NoError(t, c.Guest(guestVM).Run(t.Context(), remote.Cmd{Args: []string{"cat"}, Stdin: bytes.NewReader([]byte("plain")), Stdout: &out}))
+	require.NoError(t, c.Agents.Runner(guestVM).Run(t.Context(), remote.Cmd{Args: []string{"cat"}, Stdin: bytes.NewReader([]byte("plain")), Stdout: &out}))
 	assert.Equal(t, "plain", out.String())
 	assert.Equal(t, 1, a.inputs)
 }
@@ -179,7 +179,7 @@ func TestGuestBigInput(t *testing.T) {
 	c, a := withAgent(t)
 	input := bytes.Repeat([]byte("0123456789abcde\xff"), 12_345)
 	var out bytes.Buffer
-	require.NoError(t, c.Guest(guestVM).Run(t.Context(), remote.Cmd{Args: []string{"cat"}, Stdin: bytes.NewReader(input), Stdout: &out}))
+	require.NoError(t, c.Agents.Runner(guestVM).Run(t.Context(), remote.Cmd{Args: []string{"cat"}, Stdin: bytes.NewReader(input), Stdout: &out}))
 	assert.True(t, bytes.Equal(input, out.Bytes()))
 	require.Greater(t, len(a.written), 1)
 	for _, file := range a.written {
@@ -189,7 +189,7 @@ func TestGuestBigInput(t *testing.T) {
 
 func TestGuestSignal(t *testing.T) {
 	c, _ := withAgent(t)
-	err := remote.Run(t.Context(), c.Guest(guestVM), "sh", "-c", "kill -9 $$")
+	err := remote.Run(t.Context(), c.Agents.Runner(guestVM), "sh", "-c", "kill -9 $$")
 	var exit *remote.ExitError
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, "KILL", exit.Signal)
@@ -204,7 +204,7 @@ func TestGuestCancelWhileInputIsRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	err := c.Guest(guestVM).Run(ctx, remote.Cmd{Args: []string{"cat"}, Stdin: r})
+	err := c.Agents.Runner(guestVM).Run(ctx, remote.Cmd{Args: []string{"cat"}, Stdin: r})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begun), 5*time.Second)
 }
@@ -217,8 +217,8 @@ func TestTruncatedOutputIsAnError(t *testing.T) {
 		"GET" + path + "file-read":   data(map[string]any{"content": "half", "truncated": 1}),
 	})
 	c := h.dial(t)
-	assert.ErrorContains(t, remote.Run(t.Context(), c.Guest(guestVM), "cat", "/big"), "was cut off")
-	_, err := c.AgentReadFile(t.Context(), guestVM, "/big")
+	assert.ErrorContains(t, remote.Run(t.Context(), c.Agents.Runner(guestVM), "cat", "/big"), "was cut off")
+	_, err := c.Agents.ReadFile(t.Context(), guestVM, "/big")
 	assert.ErrorContains(t, err, "larger than the guest agent returns")
 }
 
@@ -228,12 +228,12 @@ func TestAgentNotRunning(t *testing.T) {
 	down := raw(500, "x", `{"data":null,"message":"QEMU guest agent is not running\n"}`)
 	h := serve(t, map[string]http.HandlerFunc{"POST" + path + "exec": down, "GET" + path + "file-read": down, "GET" + path + "info": down})
 	c := h.dial(t)
-	assert.ErrorIs(t, remote.Run(t.Context(), c.Guest(guestVM), "true"), proxmox.ErrAgentNotRunning)
-	_, err := c.AgentReadFile(t.Context(), guestVM, "/etc/hostname")
+	assert.ErrorIs(t, remote.Run(t.Context(), c.Agents.Runner(guestVM), "true"), proxmox.ErrAgentNotRunning)
+	_, err := c.Agents.ReadFile(t.Context(), guestVM, "/etc/hostname")
 	assert.ErrorIs(t, err, proxmox.ErrAgentNotRunning)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	err = c.WaitAgent(ctx, guestVM)
+	err = c.Agents.Wait(ctx, guestVM)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "the guest agent of guest (VM 100 on pve1) has not answered")
 }
@@ -244,7 +244,7 @@ func TestLostResultSaysSo(t *testing.T) {
 		"POST" + path + "exec":       data(map[string]any{"pid": 7}),
 		"GET" + path + "exec-status": raw(500, "x", `{"data":null,"message":"Agent error: PID ld does not exist\n"}`),
 	})
-	err := remote.Run(t.Context(), h.dial(t).Guest(guestVM), "true")
+	err := remote.Run(t.Context(), h.dial(t).Agents.Runner(guestVM), "true")
 	assert.ErrorContains(t, err, "it is not known whether it succeeded")
 	var exit *remote.ExitError
 	assert.False(t, errors.As(err, &exit))

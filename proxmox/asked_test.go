@@ -72,7 +72,7 @@ func crowd(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 // what cannot be read keeps nobody from reading the rest.
 func TestAddressesInUse(t *testing.T) {
 	h := serve(t, crowd(nil))
-	got, err := h.dial(t).Addresses(t.Context(), "pve1")
+	got, err := h.dial(t).Hosts.Addresses(t.Context(), "pve1")
 	require.NoError(t, err)
 	want := map[netip.Addr]string{}
 	for text, who := range map[string]string{
@@ -92,7 +92,7 @@ func TestAddressesInUse(t *testing.T) {
 	assert.Zero(t, h.Count("GET /nodes/pve1/qemu/100/pending"), "a template has no address")
 	for _, path := range []string{"/nodes/pve1/network", "/cluster/resources"} {
 		c := serve(t, crowd(map[string]http.HandlerFunc{"GET " + path: raw(403, "Permission check failed", "")})).dial(t)
-		_, err := c.Addresses(t.Context(), "pve1")
+		_, err := c.Hosts.Addresses(t.Context(), "pve1")
 		assert.ErrorContains(t, err, path)
 	}
 }
@@ -105,7 +105,7 @@ func TestNeighbours(t *testing.T) {
 		"GET /nodes/pve2/lxc/110/config":   data(entry{"net0": "name=eth0,ip=10.0.0.10/24"}),
 		"GET /nodes/pve1/qemu/104/pending": pending(map[string]string{"name": "dumb", "description": "homelab: homelab-x_104_12345678 10.0.0.4 10.0.0.20-10.0.0.29\nip=10.0.0.98/24"}),
 	}))
-	all, err := h.dial(t).Neighbours(t.Context())
+	all, err := h.dial(t).Hosts.Neighbours(t.Context())
 	require.NoError(t, err)
 	var got []string
 	for _, n := range all {
@@ -118,11 +118,11 @@ func TestNeighbours(t *testing.T) {
 	for _, id := range []string{"105", "109"} {
 		assert.Zero(t, h.Count("GET /nodes/pve1/qemu/"+id+"/agent/network-get-interfaces"))
 	}
-	used, err := h.dial(t).Addresses(t.Context(), "pve1")
+	used, err := h.dial(t).Hosts.Addresses(t.Context(), "pve1")
 	require.NoError(t, err)
 	assert.Equal(t, "dumb (104 on pve1)", used[netip.MustParseAddr("10.0.0.29")])
 
-	_, err = serve(t, crowd(map[string]http.HandlerFunc{"GET /cluster/resources": raw(403, "Permission check failed", "")})).dial(t).Neighbours(t.Context())
+	_, err = serve(t, crowd(map[string]http.HandlerFunc{"GET /cluster/resources": raw(403, "Permission check failed", "")})).dial(t).Hosts.Neighbours(t.Context())
 	require.Error(t, err)
 }
 
@@ -130,26 +130,26 @@ func TestNeighbours(t *testing.T) {
 func TestKeptAnswersObeyTheirContext(t *testing.T) {
 	c := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/hardware/pci": data([]any{})}).dial(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := c.GPUs(ctx, "pve1")
+	_, err := c.PCI.GPUs(ctx, "pve1")
 	require.NoError(t, err)
 	cancel()
-	_, err = c.GPUs(ctx, "pve1")
+	_, err = c.PCI.GPUs(ctx, "pve1")
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestAgentAddresses(t *testing.T) {
 	c := serve(t, crowd(nil)).dial(t)
-	got, err := c.AgentAddresses(t.Context(), &proxmox.VM{Name: "dhcp", Host: "pve1", VMID: 109})
+	got, err := c.Agents.Addresses(t.Context(), &proxmox.VM{Name: "dhcp", Host: "pve1", VMID: 109})
 	require.NoError(t, err)
 	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.0.0.77"), netip.MustParseAddr("fd00::77")}, got)
-	_, err = c.AgentAddresses(t.Context(), &proxmox.VM{Name: "deaf", Host: "pve1", VMID: 105})
+	_, err = c.Agents.Addresses(t.Context(), &proxmox.VM{Name: "deaf", Host: "pve1", VMID: 105})
 	require.ErrorIs(t, err, proxmox.ErrAgentNotRunning)
 	assert.ErrorContains(t, err, "addresses of deaf (VM 105 on pve1): ")
 }
 
 func TestResidentsAndBridges(t *testing.T) {
 	c := serve(t, crowd(nil)).dial(t)
-	all, err := c.Residents(t.Context())
+	all, err := c.Hosts.Residents(t.Context())
 	require.NoError(t, err)
 	names := make([]string, len(all))
 	for i, r := range all {
@@ -161,7 +161,7 @@ func TestResidentsAndBridges(t *testing.T) {
 	assert.True(t, all[0].Template)
 	assert.True(t, all[1].Running && all[1].Container)
 	assert.Equal(t, proxmox.MiB, all[1].Used)
-	bridges, err := c.Bridges(t.Context(), "pve1")
+	bridges, err := c.Hosts.Bridges(t.Context(), "pve1")
 	require.NoError(t, err)
 	assert.Equal(t, []proxmox.Bridge{
 		{Name: "vmbr0", Type: "bridge", Active: true, VLANAware: true, VIDs: "2-4094", Ports: []string{"eno1", "eno2"}, CIDR: "10.0.0.1/24", Gateway: "10.0.0.254"},
@@ -186,12 +186,12 @@ func TestHostStatusOfEveryRelease(t *testing.T) {
 		"odd": {entry{"pveversion": "9", "kversion": "Linux"}, proxmox.HostStatus{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/status": data(tt.answer)}).dial(t).HostStatus(t.Context(), "pve1")
+			got, err := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/status": data(tt.answer)}).dial(t).Hosts.Status(t.Context(), "pve1")
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 		})
 	}
-	_, err := serve(t, nil).dial(t).HostStatus(t.Context(), "pve1")
+	_, err := serve(t, nil).dial(t).Hosts.Status(t.Context(), "pve1")
 	assert.ErrorContains(t, err, "/nodes/pve1/status")
 }
 
@@ -208,10 +208,10 @@ func TestClockAndToken(t *testing.T) {
 	assert.Equal(t, proxmox.TokenInfo{PrivilegeSeparate: true}, ask(entry{"expire": 0, "privsep": 1}))
 	assert.Equal(t, proxmox.TokenInfo{Expires: time.Unix(1, 0)}, ask(entry{"expire": 1, "privsep": 0}))
 	c := serve(t, map[string]http.HandlerFunc{"GET /nodes/pve1/time": data(entry{"time": 1795194436, "localtime": 1})}).dial(t)
-	now, err := c.Clock(t.Context(), "pve1")
+	now, err := c.Hosts.Clock(t.Context(), "pve1")
 	require.NoError(t, err)
 	assert.Equal(t, int64(1795194436), now.Unix())
-	_, err = c.Clock(t.Context(), "pve2")
+	_, err = c.Hosts.Clock(t.Context(), "pve2")
 	require.Error(t, err)
 	_, err = c.Token(t.Context())
 	assert.Error(t, err)
@@ -226,13 +226,13 @@ func TestQuorumAndHosts(t *testing.T) {
 		{[]any{entry{"type": "node"}, entry{"type": "cluster", "quorate": 1}}, true},
 		{[]any{entry{"type": "cluster", "quorate": 0}}, false},
 	} {
-		got, err := serve(t, map[string]http.HandlerFunc{"GET /cluster/status": data(tt.status)}).dial(t).Quorate(t.Context())
+		got, err := serve(t, map[string]http.HandlerFunc{"GET /cluster/status": data(tt.status)}).dial(t).Hosts.Quorate(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got)
 	}
 	hosts, err := serve(t, map[string]http.HandlerFunc{"GET /nodes": data([]any{
 		entry{"node": "pve2", "status": "offline"}, entry{"node": "pve1", "status": "online", "maxcpu": 4, "maxmem": 1024, "mem": "512"}, entry{"node": "pve3", "status": "unknown"},
-	})}).dial(t).Hosts(t.Context())
+	})}).dial(t).Hosts.List(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []proxmox.Host{{Name: "pve1", Online: true, CPUs: 4, Memory: proxmox.KiB, MemoryUsed: 512}, {Name: "pve2"}, {Name: "pve3"}}, hosts)
 }
@@ -249,13 +249,13 @@ func TestVMIDTaken(t *testing.T) {
 			raw(403, "no", "")(w, r)
 		}
 	}}).dial(t)
-	taken, err := c.VMIDTaken(t.Context(), 100)
+	taken, err := c.VMs.Taken(t.Context(), 100)
 	require.NoError(t, err)
 	assert.True(t, taken)
-	taken, err = c.VMIDTaken(t.Context(), 101)
+	taken, err = c.VMs.Taken(t.Context(), 101)
 	require.NoError(t, err)
 	assert.False(t, taken)
-	_, err = c.VMIDTaken(t.Context(), 102)
+	_, err = c.VMs.Taken(t.Context(), 102)
 	assert.Error(t, err)
 }
 
@@ -329,7 +329,7 @@ func TestHolders(t *testing.T) {
 		"GET /nodes/pve1/qemu/105/pending": pending(map[string]string{"name": "copy", "tags": mark, "smbios1": "uuid=0a0b0c0d-0000-4000-8000-000000000000", "ide2": "local:iso/copied.iso,media=cdrom"}),
 	}).dial(t)
 	for _, who := range []string{owner, ""} {
-		h, err := c.Holders(t.Context(), who)
+		h, err := c.VMs.Holders(t.Context(), who)
 		require.NoError(t, err)
 		for name, want := range map[string]string{"old.iso": "cd", "new.iso": "cd", "vm-101-disk-0": "card", "copied.iso": "copy", "ours.iso": map[string]string{"": "ours"}[who], "no.iso": ""} {
 			by, held := h.File(name)
@@ -356,11 +356,11 @@ func TestByIDAndListed(t *testing.T) {
 	vms := []any{entry{"type": "qemu", "vmid": 100, "name": "wk1", "node": "pve1", "status": "running", "tags": config["tags"]}, entry{"type": "lxc", "vmid": 101, "name": "box", "node": "pve1"}}
 	answers := map[string]http.HandlerFunc{"GET /cluster/resources": data(vms), "GET /nodes/pve1/qemu": data(vms), "GET /nodes/pve1/qemu/100/pending": pending(config)}
 	c := serve(t, answers).dial(t)
-	vm, err := c.ByID(t.Context(), 100)
+	vm, err := c.VMs.ByID(t.Context(), 100)
 	require.NoError(t, err)
 	assert.True(t, vm.Running)
 	for _, none := range []int{101, 102} {
-		_, err = c.ByID(t.Context(), none)
+		_, err = c.VMs.ByID(t.Context(), none)
 		require.ErrorIs(t, err, proxmox.ErrNotFound)
 	}
 	for _, tt := range []struct {
@@ -371,7 +371,7 @@ func TestByIDAndListed(t *testing.T) {
 		{owner, proxmox.Summary{VMID: 100, Name: "wk1"}, true}, {owner, proxmox.Summary{VMID: 100, Name: "wk2"}, false},
 		{owner, proxmox.Summary{VMID: 102, Name: "wk1"}, false}, {"homelab-x", proxmox.Summary{VMID: 100, Name: "wk1"}, false},
 	} {
-		got, err := c.Listed(t.Context(), tt.owner, tt.seen)
+		got, err := c.VMs.Listed(t.Context(), tt.owner, tt.seen)
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got != nil, "%+v", tt)
 		if got != nil {
@@ -381,9 +381,9 @@ func TestByIDAndListed(t *testing.T) {
 		}
 	}
 	answers["GET /nodes/pve1/qemu/100/pending"] = raw(403, "Permission check failed (/vms/100, VM.Audit)", "")
-	_, err = serve(t, answers).dial(t).Listed(t.Context(), owner, proxmox.Summary{VMID: 100, Name: "wk1"})
+	_, err = serve(t, answers).dial(t).VMs.Listed(t.Context(), owner, proxmox.Summary{VMID: 100, Name: "wk1"})
 	require.ErrorContains(t, err, "VM.Audit")
-	_, err = serve(t, nil).dial(t).ByID(t.Context(), 100)
+	_, err = serve(t, nil).dial(t).VMs.ByID(t.Context(), 100)
 	assert.ErrorContains(t, err, "/cluster/resources")
 }
 
@@ -412,8 +412,8 @@ func TestLinkedClones(t *testing.T) {
 				"GET /nodes/pve1/storage/thin/content": tt.thin,
 				"GET /nodes/pve1/qemu/101/pending":     raw(500, "Configuration file 'x' does not exist", ""),
 			}).dial(t)
-			got, err := c.LinkedClones(t.Context(), &proxmox.Summary{Host: "pve1", VMID: 100})
-			has, hasErr := c.HasClones(t.Context(), &proxmox.Summary{Host: "pve1", VMID: 100})
+			got, err := c.Templates.LinkedClones(t.Context(), &proxmox.Summary{Host: "pve1", VMID: 100})
+			has, hasErr := c.Templates.HasClones(t.Context(), &proxmox.Summary{Host: "pve1", VMID: 100})
 			if tt.err != "" {
 				require.ErrorContains(t, err, tt.err)
 				require.Error(t, hasErr)
@@ -422,7 +422,7 @@ func TestLinkedClones(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, len(tt.want) > 0, has)
-			got, err = c.LinkedClones(t.Context(), &proxmox.Summary{Host: "pve1", VMID: 101})
+			got, err = c.Templates.LinkedClones(t.Context(), &proxmox.Summary{Host: "pve1", VMID: 101})
 			require.NoError(t, err)
 			assert.Empty(t, got)
 		})
@@ -438,15 +438,15 @@ func TestVolumesAndStorages(t *testing.T) {
 		},
 		"GET /nodes/pve1/storage": data([]any{entry{"storage": "local", "type": "dir", "content": "vztmpl,iso", "active": 1, "total": 10, "avail": "4"}, entry{"storage": "nfs", "type": "nfs", "content": "import", "shared": 1}}),
 	}).dial(t)
-	all, err := c.Volumes(t.Context(), "pve1", "local", "")
+	all, err := c.Storages.Volumes(t.Context(), "pve1", "local", "")
 	require.NoError(t, err)
 	assert.Equal(t, []proxmox.Volume{{ID: "local:100/vm-100-disk-0.raw", Content: "images", VMID: 100, Parent: "p"}, {ID: "local:iso/b.iso", Content: "iso", Format: "iso", Size: 7}}, all)
 	assert.Equal(t, "vm-100-disk-0.raw local b.iso", all[0].Name()+" "+all[0].Storage()+" "+all[1].Name())
 	assert.Empty(t, query, "of all contents")
-	_, err = c.Volumes(t.Context(), "pve1", "local", "iso")
+	_, err = c.Storages.Volumes(t.Context(), "pve1", "local", "iso")
 	require.NoError(t, err)
 	assert.Equal(t, "content=iso", query.Encode())
-	storages, err := c.Storages(t.Context(), "pve1")
+	storages, err := c.Storages.List(t.Context(), "pve1")
 	require.NoError(t, err)
 	assert.Equal(t, []proxmox.Storage{{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl"}, Active: true, Total: 10, Free: 4}, {Name: "nfs", Type: "nfs", Content: []string{"import"}, Shared: true}}, storages)
 }
@@ -471,7 +471,7 @@ func TestDeleteVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := serve(t, map[string]http.HandlerFunc{"DELETE /nodes/pve1/storage/local/content/local:iso/a.iso": tt.answer, "GET /nodes/pve1/tasks": tt.tasks})
-			err := h.dial(t).DeleteVolume(t.Context(), "pve1", "local:iso/a.iso")
+			err := h.dial(t).Storages.Delete(t.Context(), "pve1", "local:iso/a.iso")
 			if tt.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -479,5 +479,5 @@ func TestDeleteVolume(t *testing.T) {
 			}
 		})
 	}
-	assert.EqualError(t, serve(t, nil).dial(t).DeleteVolume(t.Context(), "pve1", "a.iso"), `volume "a.iso": write storage:path`)
+	assert.EqualError(t, serve(t, nil).dial(t).Storages.Delete(t.Context(), "pve1", "a.iso"), `volume "a.iso": write storage:path`)
 }

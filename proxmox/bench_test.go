@@ -90,10 +90,10 @@ func ours(t testing.TB, sim *pvesim.Sim, c *proxmox.Client, specs []proxmox.VMSp
 	}
 	vms := make([]*proxmox.VM, len(specs))
 	look := all(func(ctx context.Context, i int) (err error) {
-		vms[i], err = c.VM(ctx, owner, specs[i].Name)
+		vms[i], err = c.VMs.Get(ctx, owner, specs[i].Name)
 		return err
 	})
-	out := map[string]cost{"create": measured(t, sim, all(func(ctx context.Context, i int) error { return c.Shape(ctx, specs[i], nil) }))}
+	out := map[string]cost{"create": measured(t, sim, all(func(ctx context.Context, i int) error { return c.VMs.Shape(ctx, specs[i], nil) }))}
 	time.Sleep(time.Minute)
 	out["look"] = measured(t, sim, look)
 	for i, vm := range vms {
@@ -102,11 +102,11 @@ func ours(t testing.TB, sim *pvesim.Sim, c *proxmox.Client, specs []proxmox.VMSp
 	time.Sleep(time.Minute)
 	more := specs[0]
 	more.Memory = 8 * proxmox.GiB
-	out["change"] = measured(t, sim, func() { require.NoError(t, c.Shape(ctx, more, vms[0])) })
+	out["change"] = measured(t, sim, func() { require.NoError(t, c.VMs.Shape(ctx, more, vms[0])) })
 	look()
 	assert.Empty(t, more.Diff(vms[0]))
 	time.Sleep(time.Minute)
-	out["destroy"] = measured(t, sim, all(func(ctx context.Context, i int) error { return c.Remove(ctx, vms[i]) }))
+	out["destroy"] = measured(t, sim, all(func(ctx context.Context, i int) error { return c.VMs.Remove(ctx, vms[i]) }))
 	return out
 }
 
@@ -205,12 +205,12 @@ func taskList(t testing.TB, sim *pvesim.Sim) string {
 
 func prepared(t testing.TB, sim *pvesim.Sim, c *proxmox.Client) (template int) {
 	fetch(t, c, "pve1")
-	vm, err := c.CreateVM(t.Context(), proxmox.CreateSpec{
+	vm, err := c.VMs.Create(t.Context(), proxmox.CreateSpec{
 		Name: "a100-template", Host: "pve1", Owner: owner, Image: "local:import/a100-noble.qcow2", Storage: "vmdata", DiskSize: 16 * proxmox.GiB,
 		Cores: 2, Memory: 4 * proxmox.GiB, NICs: []proxmox.NIC{{Bridge: "vmbr0"}},
 	})
 	require.NoError(t, err)
-	require.NoError(t, c.Convert(t.Context(), vm))
+	require.NoError(t, c.Templates.Convert(t.Context(), vm))
 	time.Sleep(time.Minute)
 	return vm.VMID
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Devices returns every PCI function of a host, unfiltered (Sys.Audit on /).
-func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, error) {
+func (c *PCIClient) Devices(ctx context.Context, host string) ([]pci.Function, error) {
 	type entry struct {
 		ID              string    `json:"id"`
 		Class           string    `json:"class"`
@@ -62,14 +62,14 @@ func (c *Client) Devices(ctx context.Context, host string) ([]pci.Function, erro
 func bare(s string) string { return strings.TrimPrefix(strings.ToLower(s), "0x") }
 
 // GPUs returns the NVIDIA cards of a host, sorted by address.
-func (c *Client) GPUs(ctx context.Context, host string) ([]GPU, error) {
+func (c *PCIClient) GPUs(ctx context.Context, host string) ([]GPU, error) {
 	all, err := c.Devices(ctx, host)
 	return pci.GPUs(all), err
 }
 
 // GPU returns the NVIDIA card of a host at an address, such as 41:00. The address may be that of
 // any of the card's functions.
-func (c *Client) GPU(ctx context.Context, host, address string) (GPU, error) {
+func (c *PCIClient) GPU(ctx context.Context, host, address string) (GPU, error) {
 	at, err := ParsePCIAddress(address)
 	if err != nil {
 		return GPU{}, err

@@ -17,13 +17,13 @@ import (
 // Ledger reads the claims on the devices of hosts. It makes one request for all VMs, one for the
 // mappings, one for each host's hardware, and one for each VM there and for each container of a host
 // with NVIDIA cards.
-func (c *Client) Ledger(ctx context.Context, hosts ...string) (*pci.Ledger, error) {
+func (c *PCIClient) Ledger(ctx context.Context, hosts ...string) (*pci.Ledger, error) {
 	return c.LedgerWithout(ctx, "", hosts...)
 }
 
-// LedgerWithout is [Client.Ledger] without owner's VMs, which it does not read. It is for callers
+// LedgerWithout is [PCIClient.Ledger] without owner's VMs, which it does not read. It is for callers
 // that already know them.
-func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*pci.Ledger, error) {
+func (c *PCIClient) LedgerWithout(ctx context.Context, owner string, hosts ...string) (*pci.Ledger, error) {
 	devices := map[string][]pci.Function{}
 	var mappings []pci.MappingState
 	for i, host := range hosts {
@@ -49,7 +49,7 @@ func (c *Client) LedgerWithout(ctx context.Context, owner string, hosts ...strin
 }
 
 // containers reads the containers of the hosts with cards, sorted by VMID.
-func (c *Client) containers(ctx context.Context, hosts []string, devices map[string][]pci.Function) ([]pci.Container, error) {
+func (c *PCIClient) containers(ctx context.Context, hosts []string, devices map[string][]pci.Function) ([]pci.Container, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func entries(config map[string]any) []pci.Entry {
 
 // claimants reads every VM on the hosts that does not belong to owner and has a passed-through
 // device, sorted by host and VMID.
-func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([]pci.Guest, error) {
+func (c *PCIClient) claimants(ctx context.Context, owner string, hosts []string) ([]pci.Guest, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (c *Client) claimants(ctx context.Context, owner string, hosts []string) ([
 	all = slices.DeleteFunc(slices.Clone(all), func(r live.Resource) bool { return r.Type != "qemu" || !slices.Contains(hosts, r.Node) })
 	known := map[int]bool{}
 	if owner != "" {
-		ours, _, err := c.tell(ctx, all, owner)
+		ours, _, err := c.client.VMs.classify(ctx, all, owner)
 		if err != nil {
 			return nil, err
 		}

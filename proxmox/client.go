@@ -41,26 +41,56 @@ type Config struct {
 // Client talks to one Proxmox host or cluster. It is safe for concurrent use. Share one Client,
 // because it combines requests and serializes allocations. It needs no Close.
 type Client struct {
+	*core
+	VMs       *VMClient
+	Templates *TemplateClient
+	Agents    *AgentClient
+	Hosts     *HostClient
+	Storages  *StorageClient
+	PCI       *PCIClient
+}
+
+// What a Client does, by noun.
+type (
+	// VMClient finds, makes, changes and removes VMs.
+	VMClient struct{ *core }
+	// TemplateClient makes templates, and VMs from them.
+	TemplateClient struct{ *core }
+	// AgentClient asks guests through their agents.
+	AgentClient struct{ *core }
+	// HostClient reads what hosts are and what is on them.
+	HostClient struct{ *core }
+	// StorageClient handles storages, their volumes, images and ISOs.
+	StorageClient struct{ *core }
+	// PCIClient handles cards of hosts, and the mappings by which VMs get them.
+	PCIClient struct{ *core }
+)
+
+// core is what all parts of a Client share.
+type core struct {
+	client   *Client
 	pve      *api.Client   // the requests themselves
 	expected sync.Map      // by owner: func(name string) bool, see ExpectNames
 	agents   *agent.Agents // of guests
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight
-	storages storageLocks
-	sources  sync.Mutex // guards templates
-	// templates are those that VMs were cloned from, by owner, host and name.
-	templates map[string]template
+	locks    storageLocks
+	sources  sync.Mutex // guards known
+	// known are the templates that VMs were cloned from, by owner, host and name.
+	known map[string]template
 }
 
 // Dial makes a Client and asks the host for its version, so a wrong address, certificate or token
 // shows at once.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
-	c, err := api.Dial(ctx, api.Config(cfg))
+	pve, err := api.Dial(ctx, api.Config(cfg))
 	if err != nil {
 		return nil, err
 	}
-	return &Client{pve: c, agents: agent.New(c), clones: semaphore.NewWeighted(maxClones), destroys: semaphore.NewWeighted(maxDestroys)}, nil
+	k := &core{pve: pve, agents: agent.New(pve), clones: semaphore.NewWeighted(maxClones), destroys: semaphore.NewWeighted(maxDestroys)}
+	k.client = &Client{k, &VMClient{k}, &TemplateClient{k}, &AgentClient{k}, &HostClient{k}, &StorageClient{k}, &PCIClient{k}}
+	return k.client, nil
 }
 
 // Version is a version of Proxmox VE.

@@ -192,12 +192,12 @@ func (s Storage) kind() string {
 
 // Unbased returns the disks of a template that are not base disks and can become such: an
 // interrupted conversion left them. On a storage without base disks, disks stay as they are.
-func (c *Client) Unbased(ctx context.Context, vm *VM) ([]string, error) {
+func (c *TemplateClient) Unbased(ctx context.Context, vm *VM) ([]string, error) {
 	off := vm.Unbased()
 	if len(off) == 0 {
 		return nil, nil
 	}
-	all, err := c.Storages(ctx, vm.Host)
+	all, err := c.client.Storages.List(ctx, vm.Host)
 	return slices.DeleteFunc(off, func(slot string) bool {
 		i := slices.IndexFunc(vm.Drives(), func(d Drive) bool { return d.Slot == slot })
 		st := find(all, vm.Drives()[i].Storage())

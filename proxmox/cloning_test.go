@@ -124,11 +124,11 @@ func TestCrashDuringACloneForAnotherHost(t *testing.T) {
 		}
 		t.Run(at.String(), func(t *testing.T) {
 			bubble(t, m, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-				vm, err := c.CreateVM(t.Context(), proxmox.CreateSpec{
+				vm, err := c.VMs.Create(t.Context(), proxmox.CreateSpec{
 					Name: "a100-template", Host: "pve1", Owner: owner, Image: fetch(t, c, "pve1"), Storage: "san", Cores: 2, Memory: 4 * proxmox.GiB,
 				})
 				require.NoError(t, err)
-				require.NoError(t, c.Convert(t.Context(), vm))
+				require.NoError(t, c.Templates.Convert(t.Context(), vm))
 				spec := node(t, c, "cp1")
 				spec.Host, spec.Template, spec.TemplateID, spec.Seed, spec.Running = "pve2", "", vm.VMID, "", false
 				ctx, cancel := context.WithTimeout(t.Context(), at)
@@ -136,7 +136,7 @@ func TestCrashDuringACloneForAnotherHost(t *testing.T) {
 				_ = ensure(ctx, dialSim(t, sim), spec)
 				next := dialSim(t, sim)
 				require.NoError(t, ensure(t.Context(), next, spec))
-				all, err := next.VMs(t.Context(), owner)
+				all, err := next.VMs.List(t.Context(), owner)
 				require.NoError(t, err)
 				require.Len(t, all, 2, "the template and one VM, not two: %v", all)
 				assert.Equal(t, "pve2", all[1].Host)

@@ -46,10 +46,10 @@ func (c *crash) RoundTrip(r *http.Request) (*http.Response, error) {
 func converges(t *testing.T, sim *pvesim.Sim, spec proxmox.VMSpec) {
 	c := dialSim(t, sim)
 	require.NoError(t, ensure(t.Context(), c, spec))
-	all, err := c.VMs(t.Context(), owner)
+	all, err := c.VMs.List(t.Context(), owner)
 	require.NoError(t, err)
 	require.Len(t, all, 2, "the template and one VM, not two")
-	disks, err := c.Volumes(t.Context(), "pve1", "vmdata", "images")
+	disks, err := c.Storages.Volumes(t.Context(), "pve1", "vmdata", "images")
 	require.NoError(t, err)
 	count := map[int]int{}
 	for _, d := range disks {
@@ -125,11 +125,11 @@ func TestAnEarlierCloneEndsMeanwhile(t *testing.T) {
 		next := dialSim(t, sim)
 		ctx, cancel := context.WithCancel(t.Context())
 		require.ErrorIs(t, ensure(ctx, crashing(t, sim, &crash{n: 1, kill: cancel}), spec), context.Canceled)
-		vm, err := next.VM(t.Context(), spec.Owner, spec.Name)
+		vm, err := next.VMs.Get(t.Context(), spec.Owner, spec.Name)
 		require.NoError(t, err)
 		require.Nil(t, vm, "it has no name yet")
 		time.Sleep(1900 * time.Millisecond) // the clone ends, and the list is still shared
-		require.NoError(t, next.Shape(t.Context(), spec, nil))
+		require.NoError(t, next.VMs.Shape(t.Context(), spec, nil))
 		converges(t, sim, spec)
 	})
 }

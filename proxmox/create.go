@@ -87,7 +87,7 @@ func (s CreateSpec) check() error {
 
 // CreateVM makes the VM, stopped, with its disk grown, unless it exists. It continues where an
 // earlier run ended.
-func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
+func (c *VMClient) Create(ctx context.Context, spec CreateSpec) (*VM, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (c *Client) CreateVM(ctx context.Context, spec CreateSpec) (*VM, error) {
 	return vm, c.growTo(ctx, vm, "scsi0", spec.DiskSize)
 }
 
-func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
-	release, err := c.storages.allocate(ctx, spec.Host, spec.Storage, true)
+func (c *VMClient) create(ctx context.Context, spec CreateSpec) (*VM, error) {
+	release, err := c.locks.allocate(ctx, spec.Host, spec.Storage, true)
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +129,9 @@ func (c *Client) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 	return nil, fmt.Errorf("create %s: every VMID that Proxmox offered was taken: is another program creating VMs?", spec.Name)
 }
 
-func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
+func (c *VMClient) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
 	mine := func() (*VM, error) {
-		return c.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.Ours(spec.Owner) })
+		return c.client.Templates.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.Ours(spec.Owner) })
 	}
 	var found *VM
 	err := c.pve.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
@@ -153,7 +153,7 @@ func (c *Client) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, 
 }
 
 // growTo grows a disk to size, unless it is that large already.
-func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) error {
+func (c *VMClient) growTo(ctx context.Context, vm *VM, slot string, size Size) error {
 	disk, found := vm.Disk(slot)
 	if !found {
 		return fmt.Errorf("proxmox: %s has no disk %s", vm, slot)
@@ -181,8 +181,8 @@ func (c *Client) growTo(ctx context.Context, vm *VM, slot string, size Size) err
 // Convert turns a stopped VM into a template and removes its seed, because a clone must not boot
 // with another VM's seed. In a VM that is a template already it converts only disks that are not
 // base disks yet.
-func (c *Client) Convert(ctx context.Context, vm *VM) error {
-	now, err := c.Refresh(ctx, vm)
+func (c *TemplateClient) Convert(ctx context.Context, vm *VM) error {
+	now, err := c.client.VMs.Refresh(ctx, vm)
 	switch {
 	case err != nil:
 		return err

@@ -18,7 +18,7 @@ import (
 // destroy-unreferenced-disks: with that option Proxmox removes every disk with the VM's number, on
 // every storage. Proxmox does not check whether such a disk is attached to another VM, or belongs
 // to a VM with the same number of another Proxmox that shares the storage.
-func (c *Client) destroy(ctx context.Context, vm *VM) error {
+func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 	if err := c.destroys.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ const askTime = 10 * time.Second
 // Until qemu-server 9.2 (its commit 42e450dc) a destroy that says "Could not remove disk" ends with
 // OK, not with warnings. If the storages do not answer after an OK, it reports that without an
 // error.
-func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
+func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
 	for _, storage := range vm.StoragesInUse() {
 		c.pve.Forget(api.NodePath(vm.Host, "storage", storage))
 	}
@@ -82,10 +82,10 @@ func (c *Client) removeLeftDisks(ctx context.Context, vm *VM, exit string) error
 
 // numbered returns the disks that carry a VM's number on the storages that the VM used: those that
 // its configuration named, and others.
-func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
+func (c *VMClient) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
 	volumes := vm.Volumes()
 	for _, storage := range vm.StoragesInUse() {
-		all, err := c.Volumes(ctx, vm.Host, storage, "images")
+		all, err := c.client.Storages.Volumes(ctx, vm.Host, storage, "images")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -103,10 +103,10 @@ func (c *Client) numbered(ctx context.Context, vm *VM) (named, others []string, 
 }
 
 // removeLeft removes disks of a destroyed VM, unless they belong to another VM by now.
-func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
+func (c *VMClient) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk belongs to another VM if the VMID was reused. Proxmox writes a VM's configuration
 	// before it makes the first disk, so checking for a configuration now is late enough.
-	taken, err := c.VMIDTaken(ctx, vm.VMID)
+	taken, err := c.Taken(ctx, vm.VMID)
 	if taken {
 		progress.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
@@ -129,7 +129,7 @@ func (c *Client) removeLeft(ctx context.Context, vm *VM, left []string) error {
 			return fmt.Errorf("VM %d is destroyed, but its disk %s is not, since VM %d (%s) on %s may have it too: %w",
 				vm.VMID, id, silent.VMID, silent.Name, silent.Host, silent.Err)
 		}
-		if err := c.DeleteVolume(ctx, vm.Host, id); err != nil {
+		if err := c.client.Storages.Delete(ctx, vm.Host, id); err != nil {
 			return fmt.Errorf("VM %d is destroyed, but its disk %s is not: %w", vm.VMID, id, err)
 		}
 	}

@@ -1,11 +1,11 @@
 // Package proxmox is the part of Proxmox VE that a cluster needs, made safe.
 //
 // [Dial] makes a [Client] from an address and an API token. With it one finds and
-// shapes VMs by name and tag ([Client.VM], [Client.Shape], [Client.Remove]), makes
-// the template that they are cloned from ([Client.FetchImage], [Client.CreateVM],
-// [Client.Convert]), hands GPUs to them ([Client.GPUs], [Client.EnsureMapping],
-// [AttachGPU]), uploads their first-boot ISO ([Client.Upload]) and runs
-// commands in them through the guest agent ([Client.Guest]).
+// shapes VMs by name and tag ([VMClient.Get], [VMClient.Shape], [VMClient.Remove]), makes
+// the template that they are cloned from ([StorageClient.Fetch], [VMClient.Create],
+// [TemplateClient.Convert]), hands GPUs to them ([PCIClient.GPUs], [PCIClient.EnsureMapping],
+// [AttachGPU]), uploads their first-boot ISO ([StorageClient.Upload]) and runs
+// commands in them through the guest agent ([AgentClient.Runner]).
 //
 // # Three nouns
 //
@@ -31,7 +31,7 @@
 // clones or restores, so the owner's tag alone proves nothing; the mark fits no copy.
 // A VM that has the name of one of ours and is not ours is somebody else's: it is not
 // changed, not removed, and making one beside it is a [ConflictError]. What carries the
-// tag and is not ours is listed by [Client.Strays]. Between its clone and its
+// tag and is not ours is listed by [VMClient.Strays]. Between its clone and its
 // configuration a VM carries its mark in its description, with its VMID, so one that a
 // crash left half-made is recognised and completed.
 //

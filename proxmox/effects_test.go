@@ -75,7 +75,7 @@ func TestRulesAreProxmoxs(t *testing.T) {
 				template(t, c)
 				spec := scratchNode(t, c)
 				require.NoError(t, ensure(t.Context(), c, spec))
-				vm, err := c.VM(t.Context(), owner, spec.Name)
+				vm, err := c.VMs.Get(t.Context(), owner, spec.Name)
 				require.NoError(t, err)
 				before := entryOf(t, root, sim, vm, sample.key)
 				form := url.Values{sample.key: {sample.value(before.Value)}}

@@ -11,7 +11,7 @@ import (
 )
 
 // Who has a claim on which card, and what is promised twice.
-func ExampleClient_Ledger() {
+func ExamplePCIClient_Ledger() {
 	model := pvesim.OneGPU() // any Proxmox VE host
 	for i, name := range []string{"games", "notebook"} {
 		model.VMs = append(model.VMs, pvesim.VM{ID: 100 + i, Node: "pve1", Name: name, Config: map[string]string{"memory": "1024", "hostpci0": "0000:01:00"}})
@@ -24,7 +24,7 @@ func ExampleClient_Ledger() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ledger, err := c.Ledger(ctx, "pve1")
+	ledger, err := c.PCI.Ledger(ctx, "pve1")
 	if err != nil {
 		log.Fatal(err)
 	}

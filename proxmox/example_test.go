@@ -25,7 +25,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	gpus, err := pve.GPUs(ctx, "pve1")
+	gpus, err := pve.PCI.GPUs(ctx, "pve1")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -34,12 +34,12 @@ func Example() {
 		fmt.Println(g.Address, g.ID(), g.Model)
 	}
 	want := proxmox.MapGPUs("training", "cards for training", "pve1", gpus[:2]...)
-	seen, _ := pve.Mapping(ctx, "training", "pve1")
+	seen, _ := pve.PCI.Mapping(ctx, "training", "pve1")
 	fmt.Println(want.Diff(seen))
-	if err := pve.EnsureMapping(ctx, want); err != nil {
+	if err := pve.PCI.EnsureMapping(ctx, want); err != nil {
 		fmt.Println(err)
 	}
-	seen, _ = pve.Mapping(ctx, "training", "pve1")
+	seen, _ = pve.PCI.Mapping(ctx, "training", "pve1")
 	fmt.Println("differs:", !want.Diff(seen).Empty())
 	// Output:
 	// 0000:01:00.0 10de:20f1 A100 PCIe 40GB

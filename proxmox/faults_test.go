@@ -25,7 +25,7 @@ func made(t *testing.T, c *proxmox.Client) (proxmox.VMSpec, *proxmox.VM) {
 	t.Helper()
 	spec := scratchNode(t, c)
 	require.NoError(t, ensure(t.Context(), c, spec))
-	vm, err := c.VM(t.Context(), owner, spec.Name)
+	vm, err := c.VMs.Get(t.Context(), owner, spec.Name)
 	require.NoError(t, err)
 	return spec, vm
 }
@@ -35,7 +35,7 @@ func shape(t *testing.T, c, tried *proxmox.Client, spec proxmox.VMSpec) faults.C
 	return faults.Case{
 		Do: func() error { return ensure(t.Context(), tried, spec) },
 		Done: func() string {
-			vm, err := c.VM(t.Context(), owner, spec.Name)
+			vm, err := c.VMs.Get(t.Context(), owner, spec.Name)
 			require.NoError(t, err)
 			return spec.Diff(vm).String()
 		},
@@ -47,9 +47,9 @@ func toVM(runs bool, do func(context.Context, *proxmox.Client, *proxmox.VM) erro
 	return func(t *testing.T, c, tried *proxmox.Client) faults.Case {
 		spec, vm := made(t, c)
 		if !runs {
-			require.NoError(t, c.Stop(t.Context(), vm))
+			require.NoError(t, c.VMs.Stop(t.Context(), vm))
 		}
-		now := func(c *proxmox.Client) (*proxmox.VM, error) { return c.VM(t.Context(), owner, spec.Name) }
+		now := func(c *proxmox.Client) (*proxmox.VM, error) { return c.VMs.Get(t.Context(), owner, spec.Name) }
 		return faults.Case{
 			Do: func() error {
 				vm, err := now(tried)
@@ -115,36 +115,36 @@ func deeds(t *testing.T) map[string]deed {
 			spec.Memory, spec.Cores, spec.Disks[0].Size = 24*proxmox.GiB, 6, 120*proxmox.GiB
 			return shape(t, c, tried, spec)
 		},
-		"stop": toVM(true, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error { return c.Stop(ctx, vm) },
+		"stop": toVM(true, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error { return c.VMs.Stop(ctx, vm) },
 			func(vm *proxmox.VM) bool { return vm == nil || vm.Running }),
-		"start": toVM(false, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error { return c.Start(ctx, vm) },
+		"start": toVM(false, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error { return c.VMs.Start(ctx, vm) },
 			func(vm *proxmox.VM) bool { return vm == nil || !vm.Running }),
-		"remove": toVM(true, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error { return c.Remove(ctx, vm) },
+		"remove": toVM(true, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error { return c.VMs.Remove(ctx, vm) },
 			func(vm *proxmox.VM) bool { return vm != nil }),
 		"map and give a GPU": toVM(false, func(ctx context.Context, c *proxmox.Client, vm *proxmox.VM) error {
-			gpus, err := c.GPUs(ctx, vm.Host)
+			gpus, err := c.PCI.GPUs(ctx, vm.Host)
 			if err != nil {
 				return err
 			}
-			if err := c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", vm.Host, gpus[len(gpus)-1])); err != nil {
+			if err := c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", vm.Host, gpus[len(gpus)-1])); err != nil {
 				return err
 			}
 			return proxmox.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: "gpu0", PCIe: true})
 		}, func(vm *proxmox.VM) bool { return vm == nil || len(vm.GPUs) != 1 }),
 		"image": file(func(ctx context.Context, c *proxmox.Client) (string, error) {
-			return c.FetchImage(ctx, "pve1", "local", fresh)
+			return c.Storages.Fetch(ctx, "pve1", "local", fresh)
 		},
 			func(ctx context.Context, c *proxmox.Client) (string, error) {
-				return c.ImageVolume(ctx, "pve1", "local", fresh.FileName)
+				return c.Storages.Image(ctx, "pve1", "local", fresh.FileName)
 			}),
 		"seed": file(func(ctx context.Context, c *proxmox.Client) (string, error) {
-			return c.Upload(ctx, "pve1", "local", "fresh.iso", []byte("an ISO"))
+			return c.Storages.Upload(ctx, "pve1", "local", "fresh.iso", []byte("an ISO"))
 		}, func(ctx context.Context, c *proxmox.Client) (string, error) {
-			return c.ISOVolume(ctx, "pve1", "local", "fresh.iso")
+			return c.Storages.ISO(ctx, "pve1", "local", "fresh.iso")
 		}),
-		"look at all": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.Summary, error) { return c.VMs(ctx, owner) }),
+		"look at all": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.Summary, error) { return c.VMs.List(ctx, owner) }),
 		"look at hosts": look(func(ctx context.Context, c *proxmox.Client) ([]string, error) {
-			hosts, err := c.Hosts(ctx)
+			hosts, err := c.Hosts.List(ctx)
 			var names []string // the rest changes with time
 			for _, h := range hosts {
 				names = append(names, h.Name)
@@ -152,16 +152,18 @@ func deeds(t *testing.T) map[string]deed {
 			return names, err
 		}),
 		"look at mappings": look(func(ctx context.Context, c *proxmox.Client) ([]pci.MappingState, error) {
-			return c.Mappings(ctx, "pve1")
+			return c.PCI.Mappings(ctx, "pve1")
 		}),
-		"look at GPUs":    look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.GPU, error) { return c.GPUs(ctx, "pve1") }),
-		"look at bridges": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.Bridge, error) { return c.Bridges(ctx, "pve1") }),
+		"look at GPUs": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.GPU, error) { return c.PCI.GPUs(ctx, "pve1") }),
+		"look at bridges": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.Bridge, error) {
+			return c.Hosts.Bridges(ctx, "pve1")
+		}),
 		"look at volumes": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.Volume, error) {
-			return c.Volumes(ctx, "pve1", "vmdata", "images")
+			return c.Storages.Volumes(ctx, "pve1", "vmdata", "images")
 		}),
-		"look at quorum": look(func(ctx context.Context, c *proxmox.Client) (bool, error) { return c.Quorate(ctx) }),
+		"look at quorum": look(func(ctx context.Context, c *proxmox.Client) (bool, error) { return c.Hosts.Quorate(ctx) }),
 		"look at claims": look(func(ctx context.Context, c *proxmox.Client) ([]pci.Card, error) {
-			l, err := c.Ledger(ctx, "pve1")
+			l, err := c.PCI.Ledger(ctx, "pve1")
 			if err != nil {
 				return nil, err
 			}

@@ -85,7 +85,7 @@ func (h HostPCI) String() string {
 // unchanged; to add a second one, name a free slot in [HostPCI.Slot]. In a running VM the
 // device is pending until the next start; [VM.Pending] shows it.
 //
-// It changes the VM as [Client.Shape] does, and nothing but that slot. The VM's memory is then locked
+// It changes the VM as [VMClient.Shape] does, and nothing but that slot. The VM's memory is then locked
 // to the host, so that a balloon can no longer take any back: Shape switches the balloon off; AttachGPU
 // and DetachGPU leave it as it is.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
@@ -98,7 +98,7 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	}) {
 		return nil
 	}
-	mapping, err := c.Mapping(ctx, device.Mapping, now.Host)
+	mapping, err := c.PCI.Mapping(ctx, device.Mapping, now.Host)
 	switch {
 	case err != nil:
 		return err
@@ -111,7 +111,7 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	case device.PCIe && !strings.Contains(now.Machine, "q35"):
 		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, cmp.Or(now.Machine, "none"))
 	}
-	if err := c.unclaimed(ctx, now, device.Mapping); err != nil {
+	if err := c.PCI.unclaimed(ctx, now, device.Mapping); err != nil {
 		return err
 	}
 	if device.Slot == "" {
@@ -119,10 +119,10 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 			return err
 		}
 	}
-	if err := c.setDevice(ctx, now, device.Slot, device); err != nil {
+	if err := c.VMs.setDevice(ctx, now, device.Slot, device); err != nil {
 		return fmt.Errorf("attach %s to %s: %w", device.Mapping, now, err)
 	}
-	return c.renew(ctx, vm)
+	return c.VMs.renew(ctx, vm)
 }
 
 // ClaimedError reports a mapping of which other VMs, running or not, already have every device. One
@@ -142,7 +142,7 @@ func (e *ClaimedError) Error() string {
 }
 
 // unclaimed returns a ClaimedError unless the VMs of a host leave a device of a mapping.
-func (c *Client) unclaimed(ctx context.Context, vm *VM, mapping string) error {
+func (c *PCIClient) unclaimed(ctx context.Context, vm *VM, mapping string) error {
 	ledger, err := c.Ledger(ctx, vm.Host)
 	if err != nil {
 		return err
@@ -163,10 +163,10 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.setDevice(ctx, now, slot, HostPCI{}); err != nil {
+	if err := c.VMs.setDevice(ctx, now, slot, HostPCI{}); err != nil {
 		return fmt.Errorf("detach %s from %s: %w", slot, now, err)
 	}
-	return c.renew(ctx, vm)
+	return c.VMs.renew(ctx, vm)
 }
 
 // afterEarlier reads a VM once no unwatched task of ours is running on its host. A change whose
@@ -174,18 +174,18 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 // stale afterwards.
 func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
 	if v == nil || v.client == nil {
-		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.ByID or Client.VM returns", v)
+		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.VMs.ByID or Client.VMs.Get returns", v)
 	}
 	c := v.client
 	if _, err := c.pve.AwaitEarlier(ctx, v.Host); err != nil {
 		return nil, nil, err
 	}
-	now, err := c.Refresh(ctx, v)
+	now, err := c.VMs.Refresh(ctx, v)
 	return c, now, err
 }
 
 // setDevice changes what is in one slot of a VM, unless the VM has changed since it was read.
-func (c *Client) setDevice(ctx context.Context, vm *VM, slot string, want HostPCI) error {
+func (c *VMClient) setDevice(ctx context.Context, vm *VM, slot string, want HostPCI) error {
 	d := &differ{vm: vm, running: vm.Running}
 	if i := slices.IndexFunc(vm.GPUs, func(g HostPCI) bool { return g.Slot == slot }); i >= 0 {
 		d.device(slot, vm.GPUs[i], want)
@@ -199,7 +199,7 @@ func (c *Client) setDevice(ctx context.Context, vm *VM, slot string, want HostPC
 }
 
 // renew reads a VM again, into the caller's variable.
-func (c *Client) renew(ctx context.Context, vm *VM) error {
+func (c *VMClient) renew(ctx context.Context, vm *VM) error {
 	now, err := c.Refresh(ctx, vm)
 	if err != nil {
 		return err

@@ -12,38 +12,40 @@ import (
 // Guest returns a Runner that runs commands in vm as root, through the guest agent. It needs no
 // network and no login in the guest. It is slow: each command takes at least two requests, and
 // output arrives at the end, at most 16 MiB.
-func (c *Client) Guest(vm *VM) remote.Runner { return c.agents.Runner(agentOf(vm)) }
+func (c *AgentClient) Runner(vm *VM) remote.Runner { return c.agents.Runner(agentOf(vm)) }
 
 // WaitAgent waits until the guest agent answers.
-func (c *Client) WaitAgent(ctx context.Context, vm *VM) error { return c.agents.Wait(ctx, agentOf(vm)) }
+func (c *AgentClient) Wait(ctx context.Context, vm *VM) error { return c.agents.Wait(ctx, agentOf(vm)) }
 
 // AgentReadFile returns a file of the guest, up to 16 MiB. It is a GET, so it changes and runs
 // nothing.
-func (c *Client) AgentReadFile(ctx context.Context, vm *VM, path string) ([]byte, error) {
+func (c *AgentClient) ReadFile(ctx context.Context, vm *VM, path string) ([]byte, error) {
 	return c.agents.ReadFile(ctx, agentOf(vm), path)
 }
 
 // AgentAddresses returns the addresses of a guest as its agent reports them, in the guest's order,
 // without loopback and link-local ones. It is for guests that get their addresses from a DHCP
 // server.
-func (c *Client) AgentAddresses(ctx context.Context, vm *VM) ([]netip.Addr, error) {
+func (c *AgentClient) Addresses(ctx context.Context, vm *VM) ([]netip.Addr, error) {
 	return c.agents.Addresses(ctx, agentOf(vm))
 }
 
 // ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its start, or
 // has run for longer than that takes. It returns true if it cannot see either, so that the guest is
 // asked anyway. It makes one GET, which covers all VMs of a host and is shared.
-func (c *Client) ShowsLife(ctx context.Context, vm *VM) bool {
+func (c *AgentClient) ShowsLife(ctx context.Context, vm *VM) bool {
 	return c.agents.ShowsLife(ctx, agentOf(vm))
 }
 
 // HasSent reports whether a guest has sent a packet since its start, or true if that cannot be seen.
 // It shares the GET of ShowsLife.
-func (c *Client) HasSent(ctx context.Context, vm *VM) bool { return c.agents.HasSent(ctx, agentOf(vm)) }
+func (c *AgentClient) HasSent(ctx context.Context, vm *VM) bool {
+	return c.agents.HasSent(ctx, agentOf(vm))
+}
 
 // Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
 // inside the guest does not reset it. It shares the GET of ShowsLife.
-func (c *Client) Uptime(ctx context.Context, vm *VM) time.Duration {
+func (c *AgentClient) Uptime(ctx context.Context, vm *VM) time.Duration {
 	return c.agents.Uptime(ctx, agentOf(vm))
 }
 

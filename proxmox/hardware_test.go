@@ -24,7 +24,7 @@ func TestHardwareOfAClone(t *testing.T) {
 			{CPUs: "0-1", Memory: 8 * proxmox.GiB, HostNodes: "0", Policy: "bind"}, {CPUs: "2-3", Memory: 8 * proxmox.GiB, HostNodes: "1", Policy: "bind"},
 		}
 		require.NoError(t, ensure(t.Context(), c, spec))
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.True(t, vm.TPM)
 		assert.Equal(t, spec.NUMANodes[1], vm.NUMANodes["numa1"])
@@ -44,11 +44,11 @@ func TestHardwareThatIsMissing(t *testing.T) {
 		spec := node(t, c, "cp1")
 		spec.Running = false
 		require.NoError(t, ensure(t.Context(), c, spec))
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		status, body := rootTicket{}.ask(t, sim, http.MethodPut, fmt.Sprintf("/nodes/pve1/qemu/%d/config", vm.VMID), url.Values{"delete": {"serial0,efidisk0"}, "machine": {"pc"}})
 		require.Equal(t, http.StatusOK, status, "%s", body)
-		vm, err = c.VM(t.Context(), owner, "cp1")
+		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		spec.GPUs = []proxmox.HostPCI{{Mapping: "card", PCIe: true}}
 		assert.Equal(t, "machine: pc → q35; efidisk0: none → on vmdata; serial0: none → socket; hostpci0: none → card pcie", spec.Diff(vm).String())
@@ -56,7 +56,7 @@ func TestHardwareThatIsMissing(t *testing.T) {
 
 		on := true
 		spec.SecureBoot = &on
-		vm, err = c.VM(t.Context(), owner, "cp1")
+		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, drift.Replace, spec.Diff(vm).Effect())
 		assert.Contains(t, spec.Diff(vm).String(), "secure boot: off → on (needs a replacement)")
@@ -72,7 +72,7 @@ func TestChangesWhileOff(t *testing.T) {
 		template(t, c)
 		spec := node(t, c, "cp1")
 		require.NoError(t, ensure(t.Context(), c, spec))
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		path := fmt.Sprintf("/nodes/pve1/qemu/%d", vm.VMID)
 		spec.NICs[0].Queues, spec.NICs[0].MTU = 8, 1400
@@ -83,7 +83,7 @@ func TestChangesWhileOff(t *testing.T) {
 		spec.NICs[0].Queues = 2
 		sim.Fail(pvesim.Rule{Path: ".*/config", Mutating: true, Status: 500, Message: "no space left on device", Times: -1})
 		require.ErrorContains(t, ensure(t.Context(), c, spec), "no space left")
-		vm, err = c.VM(t.Context(), owner, "cp1")
+		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.True(t, vm.Running)
 	})

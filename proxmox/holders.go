@@ -33,7 +33,7 @@ type Unread struct {
 // Holders reads the configuration of every VM that the token may see, current and pending, except
 // owner's VMs. An empty owner excludes none. A VM that only carries the owner's tag does not count
 // as the owner's. Snapshots are not read.
-func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
+func (c *VMClient) Holders(ctx context.Context, owner string) (*Holders, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (c *Client) Holders(ctx context.Context, owner string) (*Holders, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(r live.Resource) bool { return r.Type != "qemu" })
 	ours := map[int]bool{}
 	if owner != "" {
-		vms, err := c.VMs(ctx, owner)
+		vms, err := c.List(ctx, owner)
 		if err != nil {
 			return nil, err
 		}
@@ -120,14 +120,14 @@ func (h *Holders) Mapping(id string) (by Summary, held bool) {
 }
 
 // readAll is readEach for callers that need every VM.
-func (c *Client) readAll(ctx context.Context, all []live.Resource) ([]*VM, error) {
+func (c *core) readAll(ctx context.Context, all []live.Resource) ([]*VM, error) {
 	return c.readEach(ctx, all, func(_ int, err error) error { return err })
 }
 
 // readEach reads VMs from a list, a few at a time. It reads them as running VMs, because only those
 // have pending changes. It leaves out VMs that were destroyed meanwhile. It passes each failure to
 // unread, and leaves out the VM unless unread returns an error.
-func (c *Client) readEach(ctx context.Context, all []live.Resource, unread func(i int, err error) error) ([]*VM, error) {
+func (c *core) readEach(ctx context.Context, all []live.Resource, unread func(i int, err error) error) ([]*VM, error) {
 	found := make([]*VM, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(live.AtOnce)

@@ -26,7 +26,7 @@ type Host struct {
 
 // Hosts returns every host of the Proxmox cluster, sorted by name. For a host outside a cluster it
 // returns that host alone.
-func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
+func (c *HostClient) List(ctx context.Context) ([]Host, error) {
 	all, err := live.Nodes(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ type HostStatus struct {
 }
 
 // HostStatus returns a host's status (Sys.Audit on /nodes/NAME).
-func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error) {
+func (c *HostClient) Status(ctx context.Context, host string) (HostStatus, error) {
 	type answer struct {
 		PVEVersion string `json:"pveversion"`
 		KVersion   string `json:"kversion"`
@@ -83,7 +83,7 @@ func (c *Client) HostStatus(ctx context.Context, host string) (HostStatus, error
 }
 
 // Clock returns a host's time, to the second (Sys.Audit on /nodes/NAME).
-func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
+func (c *HostClient) Clock(ctx context.Context, host string) (time.Time, error) {
 	var now struct {
 		Time wire.Int `json:"time"`
 	}
@@ -95,7 +95,7 @@ func (c *Client) Clock(ctx context.Context, host string) (time.Time, error) {
 
 // Quorate reports whether a majority of the cluster's hosts is online. Without a majority, Proxmox
 // changes nothing. A host outside a cluster is always quorate (Sys.Audit on /).
-func (c *Client) Quorate(ctx context.Context) (bool, error) {
+func (c *HostClient) Quorate(ctx context.Context) (bool, error) {
 	type entry struct {
 		Type    string    `json:"type"`
 		Quorate wire.Bool `json:"quorate"`
@@ -117,7 +117,7 @@ func (c *Client) Quorate(ctx context.Context) (bool, error) {
 type Bridge struct {
 	Name      string
 	Type      string // bridge, OVSBridge or vnet
-	IPAM      bool   // of a vnet: its zone keeps a list of addresses; see [Client.Leases]
+	IPAM      bool   // of a vnet: its zone keeps a list of addresses; see [HostClient.Leases]
 	Active    bool
 	VLANAware bool
 	VIDs      string   // the VLANs that a VLAN-aware bridge carries, as in "2-4094"; empty: unknown
@@ -129,7 +129,7 @@ type Bridge struct {
 
 // Bridges returns the bridges of a host that the token may see (SDN.Audit or SDN.Use
 // on /sdn/zones/localnetwork/NAME), sorted by name.
-func (c *Client) Bridges(ctx context.Context, host string) ([]Bridge, error) {
+func (c *HostClient) Bridges(ctx context.Context, host string) ([]Bridge, error) {
 	type entry struct {
 		Iface     string    `json:"iface"`
 		Type      string    `json:"type"`
@@ -170,7 +170,7 @@ type Resident struct {
 // Residents returns every VM and container that the token may see (VM.Audit), of any owner,
 // including templates, sorted by VMID. It makes one request, and one for each host with VMs;
 // concurrent lookups of VMs share them.
-func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
+func (c *HostClient) Residents(ctx context.Context) ([]Resident, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (c *Client) Residents(ctx context.Context) ([]Resident, error) {
 }
 
 // VMIDTaken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
-func (c *Client) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
+func (c *VMClient) Taken(ctx context.Context, vmid int) (bool, error) {
 	var same wire.Int
 	err := c.pve.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
 	if api.SaidTaken(err) {

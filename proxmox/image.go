@@ -58,16 +58,16 @@ func (i Image) check() error {
 }
 
 // ImageVolume returns the volume id of an image on a storage, or "" if there is none.
-func (c *Client) ImageVolume(ctx context.Context, host, storage, fileName string) (string, error) {
+func (c *StorageClient) Image(ctx context.Context, host, storage, fileName string) (string, error) {
 	return c.volumeNamed(ctx, host, storage, importContent, fileName)
 }
 
 // ISOVolume returns the volume id of an ISO on a storage, or "" if there is none.
-func (c *Client) ISOVolume(ctx context.Context, host, storage, fileName string) (string, error) {
+func (c *StorageClient) ISO(ctx context.Context, host, storage, fileName string) (string, error) {
 	return c.volumeNamed(ctx, host, storage, "iso", fileName)
 }
 
-func (c *Client) volumeNamed(ctx context.Context, host, storage, content, name string) (string, error) {
+func (c *StorageClient) volumeNamed(ctx context.Context, host, storage, content, name string) (string, error) {
 	all, err := c.Volumes(ctx, host, storage, content)
 	if err != nil {
 		return "", err
@@ -85,7 +85,7 @@ const importContent = "import"
 
 // CheckImport returns an error unless this Proxmox VE can make VMs from downloaded images: the API
 // accepts the content "import" since 8.4 (pve-storage 8.3.4).
-func (c *Client) CheckImport() error { return checkImport(c.Version()) }
+func (c *StorageClient) CheckImport() error { return checkImport(c.client.Version()) }
 
 func checkImport(v Version) error {
 	text, _, _ := strings.Cut(v.Release, "-")
@@ -106,7 +106,7 @@ func checkImport(v Version) error {
 // image; then the host needs no internet access. Any other file of that name is left alone and is
 // an error. FetchImage waits for a download that an earlier process has started, and hosts that
 // share a storage download once.
-func (c *Client) FetchImage(ctx context.Context, host, storage string, image Image) (string, error) {
+func (c *StorageClient) Fetch(ctx context.Context, host, storage string, image Image) (string, error) {
 	if err := errors.Join(image.check(), c.CheckImport()); err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 	if len(shared) > 0 {
 		place = "" // one lock for all hosts that see it
 	}
-	release, err := c.storages.allocate(ctx, place, storage, true)
+	release, err := c.locks.allocate(ctx, place, storage, true)
 	if err != nil {
 		return "", err
 	}
@@ -128,7 +128,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 			return "", err
 		}
 	}
-	id, err := c.ImageVolume(ctx, host, storage, image.FileName)
+	id, err := c.Image(ctx, host, storage, image.FileName)
 	if err != nil {
 		return "", err
 	}
@@ -146,7 +146,7 @@ func (c *Client) FetchImage(ctx context.Context, host, storage string, image Ima
 // download requests the image. If a file of that name exists, Proxmox downloads nothing but
 // compares its checksum (PVE::Tools::download_file_from_url). Until a download is complete and
 // verified it has another name, which does not count as an image.
-func (c *Client) download(ctx context.Context, host, storage string, image Image, there bool) error {
+func (c *StorageClient) download(ctx context.Context, host, storage string, image Image, there bool) error {
 	path := api.NodePath(host, "storage", storage, "download-url")
 	algorithm, sum := "sha256", image.SHA256
 	if image.SHA512 != "" {
@@ -154,7 +154,7 @@ func (c *Client) download(ctx context.Context, host, storage string, image Image
 	}
 	present := func() (bool, error) {
 		c.pve.Forget(path)
-		id, err := c.ImageVolume(ctx, host, storage, image.FileName)
+		id, err := c.Image(ctx, host, storage, image.FileName)
 		return id != "" && !there, err
 	}
 	return c.pve.Settle(ctx, host, image.FileName, func() error {
@@ -170,8 +170,8 @@ func (i Image) name() string { return i.URL[strings.LastIndexByte(i.URL, '/')+1:
 
 // sharedBy returns the other hosts that see a storage, sorted; none if it belongs to its host
 // alone.
-func (c *Client) sharedBy(ctx context.Context, host, storage string) ([]string, error) {
-	storages, err := c.Storages(ctx, host)
+func (c *StorageClient) sharedBy(ctx context.Context, host, storage string) ([]string, error) {
+	storages, err := c.List(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (c *Client) sharedBy(ctx context.Context, host, storage string) ([]string, 
 	if !shared {
 		return nil, nil
 	}
-	hosts, err := c.Hosts(ctx)
+	hosts, err := c.client.Hosts.List(ctx)
 	var others []string
 	for _, h := range hosts {
 		if h.Online && h.Name != host {

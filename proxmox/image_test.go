@@ -52,7 +52,7 @@ func TestImageIsDownloadedOnce(t *testing.T) {
 
 		other := noble(t)
 		other.SHA256 = strings.Repeat("0", 64)
-		_, err := c.FetchImage(t.Context(), "pve1", "local", other)
+		_, err := c.Storages.Fetch(t.Context(), "pve1", "local", other)
 		require.ErrorContains(t, err, "is another or an incomplete file and was not changed. If nothing uses it, run on pve1: pvesm free local:import/a100-noble.qcow2")
 		fetch(t, c, "pve1")
 	})
@@ -65,14 +65,14 @@ func TestImageWithASHA512(t *testing.T) {
 		content, err := guest.DefaultInternet()(url)
 		require.NoError(t, err)
 		image := proxmox.Image{URL: url, SHA512: guest.SHA512(content), FileName: "debian.qcow2"}
-		id, err := c.FetchImage(t.Context(), "pve1", "local", image)
+		id, err := c.Storages.Fetch(t.Context(), "pve1", "local", image)
 		require.NoError(t, err)
 		assert.Equal(t, "local:import/debian.qcow2", id)
 		image.SHA512, image.FileName = strings.Repeat("0", 128), "other.qcow2"
-		_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+		_, err = c.Storages.Fetch(t.Context(), "pve1", "local", image)
 		require.ErrorContains(t, err, "or the checksum from SHA256SUMS or SHA512SUMS beside it")
 		image.SHA256 = strings.Repeat("0", 64)
-		_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+		_, err = c.Storages.Fetch(t.Context(), "pve1", "local", image)
 		require.ErrorContains(t, err, "there is a SHA-256 beside it")
 	})
 }
@@ -84,7 +84,7 @@ func TestImageThatIsUnderWay(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{Internet: w.get}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := c.FetchImage(ctx, "pve1", "local", noble(t))
+		_, err := c.Storages.Fetch(ctx, "pve1", "local", noble(t))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		fetch(t, dialSim(t, sim), "pve1")
 		assert.EqualValues(t, 1, w.asked.Load())
@@ -117,7 +117,7 @@ func TestTwoHostsThatShareAStorageDownloadOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, host := range []string{"pve1", "pve2"} {
 			wg.Go(func() {
-				id, err := c.FetchImage(t.Context(), host, "nas", image)
+				id, err := c.Storages.Fetch(t.Context(), host, "nas", image)
 				assert.NoError(t, err)
 				assert.Equal(t, "nas:import/a100-noble.qcow2", id)
 			})
@@ -129,9 +129,9 @@ func TestTwoHostsThatShareAStorageDownloadOnce(t *testing.T) {
 		image.FileName = "other.qcow2"
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := c.FetchImage(ctx, "pve1", "nas", image)
+		_, err := c.Storages.Fetch(ctx, "pve1", "nas", image)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = dialSim(t, sim).FetchImage(t.Context(), "pve2", "nas", image)
+		_, err = dialSim(t, sim).Storages.Fetch(t.Context(), "pve2", "nas", image)
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, w.asked.Load())
 	})
@@ -150,7 +150,7 @@ func TestWhyADownloadFailed(t *testing.T) {
 			var w web
 			w.fail(c.err)
 			bubble(t, pvesim.EightA100(), pvesim.Options{Internet: w.get}, func(t *testing.T, _ *pvesim.Sim, client *proxmox.Client) {
-				_, err := client.FetchImage(t.Context(), "pve1", "local", noble(t))
+				_, err := client.Storages.Fetch(t.Context(), "pve1", "local", noble(t))
 				require.ErrorContains(t, err, c.want)
 				if name != "404" {
 					assert.ErrorContains(t, err, "upload that file\n  to local in the web interface (Import), or serve it from a machine that pve1 reaches")
@@ -166,13 +166,13 @@ func TestOldProxmoxCannotImport(t *testing.T) {
 		m.Version = version
 		bubble(t, m, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			before := len(sim.Requests())
-			err := c.CheckImport()
+			err := c.Storages.CheckImport()
 			if ok {
 				assert.NoError(t, err, version)
 				return
 			}
 			require.ErrorContains(t, err, "proxmox VE "+version+" cannot import an image")
-			_, err = c.FetchImage(t.Context(), "pve1", "local", noble(t))
+			_, err = c.Storages.Fetch(t.Context(), "pve1", "local", noble(t))
 			require.ErrorContains(t, err, "cannot import an image")
 			assert.Len(t, sim.Requests(), before, "nothing was asked")
 		})
@@ -188,7 +188,7 @@ func TestDownloadTellsHowFarItIs(t *testing.T) {
 			defer mu.Unlock()
 			said = append(said, u.String())
 		})
-		_, err := c.FetchImage(ctx, "pve1", "local", noble(t))
+		_, err := c.Storages.Fetch(ctx, "pve1", "local", noble(t))
 		require.NoError(t, err)
 		assert.Contains(t, strings.Join(said, "\n"), "downloading noble-server-cloudimg-amd64.img: 48 %")
 	})
@@ -202,18 +202,18 @@ func TestHalfATemplateIsFinished(t *testing.T) {
 		"template": "1", "tags": owner, "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:vm-900-disk-1,efitype=4m,size=1M",
 	}})
 	bubble(t, m, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		vm, err := c.ByID(t.Context(), 900)
+		vm, err := c.VMs.ByID(t.Context(), 900)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"efidisk0", "scsi0"}, vm.Unbased())
-		require.NoError(t, c.Convert(t.Context(), vm))
-		vm, err = c.ByID(t.Context(), 900)
+		require.NoError(t, c.Templates.Convert(t.Context(), vm))
+		vm, err = c.VMs.ByID(t.Context(), 900)
 		require.NoError(t, err)
 		assert.Empty(t, vm.Unbased())
 		before := len(sim.Requests())
-		require.NoError(t, c.Convert(t.Context(), vm))
+		require.NoError(t, c.Templates.Convert(t.Context(), vm))
 		assert.Empty(t, mutations(sim, before))
 
-		_, err = c.ByID(t.Context(), 901)
+		_, err = c.VMs.ByID(t.Context(), 901)
 		assert.ErrorIs(t, err, proxmox.ErrNotFound)
 	})
 }
@@ -223,7 +223,7 @@ func TestCloudImagesCanBeImported(t *testing.T) {
 		for _, name := range []string{"", "ubuntu-24.04", "debian-13"} {
 			image, err := proxmox.CloudImage(name)
 			require.NoError(t, err)
-			_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+			_, err = c.Storages.Fetch(t.Context(), "pve1", "local", image)
 			require.NoError(t, err, image.URL)
 		}
 		_, err := proxmox.CloudImage("fedora-44")

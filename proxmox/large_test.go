@@ -27,7 +27,7 @@ func TestAnswersHaveABound(t *testing.T) {
 				_, err = w.Write(piece)
 			}
 		}})
-		_, err := h.dial(t).VMs(t.Context(), owner)
+		_, err := h.dial(t).VMs.List(t.Context(), owner)
 		require.ErrorContains(t, err, "GET /cluster/resources: "+want)
 		require.ErrorContains(t, err, "is this Proxmox VE's API?")
 		var e *api.Error

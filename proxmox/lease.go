@@ -63,7 +63,7 @@ func (l *leaseVM) String() string {
 // locate finds the host of the lease. The lease exists once in the whole Proxmox cluster. If there
 // is none, locate returns the host to make it on.
 func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
-	all, err := l.c.Hosts(ctx)
+	all, err := l.c.Hosts.List(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -333,13 +333,13 @@ func TestWhatIsUnderWayStopsToo(t *testing.T) {
 		require.NoError(t, err)
 		sim.AddVM(pvesim.VM{ID: 200, Node: "pve1", Name: "worker"})
 		desk.off.Store(false)
-		vm, err := lid.ByID(t.Context(), 200)
+		vm, err := lid.VMs.ByID(t.Context(), 200)
 		require.NoError(t, err)
-		require.ErrorIs(t, lid.Remove(t.Context(), vm), lease.ErrLost)
-		require.ErrorIs(t, lid.Start(t.Context(), vm), lease.ErrLost)
+		require.ErrorIs(t, lid.VMs.Remove(t.Context(), vm), lease.ErrLost)
+		require.ErrorIs(t, lid.VMs.Start(t.Context(), vm), lease.ErrLost)
 		require.NoError(t, l.Release(t.Context()))
 		done()
-		require.NoError(t, lid.Remove(t.Context(), vm), "the guard is off")
+		require.NoError(t, lid.VMs.Remove(t.Context(), vm), "the guard is off")
 		require.NoError(t, next.Release(t.Context()))
 	})
 }
@@ -358,7 +358,7 @@ func post(t testing.TB, sim *pvesim.Sim, path string, form url.Values) {
 }
 
 func residents(t testing.TB, c *proxmox.Client) []proxmox.Resident {
-	all, err := c.Residents(t.Context())
+	all, err := c.Hosts.Residents(t.Context())
 	require.NoError(t, err)
 	return all
 }

@@ -22,13 +22,13 @@ func claimant(id int, name string, running bool, hostpci ...string) pvesim.VM {
 // pool makes a mapping of several cards, by their numbers.
 func pool(t *testing.T, c *proxmox.Client, id string, cards ...int) {
 	t.Helper()
-	gpus, err := c.GPUs(t.Context(), "pve1")
+	gpus, err := c.PCI.GPUs(t.Context(), "pve1")
 	require.NoError(t, err)
 	var chosen []proxmox.GPU
 	for _, i := range cards {
 		chosen = append(chosen, gpus[i])
 	}
-	require.NoError(t, c.EnsureMapping(t.Context(), proxmox.MapGPUs(id, "", "pve1", chosen...)))
+	require.NoError(t, c.PCI.EnsureMapping(t.Context(), proxmox.MapGPUs(id, "", "pve1", chosen...)))
 }
 
 func TestLedger(t *testing.T) {
@@ -44,7 +44,7 @@ func TestLedger(t *testing.T) {
 		pool(t, c, "pool", 1, 2)
 		pool(t, c, "idle", 7)
 		before := len(sim.Requests())
-		l, err := c.Ledger(t.Context(), "pve1")
+		l, err := c.PCI.Ledger(t.Context(), "pve1")
 		require.NoError(t, err)
 		assert.LessOrEqual(t, len(sim.Requests())-before, 2+5, "all VMs, and one for each; hardware and mappings are known")
 		require.Len(t, l.Cards, 8)
@@ -102,7 +102,7 @@ func TestConflicts(t *testing.T) {
 			model.VMs = append(model.VMs, tt.vms...)
 			bubble(t, model, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 				pool(t, c, "pp", 0, 1)
-				l, err := c.Ledger(t.Context(), "pve1")
+				l, err := c.PCI.Ledger(t.Context(), "pve1")
 				require.NoError(t, err)
 				var got []string
 				for _, conflict := range l.Conflicts() {
@@ -124,7 +124,7 @@ func TestLedgerWithoutAnOwners(t *testing.T) {
 	model.VMs = append(model.VMs, ours, claimant(201, "theirs", false, "25:00"))
 	bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		for who, want := range map[string][]string{"": {"VM 200 (ours)", "VM 201 (theirs)"}, owner: {"VM 201 (theirs)"}, "homelab-x": {"VM 200 (ours)", "VM 201 (theirs)"}} {
-			l, err := c.LedgerWithout(t.Context(), who, "pve1")
+			l, err := c.PCI.LedgerWithout(t.Context(), who, "pve1")
 			require.NoError(t, err)
 			var got []string
 			for _, claim := range l.Claims {

@@ -14,8 +14,8 @@ import (
 )
 
 // VM returns the VM of owner's with that name, or nil if there is none. It does not return another
-// owner's VM of that name, whatever its tags; see [Client.Conflict].
-func (c *Client) VM(ctx context.Context, owner, name string) (*VM, error) {
+// owner's VM of that name, whatever its tags; see [VMClient.Conflict].
+func (c *VMClient) Get(ctx context.Context, owner, name string) (*VM, error) {
 	found, _, err := c.named(ctx, owner, name)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func only(owner, name string, found []*VM) (*VM, error) {
 }
 
 // Conflict returns a [*ConflictError] if another owner's VM has the name.
-func (c *Client) Conflict(ctx context.Context, owner, name string) error {
+func (c *VMClient) Conflict(ctx context.Context, owner, name string) error {
 	found, foreign, err := c.named(ctx, owner, name)
 	if err != nil || len(found) > 0 || len(foreign) == 0 {
 		return err
@@ -50,7 +50,7 @@ func (c *Client) Conflict(ctx context.Context, owner, name string) error {
 
 // Conflicts returns a [*ConflictError] for each of the names that another owner's VM has. If there
 // is no conflict, it costs no more than the list of all VMs.
-func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
+func (c *VMClient) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -80,10 +80,10 @@ func (c *Client) Conflicts(ctx context.Context, owner string, names []string) ([
 }
 
 // Template returns the template of owner's with that name, or nil if there is none. To find a VM
-// that becomes a template later, use [Client.VM]. If several hosts have a template of that name,
+// that becomes a template later, use [VMClient.Get]. If several hosts have a template of that name,
 // Template returns the one on host, or else the one on the host whose name sorts first.
-func (c *Client) Template(ctx context.Context, owner, host, name string) (*VM, error) {
-	found, _, err := c.named(ctx, owner, name)
+func (c *TemplateClient) Get(ctx context.Context, owner, host, name string) (*VM, error) {
+	found, _, err := c.client.VMs.named(ctx, owner, name)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func byPlace(a, b *VM) int {
 }
 
 // named returns all VMs called name, from any owner.
-func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
+func (c *VMClient) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, nil, err
@@ -110,7 +110,7 @@ func (c *Client) named(ctx context.Context, owner, name string) (ours, foreign [
 }
 
 // namedIn is named for callers that already have the list of all VMs.
-func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
+func (c *VMClient) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
 	for _, r := range all {
 		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !maybeOursIn(r, owner)) {
 			continue
@@ -146,7 +146,7 @@ func (c *Client) namedIn(ctx context.Context, all []live.Resource, owner, name s
 
 // Refresh reads vm's configuration and power state again. It is an error if another VM, with
 // another UUID, has its VMID by now.
-func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
+func (c *VMClient) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	running, err := c.status(ctx, vm.Host, vm.VMID)
 	if err != nil {
 		return nil, err
@@ -163,13 +163,13 @@ func (c *Client) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 }
 
 // seen records which client read a VM.
-func (c *Client) seen(vm *VM) *VM {
-	vm.client = c
+func (c *core) seen(vm *VM) *VM {
+	vm.client = c.client
 	return vm
 }
 
 // read returns a VM's configuration, with pending changes, in one request.
-func (c *Client) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
+func (c *core) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
 	var entries []configEntry
 	if err := c.pve.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (c *Client) read(ctx context.Context, host string, vmid int, running bool) 
 }
 
 // status asks the host itself whether a VM runs.
-func (c *Client) status(ctx context.Context, host string, vmid int) (running bool, err error) {
+func (c *core) status(ctx context.Context, host string, vmid int) (running bool, err error) {
 	var now struct {
 		Status string `json:"status"`
 	}
@@ -206,7 +206,7 @@ type vmids struct {
 // next returns a free VMID and reserves it within this process. It asks Proxmox for the first VMID,
 // and then counts up, skipping the VMIDs of VMs that the token may see. With ask, it asks Proxmox
 // about each of them.
-func (c *Client) next(ctx context.Context, ask bool) (int, error) {
+func (c *core) next(ctx context.Context, ask bool) (int, error) {
 	first, err := c.firstFree(ctx)
 	if err != nil {
 		return 0, err
@@ -218,7 +218,7 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 		if !ask {
 			return id, nil
 		}
-		if taken, err := c.VMIDTaken(ctx, id); err != nil {
+		if taken, err := c.client.VMs.Taken(ctx, id); err != nil {
 			return 0, err
 		} else if !taken {
 			return id, nil
@@ -228,7 +228,7 @@ func (c *Client) next(ctx context.Context, ask bool) (int, error) {
 
 // firstFree returns where the search for a free VMID starts, and reserves the VMIDs of existing
 // VMs.
-func (c *Client) firstFree(ctx context.Context) (int, error) {
+func (c *core) firstFree(ctx context.Context) (int, error) {
 	c.vmids.asking.Lock()
 	defer c.vmids.asking.Unlock()
 	if c.vmids.first > 0 {

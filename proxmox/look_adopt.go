@@ -9,7 +9,7 @@ import (
 
 // Namesake returns the one VM with that name that does not belong to owner, or nil if there is
 // none. Several are an error, because the name is ambiguous.
-func (c *Client) Namesake(ctx context.Context, owner, name string) (*VM, error) {
+func (c *VMClient) Namesake(ctx context.Context, owner, name string) (*VM, error) {
 	_, foreign, err := c.named(ctx, owner, name)
 	if err != nil || len(foreign) == 0 {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 
 // Mappings returns the PCI mappings that the token may see, sorted by id. If host is not empty,
 // Proxmox compares them with that host's hardware and reports what does not fit.
-func (c *Client) Mappings(ctx context.Context, host string) ([]pci.MappingState, error) {
+func (c *PCIClient) Mappings(ctx context.Context, host string) ([]pci.MappingState, error) {
 	type entry struct {
 		ID          string   `json:"id"`
 		Description string   `json:"description"`
@@ -52,7 +52,7 @@ func (c *Client) Mappings(ctx context.Context, host string) ([]pci.MappingState,
 
 // Mapping returns one mapping, or nil if there is none. If host is not empty, Proxmox compares the
 // mapping with that host's hardware.
-func (c *Client) Mapping(ctx context.Context, id, host string) (*pci.MappingState, error) {
+func (c *PCIClient) Mapping(ctx context.Context, id, host string) (*pci.MappingState, error) {
 	all, err := c.Mappings(ctx, host)
 	if err != nil {
 		return nil, err
@@ -81,9 +81,9 @@ func (e *MappingInUseError) Error() string {
 // EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware and
 // no VM uses it. One that a VM uses is a [*MappingInUseError]. Afterwards it checks with Proxmox that
 // the mapping fits.
-func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
+func (c *PCIClient) EnsureMapping(ctx context.Context, m Mapping) error {
 	return c.writeMapping(ctx, m, func() error {
-		holders, err := c.Holders(ctx, "")
+		holders, err := c.client.VMs.Holders(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -98,14 +98,14 @@ func (c *Client) EnsureMapping(ctx context.Context, m Mapping) error {
 	})
 }
 
-// RewriteMapping is [Client.EnsureMapping] for the owner of the VMs that use the mapping: it rewrites
+// RewriteMapping is [PCIClient.EnsureMapping] for the owner of the VMs that use the mapping: it rewrites
 // one in use, too.
-func (c *Client) RewriteMapping(ctx context.Context, m Mapping) error {
+func (c *PCIClient) RewriteMapping(ctx context.Context, m Mapping) error {
 	return c.writeMapping(ctx, m, func() error { return nil })
 }
 
 // writeMapping makes a mapping, or rewrites one that differs, if that is allowed.
-func (c *Client) writeMapping(ctx context.Context, m Mapping, allowed func() error) error {
+func (c *PCIClient) writeMapping(ctx context.Context, m Mapping, allowed func() error) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *Client) writeMapping(ctx context.Context, m Mapping, allowed func() err
 }
 
 // checkMapping asks Proxmox whether the mapping fits each host's hardware.
-func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
+func (c *PCIClient) checkMapping(ctx context.Context, m Mapping) error {
 	hosts := map[string]bool{}
 	for _, d := range m.Devices {
 		if hosts[d.Host] {
@@ -174,7 +174,7 @@ func (c *Client) checkMapping(ctx context.Context, m Mapping) error {
 
 // DeleteMapping deletes a mapping. A missing mapping is not an error. Proxmox deletes a mapping
 // even if it is in use.
-func (c *Client) DeleteMapping(ctx context.Context, id string) error {
+func (c *PCIClient) DeleteMapping(ctx context.Context, id string) error {
 	err := c.pve.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
 	if errors.Is(err, ErrNotFound) {
 		return nil

@@ -34,7 +34,7 @@ func TestTheMarkFitsNoCopy(t *testing.T) {
 		ctx := t.Context()
 		template(t, c)
 		require.NoError(t, ensure(ctx, c, node(t, c, "cp1")))
-		vm, err := c.VM(ctx, owner, "cp1")
+		vm, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		backup := sim.Backup(vm.VMID)
 		form := url.Values{"newid": {"900"}, "name": {"cp1"}, "full": {"1"}, "storage": {"vmdata"}}
@@ -45,7 +45,7 @@ func TestTheMarkFitsNoCopy(t *testing.T) {
 		sim.Restore(backup, 902, true)
 		time.Sleep(time.Minute)
 
-		strays, err := c.Strays(ctx, owner)
+		strays, err := c.VMs.Strays(ctx, owner)
 		require.NoError(t, err)
 		require.Len(t, strays, 3)
 		for i, s := range strays {
@@ -53,41 +53,41 @@ func TestTheMarkFitsNoCopy(t *testing.T) {
 			assert.Equal(t, fmt.Sprintf("is marked as VM %d, so it is a copy: a clone, or a backup restored to another VMID", vm.VMID), s.Why)
 			assert.Equal(t, fmt.Sprintf("qm set %d --delete tags", s.VMID), s.Untag(owner))
 		}
-		same, err := c.VM(ctx, owner, "cp1")
+		same, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, vm.Identity(), same.Identity())
 		before := len(sim.Requests())
 		for id := 900; id < 903; id++ {
-			other, err := c.ByID(ctx, id)
+			other, err := c.VMs.ByID(ctx, id)
 			require.NoError(t, err)
 			other.Owner = owner
-			require.ErrorContains(t, c.Remove(ctx, other), "not removed")
-			gone, err := c.Listed(ctx, owner, proxmox.Summary{Name: "cp1", VMID: id})
+			require.ErrorContains(t, c.VMs.Remove(ctx, other), "not removed")
+			gone, err := c.VMs.Listed(ctx, owner, proxmox.Summary{Name: "cp1", VMID: id})
 			require.NoError(t, err)
 			assert.Nil(t, gone)
 		}
 		assert.Empty(t, mutations(sim, before))
 
 		// Under its own VMID: the backup is the machine, one with a new UUID is another.
-		require.NoError(t, c.Remove(ctx, vm))
+		require.NoError(t, c.VMs.Remove(ctx, vm))
 		sim.Restore(backup, vm.VMID, true)
 		time.Sleep(time.Minute)
 		var conflict *proxmox.ConflictError
-		require.ErrorAs(t, c.Conflict(ctx, owner, "cp1"), &conflict)
+		require.ErrorAs(t, c.VMs.Conflict(ctx, owner, "cp1"), &conflict)
 		assert.True(t, conflict.Tagged)
-		require.ErrorContains(t, c.Remove(ctx, vm), "not removed")
+		require.ErrorContains(t, c.VMs.Remove(ctx, vm), "not removed")
 		unmade := vm
-		_, err = c.Refresh(ctx, unmade)
+		_, err = c.VMs.Refresh(ctx, unmade)
 		require.ErrorContains(t, err, "is no longer the machine cp1: it has another UUID")
-		require.ErrorContains(t, c.Shape(ctx, node(t, c, "cp1"), vm), "it has another UUID")
+		require.ErrorContains(t, c.VMs.Shape(ctx, node(t, c, "cp1"), vm), "it has another UUID")
 		login(t, sim).ask(t, sim, http.MethodDelete, fmt.Sprintf("/nodes/pve1/qemu/%d", vm.VMID), nil)
 		sim.Settle()
 		sim.Restore(backup, vm.VMID, false)
 		time.Sleep(time.Minute)
-		back, err := c.VM(ctx, owner, "cp1")
+		back, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		require.NotNil(t, back)
-		require.NoError(t, c.Remove(ctx, back))
+		require.NoError(t, c.VMs.Remove(ctx, back))
 	})
 }
 
@@ -101,13 +101,13 @@ func TestAHalfMadeCopyIsNotOurs(t *testing.T) {
 		require.ErrorContains(t, ensure(ctx, c, spec), "stopped here")
 		fault.Remove()
 		time.Sleep(time.Minute)
-		half, err := c.VM(ctx, owner, "cp1")
+		half, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		require.NotNil(t, half)
 		assert.True(t, half.Unfinished)
 		sim.Restore(sim.Backup(half.VMID), 900, false)
 		time.Sleep(time.Minute)
-		all, err := c.VMs(ctx, owner)
+		all, err := c.VMs.List(ctx, owner)
 		require.NoError(t, err)
 		assert.Len(t, all, 2, "the template, and the one that was begun")
 		require.NoError(t, ensure(ctx, c, spec))

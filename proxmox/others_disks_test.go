@@ -38,7 +38,7 @@ func TestDisksThatAreNotOfTheVM(t *testing.T) {
 			bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 				template(t, c)
 				require.NoError(t, ensure(t.Context(), c, scratchNode(t, c)))
-				vm, err := c.VM(t.Context(), owner, "cp1")
+				vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 				require.NoError(t, err)
 				hung, orphan := fmt.Sprintf("vm-%d-disk-7", vm.VMID), fmt.Sprintf("vm-%d-disk-8", vm.VMID)
 				for _, volume := range []string{hung, orphan} {
@@ -51,7 +51,7 @@ func TestDisksThatAreNotOfTheVM(t *testing.T) {
 
 				var said []string
 				ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
-				require.NoError(t, c.Remove(ctx, vm))
+				require.NoError(t, c.VMs.Remove(ctx, vm))
 				var left []string
 				for _, v := range sim.Volumes() {
 					if v.Owner == vm.VMID {

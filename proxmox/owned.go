@@ -15,11 +15,11 @@ import (
 
 // ExpectNames registers which names VMs and templates of owner's have. A VM of such a name is read
 // even if somebody has removed its tags: its notes may still say that it is the owner's.
-func (c *Client) ExpectNames(owner string, has func(name string) bool) {
+func (c *VMClient) ExpectNames(owner string, has func(name string) bool) {
 	c.expected.Store(strings.ToLower(owner), has)
 }
 
-func (c *Client) expects(owner, name string) bool {
+func (c *VMClient) expects(owner, name string) bool {
 	has, found := c.expected.Load(strings.ToLower(owner))
 	return found && has.(func(string) bool)(name)
 }
@@ -29,12 +29,12 @@ func (c *Client) expects(owner, name string) bool {
 // each VM with the owner's tag that is not marked with its own VMID. Concurrent lookups share the
 // first two kinds. It does not compare the UUID with the mark; that is checked before a VM is
 // changed.
-func (c *Client) VMs(ctx context.Context, owner string) ([]Summary, error) {
+func (c *VMClient) List(ctx context.Context, owner string) ([]Summary, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
-	ours, _, err := c.tell(ctx, all, owner)
+	ours, _, err := c.classify(ctx, all, owner)
 	return ours, err
 }
 
@@ -57,19 +57,19 @@ func (s Stray) Untag(owner string) string {
 }
 
 // Strays returns the VMs that carry the tag owner but do not belong to the owner, sorted by name.
-// It costs the same as [Client.VMs].
-func (c *Client) Strays(ctx context.Context, owner string) ([]Stray, error) {
+// It costs the same as [VMClient.List].
+func (c *VMClient) Strays(ctx context.Context, owner string) ([]Stray, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
-	_, strays, err := c.tell(ctx, all, owner)
+	_, strays, err := c.classify(ctx, all, owner)
 	return strays, err
 }
 
 // tell separates the owner's VMs from those that only carry the owner's tag. It reads a VM's
 // configuration if the list is not enough to decide.
-func (c *Client) tell(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
+func (c *VMClient) classify(ctx context.Context, all []live.Resource, owner string) (ours []Summary, strays []Stray, err error) {
 	for _, r := range all {
 		untagged := !taggedIn(r, owner)
 		if r.Type != "qemu" || untagged && !c.expects(owner, r.Name) && (!live.Nameless(r) || len(splitTags(r.Tags)) > 0) {
@@ -117,7 +117,7 @@ func byName(a, b Summary) int {
 }
 
 // glimpse reads a VM from a list. If the VM has a name, concurrent lookups may share the read.
-func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
+func (c *VMClient) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
@@ -129,7 +129,7 @@ func (c *Client) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 }
 
 // withPower adds to a VM from a list whether it runs.
-func (c *Client) withPower(ctx context.Context, s Summary, r live.Resource) Summary {
+func (c *VMClient) withPower(ctx context.Context, s Summary, r live.Resource) Summary {
 	s.Running = !s.Template && c.isRunning(ctx, r)
 	return s
 }

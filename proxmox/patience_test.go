@@ -27,7 +27,7 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			vm := booted(t, c)
 			silent(sim, ".*/agent/info")
-			require.NoError(t, c.WaitAgent(t.Context(), vm))
+			require.NoError(t, c.Agents.Wait(t.Context(), vm))
 		})
 	})
 	t.Run("task", func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 				Method: http.MethodGet, Path: "/nodes/pve1/tasks", Skip: 1, Times: 24, Status: 595, Message: "Connection refused",
 			})
 			time.AfterFunc(10*time.Second, func() { sim.LockVM(vm.VMID, "") })
-			require.NoError(t, c.Remove(t.Context(), vm))
+			require.NoError(t, c.VMs.Remove(t.Context(), vm))
 			assert.Equal(t, 24, away.Hits())
 			assert.Greater(t, time.Since(begun), 10*time.Second)
 		})
@@ -70,7 +70,7 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 			vm.Locked = "backup"
 			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/tasks", Skip: 1, Times: -1, Status: 595, Message: "No route to host"})
 			begun := time.Now()
-			err := c.Remove(t.Context(), vm)
+			err := c.VMs.Remove(t.Context(), vm)
 			require.ErrorContains(t, err, "No route to host")
 			require.ErrorContains(t, err, "is locked (backup)")
 			assert.InDelta(t, 2*time.Minute, time.Since(begun), float64(time.Minute))
@@ -79,7 +79,7 @@ func TestAHostThatDoesNotAnswerForAWhile(t *testing.T) {
 	t.Run("task, for good", func(t *testing.T) {
 		bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/tasks", Times: -1, Status: 595, Message: "No route to host"})
-			_, err := c.FetchImage(t.Context(), "pve1", "local", noble(t))
+			_, err := c.Storages.Fetch(t.Context(), "pve1", "local", noble(t))
 			require.ErrorContains(t, err, "No route to host")
 		})
 	})
@@ -95,7 +95,7 @@ func TestAHostThatIsGoneIsTheCause(t *testing.T) {
 			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: ".*/agent/info", Times: times, Status: 595, Message: "No route to host"})
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
-			err := c.WaitAgent(ctx, vm)
+			err := c.Agents.Wait(ctx, vm)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			var said *api.Error
 			assert.Equal(t, blamed, errors.As(err, &said) && said.Status == 595, "%v", err)
@@ -116,7 +116,7 @@ func TestTheWaitForASlowSilentHost(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		begun := time.Now()
-		err := c.Stop(ctx, vm)
+		err := c.VMs.Stop(ctx, vm)
 		require.ErrorContains(t, err, "Connection timed out")
 		assert.Less(t, time.Since(begun), 20*time.Minute, "six tries of about two minutes")
 	})
@@ -133,7 +133,7 @@ func TestAHostThatRefusesIsNotSilent(t *testing.T) {
 			vm := booted(t, c)
 			time.Sleep(time.Minute)
 			sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "/nodes/pve1/qemu", Times: -1, Status: status, Message: "Permission check failed"})
-			_, err := c.VM(t.Context(), owner, vm.Name)
+			_, err := c.VMs.Get(t.Context(), owner, vm.Name)
 			var said *api.Error
 			require.ErrorAs(t, err, &said)
 			assert.True(t, is(said), "%v", err)

@@ -42,7 +42,7 @@ func TestWhatWaitsIsSaid(t *testing.T) {
 				spec := node(t, c, "cp1")
 				require.NoError(t, ensure(t.Context(), c, spec))
 				look := func() *proxmox.VM {
-					vm, err := c.VM(t.Context(), owner, "cp1")
+					vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 					require.NoError(t, err)
 					return vm
 				}
@@ -57,7 +57,7 @@ func TestWhatWaitsIsSaid(t *testing.T) {
 					return all[slices.IndexFunc(all, func(vm pvesim.VMState) bool { return vm.Name == "cp1" })].Guest
 				}
 				machine := guestOf()
-				require.NoError(t, c.Shape(t.Context(), spec, look()))
+				require.NoError(t, c.VMs.Shape(t.Context(), spec, look()))
 				assert.Empty(t, spec.Diff(look()).String())
 				assert.Equal(t, tt.restarts, guestOf() != machine, "restarted")
 			})

@@ -117,11 +117,11 @@ func TestEveryRefusalNamesItsCure(t *testing.T) {
 			assert.True(t, wait.IsPermanent(&x.err), x.name)
 		}
 		sim.Revoke("VM.Allocate", "Datastore.AllocateTemplate", "Sys.AccessNetwork")
-		_, err := c.CreateVM(t.Context(), proxmox.CreateSpec{Name: "x", Host: "pve1", Owner: owner, Image: "local:import/a.qcow2", Storage: "vmdata", Cores: 1, Memory: proxmox.GiB})
+		_, err := c.VMs.Create(t.Context(), proxmox.CreateSpec{Name: "x", Host: "pve1", Owner: owner, Image: "local:import/a.qcow2", Storage: "vmdata", Cores: 1, Memory: proxmox.GiB})
 		require.ErrorContains(t, err, "lacks VM.Allocate on /vms; run on a host as root:\n    "+vms)
-		_, err = c.Upload(t.Context(), "pve1", "local", "x.iso", []byte("x"))
+		_, err = c.Storages.Upload(t.Context(), "pve1", "local", "x.iso", []byte("x"))
 		require.ErrorContains(t, err, "lacks Datastore.AllocateTemplate on /storage/local; run on a host as root:\n    pveum role add homelab-a100-storage-local")
-		_, err = c.FetchImage(t.Context(), "pve1", "local", proxmox.Image{URL: imageURL, SHA256: strings.Repeat("0", 64), FileName: "a.qcow2"})
+		_, err = c.Storages.Fetch(t.Context(), "pve1", "local", proxmox.Image{URL: imageURL, SHA256: strings.Repeat("0", 64), FileName: "a.qcow2"})
 		require.ErrorContains(t, err, "lacks Datastore.AllocateTemplate on /storage/local; run on a host as root:")
 	})
 }

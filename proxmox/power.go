@@ -22,7 +22,7 @@ import (
 // Started reports whether Proxmox has started vm at any time since the VM was made, as far as its
 // list of tasks goes back. A token sees its own tasks, and with Sys.Audit on /nodes/NAME those of
 // others. A clone counts as made when its source was made.
-func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
+func (c *VMClient) Started(ctx context.Context, vm *VM) (bool, error) {
 	q := url.Values{"vmid": {strconv.Itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(api.MaxTasks)}}
 	if _, made, found := strings.Cut(vm.Config()["meta"], "ctime="); found { // skip tasks of an earlier VM with the same VMID
 		made, _, _ = strings.Cut(made, ",")
@@ -39,7 +39,7 @@ func (c *Client) Started(ctx context.Context, vm *VM) (bool, error) {
 
 // Start starts vm, unless it runs, and waits until Proxmox reports that it runs. The timeout is the
 // one that Proxmox's own formula gives for the VM's shape.
-func (c *Client) Start(ctx context.Context, vm *VM) error {
+func (c *VMClient) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
 	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
@@ -61,22 +61,22 @@ const shutdownTime = 3 * time.Minute
 
 // Shutdown asks the guest to shut down, and switches it off if it still runs after three minutes. A
 // VM that does not run is unchanged.
-func (c *Client) Shutdown(ctx context.Context, vm *VM) error {
+func (c *VMClient) Shutdown(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "shutting down %s", vm)
 	return c.down(ctx, vm, "shutdown", api.Params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
 }
 
 // Stop switches vm off immediately.
-func (c *Client) Stop(ctx context.Context, vm *VM) error {
+func (c *VMClient) Stop(ctx context.Context, vm *VM) error {
 	progress.Say(ctx, "stopping %s", vm)
 	p := api.Params{}
-	if c.Version().Major() >= 9 { // actually since 8.2
+	if c.client.Version().Major() >= 9 { // actually since 8.2
 		p["overrule-shutdown"] = 1
 	}
 	return c.down(ctx, vm, "stop", p)
 }
 
-func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) error {
+func (c *VMClient) down(ctx context.Context, vm *VM, verb string, p api.Params) error {
 	stopped := func() (bool, error) {
 		running, err := c.status(ctx, vm.Host, vm.VMID)
 		if errors.Is(err, ErrNotFound) {
@@ -101,7 +101,7 @@ func (c *Client) down(ctx context.Context, vm *VM, verb string, p api.Params) er
 // Remove stops vm, destroys it with its disks, and checks that they are gone. First it checks that
 // the VM is still the one that vm describes, because the VMID may have been reused, and has no
 // disk that vm does not name, since nobody agreed to lose that one.
-func (c *Client) Remove(ctx context.Context, vm *VM) error {
+func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
 	now, err := c.current(ctx, vm)
 	if err != nil || now == nil {
 		return err
@@ -142,7 +142,7 @@ func moreDisks(was, now *VM) error {
 
 // current returns vm as it is now, unlocked, or nil if it is gone. It always reads the
 // configuration, because the list of all VMs does not show the UUID.
-func (c *Client) current(ctx context.Context, vm *VM) (*VM, error) {
+func (c *VMClient) current(ctx context.Context, vm *VM) (*VM, error) {
 	waited, err := c.pve.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
 		return nil, err
@@ -185,14 +185,14 @@ const maxUnheld = 2
 
 // unlocked waits until nothing holds vm's lock, and returns the VM as it is then, or nil if it is
 // gone.
-func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
+func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 	var away api.Unheard
 	defer away.Over()
 	lock, unheld := vm.Locked, 0
 	var ended error // an error that ends the loop
 	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.pve.Poll(), Strict: true}
 	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
-		seen, tasks, err := c.holders(ctx, vm)
+		seen, tasks, err := c.lockHolders(ctx, vm)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return "", nil
@@ -226,7 +226,7 @@ func (c *Client) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 }
 
 // holders returns a VM as it is, and the running tasks that may hold its lock.
-func (c *Client) holders(ctx context.Context, vm *VM) (*VM, []api.Task, error) {
+func (c *core) lockHolders(ctx context.Context, vm *VM) (*VM, []api.Task, error) {
 	tasks, err := c.pve.RunningTasks(ctx, vm.Host)
 	if err != nil {
 		return nil, nil, err
@@ -242,7 +242,7 @@ func holds(l api.Task, vm *VM) bool {
 }
 
 // explain adds to an error which VM failed, and turns the error of a stale lock into a clear one.
-func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) error {
+func (c *core) explain(ctx context.Context, vm *VM, verb string, err error) error {
 	if ctx.Err() == nil && api.SaidLock(err) != "" {
 		var dead *LockedError
 		if _, locked := c.unlocked(ctx, vm); errors.As(locked, &dead) {
@@ -255,7 +255,7 @@ func (c *Client) explain(ctx context.Context, vm *VM, verb string, err error) er
 }
 
 // isRunning reports whether a VM runs.
-func (c *Client) isRunning(ctx context.Context, r live.Resource) bool {
+func (c *core) isRunning(ctx context.Context, r live.Resource) bool {
 	if r.Status == "running" || r.Status == "stopped" {
 		return r.Status == "running"
 	}

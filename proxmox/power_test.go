@@ -26,7 +26,7 @@ func TestNullTaskID(t *testing.T) {
 		},
 	})
 	vm := &proxmox.VM{Name: "a", Host: "pve1", VMID: 100}
-	require.NoError(t, h.dial(t).Start(t.Context(), vm))
+	require.NoError(t, h.dial(t).VMs.Start(t.Context(), vm))
 	assert.True(t, vm.Running)
 	assert.Equal(t, 1, h.Count(start))
 }
@@ -44,7 +44,7 @@ func TestCancelIsPrompt(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- c.Start(ctx, &proxmox.VM{Name: "a", Host: "pve1", VMID: 100}) }()
+	go func() { done <- c.VMs.Start(ctx, &proxmox.VM{Name: "a", Host: "pve1", VMID: 100}) }()
 	require.Eventually(t, func() bool { return h.Count("GET /nodes/pve1/tasks") > 0 }, 5*time.Second, 5*time.Millisecond)
 	begun := time.Now()
 	cancel()

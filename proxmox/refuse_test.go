@@ -19,7 +19,7 @@ func TestShapeRefusesBeforeItClones(t *testing.T) {
 		spec := node(t, c, "gpu1")
 		spec.Template, spec.TemplateID, spec.GPUs = "", 300, []proxmox.HostPCI{{Mapping: "card", PCIe: true}}
 		before, there := len(sim.Requests()), len(sim.VMs())
-		err := c.Shape(t.Context(), spec, nil)
+		err := c.VMs.Shape(t.Context(), spec, nil)
 		require.ErrorContains(t, err, "firmware: seabios → ovmf")
 		assert.ErrorContains(t, err, "gpu1 cannot be made from plain (VM 300 on pve1)")
 		assert.Empty(t, mutations(sim, before))
@@ -37,8 +37,8 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 			pvesim.VM{ID: 301, Node: "pve2", Name: "other", Config: map[string]string{"memory": "1024", "tags": tags}})
 		bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 			sim.Fail(pvesim.Rule{Method: "GET", Path: ".*/nodes/pve2/qemu", Status: 595, Message: "No route to host", Times: -1})
-			vm, err := c.VM(t.Context(), owner, "cp1")
-			all, listErr := c.VMs(t.Context(), owner)
+			vm, err := c.VMs.Get(t.Context(), owner, "cp1")
+			all, listErr := c.VMs.List(t.Context(), owner)
 			if tags != "somebody" && tags != copied {
 				const want = "VM 301 cannot be identified: its host pve2 does not answer: proxmox: GET /nodes/pve2/qemu: No route to host (status 595)"
 				assert.ErrorContains(t, err, want)

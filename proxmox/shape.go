@@ -15,13 +15,13 @@ import (
 // request, grows the disk and starts the VM. It skips what is already done, so it continues
 // wherever an earlier run ended. If a change needs a restart, Shape shuts a running VM down and
 // starts it again; drain the VM before. Shape refuses a change that needs another VM:
-// [Client.Remove] the VM first.
-func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
+// [VMClient.Remove] the VM first.
+func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
 	spec = spec.WithUUID()
-	vm, err := c.present(ctx, spec, vm)
+	vm, err := c.ensureCloned(ctx, spec, vm)
 	if err != nil {
 		return err
 	}
@@ -54,16 +54,16 @@ func (c *Client) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 }
 
 // EnsureVM makes a VM match spec and returns it. It reads the VM and computes [VMSpec.Diff];
-// if something differs, it calls [Client.Shape] and reads the VM again.
-func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
-	vm, err := c.VM(ctx, spec.Owner, spec.Name)
+// if something differs, it calls [VMClient.Shape] and reads the VM again.
+func (c *VMClient) Ensure(ctx context.Context, spec VMSpec) (*VM, error) {
+	vm, err := c.Get(ctx, spec.Owner, spec.Name)
 	if err != nil || spec.Diff(vm).Empty() {
 		return vm, err
 	}
 	if err := c.Shape(ctx, spec, vm); err != nil {
 		return nil, err
 	}
-	if vm, err = c.VM(ctx, spec.Owner, spec.Name); err != nil {
+	if vm, err = c.Get(ctx, spec.Owner, spec.Name); err != nil {
 		return nil, err
 	}
 	if d := spec.Diff(vm); !d.Empty() {
@@ -73,10 +73,10 @@ func (c *Client) EnsureVM(ctx context.Context, spec VMSpec) (*VM, error) {
 }
 
 // present returns the VM, unlocked. It clones the VM if there is none.
-func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
+func (c *VMClient) ensureCloned(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var err error
 	if vm != nil {
-		if vm, err = c.still(ctx, vm); err != nil {
+		if vm, err = c.refreshIdle(ctx, vm); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +86,7 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 		}
 	}
 	if vm == nil {
-		if vm, err = c.clone(ctx, spec); err != nil {
+		if vm, err = c.client.Templates.clone(ctx, spec); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +97,7 @@ func (c *Client) present(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) 
 
 // find returns the VM of that name, unlocked, even if an earlier run left it half-made. It returns
 // nil if there is none, and a [*ConflictError] if it belongs to another owner.
-func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error) {
+func (c *VMClient) find(ctx context.Context, host, owner, name string) (*VM, error) {
 	if _, err := c.pve.AwaitEarlier(ctx, host); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (c *Client) find(ctx context.Context, host, owner, name string) (*VM, error
 // still returns a VM as it is now. It does not read a VM again that is off and that no earlier
 // process can be working on: a change carries the digest of the configuration that was read, and
 // Proxmox refuses it if the configuration is another by now.
-func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
+func (c *VMClient) refreshIdle(ctx context.Context, vm *VM) (*VM, error) {
 	waited, err := c.pve.AwaitEarlier(ctx, vm.Host)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (c *Client) still(ctx context.Context, vm *VM) (*VM, error) {
 
 // Idle waits until no task works on a VM and returns the VM as it is then, or nil if it is gone. A
 // task continues even if the process that started it was killed.
-func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
+func (c *VMClient) Idle(ctx context.Context, vm *VM) (*VM, error) {
 	if err := c.pve.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (c *Client) Idle(ctx context.Context, vm *VM) (*VM, error) {
 
 // waitForCreates waits for VMs that another process, perhaps a killed one of ours, has started to
 // make and that have no name yet. It reports whether there were any.
-func (c *Client) waitForCreates(ctx context.Context, all []live.Resource) (waited bool, err error) {
+func (c *VMClient) waitForCreates(ctx context.Context, all []live.Resource) (waited bool, err error) {
 	for _, r := range all {
 		if r.Type != "qemu" || !live.Nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
 			continue

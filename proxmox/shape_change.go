@@ -15,7 +15,7 @@ import (
 )
 
 // configure posts all differences in one request, and grows disks. It returns the VM as it is then.
-func (c *Client) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
+func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, error) {
 	var failure error
 	var pause api.Backoff
 	for range api.Attempts {
@@ -76,7 +76,7 @@ func refuseReplace(vm *VM, all []change) error {
 }
 
 // change sends one request for all config keys, then one for each disk to grow.
-func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
+func (c *VMClient) change(ctx context.Context, vm *VM, all []change) error {
 	token, root, storages := api.Params{}, api.Params{}, map[string]bool{}
 	for _, ch := range all {
 		p := token
@@ -112,7 +112,7 @@ func (c *Client) change(ctx context.Context, vm *VM, all []change) error {
 
 // set sends config keys. The answer is final if nothing has to be made; otherwise a task does the
 // work.
-func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
+func (c *VMClient) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
 	progress.Say(ctx, "configuring %s", vm)
 	if vm.Digest != "" {
 		p["digest"] = vm.Digest
@@ -129,7 +129,7 @@ func (c *Client) set(ctx context.Context, vm *VM, p api.Params, storages map[str
 	return c.pve.Do(ctx, http.MethodPost, path, p)
 }
 
-func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
+func (c *VMClient) grow(ctx context.Context, vm *VM, all []change) error {
 	for _, ch := range all {
 		if ch.Disk == "" {
 			continue
@@ -145,7 +145,7 @@ func (c *Client) grow(ctx context.Context, vm *VM, all []change) error {
 
 // allocateAll waits for its turn on every storage. It takes them in the order of their names, to
 // avoid a deadlock.
-func (c *Client) allocateAll(ctx context.Context, host string, storages map[string]bool) (release func(), err error) {
+func (c *core) allocateAll(ctx context.Context, host string, storages map[string]bool) (release func(), err error) {
 	var all []func()
 	release = func() {
 		for _, r := range all {
@@ -158,7 +158,7 @@ func (c *Client) allocateAll(ctx context.Context, host string, storages map[stri
 	}
 	slices.Sort(names)
 	for _, s := range names {
-		r, err := c.storages.allocate(ctx, host, s, false)
+		r, err := c.locks.allocate(ctx, host, s, false)
 		if err != nil {
 			release()
 			return nil, err

@@ -15,7 +15,7 @@ import (
 )
 
 // clone makes the VM from its template.
-func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
+func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	source, err := c.source(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		return nil, err
 	}
 	defer c.clones.Release(1)
-	release, err := c.storages.allocate(ctx, spec.Host, storage, spec.Full)
+	release, err := c.locks.allocate(ctx, spec.Host, storage, spec.Full)
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +60,15 @@ func (c *Client) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 }
 
 // findSource returns the template that a VM is to be cloned from.
-func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
+func (c *TemplateClient) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
 	if spec.TemplateID == 0 {
-		vm, err := c.Template(ctx, spec.Owner, spec.Host, spec.Template)
+		vm, err := c.Get(ctx, spec.Owner, spec.Host, spec.Template)
 		if err == nil && vm == nil {
 			err = c.noTemplate(ctx, spec)
 		}
 		return vm, err
 	}
-	vm, err := c.ByID(ctx, spec.TemplateID)
+	vm, err := c.client.VMs.ByID(ctx, spec.TemplateID)
 	if err != nil {
 		return nil, err
 	}
@@ -82,21 +82,21 @@ func (c *Client) findSource(ctx context.Context, spec VMSpec) (*VM, error) {
 const sourceAge = time.Minute
 
 // source returns the template to clone a VM from. It is read once for all its clones.
-func (c *Client) source(ctx context.Context, spec VMSpec) (*VM, error) {
+func (c *TemplateClient) source(ctx context.Context, spec VMSpec) (*VM, error) {
 	c.sources.Lock()
 	defer c.sources.Unlock()
 	id := fmt.Sprint(spec.Owner, "/", spec.Host, "/", spec.Template, spec.TemplateID)
-	if known := c.templates[id]; known.vm != nil && time.Since(known.at) < sourceAge {
+	if known := c.known[id]; known.vm != nil && time.Since(known.at) < sourceAge {
 		return known.vm, nil
 	}
 	vm, err := c.findSource(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	if c.templates == nil {
-		c.templates = map[string]template{}
+	if c.known == nil {
+		c.known = map[string]template{}
 	}
-	c.templates[id] = template{vm, time.Now()}
+	c.known[id] = template{vm, time.Now()}
 	return vm, nil
 }
 
@@ -107,8 +107,8 @@ type template struct {
 }
 
 // noTemplate returns the error for a missing template, and says what has its name instead.
-func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
-	found, foreign, err := c.named(ctx, spec.Owner, spec.Template)
+func (c *TemplateClient) noTemplate(ctx context.Context, spec VMSpec) error {
+	found, foreign, err := c.client.VMs.named(ctx, spec.Owner, spec.Template)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *Client) noTemplate(ctx context.Context, spec VMSpec) error {
 
 // cloneAs clones with one VMID. After a failure with an unknown outcome it looks for the clone
 // under that VMID. It never tries another VMID while the first clone may still appear.
-func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
+func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int) (*VM, error) {
 	p := api.Params{"newid": vmid, "name": spec.Name, "description": halfMadeNotes(spec.Owner, vmid)}
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
@@ -168,7 +168,7 @@ func (c *Client) cloneAs(ctx context.Context, spec VMSpec, source *VM, vmid int)
 
 // halfMade returns the VM under vmid if it is the clone that we requested, once it is complete, or
 // nil if there is none. Until then a clone is on its template's host.
-func (c *Client) halfMade(ctx context.Context, spec VMSpec, from string, vmid int) (*VM, error) {
+func (c *TemplateClient) halfMade(ctx context.Context, spec VMSpec, from string, vmid int) (*VM, error) {
 	ours := func(vm *VM) bool { return vm.Name == spec.Name && vm.HalfMade(spec.Owner) }
 	if from != spec.Host {
 		if _, err := c.complete(ctx, from, vmid, ours); err != nil {
@@ -180,7 +180,7 @@ func (c *Client) halfMade(ctx context.Context, spec VMSpec, from string, vmid in
 
 // complete returns the VM under vmid, unlocked, if it is the wanted one, or nil if there is none or
 // it is another VM. It waits while the VM has no name yet.
-func (c *Client) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
+func (c *TemplateClient) complete(ctx context.Context, host string, vmid int, wanted func(*VM) bool) (*VM, error) {
 	vm, err := c.read(ctx, host, vmid, false)
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -12,7 +12,7 @@ import (
 )
 
 // setAsRoot sets config keys of a VM that no token may set.
-func (c *Client) setAsRoot(ctx context.Context, vm *VM, p api.Params) error {
+func (c *VMClient) setAsRoot(ctx context.Context, vm *VM, p api.Params) error {
 	if !c.pve.HasLogin() {
 		return rootError(vm, p)
 	}

@@ -33,7 +33,7 @@ func TestLostAnswers(t *testing.T) {
 						fault := sim.Fail(rule)
 						require.NoError(t, ensure(t.Context(), c, spec))
 						require.Equal(t, 1, fault.Hits())
-						all, err := c.VMs(t.Context(), owner)
+						all, err := c.VMs.List(t.Context(), owner)
 						require.NoError(t, err)
 						assert.Len(t, all, 2, "the template and one VM, not two")
 					})
@@ -80,7 +80,7 @@ func TestAHostThatIsAwayForAWhile(t *testing.T) {
 			bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 				template(t, c)
 				require.NoError(t, ensure(t.Context(), c, node(t, c, "cp1")))
-				vm, err := c.VM(t.Context(), owner, "cp1")
+				vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 				require.NoError(t, err)
 				rule := away.rule
 				rule.Path, rule.Status, rule.Message = ".*", 596, "Connection timed out"
@@ -88,7 +88,7 @@ func TestAHostThatIsAwayForAWhile(t *testing.T) {
 				if rule.Mutating {
 					sim.Fail(pvesim.Rule{Path: ".*/tasks", Times: -1, Status: 403, Message: "Permission check failed (/nodes/pve1, Sys.Audit)"})
 				}
-				err = c.Stop(t.Context(), vm)
+				err = c.VMs.Stop(t.Context(), vm)
 				if away.want != "" {
 					assert.ErrorContains(t, err, away.want)
 					assert.ErrorContains(t, err, "POST /nodes/pve1/qemu/", "what was to be done is said too")
@@ -108,10 +108,10 @@ func TestTaskEnds(t *testing.T) {
 		spec := node(t, c, "cp1")
 		require.NoError(t, ensure(t.Context(), c, spec), "warnings are a success")
 
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		sim.Fail(pvesim.Rule{Path: ".*/status/stop", TaskError: "the host is on fire"})
-		err = c.Stop(t.Context(), vm)
+		err = c.VMs.Stop(t.Context(), vm)
 		var task *api.TaskError
 		require.ErrorAs(t, err, &task, "a task that fails, fails under HTTP 200")
 		assert.Equal(t, "qmstop", task.UPID.Type)
@@ -172,7 +172,7 @@ func TestVMIDTakenByAnother(t *testing.T) {
 		sim.Fail(pvesim.Rule{Path: ".*/clone", TaskError: "unable to create VM 102: config file already exists"})
 		sim.Fail(pvesim.Rule{Path: ".*/clone", Status: 500, Message: "unable to create VM 103: config file already exists"})
 		require.NoError(t, ensure(t.Context(), c, spec))
-		all, err := c.VMs(t.Context(), owner)
+		all, err := c.VMs.List(t.Context(), owner)
 		require.NoError(t, err)
 		assert.Len(t, all, 2)
 	})
@@ -192,9 +192,9 @@ func TestPermissionInsideATask(t *testing.T) {
 
 func TestMissingStorage(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		_, err := c.Upload(t.Context(), "pve1", "nope", "x.iso", []byte("x"))
+		_, err := c.Storages.Upload(t.Context(), "pve1", "nope", "x.iso", []byte("x"))
 		assert.ErrorContains(t, err, "pve1 has no storage nope, or the token may not see it (Datastore.Audit)")
-		_, err = c.Upload(t.Context(), "pve1", "vmdata", "x.iso", []byte("x"))
+		_, err = c.Storages.Upload(t.Context(), "pve1", "vmdata", "x.iso", []byte("x"))
 		assert.ErrorContains(t, err, "storage vmdata does not take iso; let it: pvesm set vmdata --content")
 	})
 }
@@ -219,7 +219,7 @@ func TestDoubles(t *testing.T) {
 		m.VMs = append(m.VMs, pvesim.VM{ID: id, Node: "pve1", Name: "cp1", Config: marked(id)})
 	}
 	bubble(t, m, pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		_, err := c.VM(t.Context(), owner, "cp1")
+		_, err := c.VMs.Get(t.Context(), owner, "cp1")
 		var double *proxmox.DuplicateError
 		require.ErrorAs(t, err, &double)
 		assert.Equal(t, []int{200, 201}, double.VMIDs)
@@ -241,12 +241,12 @@ func TestCloneOfAVMIsRefused(t *testing.T) {
 func TestImageThatIsAnother(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		image := proxmox.Image{URL: imageURL, SHA256: strings.Repeat("0", 64), FileName: "x.qcow2"}
-		_, err := c.FetchImage(t.Context(), "pve1", "local", image)
+		_, err := c.Storages.Fetch(t.Context(), "pve1", "local", image)
 		var task *api.TaskError
 		require.ErrorAs(t, err, &task)
 		assert.Contains(t, task.Exit, "checksum mismatch")
 		image.FileName = "x.img"
-		_, err = c.FetchImage(t.Context(), "pve1", "local", image)
+		_, err = c.Storages.Fetch(t.Context(), "pve1", "local", image)
 		assert.ErrorContains(t, err, "call it .qcow2")
 	})
 }
@@ -288,14 +288,14 @@ func TestPendingThatIsNotWanted(t *testing.T) {
 		template(t, c)
 		spec := node(t, c, "cp1")
 		require.NoError(t, ensure(t.Context(), c, spec))
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		other := spec
 		other.Memory, other.Cores = 3*proxmox.GiB, 1
 		assert.Equal(t, drift.Restart, other.Diff(vm).Effect())
 		status, body := rootTicket{}.ask(t, sim, http.MethodPut, fmt.Sprintf("/nodes/pve1/qemu/%d/config", vm.VMID), url.Values{"memory": {"3072"}, "cores": {"1"}})
 		require.Equal(t, http.StatusOK, status, "%s", body)
-		vm, err = c.VM(t.Context(), owner, "cp1")
+		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, drift.Update, spec.Diff(vm).Effect(), "%s", spec.Diff(vm))
 		before := len(sim.Requests())

@@ -47,18 +47,18 @@ func dialSim(t testing.TB, sim *pvesim.Sim) *proxmox.Client {
 // template fetches the image and makes a template that is never booted.
 func template(t testing.TB, c *proxmox.Client) {
 	ctx, id := t.Context(), fetch(t, c, "pve1")
-	vm, err := c.CreateVM(ctx, proxmox.CreateSpec{
+	vm, err := c.VMs.Create(ctx, proxmox.CreateSpec{
 		Name: "a100-template", Host: "pve1", Owner: owner, Image: id, Storage: "vmdata", DiskSize: 16 * proxmox.GiB,
 		Cores: 2, Memory: 4 * proxmox.GiB, NICs: []proxmox.NIC{{Bridge: "vmbr0"}}, Seed: seed(t, c, "bake"),
 	})
 	require.NoError(t, err)
-	require.NoError(t, c.Convert(ctx, vm))
+	require.NoError(t, c.Templates.Convert(ctx, vm))
 }
 
 func fetch(t testing.TB, c *proxmox.Client, host string) string {
 	image, err := guest.DefaultInternet()(imageURL)
 	require.NoError(t, err)
-	id, err := c.FetchImage(t.Context(), host, "local", proxmox.Image{URL: imageURL, SHA256: guest.SHA256(image), FileName: "a100-noble.qcow2"})
+	id, err := c.Storages.Fetch(t.Context(), host, "local", proxmox.Image{URL: imageURL, SHA256: guest.SHA256(image), FileName: "a100-noble.qcow2"})
 	require.NoError(t, err)
 	require.Equal(t, "local:import/a100-noble.qcow2", id)
 	return id
@@ -71,7 +71,7 @@ func seed(t testing.TB, c *proxmox.Client, name string) string {
 		"user-data": []byte("#cloud-config\npackages: [qemu-guest-agent]\nruncmd:\n- [systemctl, start, qemu-guest-agent]\n"),
 	})
 	require.NoError(t, err)
-	id, err := c.Upload(t.Context(), "pve1", "local", "a100-"+name+".iso", iso)
+	id, err := c.Storages.Upload(t.Context(), "pve1", "local", "a100-"+name+".iso", iso)
 	require.NoError(t, err)
 	return id
 }
@@ -87,7 +87,7 @@ func node(t testing.TB, c *proxmox.Client, name string) proxmox.VMSpec {
 
 // ensure is EnsureVM for those that do not ask for the VM.
 func ensure(ctx context.Context, c *proxmox.Client, spec proxmox.VMSpec) error {
-	_, err := c.EnsureVM(ctx, spec)
+	_, err := c.VMs.Ensure(ctx, spec)
 	return err
 }
 
@@ -125,7 +125,7 @@ func TestChangeOfMemoryRestarts(t *testing.T) {
 		require.NoError(t, ensure(t.Context(), c, spec))
 		time.Sleep(2 * time.Minute)
 		spec.Memory = 8 * proxmox.GiB
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, "memory: 16GiB → 8GiB (needs a restart)", spec.Diff(vm).String())
 		before := len(sim.Requests())
@@ -149,7 +149,7 @@ func TestPendingIsSeen(t *testing.T) {
 		fault := sim.Fail(pvesim.Rule{Method: "POST", Path: ".*/status/shutdown", Status: 500, Message: "stopped here"})
 		require.ErrorContains(t, ensure(t.Context(), c, spec), "stopped here")
 		fault.Remove()
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, drift.Restart, spec.Diff(vm).Effect())
 		require.NoError(t, ensure(t.Context(), c, spec))
@@ -160,19 +160,19 @@ func TestGPUWorker(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		ctx := t.Context()
 		template(t, c)
-		gpus, err := c.GPUs(ctx, "pve1")
+		gpus, err := c.PCI.GPUs(ctx, "pve1")
 		require.NoError(t, err)
 		require.Len(t, gpus, 8)
 		assert.Equal(t, "0000:01:00.0", gpus[0].Address.String())
 		assert.Equal(t, "A100 PCIe 40GB", gpus[0].Model)
 		assert.Empty(t, gpus[0].Problem())
 		mapping := proxmox.MapGPUs("a100-wk-gpu1", "cards of wk-gpu1", "pve1", gpus[:2]...)
-		require.NoError(t, c.EnsureMapping(ctx, mapping))
-		have, err := c.Mapping(ctx, mapping.ID, "pve1")
+		require.NoError(t, c.PCI.EnsureMapping(ctx, mapping))
+		have, err := c.PCI.Mapping(ctx, mapping.ID, "pve1")
 		require.NoError(t, err)
 		assert.Empty(t, mapping.Diff(have))
 		before := len(sim.Requests())
-		require.NoError(t, c.EnsureMapping(ctx, mapping))
+		require.NoError(t, c.PCI.EnsureMapping(ctx, mapping))
 		assert.Empty(t, mutations(sim, before))
 
 		spec := node(t, c, "wk-gpu1")
@@ -180,7 +180,7 @@ func TestGPUWorker(t *testing.T) {
 		spec.GPUs = []proxmox.HostPCI{{Mapping: mapping.ID, PCIe: true}, {Mapping: mapping.ID, PCIe: true}}
 		spec.Disks = append(spec.Disks, proxmox.Disk{Slot: "scsi1", Storage: "vmdata", Size: proxmox.TiB, Serial: "scratch", Discard: true})
 		require.NoError(t, ensure(ctx, c, spec))
-		ledger, err := c.Ledger(ctx, "pve1")
+		ledger, err := c.PCI.Ledger(ctx, "pve1")
 		require.NoError(t, err)
 		require.Len(t, ledger.Claims, 2)
 		assert.Len(t, ledger.Claims[0].Choices, 2)
@@ -200,18 +200,18 @@ func TestAttachGPU(t *testing.T) {
 		ctx := t.Context()
 		template(t, c)
 		require.NoError(t, ensure(ctx, c, node(t, c, "cp1")))
-		vm, err := c.VM(ctx, owner, "cp1")
+		vm, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		device := proxmox.HostPCI{Mapping: "gpu0", PCIe: true}
 		require.ErrorContains(t, proxmox.AttachGPU(ctx, vm, device), "mapping gpu0 does not exist")
-		gpus, err := c.GPUs(ctx, "pve1")
+		gpus, err := c.PCI.GPUs(ctx, "pve1")
 		require.NoError(t, err)
-		eighth, err := c.GPU(ctx, "pve1", gpus[7].Address.String())
+		eighth, err := c.PCI.GPU(ctx, "pve1", gpus[7].Address.String())
 		require.NoError(t, err)
 		assert.Equal(t, gpus[7], eighth)
-		_, err = c.GPU(ctx, "pve1", "7f:00")
+		_, err = c.PCI.GPU(ctx, "pve1", "7f:00")
 		require.ErrorContains(t, err, "pve1 has no NVIDIA card at 0000:7f:00; it has [0000:01:00.0 ")
-		require.NoError(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", eighth)))
+		require.NoError(t, c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", eighth)))
 		require.NoError(t, proxmox.AttachGPU(ctx, vm, device))
 		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0", PCIe: true}}, vm.GPUs)
 		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
@@ -220,7 +220,7 @@ func TestAttachGPU(t *testing.T) {
 		assert.Empty(t, mutations(sim, before))
 
 		require.NoError(t, ensure(ctx, c, node(t, c, "cp2")))
-		second, err := c.VM(ctx, owner, "cp2")
+		second, err := c.VMs.Get(ctx, owner, "cp2")
 		require.NoError(t, err)
 		before = len(sim.Requests())
 		var claimed *proxmox.ClaimedError
@@ -228,17 +228,17 @@ func TestAttachGPU(t *testing.T) {
 		require.Len(t, claimed.Claims, 1)
 		assert.Equal(t, vm.VMID, claimed.Claims[0].VMID)
 		var used *proxmox.MappingInUseError
-		require.ErrorAs(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)), &used, "cp1 would get another card")
+		require.ErrorAs(t, c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)), &used, "cp1 would get another card")
 		assert.Equal(t, vm.VMID, used.By.VMID)
 		assert.Empty(t, mutations(sim, before))
-		require.NoError(t, c.RewriteMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
+		require.NoError(t, c.PCI.RewriteMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
 		require.NoError(t, proxmox.AttachGPU(ctx, second, device), "now there is one for each")
 
-		win, err := c.ByID(ctx, 100)
+		win, err := c.VMs.ByID(ctx, 100)
 		require.NoError(t, err)
 		require.ErrorContains(t, proxmox.AttachGPU(ctx, win, device), "PCIe wants q35")
 		require.EqualError(t, proxmox.AttachGPU(ctx, &proxmox.VM{Host: "pve1", VMID: 100, Name: "nas"}, device),
-			"proxmox: nas (VM 100 on pve1) was not read from a host: take one that Client.ByID or Client.VM returns")
+			"proxmox: nas (VM 100 on pve1) was not read from a host: take one that Client.VMs.ByID or Client.VMs.Get returns")
 	})
 }
 
@@ -246,18 +246,18 @@ func TestDetachGPU(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		ctx := t.Context()
 		template(t, c)
-		gpus, err := c.GPUs(ctx, "pve1")
+		gpus, err := c.PCI.GPUs(ctx, "pve1")
 		require.NoError(t, err)
-		require.NoError(t, c.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
+		require.NoError(t, c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
 		spec := node(t, c, "cp1")
 		spec.GPUs = []proxmox.HostPCI{{Mapping: "gpu0"}, {Mapping: "gpu0"}}
 		require.NoError(t, ensure(ctx, c, spec))
-		vm, err := c.VM(ctx, owner, "cp1")
+		vm, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		require.NoError(t, proxmox.DetachGPU(ctx, vm, "hostpci1"))
 		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
-		require.NoError(t, c.Shutdown(ctx, vm))
-		require.NoError(t, c.Start(ctx, vm))
+		require.NoError(t, c.VMs.Shutdown(ctx, vm))
+		require.NoError(t, c.VMs.Start(ctx, vm))
 		require.NoError(t, proxmox.DetachGPU(ctx, vm, "hostpci1"))
 		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0"}}, vm.GPUs)
 		assert.Empty(t, vm.Pending)
@@ -276,15 +276,15 @@ func TestTemplateOfTheHost(t *testing.T) {
 	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		ctx := t.Context()
 		for _, host := range []string{"pve2", "pve1"} {
-			vm, err := c.CreateVM(ctx, proxmox.CreateSpec{
+			vm, err := c.VMs.Create(ctx, proxmox.CreateSpec{
 				Name: "tmpl-" + host, Host: host, Owner: owner, Image: fetch(t, c, host), Storage: "vmdata", Cores: 2, Memory: 2 * proxmox.GiB,
 			})
 			require.NoError(t, err)
-			require.NoError(t, c.Convert(ctx, vm))
+			require.NoError(t, c.Templates.Convert(ctx, vm))
 		}
 		spec := proxmox.VMSpec{Name: "wk1", Host: "pve2", Owner: owner, Template: "tmpl-pve2", Cores: 2, Memory: 4 * proxmox.GiB}
 		require.NoError(t, ensure(ctx, c, spec))
-		vm, err := c.VM(ctx, owner, "wk1")
+		vm, err := c.VMs.Get(ctx, owner, "wk1")
 		require.NoError(t, err)
 		assert.Equal(t, "pve2", vm.Host)
 		spec = proxmox.VMSpec{Name: "wk2", Host: "pve1", Owner: owner, Template: "tmpl-pve2", Cores: 2, Memory: 4 * proxmox.GiB}
@@ -317,16 +317,16 @@ func TestHundredAtOnce(t *testing.T) {
 
 func TestStaleMappingIsRewritten(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
-		gpus, err := c.GPUs(t.Context(), "pve1")
+		gpus, err := c.PCI.GPUs(t.Context(), "pve1")
 		require.NoError(t, err)
 		good := proxmox.MapGPUs("gpu0", "", "pve1", gpus[0])
 		stale := good
 		stale.Devices = []pci.MappedDevice{good.Devices[0]}
 		stale.Devices[0].Subsystem, stale.Devices[0].IOMMUGroup = "", 99
-		require.ErrorContains(t, c.EnsureMapping(t.Context(), stale), "does not fit the hardware of pve1")
-		require.NoError(t, c.EnsureMapping(t.Context(), good))
-		require.NoError(t, c.DeleteMapping(t.Context(), "gpu0"))
-		require.NoError(t, c.DeleteMapping(t.Context(), "gpu0"))
+		require.ErrorContains(t, c.PCI.EnsureMapping(t.Context(), stale), "does not fit the hardware of pve1")
+		require.NoError(t, c.PCI.EnsureMapping(t.Context(), good))
+		require.NoError(t, c.PCI.DeleteMapping(t.Context(), "gpu0"))
+		require.NoError(t, c.PCI.DeleteMapping(t.Context(), "gpu0"))
 	})
 }
 
@@ -336,26 +336,26 @@ func TestRemoveLeavesNothing(t *testing.T) {
 		template(t, c)
 		spec := node(t, c, "cp1")
 		require.NoError(t, ensure(ctx, c, spec))
-		tmpl, err := c.Template(ctx, owner, "", "a100-template")
+		tmpl, err := c.Templates.Get(ctx, owner, "", "a100-template")
 		require.NoError(t, err)
-		used, err := c.HasClones(ctx, &proxmox.Summary{VMID: tmpl.VMID, Host: tmpl.Host})
+		used, err := c.Templates.HasClones(ctx, &proxmox.Summary{VMID: tmpl.VMID, Host: tmpl.Host})
 		require.NoError(t, err)
 		assert.True(t, used)
-		vm, err := c.VM(ctx, owner, "cp1")
+		vm, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
-		require.NoError(t, c.Remove(ctx, vm))
-		require.NoError(t, c.Remove(ctx, vm), "again")
-		require.NoError(t, c.DeleteVolume(ctx, "pve1", spec.Seed))
-		gone, err := c.VM(ctx, owner, "cp1")
+		require.NoError(t, c.VMs.Remove(ctx, vm))
+		require.NoError(t, c.VMs.Remove(ctx, vm), "again")
+		require.NoError(t, c.Storages.Delete(ctx, "pve1", spec.Seed))
+		gone, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		assert.Nil(t, gone)
-		all, err := c.Volumes(ctx, "pve1", "vmdata", "images")
+		all, err := c.Storages.Volumes(ctx, "pve1", "vmdata", "images")
 		require.NoError(t, err)
 		for _, v := range all {
 			assert.NotEqual(t, vm.VMID, v.VMID, v.ID)
 		}
-		require.NoError(t, c.Remove(ctx, tmpl))
-		left, err := c.VMs(ctx, owner)
+		require.NoError(t, c.VMs.Remove(ctx, tmpl))
+		left, err := c.VMs.List(ctx, owner)
 		require.NoError(t, err)
 		assert.Empty(t, left)
 	})
@@ -366,7 +366,7 @@ func TestForeignVMIsLeftAlone(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		ctx := t.Context()
 		template(t, c)
-		vm, err := c.VM(ctx, owner, "nas")
+		vm, err := c.VMs.Get(ctx, owner, "nas")
 		require.NoError(t, err)
 		assert.Nil(t, vm)
 		spec := node(t, c, "nas")
@@ -376,7 +376,7 @@ func TestForeignVMIsLeftAlone(t *testing.T) {
 		require.ErrorAs(t, err, &conflict)
 		assert.Equal(t, 100, conflict.VMID)
 		assert.Empty(t, mutations(sim, before))
-		require.ErrorContains(t, c.Remove(ctx, &proxmox.VM{Name: "nas", Host: "pve1", VMID: 100, Owner: owner}), "not removed")
+		require.ErrorContains(t, c.VMs.Remove(ctx, &proxmox.VM{Name: "nas", Host: "pve1", VMID: 100, Owner: owner}), "not removed")
 		assert.Empty(t, mutations(sim, before))
 	})
 }
@@ -390,11 +390,11 @@ func BenchmarkVMs(b *testing.B) {
 	defer sim.Close()
 	for b.Loop() {
 		c := dialSim(b, sim)
-		all, err := c.VMs(b.Context(), owner)
+		all, err := c.VMs.List(b.Context(), owner)
 		require.NoError(b, err)
 		require.Len(b, all, 1000)
 		for _, vm := range all[:100] {
-			_, err := c.VM(b.Context(), owner, vm.Name)
+			_, err := c.VMs.Get(b.Context(), owner, vm.Name)
 			require.NoError(b, err)
 		}
 	}

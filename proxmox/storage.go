@@ -34,8 +34,8 @@ func (v Volume) Storage() string {
 }
 
 // Volumes returns the volumes on a storage, with one kind of content or with any. The list is also
-// empty if the token may not look: see Datastore.Audit in [Client.Storages].
-func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]Volume, error) {
+// empty if the token may not look: see Datastore.Audit in [StorageClient.List].
+func (c *StorageClient) Volumes(ctx context.Context, host, storage, content string) ([]Volume, error) {
 	query := url.Values{}
 	if content != "" {
 		query.Set("content", content)
@@ -61,7 +61,7 @@ func (c *Client) Volumes(ctx context.Context, host, storage, content string) ([]
 }
 
 // HasClones reports whether linked clones depend on a template's disks.
-func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error) {
+func (c *TemplateClient) HasClones(ctx context.Context, template *Summary) (bool, error) {
 	clones, err := c.LinkedClones(ctx, template)
 	return len(clones) > 0, err
 }
@@ -69,7 +69,7 @@ func (c *Client) HasClones(ctx context.Context, template *Summary) (bool, error)
 // LinkedClones returns the VMIDs whose disks depend on a template's disks, sorted. A storage whose
 // clones do not depend on their source (LVM-thin) reports none: there the template can be destroyed
 // while its clones exist.
-func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
+func (c *TemplateClient) LinkedClones(ctx context.Context, template *Summary) ([]int, error) {
 	vm, err := c.read(ctx, template.Host, template.VMID, false)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
@@ -80,7 +80,7 @@ func (c *Client) LinkedClones(ctx context.Context, template *Summary) ([]int, er
 	base := fmt.Sprintf("base-%d-disk-", template.VMID)
 	var clones []int
 	for _, storage := range vm.StoragesInUse() {
-		all, err := c.Volumes(ctx, template.Host, storage, "images")
+		all, err := c.client.Storages.Volumes(ctx, template.Host, storage, "images")
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ type Storage struct {
 }
 
 // Storages returns the storages of a host that the token may see (Datastore.Audit).
-func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
+func (c *StorageClient) List(ctx context.Context, host string) ([]Storage, error) {
 	type entry struct {
 		Storage string    `json:"storage"`
 		Type    string    `json:"type"`
@@ -139,7 +139,7 @@ func (c *Client) Storages(ctx context.Context, host string) ([]Storage, error) {
 }
 
 // DeleteVolume deletes a file or disk. A missing one is not an error.
-func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
+func (c *StorageClient) Delete(ctx context.Context, host, id string) error {
 	storage, _, found := strings.Cut(id, ":")
 	if !found {
 		return fmt.Errorf("volume %q: write storage:path", id)
@@ -162,11 +162,11 @@ func (c *Client) DeleteVolume(ctx context.Context, host, id string) error {
 }
 
 // explainStorage adds to err what a storage does not support, if that is the cause.
-func (c *Client) explainStorage(ctx context.Context, host, storage, content string, err error) error {
+func (c *StorageClient) explainStorage(ctx context.Context, host, storage, content string, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	all, lookErr := c.Storages(ctx, host)
+	all, lookErr := c.List(ctx, host)
 	if lookErr != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // ByID returns the VM with that VMID, no matter who owns it. If there is none, the error is
 // [ErrNotFound].
-func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
+func (c *VMClient) ByID(ctx context.Context, vmid int) (*VM, error) {
 	all, err := live.All(ctx, c.pve)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (c *Client) ByID(ctx context.Context, vmid int) (*VM, error) {
 
 // Listed returns a VM of owner's from a list as it is now. It returns nil if the VM is gone, if its
 // VMID belongs to another VM by now, or if its configuration shows that it is a copy.
-func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
+func (c *VMClient) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
 	vm, err := c.ByID(ctx, seen.VMID)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -49,7 +49,7 @@ func (c *Client) Listed(ctx context.Context, owner string, seen Summary) (*VM, e
 }
 
 // rebase converts those disks of a template to base disks that are not base disks yet.
-func (c *Client) rebase(ctx context.Context, vm *VM) error {
+func (c *TemplateClient) rebase(ctx context.Context, vm *VM) error {
 	off, err := c.Unbased(ctx, vm)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestRootTicket(t *testing.T) {
 				}
 			}
 		}
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, "1024 0-3", vm.Hugepages+" "+vm.Affinity)
 
@@ -70,7 +70,7 @@ func TestRootTicket(t *testing.T) {
 		require.NoError(t, ensure(t.Context(), c, first))
 		first.Affinity = proxmox.None
 		require.NoError(t, ensure(t.Context(), c, first))
-		vm, err = c.VM(t.Context(), owner, "cp1")
+		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, "1024 ", vm.Hugepages+" "+vm.Affinity)
 	})
@@ -118,7 +118,7 @@ func TestRootTicketWithSecondFactor(t *testing.T) {
 			assert.NotEqual(t, "root@pam", r.User)
 			assert.NotContains(t, r.Params, "hugepages")
 		}
-		vm, err := c.VM(t.Context(), owner, "cp1")
+		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
 		require.NotNil(t, vm)
 		assert.Empty(t, vm.Hugepages)

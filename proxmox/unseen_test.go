@@ -28,8 +28,8 @@ func TestWhatCannotBeReadIsNotLeftOut(t *testing.T) {
 				"GET /nodes/pve1/qemu":             data([]any{vm}),
 				"GET /nodes/pve1/qemu/109/pending": tt.answer,
 			}).dial(t)
-			all, errs := c.VMs(t.Context(), "homelab-x")
-			one, err := c.VM(t.Context(), "homelab-x", "wk1")
+			all, errs := c.VMs.List(t.Context(), "homelab-x")
+			one, err := c.VMs.Get(t.Context(), "homelab-x", "wk1")
 			if tt.want == "" {
 				require.NoError(t, errs)
 				require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 var isoName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(iso|img)$`)
 
 // Upload puts an ISO on a storage and returns its volume id. It overwrites a file of that name.
-func (c *Client) Upload(ctx context.Context, host, storage, fileName string, data []byte) (string, error) {
+func (c *StorageClient) Upload(ctx context.Context, host, storage, fileName string, data []byte) (string, error) {
 	if !isoName.MatchString(fileName) {
 		return "", fmt.Errorf("ISO name %q: write letters, digits, _ . and -, and .iso at the end", fileName)
 	}

@@ -38,7 +38,7 @@ func TestUploadForm(t *testing.T) {
 		},
 		"GET /nodes/pve1/tasks": data([]any{map[string]any{"upid": upid, "status": "OK", "endtime": 1795194436}}),
 	})
-	id, err := h.dial(t).Upload(t.Context(), "pve1", "local", "a.iso", []byte("abc"))
+	id, err := h.dial(t).Storages.Upload(t.Context(), "pve1", "local", "a.iso", []byte("abc"))
 	require.NoError(t, err)
 	assert.Equal(t, "local:iso/a.iso", id)
 	assert.Equal(t, []string{
@@ -55,7 +55,7 @@ func TestUploadObeysContext(t *testing.T) {
 	defer cancel()
 	c := h.dial(t)
 	begun := time.Now()
-	_, err := c.Upload(ctx, "pve1", "local", "a.iso", []byte("abc"))
+	_, err := c.Storages.Upload(ctx, "pve1", "local", "a.iso", []byte("abc"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begun), 5*time.Second)
 }
@@ -79,11 +79,11 @@ func TestNumbersAndSwitches(t *testing.T) {
 		}}),
 	})
 	c := h.dial(t)
-	out, err := remote.Output(t.Context(), c.Guest(guestVM), "true")
+	out, err := remote.Output(t.Context(), c.Agents.Runner(guestVM), "true")
 	require.NoError(t, err)
 	assert.Equal(t, "ok", string(out))
 	assert.Equal(t, "1234567", asked)
-	all, err := c.VMs(t.Context(), owner)
+	all, err := c.VMs.List(t.Context(), owner)
 	require.NoError(t, err)
 	assert.Equal(t, []proxmox.Summary{{Name: "t", VMID: 1234567, Host: "pve1", Template: true, Tags: strings.Split(tags, ";"), Cores: 2, Memory: 2 * proxmox.GiB}}, all)
 }

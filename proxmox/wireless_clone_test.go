@@ -85,7 +85,7 @@ func TestAClone(t *testing.T) {
 				}
 				var said []string
 				ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
-				err := c.Shape(ctx, spec, nil)
+				err := c.VMs.Shape(ctx, spec, nil)
 				assert.Equal(t, tt.begun, w.asked(clone), "%v %v", w.changes(), err)
 				if tt.want != "" {
 					require.ErrorContains(t, err, tt.want)
@@ -110,7 +110,7 @@ func TestACloneOnAnotherHost(t *testing.T) {
 		"POST /nodes/pve1/qemu/100/clone": {data(upid)}, "GET /cluster/nextid": {data("101")}, "GET /nodes/pve2/tasks": {data([]any{})},
 		"GET /nodes/pve1/tasks": {data([]any{}), taskEnd(upid, "OK")}, "PUT /nodes/pve2/qemu/101/config": {data(nil)},
 	}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-		require.NoError(t, c.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve2", Owner: owner, Template: "tmpl", Cores: 2, Memory: 2 * proxmox.GiB}, nil))
+		require.NoError(t, c.VMs.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve2", Owner: owner, Template: "tmpl", Cores: 2, Memory: 2 * proxmox.GiB}, nil))
 		assert.Contains(t, w.changes()[0], `"target":"pve2"`)
 	})
 }
@@ -131,7 +131,7 @@ func TestNoTemplate(t *testing.T) {
 		"no id":  {vms, 103, "VM 103 does not exist, or the token may not see it"},
 	} {
 		off(t, vmsOf(tt.vms, nil), func(t *testing.T, c *proxmox.Client, w *wireless) {
-			err := c.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Template: name, TemplateID: tt.id, Cores: 1, Memory: proxmox.GiB}, nil)
+			err := c.VMs.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Template: name, TemplateID: tt.id, Cores: 1, Memory: proxmox.GiB}, nil)
 			require.ErrorContains(t, err, tt.want)
 			assert.Equal(t, name == "blind", strings.Contains(err.Error(), "sees no VMs"))
 			assert.Empty(t, w.changes())
@@ -164,7 +164,7 @@ func TestAVMWithoutANameYet(t *testing.T) {
 				answers[list] = append(answers[list], later[list]...)
 			}
 			off(t, answers, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				err := c.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Template: "tmpl", Cores: 1, Memory: 2 * proxmox.GiB}, nil)
+				err := c.VMs.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Template: "tmpl", Cores: 1, Memory: 2 * proxmox.GiB}, nil)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -189,7 +189,7 @@ func TestAMappingLosesItsDescription(t *testing.T) {
 			"GET /cluster/mapping/pci":     {data([]any{entry{"id": "gpu", "description": have, "map": []string{line + ",subsystem-id=1:2"}}}), data([]any{entry{"id": "gpu", "map": []string{line}}})},
 			"PUT /cluster/mapping/pci/gpu": {data(nil)},
 		}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-			require.NoError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Devices: []pci.MappedDevice{device}}))
+			require.NoError(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Devices: []pci.MappedDevice{device}}))
 			assert.Equal(t, []string{want}, w.changes())
 		})
 	}
@@ -202,7 +202,7 @@ func TestStopOverrulesAShutdown(t *testing.T) {
 		off(t, map[string][]http.HandlerFunc{
 			"GET /version": {data(entry{"version": version})}, "POST /nodes/pve1/qemu/100/status/stop": {data(upid)}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
 		}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-			require.NoError(t, c.Stop(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}))
+			require.NoError(t, c.VMs.Stop(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}))
 			assert.Equal(t, []string{"POST /nodes/pve1/qemu/100/status/stop " + want}, w.changes())
 		})
 	}

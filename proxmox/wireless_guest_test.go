@@ -44,7 +44,7 @@ func TestWaitAgent(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{info: tt.answers}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
-				err := c.WaitAgent(ctx, &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100})
+				err := c.Agents.Wait(ctx, &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100})
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -73,12 +73,12 @@ func TestAGuestThatShowsNoLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu": {tt.list}, info: {says(500, "QEMU guest agent is not running")}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				assert.Equal(t, tt.life, c.ShowsLife(t.Context(), vm))
-				_, err := c.AgentReadFile(t.Context(), vm, "/x")
+				assert.Equal(t, tt.life, c.Agents.ShowsLife(t.Context(), vm))
+				_, err := c.Agents.ReadFile(t.Context(), vm, "/x")
 				require.ErrorIs(t, err, proxmox.ErrAgentNotRunning)
 				assert.Equal(t, tt.life, !strings.Contains(err.Error(), "has not sent anything") || name == "old", err)
 				assert.Equal(t, tt.asked, w.asked(info))
-				assert.True(t, c.ShowsLife(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), "nobody knows of one without an interface")
+				assert.True(t, c.Agents.ShowsLife(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), "nobody knows of one without an interface")
 			})
 		})
 	}
@@ -93,7 +93,7 @@ func TestAgentReadFile(t *testing.T) {
 		"read /x in wk1 (VM 100 on pve1): proxmox: ":                                    says(500, "Agent error: failed to open file '/x': No such file or directory"),
 	} {
 		off(t, map[string][]http.HandlerFunc{read: {answer}}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
-			got, err := c.AgentReadFile(t.Context(), vm, "/x")
+			got, err := c.Agents.ReadFile(t.Context(), vm, "/x")
 			if want != "" {
 				require.ErrorContains(t, err, want)
 				return
@@ -140,7 +140,7 @@ func TestHowACommandEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{start: tt.start, status: tt.status}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				begun := time.Now()
-				out, err := remote.Output(t.Context(), c.Guest(&proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}), "x", "y")
+				out, err := remote.Output(t.Context(), c.Agents.Runner(&proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}), "x", "y")
 				assert.Equal(t, tt.out, string(out))
 				if tt.want == "" {
 					require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestHowACommandEnds(t *testing.T) {
 		})
 	}
 	off(t, nil, func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		assert.EqualError(t, c.Guest(&proxmox.VM{}).Run(t.Context(), remote.Cmd{}), "guest agent: no command")
+		assert.EqualError(t, c.Agents.Runner(&proxmox.VM{}).Run(t.Context(), remote.Cmd{}), "guest agent: no command")
 	})
 }
 
@@ -171,7 +171,7 @@ func TestInputInPieces(t *testing.T) {
 	const start, status, write = "POST /nodes/pve1/qemu/100/agent/exec", "GET /nodes/pve1/qemu/100/agent/exec-status", "POST /nodes/pve1/qemu/100/agent/file-write"
 	ended := func(code int) http.HandlerFunc { return data(entry{"exited": 1, "exitcode": code, "err-data": "why"}) }
 	run := func(c *proxmox.Client, t *testing.T, input string) error {
-		return c.Guest(&proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}).Run(t.Context(), remote.Cmd{Args: []string{"cat"}, Stdin: strings.NewReader(input)})
+		return c.Agents.Runner(&proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}).Run(t.Context(), remote.Cmd{Args: []string{"cat"}, Stdin: strings.NewReader(input)})
 	}
 	for name, tt := range map[string]struct {
 		input  string

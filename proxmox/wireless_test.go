@@ -186,7 +186,7 @@ func TestATaskThatIsNotListed(t *testing.T) {
 				"GET /nodes/pve1/tasks/" + upid + "/log": {data([]any{entry{"n": 1, "t": "a"}, entry{"n": 2, "t": "b"}})},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				vm := &proxmox.VM{Name: "a", Host: "pve1", VMID: 100}
-				err := c.Start(t.Context(), vm)
+				err := c.VMs.Start(t.Context(), vm)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -211,7 +211,7 @@ func TestTheEndOfALog(t *testing.T) {
 	off(t, map[string][]http.HandlerFunc{startPath: {data(upid)}, "GET /nodes/pve1/tasks": {taskEnd(upid, "no")}, "GET /nodes/pve1/tasks/" + upid + "/log": {data(lines)}},
 		func(t *testing.T, c *proxmox.Client, _ *wireless) {
 			var failed *api.TaskError
-			require.ErrorAs(t, c.Start(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), &failed)
+			require.ErrorAs(t, c.VMs.Start(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), &failed)
 			require.Len(t, failed.Log, 10)
 			assert.Equal(t, "line 3.", failed.Log[0])
 		})
@@ -239,7 +239,7 @@ func TestWorkThatIsBegunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{startPath: tt.start, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")}, current: tt.current}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				begun := time.Now()
-				err := c.Start(t.Context(), &proxmox.VM{Name: "a", Host: "pve1", VMID: 100})
+				err := c.VMs.Start(t.Context(), &proxmox.VM{Name: "a", Host: "pve1", VMID: 100})
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -264,18 +264,18 @@ func TestStarted(t *testing.T) {
 		list := func(w http.ResponseWriter, r *http.Request) { query = r.URL.Query(); taskEnd(upid, status)(w, r) }
 		off(t, vmsOf(map[int]map[string]string{100: {"name": "a", "meta": "creation-qemu=9.2,ctime=1700000000,x=1"}, 101: {"name": "b"}}, map[string][]http.HandlerFunc{"GET /nodes/pve1/tasks": {list}}),
 			func(t *testing.T, c *proxmox.Client, _ *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
-				got, err := c.Started(t.Context(), vm)
+				got, err := c.VMs.Started(t.Context(), vm)
 				require.NoError(t, err)
 				assert.Equal(t, want, got, status)
 				assert.Equal(t, "limit=500&since=1700000000&source=all&typefilter=qmstart&vmid=100", query.Encode())
-				vm, err = c.ByID(t.Context(), 101)
+				vm, err = c.VMs.ByID(t.Context(), 101)
 				require.NoError(t, err)
-				_, err = c.Started(t.Context(), vm)
+				_, err = c.VMs.Started(t.Context(), vm)
 				require.NoError(t, err)
 				assert.False(t, query.Has("since"))
-				_, err = c.Started(t.Context(), &proxmox.VM{Host: "pve2"})
+				_, err = c.VMs.Started(t.Context(), &proxmox.VM{Host: "pve2"})
 				assert.Error(t, err)
 			})
 	}
@@ -330,10 +330,10 @@ func TestRemoveLooksFirst(t *testing.T) {
 			now := vmsOf(map[int]map[string]string{100: tt.config}, answers)
 			now["GET /nodes/pve1/qemu/100/pending"] = append(seen["GET /nodes/pve1/qemu/100/pending"], now["GET /nodes/pve1/qemu/100/pending"]...)
 			off(t, now, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
 				vm.Owner, vm.Locked = owner, tt.locked
-				err = c.Remove(t.Context(), vm)
+				err = c.VMs.Remove(t.Context(), vm)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -382,9 +382,9 @@ func TestDisksThatADestroyLeft(t *testing.T) {
 				"DELETE /nodes/pve1/qemu/100": {data(upid)}, "GET /nodes/pve1/storage/thin/content": {tt.content}, "GET /cluster/nextid": {tt.nextid}, del: {tt.del},
 				"GET /nodes/pve1/tasks": {taskEnd(upid, tt.exit)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
-				if err = c.Remove(t.Context(), vm); tt.want == "" {
+				if err = c.VMs.Remove(t.Context(), vm); tt.want == "" {
 					require.NoError(t, err)
 				} else {
 					require.ErrorContains(t, err, tt.want)
@@ -429,10 +429,10 @@ func TestALockIsWaitedFor(t *testing.T) {
 				"GET /nodes/pve1/tasks": {data([]any{}), data([]any{}), tasks}, "GET /nodes/pve1/qemu/100/pending": append(first, tt.looks...),
 				"DELETE /nodes/pve1/qemu/100": {says(500, "VM is not there: "+goneText)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
 				vm.Owner = owner
-				err = c.Remove(t.Context(), vm)
+				err = c.VMs.Remove(t.Context(), vm)
 				assert.Equal(t, tt.want == "", w.asked("DELETE ") == 1)
 				if tt.want == "" {
 					require.NoError(t, err)
@@ -492,11 +492,11 @@ func TestWhichTemplate(t *testing.T) {
 	answers["GET /cluster/resources"], answers["GET /nodes"] = []http.HandlerFunc{data(list)}, []http.HandlerFunc{data([]any{})}
 	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
 		for host, want := range map[string]int{"": 100, "pve1": 100, "pve2": 101, "pve3": 103, "pve9": 100} {
-			vm, err := c.Template(t.Context(), owner, host, "tmpl")
+			vm, err := c.Templates.Get(t.Context(), owner, host, "tmpl")
 			require.NoError(t, err)
 			assert.Equal(t, want, vm.VMID, host)
 		}
-		vm, err := c.Template(t.Context(), owner, "", "none")
+		vm, err := c.Templates.Get(t.Context(), owner, "", "none")
 		require.NoError(t, err)
 		assert.Nil(t, vm)
 	})
@@ -514,15 +514,15 @@ func TestWhoHasAName(t *testing.T) {
 		}{
 			"ours": {}, "none": {}, "theirs": {conflict: 101, namesake: 101}, "both": {namesake: 103}, "two": {conflict: -1, err: "proxmox: VMs 104 and 105 are all called two and do not belong to the cluster: rename all but the one to adopt"},
 		} {
-			all, err := c.Conflicts(t.Context(), owner, []string{"ours", name, "none"})
+			all, err := c.VMs.Conflicts(t.Context(), owner, []string{"ours", name, "none"})
 			require.NoError(t, err)
 			assert.Equal(t, tt.conflict != 0, len(all) == 1, name)
-			conflict := c.Conflict(t.Context(), owner, name)
+			conflict := c.VMs.Conflict(t.Context(), owner, name)
 			assert.Equal(t, tt.conflict != 0, conflict != nil, name)
 			if tt.conflict > 0 {
 				assert.Equal(t, &proxmox.ConflictError{Name: name, Owner: owner, Host: "pve1", VMID: tt.conflict, Why: "does not carry the tag " + owner}, all[0])
 			}
-			other, err := c.Namesake(t.Context(), owner, name)
+			other, err := c.VMs.Namesake(t.Context(), owner, name)
 			if tt.err != "" {
 				require.EqualError(t, err, tt.err)
 				continue
@@ -537,11 +537,11 @@ func TestWhoHasAName(t *testing.T) {
 	vms[101]["name"] = "theirs"
 	answers := vmsOf(vms, map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/101/pending": {says(500, "broken")}})
 	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		_, err := c.Conflicts(t.Context(), owner, []string{"theirs"})
+		_, err := c.VMs.Conflicts(t.Context(), owner, []string{"theirs"})
 		require.ErrorContains(t, err, "broken")
-		_, err = c.Template(t.Context(), owner, "", "theirs")
+		_, err = c.Templates.Get(t.Context(), owner, "", "theirs")
 		require.ErrorContains(t, err, "broken")
-		_, err = c.Namesake(t.Context(), owner, "theirs")
+		_, err = c.VMs.Namesake(t.Context(), owner, "theirs")
 		assert.ErrorContains(t, err, "broken")
 	})
 }
@@ -581,7 +581,7 @@ func TestAMappingThatIsMade(t *testing.T) {
 				if tt.devices != nil {
 					m.Devices = tt.devices
 				}
-				err := c.EnsureMapping(t.Context(), m)
+				err := c.PCI.EnsureMapping(t.Context(), m)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -597,13 +597,13 @@ func TestAMappingThatIsMade(t *testing.T) {
 		data([]any{})(w, r)
 	}
 	off(t, map[string][]http.HandlerFunc{"GET /cluster/mapping/pci": {state("old"), state()}, "PUT /cluster/mapping/pci/gpu": {data(nil)}, "GET /cluster/resources": {slow}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-		require.NoError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}))
+		require.NoError(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}))
 		assert.Len(t, w.changes(), 1)
 		assert.Equal(t, 2, w.asked("GET /cluster/mapping/pci"))
 	})
 	c := serve(t, nil).dial(t)
-	require.ErrorContains(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "1"}), `mapping id "1": write a letter, then letters`)
-	require.EqualError(t, c.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu"}), "mapping gpu has no devices")
+	require.ErrorContains(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "1"}), `mapping id "1": write a letter, then letters`)
+	require.EqualError(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu"}), "mapping gpu has no devices")
 }
 
 // A device is given when its mapping is there, and fits.
@@ -641,7 +641,7 @@ func TestAttachChecks(t *testing.T) {
 				"GET /nodes/pve1/hardware/pci": {data([]any{entry{"id": "0000:41:00.0", "class": "0x030200", "vendor": "0x10de", "device": "0x20f1", "iommugroup": 25}})},
 				"GET /cluster/mapping/pci":     {tt.mapping}, "PUT /nodes/pve1/qemu/100/config": {data(nil)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
 				err = proxmox.AttachGPU(t.Context(), vm, tt.device)
 				if tt.want == "" {
@@ -695,9 +695,9 @@ func TestLogins(t *testing.T) {
 				}},
 				"GET /nodes/pve1/qemu/100/pending": {pending(config), pending(marked(100, "name", "wk1", "digest", "e", "serial0", "socket", "agent", "1", "balloon", "0", "cpu", "host", "cores", "1", "hugepages", "1024"))},
 			}), proxmox.Config{RootUser: "root@pam", RootPassword: ask}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
-				err = c.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Cores: 1, Memory: 2 * proxmox.GiB, Hugepages: "1024"}, vm)
+				err = c.VMs.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Cores: 1, Memory: 2 * proxmox.GiB, Hugepages: "1024"}, vm)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -747,11 +747,11 @@ func TestWhatIsRemovedIsReadOnce(t *testing.T) {
 				"GET /nodes/pve1/qemu/100/pending": {pending(config)}, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})},
 				"DELETE /nodes/pve1/qemu/100": {data(upid)}, "GET /nodes/pve1/tasks": {data([]any{}), taskEnd(upid, "OK")},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.ByID(t.Context(), 100)
+				vm, err := c.VMs.ByID(t.Context(), 100)
 				require.NoError(t, err)
 				vm.Owner, vm.Locked = owner, tt.locked
 				time.Sleep(time.Minute)
-				require.NoError(t, c.Remove(t.Context(), vm))
+				require.NoError(t, c.VMs.Remove(t.Context(), vm))
 				assert.Equal(t, tt.asked, w.asked("GET /nodes/pve1/qemu/100/status/current"), "%v", w.calls)
 				assert.Equal(t, 1, w.asked("DELETE "))
 			})
@@ -786,7 +786,7 @@ func TestATemplateThatIsHalfOne(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{
 				post: tt.post, "GET /nodes/pve1/qemu/100/pending": tt.look, "GET /nodes/pve1/storage": {storages}, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				err := c.Convert(t.Context(), &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100})
+				err := c.Templates.Convert(t.Context(), &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100})
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -834,7 +834,7 @@ func TestAVMBecomesATemplate(t *testing.T) {
 				config: {tt.config}, post: {tt.post}, "GET /nodes/pve1/qemu/100/pending": tt.looks, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": tt.status})}, "GET /nodes/pve1/tasks": {taskEnd(upid, "OK")},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				one := &proxmox.VM{Name: "tmpl", Host: "pve1", VMID: 100, Seed: "x"}
-				err := c.Convert(t.Context(), one)
+				err := c.Templates.Convert(t.Context(), one)
 				if tt.want == "" {
 					require.NoError(t, err)
 				} else {
@@ -868,11 +868,11 @@ func TestAnEarlierRunOutlastsTheContext(t *testing.T) {
 	off(t, vmsOf(map[int]map[string]string{100: locked}, map[string][]http.HandlerFunc{
 		"GET /nodes/pve1/tasks": {data([]any{}), data([]any{}), data([]any{taskEntry(workerOf("vzdump", "100"), "")})}, "GET /nodes/pve1/qemu/100/pending": {pending(locked)},
 	}), func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		vm, err := c.ByID(t.Context(), 100)
+		vm, err := c.VMs.ByID(t.Context(), 100)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.ErrorIs(t, c.Remove(ctx, vm), context.DeadlineExceeded)
+		require.ErrorIs(t, c.VMs.Remove(ctx, vm), context.DeadlineExceeded)
 		assert.Equal(t, free["tags"], strings.Join(vm.Tags, ";"))
 	})
 }
@@ -885,7 +885,7 @@ func TestHowLongAnAnswerIsKept(t *testing.T) {
 			asked int
 		}{{0, 1}, {3*time.Second - 1, 1}, {1, 2}, {3 * time.Second, 3}} {
 			time.Sleep(tt.after)
-			_, err := c.Hosts(t.Context())
+			_, err := c.Hosts.List(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, tt.asked, w.asked("GET /nodes"))
 		}
@@ -901,7 +901,7 @@ func TestDevicesOfAHost(t *testing.T) {
 			entry{"id": "0000:01:00.0", "class": "0x020000", "vendor": "0x8086", "device": "0x1", "subsystem_vendor": "0x8086"}, entry{"id": "0000:01:00.1", "subsystem_device": "0x1"},
 		})(w, r)
 	}}).dial(t)
-	all, err := c.Devices(t.Context(), "pve1")
+	all, err := c.PCI.Devices(t.Context(), "pve1")
 	require.NoError(t, err)
 	assert.Equal(t, []pci.Function{
 		{Address: must(proxmox.ParsePCIAddress("01:00.0")), Class: "020000", Vendor: "8086", Device: "1", IOMMUGroup: -1},
@@ -917,11 +917,11 @@ func TestNamesThatAreNotYet(t *testing.T) {
 	vms := map[int]map[string]string{100: {"name": "VM 100"}, 101: marked(101, "name", "wk1")}
 	answers := vmsOf(vms, map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/100/pending": {pending(map[string]string{"name": "other"})}})
 	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		vm, err := c.VM(t.Context(), owner, "wk1")
+		vm, err := c.VMs.Get(t.Context(), owner, "wk1")
 		require.NoError(t, err)
 		require.NotNil(t, vm)
-		require.NoError(t, c.Conflict(t.Context(), owner, "none"))
-		other, err := c.Namesake(t.Context(), owner, "none")
+		require.NoError(t, c.VMs.Conflict(t.Context(), owner, "none"))
+		other, err := c.VMs.Namesake(t.Context(), owner, "none")
 		require.NoError(t, err)
 		assert.Nil(t, other)
 	})

@@ -143,7 +143,7 @@ func (s Sources) hasDriver(n spec.Node) bool {
 func (s Sources) hosts(ctx context.Context) ([]Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	seen, err := s.Proxmox.Hosts(ctx)
+	seen, err := s.Proxmox.Hosts.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (s Sources) hosts(ctx context.Context) ([]Host, error) {
 		}
 		if host.Online {
 			var all []proxmox.Storage
-			all, host.Err = s.Proxmox.Storages(ctx, h.Name)
+			all, host.Err = s.Proxmox.Storages.List(ctx, h.Name)
 			used := s.storages(h.Name)
 			host.Storages = slices.DeleteFunc(all, func(x proxmox.Storage) bool { return !slices.Contains(used, x.Name) })
 		}

@@ -57,11 +57,11 @@ func (h Host) bridge(name string) (proxmox.Bridge, bool) {
 // Discover looks at every host of the Proxmox cluster that is up.
 func Discover(ctx context.Context, c *proxmox.Client) (Found, error) {
 	f := Found{Version: c.Version().Version, Used: map[netip.Addr]string{}}
-	hosts, err := c.Hosts(ctx)
+	hosts, err := c.Hosts.List(ctx)
 	if err != nil {
 		return f, err
 	}
-	residents, err := c.Residents(ctx)
+	residents, err := c.Hosts.Residents(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -97,13 +97,13 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 		return fmt.Errorf("the token may not see what it has: grant it Sys.Audit on /nodes/%s; "+
 			"homelab host:role prints the commands, docs/permissions.md explains them", h.Name)
 	}
-	if h.Storages, err = c.Storages(ctx, h.Name); err != nil {
+	if h.Storages, err = c.Storages.List(ctx, h.Name); err != nil {
 		return err
 	}
-	if h.Bridges, err = c.Bridges(ctx, h.Name); err != nil {
+	if h.Bridges, err = c.Hosts.Bridges(ctx, h.Name); err != nil {
 		return err
 	}
-	ledger, err := c.Ledger(ctx, h.Name)
+	ledger, err := c.PCI.Ledger(ctx, h.Name)
 	var no proxmox.Error
 	switch {
 	case errors.As(err, &no) && no.IsPermission(): // a cluster without GPUs does without
@@ -114,7 +114,7 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 	for _, card := range ledger.Cards {
 		h.GPUs = append(h.GPUs, GPU{Address: card.Address.Whole().String(), Model: card.Model, Taken: taken(card, ledger)})
 	}
-	used, err := c.Addresses(ctx, h.Name)
+	used, err := c.Hosts.Addresses(ctx, h.Name)
 	for addr, who := range used {
 		if _, known := f.Used[addr]; !known {
 			f.Used[addr] = who

@@ -85,8 +85,8 @@ type room struct {
 
 // look reads the hosts, and assigns the nodes that already have a host to it.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
-	pve.ExpectNames(names.Tag(p.spec), func(name string) bool { return names.MayHave(p.spec, name) })
-	vms, err := pve.VMs(ctx, names.Tag(p.spec))
+	pve.VMs.ExpectNames(names.Tag(p.spec), func(name string) bool { return names.MayHave(p.spec, name) })
+	vms, err := pve.VMs.List(ctx, names.Tag(p.spec))
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 		if !r.up {
 			continue
 		}
-		ledger, err := pve.LedgerWithout(ctx, names.Tag(p.spec), r.host)
+		ledger, err := pve.PCI.LedgerWithout(ctx, names.Tag(p.spec), r.host)
 		if err != nil {
 			return err
 		}
@@ -120,11 +120,11 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 
 // measure reads the capacity of the declared hosts, and subtracts what is promised to others there.
 func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxmox.Summary) error {
-	hosts, err := pve.Hosts(ctx)
+	hosts, err := pve.Hosts.List(ctx)
 	if err != nil {
 		return err
 	}
-	residents, err := pve.Residents(ctx)
+	residents, err := pve.Hosts.Residents(ctx)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxm
 				r.memory -= vm.Memory
 			}
 		}
-		storages, err := pve.Storages(ctx, r.host)
+		storages, err := pve.Storages.List(ctx, r.host)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (p *placing) measure(ctx context.Context, pve *proxmox.Client, ours []proxm
 				r.storages = append(r.storages, s.Name)
 			}
 		}
-		bridges, err := pve.Bridges(ctx, r.host)
+		bridges, err := pve.Hosts.Bridges(ctx, r.host)
 		if err != nil {
 			return err
 		}

@@ -39,15 +39,15 @@ func attach(ctx context.Context, vmid int, card, mapping string) error {
 	if err != nil {
 		return err
 	}
-	vm, err := pve.ByID(ctx, vmid)
+	vm, err := pve.VMs.ByID(ctx, vmid)
 	if err != nil {
 		return err
 	}
-	gpu, err := pve.GPU(ctx, vm.Host, card)
+	gpu, err := pve.PCI.GPU(ctx, vm.Host, card)
 	if err != nil {
 		return err
 	}
-	if err := pve.EnsureMapping(ctx, proxmox.MapGPUs(mapping, "made by attach-gpu", vm.Host, gpu)); err != nil {
+	if err := pve.PCI.EnsureMapping(ctx, proxmox.MapGPUs(mapping, "made by attach-gpu", vm.Host, gpu)); err != nil {
 		return err
 	}
 	if err := proxmox.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: mapping, PCIe: true}); err != nil {

@@ -46,14 +46,14 @@ func ensure(ctx context.Context, pve *proxmox.Client, number int, host string, t
 	if err != nil {
 		return err
 	}
-	volume, err := pve.Upload(ctx, host, "local", name+".iso", image)
+	volume, err := pve.Storages.Upload(ctx, host, "local", name+".iso", image)
 	if err != nil {
 		return err
 	}
-	vm, err := pve.EnsureVM(ctx, proxmox.VMSpec{Name: name, Host: host, Owner: "three-vms", TemplateID: template, Seed: volume, Running: true,
+	vm, err := pve.VMs.Ensure(ctx, proxmox.VMSpec{Name: name, Host: host, Owner: "three-vms", TemplateID: template, Seed: volume, Running: true,
 		Cores: 2, Memory: 4 * proxmox.GiB, NICs: []proxmox.NIC{{Bridge: "vmbr0", MAC: mac}}})
 	if err == nil {
-		err = pve.WaitAgent(ctx, vm)
+		err = pve.Agents.Wait(ctx, vm)
 	}
 	fmt.Println(vm, "answers:", err == nil)
 	return err

@@ -174,11 +174,11 @@ func TestReplacePage(t *testing.T) {
 		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(threeTwo, Options{}, func(s *Session, ctx context.Context) error {
-			vm, err := s.Cluster.Proxmox.VM(ctx, "homelab-home", "cp1")
+			vm, err := s.Cluster.Proxmox.VMs.Get(ctx, "homelab-home", "cp1")
 			if err != nil {
 				return err
 			}
-			return s.Cluster.Proxmox.Stop(ctx, vm)
+			return s.Cluster.Proxmox.VMs.Stop(ctx, vm)
 		}))
 		time.Sleep(2 * time.Minute)
 		verb := NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}

@@ -56,9 +56,9 @@ func (w *site) stop(name string) {
 	require.NoError(w.t, err)
 	for _, vm := range w.sim.VMs() {
 		if vm.Name == name {
-			found, err := pve.ByID(w.t.Context(), vm.ID)
+			found, err := pve.VMs.ByID(w.t.Context(), vm.ID)
 			require.NoError(w.t, err)
-			require.NoError(w.t, pve.Stop(w.t.Context(), found))
+			require.NoError(w.t, pve.VMs.Stop(w.t.Context(), found))
 		}
 	}
 }
@@ -156,9 +156,9 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 				return
 			}
 			for _, vm := range sim.VMs() {
-				theirs, err := pve.ByID(t.Context(), vm.ID)
+				theirs, err := pve.VMs.ByID(t.Context(), vm.ID)
 				assert.NoError(t, err)
-				assert.ErrorContains(t, pve.Remove(t.Context(), theirs), "protection mode enabled", "not by accident")
+				assert.ErrorContains(t, pve.VMs.Remove(t.Context(), theirs), "protection mode enabled", "not by accident")
 			}
 			found := pve.Lease("lab1", "pve1") // as somebody would in the web interface, who takes that off
 			seen, err := found.Read(t.Context())

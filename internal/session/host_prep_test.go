@@ -329,10 +329,10 @@ func TestHostPrepBeforeThereIsAFile(t *testing.T) {
 		// What cluster:init looks at.
 		pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: "homelab@pve!cluster", TokenSecret: token, HTTPClient: w.sim.Client()})
 		require.NoError(t, err)
-		storages, err := pve.Storages(t.Context(), "pve1")
+		storages, err := pve.Storages.List(t.Context(), "pve1")
 		require.NoError(t, err)
 		assert.Len(t, storages, 2)
-		gpus, err := pve.GPUs(t.Context(), "pve1")
+		gpus, err := pve.PCI.GPUs(t.Context(), "pve1")
 		require.NoError(t, err)
 		assert.Len(t, gpus, 1)
 	})

@@ -25,7 +25,7 @@ func (s *Session) Inventory(ctx context.Context, plan *converge.Plan) *inventory
 	defer cancel()
 	config := inventory.Config{Spec: s.Spec, Kube: s.Cluster.Kube}
 	if pve := s.Cluster.Proxmox; pve != nil {
-		config.VMs = func(ctx context.Context) ([]proxmox.Summary, error) { return pve.VMs(ctx, names.Tag(s.Spec)) }
+		config.VMs = func(ctx context.Context) ([]proxmox.Summary, error) { return pve.VMs.List(ctx, names.Tag(s.Spec)) }
 	}
 	if plan != nil && !slices.ContainsFunc(plan.Items, func(it converge.Item) bool {
 		name, k3s := strings.CutPrefix(it.Step, "k3s/")

@@ -47,9 +47,9 @@ func TestTemplateCommands(t *testing.T) {
 		// Its node is gone and the file wants another: there is something to remove, and
 		// nobody to say yes.
 		require.NoError(t, w.do(pair, Options{}, func(s *Session, ctx context.Context) error {
-			vm, err := s.Cluster.Proxmox.VM(ctx, "homelab-pair", "cp1")
+			vm, err := s.Cluster.Proxmox.VMs.Get(ctx, "homelab-pair", "cp1")
 			require.NoError(t, err)
-			return s.Cluster.Proxmox.Remove(ctx, vm)
+			return s.Cluster.Proxmox.VMs.Remove(ctx, vm)
 		}))
 		time.Sleep(15 * time.Second)
 		newer := strings.ReplaceAll(pair, "v1.36.5+", "v1.36.6+")

@@ -25,9 +25,9 @@ func (s *seen) askNeighbours(ctx context.Context, g *gather, c *proxmox.Client, 
 	if s.residents.err != nil || s.marked.err != nil || !wanted {
 		return
 	}
-	ask(g, &s.neighbours, func() ([]proxmox.Neighbour, error) { return c.Neighbours(ctx) })
+	ask(g, &s.neighbours, func() ([]proxmox.Neighbour, error) { return c.Hosts.Neighbours(ctx) })
 	if s.leased(w) {
-		ask(g, &s.leases, func() ([]proxmox.Lease, error) { return c.Leases(ctx) })
+		ask(g, &s.leases, func() ([]proxmox.Lease, error) { return c.Hosts.Leases(ctx) })
 	}
 	if w.Dial == nil || s.restless(w) {
 		return

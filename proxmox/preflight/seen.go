@@ -84,7 +84,7 @@ func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen,
 	}
 	if !o.Brief {
 		// Check first which hosts are online: each request to an offline host takes long.
-		if s.hosts.is, s.hosts.err = c.Hosts(ctx); s.hosts.err != nil {
+		if s.hosts.is, s.hosts.err = c.Hosts.List(ctx); s.hosts.err != nil {
 			return nil, fmt.Errorf("the hosts cannot be listed: %w", s.hosts.err)
 		}
 		for name, h := range s.on {
@@ -124,20 +124,20 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 	for i, vm := range w.VMs {
 		names[i] = vm.Name
 	}
-	ask(g, &s.namesakes, func() ([]*proxmox.ConflictError, error) { return c.Conflicts(ctx, w.Owner, names) })
+	ask(g, &s.namesakes, func() ([]*proxmox.ConflictError, error) { return c.VMs.Conflicts(ctx, w.Owner, names) })
 	if o.Brief {
 		return
 	}
-	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Residents(ctx) })
+	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Hosts.Residents(ctx) })
 	ask(g, &s.marked, func() (map[int]bool, error) {
-		all, err := c.VMs(ctx, w.Owner)
+		all, err := c.VMs.List(ctx, w.Owner)
 		marked := make(map[int]bool, len(all))
 		for _, vm := range all {
 			marked[vm.VMID] = true
 		}
 		return marked, err
 	})
-	ask(g, &s.quorate, func() (bool, error) { return c.Quorate(ctx) })
+	ask(g, &s.quorate, func() (bool, error) { return c.Hosts.Quorate(ctx) })
 	exactly := proxmox.GrantPaths(w.Grants)
 	if !o.Exact {
 		exactly = keep(exactly, w.inherits)
@@ -151,7 +151,7 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		}
 	}
 	if len(carry) > 0 {
-		ask(g, &s.ledger, func() (*pci.Ledger, error) { return c.Ledger(ctx, carry...) })
+		ask(g, &s.ledger, func() (*pci.Ledger, error) { return c.PCI.Ledger(ctx, carry...) })
 	}
 }
 
@@ -165,34 +165,34 @@ func (w *Want) inherits(path string) bool {
 
 // ask requests the state of one host.
 func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Want, host Host, o Options) {
-	ask(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages(ctx, host.Name) })
+	ask(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages.List(ctx, host.Name) })
 	if o.Brief {
 		return
 	}
-	ask(g, &h.status, func() (proxmox.HostStatus, error) { return c.HostStatus(ctx, host.Name) })
+	ask(g, &h.status, func() (proxmox.HostStatus, error) { return c.Hosts.Status(ctx, host.Name) })
 	ask(g, &h.skew, func() (time.Duration, error) {
 		before := time.Now()
-		theirs, err := c.Clock(ctx, host.Name)
+		theirs, err := c.Hosts.Clock(ctx, host.Name)
 		return theirs.Sub(before.Add(time.Since(before) / 2)), err
 	})
-	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Bridges(ctx, host.Name) })
+	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Hosts.Bridges(ctx, host.Name) })
 	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
 	if w.Clones != nil {
 		ask(g, &h.clones, func() (map[string]proxmox.Cloning, error) { return w.Clones(ctx, host.Name) })
 	}
 	if len(w.gpus(host.Name)) > 0 {
-		ask(g, &h.cards, func() ([]pci.GPU, error) { return c.GPUs(ctx, host.Name) })
+		ask(g, &h.cards, func() ([]pci.GPU, error) { return c.PCI.GPUs(ctx, host.Name) })
 		if w.Place != nil {
 			ask(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
 		}
-		ask(g, &h.mappings, func() ([]pci.MappingState, error) { return c.Mappings(ctx, host.Name) })
+		ask(g, &h.mappings, func() ([]pci.MappingState, error) { return c.PCI.Mappings(ctx, host.Name) })
 	}
 	var mu sync.Mutex
 	for _, storage := range w.disks(host.Name) {
 		g.wait.Go(func() {
 			g.turn <- struct{}{}
 			defer func() { <-g.turn }()
-			all, err := c.Volumes(ctx, host.Name, storage, "images")
+			all, err := c.Storages.Volumes(ctx, host.Name, storage, "images")
 			mu.Lock()
 			defer mu.Unlock()
 			h.volumes[storage] = fact[[]proxmox.Volume]{all, err}
@@ -207,9 +207,9 @@ func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
 	taken := make([]fact[bool], len(w.VMs))
 	for i, vm := range w.VMs {
 		if s.ours(w, vm.Name) != nil {
-			ask(g, &vms[i], func() (*proxmox.VM, error) { return c.VM(ctx, w.Owner, vm.Name) })
+			ask(g, &vms[i], func() (*proxmox.VM, error) { return c.VMs.Get(ctx, w.Owner, vm.Name) })
 		} else if vm.VMID != 0 {
-			ask(g, &taken[i], func() (bool, error) { return c.VMIDTaken(ctx, vm.VMID) })
+			ask(g, &taken[i], func() (bool, error) { return c.VMs.Taken(ctx, vm.VMID) })
 		}
 	}
 	s.askNeighbours(ctx, g, c, w)

@@ -153,7 +153,7 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 			if err != nil {
 				return err
 			}
-			_, err = m.proxmox.Upload(ctx, n.Host, storage, s.file, iso)
+			_, err = m.proxmox.Storages.Upload(ctx, n.Host, storage, s.file, iso)
 			return err
 		},
 	}
@@ -164,7 +164,7 @@ func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, fresh bool) (seede
 	if err != nil {
 		return seeded{}, err
 	}
-	volumes, err := m.proxmox.Volumes(ctx, n.Host, m.spec.Image.SeedStorage, "")
+	volumes, err := m.proxmox.Storages.Volumes(ctx, n.Host, m.spec.Image.SeedStorage, "")
 	if err != nil {
 		return seeded{}, err
 	}
@@ -174,7 +174,7 @@ func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, fresh bool) (seede
 	if have := there(sd.File); have || fresh {
 		return seeded{file: sd.File, there: have}, nil
 	}
-	vm, err := m.proxmox.VM(ctx, names.Tag(m.spec), n.Name)
+	vm, err := m.proxmox.VMs.Get(ctx, names.Tag(m.spec), n.Name)
 	if err != nil {
 		return seeded{}, err
 	}

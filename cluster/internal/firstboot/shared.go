@@ -39,7 +39,7 @@ func (h *seedsHad) has(name string) bool {
 // the cluster's own.
 func (m *Maker) DestroyVM(ctx context.Context, vm *proxmox.VM) error {
 	m.had.note(vm)
-	return m.proxmox.Remove(ctx, vm)
+	return m.proxmox.VMs.Remove(ctx, vm)
 }
 
 // KeepForeign removes from volumes the seeds that another Proxmox may own. If two Proxmox share
@@ -51,7 +51,7 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == prepare.ISOContent }) {
 		return volumes, nil
 	}
-	storages, err := m.proxmox.Storages(ctx, host)
+	storages, err := m.proxmox.Storages.List(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +82,12 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 // provenSeeds notes which seeds the machines of this cluster have in their drives, and returns
 // the seeds that the file makes.
 func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
-	vms, err := m.proxmox.VMs(ctx, names.Tag(m.spec))
+	vms, err := m.proxmox.VMs.List(ctx, names.Tag(m.spec))
 	if err != nil {
 		return nil, err
 	}
 	for _, seen := range vms {
-		vm, err := m.proxmox.Listed(ctx, names.Tag(m.spec), seen)
+		vm, err := m.proxmox.VMs.Listed(ctx, names.Tag(m.spec), seen)
 		if err != nil {
 			return nil, err
 		}

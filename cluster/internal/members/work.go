@@ -131,7 +131,7 @@ func (ms *Members) thing(ctx context.Context, name string) string {
 	if n, ok := ms.Spec.Node(name); !ms.VMs || ok && n.External {
 		return ""
 	}
-	vm, err := ms.Nodes.Proxmox.VM(ctx, names.Tag(ms.Spec), name)
+	vm, err := ms.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ms.Spec), name)
 	switch {
 	case err != nil:
 		return "unknown"

@@ -111,10 +111,10 @@ func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if !ns.Proxmox.HasSent(ctx, vm) {
+	if !ns.Proxmox.Agents.HasSent(ctx, vm) {
 		return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet: it has not sent a network packet", n.Name)
 	}
-	addrs, err := askAgent(ctx, vm, func(ctx context.Context) ([]netip.Addr, error) { return ns.Proxmox.AgentAddresses(ctx, vm) })
+	addrs, err := askAgent(ctx, vm, func(ctx context.Context) ([]netip.Addr, error) { return ns.Proxmox.Agents.Addresses(ctx, vm) })
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -131,7 +131,7 @@ func (ns *Nodes) vm(ctx context.Context, n spec.Node, of string) (*proxmox.VM, e
 	if ns.Proxmox == nil {
 		return nil, fmt.Errorf("the %s of %s is not known here: only Proxmox could say it", of, n.Name)
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
+	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
 	if err == nil && vm == nil {
 		err = fmt.Errorf("there is no VM %s", n.Name)
 	}
@@ -156,7 +156,7 @@ func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.
 	if err != nil {
 		return nil, err
 	}
-	b, err := askAgent(ctx, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, hostKeyFile) })
+	b, err := askAgent(ctx, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, hostKeyFile) })
 	if err != nil {
 		return nil, err
 	}
@@ -287,13 +287,13 @@ func (ns *Nodes) inFirstBoot(ctx context.Context, n spec.Node) bool {
 	if keys, err := ns.Hosts.Lookup(ns.guests[n.Name].addr); err != nil || len(keys) > 0 {
 		return false // an earlier run has connected to it, so its first boot is over
 	}
-	all, err := ns.Proxmox.VMs(ctx, names.Tag(ns.Spec)) // a list that other steps have read too: no request for each machine
+	all, err := ns.Proxmox.VMs.List(ctx, names.Tag(ns.Spec)) // a list that other steps have read too: no request for each machine
 	i := slices.IndexFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
 	if err != nil || i < 0 {
 		return false
 	}
 	vm := &proxmox.VM{VMID: all[i].VMID, Host: all[i].Host, NICs: make([]proxmox.NIC, 1)} // each node has an interface
-	return !ns.Proxmox.ShowsLife(ctx, vm)
+	return !ns.Proxmox.Agents.ShowsLife(ctx, vm)
 }
 
 // bootOutput is the file where cloud-init stores the output of its commands.
@@ -349,7 +349,7 @@ func (ns *Nodes) agentHint(ctx context.Context, n spec.Node) string {
 	if n.External {
 		return ""
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
+	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
 	if err != nil || vm == nil {
 		return ""
 	}

@@ -142,7 +142,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 
 // same returns an error if a machine is no longer the one that was looked at.
 func (ns *Nodes) same(ctx context.Context, m locked) error {
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), m.node.Name)
+	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), m.node.Name)
 	if err == nil && (vm == nil || vm.Identity() != m.vm) {
 		err = wait.Passing(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
 	}
@@ -169,7 +169,7 @@ func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge
 // consent is needed: through Kubernetes we are root on the nodes anyway. The same holds for a
 // machine that has an earlier key of this token. Every other machine needs consent.
 func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err error) {
-	all, err := ns.Proxmox.VMs(ctx, names.Tag(ns.Spec))
+	all, err := ns.Proxmox.VMs.List(ctx, names.Tag(ns.Spec))
 	if err != nil {
 		return nil, false, err
 	}
@@ -211,7 +211,7 @@ const agentGrace = 15 * time.Second
 
 // askKeys reads which keys may log in to a machine, and returns which keys must.
 func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
-	m := &locked{node: n, vm: vm.Identity(), over: ns.Proxmox.Guest(vm)}
+	m := &locked{node: n, vm: vm.Identity(), over: ns.Proxmox.Agents.Runner(vm)}
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {
@@ -219,7 +219,7 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) || ns.Proxmox.Uptime(ctx, vm) > BootTime {
+		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) || ns.Proxmox.Agents.Uptime(ctx, vm) > BootTime {
 			break
 		}
 		progress.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
@@ -248,7 +248,7 @@ var errFirstBoot = errors.New("its first boot is not over")
 // nothing in the guest.
 func (ns *Nodes) keysInside(ctx context.Context, vm *proxmox.VM, user string) ([]string, error) {
 	read := func(path string) (string, bool, error) {
-		b, err := ns.Proxmox.AgentReadFile(ctx, vm, path)
+		b, err := ns.Proxmox.Agents.ReadFile(ctx, vm, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", false, nil
 		}

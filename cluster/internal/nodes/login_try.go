@@ -38,7 +38,7 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 			return nil, open, err
 		}
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name) // nil unless it is a machine of this cluster
+	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name) // nil unless it is a machine of this cluster
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
 		return nil, unseen, err
 	}
@@ -81,7 +81,7 @@ func (ns *Nodes) shown(ctx context.Context, m *locked) ([]string, error) {
 // seedHasOurKeys reports whether a machine's only seed is the one with our keys. If there is
 // another seed, the machine was recreated, and only it knows which seed it booted with.
 func (ns *Nodes) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (bool, error) {
-	volumes, err := ns.Proxmox.Volumes(ctx, n.Host, ns.Spec.Image.SeedStorage, "")
+	volumes, err := ns.Proxmox.Storages.Volumes(ctx, n.Host, ns.Spec.Image.SeedStorage, "")
 	ours, others := false, false
 	for _, v := range volumes {
 		ours = ours || v.Name() == file

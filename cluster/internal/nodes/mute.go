@@ -34,8 +34,8 @@ func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (insi
 	if !host.begin() {
 		return still, nil
 	}
-	vm, err := ns.Proxmox.VM(ctx, names.Tag(ns.Spec), n.Name)
-	if err != nil || vm == nil || ns.Proxmox.Uptime(ctx, vm) < slowBoot {
+	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
+	if err != nil || vm == nil || ns.Proxmox.Agents.Uptime(ctx, vm) < slowBoot {
 		host.end()
 		return still, nil
 	}
@@ -56,7 +56,7 @@ func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (insi
 // there. If the result is unknown, failed is nil and done is false.
 func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
-		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.AgentReadFile(ctx, vm, path) })
+		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, path) })
 	}
 	out, err := read(cloudinit.ResultFile)
 	if err != nil {

@@ -47,7 +47,7 @@ func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 // A VM becomes a template only after it is sealed.
 func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
 	if vm != nil {
-		if vm, err = ts.Proxmox.Idle(ctx, vm); err != nil {
+		if vm, err = ts.Proxmox.VMs.Idle(ctx, vm); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err 
 		}
 	}
 	seed := vm.Seed
-	if err := ts.Proxmox.Convert(ctx, vm); err != nil || seed == "" {
+	if err := ts.Proxmox.Templates.Convert(ctx, vm); err != nil || seed == "" {
 		return err
 	}
 	return ts.dropSeed(ctx, t.host, seed)
@@ -88,7 +88,7 @@ func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.
 	interrupted := false
 	if found != nil && !found.Running {
 		var err error
-		if interrupted, err = ts.Proxmox.Started(ctx, found); err != nil {
+		if interrupted, err = ts.Proxmox.VMs.Started(ctx, found); err != nil {
 			return nil, err
 		}
 		if cores, memory := bakeShape(ts.Spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
@@ -107,10 +107,10 @@ func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.
 		return nil, err
 	}
 	progress.Say(ctx, "sealing")
-	if err := remote.Run(ctx, ts.Proxmox.Guest(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
+	if err := remote.Run(ctx, ts.Proxmox.Agents.Runner(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
 		return nil, fmt.Errorf("sealing %s: %w", t.Name, err)
 	}
-	return vm, ts.Proxmox.Shutdown(ctx, vm)
+	return vm, ts.Proxmox.VMs.Shutdown(ctx, vm)
 }
 
 // bakeFilled returns the machine with everything that belongs in it. If the machine runs but
@@ -120,7 +120,7 @@ func (ts *Templates) bakeFilled(ctx context.Context, t template, vm *proxmox.VM)
 	if err != nil {
 		return nil, err
 	}
-	if err := ts.Proxmox.Start(ctx, vm); err != nil {
+	if err := ts.Proxmox.VMs.Start(ctx, vm); err != nil {
 		return nil, err
 	}
 	if err := ts.fill(ctx, t, vm); err != nil {
@@ -169,14 +169,14 @@ func (ts *Templates) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*p
 	if !names.OwnsBake(s, file) { // not ours: homelab does not create or delete it
 		return vm, nil
 	}
-	if id, err := ts.Proxmox.ISOVolume(ctx, t.host, s.Image.SeedStorage, file); err != nil {
+	if id, err := ts.Proxmox.Storages.ISO(ctx, t.host, s.Image.SeedStorage, file); err != nil {
 		return nil, err
 	} else if id == "" {
 		iso, err := doc.ISO()
 		if err != nil {
 			return nil, err
 		}
-		if _, err := ts.Proxmox.Upload(ctx, t.host, s.Image.SeedStorage, file, iso); err != nil {
+		if _, err := ts.Proxmox.Storages.Upload(ctx, t.host, s.Image.SeedStorage, file, iso); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +190,7 @@ func (ts *Templates) bakeVM(ctx context.Context, t template, vm *proxmox.VM) (*p
 // that does not exist yet. Its address is free, since the node is cloned from this template, and
 // its network reaches what nodes need.
 func (ts *Templates) bakeNode(ctx context.Context, host string) (spec.Node, error) {
-	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+	vms, err := ts.Proxmox.VMs.List(ctx, names.Tag(ts.Spec))
 	if err != nil {
 		return spec.Node{}, err
 	}
@@ -228,7 +228,7 @@ func (ts *Templates) bakeSeed(t template, n spec.Node) (cloudinit.NoCloud, error
 
 func (ts *Templates) createBakeVM(ctx context.Context, t template, n spec.Node, seed string) (*proxmox.VM, error) {
 	s := ts.Spec
-	image, err := ts.Proxmox.FetchImage(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
+	image, err := ts.Proxmox.Storages.Fetch(ctx, t.host, s.Image.ImageStorage, proxmox.Image{
 		URL: s.Image.URL, SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, FileName: names.Image(s),
 	})
 	if err != nil {
@@ -238,7 +238,7 @@ func (ts *Templates) createBakeVM(ctx context.Context, t template, n spec.Node, 
 	holds := t.holds
 	holds.Made = today()
 	cores, memory := bakeShape(s, t.host)
-	return ts.Proxmox.CreateVM(ctx, proxmox.CreateSpec{
+	return ts.Proxmox.VMs.Create(ctx, proxmox.CreateSpec{
 		Name: t.Name, Host: t.host, Owner: names.Tag(s), Cores: cores, Memory: memory,
 		Image: image, Storage: s.TemplateStorage(t.host), SecureBoot: s.Image.SecureBoot, Seed: seed,
 		NICs:        []proxmox.NIC{{Bridge: n.Network.Bridge, MAC: names.BakeMAC(s, t.host).String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU}},
@@ -251,7 +251,7 @@ func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error
 	if err := ts.waitBakeAgent(ctx, vm); err != nil {
 		return err
 	}
-	guest := artifacts.Outward(ts.Spec, ts.Proxmox.Guest(vm))
+	guest := artifacts.Outward(ts.Spec, ts.Proxmox.Agents.Runner(vm))
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
@@ -277,7 +277,7 @@ func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error
 func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
 	limited, cancel := wait.Within(ctx, run.Limit(ts.Spec, nodes.BootTime), context.DeadlineExceeded)
 	defer cancel()
-	err := ts.Proxmox.WaitAgent(limited, vm)
+	err := ts.Proxmox.Agents.Wait(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return fmt.Errorf("%w%s\n  %s", err, ts.bakeHint(vm), run.Longer(ts.Spec))
 	}

@@ -19,7 +19,7 @@ func (ts *Templates) Cloning(ctx context.Context, n spec.Node) (proxmox.Cloning,
 		}
 		return ts.clones(ctx, vm, n.Host, n.OSDisk.Storage)
 	}
-	storages, err := ts.Proxmox.Storages(ctx, n.Host)
+	storages, err := ts.Proxmox.Storages.List(ctx, n.Host)
 	if err != nil {
 		return proxmox.Cloning{}, err
 	}
@@ -29,17 +29,17 @@ func (ts *Templates) Cloning(ctx context.Context, n spec.Node) (proxmox.Cloning,
 
 // clones says how a template is cloned to a storage of a host; "" is the template's own storage.
 func (ts *Templates) clones(ctx context.Context, template *proxmox.VM, host, storage string) (proxmox.Cloning, error) {
-	at, err := ts.Proxmox.Storages(ctx, template.Host)
+	at, err := ts.Proxmox.Storages.List(ctx, template.Host)
 	if err != nil {
 		return proxmox.Cloning{}, err
 	}
-	there, err := ts.Proxmox.Storages(ctx, host)
+	there, err := ts.Proxmox.Storages.List(ctx, host)
 	return proxmox.SourceOf(template, at).To(host, there, storage), err
 }
 
 // Clones says how the missing machines of a host get their disks, by name.
 func (ts *Templates) Clones(ctx context.Context, host string) (map[string]proxmox.Cloning, error) {
-	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+	vms, err := ts.Proxmox.VMs.List(ctx, names.Tag(ts.Spec))
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.Drive
 	if !InstallsDriver(s) || len(nodes) == 0 {
 		return out, nil
 	}
-	gpus, err := ts.Proxmox.GPUs(ctx, host)
+	gpus, err := ts.Proxmox.PCI.GPUs(ctx, host)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 func (ts *Templates) CheckSources(ctx context.Context) error {
 	hosts := ts.Hosts()
 	if ts.Spec.Image.Template == "" && len(hosts) > 0 {
-		return ts.Proxmox.CheckImport()
+		return ts.Proxmox.Storages.CheckImport()
 	}
 	if ts.Spec.Image.Template == "" {
 		return nil
@@ -55,7 +55,7 @@ func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 // host's own, or one of another host whose disks are on storages that both share.
 func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, error) {
 	ref := ts.Spec.Image.Template
-	all, err := ts.Proxmox.Residents(ctx)
+	all, err := ts.Proxmox.Hosts.Residents(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +98,14 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 
 // usable returns a template if nodes of the host can be cloned from it.
 func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
-	vm, err := ts.Proxmox.ByID(ctx, vmid)
+	vm, err := ts.Proxmox.VMs.ByID(ctx, vmid)
 	if err != nil {
 		return nil, err
 	}
 	if !vm.Template {
 		return nil, fmt.Errorf("image.template: %s is not a template; to make it one, switch it off and run on %s: qm template %d", vm, vm.Host, vm.VMID)
 	}
-	unbased, err := ts.Proxmox.Unbased(ctx, vm)
+	unbased, err := ts.Proxmox.Templates.Unbased(ctx, vm)
 	if err != nil {
 		return nil, err
 	}

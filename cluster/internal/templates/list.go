@@ -41,7 +41,7 @@ func (t Info) Made() string { return t.Holds.Made }
 // List lists the templates that were baked for this cluster, on every host, even one that is
 // no longer in the file, and the template that image.template names.
 func (ts *Templates) List(ctx context.Context) ([]Info, error) {
-	all, err := ts.Proxmox.Residents(ctx)
+	all, err := ts.Proxmox.Hosts.Residents(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +59,14 @@ func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 		if r.Container || !ours && !wanted.theirs[r.VMID] {
 			continue
 		}
-		vm, err := ts.Proxmox.ByID(ctx, r.VMID)
+		vm, err := ts.Proxmox.VMs.ByID(ctx, r.VMID)
 		if errors.Is(err, proxmox.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		unbased, err := ts.Proxmox.Unbased(ctx, vm)
+		unbased, err := ts.Proxmox.Templates.Unbased(ctx, vm)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
 
 // clonesOf names the VMs whose disks are linked clones of a template.
 func (ts *Templates) clonesOf(ctx context.Context, template proxmox.Summary, all []proxmox.Resident) ([]string, error) {
-	ids, err := ts.Proxmox.LinkedClones(ctx, &template)
+	ids, err := ts.Proxmox.Templates.LinkedClones(ctx, &template)
 	names := []string{}
 	for _, id := range ids {
 		name := fmt.Sprintf("VM %d", id) // a VM that the token may not see

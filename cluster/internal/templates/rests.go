@@ -29,13 +29,13 @@ func (ts *Templates) Clear(ctx context.Context, all []Rest) error {
 		}
 		for _, v := range r.Volumes {
 			progress.Say(ctx, "removing %s", v.Name())
-			if err := ts.Proxmox.DeleteVolume(ctx, r.Host, v.ID); err != nil {
+			if err := ts.Proxmox.Storages.Delete(ctx, r.Host, v.ID); err != nil {
 				return err
 			}
 		}
 		for _, m := range r.Mappings {
 			progress.Say(ctx, "removing mapping %s", m)
-			if err := ts.Proxmox.DeleteMapping(ctx, m); err != nil {
+			if err := ts.Proxmox.PCI.DeleteMapping(ctx, m); err != nil {
 				return err
 			}
 		}
@@ -54,7 +54,7 @@ func (ts *Templates) Baked(vm proxmox.Summary) bool {
 
 // Remove destroys a machine or template of this cluster.
 func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
-	vm, err := ts.Proxmox.Listed(ctx, names.Tag(ts.Spec), seen)
+	vm, err := ts.Proxmox.VMs.Listed(ctx, names.Tag(ts.Spec), seen)
 	if err != nil || vm == nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
 
 // Ours are the VMIDs of this cluster's machines and templates.
 func (ts *Templates) Ours(ctx context.Context) (map[int]bool, error) {
-	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+	vms, err := ts.Proxmox.VMs.List(ctx, names.Tag(ts.Spec))
 	out := make(map[int]bool, len(vms))
 	for _, vm := range vms {
 		out[vm.VMID] = true

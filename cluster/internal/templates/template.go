@@ -146,7 +146,7 @@ func (ts *Templates) Step(host string, again ...string) converge.Step {
 						return err
 					}
 				}
-				vm, err := ts.Proxmox.VM(ctx, names.Tag(ts.Spec), seen.Name)
+				vm, err := ts.Proxmox.VMs.Get(ctx, names.Tag(ts.Spec), seen.Name)
 				if err != nil {
 					return err
 				}
@@ -165,7 +165,7 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 	if err != nil {
 		return nil, err
 	}
-	vms, err := ts.Proxmox.VMs(ctx, names.Tag(ts.Spec))
+	vms, err := ts.Proxmox.VMs.List(ctx, names.Tag(ts.Spec))
 	if err != nil {
 		return nil, err
 	}
@@ -202,13 +202,13 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 
 // look sees how far a template is made.
 func (ts *Templates) look(ctx context.Context, seen *templateSeen) error {
-	vm, err := ts.Proxmox.ByID(ctx, seen.vm.VMID)
+	vm, err := ts.Proxmox.VMs.ByID(ctx, seen.vm.VMID)
 	if err != nil {
 		return err
 	}
 	seen.hasSeed = !vm.Template && vm.Seed != ""
 	if seen.vm.Template {
-		seen.unbased, err = ts.Proxmox.Unbased(ctx, vm)
+		seen.unbased, err = ts.Proxmox.Templates.Unbased(ctx, vm)
 	}
 	return err
 }

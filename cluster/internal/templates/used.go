@@ -20,7 +20,7 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 	if !slices.ContainsFunc(all, func(r Rest) bool { return len(r.Volumes)+len(r.Mappings) > 0 }) {
 		return nil
 	}
-	holders, err := ts.Proxmox.Holders(ctx, owner)
+	holders, err := ts.Proxmox.VMs.Holders(ctx, owner)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Words(vm proxmox.Summary) string {
 func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.Unread) (func(proxmox.Volume) []proxmox.Unread, error) {
 	apart := map[string]bool{} // storages of which each host has its own
 	if len(r.Volumes) > 0 && len(silent) > 0 {
-		storages, err := ts.Proxmox.Storages(ctx, r.Host)
+		storages, err := ts.Proxmox.Storages.List(ctx, r.Host)
 		if err != nil {
 			return nil, err
 		}

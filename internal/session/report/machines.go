@@ -69,7 +69,7 @@ func (c *collector) known(ctx context.Context) map[string]page.Host {
 	if c.session.Cluster.Proxmox == nil {
 		return out
 	}
-	hosts, err := c.session.Cluster.Proxmox.Hosts(ctx)
+	hosts, err := c.session.Cluster.Proxmox.Hosts.List(ctx)
 	if err != nil {
 		c.problem("Proxmox VE", "the hosts cannot be listed: "+err.Error(), false)
 		return out

@@ -94,7 +94,7 @@ func (u *user) clonedNode(t *testing.T) {
 	u.asRoot(t, "pvesh", "create", fmt.Sprintf("/nodes/pve1/qemu/%d/clone", worker), "--newid", copied, "--full", "1", "--name", "wk-gpu1-of-student1")
 	var stray proxmox.Stray
 	u.eventually(t, "the copy is there", func() bool {
-		all, err := u.proxmox(t).Strays(t.Context(), "homelab-eight-a100")
+		all, err := u.proxmox(t).VMs.Strays(t.Context(), "homelab-eight-a100")
 		require.NoError(t, err)
 		config := u.asRoot(t, "pvesh", "get", "/nodes/pve1/qemu/"+copied+"/config", "--output-format", "json")
 		if len(all) != 1 || strings.Contains(config, `"lock"`) {
@@ -170,7 +170,7 @@ func (u *user) eventually(t *testing.T, what string, is func() bool) {
 // vmid is the VMID of a machine of the cluster.
 func (u *user) vmid(t *testing.T, name string) int {
 	t.Helper()
-	vms, err := u.proxmox(t).VMs(t.Context(), "homelab-eight-a100")
+	vms, err := u.proxmox(t).VMs.List(t.Context(), "homelab-eight-a100")
 	require.NoError(t, err)
 	for _, vm := range vms {
 		if vm.Name == name {

@@ -137,18 +137,18 @@ func (u *user) inventory(t *testing.T) (vms, volumes, mappings []string) {
 	t.Helper()
 	client := u.proxmox(t)
 	for _, storage := range []string{"local", "vmdata"} {
-		all, err := client.Volumes(t.Context(), "pve1", storage, "")
+		all, err := client.Storages.Volumes(t.Context(), "pve1", storage, "")
 		require.NoError(t, err)
 		for _, v := range all {
 			volumes = append(volumes, v.ID)
 		}
 	}
-	found, err := client.Mappings(t.Context(), "")
+	found, err := client.PCI.Mappings(t.Context(), "")
 	require.NoError(t, err)
 	for _, m := range found {
 		mappings = append(mappings, m.ID)
 	}
-	owned, err := client.VMs(t.Context(), "homelab-eight-a100")
+	owned, err := client.VMs.List(t.Context(), "homelab-eight-a100")
 	require.NoError(t, err)
 	for _, vm := range owned {
 		vms = append(vms, vm.Name)

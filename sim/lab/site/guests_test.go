@@ -40,14 +40,14 @@ func switchOn(t *testing.T, s labctl.State) {
 		Endpoint: s.Endpoint, Fingerprint: s.Fingerprint, TokenID: s.TokenID, TokenSecret: token, Poll: 50 * time.Millisecond,
 	})
 	require.NoError(t, err)
-	image, err := pve.FetchImage(t.Context(), "pve1", "local", proxmox.Image{URL: "https://lab.invalid/debian.qcow2", SHA256: s.ImageSHA256, FileName: "debian.qcow2"})
+	image, err := pve.Storages.Fetch(t.Context(), "pve1", "local", proxmox.Image{URL: "https://lab.invalid/debian.qcow2", SHA256: s.ImageSHA256, FileName: "debian.qcow2"})
 	require.NoError(t, err)
-	vm, err := pve.CreateVM(t.Context(), proxmox.CreateSpec{
+	vm, err := pve.VMs.Create(t.Context(), proxmox.CreateSpec{
 		Host: "pve1", Name: "debian", Owner: "test", Image: image, Storage: "vmdata", DiskSize: 4 << 30, Cores: 1, Memory: 512 << 20,
 		NICs: []proxmox.NIC{{Bridge: "vmbr0"}},
 	})
 	require.NoError(t, err)
-	require.NoError(t, pve.Start(t.Context(), vm))
+	require.NoError(t, pve.VMs.Start(t.Context(), vm))
 }
 
 func processes(t *testing.T, dir string) []labctl.Process {
