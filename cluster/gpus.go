@@ -182,7 +182,7 @@ func (c *Cluster) checkDriver(ctx context.Context, n spec.Node) error {
 func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
 	cards := a.Shares[n.Name].Cards
 	m := pci.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
-	if !n.GPUs.AllFunctions {
+	if !n.GPUs.AllFunctions.IsOn() {
 		for i := range m.Devices {
 			m.Devices[i].Address = cards[i].Address
 		}
@@ -278,8 +278,8 @@ func (c *Cluster) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
 		d = append(d, drift.Field{Path: "mapping", Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Restart})
 	}
 	for _, dev := range m.Devices {
-		if whole := dev.Address.Function < 0; dev.Host == n.Host && whole != n.GPUs.AllFunctions {
-			d = append(d, drift.Compare("functions", functions(whole), functions(n.GPUs.AllFunctions), drift.Restart)...)
+		if whole := dev.Address.Function < 0; dev.Host == n.Host && whole != n.GPUs.AllFunctions.IsOn() {
+			d = append(d, drift.Compare("functions", functions(whole), functions(n.GPUs.AllFunctions.IsOn()), drift.Restart)...)
 			break
 		}
 	}

@@ -154,9 +154,9 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	spec := proxmox.VMSpec{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags,
 		Template: template, Storage: n.OSDisk.Storage,
-		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA,
+		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
 		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
-		OnBoot: n.OnBoot, Startup: startupOption(n.Startup), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
+		OnBoot: n.OnBoot.IsOn(), Startup: startupOption(n.Startup), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,
 		NICs: []proxmox.NIC{{
@@ -174,7 +174,7 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
 	}
 	for i := range n.GPUs.Count {
-		spec.GPUs = append(spec.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe, ROMBar: n.GPUs.ROMBar})
+		spec.GPUs = append(spec.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe.IsOn(), ROMBar: n.GPUs.ROMBar.IsOn()})
 	}
 	return spec
 }
@@ -207,7 +207,7 @@ func (c *Cluster) mappingOf(n spec.Node, i int) string {
 func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
 	return proxmox.Disk{
 		Slot: slot, Serial: serial, Storage: o.Storage, Size: o.Size,
-		SSD: o.SSD, Discard: o.Discard, IOThread: o.IOThread,
+		SSD: o.SSD.IsOn(), Discard: o.Discard.IsOn(), IOThread: o.IOThread.IsOn(),
 	}
 }
 

@@ -54,16 +54,16 @@ func (r *resolver) servers() {
 			servers++
 		}
 	}
-	at := any(&r.raw.Pools)
-	for _, p := range r.raw.Pools {
-		if p.Value.Role == string(spec.Server) {
-			at = p.Value
+	at := any(&r.spec.Pools)
+	for i := range r.spec.Pools {
+		if p := &r.spec.Pools[i]; p.Role == spec.Server {
+			at = p
 		}
 	}
 	switch {
 	case r.badRole, len(r.nodes) == 0 && r.Undecoded(): // reported elsewhere
 	case len(r.nodes) == 0:
-		r.Wrong(&r.raw.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
+		r.Wrong(&r.spec.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
 	case servers == 0:
 		r.Wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
 	case servers%2 == 0:
@@ -91,17 +91,17 @@ func (r *resolver) uniqueNodes() {
 	called, vmids, macs, addresses := map[string]any{}, map[int]any{}, map[spec.MAC]any{}, map[netip.Addr]any{}
 	for _, n := range r.nodes {
 		if !decode.DNSLabel.MatchString(n.Name) {
-			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
+			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
 		}
 		if strings.HasPrefix(n.Name, r.spec.Name+names.TemplateInfix) {
-			r.Wrong(n.raw, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s have such names", n.Name, r.spec.Name), "give it another name")
+			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s have such names", n.Name, r.spec.Name), "give it another name")
 		}
-		unique(r, called, n.Name, n.raw, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")
+		unique(r, called, n.Name, n.Node, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")
 		if n.VMID != 0 {
-			unique(r, vmids, n.VMID, &n.raw.VMID, fmt.Sprintf("VMID %d is another node's", n.VMID), "VMIDs are unique in a Proxmox cluster, over all its hosts: write another, or leave it out")
+			unique(r, vmids, n.VMID, &n.VMID, fmt.Sprintf("VMID %d is another node's", n.VMID), "VMIDs are unique in a Proxmox cluster, over all its hosts: write another, or leave it out")
 		}
 		if !n.External {
-			unique(r, macs, n.MAC, &n.raw.MAC, fmt.Sprintf("MAC %s is another node's", n.MAC), "write another, or leave it out")
+			unique(r, macs, n.MAC, &n.MAC, fmt.Sprintf("MAC %s is another node's", n.MAC), "write another, or leave it out")
 		}
 		if !n.DHCP() {
 			unique(r, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another node's", n.Address.Addr()), "write another")
@@ -111,9 +111,9 @@ func (r *resolver) uniqueNodes() {
 
 func (r *resolver) addressPlace(n plannedNode) any {
 	if n.External {
-		return &n.raw.External
+		return &n.SSH
 	}
-	return &n.raw.Address
+	return &n.Address
 }
 
 // nodeHost checks that the declared hosts include the node's.
@@ -122,8 +122,8 @@ func (r *resolver) nodeHost(n plannedNode) {
 	if n.External {
 		return
 	}
-	at := any(&n.raw.Host)
-	if n.raw.Host == "" {
+	at := any(&n.Host)
+	if !r.IsSet(&n.Host) {
 		at = &r.spec.Proxmox.Host
 	}
 	switch {
@@ -162,7 +162,7 @@ func (r *resolver) hostNames() []string {
 
 func (r *resolver) nodeLabels(n plannedNode) {
 	for _, key := range sortedNames(n.Labels) {
-		at := r.MemberAt(&n.raw.Labels, key)
+		at := r.MemberAt(&n.Labels, key)
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
@@ -176,7 +176,7 @@ func (r *resolver) nodeLabels(n plannedNode) {
 	for i, t := range n.Taints {
 		key := spec.Taint{Key: t.Key, Effect: t.Effect}
 		if seen[key] {
-			r.Wrong(&(*n.raw.Taints)[i], fmt.Sprintf("taint %s with effect %s is here twice", t.Key, t.Effect), "keep one of them")
+			r.Wrong(&n.Taints[i], fmt.Sprintf("taint %s with effect %s is here twice", t.Key, t.Effect), "keep one of them")
 		}
 		seen[key] = true
 	}

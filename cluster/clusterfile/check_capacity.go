@@ -20,7 +20,7 @@ func (r *resolver) cards() {
 	for _, n := range r.nodes {
 		for i, a := range n.GPUs.PCI {
 			key := card{n.Host, a.Whole()}
-			at := any(&n.raw.GPUs.PCI[i])
+			at := any(&n.GPUs.PCI[i])
 			first, ok := seen[key]
 			if ok && owner[key] == n.Name {
 				r.Wrong(at, fmt.Sprintf("GPU %s is named twice for node %s", key.pci, n.Name), "name another, or remove it")
@@ -81,7 +81,7 @@ func (r *resolver) capacity() {
 
 func (r *resolver) coresFit(n plannedNode) {
 	if h := r.host(n.Host); h != nil && r.IsSet(&h.Cores) && n.Cores > h.Cores {
-		r.Wrong(&n.raw.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
+		r.Wrong(&n.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
 	}
 }
 

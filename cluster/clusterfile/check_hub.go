@@ -122,7 +122,10 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
 func (r *resolver) profilePool(name string, raw *decode.HubProfile) {
 	if raw.Pool != "" && !r.hubPool(raw.Pool) {
-		names := slices.Concat(r.raw.Pools.Names(), r.raw.Nodes.Names())
+		names := r.poolList()
+		for _, n := range r.entries {
+			names = append(names, n.Name)
+		}
 		r.Wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), decode.OrSuggest(raw.Pool, names))
 		return
 	}

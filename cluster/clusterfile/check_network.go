@@ -13,8 +13,8 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 	if n.External {
 		return
 	}
-	raw, net := &n.raw.Network, n.Network
-	if raw.DHCP && !n.raw.Address.IsValid() {
+	raw, net := &n.Network, n.Network
+	if raw.DHCP && !n.address.IsValid() {
 		if n.Role == spec.Server {
 			r.Warn(&raw.DHCP, "servers get their addresses from DHCP: etcd breaks when they change", "give servers addresses, or reserve them in the DHCP server")
 		}
@@ -24,24 +24,24 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 		return
 	}
 	r.gateway(n)
-	addr := n.raw.Address
+	addr := n.address
 	switch {
 	case !addr.IsValid() && n.short:
 		return
 	case !addr.IsValid():
-		r.Wrong(&n.raw.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
-	case !r.insidePrefix(&n.raw.Address, "address", addr, net.Prefix):
+		r.Wrong(&n.Address, fmt.Sprintf("node %s has no address", n.Name), "write addresses: in its pool, address: in the node, or network: {dhcp: true}")
+	case !r.insidePrefix(&n.Address, "address", addr, net.Prefix):
 	case addr == net.Gateway:
-		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
+		r.Wrong(&n.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
 	case addr == r.spec.K3s.VIP:
-		r.Wrong(&n.raw.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and belongs to none")
+		r.Wrong(&n.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and belongs to none")
 	}
 }
 
 // gateway checks a node's gateway. One outside of the network is reached on-link: providers that
 // rent hosts give an address whose router is elsewhere.
 func (r *resolver) gateway(n plannedNode) {
-	raw, g, p := &n.raw.Network, n.Network.Gateway, n.Network.Prefix
+	raw, g, p := &n.Network, n.Network.Gateway, n.Network.Prefix
 	switch {
 	case !r.IsSet(&raw.Gateway) || !g.IsValid():
 		r.Wrong(&raw.Gateway, fmt.Sprintf("the network %s has no gateway", p), "write gateway: under network, and the router's address")
@@ -66,7 +66,7 @@ func (r *resolver) gateway(n plannedNode) {
 
 // nodePrefix checks the network itself.
 func (r *resolver) nodePrefix(n plannedNode) bool {
-	raw, p := &n.raw.Network, n.Network.Prefix
+	raw, p := &n.Network, n.Network.Prefix
 	switch {
 	case !p.IsValid():
 		r.Wrong(&raw.Prefix, "the nodes' network has no prefix", "write prefix: under network, e.g. prefix: 10.0.0.0/24")
@@ -115,7 +115,7 @@ func (r *resolver) vip() {
 			continue
 		}
 		servers++
-		leased = leased || n.raw.Network.DHCP && n.DHCP()
+		leased = leased || n.Network.DHCP && n.DHCP()
 		net := n.Network
 		if !vip.IsValid() || n.External || !net.Prefix.IsValid() || net.Prefix != net.Prefix.Masked() {
 			continue
@@ -206,7 +206,7 @@ func (r *resolver) apart(n plannedNode, who, key string, p netip.Prefix, at any)
 		return
 	}
 	if !r.IsSet(at) {
-		at = &n.raw.Network.Prefix
+		at = &n.Network.Prefix
 	}
 	r.Wrong(at, fmt.Sprintf("%s (%s) and nodes (%s) share addresses", who, p, n.Network.Prefix), "write k3s."+key+" with a network that is used nowhere else")
 }

@@ -9,38 +9,39 @@ import (
 )
 
 // hardware resolves the placement of a node's memory and processors on its host.
-func (r *resolver) hardware(n *spec.Node, raw *decode.Node) {
-	n.Hugepages, n.Affinity, n.TPM = r.hugepages(n, raw), raw.Affinity, or(raw.TPM, false)
+func (r *resolver) hardware(n *spec.Node) {
+	hugepages := n.Hugepages
+	n.Hugepages = r.hugepages(n)
 	if n.Affinity != "" && n.Affinity != noneWord {
 		if _, ok := decode.CPUList(n.Affinity, ","); !ok {
-			r.Wrong(&raw.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
+			r.Wrong(&n.Affinity, fmt.Sprintf("%q is not a list of the host's CPUs", n.Affinity), "write e.g. 0-15,32-47")
 		}
 	}
 	for _, o := range []struct {
-		at  *string
-		key string
-	}{{&raw.Hugepages, "hugepages"}, {&raw.Affinity, "affinity"}} {
-		if *o.at != "" && !r.root {
+		at        *string
+		said, key string
+	}{{&n.Hugepages, hugepages, "hugepages"}, {&n.Affinity, n.Affinity, "affinity"}} {
+		if o.said != "" && !r.root {
 			r.Wrong(o.at, o.key+" can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too",
 				"write user: root@pam below proxmox:, and password: with a reference, or be asked for it when it is needed; or remove "+o.key)
 		}
 	}
-	r.numaNodes(n, raw)
+	r.numaNodes(n)
 }
 
 // noneWord removes an option that is otherwise left unchanged.
 const noneWord = "none"
 
-func (r *resolver) hugepages(n *spec.Node, raw *decode.Node) string {
-	size := raw.Hugepages
+func (r *resolver) hugepages(n *spec.Node) string {
+	size := n.Hugepages
 	switch {
 	case size == "":
 		return ""
 	case size == noneWord:
-	case !n.NUMA:
-		r.Wrong(&raw.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
+	case !n.NUMA.IsOn():
+		r.Wrong(&n.Hugepages, "hugepages need NUMA, and numa is false", "write numa: true")
 	case size == "1GiB" && n.Memory%spec.GiB != 0, size == "2MiB" && n.Memory%(2*spec.MiB) != 0:
-		r.Wrong(&raw.Hugepages, fmt.Sprintf("memory %s is not a multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
+		r.Wrong(&n.Hugepages, fmt.Sprintf("memory %s is not a multiple of pages of %s", n.Memory, size), "write memory in whole GiB")
 	}
 	if mib, ok := map[string]string{"2MiB": "2", "1GiB": "1024"}[size]; ok {
 		return mib // as Proxmox writes them
@@ -49,17 +50,17 @@ func (r *resolver) hugepages(n *spec.Node, raw *decode.Node) string {
 }
 
 // numaNodes checks what Proxmox checks only when the VM starts.
-func (r *resolver) numaNodes(n *spec.Node, raw *decode.Node) {
-	if len(raw.NUMANodes) == 0 {
+func (r *resolver) numaNodes(n *spec.Node) {
+	if len(n.NUMANodes) == 0 {
 		return
 	}
-	if !n.NUMA {
-		r.Wrong(&raw.NUMANodes, "numaNodes need NUMA, and numa is false", "write numa: true")
+	if !n.NUMA.IsOn() {
+		r.Wrong(&n.NUMANodes, "numaNodes need NUMA, and numa is false", "write numa: true")
 	}
 	var memory spec.Size
 	seen := map[int]bool{}
-	for i := range raw.NUMANodes {
-		in := &raw.NUMANodes[i]
+	for i := range n.NUMANodes {
+		in := &n.NUMANodes[i]
 		cpus, ok := decode.CPUList(in.CPUs, ",")
 		if !ok {
 			r.Wrong(&in.CPUs, fmt.Sprintf("%q is not a list of the node's CPUs", in.CPUs), "write e.g. 0-7")
@@ -74,19 +75,16 @@ func (r *resolver) numaNodes(n *spec.Node, raw *decode.Node) {
 		if _, ok := decode.CPUList(in.HostNodes, ","); in.HostNodes != "" && !ok {
 			r.Wrong(&in.HostNodes, fmt.Sprintf("%q is not a list of the host's NUMA nodes", in.HostNodes), "write e.g. 0, or 0-1")
 		}
-		policy := in.Policy
 		if in.HostNodes == "" {
-			policy = ""
+			in.Policy = ""
 		}
-		memory += or(in.Memory, 0)
-		n.NUMANodes = append(n.NUMANodes, spec.NUMANode{
-			CPUs: strings.ReplaceAll(in.CPUs, ",", ";"), Memory: or(in.Memory, 0), HostNodes: strings.ReplaceAll(in.HostNodes, ",", ";"), Policy: policy,
-		})
+		memory += in.Memory
+		in.CPUs, in.HostNodes = strings.ReplaceAll(in.CPUs, ",", ";"), strings.ReplaceAll(in.HostNodes, ",", ";") // as Proxmox writes them
 	}
 	if memory != n.Memory {
-		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them equal: otherwise Proxmox does not start the VM")
+		r.Wrong(&n.NUMANodes, fmt.Sprintf("the NUMA nodes have %s together, and the node has %s", memory, n.Memory), "make them equal: otherwise Proxmox does not start the VM")
 	}
 	if len(seen) < n.Cores && len(seen) > 0 {
-		r.Wrong(&raw.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")
+		r.Wrong(&n.NUMANodes, fmt.Sprintf("the NUMA nodes have %d CPUs together, and the node has %d", len(seen), n.Cores), "give each CPU to one of them")
 	}
 }

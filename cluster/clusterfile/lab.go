@@ -85,15 +85,15 @@ func (r *resolver) realGuests() {
 		}
 		switch {
 		case n.External:
-			r.Wrong(&n.raw.External, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
+			r.Wrong(&n.SSH, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
 		case n.GPUs.Count > 0:
-			r.Wrong(&n.raw.GPUs, n.Name+" has GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
+			r.Wrong(&n.GPUs, n.Name+" has GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
 		case n.DHCP():
-			r.Wrong(&n.raw.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
+			r.Wrong(&n.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
 		case !p.Addr().Is4() || !n.Network.Gateway.IsValid():
 			r.Wrong(&r.spec.Network, "the lab's real VMs have an IPv4 network with a gateway", "write e.g. network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}")
 		case first != p.Masked():
-			r.Wrong(&n.raw.Network.Prefix, fmt.Sprintf("%s is in %s, and other nodes in %s: the lab's real VMs have one network", n.Name, p, first), "use one prefix")
+			r.Wrong(&n.Network.Prefix, fmt.Sprintf("%s is in %s, and other nodes in %s: the lab's real VMs have one network", n.Name, p, first), "use one prefix")
 		}
 	}
 	if l.Internet.IsOn() {

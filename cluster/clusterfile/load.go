@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,8 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
 	}
-	r := &resolver{Checker: c, raw: raw, spec: &raw.Spec}
+	r := &resolver{Checker: c, raw: raw, spec: &raw.Spec, entries: raw.Nodes}
+	raw.Nodes = nil
 	r.resolve(root)
 	r.validate()
 	if err := c.Err(); err != nil {
@@ -66,6 +68,7 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 	}
 	r.places()
 	r.spec.Warnings = decode.Sorted(c.Warnings)
+	r.spec.Defaults, r.spec.Pools = spec.Shape{}, nil
 	return r.spec, nil
 }
 
@@ -99,9 +102,10 @@ func (r *resolver) places() {
 // resolver turns the raw file into the Spec, and then checks the whole.
 type resolver struct {
 	*decode.Checker
-	raw   *decode.File
-	spec  *spec.Spec
-	nodes []plannedNode // like spec.Nodes, in the same order
+	raw     *decode.File
+	spec    *spec.Spec
+	nodes   []plannedNode // like spec.Nodes, in the same order
+	entries []spec.Node   // those of the file under nodes
 
 	declared []spec.Host // those of the file, with their places
 	disabled []string    // k3s.disable of the file, with its places
@@ -110,11 +114,11 @@ type resolver struct {
 	badRole bool // some node has an unknown role, so servers cannot be counted
 }
 
-// plannedNode is a node with the sections that it comes from, for places.
+// plannedNode is a node, and what the file says of its address.
 type plannedNode struct {
 	*spec.Node
-	raw   *decode.Node
-	short bool // its pool has too few addresses, which is reported already
+	address netip.Addr // as it is written
+	short   bool       // its pool has too few addresses, which is reported already
 }
 
 func (r *resolver) resolve(root *yamlnode.Node) {

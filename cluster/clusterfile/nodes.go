@@ -29,15 +29,16 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 	}
 	base = decode.Merge(base, root.Get("defaults").IfMap())
 	names, madeBy := r.allPoolNames()
-	for _, p := range r.raw.Pools {
+	for i := range r.spec.Pools {
+		p := &r.spec.Pools[i]
 		members := names[p.Name]
-		for _, n := range r.raw.Nodes {
-			if n.Value.Pool == p.Name && madeBy[n.Name] == "" {
+		for _, n := range r.entries {
+			if n.Pool == p.Name && madeBy[n.Name] == "" {
 				members = append(members, n.Name)
 			}
 		}
 		if len(members) == 0 {
-			r.Warn(p.Value, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
+			r.Warn(p, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
 		}
 		r.poolMembers(p, members, decode.Merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
 	}
@@ -47,14 +48,15 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 // allPoolNames lists the nodes of each pool, and the pool of each node.
 func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]string) {
 	names, madeBy = map[string][]string{}, map[string]string{}
-	for _, p := range r.raw.Pools {
+	for i := range r.spec.Pools {
+		p := &r.spec.Pools[i]
 		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
-			r.Wrong(p.Value, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
+			r.Wrong(p, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
 		}
-		names[p.Name] = slices.DeleteFunc(r.poolNames(p.Name, p.Value), func(n string) bool {
+		names[p.Name] = slices.DeleteFunc(r.poolNames(p), func(n string) bool {
 			other, twice := madeBy[n]
 			if twice && other != p.Name {
-				r.Wrong(p.Value, fmt.Sprintf("pools %s and %s both create a node %s", other, p.Name, n), "write prefix: or first: in one of them")
+				r.Wrong(p, fmt.Sprintf("pools %s and %s both create a node %s", other, p.Name, n), "write prefix: or first: in one of them")
 			}
 			if !twice {
 				madeBy[n] = p.Name
@@ -66,7 +68,7 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 }
 
 // poolNames lists the names of the pool's own nodes.
-func (r *resolver) poolNames(pool string, raw *decode.Pool) []string {
+func (r *resolver) poolNames(raw *spec.Pool) []string {
 	if len(raw.Names) > 0 {
 		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
 			if r.IsSet(at) {
@@ -80,47 +82,47 @@ func (r *resolver) poolNames(pool string, raw *decode.Pool) []string {
 		}
 		return slices.Clone(raw.Names)
 	}
-	first, count := or(raw.First, 1), or(raw.Count, 0)
-	r.between(raw.Count, &raw.Count, "count", 0, maxNodes)
-	r.between(raw.First, &raw.First, "first", 0, maxNodes)
+	first, count := raw.First, raw.Count
+	r.within(&raw.Count, "count", 0, maxNodes)
+	r.within(&raw.First, "first", 0, maxNodes)
 	if count < 0 || count > maxNodes { // which is reported: one node stands for them
 		count = 1
 	}
 	var names []string
 	for i := range count {
-		names = append(names, cmp.Or(raw.Prefix, pool)+strconv.Itoa(first+i))
+		names = append(names, cmp.Or(raw.Prefix, raw.Name)+strconv.Itoa(first+i))
 	}
 	return names
 }
 
 // poolMembers makes a pool's nodes. The n-th node gets the n-th address and VMID, even if
 // others have their own: overriding one node does not change the others.
-func (r *resolver) poolMembers(p decode.Entry[decode.Pool], names []string, shape, nodes *yamlnode.Node) {
-	addresses, vmids := decode.Addresses(p.Value.Addresses, len(names)), decode.VMIDs(p.Value.VMIDs, len(names))
+func (r *resolver) poolMembers(p *spec.Pool, names []string, shape, nodes *yamlnode.Node) {
+	addresses, vmids := decode.Addresses(p.Addresses, len(names)), decode.VMIDs(p.VMIDs, len(names))
 	needsAddress := func(own *yamlnode.Node) bool {
 		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
 	}
 	needsVMID := func(own *yamlnode.Node) bool { return !own.Has("vmid") && !own.Has("external") }
-	r.enough(&p.Value.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
-	r.enough(&p.Value.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
+	r.enough(&p.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
+	r.enough(&p.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
 	for i, name := range names {
 		own := nodes.Get(name).IfMap()
 		t := decode.Merge(shape, own)
 		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
-			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Value.Addresses[a.From])})
+			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Addresses[a.From])})
 		}
 		if i < len(vmids) && needsVMID(own) {
 			v := vmids[i]
-			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.Value), At: r.Place(&p.Value.VMIDs[v.From])})
+			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.Value), At: r.Place(&p.VMIDs[v.From])})
 		}
 		if own == nil {
 			moved := *t
-			moved.At = r.Place(p.Value)
+			moved.At = r.Place(p)
 			t = &moved
 		}
-		r.node(name, p.Name, t, r.raw.Nodes.Get(name))
-		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.IsSet(&p.Value.Addresses)
+		r.node(name, p.Name, t, byName(r.entries, name))
+		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.IsSet(&p.Addresses)
 	}
 }
 
@@ -143,70 +145,80 @@ func (r *resolver) enough(at any, what, pool string, have, want int) {
 
 // loneNodes makes the nodes that are in no pool's own list.
 func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]string) {
-	for _, n := range r.raw.Nodes {
+	for i := range r.entries {
+		n := &r.entries[i]
 		pool, made := madeBy[n.Name]
 		switch {
-		case made && n.Value.Pool != "" && n.Value.Pool != pool:
-			r.Wrong(&n.Value.Pool, fmt.Sprintf("node %s comes from pool %s but names pool %s", n.Name, pool, n.Value.Pool), "remove pool, or give the node another name")
+		case made && n.Pool != "" && n.Pool != pool:
+			r.Wrong(&n.Pool, fmt.Sprintf("node %s comes from pool %s but names pool %s", n.Name, pool, n.Pool), "remove pool, or give the node another name")
 		case made:
-		case n.Value.Pool != "" && r.raw.Pools.Get(n.Value.Pool) == nil:
-			r.Wrong(&n.Value.Pool, fmt.Sprintf("there is no pool %q", n.Value.Pool), decode.OrSuggest(n.Value.Pool, r.raw.Pools.Names()))
-		case n.Value.Pool == "":
-			r.node(n.Name, "", decode.Merge(base, nodes.Get(n.Name).IfMap()), n.Value)
+		case n.Pool != "" && !slices.Contains(r.poolList(), n.Pool):
+			r.Wrong(&n.Pool, fmt.Sprintf("there is no pool %q", n.Pool), decode.OrSuggest(n.Pool, r.poolList()))
+		case n.Pool == "":
+			r.node(n.Name, "", decode.Merge(base, nodes.Get(n.Name).IfMap()), n)
 		}
 	}
 }
 
-// node resolves one node. own is its entry under nodes, or nil.
-func (r *resolver) node(name, pool string, t *yamlnode.Node, own *decode.Node) {
-	raw := &decode.Node{}
-	r.DecodeMerged(t, raw)
-	r.network(&raw.Network)
-	n := &spec.Node{
-		Name: name, Pool: pool, Role: r.role(raw), Host: cmp.Or(raw.Host, r.defaultHost()),
-		VMID: or(raw.VMID, 0), MAC: or(raw.MAC, spec.StableMAC(r.spec.Name, name)), Network: raw.Network,
-		CPUType: cmp.Or(raw.CPU, "host"), OnBoot: or(raw.OnBoot, true), Startup: spec.Startup(raw.Startup),
-		Tags: raw.Tags, Description: raw.Description, Labels: raw.Labels,
+// byName is the node of that name, or nil.
+func byName(nodes []spec.Node, name string) *spec.Node {
+	i := slices.IndexFunc(nodes, func(n spec.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
 	}
-	n.Adopt = raw.Adopt
-	if r.IsSet(&raw.External) {
-		r.external(n, raw)
+	return &nodes[i]
+}
+
+// poolList are the names of the pools.
+func (r *resolver) poolList() []string {
+	var out []string
+	for _, p := range r.spec.Pools {
+		out = append(out, p.Name)
 	}
-	if raw.Adopt && n.External {
-		r.Wrong(&raw.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
+	return out
+}
+
+// node completes one node. own is its entry under nodes, or nil.
+func (r *resolver) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
+	n := &spec.Node{}
+	r.DecodeMerged(t, n)
+	r.network(&n.Network)
+	r.badRole = r.badRole || r.Refused(&n.Role)
+	address := n.Address.Addr()
+	n.Name, n.Pool, n.Host, n.Address = name, pool, cmp.Or(n.Host, r.defaultHost()), netip.Prefix{}
+	if n.MAC == (spec.MAC{}) {
+		n.MAC = spec.StableMAC(r.spec.Name, name)
 	}
-	n.GPUs = r.gpus(&raw.GPUs, n.External)
-	r.shape(n, raw)
-	r.hardware(n, raw)
-	r.disks(n, raw)
-	if raw.Address.IsValid() && n.Network.Prefix.IsValid() && raw.Address.BitLen() == n.Network.Prefix.Addr().BitLen() {
-		n.Address = netip.PrefixFrom(raw.Address, n.Network.Prefix.Bits())
+	if r.IsSet(&n.SSH) {
+		r.external(n)
+	}
+	if n.Adopt && n.External {
+		r.Wrong(&n.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
+	}
+	r.gpus(&n.GPUs, n.External)
+	r.shape(n)
+	r.hardware(n)
+	r.disks(n)
+	if address.IsValid() && n.Network.Prefix.IsValid() && address.BitLen() == n.Network.Prefix.Addr().BitLen() {
+		n.Address = netip.PrefixFrom(address, n.Network.Prefix.Bits())
 	}
 	if n.Network.Queues == 0 {
 		n.Network.Queues = min(n.Cores, 64)
 	}
-	switch {
-	case raw.Taints != nil:
-		n.Taints = *raw.Taints
-	case n.GPUs.Count > 0 && n.Role == spec.Agent:
+	if n.Taints == nil && n.GPUs.Count > 0 && n.Role == spec.Agent {
 		t := nvidia.Taint()
 		n.Taints = []spec.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}
 	}
 	if own != nil {
-		r.PutAt(raw, own)
+		r.PutAt(n, own)
 	}
-	r.nodes = append(r.nodes, plannedNode{Node: n, raw: raw})
-}
-
-func (r *resolver) role(raw *decode.Node) spec.Role {
-	r.badRole = r.badRole || r.Refused(&raw.Role)
-	return spec.Role(raw.Role)
+	r.nodes = append(r.nodes, plannedNode{Node: n, address: address})
 }
 
 // external resolves an external machine.
-func (r *resolver) external(n *spec.Node, raw *decode.Node) {
-	n.External, n.Host, n.VMID = true, "", 0
-	login := r.login(&raw.External, r.spec.Access.User)
+func (r *resolver) external(n *spec.Node) {
+	n.External, n.Host = true, ""
+	login := r.login(&n.SSH, r.spec.Access.User)
 	user, host, _ := decode.CutLast(login, "@")
 	addr, err := netip.ParseAddrPort(host)
 	switch {
@@ -214,7 +226,7 @@ func (r *resolver) external(n *spec.Node, raw *decode.Node) {
 		return
 	case err != nil:
 		name, port, _ := decode.CutLast(host, ":")
-		r.Wrong(&raw.External, fmt.Sprintf("%s is a name, and an external machine is named by its address, which K3s' nodes keep", name),
+		r.Wrong(&n.SSH, fmt.Sprintf("%s is a name, and an external machine is named by its address, which K3s' nodes keep", name),
 			fmt.Sprintf("write %s@ADDRESS:%s with the address that getent hosts %s shows, and reserve it in your DHCP server", user, port, name))
 		return
 	}
@@ -226,17 +238,17 @@ func (r *resolver) external(n *spec.Node, raw *decode.Node) {
 	if n.Network.Prefix.Contains(addr.Addr()) {
 		n.Address = netip.PrefixFrom(addr.Addr(), n.Network.Prefix.Bits())
 	}
-	if raw.Address.IsValid() {
-		r.Wrong(&raw.Address, "external holds the machine's address", "remove address")
+	if r.IsSet(&n.Address) {
+		r.Wrong(&n.Address, "external holds the machine's address", "remove address")
 	}
-	if raw.VMID != nil {
-		r.Wrong(&raw.VMID, "an external machine has no VM", "remove vmid")
+	if r.IsSet(&n.VMID) {
+		r.Wrong(&n.VMID, "an external machine has no VM", "remove vmid")
 	}
 }
 
 // shape sets cores and memory; GPU nodes get more, because a notebook that waits for memory
 // leaves its card idle.
-func (r *resolver) shape(n *spec.Node, raw *decode.Node) {
+func (r *resolver) shape(n *spec.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
 	case n.GPUs.Count > 0:
@@ -244,31 +256,35 @@ func (r *resolver) shape(n *spec.Node, raw *decode.Node) {
 	case n.Role == spec.Server:
 		cores, memory = 4, 8*spec.GiB
 	}
-	n.Cores, n.Memory, n.NUMA = or(raw.Cores, cores), or(raw.Memory, memory), or(raw.NUMA, n.GPUs.Count > 0)
-	r.between(raw.Cores, &raw.Cores, "cores", 1, 1024)
+	if !r.IsSet(&n.Cores) {
+		n.Cores = cores
+	}
+	if !r.IsSet(&n.Memory) {
+		n.Memory = memory
+	}
+	n.NUMA = n.NUMA.Or(n.GPUs.Count > 0)
+	r.within(&n.Cores, "cores", 1, 1024)
 	least := 512 * spec.MiB
 	if n.Role == spec.Server {
 		least = 2 * spec.GiB
 	}
 	switch {
 	case n.Memory < least:
-		r.Wrong(&raw.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+		r.Wrong(&n.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
 	case n.Memory%spec.MiB != 0:
-		r.Wrong(&raw.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
+		r.Wrong(&n.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
 	}
 	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
-		r.Wrong(&raw.CPU, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
+		r.Wrong(&n.CPUType, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
 	}
 	for i, tag := range n.Tags {
 		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
-			r.Wrong(&raw.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
+			r.Wrong(&n.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
 		}
 	}
 	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
-		r.Wrong(&raw.Description, "the description has more than 8000 characters", "shorten it")
+		r.Wrong(&n.Description, "the description has more than 8000 characters", "shorten it")
 	}
-	if raw.VMID != nil {
-		r.between(raw.VMID, &raw.VMID, "vmid", decode.MinVMID, decode.MaxVMID)
-	}
-	r.storageName(&raw.Storage)
+	r.within(&n.VMID, "vmid", spec.MinVMID, spec.MaxVMID)
+	r.storageName(&n.Storage)
 }

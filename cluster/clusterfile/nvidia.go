@@ -114,7 +114,8 @@ func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 }
 
 // modelFits compares a node's model filter with the driver and the sharing.
-func (r *resolver) modelFits(raw *decode.GPUs, sharing spec.Sharing) {
+func (r *resolver) modelFits(raw *spec.GPURequest) {
+	sharing := raw.Sharing
 	if raw.Model == "" {
 		return
 	}
@@ -220,68 +221,61 @@ func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Key
 const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
 
 // gpus resolves a node's request.
-func (r *resolver) gpus(raw *decode.GPUs, external bool) spec.GPURequest {
-	g := spec.GPURequest{
-		Count: or(raw.Count, 0), Model: raw.Model, Mapping: raw.Mapping,
-		PCIe: or(raw.PCIe, true), ROMBar: or(raw.ROMBar, true), AllFunctions: or(raw.AllFunctions, true),
-		Sharing: r.spec.NVIDIA.Sharing,
+func (r *resolver) gpus(g *spec.GPURequest, external bool) {
+	if r.IsSet(&g.Sharing) {
+		r.sharing(&g.Sharing)
+		if r.spec.NVIDIA.Stack == spec.StackNone && g.Sharing.Strategy != spec.SharingNone {
+			r.Wrong(&g.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
+		}
+	} else {
+		g.Sharing = r.spec.NVIDIA.Sharing
 	}
-	if raw.Sharing != nil {
-		r.sharing(raw.Sharing)
-		g.Sharing = *raw.Sharing
-	}
-	for _, a := range raw.PCI {
-		if g.AllFunctions {
-			g.PCI = append(g.PCI, a.Whole())
-		} else {
-			g.PCI = append(g.PCI, a.First())
+	for i, a := range g.PCI {
+		if g.PCI[i] = a.First(); g.AllFunctions.IsOn() {
+			g.PCI[i] = a.Whole()
 		}
 	}
-	named := len(raw.PCI) + len(raw.Mapping)
+	named := len(g.PCI) + len(g.Mapping)
 	switch {
-	case len(raw.PCI) > 0 && len(raw.Mapping) > 0:
-		r.Wrong(&raw.Mapping, "gpus are named by PCI address and by mapping", "keep one of pci and mapping")
-	case raw.Count == nil && named == 0 && strings.TrimSpace(raw.Model) != "" && r.Place(&raw.Model) != r.Place(&r.raw.Defaults.GPUs.Model):
-		r.Wrong(&raw.Model, "gpus has a model and no count, so the node would get none", "write count: 1, or how many it gets")
-	case raw.Count != nil && *raw.Count < 0:
-		r.Wrong(&raw.Count, fmt.Sprintf("count is %d", *raw.Count), "write 0 or more")
-	case raw.Count != nil && named > 0 && *raw.Count != named:
-		r.Wrong(&raw.Count, fmt.Sprintf("count is %d and %d are named", *raw.Count, named), "remove count")
+	case len(g.PCI) > 0 && len(g.Mapping) > 0:
+		r.Wrong(&g.Mapping, "gpus are named by PCI address and by mapping", "keep one of pci and mapping")
+	case !r.IsSet(&g.Count) && named == 0 && strings.TrimSpace(g.Model) != "" && r.Place(&g.Model) != r.Place(&r.spec.Defaults.GPUs.Model):
+		r.Wrong(&g.Model, "gpus has a model and no count, so the node would get none", "write count: 1, or how many it gets")
+	case g.Count < 0:
+		r.Wrong(&g.Count, fmt.Sprintf("count is %d", g.Count), "write 0 or more")
+	case r.IsSet(&g.Count) && named > 0 && g.Count != named:
+		r.Wrong(&g.Count, fmt.Sprintf("count is %d and %d are named", g.Count, named), "remove count")
 	case external && named > 0:
-		r.Wrong(raw, "an external machine's GPUs cannot be passed through", "write gpus: and how many it has")
+		r.Wrong(g, "an external machine's GPUs cannot be passed through", "write gpus: and how many it has")
 	}
 	if named > 0 {
 		g.Count = named
 	}
 	if g.Count > maxGPUs {
-		r.Wrong(&raw.Count, fmt.Sprintf("a VM takes at most %d PCI devices and the node asks for %d GPUs", maxGPUs, g.Count), "spread them over more nodes")
+		r.Wrong(&g.Count, fmt.Sprintf("a VM takes at most %d PCI devices and the node asks for %d GPUs", maxGPUs, g.Count), "spread them over more nodes")
 	}
 	g.Count = min(max(g.Count, 0), maxGPUs) // it sizes lists from here on
-	for i, m := range raw.Mapping {
+	for i, m := range g.Mapping {
 		if !matches(`^[A-Za-z][A-Za-z0-9_-]+$`, m) {
-			r.Wrong(&raw.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
+			r.Wrong(&g.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
 		}
 	}
-	if strings.TrimSpace(raw.Model) != raw.Model {
-		r.Wrong(&raw.Model, "model begins or ends with a blank", "write a part of the name, e.g. A100")
+	if strings.TrimSpace(g.Model) != g.Model {
+		r.Wrong(&g.Model, "model begins or ends with a blank", "write a part of the name, e.g. A100")
 	}
-	r.layoutIndices(raw, g)
-	if raw.Sharing != nil && r.spec.NVIDIA.Stack == spec.StackNone && g.Sharing.Strategy != spec.SharingNone {
-		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write nvidia.stack: device-plugin or operator")
-	}
-	r.modelFits(raw, g.Sharing)
-	return g
+	r.layoutIndices(g)
+	r.modelFits(g)
 }
 
 // layoutIndices checks that a node has the GPUs that its own layouts name.
-func (r *resolver) layoutIndices(raw *decode.GPUs, g spec.GPURequest) {
-	if raw.Sharing == nil {
+func (r *resolver) layoutIndices(g *spec.GPURequest) {
+	if !r.IsSet(&g.Sharing) {
 		return
 	}
-	for i := range raw.Sharing.Layouts {
-		for k, index := range raw.Sharing.Layouts[i].GPUs {
+	for i := range g.Sharing.Layouts {
+		for k, index := range g.Sharing.Layouts[i].GPUs {
 			if index >= g.Count && index <= 15 {
-				r.Wrong(&raw.Sharing.Layouts[i].GPUs[k], fmt.Sprintf("the node has %d GPUs, and the layout names GPU %d", g.Count, index), "indices begin at 0")
+				r.Wrong(&g.Sharing.Layouts[i].GPUs[k], fmt.Sprintf("the node has %d GPUs, and the layout names GPU %d", g.Count, index), "indices begin at 0")
 			}
 		}
 	}

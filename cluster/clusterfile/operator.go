@@ -41,7 +41,7 @@ func (r *resolver) operatorMIG() {
 		refuse(&raw.Strategy)
 	}
 	for _, n := range r.nodes {
-		if s := n.raw.GPUs.Sharing; s != nil && s.Strategy == spec.SharingMIG {
+		if s := &n.GPUs.Sharing; r.IsSet(s) && s.Strategy == spec.SharingMIG {
 			refuse(&s.Strategy)
 		}
 	}

@@ -181,7 +181,7 @@ func typeSchema(t reflect.Type) object {
 		return text(`^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$`, "env:PROXMOX_TOKEN_SECRET")
 	case reflect.TypeFor[spec.AddressRange]():
 		return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+)?$`, "10.0.0.11-10.0.0.13")
-	case reflect.TypeFor[decode.VMIDRange]():
+	case reflect.TypeFor[spec.VMIDRange]():
 		return object{"oneOf": []any{
 			object{"type": "integer", "minimum": 100, "maximum": 999999999}, text(`^[0-9]{3,9}( *- *[0-9]{3,9})?$`, "201-204"),
 		}}

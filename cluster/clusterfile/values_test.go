@@ -64,7 +64,7 @@ func TestRanges(t *testing.T) {
 		assert.Error(t, r.UnmarshalText([]byte(in)), in)
 	}
 	for _, in := range []string{"", "99", "204-201", "a", "201-", "1000000000", "201-204-207"} {
-		var r decode.VMIDRange
+		var r spec.VMIDRange
 		assert.Error(t, r.UnmarshalText([]byte(in)), in)
 	}
 }
@@ -127,7 +127,7 @@ func TestSuggest(t *testing.T) {
 // texts are the types that the file's values decode into.
 func texts() map[string]encoding.TextUnmarshaler {
 	return map[string]encoding.TextUnmarshaler{
-		"size": new(spec.Size), "pci": new(spec.PCIAddress), "mac": new(spec.MAC), "taint": new(spec.Taint), "addresses": new(spec.AddressRange), "vmids": new(decode.VMIDRange),
+		"size": new(spec.Size), "pci": new(spec.PCIAddress), "mac": new(spec.MAC), "taint": new(spec.Taint), "addresses": new(spec.AddressRange), "vmids": new(spec.VMIDRange),
 		"startup": new(spec.Startup), "mode": new(spec.FileMode), "secret": new(spec.SecretRef),
 	}
 }

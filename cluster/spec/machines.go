@@ -33,10 +33,10 @@ func (s *Spec) Machines() []Node {
 }
 
 func (s *Spec) fileServer(vm *NFSVM) Node {
-	disk := DiskOptions{Storage: vm.Storage, Size: vm.Size, SSD: true, Discard: true, IOThread: true}
+	disk := DiskOptions{Storage: vm.Storage, Size: vm.Size, SSD: On, Discard: On, IOThread: On}
 	n := Node{
 		Name: vm.Name, Role: FileServer, Host: vm.Host, Address: vm.Address, MAC: StableMAC(s.Name, vm.Name), Network: s.Network,
-		Cores: vm.Cores, Memory: vm.Memory, CPUType: "host", OnBoot: true, Tags: []string{KeepsData},
+		Cores: vm.Cores, Memory: vm.Memory, CPUType: "host", OnBoot: On, Tags: []string{KeepsData},
 		Disks: []Disk{{DiskOptions: disk, Name: exportDisk, Role: RoleData, FS: "ext4", Mount: ExportRoot}},
 	}
 	n.Network.Queues = min(n.Cores, 64)

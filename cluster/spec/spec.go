@@ -30,7 +30,11 @@ type Spec struct {
 	Patience  int       `yaml:"patience" json:",omitempty" min:"1" max:"100" doc:"Multiplies every time limit of a step: 3 for a slow host. Default 1."`
 	Platform  Platform  `yaml:",inline"`
 
-	Nodes []Node // servers first, then agents, each in the order of the file
+	// Defaults and Pools are what Nodes are made from. A completed Spec has its nodes in Nodes alone,
+	// servers first, then agents, each in the order of the file.
+	Defaults Shape  `yaml:"defaults" json:"-" doc:"Settings of every node, unless its pool or its own entry overrides them; null unsets."`
+	Pools    []Pool `yaml:"pools,named" json:"-" doc:"Groups of similar nodes, by name."`
+	Nodes    []Node `yaml:"nodes,named" doc:"Single nodes by name: further ones, or overrides for nodes of a pool."`
 
 	Warnings []Problem // allowed, but probably not intended
 

@@ -1,5 +1,7 @@
 package spec
 
+import "strconv"
+
 // Switch is on, off, or not said: then it has its default.
 type Switch int8
 
@@ -34,10 +36,8 @@ func (s *Switch) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// String returns true or false.
+func (s Switch) String() string { return strconv.FormatBool(s.IsOn()) }
+
 // MarshalJSON writes true or false.
-func (s Switch) MarshalJSON() ([]byte, error) {
-	if s.IsOn() {
-		return []byte("true"), nil
-	}
-	return []byte("false"), nil
-}
+func (s Switch) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }

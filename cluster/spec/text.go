@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,5 +45,29 @@ func (s *Startup) UnmarshalText(b []byte) error {
 		}
 	}
 	*s = out
+	return nil
+}
+
+// VMIDRange is one VMID, or all from the first to the last.
+type VMIDRange struct{ From, To int }
+
+// VMIDs that Proxmox allows.
+const (
+	MinVMID = 100
+	MaxVMID = 999999999
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *VMIDRange) UnmarshalText(b []byte) error {
+	first, last, isRange := strings.Cut(string(b), "-")
+	if !isRange {
+		last = first
+	}
+	from, err1 := strconv.Atoi(strings.TrimSpace(first))
+	to, err2 := strconv.Atoi(strings.TrimSpace(last))
+	if errors.Join(err1, err2) != nil || to < from || from < MinVMID || to > MaxVMID {
+		return fmt.Errorf("%q is not a VMID or a range of them", b)
+	}
+	*r = VMIDRange{from, to}
 	return nil
 }

@@ -143,7 +143,7 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []str
 	if dkms && BuildsModules(s) && vm.SecureBoot {
 		bad("%s", SecureBootOn("each clone"))
 	}
-	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe })
+	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe.IsOn() })
 	if gpus && vm.BIOS != "ovmf" {
 		storage := "STORAGE"
 		if d, ok := vm.Disk("scsi0"); ok {

@@ -246,7 +246,7 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write six bytes, e.g. 02:1f:88:0a:9e:31"
 	case *spec.AddressRange:
 		return "write 10.0.0.11, or 10.0.0.11-10.0.0.13"
-	case *VMIDRange:
+	case *spec.VMIDRange:
 		return "write 201, or 201-204; VMIDs are 100 to 999999999"
 	case *spec.Startup:
 		return "write order=1,up=30,down=120, any of them; up and down are seconds"

@@ -160,3 +160,33 @@ type HubQuota struct {
 	CPU    *Cores     `yaml:"cpu" doc:"Guaranteed cores of all notebooks."`
 	Memory *spec.Size `yaml:"memory" doc:"Guaranteed memory of all notebooks."`
 }
+
+// named is a mapping from names to T that keeps the file's order.
+type named[T any] []Entry[T]
+
+type Entry[T any] struct {
+	Name  string
+	Value *T
+}
+
+func (n named[T]) Get(name string) *T {
+	for _, e := range n {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+func (n named[T]) Names() []string {
+	out := make([]string, len(n))
+	for i, e := range n {
+		out[i] = e.Name
+	}
+	return out
+}
+
+// Ordered is implemented by every named list; the decoder recognizes them by it.
+type Ordered interface{ orderedMapping() }
+
+func (named[T]) orderedMapping() {}

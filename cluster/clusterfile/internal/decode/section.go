@@ -19,6 +19,7 @@ import (
 //	doc      what an editor shows of the key
 //	default  what an absent key stands for, or an empty text
 //	enum     choices of a text, or of the items of a list
+//	without  the keys that an inlined struct does not bring
 //	required the key must be there, for schema.json
 //	min, max bounds of a number, for schema.json
 //	short    the kind of value that may be written in place of the section and is then this key's:
@@ -44,7 +45,11 @@ func Fields(t reflect.Type) []Field {
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
 		case option == "inline":
+			without := strings.Split(f.Tag.Get("without"), ",")
 			for _, in := range Fields(f.Type) {
+				if slices.Contains(without, in.Name) {
+					continue
+				}
 				in.index = append([]int{i}, in.index...)
 				out = append(out, in)
 			}
@@ -137,7 +142,7 @@ func preset(v reflect.Value, f Field) {
 	case encoding.TextUnmarshaler:
 		err = to.UnmarshalText([]byte(f.Default))
 	default:
-		panic("decode: no default for " + v.Type().String())
+		v.SetString(f.Default)
 	}
 	if err != nil {
 		panic("decode: the default of " + f.Name + ": " + err.Error())

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -83,7 +84,7 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 	if in != "" {
 		where = " in " + in
 	}
-	if why, ok := rootOnly[f.Name]; ok && (t == reflect.TypeFor[Shape]() || slices.Contains(known, "cores") || t == reflect.TypeFor[GPUs]()) {
+	if why, ok := rootOnly[f.Name]; ok && (t == reflect.TypeFor[spec.Shape]() || slices.Contains(known, "cores") || t == reflect.TypeFor[spec.GPURequest]()) {
 		d.undecodable(f.At, fmt.Sprintf("%s can be set only by root@pam with a password, and Proxmox refuses it to any API token, root's too", f.Name), "remove it; "+why)
 		return
 	}

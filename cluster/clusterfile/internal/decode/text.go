@@ -1,11 +1,8 @@
 package decode
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -18,30 +15,6 @@ type Cure struct{ what, instead string }
 
 func (c Cure) Error() string   { return c.what }
 func (c Cure) Instead() string { return c.instead }
-
-// VMIDRange is one VMID, or all from the first to the last.
-type VMIDRange struct{ From, To int }
-
-// VMIDs that Proxmox allows.
-const (
-	MinVMID = 100
-	MaxVMID = 999999999
-)
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (r *VMIDRange) UnmarshalText(b []byte) error {
-	first, last, isRange := strings.Cut(string(b), "-")
-	if !isRange {
-		last = first
-	}
-	from, err1 := strconv.Atoi(strings.TrimSpace(first))
-	to, err2 := strconv.Atoi(strings.TrimSpace(last))
-	if errors.Join(err1, err2) != nil || to < from || from < MinVMID || to > MaxVMID {
-		return fmt.Errorf("%q is not a VMID or a range of them", b)
-	}
-	*r = VMIDRange{from, to}
-	return nil
-}
 
 // InRange is one value of a range, and the index of the range.
 type InRange[T any] struct {
@@ -64,7 +37,7 @@ func Addresses(ranges []spec.AddressRange, n int) []InRange[netip.Addr] {
 }
 
 // VMIDs is Addresses for VMIDs.
-func VMIDs(ranges []VMIDRange, n int) []InRange[int] {
+func VMIDs(ranges []spec.VMIDRange, n int) []InRange[int] {
 	var out []InRange[int]
 	for i, r := range ranges {
 		if r.From == 0 {

@@ -194,9 +194,9 @@ func sectionOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[File]():
 		return "file"
-	case reflect.TypeFor[Shape](), reflect.TypeFor[Pool](), reflect.TypeFor[Node]():
+	case reflect.TypeFor[spec.Shape](), reflect.TypeFor[spec.Pool](), reflect.TypeFor[spec.Node]():
 		return "node"
-	case reflect.TypeFor[GPUs]():
+	case reflect.TypeFor[spec.GPURequest]():
 		return "gpus"
 	case reflect.TypeFor[spec.LoadBalancer]():
 		return "balancer"

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -70,7 +71,7 @@ func TestWishByValue(t *testing.T) {
 		"k3s: {kubelet-arg: [max-pods=200]}":                     "write k3s: {agent: …} for every node",
 	} {
 		c := NewChecker("f")
-		c.DecodeTree(ReadTree(c, []byte(text)), &Node{}, "cp1")
+		c.DecodeTree(ReadTree(c, []byte(text)), &spec.Node{}, "cp1")
 		require.Error(t, c.Err(), text)
 		assert.Contains(t, c.Err().Error(), want)
 	}
