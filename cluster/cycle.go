@@ -41,31 +41,25 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 	return g, nil
 }
 
-// cycleStep is done once its Apply has run: nothing distinguishes a VM that was switched off
-// and on from one that was not.
-func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[bool] {
-	done := false
-	return &converge.Resource[bool]{
+// cycleStep switches the machine off and on that existed when the command started.
+func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*proxmox.VM] {
+	return &converge.Resource[*proxmox.VM]{
 		ID:      "cycle/" + n.Name,
-		Observe: func(context.Context) (bool, error) { return done, nil },
-		Diff: func(done bool) drift.Diff {
-			if done {
-				return nil
-			}
+		Observe: func(context.Context) (*proxmox.VM, error) { return vm, nil },
+		Diff: func(vm *proxmox.VM) drift.Diff {
 			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, stopped and started", Effect: drift.Restart}}
 		},
 		Costs: c.costsOfCycle(n),
-		Apply: func(ctx context.Context, _ bool) error {
-			err := c.members.Cycle(ctx, n, func(ctx context.Context) error {
+		Apply: func(ctx context.Context, vm *proxmox.VM) error {
+			return c.members.Cycle(ctx, n, func(ctx context.Context) error {
 				now, err := c.shutDown(ctx, vm)
 				if err != nil {
 					return err
 				}
 				return c.Proxmox.VMs.Start(ctx, now)
 			})
-			done = err == nil
-			return err
 		},
+		Once: true,
 	}
 }
 
@@ -84,8 +78,8 @@ func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, er
 }
 
 // costsOfCycle is the cost of switching a node off and on.
-func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, bool, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, _ bool, _ drift.Diff) []converge.Cost {
+func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+	return func(ctx context.Context, _ *proxmox.VM, _ drift.Diff) []converge.Cost {
 		return c.members.Stops(ctx, "drained, stopped and started", n.Name)
 	}
 }

@@ -126,24 +126,18 @@ func dataOf(n spec.Node, vm *proxmox.VM) []string {
 // retireStep drains a node and deletes it from Kubernetes. K3s then removes the etcd member
 // and forgets the node's password.
 func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
-	look := func(ctx context.Context) (*kube.Node, error) {
-		have, err := c.members.ObserveNode(ctx, n.Name)
-		if errors.Is(err, members.ErrUnformed) {
-			return nil, nil
-		}
-		return have, err
-	}
-	retired, note := false, "drained first; its password is removed with it"
+	note := "drained first; its password is removed with it"
 	if n.Role == spec.Server {
 		note = "drained first; its password and its etcd member are removed with it"
 	}
 	return &converge.Resource[*kube.Node]{
 		ID: "retire/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {
-			if retired { // a machine that still exists may register again
+			have, err := c.members.ObserveNode(ctx, n.Name)
+			if errors.Is(err, members.ErrUnformed) {
 				return nil, nil
 			}
-			return look(ctx)
+			return have, err
 		},
 		Diff: func(have *kube.Node) drift.Diff {
 			if have == nil {
@@ -154,11 +148,7 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 		Costs: c.costsOfRetiring(n, vm),
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if n.External {
-				if err := c.uninstall(ctx, n); err != nil {
-					return err
-				}
-				retired = true
-				return nil
+				return c.uninstall(ctx, n)
 			}
 			if vm != nil && vm.Running { // without a machine, an evicted pod never ends
 				if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
@@ -170,12 +160,9 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 					return err
 				}
 			}
-			if err := c.members.DeleteNode(ctx, n.Name); err != nil {
-				return err
-			}
-			retired = true
-			return nil
+			return c.members.DeleteNode(ctx, n.Name)
 		},
+		Once: true, // a machine that still exists may register again
 	}
 }
 

@@ -44,9 +44,14 @@ type Resource[S any] struct {
 	Poll time.Duration
 	// Hint says what a person can do if Settle was not enough; may be empty.
 	Hint string
+	// Once says that nothing in the world shows whether Apply has run, as of a restart: the step is
+	// done when it has.
+	Once bool
 	// Local says that Apply changes only files on this machine, such as a kubeconfig. A Run
 	// keeps them up to date; a Plan, which is about the world, does not report them.
 	Local bool
+
+	applied bool // of Once
 }
 
 // Name returns the ID.
@@ -59,6 +64,9 @@ func (r *Resource[S]) Check(ctx context.Context) (drift.Diff, Act, error) {
 }
 
 func (r *Resource[S]) look(ctx context.Context) (seen S, diff drift.Diff, act Act, err error) {
+	if r.applied {
+		return seen, nil, nil, nil
+	}
 	if seen, err = r.Observe(ctx); err != nil {
 		return seen, nil, nil, err
 	}
@@ -66,7 +74,11 @@ func (r *Resource[S]) look(ctx context.Context) (seen S, diff drift.Diff, act Ac
 	if diff.Empty() || r.Apply == nil {
 		return seen, diff, nil, nil
 	}
-	return seen, diff, func(ctx context.Context) error { return r.Apply(ctx, seen) }, nil
+	return seen, diff, func(ctx context.Context) error {
+		err := r.Apply(ctx, seen)
+		r.applied = r.Once && err == nil
+		return err
+	}, nil
 }
 
 // patience is implemented by steps that set how long they may settle.

@@ -53,24 +53,14 @@ func (r *Rescue) Restore(from Source) (*converge.Graph, error) {
 	return g, nil
 }
 
-// once is a step that is done when its act has run: nothing in the world tells a restored
-// cluster from another.
-func once(id, have, want string, effect drift.Effect, act func(context.Context) error) *converge.Resource[bool] {
-	done := false
-	return &converge.Resource[bool]{
+// once is a step of a restore: nothing in the world tells a restored cluster from another.
+func once(id, have, want string, effect drift.Effect, act func(context.Context) error) *converge.Resource[struct{}] {
+	return &converge.Resource[struct{}]{
 		ID:      id,
-		Observe: func(context.Context) (bool, error) { return done, nil },
-		Diff: func(done bool) drift.Diff {
-			if done {
-				return nil
-			}
-			return drift.Diff{{Have: have, Want: want, Effect: effect}}
-		},
-		Apply: func(ctx context.Context, _ bool) error {
-			err := act(ctx)
-			done = err == nil
-			return err
-		},
+		Observe: func(context.Context) (struct{}, error) { return struct{}{}, nil },
+		Diff:    func(struct{}) drift.Diff { return drift.Diff{{Have: have, Want: want, Effect: effect}} },
+		Apply:   func(ctx context.Context, _ struct{}) error { return act(ctx) },
+		Once:    true,
 	}
 }
 
@@ -78,8 +68,8 @@ func once(id, have, want string, effect drift.Effect, act func(context.Context) 
 // times of real ones.
 const away = "1 to 5 min"
 
-func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[bool] {
-	once := once("stop/"+n.Name, "runs", "stopped", drift.Restart, func(ctx context.Context) error {
+func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
+	step := once("stop/"+n.Name, "runs", "stopped", drift.Restart, func(ctx context.Context) error {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err == nil {
 			err = r.Members.Owns(ctx, n, have)
@@ -92,13 +82,13 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 		}
 		return k3s.StopForRestore(ctx, r.Nodes.Root(n.Name), from.Name)
 	})
-	return &converge.Resource[bool]{ID: once.ID, Observe: once.Observe, Diff: once.Diff, Apply: once.Apply, Costs: r.costsOfRestore(n, from, first)}
+	return &converge.Resource[struct{}]{ID: step.ID, Observe: step.Observe, Diff: step.Diff, Apply: step.Apply, Costs: r.costsOfRestore(n, from, first), Once: true}
 }
 
 // costsOfRestore is what a restore ends: the state of the cluster, once, and K3s on each
 // server for a while.
-func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, bool, drift.Diff) []converge.Cost {
-	return func(context.Context, bool, drift.Diff) []converge.Cost {
+func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, struct{}, drift.Diff) []converge.Cost {
+	return func(context.Context, struct{}, drift.Diff) []converge.Cost {
 		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.Stops, Why: "pods keep running", Away: away}}
 		if first {
 			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.Destroys,
@@ -109,7 +99,7 @@ func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(conte
 }
 
 // restoreStep makes etcd of the snapshot on the first server, and starts K3s there.
-func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[bool] {
+func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct{}] {
 	return once("restore/"+n.Name, "stopped", from.Name, drift.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		srv, err := r.Members.Server(n, false)
@@ -145,7 +135,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[bool] 
 }
 
 // joinStep lets a server join the restored one.
-func (r *Rescue) joinStep(n spec.Node) *converge.Resource[bool] {
+func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 	return once("join/"+n.Name, "stopped", "a member again", drift.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		srv, err := r.Members.Server(n, true)
@@ -170,7 +160,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[bool] {
 
 // agentStep restarts K3s on an agent: its server has another state, and may have another
 // authority. A machine without K3s is left to cluster:up.
-func (r *Rescue) agentStep(n spec.Node) *converge.Resource[bool] {
+func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 	return once("agent/"+n.Name, "of the cluster as it was", "back", drift.Restart, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		have, err := k3s.Observe(ctx, root)

@@ -99,27 +99,27 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 func (v *Verification) kept(n spec.Node) []runtime.Object { return check.Kept(n.Name, v.jobOptions()) }
 
 // volumesStep writes and reads volumes like those that users get on a node.
-func (v *Verification) volumesStep(n spec.Node) *converge.Resource[[]check.Check] {
+func (v *Verification) volumesStep(n spec.Node) *converge.Resource[struct{}] {
 	id := "volumes/" + n.Name
-	var checks []check.Check
-	return &converge.Resource[[]check.Check]{
+	return &converge.Resource[struct{}]{
 		ID:      id,
-		Observe: func(context.Context) ([]check.Check, error) { return checks, converge.Permanent(broken(checks)) },
-		Diff: func(done []check.Check) drift.Diff {
-			if done != nil {
-				return nil
-			}
+		Observe: func(context.Context) (struct{}, error) { return struct{}{}, nil },
+		Diff: func(struct{}) drift.Diff {
 			return drift.Diff{{Want: "volumes are read as they were written", Effect: drift.Create}}
 		},
-		Apply: func(ctx context.Context, _ []check.Check) error {
+		Apply: func(ctx context.Context, _ struct{}) error {
 			client, err := v.Members.Kube(ctx)
 			if err != nil {
 				return err
 			}
-			checks = volumes.Config{Spec: v.Spec, Node: n.Name}.Check(ctx, client)
+			checks := volumes.Config{Spec: v.Spec, Node: n.Name}.Check(ctx, client)
 			v.note(id, checks...)
-			return ctx.Err()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return converge.Permanent(broken(checks))
 		},
+		Once: true,
 		Hint: fmt.Sprintf("kubectl -n %s get pods,claims,events shows what it waits for", printable.Word(addon.ProbeNamespace)),
 	}
 }
@@ -127,7 +127,7 @@ func (v *Verification) volumesStep(n spec.Node) *converge.Resource[[]check.Check
 // keptSeen is the state of the Job that holds a GPU, and its result.
 type keptSeen struct {
 	kube.Job
-	skipped string
+	skipped bool
 	result  check.Check
 }
 
@@ -135,14 +135,11 @@ type keptSeen struct {
 // if nobody else holds one, because a node that fails this takes the GPUs from all of them.
 func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
 	id := "keep/" + n.Name
-	others := ""
 	return &converge.Resource[keptSeen]{
 		ID: id,
 		Observe: func(ctx context.Context) (keptSeen, error) {
-			if others != "" {
-				c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Keep, Verdict: check.Skipped, Detail: others}
-				v.note(id, c)
-				return keptSeen{skipped: others}, nil
+			if v.skipped(id) {
+				return keptSeen{skipped: true}, nil
 			}
 			j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
 			if err != nil || !j.Ended() {
@@ -156,13 +153,16 @@ func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
 			return keptSeen{Job: j, result: c}, converge.Permanent(broken([]check.Check{c}))
 		},
 		Diff: func(s keptSeen) drift.Diff {
-			if s.skipped != "" || s.result.Verdict == check.Passed {
+			if s.skipped || s.result.Verdict == check.Passed {
 				return nil
 			}
 			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "a container keeps its GPU when systemd reloads its units", Effect: drift.Create}}
 		},
-		Apply: func(ctx context.Context, _ keptSeen) (err error) {
-			others, err = v.reload(ctx, n)
+		Apply: func(ctx context.Context, _ keptSeen) error {
+			why, err := v.reload(ctx, n)
+			if err == nil && why != "" {
+				v.note(id, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Keep, Verdict: check.Skipped, Detail: why})
+			}
 			return err
 		},
 		Settle: check.KeepTime + time.Minute, Poll: run.LookEvery,

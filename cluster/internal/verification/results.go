@@ -3,6 +3,7 @@ package verification
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -71,6 +72,13 @@ func (v *Verification) note(step string, checks ...check.Check) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.checks[step] = checks
+}
+
+// skipped reports whether a step noted that it could not try.
+func (v *Verification) skipped(step string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.checks[step], func(c check.Check) bool { return c.Verdict == check.Skipped })
 }
 
 // Checks are all checks so far, by node and GPU: those of the level, whether each GPU computes,
