@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
-	"github.com/cps-gpu/homelab/cluster/placement"
+	"github.com/cps-gpu/homelab/internal/placement"
 )
 
 // hold lets one run at a time change the cluster, across machines: before its first change the

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cps-gpu/homelab/cluster/draft"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/draft"
 )
 
 // decide turns findings, flags and answers into the contents of the file.

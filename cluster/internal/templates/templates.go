@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
-	"github.com/cps-gpu/homelab/cluster/placement"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )

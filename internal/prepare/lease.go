@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/cluster/internal/leasefile"
+	"github.com/cps-gpu/homelab/internal/leasefile"
 )
 
 // HostLease is the lock that all preparations of one host share.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/draft"
+	"github.com/cps-gpu/homelab/internal/draft"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 

@@ -5,7 +5,7 @@ import (
 	"log"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/prepare"
+	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
