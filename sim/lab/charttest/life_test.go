@@ -17,6 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/helm"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 func isGone(err error) bool {
