@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -122,7 +122,7 @@ func TestISO(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.True(t, bytes.Equal(image, again), name)
 
-		files, label, err := iso9660.Files(bytes.NewReader(image), int64(len(image)))
+		files, label, err := iso.Read(image)
 		require.NoError(t, err, name)
 		assert.Equal(t, Label, label)
 		want, err := n.Files()

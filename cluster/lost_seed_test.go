@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/iso"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -20,9 +19,9 @@ const (
 )
 
 // instanceOf is the instance-id of a seed.
-func instanceOf(t testing.TB, iso []byte) string {
+func instanceOf(t testing.TB, seed []byte) string {
 	t.Helper()
-	files, _, err := iso9660.Files(bytes.NewReader(iso), int64(len(iso)))
+	files, _, err := iso.Read(seed)
 	require.NoError(t, err)
 	found := regexp.MustCompile(`(?m)^instance-id: "?([^"\n]+)`).FindSubmatch(files["meta-data"])
 	require.NotNil(t, found, "%s", files["meta-data"])

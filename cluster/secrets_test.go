@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/iso9660"
+	"github.com/cps-gpu/homelab/sim/iso"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -195,7 +195,7 @@ ssh: {passwordHash: env:CONSOLE_HASH}
 		isos := 0
 		for _, v := range w.sim.Volumes() {
 			if data := w.sim.ReadVolume("pve1", v.ID); v.Content == "iso" {
-				files, _, err := iso9660.Files(bytes.NewReader(data), int64(len(data)))
+				files, _, err := iso.Read(data)
 				require.NoError(t, err)
 				for name, b := range files {
 					leaks(t, secrets, name+" of "+v.ID, string(b))

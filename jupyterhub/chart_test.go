@@ -26,7 +26,7 @@ func TestRealChart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			release, err := h.release()
 			require.NoError(t, err)
-			require.NoError(t, source.Validate(t.Context(), release, can))
+			require.NoError(t, source.Check(t.Context(), release, can))
 			manifest, err := source.Render(t.Context(), release, can)
 			require.NoError(t, err)
 			requireRendered(t, h, string(manifest))

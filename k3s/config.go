@@ -127,11 +127,11 @@ func (a Agent) YAML() ([]byte, error) {
 	return render(keys)
 }
 
-// Validate returns all mistakes in s.
-func (s Server) Validate() error { _, err := s.keys(); return err }
+// Check returns all mistakes in s.
+func (s Server) Check() error { _, err := s.keys(); return err }
 
-// Validate returns all mistakes in a.
-func (a Agent) Validate() error { _, err := a.keys(); return err }
+// Check returns all mistakes in a.
+func (a Agent) Check() error { _, err := a.keys(); return err }
 
 func (s Server) keys() (map[string]any, error) {
 	k := s.Node.keys()

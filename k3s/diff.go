@@ -115,7 +115,7 @@ func keyEffect(key string) drift.Effect {
 }
 
 // Diff says how the machine differs from s. An invalid s differs in everything:
-// [Server.Validate] says why.
+// [Server.Check] says why.
 func (s Server) Diff(have State) drift.Diff {
 	p, err := s.plan()
 	if err != nil {
@@ -125,7 +125,7 @@ func (s Server) Diff(have State) drift.Diff {
 }
 
 // Diff says how the machine differs from a. An invalid a differs in everything:
-// [Agent.Validate] says why.
+// [Agent.Check] says why.
 func (a Agent) Diff(have State) drift.Diff {
 	p, err := a.plan()
 	if err != nil {

@@ -18,7 +18,7 @@ func ExampleAgent_Diff() {
 		Node:    k3s.Node{Name: "wk1", Labels: map[string]string{"pool": "gpu"}},
 	}
 	fmt.Println(want.Diff(k3s.State{}))
-	fmt.Println(k3s.Agent{Version: "latest", URL: want.URL}.Validate())
+	fmt.Println(k3s.Agent{Version: "latest", URL: want.URL}.Check())
 	// Output:
 	// k3s v1.36.5+k3s1, agent of https://10.0.0.10:6443
 	// k3s version "latest": write an exact release such as v1.36.5+k3s1

@@ -177,7 +177,7 @@ func TestValidateSaysEverything(t *testing.T) {
 	a.Labels = map[string]string{"node-role.kubernetes.io/worker": "true"}
 	a.Taints = []string{"gpu:No"}
 	a.KubeletArgs = []string{"--max-pods=3"}
-	err := a.Validate()
+	err := a.Check()
 	for _, want := range []string{
 		`k3s version "stable": write an exact release such as v1.36.5+k3s1`,
 		`server URL "10.0.0.10": write https://ADDRESS:6443`,
@@ -194,10 +194,10 @@ func TestValidateSaysEverything(t *testing.T) {
 	}
 	s := firstServer(t)
 	s.FlannelBackend, s.Manifests = "wireguard", map[string][]byte{"../x": nil}
-	assert.ErrorContains(t, s.Validate(), `flannel-backend "wireguard": write one of vxlan, host-gw, wireguard-native, none`)
-	assert.ErrorContains(t, s.Validate(), `manifest "../x"`)
-	assert.NoError(t, firstServer(t).Validate())
-	assert.NoError(t, agent().Validate())
+	assert.ErrorContains(t, s.Check(), `flannel-backend "wireguard": write one of vxlan, host-gw, wireguard-native, none`)
+	assert.ErrorContains(t, s.Check(), `manifest "../x"`)
+	assert.NoError(t, firstServer(t).Check())
+	assert.NoError(t, agent().Check())
 }
 
 func TestInstall(t *testing.T) {

@@ -57,5 +57,5 @@ configs:
 	assert.NotContains(t, m.read("etc/rancher/k3s/registries.yaml"), "mirror")
 
 	a.Registries = []k3s.Registry{{Name: "ghcr.io", Username: "half"}}
-	assert.ErrorContains(t, a.Validate(), "username and password go together")
+	assert.ErrorContains(t, a.Check(), "username and password go together")
 }

@@ -27,12 +27,12 @@ const (
 	restoringFile = "/etc/rancher/k3s/homelab.restoring" // says that one is under way on this server
 	restoreDir    = "/var/lib/rancher/k3s/server/homelab-restore"
 
-	// AsideDir keeps what a server started from before the last restore.
-	AsideDir = "/var/lib/rancher/k3s/server/homelab-before-restore"
+	// asideDir keeps what a server started from before the last restore.
+	asideDir = "/var/lib/rancher/k3s/server/homelab-before-restore"
 )
 
 // StopForRestore stops K3s on a server, and lays its etcd, certificates and tokens aside
-// (AsideDir). K3s does not start again before [Restored] has been called, not even with the
+// (asideDir). K3s does not start again before [Restored] has been called, not even with the
 // machine. what says in a few words what is being restored. It can be repeated.
 func StopForRestore(ctx context.Context, r remote.Runner, what string) error {
 	progress.Say(ctx, "stopping k3s")
@@ -52,7 +52,7 @@ func Restored(ctx context.Context, r remote.Runner) error {
 
 // TokenAside is [Token] for a server that [StopForRestore] has stopped.
 func TokenAside(ctx context.Context, r remote.Runner) (secret.Value, error) {
-	return readToken(ctx, r, AsideDir+"/token")
+	return readToken(ctx, r, asideDir+"/token")
 }
 
 // Restore is what a server is restored from.

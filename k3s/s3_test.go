@@ -69,11 +69,11 @@ func TestS3Mistakes(t *testing.T) {
 		`s3 endpoint ":9000"`:             {Bucket: "b", Endpoint: ":9000", AccessKey: secret.New("a"), SecretKey: secret.New("b")},
 	} {
 		s.S3 = &s3
-		assert.ErrorContains(t, s.Validate(), want)
+		assert.ErrorContains(t, s.Check(), want)
 	}
 	s.S3 = &k3s.S3{Bucket: "b", AccessKey: secret.New("a"), SecretKey: secret.New("b")}
 	s.Extra = map[string]any{"etcd-s3-endpoint-ca": "/etc/ssl/minio.pem"}
-	assert.NoError(t, s.Validate())
+	assert.NoError(t, s.Check())
 	s.Extra = map[string]any{"etcd-s3-secret-key": "b"}
-	assert.ErrorContains(t, s.Validate(), "use the field S3")
+	assert.ErrorContains(t, s.Check(), "use the field S3")
 }

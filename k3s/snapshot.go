@@ -18,8 +18,8 @@ import (
 //go:embed snapshot.sh
 var snapshotScript string
 
-// snapshotsDir is where K3s saves snapshots, unless its configuration says otherwise.
-const snapshotsDir = "/var/lib/rancher/k3s/server/db/snapshots"
+// defaultSnapshotsDir is where K3s saves snapshots, unless its configuration says otherwise.
+const defaultSnapshotsDir = "/var/lib/rancher/k3s/server/db/snapshots"
 
 // Snapshot is a snapshot of etcd on a server.
 type Snapshot struct {
@@ -31,12 +31,12 @@ type Snapshot struct {
 // Name returns the snapshot's name, as K3s has it.
 func (s Snapshot) Name() string { return path.Base(s.Path) }
 
-// SnapshotsDir returns the folder in which K3s on a server saves its snapshots.
-func SnapshotsDir(have State) string {
+// snapshotsDir returns the folder in which K3s on a server saves its snapshots.
+func snapshotsDir(have State) string {
 	if dir, ok := have.Config["etcd-snapshot-dir"].(string); ok && path.IsAbs(dir) {
 		return dir
 	}
-	return snapshotsDir
+	return defaultSnapshotsDir
 }
 
 var snapshotPrefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
@@ -48,7 +48,7 @@ func SaveSnapshot(ctx context.Context, r remote.Runner, have State, prefix strin
 		return Snapshot{}, fmt.Errorf("save a snapshot: %q cannot begin its name: write letters, digits, '-' and '.'", prefix)
 	}
 	progress.Say(ctx, "saving a snapshot of etcd")
-	out, err := remote.Output(ctx, r, "sh", "-c", snapshotScript, "snapshot.sh", prefix, SnapshotsDir(have))
+	out, err := remote.Output(ctx, r, "sh", "-c", snapshotScript, "snapshot.sh", prefix, snapshotsDir(have))
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("save a snapshot: %w", err)
 	}
@@ -61,7 +61,7 @@ func FindSnapshot(ctx context.Context, r remote.Runner, have State, name string)
 	if err := CheckSnapshotName(name); err != nil {
 		return Snapshot{}, err
 	}
-	file := SnapshotsDir(have) + "/" + name
+	file := snapshotsDir(have) + "/" + name
 	if there, err := remote.Exists(ctx, r, file); err != nil || !there {
 		return Snapshot{}, errors.Join(err, ErrNoSnapshot)
 	}

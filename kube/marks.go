@@ -30,8 +30,8 @@ type Marks struct {
 	Taints []Taint
 }
 
-// Validate says everything that is wrong with m.
-func (m Marks) Validate() error {
+// Check says everything that is wrong with m.
+func (m Marks) Check() error {
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
 		for _, why := range slices.Concat(validation.IsQualifiedName(k), validation.IsValidLabelValue(m.Labels[k])) {
@@ -154,7 +154,7 @@ const maxConflicts = 8
 // Mark sets the labels and taints of m on a node and removes those that it set earlier and m
 // no longer has. It writes nothing if nothing differs.
 func (c *Client) Mark(ctx context.Context, name string, m Marks) error {
-	if err := m.Validate(); err != nil {
+	if err := m.Check(); err != nil {
 		return fmt.Errorf("mark node %s: %w", name, err)
 	}
 	var err error

@@ -64,7 +64,7 @@ func TestMarkTakesOverWhatIsThere(t *testing.T) {
 	})
 }
 
-func TestMarksValidate(t *testing.T) {
+func TestMarksCheck(t *testing.T) {
 	for want, m := range map[string]kube.Marks{
 		"label kubernetes.io/hostname: the kubelet sets it":        {Labels: map[string]string{"kubernetes.io/hostname": "x"}},
 		"label node-role.kubernetes.io/control-plane: K3s sets it": {Labels: map[string]string{"node-role.kubernetes.io/control-plane": "true"}},
@@ -73,9 +73,9 @@ func TestMarksValidate(t *testing.T) {
 		"taint a:NoSchedule: a taint with this key":                {Taints: []kube.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Value: "", Effect: "NoSchedule"}}},
 		"Kubernetes sets and clears those of node.kubernetes.io/":  {Taints: []kube.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoSchedule"}}},
 	} {
-		assert.ErrorContains(t, m.Validate(), want)
+		assert.ErrorContains(t, m.Check(), want)
 	}
-	assert.NoError(t, kube.Marks{Labels: map[string]string{"node-role.kubernetes.io/worker": "true", "nvidia.com/gpu.present": "true"}}.Validate())
+	assert.NoError(t, kube.Marks{Labels: map[string]string{"node-role.kubernetes.io/worker": "true", "nvidia.com/gpu.present": "true"}}.Check())
 }
 
 // TestWhoseLabelsAre: those that somebody sets again are nobody else's, all others are free.
@@ -86,7 +86,7 @@ func TestWhoseLabelsAre(t *testing.T) {
 		"k3s.io/hostname": "K3s", "plan.k3s.io/x": "K3s", "p2p.k3s.cattle.io/enabled": "K3s", "k3s.cattle.io/x": "K3s",
 		"kubernetes.io/x": "", "x.io/hostname": "", "x.io/etcd": "", "node-role.kubernetes.io/worker": "", "hostname": "", "etcd": "", "cattle.io/x": "",
 	} {
-		err := kube.Marks{Labels: map[string]string{label: "x"}}.Validate()
+		err := kube.Marks{Labels: map[string]string{label: "x"}}.Check()
 		if who == "" {
 			assert.NoError(t, err, label)
 			continue
@@ -94,11 +94,11 @@ func TestWhoseLabelsAre(t *testing.T) {
 		assert.EqualError(t, err, "label "+label+": "+who+" sets it and would overwrite the change")
 	}
 	for key, free := range map[string]bool{"node.kubernetes.io/x": false, "node.cloudprovider.kubernetes.io/x": false, "x.io/node": true, "node": true} {
-		err := kube.Marks{Taints: []kube.Taint{{Key: key, Effect: "NoExecute"}}}.Validate()
+		err := kube.Marks{Taints: []kube.Taint{{Key: key, Effect: "NoExecute"}}}.Check()
 		assert.Equal(t, free, err == nil, key)
 	}
 	for _, effect := range []string{"NoSchedule", "PreferNoSchedule", "NoExecute"} {
-		assert.NoError(t, kube.Marks{Taints: []kube.Taint{{Key: "a", Value: "b", Effect: effect}}}.Validate())
+		assert.NoError(t, kube.Marks{Taints: []kube.Taint{{Key: "a", Value: "b", Effect: effect}}}.Check())
 	}
 }
 

@@ -73,8 +73,8 @@ type Branch struct {
 // https://docs.nvidia.com/datacenter/tesla/drivers/620/supported-drivers-and-cuda-toolkit-versions.html.
 const LifecycleDate = "2026-11"
 
-// Branches returns NVIDIA's life cycle, oldest first, whatever a distribution offers.
-func Branches() []Branch {
+// branches returns NVIDIA's life cycle, oldest first, whatever a distribution offers.
+func branches() []Branch {
 	return []Branch{
 		{470, "last for Kepler", "", true, DefaultBranch},
 		{535, "long-term support", "June 2026", true, DefaultBranch},
@@ -106,7 +106,7 @@ type Policy struct {
 	Offers    []Offer // what the machine's archive has for its cards, if that is known
 }
 
-// Words for a branch. NVIDIA's kinds of the same name are in [Branches].
+// Words for a branch. NVIDIA's kinds of the same name are in [Branch].
 const (
 	LTS        = "lts"
 	Production = "production"
@@ -198,7 +198,7 @@ func (p Policy) installed() (Driver, error) {
 // find returns the branch's row; ok is false for a number that NVIDIA never used
 // or that is newer than the table.
 func find(number int) (b Branch, ok bool) {
-	all := Branches()
+	all := branches()
 	i := slices.IndexFunc(all, func(b Branch) bool { return b.Number == number })
 	if i < 0 {
 		return Branch{Number: number}, false
@@ -242,7 +242,7 @@ func (a archive) refuses(d Driver) string { return withheld(d, a.offers, a.build
 // current lists the supported branches that can be installed, as text.
 func (a archive) current() string {
 	var names []string
-	for _, b := range Branches() {
+	for _, b := range branches() {
 		if a.has(b.Number) && !b.Ended {
 			names = append(names, strconv.Itoa(b.Number))
 		}

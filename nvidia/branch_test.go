@@ -231,7 +231,7 @@ func TestTheFirstToBeDroppedCounts(t *testing.T) {
 func TestBranchesEndInTheirLastMonth(t *testing.T) {
 	read, err := time.Parse("2006-01", LifecycleDate)
 	require.NoError(t, err)
-	for _, b := range Branches() {
+	for _, b := range branches() {
 		if last, err := time.Parse("January 2006", b.Until); err == nil {
 			assert.Equal(t, last.Before(read), b.Ended, b)
 		} else if b.Until != "" {
@@ -294,7 +294,7 @@ func TestTheNewestOfAKind(t *testing.T) {
 }
 
 func TestEachBranchIsFound(t *testing.T) {
-	for _, b := range Branches() {
+	for _, b := range branches() {
 		got, ok := find(b.Number)
 		assert.True(t, ok, b.Number)
 		assert.Equal(t, b, got)

@@ -24,7 +24,7 @@ func decisions() []decision {
 	const (
 		k80, p40, t4, a100, rtx4090, h200, gh200, b200, rtx5090 = "10de:102d", "10de:1b38", "10de:1eb8", "10de:20f1", "10de:2684", "10de:2335", "10de:2342", "10de:2901", "10de:2b85"
 	)
-	offers := ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)")
+	offers := parseOffers("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)")
 	return []decision{
 		{"Kepler", []string{k80}, Policy{}, ""},
 		{"Pascal", []string{p40}, Policy{}, ""},

@@ -40,7 +40,7 @@ func (r Recipe) diffInstalled(s DriverState) drift.Diff {
 // Diff returns the differences between the wanted and the present driver: its packages, and
 // what is loaded.
 func (r Recipe) Diff(s DriverState) drift.Diff {
-	diff := append(r.DiffPackages(s), r.DiffFabric(s)...)
+	diff := append(r.DiffPackages(s), r.diffFabric(s)...)
 	if s.mismatchNVML() {
 		return append(diff, drift.Field{
 			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: drift.Restart,

@@ -73,9 +73,9 @@ func (f Fabric) kind() FabricKind {
 	}
 }
 
-// DiffFabric says whether the fabric manager runs and is of the driver's version, on a machine
+// diffFabric says whether the fabric manager runs and is of the driver's version, on a machine
 // whose GPUs are connected by switches.
-func (r Recipe) DiffFabric(s DriverState) drift.Diff {
+func (r Recipe) diffFabric(s DriverState) drift.Diff {
 	if r.Fabric == "" {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (r Recipe) startFabric(ctx context.Context, on remote.Runner, s DriverState
 
 // repairFabric starts a fabric manager that does not run.
 func (r Recipe) repairFabric(ctx context.Context, on remote.Runner, s DriverState) error {
-	if r.DiffFabric(s).Empty() {
+	if r.diffFabric(s).Empty() {
 		return nil
 	}
 	return r.startFabric(ctx, on, s)

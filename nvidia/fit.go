@@ -69,7 +69,7 @@ func (n need) best() (Driver, error) {
 	}
 	first, _ := find(DefaultBranch)
 	missed := false // a branch that only another distribution has
-	for _, b := range append([]Branch{first}, Branches()...) {
+	for _, b := range append([]Branch{first}, branches()...) {
 		d := Driver{b.Number, flavour}
 		switch fits := n.refuses(d) == ""; {
 		case b.Ended || !fits:
@@ -151,7 +151,7 @@ func (n need) spelt(p Policy) (Policy, error) {
 		return p, err
 	}
 	newest, found := 0, 0
-	for _, b := range Branches() {
+	for _, b := range branches() {
 		if b.Kind != kind || b.Ended {
 			continue
 		}

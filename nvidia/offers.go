@@ -32,9 +32,9 @@ func (o Offer) String() string {
 // command_list of ubuntu-drivers): its package, and that of the modules if one is known.
 var offerLine = regexp.MustCompile(`^nvidia-driver-([1-9]\d{2})(-server)?(-open)?(?:, \(kernel modules provided by (\S+)\))?$`)
 
-// ParseOffers reads the output of "ubuntu-drivers list --gpgpu". It is in no order, and has
+// parseOffers reads the output of "ubuntu-drivers list --gpgpu". It is in no order, and has
 // warnings and other hardware's drivers between, which are left out.
-func ParseOffers(out string) []Offer {
+func parseOffers(out string) []Offer {
 	var all []Offer
 	for _, line := range lines(out) {
 		m := offerLine.FindStringSubmatch(line)
@@ -56,14 +56,14 @@ func ParseOffers(out string) []Offer {
 // which it may fail.
 const offersScript = "if command -v ubuntu-drivers >/dev/null; then ubuntu-drivers list --gpgpu 2>/dev/null || true; fi"
 
-// ObserveOffers asks a machine what its archive has for its cards, as of its package lists. It
+// observeOffers asks a machine what its archive has for its cards, as of its package lists. It
 // is empty without a card, and on machines without ubuntu-drivers, such as Debian's.
-func ObserveOffers(ctx context.Context, r remote.Runner) ([]Offer, error) {
+func observeOffers(ctx context.Context, r remote.Runner) ([]Offer, error) {
 	out, err := remote.Output(ctx, r, "sh", "-c", offersScript)
 	if err != nil {
 		return nil, fmt.Errorf("ask ubuntu-drivers what it offers: %w", err)
 	}
-	return ParseOffers(string(out)), nil
+	return parseOffers(string(out)), nil
 }
 
 // withheld says why a machine's archive does not have a driver for its cards; empty if it has,
@@ -122,7 +122,7 @@ func (r Recipe) available(ctx context.Context, on remote.Runner, s DriverState) 
 		return &BranchError{Asked: r.Driver.String(), Why: "the switches between the GPUs are of NVLink 5 and need nvlsm, which only NVIDIA's repositories have",
 			Do: "install nvlsm there, or install the driver yourself and write mode: none"}
 	}
-	offers, err := ObserveOffers(ctx, on)
+	offers, err := observeOffers(ctx, on)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func each(t *testing.T, glob string, test func(t *testing.T, text string, golden
 // Texts that ubuntu-drivers printed on real machines, with what else was on the screen.
 func TestParseOffers(t *testing.T) {
 	each(t, "testdata/ubuntu-drivers/*.txt", func(t *testing.T, text, file string) {
-		goldenJSON(t, file, ParseOffers(text))
+		goldenJSON(t, file, parseOffers(text))
 	})
 }
 
@@ -56,7 +56,7 @@ func FuzzParseOffers(f *testing.F) {
 	f.Add("nvidia-driver-570-server-open\nudevadm hwdb is deprecated.\n")
 	f.Add("nvidia-driver-001\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, o := range ParseOffers(text) {
+		for _, o := range parseOffers(text) {
 			require.Contains(t, text, "nvidia-driver-"+o.String())
 			require.Contains(t, text, o.Modules)
 		}
@@ -67,7 +67,7 @@ func offersOf(t *testing.T, name string) []Offer {
 	t.Helper()
 	text, err := os.ReadFile("testdata/ubuntu-drivers/" + name + ".txt")
 	require.NoError(t, err)
-	return ParseOffers(string(text))
+	return parseOffers(string(text))
 }
 
 // The choice is among what the machine's archive has for its cards.
@@ -78,14 +78,14 @@ func TestOffersDecide(t *testing.T) {
 		want   string // the driver, or a part of the refusal
 	}{
 		"both are there":    {[]string{a100}, Policy{Offers: offersOf(t, "noble-2026")}, "580-server-open"},
-		"the other is":      {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-generic)")}, "595-server-open"},
+		"the other is":      {[]string{a100}, Policy{Offers: parseOffers("nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-generic)")}, "595-server-open"},
 		"pinned, there":     {[]string{a100}, Policy{Branch: "595", Offers: offersOf(t, "noble-2026")}, "595-server-open"},
-		"pinned, not there": {[]string{a100}, Policy{Branch: "595", Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)")}, "NVIDIA driver 595-server-open does not fit: the machine's archive does not offer it for its cards; ubuntu-drivers lists 580-server-open: write 580-server-open"},
+		"pinned, not there": {[]string{a100}, Policy{Branch: "595", Offers: parseOffers("nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-generic)")}, "NVIDIA driver 595-server-open does not fit: the machine's archive does not offer it for its cards; ubuntu-drivers lists 580-server-open: write 580-server-open"},
 		"ended ones only":   {[]string{a100}, Policy{Offers: offersOf(t, "noble-2024")}, "ubuntu-drivers lists 535-server-open, 535-server, 470-server: run apt-get update there"},
-		"N7, no modules":    {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "the archive has no prebuilt modules of it for the machine's kernel, only nvidia-dkms-580-server-open: run apt-get update there, or write mode: dkms"},
-		"without, by DKMS":  {[]string{a100}, Policy{Build: true, Offers: ParseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "580-server-open"},
-		"bare":              {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-580-server-open")}, "the archive has no prebuilt modules of it for the machine's kernel: run"},
-		"desktop only":      {[]string{a100}, Policy{Offers: ParseOffers("nvidia-driver-575-open")}, "580-server-open"},
+		"N7, no modules":    {[]string{a100}, Policy{Offers: parseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "the archive has no prebuilt modules of it for the machine's kernel, only nvidia-dkms-580-server-open: run apt-get update there, or write mode: dkms"},
+		"without, by DKMS":  {[]string{a100}, Policy{Build: true, Offers: parseOffers("nvidia-driver-580-server-open, (kernel modules provided by nvidia-dkms-580-server-open)")}, "580-server-open"},
+		"bare":              {[]string{a100}, Policy{Offers: parseOffers("nvidia-driver-580-server-open")}, "the archive has no prebuilt modules of it for the machine's kernel: run"},
+		"desktop only":      {[]string{a100}, Policy{Offers: parseOffers("nvidia-driver-575-open")}, "580-server-open"},
 		"too old for all":   {[]string{k80}, Policy{Offers: offersOf(t, "noble-2024")}, "branch 470 is the last for NVIDIA Tesla K80 (Kepler): remove the GPU from the machine"},
 		"installed stays":   {[]string{a100}, Policy{Installed: "580-server-open", Offers: offersOf(t, "noble-2024")}, "580-server-open"},
 		"lts":               {[]string{a100}, Policy{Branch: LTS}, "580-server-open"},
@@ -108,7 +108,7 @@ func TestOffersDecide(t *testing.T) {
 	_, why, err := SelectDriverBranch(ids(t, a100), Policy{Branch: Production})
 	require.NoError(t, err)
 	require.Contains(t, why, "pinned by production, supported until March 2027")
-	_, why, err = SelectDriverBranch(ids(t, a100), Policy{Offers: ParseOffers("nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-generic)")})
+	_, why, err = SelectDriverBranch(ids(t, a100), Policy{Offers: parseOffers("nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-generic)")})
 	require.NoError(t, err)
 	require.Contains(t, why, "580: the machine's archive does not offer it for its cards; ubuntu-drivers lists 595-server-open")
 }

@@ -17,11 +17,11 @@ type Link string
 // Links over PCIe, the nearest first. NVLink is "NV" and the number of bonded links, such as
 // NV18.
 const (
-	LinkSelf Link = "X"
+	linkSelf Link = "X"
 	LinkPIX  Link = "PIX"  // one PCIe bridge at most
 	LinkPXB  Link = "PXB"  // several bridges, and no host bridge
 	LinkPHB  Link = "PHB"  // a host bridge
-	LinkNode Link = "NODE" // several host bridges of one NUMA node
+	linkNode Link = "NODE" // several host bridges of one NUMA node
 	LinkSys  Link = "SYS"  // between NUMA nodes
 )
 

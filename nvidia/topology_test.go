@@ -16,7 +16,7 @@ func TestParseTopology(t *testing.T) {
 		goldenJSON(t, file, top)
 		for i, a := range top.Devices {
 			for j, b := range top.Devices {
-				assert.Equal(t, i == j, top.Between(a.Name, b.Name) == LinkSelf)
+				assert.Equal(t, i == j, top.Between(a.Name, b.Name) == linkSelf)
 				assert.Equal(t, top.Between(a.Name, b.Name), top.Between(b.Name, a.Name), "links have two ends")
 			}
 		}

@@ -135,9 +135,9 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 			continue
 		}
 		node := k3s.Node{Extra: map[string]any{key: (*at)[key]}}
-		err := k3s.Server{Node: node, Version: k3s.DefaultVersion}.Validate()
+		err := k3s.Server{Node: node, Version: k3s.DefaultVersion}.Check()
 		if role == k3s.RoleAgent {
-			err = k3s.Agent{Node: node, Version: k3s.DefaultVersion, URL: "https://192.0.2.1:6443"}.Validate()
+			err = k3s.Agent{Node: node, Version: k3s.DefaultVersion, URL: "https://192.0.2.1:6443"}.Check()
 		}
 		if err != nil {
 			what, cure, _ := strings.Cut(err.Error(), ": ")

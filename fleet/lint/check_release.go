@@ -176,7 +176,7 @@ func (l chartCheck) remoteChart(b *lintBundle) {
 		l.unknownValues(b, r.Chart+" "+r.Version, c, r.Values)
 		l.chartNamespaces(b, c.Templates)
 	}
-	err := source.Validate(l.ctx, r, helm.Capabilities{})
+	err := source.Check(l.ctx, r, helm.Capabilities{})
 	var invalid *helm.ValuesError
 	switch {
 	case err == nil:

@@ -1,4 +1,4 @@
-// Package iso9660 writes and reads small ISO 9660 images, which pass first-boot data to a
+// Package iso9660 writes small ISO 9660 images, which pass first-boot data to a
 // virtual machine: a few files in the root folder, with a volume label. go-diskfs implements
 // the format. This package makes sure that equal files always give equal bytes, and works in
 // memory.
@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -79,83 +78,17 @@ func stage(files map[string][]byte) (dir string, err error) {
 	return dir, nil
 }
 
-// Files returns the regular files in the root folder of an image, by name, and
-// the image's volume label.
-func Files(r io.ReaderAt, size int64) (files map[string][]byte, label string, err error) {
-	defer func() {
-		// The library uses the image's numbers as indices; a damaged image must not crash the
-		// program.
-		if p := recover(); p != nil {
-			files, label, err = nil, "", fmt.Errorf("read ISO: damaged image: %v", p)
-		}
-	}()
-	if err := bounded(r, size); err != nil {
-		return nil, "", fmt.Errorf("read ISO: %w", err)
-	}
-	image, err := diskfs.Read(&reader{ReaderAt: r, size: size}, size, 0, sector)
-	if err != nil {
-		return nil, "", fmt.Errorf("read ISO: %w", err)
-	}
-	entries, err := image.ReadDir(".")
-	if err != nil {
-		return nil, "", fmt.Errorf("read ISO: %w", err)
-	}
-	files = map[string][]byte{}
-	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil {
-			return nil, "", fmt.Errorf("read ISO: %s: %w", e.Name(), err)
-		}
-		if info.Size() < 0 || info.Size() > size {
-			return nil, "", fmt.Errorf("read ISO: %s: damaged image: a file of %d bytes in an image of %d", e.Name(), info.Size(), size)
-		}
-		content, err := image.ReadFile(e.Name())
-		if err != nil {
-			return nil, "", fmt.Errorf("read ISO: %s: %w", e.Name(), err)
-		}
-		files[e.Name()] = content
-	}
-	return files, strings.TrimRight(image.Label(), " \x00"), nil
-}
-
 // Types of volume descriptors, ECMA-119 8.1.1, and offsets in them.
 const (
 	primary, supplementary, terminator = 1, 2, 255
 
-	pathTableSize = 132
-	rootRecord    = 156 // a directory record: place and size of the root folder
-	dates         = 813
+	rootRecord = 156 // a directory record: place and size of the root folder
+	dates      = 813
 )
 
 // extent returns the place and size that a directory record gives, in bytes.
 func extent(record []byte) (from, size int64) {
 	return int64(binary.LittleEndian.Uint32(record[2:])) * sector, int64(binary.LittleEndian.Uint32(record[10:]))
-}
-
-// bounded refuses an image whose tables claim to be larger than the image, because the library
-// allocates memory by their numbers.
-func bounded(r io.ReaderAt, size int64) error {
-	volume := make([]byte, sector)
-	for at := int64(descriptors); ; at += sector {
-		if _, err := r.ReadAt(volume, at); err != nil {
-			return fmt.Errorf("not an ISO 9660 image: %w", err)
-		}
-		if string(volume[1:6]) != "CD001" {
-			return errors.New("not an ISO 9660 image")
-		}
-		switch volume[0] {
-		case terminator:
-			return nil
-		case primary, supplementary:
-			from, length := extent(volume[rootRecord:])
-			if table := int64(binary.LittleEndian.Uint32(volume[pathTableSize:])); from+length > size || table > size {
-				return fmt.Errorf("damaged image: tables of %d and %d bytes in an image of %d", length, table, size)
-			}
-		}
-	}
 }
 
 // clearDates replaces every date in the image: four in each volume descriptor (ECMA-119 8.4.26

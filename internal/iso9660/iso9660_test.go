@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/sim/facts"
+	"github.com/cps-gpu/homelab/sim/iso"
 )
 
 func seed() map[string][]byte {
@@ -23,12 +24,12 @@ func seed() map[string][]byte {
 	}
 }
 
-func TestBuildAndFiles(t *testing.T) {
+func TestBuild(t *testing.T) {
 	image, err := Build("cidata", seed())
 	require.NoError(t, err)
 	assert.Zero(t, len(image)%sector)
 
-	files, label, err := Files(bytes.NewReader(image), int64(len(image)))
+	files, label, err := iso.Read(image)
 	require.NoError(t, err)
 	assert.Equal(t, "cidata", label)
 	assert.Equal(t, seed(), files)
@@ -96,18 +97,4 @@ func TestOtherReaders(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzFiles(f *testing.F) {
-	image, err := Build("cidata", map[string][]byte{"user-data": []byte("x")})
-	require.NoError(f, err)
-	f.Add(image)
-	f.Add(image[:descriptors+3*sector])
-	f.Add([]byte("not an image"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		files, _, err := Files(bytes.NewReader(data), int64(len(data)))
-		if err != nil {
-			assert.Nil(t, files)
-		}
-	})
 }

@@ -57,29 +57,6 @@ func (m *memory) Sys() (*os.File, error)                  { return nil, backend.
 func (m *memory) Writable() (backend.WritableFile, error) { return m, nil }
 func (m *memory) Path() string                            { return "" }
 
-// reader is a disk that can only be read.
-type reader struct {
-	io.ReaderAt
-	size int64
-	at   int64
-}
-
-func (r *reader) Read(p []byte) (int, error) {
-	n, err := r.ReadAt(p, r.at)
-	r.at += int64(n)
-	return n, err
-}
-
-func (r *reader) Seek(off int64, whence int) (int64, error) {
-	return seek(&r.at, off, whence, r.size)
-}
-
-func (r *reader) Stat() (fs.FileInfo, error)              { return info(r.size), nil }
-func (r *reader) Close() error                            { return nil }
-func (r *reader) Sys() (*os.File, error)                  { return nil, backend.ErrNotSuitable }
-func (r *reader) Writable() (backend.WritableFile, error) { return nil, backend.ErrIncorrectOpenMode }
-func (r *reader) Path() string                            { return "" }
-
 func seek(at *int64, off int64, whence int, size int64) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:

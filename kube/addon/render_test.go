@@ -38,7 +38,7 @@ func TestRender(t *testing.T) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
-			require.NoError(t, source.Validate(t.Context(), *s.part.Release, capabilities))
+			require.NoError(t, source.Check(t.Context(), *s.part.Release, capabilities))
 			manifest, err := source.Render(t.Context(), *s.part.Release, capabilities)
 			require.NoError(t, err)
 			objects, err := kube.Decode(manifest)

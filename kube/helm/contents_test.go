@@ -47,7 +47,7 @@ func TestWhatAChartHolds(t *testing.T) {
 		"chart " + dir + "/top-1.0.0: ":                                       "{",
 	} {
 		write("Chart.yaml", text)
-		require.ErrorContains(t, s.Validate(t.Context(), r, Capabilities{}), want)
+		require.ErrorContains(t, s.Check(t.Context(), r, Capabilities{}), want)
 	}
 }
 

@@ -9,7 +9,7 @@
 // # Charts
 //
 // A [Source] finds them: in a folder, among earlier downloads, in a classic repository or in
-// an OCI registry. [Source.Validate] checks values against the schemas of the chart and of the
+// an OCI registry. [Source.Check] checks values against the schemas of the chart and of the
 // charts inside it, and reports all mistakes by path, without the values, which may be
 // secrets. [Source.Render] returns the manifest. Neither needs a cluster.
 //

@@ -14,7 +14,7 @@ func Example() {
 	web := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0",
 		Values: map[string]any{"replicas": 12, "colour": "green"}}
 
-	err := source.Validate(context.Background(), web, helm.Capabilities{Kubernetes: "v1.36.5+k3s1"})
+	err := source.Check(context.Background(), web, helm.Capabilities{Kubernetes: "v1.36.5+k3s1"})
 	var wrong *helm.ValuesError
 	if errors.As(err, &wrong) {
 		for _, p := range wrong.Problems {

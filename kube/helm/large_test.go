@@ -46,7 +46,7 @@ func TestRegistriesHaveABound(t *testing.T) {
 			}
 		}))
 		r := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: "oci://" + strings.TrimPrefix(srv.URL, "http://")}
-		err := helm.Source{Cache: t.TempDir()}.Validate(t.Context(), r, caps)
+		err := helm.Source{Cache: t.TempDir()}.Check(t.Context(), r, caps)
 		srv.CloseClientConnections()
 		srv.Close()
 		if size == 0 {

@@ -42,7 +42,7 @@ func TestLoginGoesNowhereElse(t *testing.T) {
 			})
 		}}
 		r := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: "https://teacher:hunter2@charts.example.com"}
-		require.NoError(t, s.Validate(t.Context(), r, caps), url)
+		require.NoError(t, s.Check(t.Context(), r, caps), url)
 		require.Len(t, got, 2)
 		assert.Equal(t, "teacher:hunter2", got[0])
 		assert.Equal(t, want, got[1] == "teacher:hunter2", "%s got %s", url, got[1])
@@ -61,7 +61,7 @@ func TestLoginsAreNotShown(t *testing.T) {
 		for _, breaks := range []func(){func() {}, func() { repo.status = http.StatusForbidden }, func() { r.Repo = strings.Replace(r.Repo, "http:", "ftp:", 1) }} {
 			breaks()
 			s := helm.Source{Cache: t.TempDir()}
-			if err := s.Validate(ctx, r, caps); err != nil {
+			if err := s.Check(ctx, r, caps); err != nil {
 				said = append(said, err.Error())
 			}
 		}

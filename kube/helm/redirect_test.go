@@ -47,7 +47,7 @@ func TestNothingLeadsOutOfTLS(t *testing.T) {
 	mux.HandleFunc("/named/down.tgz", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL+"/web.tgz", status) })
 	try := func(path string) error {
 		s := helm.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper { return secure.Client().Transport }}
-		return s.Validate(t.Context(), chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: secure.URL + path}, caps)
+		return s.Check(t.Context(), chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Repo: secure.URL + path}, caps)
 	}
 	for _, status = range []int{301, 302, 303, 307, 308} {
 		entry = "urls: [web.tgz], digest: " + digestOf(archive)
@@ -70,7 +70,7 @@ func TestNothingLeadsOutOfTLS(t *testing.T) {
 func TestKnownDigests(t *testing.T) {
 	repo := newRepository(t)
 	source := helm.Source{Cache: t.TempDir(), Digests: map[string]string{"web": "sha256:" + repo.digest}}
-	require.NoError(t, source.Validate(t.Context(), repo.release(), caps))
+	require.NoError(t, source.Check(t.Context(), repo.release(), caps))
 	files, err := filepath.Glob(source.Cache + "/*/web-1.0.0.tgz")
 	require.NoError(t, err)
 	require.Len(t, files, 1)
@@ -81,15 +81,15 @@ func TestKnownDigests(t *testing.T) {
 		require.NoError(t, os.WriteFile(files[0], other, 0o600))
 		offline := source
 		offline.Offline = true
-		require.ErrorContains(t, offline.Validate(t.Context(), repo.release(), caps), "delete the file")
-		require.NoError(t, source.Validate(t.Context(), repo.release(), caps), "it is fetched again")
-		require.NoError(t, offline.Validate(t.Context(), repo.release(), caps))
+		require.ErrorContains(t, offline.Check(t.Context(), repo.release(), caps), "delete the file")
+		require.NoError(t, source.Check(t.Context(), repo.release(), caps), "it is fetched again")
+		require.NoError(t, offline.Check(t.Context(), repo.release(), caps))
 	})
 	t.Run("the repository's was changed, with its index", func(t *testing.T) {
 		repo.archive[4]++
 		repo.digest = digestOf(repo.archive)
 		source.Cache = t.TempDir()
-		err := source.Validate(t.Context(), repo.release(), caps)
+		err := source.Check(t.Context(), repo.release(), caps)
 		require.ErrorContains(t, err, "was expected: it was changed on the way or in its repository")
 		left, err := filepath.Glob(source.Cache + "/*/*")
 		require.NoError(t, err)

@@ -27,11 +27,11 @@ type Capabilities struct {
 	APIs       []string // e.g. monitoring.coreos.com/v1 or monitoring.coreos.com/v1/ServiceMonitor, beside Kubernetes' own
 }
 
-// Validate checks a release without a cluster: the chart exists, it allows the Kubernetes
+// Check checks a release without a cluster: the chart exists, it allows the Kubernetes
 // version, and its own schema and those of the charts inside it accept the values. The error
 // has all problems: a [*ValuesError] if values are wrong, a [*NotFoundError] if there is no
 // chart. Problems that only a template detects are found by [Source.Render].
-func (s Source) Validate(ctx context.Context, r chart.Release, c Capabilities) error {
+func (s Source) Check(ctx context.Context, r chart.Release, c Capabilities) error {
 	ch, err := s.load(ctx, r)
 	if err != nil {
 		return err

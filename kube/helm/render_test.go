@@ -61,7 +61,7 @@ func TestMergingPrintsNothing(t *testing.T) {
 	assert.Empty(t, said.String())
 }
 
-func TestValidate(t *testing.T) {
+func TestCheck(t *testing.T) {
 	web := func(values map[string]any) chart.Release {
 		return chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0", Values: values}
 	}
@@ -80,7 +80,7 @@ func TestValidate(t *testing.T) {
 		"a default removed": {map[string]any{"replicas": nil}, []string{"lacks replicas"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := local.Validate(t.Context(), web(c.values), caps)
+			err := local.Check(t.Context(), web(c.values), caps)
 			if c.want == nil {
 				require.NoError(t, err)
 				return
@@ -95,11 +95,11 @@ func TestValidate(t *testing.T) {
 			assert.NotContains(t, err.Error(), "hunter2")
 		})
 	}
-	err := local.Validate(t.Context(), web(map[string]any{"replicas": "x"}), helm.Capabilities{Kubernetes: "v1.29.0"})
+	err := local.Check(t.Context(), web(map[string]any{"replicas": "x"}), helm.Capabilities{Kubernetes: "v1.29.0"})
 	require.ErrorContains(t, err, "wants Kubernetes >=1.30.0-0, and the cluster's is v1.29.0")
 	require.ErrorContains(t, err, "replicas: must be integer", "everything that is wrong is said")
-	require.NoError(t, local.Validate(t.Context(), web(nil), helm.Capabilities{}), "an unknown version is not checked")
-	require.ErrorContains(t, local.Validate(t.Context(), chart.Release{Name: "Bad Name", Chart: "web", Version: "1.0.0"}, caps), `release "Bad Name"`)
+	require.NoError(t, local.Check(t.Context(), web(nil), helm.Capabilities{}), "an unknown version is not checked")
+	require.ErrorContains(t, local.Check(t.Context(), chart.Release{Name: "Bad Name", Chart: "web", Version: "1.0.0"}, caps), `release "Bad Name"`)
 	_, err = local.Render(t.Context(), tiny(map[string]any{"fail": "because"}), caps)
 	require.ErrorContains(t, err, "chart plain-1.0.0 does not render with these values")
 	require.ErrorContains(t, err, "because")

@@ -98,14 +98,14 @@ func (r *repository) release() chart.Release {
 func TestRepository(t *testing.T) {
 	repo := newRepository(t)
 	source := helm.Source{Cache: t.TempDir()}
-	require.NoError(t, source.Validate(t.Context(), repo.release(), caps))
+	require.NoError(t, source.Check(t.Context(), repo.release(), caps))
 	assert.EqualValues(t, 2, repo.requests.Load(), "index and archive")
 	first, err := source.Render(t.Context(), repo.release(), caps)
 	require.NoError(t, err)
 	assert.NotEmpty(t, first)
 	assert.EqualValues(t, 2, repo.requests.Load(), "the second time it is there")
 	source.Offline = true
-	require.NoError(t, source.Validate(t.Context(), repo.release(), caps))
+	require.NoError(t, source.Check(t.Context(), repo.release(), caps))
 	assert.EqualValues(t, 2, repo.requests.Load())
 
 	t.Run("a broken download is fetched again", func(t *testing.T) {
@@ -113,10 +113,10 @@ func TestRepository(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, files, 1)
 		require.NoError(t, os.WriteFile(files[0], []byte("half"), 0o600))
-		require.ErrorContains(t, source.Validate(t.Context(), repo.release(), caps), files[0])
+		require.ErrorContains(t, source.Check(t.Context(), repo.release(), caps), files[0])
 		online := source
 		online.Offline = false
-		require.NoError(t, online.Validate(t.Context(), repo.release(), caps))
+		require.NoError(t, online.Check(t.Context(), repo.release(), caps))
 	})
 }
 
@@ -137,9 +137,9 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 			repo, source := newRepository(t), prepare(t)
 			var said []string
 			ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
-			require.NoError(t, source.Validate(ctx, repo.release(), caps))
+			require.NoError(t, source.Check(ctx, repo.release(), caps))
 			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, but not kept for the next time: ")
-			require.NoError(t, source.Validate(ctx, repo.release(), caps))
+			require.NoError(t, source.Check(ctx, repo.release(), caps))
 			assert.EqualValues(t, 4, repo.requests.Load())
 
 			source = source.Remembering()
@@ -150,13 +150,13 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 			assert.EqualValues(t, 6, repo.requests.Load(), "index and archive, once")
 			wrong := repo.release()
 			wrong.Chart = "wob"
-			require.ErrorContains(t, source.Validate(ctx, wrong, caps), "it has no chart wob")
+			require.ErrorContains(t, source.Check(ctx, wrong, caps), "it has no chart wob")
 			source.Digests = map[string]string{"web": "sha256:" + strings.Repeat("0", 64)}
-			require.ErrorContains(t, source.Validate(ctx, repo.release(), caps), "was expected", "what is in memory is compared, too")
+			require.ErrorContains(t, source.Check(ctx, repo.release(), caps), "was expected", "what is in memory is compared, too")
 
 			offline := prepare(t)
 			offline.Offline = true
-			require.ErrorContains(t, offline.Validate(ctx, repo.release(), caps), "it is not among earlier downloads")
+			require.ErrorContains(t, offline.Check(ctx, repo.release(), caps), "it is not among earlier downloads")
 		})
 	}
 }
@@ -194,7 +194,7 @@ func TestRepositorySaysWhatIsWrong(t *testing.T) {
 			repo := newRepository(t)
 			r, source := repo.release(), helm.Source{Cache: t.TempDir()}
 			c.change(repo, &r, &source)
-			err := source.Validate(t.Context(), r, caps)
+			err := source.Check(t.Context(), r, caps)
 			require.Error(t, err)
 			for _, want := range c.want {
 				assert.Contains(t, err.Error(), want)
@@ -215,7 +215,7 @@ func TestRepositoryObeysContextDialAndWrap(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	require.ErrorIs(t, source.Validate(ctx, repo.release(), caps), context.Canceled)
+	require.ErrorIs(t, source.Check(ctx, repo.release(), caps), context.Canceled)
 
 	r := repo.release()
 	r.Repo = "http://charts.example.com/stable" // only Dial knows where that is
@@ -230,7 +230,7 @@ func TestRepositoryObeysContextDialAndWrap(t *testing.T) {
 				return next.RoundTrip(r)
 			})
 		}}
-	require.NoError(t, source.Validate(t.Context(), r, caps))
+	require.NoError(t, source.Check(t.Context(), r, caps))
 	assert.Equal(t, []string{"/stable/index.yaml", "/stable/files/web-1.0.0.tgz"}, asked)
 }
 
@@ -278,17 +278,17 @@ func TestRegistry(t *testing.T) {
 	r := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0",
 		Repo: "oci://" + server.Listener.Addr().String() + "/team/charts"}
 	source := helm.Source{Cache: t.TempDir()}
-	require.NoError(t, source.Validate(t.Context(), r, caps))
+	require.NoError(t, source.Check(t.Context(), r, caps))
 
 	r.Version = "2.0.0"
-	err := source.Validate(t.Context(), r, caps)
+	err := source.Check(t.Context(), r, caps)
 	require.ErrorContains(t, err, "/team/charts/web: tag 2.0.0")
 	r.Version = "1.0.0+build"
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "is version 1.0.0, and 1.0.0+build was asked for")
+	require.ErrorContains(t, source.Check(t.Context(), r, caps), "is version 1.0.0, and 1.0.0+build was asked for")
 
 	image := registry(t, "application/vnd.oci.image.layer.v1.tar+gzip")
 	r.Version, r.Repo = "1.0.0", "oci://"+image.Listener.Addr().String()+"/team/charts"
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "this is not a Helm chart")
+	require.ErrorContains(t, source.Check(t.Context(), r, caps), "this is not a Helm chart")
 }
 
 func TestFolder(t *testing.T) {
@@ -298,31 +298,31 @@ func TestFolder(t *testing.T) {
 	}
 	r := chart.Release{Name: "site", Namespace: "web", Chart: "web", Version: "1.0.0"}
 	source := helm.Source{Folder: dir, Cache: t.TempDir()}
-	err := source.Validate(t.Context(), r, caps)
+	err := source.Check(t.Context(), r, caps)
 	var missing *helm.NotFoundError
 	require.ErrorAs(t, err, &missing)
 	assert.Contains(t, err.Error(), "folder "+dir+" has no chart of this name")
 
 	write("web-1.0.0.tgz")
 	write("web-proxy-2.0.0.tgz")
-	require.NoError(t, source.Validate(t.Context(), r, caps))
+	require.NoError(t, source.Check(t.Context(), r, caps))
 	r.Version = "v1.0.0"
-	require.NoError(t, source.Validate(t.Context(), r, caps), "with and without v")
+	require.NoError(t, source.Check(t.Context(), r, caps), "with and without v")
 	r.Version = "1.2.0"
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "has web-1.0.0.tgz only")
+	require.ErrorContains(t, source.Check(t.Context(), r, caps), "has web-1.0.0.tgz only")
 	source.AnyVersion = true
-	require.NoError(t, source.Validate(t.Context(), r, caps))
+	require.NoError(t, source.Check(t.Context(), r, caps))
 
 	source.AnyVersion = false
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "web"), os.DirFS("testdata/charts/web-1.1.0")))
-	err = source.Validate(t.Context(), r, caps)
+	err = source.Check(t.Context(), r, caps)
 	require.ErrorContains(t, err, "is version 1.1.0, and 1.2.0 was asked for")
 	r.Version = "1.1.0"
-	require.NoError(t, source.Validate(t.Context(), r, caps))
+	require.NoError(t, source.Check(t.Context(), r, caps))
 
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "web", "charts")))
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "lacks charts that it depends on: cache 0.1.0")
+	require.ErrorContains(t, source.Check(t.Context(), r, caps), "lacks charts that it depends on: cache 0.1.0")
 
 	source.Folder = dir + "/none"
-	require.ErrorContains(t, source.Validate(t.Context(), r, caps), "folder of charts")
+	require.ErrorContains(t, source.Check(t.Context(), r, caps), "folder of charts")
 }

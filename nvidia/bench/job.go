@@ -36,11 +36,11 @@ const (
 const Image = "docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime" +
 	"@sha256:417bd75df6365104c283ea4c1651fb3530d9eb5a4c2fafa51943cff2a94e6385"
 
-// App is the value of app.kubernetes.io/name of all objects.
-const App = "gpu-bench"
+// appName is the value of app.kubernetes.io/name of all objects.
+const appName = "gpu-bench"
 
-// RunLabel is the label with the run that objects belong to.
-const RunLabel = "homelab.cps-gpu.github.com/bench"
+// runLabel is the label with the run that objects belong to.
+const runLabel = "homelab.cps-gpu.github.com/bench"
 
 const (
 	scripts = "gpu-bench-programs" // the ConfigMap, the same for every run and node
@@ -122,7 +122,7 @@ func Job(node string, gpus int, k Kind, o Options) []runtime.Object {
 }
 
 func labels(run string) map[string]string {
-	return map[string]string{"app.kubernetes.io/name": App, RunLabel: run}
+	return map[string]string{"app.kubernetes.io/name": appName, runLabel: run}
 }
 
 func host(rank int) string { return "rank" + strconv.Itoa(rank) }
@@ -147,12 +147,12 @@ func configMap(namespace string) *corev1.ConfigMap {
 	}
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: scripts, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": App}},
+		ObjectMeta: metav1.ObjectMeta{Name: scripts, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": appName}},
 		Data:       data,
 	}
 }
 
 // Selector finds the Jobs and Services of all verifications, also of those that were killed.
 func Selector() string {
-	return "app.kubernetes.io/name in (" + strings.Join([]string{App, "gpu-check", "gpu-verify"}, ",") + ")"
+	return "app.kubernetes.io/name in (" + strings.Join([]string{appName, "gpu-check", "gpu-verify"}, ",") + ")"
 }

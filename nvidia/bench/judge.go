@@ -167,7 +167,7 @@ func peers(node string, lines []Line, m Machine) []check.Check {
 type pair struct {
 	other int
 	line  Line
-	floor Floor
+	floor minimum
 }
 
 // reach is how much of its floor a link reaches; damage is worse than any speed.
@@ -179,14 +179,14 @@ func (p pair) reach() float64 {
 }
 
 // floor is that of two GPUs of the node.
-func (m Machine) floor(a, b string) Floor {
+func (m Machine) floor(a, b string) minimum {
 	one, i := gpu(m.Before, a)
 	other, j := gpu(m.Before, b)
 	link := nvidia.Link("")
 	if i >= 0 && j >= 0 {
 		link = m.Topology.Between(fmt.Sprintf("GPU%d", one.Index), fmt.Sprintf("GPU%d", other.Index))
 	}
-	return PeerFloor(link, one.Link, other.Link)
+	return peerFloor(link, one.Link, other.Link)
 }
 
 // allReduce judges a sum over GPUs.
@@ -205,9 +205,9 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 		c.Verdict, c.Detail = check.Failed, "the first GPU left no result"
 		return []check.Check{c}
 	}
-	floor := AcrossFloor(m.Mbit)
+	floor := acrossFloor(m.Mbit)
 	if k == AllReduce {
-		slowest := Floor{GBps: math.Inf(1)}
+		slowest := minimum{GBps: math.Inf(1)}
 		for i := range uuids {
 			for j := range i {
 				if f := m.floor(uuids[j], uuids[i]); f.GBps < slowest.GBps {
@@ -215,7 +215,7 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 				}
 			}
 		}
-		floor = AllReduceFloor(slowest)
+		floor = allReduceFloor(slowest)
 	}
 	speed := result.Values["speed"]
 	c.Measures = []check.Measure{{Name: string(k), Value: speed, Unit: "GB/s"}}

@@ -89,7 +89,7 @@ func TestJudgePeers(t *testing.T) {
 func TestFloors(t *testing.T) {
 	at := func(link nvidia.Link, generation, width int) float64 {
 		p := nvidia.PCIeLink{Generation: generation, Width: width}
-		return PeerFloor(link, p, p).GBps
+		return peerFloor(link, p, p).GBps
 	}
 	for _, link := range []nvidia.Link{"", nvidia.LinkPIX, nvidia.LinkPHB, nvidia.LinkSys} {
 		for generation := 1; generation < 8; generation++ {
@@ -100,9 +100,9 @@ func TestFloors(t *testing.T) {
 	}
 	assert.InDelta(t, 1, at("", 0, 0), 0)
 	assert.InDelta(t, 120, at("NV12", 0, 0), 0)
-	assert.Less(t, AcrossFloor(0).GBps, AcrossFloor(10000).GBps)
-	assert.InDelta(t, 0.375, AcrossFloor(10000).GBps, 1e-9)
-	assert.Equal(t, AcrossFloor(0), AcrossFloor(-1), "what Linux says of a card that does not know")
+	assert.Less(t, acrossFloor(0).GBps, acrossFloor(10000).GBps)
+	assert.InDelta(t, 0.375, acrossFloor(10000).GBps, 1e-9)
+	assert.Equal(t, acrossFloor(0), acrossFloor(-1), "what Linux says of a card that does not know")
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -174,7 +174,7 @@ func TestLimitsAreInThePage(t *testing.T) {
 	require.NoError(t, err)
 	var table strings.Builder
 	table.WriteString("| check | link | a warning below |\n|---|---|---|\n")
-	for _, row := range Limits() {
+	for _, row := range limits() {
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", row[0], row[1], row[2])
 	}
 	assert.Contains(t, string(page), table.String(), "docs/verify.md should have:\n%s", &table)

@@ -7,8 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// Floor is the speed below which a link is not as it should be, in GB/s.
-type Floor struct {
+// minimum is the speed below which a link is not as it should be, in GB/s.
+type minimum struct {
 	GBps float64
 	Why  string // e.g. "PHB, generation 4, x16"
 }
@@ -31,15 +31,15 @@ func laneSpeed(generation int) float64 {
 	return lanes[min(max(generation, 0), len(lanes)-1)]
 }
 
-// PeerFloor is what copying between two GPUs of a node must reach, by the link between them and by
+// peerFloor is what copying between two GPUs of a node must reach, by the link between them and by
 // their PCIe links. Whatever is unknown lowers it.
-func PeerFloor(link nvidia.Link, a, b nvidia.PCIeLink) Floor {
+func peerFloor(link nvidia.Link, a, b nvidia.PCIeLink) minimum {
 	if n := link.NVLinks(); n > 0 {
-		return Floor{perNVLink * float64(n), fmt.Sprintf("%d NVLinks", n)}
+		return minimum{perNVLink * float64(n), fmt.Sprintf("%d NVLinks", n)}
 	}
 	generation, width := min(top(a), top(b)), min(a.Width, b.Width)
 	if generation == 0 || width == 0 {
-		return Floor{unknownLink, strings.TrimPrefix(string(link)+", unknown PCIe link", ", ")}
+		return minimum{unknownLink, strings.TrimPrefix(string(link)+", unknown PCIe link", ", ")}
 	}
 	why := fmt.Sprintf("PCIe generation %d, x%d", generation, width)
 	if link != "" {
@@ -49,46 +49,46 @@ func PeerFloor(link nvidia.Link, a, b nvidia.PCIeLink) Floor {
 	if link == nvidia.LinkPIX || link == nvidia.LinkPXB {
 		share = throughSwitch
 	}
-	return Floor{share * laneSpeed(generation) * float64(width), why}
+	return minimum{share * laneSpeed(generation) * float64(width), why}
 }
 
 // top is the generation of a link that computes: an idle one is lower.
 func top(l nvidia.PCIeLink) int { return max(l.MaxGeneration, l.Generation) }
 
-// AllReduceFloor is the bus bandwidth that summing over all GPUs of a node must reach, by the
+// allReduceFloor is the bus bandwidth that summing over all GPUs of a node must reach, by the
 // lowest floor of its pairs.
-func AllReduceFloor(slowest Floor) Floor {
-	return Floor{slowest.GBps * ofSlowestPair, "slowest pair: " + slowest.Why}
+func allReduceFloor(slowest minimum) minimum {
+	return minimum{slowest.GBps * ofSlowestPair, "slowest pair: " + slowest.Why}
 }
 
-// AcrossFloor is the same for GPUs of several nodes, by the speed of the slowest node's network in
+// acrossFloor is the same for GPUs of several nodes, by the speed of the slowest node's network in
 // Mbit/s; 0 means unknown.
-func AcrossFloor(mbit int) Floor {
+func acrossFloor(mbit int) minimum {
 	if mbit <= 0 {
-		return Floor{unknownNet, "speed of the network unknown"}
+		return minimum{unknownNet, "speed of the network unknown"}
 	}
-	return Floor{ofNetwork * float64(mbit) / 8000, fmt.Sprintf("network of %g Gbit/s", float64(mbit)/1000)}
+	return minimum{ofNetwork * float64(mbit) / 8000, fmt.Sprintf("network of %g Gbit/s", float64(mbit)/1000)}
 }
 
-// Limits are the floors of common links, for a table.
-func Limits() [][3]string {
+// limits are the floors of common links, for a table.
+func limits() [][3]string {
 	gen := func(g, w int) nvidia.PCIeLink { return nvidia.PCIeLink{MaxGeneration: g, Width: w} }
-	row := func(what, link string, f Floor) [3]string {
+	row := func(what, link string, f minimum) [3]string {
 		return [3]string{what, link, fmt.Sprintf("%.3g GB/s", f.GBps)}
 	}
 	var out [][3]string
 	for _, link := range []nvidia.Link{"NV4", "NV12", "NV18"} {
-		out = append(out, row("`peer-to-peer`", "`"+string(link)+"`", PeerFloor(link, gen(4, 16), gen(4, 16))))
+		out = append(out, row("`peer-to-peer`", "`"+string(link)+"`", peerFloor(link, gen(4, 16), gen(4, 16))))
 	}
 	for _, p := range []nvidia.PCIeLink{gen(3, 16), gen(4, 8), gen(4, 16), gen(5, 16)} {
 		pcie := fmt.Sprintf("PCIe generation %d, x%d", p.MaxGeneration, p.Width)
-		out = append(out, row("`peer-to-peer`", "`PIX`, `PXB`: "+pcie, PeerFloor(nvidia.LinkPIX, p, p)),
-			row("`peer-to-peer`", "`PHB`, `NODE`, `SYS`: "+pcie, PeerFloor(nvidia.LinkSys, p, p)))
+		out = append(out, row("`peer-to-peer`", "`PIX`, `PXB`: "+pcie, peerFloor(nvidia.LinkPIX, p, p)),
+			row("`peer-to-peer`", "`PHB`, `NODE`, `SYS`: "+pcie, peerFloor(nvidia.LinkSys, p, p)))
 	}
-	pair := PeerFloor(nvidia.LinkPHB, gen(4, 16), gen(4, 16))
-	return append(out, row("`peer-to-peer`", "unknown", PeerFloor("", gen(0, 0), gen(0, 0))),
-		row("`all-reduce`", "`PHB`: PCIe generation 4, x16", AllReduceFloor(pair)),
-		row("`all-reduce`", "`NV12`", AllReduceFloor(PeerFloor("NV12", gen(4, 16), gen(4, 16)))),
-		row("`all-reduce-nodes`", "network of 10 Gbit/s", AcrossFloor(10000)),
-		row("`all-reduce-nodes`", "unknown, as of a VM's card", AcrossFloor(0)))
+	pair := peerFloor(nvidia.LinkPHB, gen(4, 16), gen(4, 16))
+	return append(out, row("`peer-to-peer`", "unknown", peerFloor("", gen(0, 0), gen(0, 0))),
+		row("`all-reduce`", "`PHB`: PCIe generation 4, x16", allReduceFloor(pair)),
+		row("`all-reduce`", "`NV12`", allReduceFloor(peerFloor("NV12", gen(4, 16), gen(4, 16)))),
+		row("`all-reduce-nodes`", "network of 10 Gbit/s", acrossFloor(10000)),
+		row("`all-reduce-nodes`", "unknown, as of a VM's card", acrossFloor(0)))
 }

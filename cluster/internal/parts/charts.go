@@ -48,7 +48,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 					continue
 				}
 				g.Go(func() error {
-					if err := source.Validate(ctx, *p.Release, can); err != nil {
+					if err := source.Check(ctx, *p.Release, can); err != nil {
 						errs[i] = fmt.Errorf("%s: %w", p.Name, err)
 					}
 					return nil
