@@ -6,12 +6,10 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
@@ -82,12 +80,10 @@ type Cluster struct {
 }
 
 // New binds spec to b. It changes nothing, and neither does a Plan: only Runs and Keep write to
-// b.Dir. The spec is one that package clusterfile has read: one with [spec.Spec.Unfilled] fields is an
-// error.
+// b.Dir. The spec is one that package clusterfile has read or completed.
 func New(want *spec.Spec, b Backend) (*Cluster, error) {
-	if unfilled := want.Unfilled(); len(unfilled) > 0 {
-		return nil, fmt.Errorf("cluster: the spec has no %s: take one that clusterfile.Load or clusterfile.Parse returns, which fill in what a file leaves out",
-			strings.Join(unfilled, ", no "))
+	if !want.Completed() {
+		return nil, errors.New("cluster: the spec has no defaults yet and is not checked: call clusterfile.Complete first")
 	}
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")

@@ -156,7 +156,7 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
 		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
-		OnBoot: n.OnBoot.IsOn(), Startup: startupOption(n.Startup), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
+		OnBoot: n.OnBoot.IsOn(), Startup: n.Startup.String(), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,
 		NICs: []proxmox.NIC{{
@@ -209,21 +209,6 @@ func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
 		Slot: slot, Serial: serial, Storage: o.Storage, Size: o.Size,
 		SSD: o.SSD.IsOn(), Discard: o.Discard.IsOn(), IOThread: o.IOThread.IsOn(),
 	}
-}
-
-// startupOption is a boot order as Proxmox writes it: order=1,up=30,down=60, in seconds.
-func startupOption(s spec.Startup) string {
-	var parts []string
-	if s.Order > 0 {
-		parts = append(parts, fmt.Sprintf("order=%d", s.Order))
-	}
-	if s.Up > 0 {
-		parts = append(parts, fmt.Sprintf("up=%d", int(s.Up.Seconds())))
-	}
-	if s.Down > 0 {
-		parts = append(parts, fmt.Sprintf("down=%d", int(s.Down.Seconds())))
-	}
-	return strings.Join(parts, ",")
 }
 
 // adoptable returns a node's VM that another owner has made, so that the differences can be shown

@@ -24,8 +24,7 @@ func (r *resolver) labGuests() {
 	}
 	l := *raw
 	l.Image = r.existing(&raw.Image, raw.Image, true)
-	at := r.Place(&raw.Guests)
-	l.Place = fmt.Sprintf("%s:%d:%d", r.Checker.File, at.Line, at.Col)
+	l.Place = r.Where(&raw.Guests)
 	// An air-gapped K3s suggests that there is no internet.
 	l.Internet = l.Internet.Or(r.spec.K3s.AirgapDir == "")
 	*raw = spec.LabGuests{}

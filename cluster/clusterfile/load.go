@@ -53,8 +53,13 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 	if root == nil {
 		return nil, c.Err()
 	}
+	return resolve(c, root, filename, c.Dir)
+}
+
+// resolve makes a Spec of a tree.
+func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string) (*spec.Spec, error) {
 	raw := &decode.File{}
-	raw.File, raw.Dir = filename, c.Dir
+	raw.File, raw.Dir = file, dir
 	c.DecodeTree(root, raw, "")
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
@@ -93,8 +98,7 @@ func (r *resolver) places() {
 	r.spec.Places = map[string]string{}
 	for key, p := range at {
 		if r.IsSet(p) {
-			place := r.Place(p)
-			r.spec.Places[key] = fmt.Sprintf("%s:%d:%d", r.File, place.Line, place.Col)
+			r.spec.Places[key] = r.Where(p)
 		}
 	}
 }

@@ -82,9 +82,9 @@ func (r *resolver) poolNames(raw *spec.Pool) []string {
 		}
 		return slices.Clone(raw.Names)
 	}
-	first, count := raw.First, raw.Count
+	first, count := or(raw.First, 1), raw.Count
 	r.within(&raw.Count, "count", 0, maxNodes)
-	r.within(&raw.First, "first", 0, maxNodes)
+	r.between(raw.First, &raw.First, "first", 0, maxNodes)
 	if count < 0 || count > maxNodes { // which is reported: one node stands for them
 		count = 1
 	}

@@ -245,6 +245,7 @@ var ours = []string{"/etc/rancher/k3s/", "/var/lib/rancher/k3s/", "/etc/systemd/
 
 func (r *resolver) file(raw *spec.File) {
 	raw.Perm = cmp.Or(raw.Perm, 0o644)
+	content := or(raw.Content, "")
 	switch {
 	case raw.Path == "":
 		r.Wrong(&raw.Path, "a file has no path", "write path: and an absolute path on the node")
@@ -257,14 +258,15 @@ func (r *resolver) file(raw *spec.File) {
 		}
 	}
 	switch {
-	case r.IsSet(&raw.Content) && raw.Source != "":
+	case raw.Content != nil && raw.Source != "":
 		r.Wrong(&raw.Source, "the file has both content and source", "keep one of them")
-	case !r.IsSet(&raw.Content) && raw.Source == "":
+	case raw.Content == nil && raw.Source == "":
 		r.Wrong(&raw.Content, "the file has neither content nor source", `write content: "" for an empty one`)
 	case raw.Source != "":
-		raw.Content, _ = r.source(&raw.Source, raw.Source)
+		content, _ = r.source(&raw.Source, raw.Source)
 	}
-	if strings.Contains(raw.Content, "PRIVATE KEY-----") {
+	raw.Content = &content
+	if strings.Contains(content, "PRIVATE KEY-----") {
 		r.Wrong(&raw.Path, "the file has a private key, which would be in the nodes' seed images, unencrypted on the Proxmox host", "copy it to the nodes in another way")
 	}
 	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, raw.Owner) {

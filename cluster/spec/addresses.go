@@ -32,6 +32,14 @@ func (r *AddressRange) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// String returns 10.0.0.11, or 10.0.0.11-10.0.0.13.
+func (r AddressRange) String() string {
+	if r.From == r.To {
+		return r.From.String()
+	}
+	return r.From.String() + "-" + r.To.String()
+}
+
 // AddressPool is a range of addresses, or all of a prefix.
 type AddressPool struct {
 	From, To netip.Addr

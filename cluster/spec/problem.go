@@ -8,15 +8,19 @@ import (
 // Problem is one mistake in a file, and the cure.
 type Problem struct {
 	File   string `json:"file"`
-	Line   int    `json:"line"`   // from 1
-	Column int    `json:"column"` // from 1
-	What   string `json:"what"`   // what is wrong
-	Cure   string `json:"cure"`   // what to write instead; may be empty
+	Line   int    `json:"line"`           // from 1
+	Column int    `json:"column"`         // from 1
+	What   string `json:"what"`           // what is wrong
+	Path   string `json:"path,omitempty"` // of the field, in place of the others, if the Spec was written in Go
+	Cure   string `json:"cure"`           // what to write instead; may be empty
 }
 
-// Error returns file:line:column: what is wrong; what to write instead.
+// Error returns file:line:column, or a path: what is wrong; what to write instead.
 func (p Problem) Error() string {
 	s := fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.What)
+	if p.Path != "" {
+		s = p.Path + ": " + p.What
+	}
 	if p.Cure != "" {
 		s += "; " + p.Cure
 	}

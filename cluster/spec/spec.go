@@ -36,15 +36,19 @@ type Spec struct {
 	Pools    []Pool `yaml:"pools,named" json:"-" doc:"Groups of similar nodes, by name."`
 	Nodes    []Node `yaml:"nodes,named" doc:"Single nodes by name: further ones, or overrides for nodes of a pool."`
 
-	Warnings []Problem // allowed, but probably not intended
+	Warnings []Problem `yaml:"-"` // allowed, but probably not intended
 
 	// Places are the file:line:column of values that an error may name when they are used: the
 	// address of a "node NAME", "vip", "pool RANGE", "k3s.version" and "proxmox.KEY".
-	Places map[string]string `json:"-"`
+	Places map[string]string `json:"-" yaml:"-"`
 
-	TemplateAsked bool              `json:"-"` // the file says image.templateStorage
-	Placed        map[string]string `json:"-"` // why a node is on its host, by name, of those that placement.Place put there
+	TemplateAsked bool              `json:"-" yaml:"-"` // the file says image.templateStorage
+	Placed        map[string]string `json:"-" yaml:"-"` // why a node is on its host, by name, of those that placement.Place put there
 }
+
+// Completed reports whether the Spec comes from package clusterfile: all defaults are filled in, and
+// everything is checked.
+func (s *Spec) Completed() bool { return s.Places != nil }
 
 // Proxmox says where the Proxmox VE API is and how to log in.
 type Proxmox struct {
@@ -66,7 +70,7 @@ type LabGuests struct {
 	ControlPlane string `yaml:"kubernetes" enum:"simulated,real" doc:"real: etcd, API server, controllers and scheduler of Kubernetes, for simulated VMs. Default simulated."`
 	Internet     Switch `yaml:"internet" doc:"Real VMs reach what this machine reaches. Default: true, but false with k3s.airgap."`
 	Image        string `yaml:"image" doc:"Folder with disk.raw, vmlinuz and initrd of a Debian 13 for real VMs. Default: built once."`
-	Place        string // file:line:column of lab.guests, for checks that depend on the machine
+	Place        string `yaml:"-"` // file:line:column of lab.guests, for checks that depend on the machine
 }
 
 // QEMU reports whether the lab's VMs are real ones.
@@ -151,7 +155,7 @@ type APT struct {
 // File is one file on a node.
 type File struct {
 	Path    string   `yaml:"path" required:"true" doc:"Absolute path on the node."`
-	Content string   `yaml:"content" doc:"The file's content. Not for secrets."`
+	Content *string  `yaml:"content" doc:"The file's content. Not for secrets."`
 	Source  string   `yaml:"source" json:"-" doc:"A local file with the content, instead of content."`
 	Owner   string   `yaml:"owner" default:"root:root" doc:"user:group. Default root:root."`
 	Perm    FileMode `yaml:"mode" doc:"Octal, default 0644."`

@@ -23,10 +23,10 @@ type Node struct {
 	Adopt   bool         `yaml:"adopt" doc:"Take over the existing VM of this name, which homelab did not create."`
 	SSH     string       `yaml:"external" json:"-" doc:"An existing machine: user@address:port of its SSH server."`
 
-	External bool   `yaml:"-"` // not created by homelab, only reached over SSH
-	SSHUser  string `yaml:"-"` // of an external node; empty: Access.User
-	SSHPort  int    `yaml:"-"` // of an external node, default 22; 0 for a VM
-	OSDisk   OSDisk `yaml:"-"` // the disk os of Disks
+	External bool   `yaml:"-" doc:": SSH says it"`                  // not created by homelab, only reached over SSH
+	SSHUser  string `yaml:"-"`                                      // of an external node; empty: Access.User
+	SSHPort  int    `yaml:"-"`                                      // of an external node, default 22; 0 for a VM
+	OSDisk   OSDisk `yaml:"-" doc:", and write a disk os in Disks"` // the disk os of Disks
 
 	Role        Role              `yaml:"role" default:"agent" enum:"server,agent" doc:"server (control plane) or agent. Default agent."`
 	Host        string            `yaml:"host" doc:"Proxmox host; auto: one of proxmox.hosts with enough room."` // empty if External, AnyHost before Place
@@ -60,7 +60,7 @@ type Pool struct {
 	Name      string         `yaml:"-"`
 	Count     int            `yaml:"count" doc:"Number of nodes: <prefix>1, <prefix>2 and so on."`
 	Prefix    string         `yaml:"prefix" doc:"Start of the nodes' names. Default: the pool's name."`
-	First     int            `yaml:"first" default:"1" doc:"The first index. Default 1."`
+	First     *int           `yaml:"first" doc:"The first index. Default 1."`
 	Names     []string       `yaml:"names" doc:"The nodes' names, instead of count."`
 	Addresses []AddressRange `yaml:"addresses" doc:"Addresses of the nodes in order: single ones, or ranges as in 10.0.0.11-10.0.0.13."`
 	VMIDs     []VMIDRange    `yaml:"vmids" doc:"VMIDs of the nodes in order: single ones, or ranges as in 201-204. Default: the next free ones."`

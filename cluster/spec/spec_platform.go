@@ -23,7 +23,7 @@ type Platform struct {
 	Monitoring *Monitoring   `yaml:"monitoring" doc:"Prometheus and Grafana, with the GPUs' metrics."`
 	Backup     *Backup       `yaml:"backup" doc:"Velero, into a bucket."`
 	Queues     []Queue       `yaml:"queues,named" doc:"Kueue: groups that share the GPUs, by name."`
-	Hub        *Hub
+	Hub        *Hub          `yaml:"-"`
 }
 
 // Charts has the sources of charts, and exceptions for single parts.

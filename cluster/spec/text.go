@@ -21,8 +21,11 @@ func (m *FileMode) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// String returns e.g. 0644.
+func (m FileMode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
+
 // MarshalText implements encoding.TextMarshaler.
-func (m FileMode) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(m)), nil }
+func (m FileMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads Proxmox's own syntax, order=1,up=30,down=120; the numbers are seconds.
 func (s *Startup) UnmarshalText(b []byte) error {
@@ -70,4 +73,26 @@ func (r *VMIDRange) UnmarshalText(b []byte) error {
 	}
 	*r = VMIDRange{from, to}
 	return nil
+}
+
+// String returns 201, or 201-204.
+func (r VMIDRange) String() string {
+	if r.From == r.To {
+		return strconv.Itoa(r.From)
+	}
+	return fmt.Sprintf("%d-%d", r.From, r.To)
+}
+
+// String returns order=1,up=30,down=120, without what is not set.
+func (s Startup) String() string {
+	var out []string
+	for _, p := range []struct {
+		key string
+		n   int
+	}{{"order", s.Order}, {"up", int(s.Up / time.Second)}, {"down", int(s.Down / time.Second)}} {
+		if p.n != 0 {
+			out = append(out, fmt.Sprintf("%s=%d", p.key, p.n))
+		}
+	}
+	return strings.Join(out, ",")
 }

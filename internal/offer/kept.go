@@ -83,7 +83,7 @@ func kubelet(s *spec.Spec, n spec.Node) settings {
 			Eviction map[string]any `yaml:"evictionHard"`
 			CPUs     string         `yaml:"reservedSystemCPUs"`
 		}
-		if yaml.Unmarshal([]byte(f.Content), &c) != nil {
+		if yaml.Unmarshal([]byte(*f.Content), &c) != nil {
 			continue
 		}
 		out.kube, out.system, out.cpus = texts(c.Kube), texts(c.System), c.CPUs

@@ -43,7 +43,7 @@ evictionHard: {memory.available: 10%, nodefs.available: 5%}
 			if x.server != nil {
 				s.K3s.ServerConfig = map[string]any{"kubelet-arg": x.server}
 			}
-			s.Guest.Files = []spec.File{{Path: "/etc/k.yaml", Content: x.file}}
+			s.Guest.Files = []spec.File{{Path: "/etc/k.yaml", Content: &x.file}}
 			assert.Equal(t, x.want, offer.KeptBy(s, spec.Node{Role: x.role, Cores: 16, Memory: 10000 * spec.MiB}))
 		})
 	}

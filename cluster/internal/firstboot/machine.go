@@ -30,7 +30,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		m.Files = storageFiles(s)
 	}
 	for _, f := range s.Guest.Files {
-		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
+		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(*f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
 	}
 	return m
 }

@@ -31,6 +31,7 @@ type Checker struct {
 	Dir      string // relative paths in the file are joined to it
 	marks    map[any]mark
 	broken   map[yamlnode.Pos]bool // values that did not decode; further problems with them are suppressed
+	paths    []string              // of a value that was made in Go, by the line of their places
 	refused  map[yamlnode.Pos]bool // texts that are none of their choices
 	meant    map[string]bool       // mistyped keys, which are not reported as missing too
 	seen     map[spec.Problem]bool
@@ -87,15 +88,31 @@ func (c *Checker) undecodable(at yamlnode.Pos, what, cure string) {
 func (c *Checker) Warn(at any, what, cure string) { c.add(&c.Warnings, c.Place(at), what, cure) }
 
 func (c *Checker) add(to *spec.Problems, at yamlnode.Pos, what, cure string) {
-	p := spec.Problem{File: c.File, Line: at.Line, Column: at.Col, What: printable.Brief(printable.Text(what)), Cure: printable.Brief(printable.Text(cure))}
+	p := spec.Problem{File: c.File, Line: at.Line, Column: at.Col, Path: c.path(at), What: printable.Brief(printable.Text(what)), Cure: printable.Brief(printable.Text(cure))}
 	if !c.seen[p] {
 		c.seen[p] = true
 		*to = append(*to, p)
 	}
 }
 
+// path is the path of a place, empty in a file.
+func (c *Checker) path(at yamlnode.Pos) string {
+	if c.paths == nil {
+		return ""
+	}
+	return c.paths[at.Line-1]
+}
+
 // Line names another place, for "already used in line 12".
-func (c *Checker) Line(at any) string { return fmt.Sprintf("line %d", c.Place(at).Line) }
+func (c *Checker) Line(at any) string {
+	return cmp.Or(c.path(c.Place(at)), fmt.Sprintf("line %d", c.Place(at).Line))
+}
+
+// Where is a place with its file, for errors of later.
+func (c *Checker) Where(at any) string {
+	p := c.Place(at)
+	return cmp.Or(c.path(p), fmt.Sprintf("%s:%d:%d", c.File, p.Line, p.Col))
+}
 
 // Err returns all problems in the order of the file, or nil.
 func (c *Checker) Err() error {
@@ -114,5 +131,10 @@ func Sorted(p spec.Problems) spec.Problems {
 	slices.SortStableFunc(p, func(a, b spec.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
+	for i := range p {
+		if p[i].Path != "" {
+			p[i].Line, p[i].Column = 0, 0
+		}
+	}
 	return p
 }

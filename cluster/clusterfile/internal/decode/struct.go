@@ -20,7 +20,7 @@ func (d *decoder) structure(t *yamlnode.Node, v reflect.Value, name string) {
 		value, ok := t.Field(f.Name)
 		switch {
 		case !ok || value.Value.Kind == yamlnode.Null:
-			d.absent(to, t.At)
+			d.absent(to, d.missing(t.At, v.Type(), f))
 		case f.Single:
 			d.single(value.Value, to, f.Name)
 		case f.Named:
@@ -50,7 +50,7 @@ func (d *decoder) absent(v reflect.Value, at yamlnode.Pos) {
 		return
 	}
 	for _, f := range Fields(v.Type()) {
-		d.absent(v.FieldByIndex(f.index), at)
+		d.absent(v.FieldByIndex(f.index), d.missing(at, v.Type(), f))
 		preset(v.FieldByIndex(f.index), f)
 	}
 }
