@@ -133,9 +133,7 @@ func TestAutoNeedsHosts(t *testing.T) {
 }
 
 // A Spec that was written in Go, and not read, would come up without driver and GPUs.
-func TestNewRefusesASpecThatWasNotRead(t *testing.T) {
+func TestNewRefusesASpecThatIsNotComplete(t *testing.T) {
 	_, err := cluster.New(&spec.Spec{Name: "mine", Nodes: []spec.Node{{Name: "cp1", Role: spec.Server}}}, cluster.Backend{Dir: t.TempDir()})
-	require.ErrorContains(t, err, "the spec has no K3s.Version")
-	assert.ErrorContains(t, err, "NVIDIA.Stack")
-	assert.ErrorContains(t, err, "take one that clusterfile.Load or clusterfile.Parse returns")
+	require.ErrorContains(t, err, "the spec has no defaults yet and is not checked: call clusterfile.Complete first")
 }

@@ -8,36 +8,36 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
+	"net/netip"
 	"os"
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-type object map[string]any
-
 func main() {
 	keyFile, up := flag.String("key", "", "private SSH key to log in with"), flag.Bool("up", false, "do it")
 	flag.Parse()
 	ctx, host, id, fingerprint := context.Background(), os.Getenv("PROXMOX"), os.Getenv("PROXMOX_TOKEN"), os.Getenv("PROXMOX_FINGERPRINT")
-	text, _ := json.Marshal(object{ // anything that a cluster.yaml can have, with its defaults and checks
-		"name":    "value",
-		"proxmox": object{"endpoint": host, "host": "pve1", "token": id, "fingerprint": fingerprint, "secret": "env:PROXMOX_TOKEN_SECRET"},
-		"network": object{"prefix": "10.0.0.0/24", "gateway": "10.0.0.1"}, "defaults": object{"storage": "vmdata"},
-		"pools": object{
-			"server": object{"role": "server", "count": 1, "addresses": []string{"10.0.0.11"}},
-			"gpu":    object{"count": 1, "addresses": []string{"10.0.0.21"}, "gpus": 1},
+	reference, _ := spec.ParseSecretRef("env:PROXMOX_TOKEN_SECRET")
+	want := &spec.Spec{ // anything that a cluster.yaml can have; a zero field has its default
+		Name:    "value",
+		Proxmox: spec.Proxmox{Endpoint: host, Host: "pve1", TokenID: id, Fingerprint: fingerprint, TokenSecret: reference},
+		Network: spec.Network{Prefix: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1")},
+		Nodes: []spec.Node{
+			{Name: "server1", Role: spec.Server, Address: netip.MustParsePrefix("10.0.0.11/24"), Storage: "vmdata"},
+			{Name: "gpu1", Address: netip.MustParsePrefix("10.0.0.21/24"), Storage: "vmdata", GPUs: spec.GPURequest{Count: 1}},
 		},
-	})
-	want, wrong := clusterfile.Parse("value", text)
+	}
+	wrong := clusterfile.Complete(want) // fills in the defaults, and checks everything
 	token, unset := secret.FromEnv("PROXMOX_TOKEN_SECRET")
 	key, missing := ssh.LoadSigner(*keyFile)
 	pve, refused := proxmox.Dial(ctx, proxmox.Config{Endpoint: host, TokenID: id, TokenSecret: token, Fingerprint: fingerprint})
