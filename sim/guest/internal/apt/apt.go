@@ -27,8 +27,6 @@ func Program(name string) machine.Program {
 		return runApt
 	case "apt-mark":
 		return runAptMark
-	case "apt-cache":
-		return runAptCache
 	case "dpkg", "dpkg-query":
 		return runDpkg
 	}

@@ -55,32 +55,6 @@ func runAptMark(_ context.Context, p *machine.Proc) int {
 	return 0
 }
 
-func runAptCache(_ context.Context, p *machine.Proc) int {
-	_, args := getopt.Parse(p.Args[1:])
-	if len(args) < 2 || args[0] != "policy" && args[0] != "madison" {
-		return p.Fail("only policy and madison are simulated")
-	}
-	a := &apt{p: p, fs: p.FS.AsRoot(), disk: p.Sys.Config.Disk}
-	for _, name := range args[1:] {
-		r, ok := a.find(name)
-		if !ok {
-			continue
-		}
-		if args[0] == "madison" {
-			for _, v := range r.Versions {
-				p.Printf(" %s | %s | %s\n", name, v, r.Origin)
-			}
-			continue
-		}
-		installed := disk.Database(a.disk)[name].Version
-		if installed == "" {
-			installed = "(none)"
-		}
-		p.Printf("%s:\n  Installed: %s\n  Candidate: %s\n", name, installed, r.Versions[0])
-	}
-	return 0
-}
-
 // runDpkg is dpkg-query -W [-f FORMAT], dpkg -l, -s, and --print-architecture.
 func runDpkg(_ context.Context, p *machine.Proc) int {
 	opts, args := getopt.Parse(p.Args[1:], "f", "showformat")

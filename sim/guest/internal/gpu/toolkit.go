@@ -46,21 +46,9 @@ func runToolkit(_ context.Context, p *machine.Proc) int {
 	}
 	data, _ := p.FS.ReadFile(file)
 	version := upstream(disk.Value(data, "version"))
-	opts, args := getopt.Parse(p.Args[1:])
-	switch {
-	case getopt.Has(opts, "version", "v"):
-		p.Printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.Name() == "nvidia-ctk"], version)
-		return 0
-	case len(args) >= 2 && args[0] == "runtime" && args[1] == "configure":
-		if err := p.FS.MkdirAll("/etc/containerd/conf.d", 0o755); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-		if err := p.FS.WriteFile("/etc/containerd/conf.d/99-nvidia.toml", []byte("# nvidia-ctk; K3s never reads it\n"), 0o644); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-		return 0
-	case len(args) >= 2 && args[0] == "cdi":
-		return 0
+	if opts, _ := getopt.Parse(p.Args[1:]); !getopt.Has(opts, "version", "v") {
+		return p.Fail("only --version is simulated")
 	}
-	return p.Fail("only --version, runtime configure and cdi are simulated")
+	p.Printf("%s version %s\n", map[bool]string{true: "NVIDIA Container Toolkit CLI", false: "NVIDIA Container Runtime"}[p.Name() == "nvidia-ctk"], version)
+	return 0
 }

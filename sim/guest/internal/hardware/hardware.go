@@ -19,7 +19,7 @@ func Program(name string) machine.Program {
 	switch name {
 	case "lspci":
 		return runLspci
-	case "modprobe", "modinfo", "lsmod":
+	case "modprobe", "lsmod":
 		return runModprobe
 	case "dmesg":
 		return runDmesg
@@ -93,7 +93,7 @@ func Modprobe(s *machine.System, name string) error {
 }
 
 func runModprobe(_ context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "F", "field")
+	opts, args := getopt.Parse(p.Args[1:])
 	if p.Name() == "lsmod" {
 		names := slices.Sorted(maps.Keys(p.Sys.Modules()))
 		p.Printf("Module                  Size  Used by\n")
@@ -104,9 +104,6 @@ func runModprobe(_ context.Context, p *machine.Proc) int {
 	}
 	if len(args) == 0 {
 		return p.Fail("ERROR: a module's name is needed")
-	}
-	if p.Name() == "modinfo" {
-		return modinfo(p, args[0], getopt.Last(opts, "F", "field"))
 	}
 	if p.User.UID != 0 {
 		return p.Fail("ERROR: could not insert '%s': Operation not permitted", args[0])
@@ -133,30 +130,6 @@ func runModprobe(_ context.Context, p *machine.Proc) int {
 		}
 	}
 	return code
-}
-
-func modinfo(p *machine.Proc, name, field string) int {
-	if !strings.HasPrefix(name, "nvidia") {
-		p.Printf("filename:       /lib/modules/%s/kernel/%s.ko\n", p.Sys.Kernel(), name)
-		return 0
-	}
-	d := gpu.Installed(p.Sys.Config.Disk, p.Sys.Kernel())
-	if d == nil {
-		return p.Fail("ERROR: Module %s not found.", name)
-	}
-	license := map[bool]string{true: "Dual MIT/GPL", false: "NVIDIA"}[d.Open]
-	for _, kv := range [][2]string{
-		{"filename", "/lib/modules/" + p.Sys.Kernel() + "/kernel/nvidia-" + d.Branch + "/" + name + ".ko"},
-		{"version", d.Version}, {"license", license}, {"vermagic", p.Sys.Kernel() + " SMP preempt mod_unload modversions"}, {"signer", "Canonical Ltd. Kernel Module Signing"},
-	} {
-		switch field {
-		case "":
-			p.Printf("%-15s %s\n", kv[0]+":", kv[1])
-		case kv[0]:
-			p.Printf("%s\n", kv[1])
-		}
-	}
-	return 0
 }
 
 func runDmesg(_ context.Context, p *machine.Proc) int {

@@ -6,17 +6,17 @@ package image
 // is found in other rooms (see machine.Software).
 var (
 	coreutils = []string{
-		"[", "awk", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",
-		"df", "dirname", "du", "echo", "env", "expr", "false", "find", "grep", "egrep", "gzip", "head", "hostname", "id", "install",
+		"[", "awk", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",
+		"df", "dirname", "du", "echo", "env", "expr", "false", "find", "grep", "egrep", "gzip", "head", "hostname", "id",
 		"ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nproc", "printenv", "printf", "ps", "pwd", "readlink", "realpath", "rm", "rmdir",
-		"sed", "seq", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tac", "tail", "tee", "test", "timeout", "touch", "tr", "true",
-		"truncate", "uname", "uniq", "wc", "which", "whoami", "xargs",
+		"sed", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tac", "tail", "tee", "test", "timeout", "touch", "tr", "true",
+		"truncate", "uname", "wc", "which", "whoami", "xargs",
 	}
 	downloads  = []string{"curl", "wget"}
 	baseSystem = []string{
-		"apt", "apt-cache", "apt-get", "apt-mark", "blkid", "blockdev", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "flock", "free",
-		"getent", "gpg", "hostnamectl", "ip", "ip6tables-restore", "ip6tables-save", "iptables-restore", "iptables-save", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
-		"modinfo", "modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
-		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "useradd", "usermod", "xfs_growfs", "xfs_info",
+		"apt", "apt-get", "apt-mark", "blkid", "blockdev", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "flock", "free",
+		"getent", "hostnamectl", "ip", "ip6tables-restore", "ip6tables-save", "iptables-restore", "iptables-save", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
+		"modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
+		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "xfs_growfs", "xfs_info",
 	}
 )

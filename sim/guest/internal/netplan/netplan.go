@@ -2,7 +2,6 @@ package netplan
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -121,7 +120,7 @@ func addresses(s *machine.System, e ethernet) []netip.Prefix {
 	return out
 }
 
-// runIP is ip addr and ip link, plain, -br and -j.
+// runIP is ip addr and ip link, plain and -br.
 func runIP(_ context.Context, p *machine.Proc) int {
 	opts, args := getopt.Parse(strings.Fields(strings.ReplaceAll(strings.Join(p.Args[1:], " "), "-br", "--brief")))
 	ifaces := p.Sys.Interfaces()
@@ -141,9 +140,6 @@ func runIP(_ context.Context, p *machine.Proc) int {
 			return 1
 		}
 	}
-	if getopt.Has(opts, "j", "json") {
-		return ipJSON(p, ifaces)
-	}
 	for i, f := range ifaces {
 		if getopt.Has(opts, "brief", "o") {
 			var addrs []string
@@ -158,38 +154,5 @@ func runIP(_ context.Context, p *machine.Proc) int {
 			p.Printf("    inet %s scope global %s\n", a, f.Name)
 		}
 	}
-	return 0
-}
-
-func ipJSON(p *machine.Proc, ifaces []machine.Interface) int {
-	type addr struct {
-		Family string `json:"family"`
-		Local  string `json:"local"`
-		Bits   int    `json:"prefixlen"`
-		Scope  string `json:"scope"`
-	}
-	type link struct {
-		Index  int      `json:"ifindex"`
-		Name   string   `json:"ifname"`
-		Flags  []string `json:"flags"`
-		MTU    int      `json:"mtu"`
-		State  string   `json:"operstate"`
-		MAC    string   `json:"address"`
-		Addrs  []addr   `json:"addr_info"`
-		Device string   `json:"link_type"`
-	}
-	out := []link{}
-	for i, f := range ifaces {
-		l := link{Index: i + 1, Name: f.Name, Flags: []string{"UP", "LOWER_UP"}, MTU: 1500, State: "UP", MAC: f.MAC, Device: "ether"}
-		for _, a := range f.Addrs {
-			l.Addrs = append(l.Addrs, addr{map[bool]string{true: "inet", false: "inet6"}[a.Addr().Is4()], a.Addr().String(), a.Bits(), "global"})
-		}
-		out = append(out, l)
-	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		return p.Fail("%v", err)
-	}
-	p.Printf("%s\n", data)
 	return 0
 }

@@ -3,7 +3,6 @@ package programs
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,42 +227,4 @@ func runGetent(_ context.Context, p *machine.Proc) int {
 		}
 	}
 	return found
-}
-
-func runUseradd(_ context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "d", "s", "u", "g", "G", "c", "p", "home-dir", "shell", "uid", "groups", "password")
-	if len(args) != 1 {
-		_ = p.Fail("one user name is needed")
-		return 2
-	}
-	name := args[0]
-	old := disk.FindUser(p.FS, name)
-	if p.Name() == "useradd" {
-		if old != nil {
-			_ = p.Fail("user '%s' already exists", name)
-			return 9
-		}
-		uid, _ := strconv.Atoi(getopt.Last(opts, "u", "uid"))
-		u := &disk.User{Name: name, UID: uid, Home: getopt.Last(opts, "d", "home-dir"), Shell: getopt.Last(opts, "s", "shell")}
-		if err := disk.AddUser(p.FS, u, getopt.Last(opts, "c")); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-	} else if old == nil {
-		_ = p.Fail("user '%s' does not exist", name)
-		return 6
-	}
-	for group := range strings.SplitSeq(getopt.Last(opts, "G", "groups"), ",") {
-		if group == "" {
-			continue
-		}
-		if err := disk.JoinGroup(p.FS, path.Base(group), name); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-	}
-	if hash := getopt.Last(opts, "p", "password"); hash != "" {
-		if err := disk.SetPassword(p.FS, name, hash); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-	}
-	return 0
 }

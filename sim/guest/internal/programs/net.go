@@ -82,30 +82,6 @@ func runCurl(ctx context.Context, p *machine.Proc) int {
 	return 0
 }
 
-// runGpg is gpg --dearmor: nothing here checks signatures.
-func runGpg(_ context.Context, p *machine.Proc) int {
-	opts, names := getopt.Parse(p.Args[1:], "o", "output")
-	if !getopt.Has(opts, "dearmor") {
-		return p.Fail("only --dearmor is simulated")
-	}
-	var all []byte
-	if code := each(p, names, func(_ string, data []byte) { all = append(all, data...) }); code != 0 {
-		return code
-	}
-	if !strings.Contains(string(all), "BEGIN PGP PUBLIC KEY") {
-		_ = p.Fail("no valid OpenPGP data found.")
-		return 2
-	}
-	if to := getopt.Last(opts, "o", "output"); to != "" {
-		if err := p.FS.WriteFile(p.Abs(to), all, 0o644); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-		return 0
-	}
-	_, _ = p.Stdout.Write(all)
-	return 0
-}
-
 func runUname(_ context.Context, p *machine.Proc) int {
 	opts, _ := getopt.Parse(p.Args[1:])
 	values := []struct{ flag, value string }{

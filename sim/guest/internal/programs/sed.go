@@ -293,32 +293,6 @@ func runCmp(_ context.Context, p *machine.Proc) int {
 	return 0
 }
 
-func runSeq(ctx context.Context, p *machine.Proc) int {
-	from, step, to := 1, 1, 0
-	var n []int
-	for _, a := range p.Args[1:] {
-		v, err := strconv.Atoi(a)
-		if err != nil {
-			return p.Fail("invalid floating point argument: '%s'", a)
-		}
-		n = append(n, v)
-	}
-	switch len(n) {
-	case 1:
-		to = n[0]
-	case 2:
-		from, to = n[0], n[1]
-	case 3:
-		from, step, to = n[0], n[1], n[2]
-	default:
-		return p.Fail("missing operand")
-	}
-	for i := from; step != 0 && (step > 0 && i <= to || step < 0 && i >= to) && ctx.Err() == nil; i += step {
-		p.Printf("%d\n", i)
-	}
-	return 0
-}
-
 func runXargs(ctx context.Context, p *machine.Proc) int {
 	args := p.Args[1:]
 	per, skip := 0, false

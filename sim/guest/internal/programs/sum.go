@@ -1,11 +1,9 @@
 package programs
 
 import (
-	"bytes"
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"strings"
 
@@ -13,18 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
-
-func runBase64(_ context.Context, p *machine.Proc) int {
-	opts, names := getopt.Parse(p.Args[1:], "w")
-	return each(p, names, func(_ string, data []byte) {
-		if !getopt.Has(opts, "d", "decode") {
-			p.Printf("%s\n", base64.StdEncoding.EncodeToString(data))
-			return
-		}
-		out, _ := base64.StdEncoding.DecodeString(string(bytes.Join(bytes.Fields(data), nil)))
-		_, _ = p.Stdout.Write(out)
-	})
-}
 
 func sum(p *machine.Proc, data []byte) string {
 	if p.Name() == "md5sum" {

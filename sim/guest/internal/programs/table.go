@@ -40,8 +40,6 @@ func fileProgram(name string) machine.Program {
 		return runChmod
 	case "chown", "chgrp":
 		return runChown
-	case "install":
-		return runInstall
 	case "touch":
 		return runTouch
 	case "truncate":
@@ -86,20 +84,14 @@ func textProgram(name string) machine.Program {
 		return runWc
 	case "sort":
 		return runSort
-	case "uniq":
-		return runUniq
 	case "cut":
 		return runCut
 	case "tr":
 		return runTr
-	case "base64":
-		return runBase64
 	case "sha256sum", "md5sum":
 		return runSum
 	case "cmp":
 		return runCmp
-	case "seq":
-		return runSeq
 	case "xargs":
 		return runXargs
 	}
@@ -136,14 +128,8 @@ func baseProgram(name string) machine.Program {
 		return runHostname
 	case "getent":
 		return runGetent
-	case "useradd", "usermod":
-		return runUseradd
-	case "chpasswd":
-		return runChpasswd
 	case "curl", "wget":
 		return runCurl
-	case "gpg":
-		return runGpg
 	}
 	return nil
 }

@@ -220,26 +220,6 @@ func runSort(_ context.Context, p *machine.Proc) int {
 	return code
 }
 
-func runUniq(_ context.Context, p *machine.Proc) int {
-	opts, names := getopt.Parse(p.Args[1:])
-	return each(p, names, func(_ string, data []byte) {
-		all := disk.Lines(data)
-		for i := 0; i < len(all); {
-			j := i
-			for j < len(all) && all[j] == all[i] {
-				j++
-			}
-			if getopt.Has(opts, "c") {
-				p.Printf("%7d ", j-i)
-			}
-			if !getopt.Has(opts, "d") || j-i > 1 {
-				p.Printf("%s\n", all[i])
-			}
-			i = j
-		}
-	})
-}
-
 // ranges reads cut's lists: 1, 2-4, 3-.
 func ranges(list string) func(int) bool {
 	return func(i int) bool {

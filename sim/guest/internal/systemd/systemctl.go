@@ -135,8 +135,6 @@ func changeUnit(ctx context.Context, p *machine.Proc, verb, name string, now, wa
 			err = stop()
 		}
 		return err
-	case "mask", "unmask":
-		return mask(p, name, verb == "mask", now)
 	}
 	return fmt.Errorf("Unknown command verb '%s', not simulated.", verb)
 }
@@ -164,27 +162,6 @@ func toggle(p *machine.Proc, name string, on bool) error {
 		p.Sys.Mutated("unit " + name + " disabled")
 	}
 	return nil
-}
-
-func mask(p *machine.Proc, name string, on, now bool) error {
-	v := p.Sys.Root()
-	at := "/etc/systemd/system/" + name
-	f, err := load(v, name)
-	masked := err == nil && f.masked
-	if masked == on {
-		return nil
-	}
-	p.Sys.Mutated("unit " + name + " masked or unmasked")
-	if !on {
-		return v.Remove(at)
-	}
-	if _, err := v.Lstat(at); err == nil {
-		return fmt.Errorf("Failed to mask unit: File %s already exists.", at)
-	}
-	if now {
-		_ = Stop(p.Sys, name)
-	}
-	return v.Symlink("/dev/null", at)
 }
 
 func queryUnits(p *machine.Proc, verb string, opts map[string][]string, names []string) int {
