@@ -33,8 +33,11 @@ type target struct {
 	agent     string
 }
 
+// server answers requests to a cluster's API.
+type server struct{ *Cluster }
+
 // ServeHTTP serves the API.
-func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dryRun := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
 	if c.plays { // for tests; a lab that runs for weeks would only grow
 		c.mu.Lock()
@@ -75,7 +78,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // find answers requests that are about no objects; else it says what a request is about.
-func (c *Cluster) find(r *http.Request) (t target, out any, err error) {
+func (c server) find(r *http.Request) (t target, out any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if out, ok := c.general(r.URL.Path); ok {
@@ -110,7 +113,7 @@ func answer(w http.ResponseWriter, out any, code int, err error) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, t target) {
+func (c server) serve(w http.ResponseWriter, r *http.Request, t target) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, 3<<20))
 	if err != nil {
 		answer(w, nil, 0, apierrors.NewRequestEntityTooLargeError(err.Error()))
@@ -144,7 +147,7 @@ func toJSON(contentType string, body []byte) ([]byte, error) {
 	return json.Marshal(obj)
 }
 
-func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, t target) {
+func (c server) watch(w http.ResponseWriter, r *http.Request, t target) {
 	c.mu.Lock()
 	watcher, err := c.newWatcher(t, viewOf(r))
 	c.mu.Unlock()
@@ -156,7 +159,7 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // general answers requests that are not about objects.
-func (c *Cluster) general(path string) (any, bool) {
+func (c server) general(path string) (any, bool) {
 	switch path {
 	case "/readyz", "/livez", "/healthz":
 		return "ok", true
@@ -182,7 +185,7 @@ func (c *Cluster) general(path string) (any, bool) {
 }
 
 // route finds out what a path is about.
-func (c *Cluster) route(path string) (target, error) {
+func (c server) route(path string) (target, error) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i, p := range parts {
 		if q, err := url.PathUnescape(p); err == nil {
@@ -223,7 +226,7 @@ func noPath() error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
 }
 
-func (c *Cluster) dispatch(t target, method, contentType string, body []byte) (any, int, error) {
+func (c server) dispatch(t target, method, contentType string, body []byte) (any, int, error) {
 	switch {
 	case t.name == "" && method == http.MethodGet:
 		return c.list(t)

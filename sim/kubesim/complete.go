@@ -24,7 +24,7 @@ import (
 
 // rewrite stores an object instead of e as a control plane does: status and the rest are written
 // apart, defaults are filled in, and an object that was only waiting for its finalizers goes.
-func (c *Cluster) rewrite(t target, e *entry, u *unstructured.Unstructured) (any, int, error) {
+func (c server) rewrite(t target, e *entry, u *unstructured.Unstructured) (any, int, error) {
 	u.SetName(t.name)
 	u.SetNamespace(t.namespace)
 	was := e.u()
@@ -69,7 +69,7 @@ func (c *Cluster) store(k kind, obj map[string]any) *entry {
 }
 
 // hasStatus reports whether a kind's status is written apart from the rest.
-func (c *Cluster) hasStatus(k kind) bool {
+func (c *objectStore) hasStatus(k kind) bool {
 	if !k.custom {
 		typ, ok := scheme.Scheme.AllKnownTypes()[k.GroupVersionKind]
 		if !ok || k.Kind == "CSINode" { // the types are of 1.37, where it has a status; the API is of 1.36
@@ -92,7 +92,7 @@ func (c *Cluster) hasStatus(k kind) bool {
 }
 
 // complete checks an object and fills in what the API server and its admission fill in.
-func (c *Cluster) complete(t target, live *entry, u *unstructured.Unstructured) error {
+func (c server) complete(t target, live *entry, u *unstructured.Unstructured) error {
 	k := t.kind
 	if live == nil && c.hasStatus(k) && k.Kind != "Node" && k.Kind != "CustomResourceDefinition" {
 		delete(u.Object, "status")

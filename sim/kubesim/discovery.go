@@ -14,7 +14,7 @@ import (
 )
 
 // discovery lists the kinds of a group and version.
-func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
+func (c *objectStore) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
 	for _, k := range c.kinds {
 		if k.GroupVersion() != gv {
@@ -52,7 +52,7 @@ func (c *Cluster) discovery(gv schema.GroupVersion) *metav1.APIResourceList {
 }
 
 // groups lists the groups and their versions. A group's first version is preferred.
-func (c *Cluster) groups() *metav1.APIGroupList {
+func (c *objectStore) groups() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}}
 	for _, k := range c.kinds {
 		if k.Group == "" {

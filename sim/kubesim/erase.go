@@ -16,7 +16,7 @@ import (
 )
 
 // deleted answers a DELETE: the object if it is still there, a Status if it is gone.
-func (c *Cluster) deleted(t target, e *entry, options metav1.DeleteOptions) (any, int, error) {
+func (c server) deleted(t target, e *entry, options metav1.DeleteOptions) (any, int, error) {
 	if s := t.query.Get("gracePeriodSeconds"); s != "" && options.GracePeriodSeconds == nil {
 		_ = json.Unmarshal([]byte(s), &options.GracePeriodSeconds)
 	}
@@ -43,7 +43,7 @@ func (c *Cluster) deleted(t target, e *entry, options metav1.DeleteOptions) (any
 }
 
 // deleteAll deletes the objects of a collection that are selected.
-func (c *Cluster) deleteAll(t target, body []byte) (any, int, error) {
+func (c server) deleteAll(t target, body []byte) (any, int, error) {
 	var options metav1.DeleteOptions
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &options); err != nil {
@@ -112,9 +112,9 @@ func (c *Cluster) gone(e *entry) {
 	name := e.u().GetName()
 	switch e.kind.Kind {
 	case "Pod":
-		c.quit(e.uid)
+		c.machines.quit(e.uid)
 	case "Node":
-		c.forget(name)
+		c.machines.forget(name)
 	case "CustomResourceDefinition":
 		c.kinds = slices.DeleteFunc(c.kinds, func(k kind) bool { return k.custom && k.id() == name })
 	}

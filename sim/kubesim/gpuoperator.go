@@ -19,7 +19,7 @@ import (
 
 // gpuOperator simulates NVIDIA's GPU operator while its pod is ready: what its ClusterPolicy asks
 // for is created, and what it no longer asks for is deleted.
-func (c *Cluster) gpuOperator() {
+func (c *machines) gpuOperator() {
 	for _, e := range c.all("clusterpolicies.nvidia.com") {
 		if !c.runsImage("/gpu-operator:") {
 			return
@@ -39,13 +39,13 @@ func (c *Cluster) gpuOperator() {
 }
 
 // bring creates an object of the operator, or corrects it.
-func (c *Cluster) bring(u *unstructured.Unstructured) {
+func (c *machines) bring(u *unstructured.Unstructured) {
 	var obj metav1.Object = &nodev1.RuntimeClass{}
 	if u.GetKind() == "DaemonSet" {
 		obj = &appsv1.DaemonSet{}
 	}
 	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj) // one of our own making
-	s := controllerStore{c: c}
+	s := controllerStore{c: c.Cluster}
 	_, have := s.find(obj)
 	if have == nil {
 		c.make(obj)
@@ -65,7 +65,7 @@ func (c *Cluster) bring(u *unstructured.Unstructured) {
 }
 
 // namespaceOf is the namespace of a ready pod whose image has a word in its name.
-func (c *Cluster) namespaceOf(image string) string {
+func (c *machines) namespaceOf(image string) string {
 	for _, e := range c.all("pods") {
 		if p := typed[corev1.Pod](e); control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
 			return p.Namespace
@@ -75,7 +75,7 @@ func (c *Cluster) namespaceOf(image string) string {
 }
 
 // kernels are those of the nodes with GPUs.
-func (c *Cluster) kernels() []string {
+func (c *machines) kernels() []string {
 	var out []string
 	for _, e := range c.all("nodes") {
 		if n := typed[corev1.Node](e); n.Labels["nvidia.com/gpu.present"] == "true" {
@@ -91,7 +91,7 @@ func changesHost(p *corev1.Pod) bool {
 }
 
 // toMachine does what a pod of the operator does to its machine, and says what keeps it from that.
-func (c *Cluster) toMachine(p *corev1.Pod, k *kubelet) (reason, why string) {
+func (c *machines) toMachine(p *corev1.Pod, k *kubelet) (reason, why string) {
 	for _, ct := range p.Spec.Containers {
 		if why := gpuoperator.NoSuchImage(ct.Image); why != "" {
 			return "ImagePullBackOff", why

@@ -29,7 +29,7 @@ type history struct {
 	news    chan struct{} // closed by the next change; nil while nobody waits
 }
 
-func (c *Cluster) historyOf(resource string) *history {
+func (c *objectStore) historyOf(resource string) *history {
 	h := c.past[resource]
 	if h == nil {
 		h = &history{}
@@ -39,7 +39,7 @@ func (c *Cluster) historyOf(resource string) *history {
 }
 
 // record writes a change down, and wakes those who wait for it.
-func (c *Cluster) record(ch change) {
+func (c *objectStore) record(ch change) {
 	e := ch.now
 	if e == nil {
 		e = ch.old

@@ -17,7 +17,7 @@ import (
 
 // issue simulates cert-manager, while a pod of its image is ready: issuers become Ready, and a
 // Certificate gets its Secret, signed by the cluster's own authority.
-func (c *Cluster) issue() {
+func (c *machines) issue() {
 	for _, kind := range []string{"clusterissuers.cert-manager.io", "issuers.cert-manager.io", "certificates.cert-manager.io"} {
 		for _, e := range c.all(kind) {
 			if dig(e.obj, "status", "conditions") != nil || !c.runsImage("cert-manager-controller") {
@@ -32,7 +32,7 @@ func (c *Cluster) issue() {
 }
 
 // runsImage reports whether a pod is ready whose image has a word in its name.
-func (c *Cluster) runsImage(image string) bool {
+func (c *machines) runsImage(image string) bool {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		if control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
@@ -43,7 +43,7 @@ func (c *Cluster) runsImage(image string) bool {
 }
 
 // certify writes the Secret of a Certificate.
-func (c *Cluster) certify(e *entry) bool {
+func (c *machines) certify(e *entry) bool {
 	name, _ := dig(e.obj, "spec", "secretName").(string)
 	common, _ := dig(e.obj, "spec", "commonName").(string)
 	isCA, _ := dig(e.obj, "spec", "isCA").(bool)
@@ -65,7 +65,7 @@ func (c *Cluster) certify(e *entry) bool {
 	}
 	if have := c.get(mustKind("secrets"), secret.Namespace, name); have != nil {
 		secret.UID = types.UID(have.uid)
-		controllerStore{c: c}.Update(secret)
+		controllerStore{c: c.Cluster}.Update(secret)
 	} else {
 		c.make(secret)
 	}
@@ -74,7 +74,7 @@ func (c *Cluster) certify(e *entry) bool {
 
 // play does what some programs of hooks do that guests do not have: kube-webhook-certgen
 // makes a certificate for a webhook.
-func (c *Cluster) play(ct guest.Container, namespace string) {
+func (c *machines) play(ct guest.Container, namespace string) {
 	name := ""
 	for i, arg := range ct.Args {
 		if v, ok := strings.CutPrefix(arg, "--secret-name="); ok {
@@ -100,7 +100,7 @@ func (c *Cluster) play(ct guest.Container, namespace string) {
 }
 
 // share simulates MetalLB's controller, which creates the secret that its speakers share.
-func (c *Cluster) share() {
+func (c *machines) share() {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		if !control.Ready(p) {

@@ -123,7 +123,7 @@ func mustKind(plural string) kind {
 }
 
 // define adds the kinds of a CustomResourceDefinition.
-func (c *Cluster) define(crd map[string]any) {
+func (c *objectStore) define(crd map[string]any) {
 	group, _ := dig(crd, "spec", "group").(string)
 	plural, _ := dig(crd, "spec", "names", "plural").(string)
 	name, _ := dig(crd, "spec", "names", "kind").(string)

@@ -10,9 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
-
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/authority"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
@@ -73,23 +70,22 @@ type Cluster struct {
 	stop    context.CancelFunc
 	ended   sync.WaitGroup // the loop, the server, and what runs in pods
 
-	kicked chan struct{}
-
-	mu       sync.Mutex
-	objects  map[string]map[string]*entry // by resource, then by namespace and name
-	past     map[string]*history          // by resource
-	kinds    []kind
+	mu sync.Mutex
+	objectStore
+	machines machines
 	control  *control.Controllers
-	managers map[schema.GroupVersionKind]*managedfields.FieldManager
-	version  int64 // of the whole store, as etcd counts
-	serial   int64 // of generated names
-	kubelets map[string]*kubelet
-	runs     map[string]*run        // of pods on kubelets, by UID
-	disks    map[string]*guest.Disk // behind volumes, by name
 	log      []Request
 	next     time.Time // when the loop has something to do again, if nothing happens before
 	closed   bool
 	ctx      context.Context // ends with the cluster
+}
+
+// machines are the nodes that join a cluster, and what runs on them.
+type machines struct {
+	*Cluster
+	kubelets map[string]*kubelet
+	runs     map[string]*run        // of pods on kubelets, by UID
+	disks    map[string]*guest.Disk // behind volumes, by name
 }
 
 // Request is one request that the API served.
@@ -126,18 +122,17 @@ func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Ou
 	}
 	c := &Cluster{
 		cfg: cfg, speed: speed, plays: outside == nil, settle: settleAlone, again: lookAgainAlone, auth: auth, pipe: newPipe(),
-		kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, past: map[string]*history{},
-		managers: map[schema.GroupVersionKind]*managedfields.FieldManager{}, kinds: slices.Clone(builtin),
-		kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{},
+		objectStore: newStore(),
 	}
+	c.machines = machines{Cluster: c, kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{}}
 	if c.plays {
-		outside = &Outside{Kubelet: c.kubeletAPI}
+		outside = &Outside{Kubelet: c.machines.kubeletAPI}
 		c.settle, c.again = c.scale(settle), c.scale(lookAgain)
 	}
 	c.outside = *outside
 	c.control = &control.Controllers{Store: controllerStore{c: c}, PodCIDR: cfg.PodCIDR.String()}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	c.srv = &http.Server{Handler: c, TLSConfig: auth.ServerTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
+	c.srv = &http.Server{Handler: server{c}, TLSConfig: auth.ServerTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
 	if cfg.Saved == nil {
 		c.populate()
 	} else if err := c.load(cfg.Saved.Objects); err != nil {
@@ -164,9 +159,9 @@ func (c *Cluster) Close() error {
 	clear(c.objects)
 	clear(c.past)
 	clear(c.managers)
-	clear(c.kubelets)
-	clear(c.runs)
-	clear(c.disks)
+	clear(c.machines.kubelets)
+	clear(c.machines.runs)
+	clear(c.machines.disks)
 	return nil
 }
 
@@ -214,12 +209,4 @@ func (c *Cluster) Each(f func(resource string, object map[string]any)) {
 // scale turns a duration of the simulated world into one of the clock.
 func (c *Cluster) scale(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / c.speed)
-}
-
-// kick wakes the loop. The caller may hold the lock.
-func (c *Cluster) kick() {
-	select {
-	case c.kicked <- struct{}{}:
-	default:
-	}
 }

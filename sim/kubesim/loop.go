@@ -44,7 +44,7 @@ func (c *Cluster) reconcile() time.Duration {
 	now := time.Now()
 	c.next = now.Add(c.again)
 	if c.plays {
-		c.nodes()
+		c.machines.nodes()
 	}
 	c.namespaces()
 	c.garbage()
@@ -53,11 +53,11 @@ func (c *Cluster) reconcile() time.Duration {
 	c.budgets()
 	c.forgetEvents()
 	if c.plays {
-		c.provision()
-		c.issue()
-		c.share()
-		c.gpuOperator()
-		c.runPods()
+		c.machines.provision()
+		c.machines.issue()
+		c.machines.share()
+		c.machines.gpuOperator()
+		c.machines.runPods()
 	}
 	return max(c.next.Sub(now), c.settle)
 }

@@ -41,12 +41,12 @@ type kubelet struct {
 func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.kubelets[n.Name]; old != nil {
+	if old := c.machines.kubelets[n.Name]; old != nil {
 		old.stop()
 	}
 	k := &kubelet{node: n, since: time.Now(), alive: true}
 	k.ctx, k.stop = context.WithCancel(c.ctx)
-	c.kubelets[n.Name] = k
+	c.machines.kubelets[n.Name] = k
 	if e := c.get(mustKind("nodes"), "", n.Name); e == nil {
 		c.make(newNode(n))
 	} else {
@@ -61,9 +61,9 @@ func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 		if ready(typed[corev1.Node](e)) {
 			k.since = k.since.Add(-c.scale(readyAfter))
 		}
-		c.lost(n.Name)
+		c.machines.lost(n.Name)
 	}
-	c.putNodePassword(n.Name)
+	c.machines.putNodePassword(n.Name)
 	c.kick()
 	return nil
 }
@@ -82,7 +82,7 @@ func holds(have, some map[string]string) bool {
 func (c *Cluster) Leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := c.kubelets[name]; k != nil && k.alive {
+	if k := c.machines.kubelets[name]; k != nil && k.alive {
 		k.alive, k.since = false, time.Now()
 		k.stop()
 		c.kick()
@@ -90,7 +90,7 @@ func (c *Cluster) Leave(name string) {
 }
 
 // forget ends the kubelet of a node whose object was deleted.
-func (c *Cluster) forget(name string) {
+func (c *machines) forget(name string) {
 	if k := c.kubelets[name]; k != nil {
 		k.stop()
 		delete(c.kubelets, name)
@@ -102,7 +102,7 @@ func (c *Cluster) forget(name string) {
 
 // putNodePassword stores K3s' node password: a name belongs to the machine that first
 // registered it.
-func (c *Cluster) putNodePassword(name string) {
+func (c *machines) putNodePassword(name string) {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + ".node-password.k3s", Namespace: metav1.NamespaceSystem},
 		Data: map[string][]byte{"hash": []byte("$1:simulated")}}
 	if c.get(mustKind("secrets"), s.Namespace, s.Name) == nil {
@@ -191,7 +191,7 @@ func ready(n *corev1.Node) bool {
 }
 
 // nodes updates the nodes' objects to the state of their kubelets.
-func (c *Cluster) nodes() {
+func (c *machines) nodes() {
 	plugins := map[string]*corev1.Pod{}
 	for _, e := range c.all("pods") {
 		if p := typed[corev1.Pod](e); isPlugin(p) && plugins[p.Spec.NodeName] == nil {

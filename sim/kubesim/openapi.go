@@ -4,7 +4,7 @@ import "strings"
 
 // openAPI answers the part of OpenAPI v3 by which kubectl learns that the server checks the fields
 // of what it is sent. There are no schemas in it.
-func (c *Cluster) openAPI(path string) (any, bool) {
+func (c server) openAPI(path string) (any, bool) {
 	rest, ok := strings.CutPrefix(path, "/openapi/v3")
 	if !ok {
 		return nil, false

@@ -48,7 +48,7 @@ type result struct {
 }
 
 // runPods simulates the kubelets.
-func (c *Cluster) runPods() {
+func (c *machines) runPods() {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		k := c.kubelets[p.Spec.NodeName]
@@ -77,7 +77,7 @@ func (c *Cluster) runPods() {
 }
 
 // end removes a pod whose time to end is over.
-func (c *Cluster) end(e *entry, r *run) {
+func (c *machines) end(e *entry, r *run) {
 	if !r.ending {
 		r.ending, r.since = true, time.Now()
 	}
@@ -89,7 +89,7 @@ func (c *Cluster) end(e *entry, r *run) {
 	c.erase(e, metav1.DeleteOptions{GracePeriodSeconds: &now})
 }
 
-func (c *Cluster) quit(uid string) {
+func (c *machines) quit(uid string) {
 	if r := c.runs[uid]; r != nil && r.stop != nil {
 		r.stop()
 	}
@@ -97,7 +97,7 @@ func (c *Cluster) quit(uid string) {
 }
 
 // begin starts a pod that was bound long enough ago and lacks nothing.
-func (c *Cluster) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
+func (c *machines) begin(e *entry, p *corev1.Pod, k *kubelet, r *run) {
 	if due := r.since.Add(c.scale(startAfter)); time.Now().Before(due) {
 		c.wake(due)
 		return
@@ -163,7 +163,7 @@ func conditions(ready corev1.ConditionStatus) []corev1.PodCondition {
 }
 
 // waiting sets the status of a pod whose containers cannot be created.
-func (c *Cluster) waiting(e *entry, p *corev1.Pod, reason, message string) {
+func (c *machines) waiting(e *entry, p *corev1.Pod, reason, message string) {
 	status := p.Status.DeepCopy()
 	status.Phase = corev1.PodPending
 	status.ContainerStatuses = nil
@@ -175,7 +175,7 @@ func (c *Cluster) waiting(e *entry, p *corev1.Pod, reason, message string) {
 }
 
 // lacks says what keeps a pod's sandbox or volumes from being created.
-func (c *Cluster) lacks(p *corev1.Pod, k *kubelet) string {
+func (c *machines) lacks(p *corev1.Pod, k *kubelet) string {
 	if class := p.Spec.RuntimeClassName; class != nil && strings.HasPrefix(*class, "nvidia") && len(k.gpus()) == 0 {
 		return fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", *class)
 	}
@@ -191,7 +191,7 @@ func (c *Cluster) lacks(p *corev1.Pod, k *kubelet) string {
 }
 
 // allot allocates the GPUs, or parts of them, that a pod requests.
-func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
+func (c *machines) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 	offered := c.offeredOn(p.Spec.NodeName, k.gpus())
 	taken := map[string]int{}
 	for _, e := range c.all("pods") {
@@ -226,7 +226,7 @@ func (c *Cluster) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 }
 
 // container turns the first container of a pod into what a guest runs.
-func (c *Cluster) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Container {
+func (c *machines) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Container {
 	ct := p.Spec.Containers[0]
 	out := guest.Container{Image: ct.Image, Args: slices.Concat(ct.Command, ct.Args), GPUs: len(gpus),
 		Env: map[string]string{}, Files: map[string][]byte{}}
@@ -254,7 +254,7 @@ func (c *Cluster) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Cont
 }
 
 // mount adds the files of a ConfigMap or Secret volume.
-func (c *Cluster) mount(files map[string][]byte, m corev1.VolumeMount, v corev1.Volume, namespace string) {
+func (c *machines) mount(files map[string][]byte, m corev1.VolumeMount, v corev1.Volume, namespace string) {
 	data := map[string][]byte{}
 	var items []corev1.KeyToPath
 	switch {
@@ -292,7 +292,7 @@ func (c *Cluster) mount(files map[string][]byte, m corev1.VolumeMount, v corev1.
 }
 
 // finished records how a pod has ended.
-func (c *Cluster) finished(e *entry, p *corev1.Pod, r *run) {
+func (c *machines) finished(e *entry, p *corev1.Pod, r *run) {
 	status := p.Status.DeepCopy()
 	status.Phase = corev1.PodSucceeded
 	reason := "Completed"
@@ -319,7 +319,7 @@ func (c *Cluster) finished(e *entry, p *corev1.Pod, r *run) {
 }
 
 // kubeletAPI answers for a node's kubelet: with what pods have written.
-func (c *Cluster) kubeletAPI(string) http.Handler {
+func (c *machines) kubeletAPI(string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
@@ -334,7 +334,7 @@ func (c *Cluster) kubeletAPI(string) http.Handler {
 }
 
 // evict deletes a pod, unless a disruption budget forbids it.
-func (c *Cluster) evict(t target, e *entry, body []byte) (any, int, error) {
+func (c server) evict(t target, e *entry, body []byte) (any, int, error) {
 	p := typed[corev1.Pod](e)
 	if p.DeletionTimestamp == nil && !control.Ended(p) {
 		for _, be := range c.all("poddisruptionbudgets.policy") {
@@ -390,7 +390,7 @@ func (c *Cluster) budget(b *policyv1.PodDisruptionBudget) (healthy, needed int) 
 
 // lost marks what ran on a machine that has restarted: its pods start again, and
 // those that were to end once have failed.
-func (c *Cluster) lost(node string) {
+func (c *machines) lost(node string) {
 	for _, e := range c.all("pods") {
 		p := typed[corev1.Pod](e)
 		r := c.runs[string(p.UID)]

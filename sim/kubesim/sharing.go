@@ -14,7 +14,7 @@ type offer struct {
 }
 
 // offered is what the device plugin that runs in a pod offers.
-func (c *Cluster) offered(p *corev1.Pod, gpus []guest.GPU) offer {
+func (c *machines) offered(p *corev1.Pod, gpus []guest.GPU) offer {
 	node := &corev1.Node{}
 	if e := c.get(mustKind("nodes"), "", p.Spec.NodeName); e != nil {
 		node = typed[corev1.Node](e)
@@ -40,7 +40,7 @@ func (o offer) counts() map[corev1.ResourceName]int64 {
 }
 
 // offeredOn is what the device plugin of a node offers.
-func (c *Cluster) offeredOn(node string, gpus []guest.GPU) offer {
+func (c *machines) offeredOn(node string, gpus []guest.GPU) offer {
 	for _, e := range c.all("pods") {
 		if p := typed[corev1.Pod](e); p.Spec.NodeName == node && isPlugin(p) {
 			return c.offered(p, gpus)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
@@ -39,14 +41,30 @@ func typed[T any](e *entry) *T {
 	return v
 }
 
+// objectStore has the objects of a cluster, and what was written last. The cluster's lock is held by whoever uses it.
+type objectStore struct {
+	objects  map[string]map[string]*entry // by resource, then by namespace and name
+	past     map[string]*history          // by resource
+	kinds    []kind
+	managers map[schema.GroupVersionKind]*managedfields.FieldManager
+	version  int64         // of the whole store, as etcd counts
+	serial   int64         // of generated names
+	kicked   chan struct{} // something was written
+}
+
+func newStore() objectStore {
+	return objectStore{kicked: make(chan struct{}, 1), objects: map[string]map[string]*entry{}, past: map[string]*history{},
+		managers: map[schema.GroupVersionKind]*managedfields.FieldManager{}, kinds: slices.Clone(builtin)}
+}
+
 func key(namespace, name string) string { return namespace + "/" + name }
 
-func (c *Cluster) get(k kind, namespace, name string) *entry {
+func (c *objectStore) get(k kind, namespace, name string) *entry {
 	return c.objects[k.id()][key(namespace, name)]
 }
 
 // all returns the entries of a resource, by namespace and name.
-func (c *Cluster) all(resource string) []*entry {
+func (c *objectStore) all(resource string) []*entry {
 	m := c.objects[resource]
 	out := make([]*entry, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -57,7 +75,7 @@ func (c *Cluster) all(resource string) []*entry {
 
 // put stores obj, which it takes over, and returns its entry. The store gives the
 // object what only it may: identity, versions, and the generation of its spec.
-func (c *Cluster) put(k kind, obj map[string]any) *entry {
+func (c *objectStore) put(k kind, obj map[string]any) *entry {
 	u := &unstructured.Unstructured{Object: obj}
 	old := c.get(k, u.GetNamespace(), u.GetName())
 	c.stamp(k, old, u)
@@ -86,7 +104,7 @@ func (c *Cluster) put(k kind, obj map[string]any) *entry {
 }
 
 // stamp sets what the API server sets on every write.
-func (c *Cluster) stamp(k kind, old *entry, u *unstructured.Unstructured) {
+func (c *objectStore) stamp(k kind, old *entry, u *unstructured.Unstructured) {
 	u.SetGroupVersionKind(k.GroupVersionKind)
 	if old == nil {
 		if u.GetUID() == "" {
@@ -110,7 +128,7 @@ func (c *Cluster) stamp(k kind, old *entry, u *unstructured.Unstructured) {
 }
 
 // remove takes an object out of the store.
-func (c *Cluster) remove(e *entry) {
+func (c *objectStore) remove(e *entry) {
 	u := e.u()
 	c.version++
 	delete(c.objects[e.kind.id()], key(u.GetNamespace(), u.GetName()))
@@ -119,12 +137,12 @@ func (c *Cluster) remove(e *entry) {
 }
 
 // putStatus stores an object with another status, unless it has it already.
-func (c *Cluster) putStatus(e *entry, status any) *entry {
+func (c *objectStore) putStatus(e *entry, status any) *entry {
 	return c.putField(e, "status", toMap(status))
 }
 
 // putField stores an object with another value of a top-level field.
-func (c *Cluster) putField(e *entry, field string, value map[string]any) *entry {
+func (c *objectStore) putField(e *entry, field string, value map[string]any) *entry {
 	if reflect.DeepEqual(e.obj[field], value) || len(value) == 0 && e.obj[field] == nil {
 		return e
 	}
@@ -135,7 +153,7 @@ func (c *Cluster) putField(e *entry, field string, value map[string]any) *entry 
 }
 
 // putTyped stores a typed object.
-func (c *Cluster) putTyped(k kind, v any) *entry { return c.put(k, toMap(v)) }
+func (c *objectStore) putTyped(k kind, v any) *entry { return c.put(k, toMap(v)) }
 
 // toMap turns a pointer to a typed object into the mapping that is stored.
 func toMap(v any) map[string]any {
@@ -159,7 +177,7 @@ func prune(m map[string]any) map[string]any {
 }
 
 // suffix returns the next five letters for a generated name.
-func (c *Cluster) suffix() string {
+func (c *objectStore) suffix() string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	c.serial++
 	n := c.serial * 7919 // so that neighbours look different
@@ -169,4 +187,12 @@ func (c *Cluster) suffix() string {
 		n /= int64(len(letters))
 	}
 	return string(b[:])
+}
+
+// kick wakes the loop. The caller may hold the lock.
+func (c *objectStore) kick() {
+	select {
+	case c.kicked <- struct{}{}:
+	default:
+	}
 }

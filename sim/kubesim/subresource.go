@@ -19,7 +19,7 @@ import (
 var errStale = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 // subresource answers for a part of an object that has its own path.
-func (c *Cluster) subresource(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
+func (c server) subresource(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
 	switch {
 	case t.sub == "scale" && e.obj["spec"] != nil:
 		return c.scaled(t, e, method, contentType, body)
@@ -52,7 +52,7 @@ func success() map[string]any {
 }
 
 // scaled reads or sets how many pods a workload has.
-func (c *Cluster) scaled(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
+func (c server) scaled(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
 	u := e.u()
 	scale := func(e *entry) map[string]any {
 		replicas, _, _ := unstructured.NestedInt64(e.obj, "spec", "replicas")
@@ -102,7 +102,7 @@ func (c *Cluster) scaled(t target, e *entry, method, contentType string, body []
 
 // token answers a request for an account's token. The API accepts client certificates only, so
 // it is a token for show.
-func (c *Cluster) token(t target, e *entry, body []byte) (any, int, error) {
+func (c server) token(t target, e *entry, body []byte) (any, int, error) {
 	var r authenticationv1.TokenRequest
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, 0, apierrors.NewBadRequest(err.Error())

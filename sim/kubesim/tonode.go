@@ -23,7 +23,7 @@ func toNode(t target) bool {
 }
 
 // passOn has a kubelet, or a pod, answer.
-func (c *Cluster) passOn(w http.ResponseWriter, r *http.Request, t target) {
+func (c server) passOn(w http.ResponseWriter, r *http.Request, t target) {
 	c.mu.Lock()
 	e := c.get(t.kind, t.namespace, strings.Split(t.name, ":")[0])
 	if t.sub == "proxy" && t.kind.Kind == "Service" {
@@ -80,7 +80,7 @@ func serviceOf(name string) string {
 }
 
 // proxy passes a request on to a pod, or to one behind a Service, at its address.
-func (c *Cluster) proxy(w http.ResponseWriter, r *http.Request, t target, e *entry) {
+func (c server) proxy(w http.ResponseWriter, r *http.Request, t target, e *entry) {
 	scheme, address, err := c.address(t, e)
 	if err == nil && c.outside.Dial == nil {
 		err = apierrors.NewServiceUnavailable("error trying to reach service: no route to host")
@@ -93,7 +93,7 @@ func (c *Cluster) proxy(w http.ResponseWriter, r *http.Request, t target, e *ent
 }
 
 // address is where the pod listens, or a ready one behind the Service.
-func (c *Cluster) address(t target, e *entry) (scheme, address string, err error) {
+func (c server) address(t target, e *entry) (scheme, address string, err error) {
 	parts := strings.Split(t.name, ":")
 	scheme, port := "http", ""
 	switch len(parts) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-func (c *Cluster) list(t target) (any, int, error) {
+func (c server) list(t target) (any, int, error) {
 	which, err := t.selection()
 	if err != nil {
 		return nil, 0, err
@@ -62,7 +62,7 @@ func matches(s fields.Selector, obj map[string]any) bool {
 	return true
 }
 
-func (c *Cluster) create(t target, body []byte) (any, int, error) {
+func (c server) create(t target, body []byte) (any, int, error) {
 	obj, err := decode(body)
 	if err != nil {
 		return nil, 0, err
@@ -90,7 +90,7 @@ func (c *Cluster) create(t target, body []byte) (any, int, error) {
 }
 
 // replace stores obj instead of e: the end of an update and of a patch.
-func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, error) {
+func (c server) replace(t target, e *entry, obj map[string]any) (any, int, error) {
 	u := &unstructured.Unstructured{Object: obj}
 	if rv := u.GetResourceVersion(); rv != "" && rv != e.u().GetResourceVersion() {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errStale)
@@ -101,7 +101,7 @@ func (c *Cluster) replace(t target, e *entry, obj map[string]any) (any, int, err
 	return c.rewrite(t, e, u)
 }
 
-func (c *Cluster) delete(t target, e *entry, body []byte) (any, int, error) {
+func (c server) delete(t target, e *entry, body []byte) (any, int, error) {
 	var options metav1.DeleteOptions
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &options); err != nil {

@@ -25,7 +25,7 @@ const (
 
 // provision plays the provisioners whose pods are ready: they make the volumes that claims ask
 // for, and delete those that nobody claims any more.
-func (c *Cluster) provision() {
+func (c *machines) provision() {
 	ready := map[string]bool{localPath: true}
 	for _, e := range c.all("pods") {
 		if p := typed[corev1.Pod](e); control.Ready(p) && p.DeletionTimestamp == nil {
@@ -108,7 +108,7 @@ func newVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev
 }
 
 // volumeOf is the volume that a claim is bound to, or nil.
-func (c *Cluster) volumeOf(namespace, claim string) *corev1.PersistentVolume {
+func (c *machines) volumeOf(namespace, claim string) *corev1.PersistentVolume {
 	e := c.get(mustKind("persistentvolumeclaims"), namespace, claim)
 	if e == nil || typed[corev1.PersistentVolumeClaim](e).Status.Phase != corev1.ClaimBound {
 		return nil
@@ -121,7 +121,7 @@ func (c *Cluster) volumeOf(namespace, claim string) *corev1.PersistentVolume {
 }
 
 // unbound says which claim of a pod has no volume yet; empty: all have.
-func (c *Cluster) unbound(p *corev1.Pod) string {
+func (c *machines) unbound(p *corev1.Pod) string {
 	for _, name := range control.ClaimsOf(p) {
 		if c.get(mustKind("persistentvolumeclaims"), p.Namespace, name) == nil {
 			return fmt.Sprintf("persistentvolumeclaim %q not found", name)
@@ -134,7 +134,7 @@ func (c *Cluster) unbound(p *corev1.Pod) string {
 }
 
 // mountDisks gives a container the disks behind its pod's claims.
-func (c *Cluster) mountDisks(p *corev1.Pod, ct *corev1.Container) map[string]*guest.Disk {
+func (c *machines) mountDisks(p *corev1.Pod, ct *corev1.Container) map[string]*guest.Disk {
 	out := map[string]*guest.Disk{}
 	for _, m := range ct.VolumeMounts {
 		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })

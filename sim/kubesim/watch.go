@@ -34,12 +34,12 @@ type watcher struct {
 }
 
 // newWatcher reads a request. The lock is held.
-func (c *Cluster) newWatcher(t target, v view) (*watcher, error) {
+func (c server) newWatcher(t target, v view) (*watcher, error) {
 	which, err := t.selection()
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{c: c, t: t, which: which, view: v, bookmarks: t.query.Get("allowWatchBookmarks") == "true", seen: c.version}
+	w := &watcher{c: c.Cluster, t: t, which: which, view: v, bookmarks: t.query.Get("allowWatchBookmarks") == "true", seen: c.version}
 	version := t.query.Get("resourceVersion")
 	switch initial := t.query.Get("sendInitialEvents"); {
 	case initial != "" && t.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan):

@@ -31,7 +31,7 @@ func (t target) manager() string {
 }
 
 // apply is a server-side apply, worked out by the API server's own library.
-func (c *Cluster) apply(t target, body []byte) (any, int, error) {
+func (c server) apply(t target, body []byte) (any, int, error) {
 	if t.manager() == "" {
 		return nil, 0, apierrors.NewBadRequest("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
 	}
@@ -77,7 +77,7 @@ func (c *Cluster) apply(t target, body []byte) (any, int, error) {
 
 // owned returns obj with its managed fields brought up to date after a write that
 // was no apply.
-func (c *Cluster) owned(k kind, before, obj map[string]any, manager string) map[string]any {
+func (c *objectStore) owned(k kind, before, obj map[string]any, manager string) map[string]any {
 	fm, err := c.fieldManager(k)
 	if err != nil {
 		return obj
@@ -93,7 +93,7 @@ func (c *Cluster) owned(k kind, before, obj map[string]any, manager string) map[
 }
 
 // fieldManager works out who owns which field of a kind.
-func (c *Cluster) fieldManager(k kind) (fm *managedfields.FieldManager, err error) {
+func (c *objectStore) fieldManager(k kind) (fm *managedfields.FieldManager, err error) {
 	if fm = c.managers[k.GroupVersionKind]; fm != nil {
 		return fm, nil
 	}
@@ -211,7 +211,7 @@ func normal(m map[string]any) (map[string]any, error) {
 }
 
 // admit checks an object before it is stored; live is nil for a new one.
-func (c *Cluster) admit(t target, live *entry, u *unstructured.Unstructured) error {
+func (c server) admit(t target, live *entry, u *unstructured.Unstructured) error {
 	if live == nil {
 		if err := c.home(t.kind, u); err != nil {
 			return err
@@ -276,6 +276,6 @@ func (c *Cluster) applyManifest(obj map[string]any) error {
 		return err
 	}
 	t := target{kind: k, namespace: u.GetNamespace(), name: u.GetName(), agent: "deploy@k3s", query: map[string][]string{"force": {"true"}}}
-	_, _, err = c.apply(t, body)
+	_, _, err = server{c}.apply(t, body)
 	return err
 }

@@ -26,7 +26,7 @@ func (h *hub) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hub/health", func(http.ResponseWriter, *http.Request) {})
 	h.api(mux)
-	h.pages(mux)
+	pages{h}.routes(mux)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 

@@ -24,7 +24,7 @@ func firstCells() []string {
 }
 
 // showServer shows a server's cells.
-func (h *hub) showServer(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) showServer(w http.ResponseWriter, r *http.Request, user string) {
 	pod, err := h.podOfUser(r.Context(), user)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -65,7 +65,7 @@ type ran struct {
 }
 
 // runCell runs a cell in the user's pod.
-func (h *hub) runCell(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) runCell(w http.ResponseWriter, r *http.Request, user string) {
 	ctx, cancel := context.WithTimeout(r.Context(), cellTime)
 	defer cancel()
 	pod, err := h.podOfUser(ctx, user)

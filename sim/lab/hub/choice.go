@@ -78,7 +78,7 @@ func binary(v any) any {
 }
 
 // showHome sends a user to their server, or to the profiles.
-func (h *hub) showHome(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) showHome(w http.ResponseWriter, r *http.Request, user string) {
 	to := "/hub/spawn"
 	if h.running(user) != "" {
 		to = "/user/" + user + "/"
@@ -102,7 +102,7 @@ func (h *hub) state(user string) (pending, profile, failed string) {
 	return u.server.pending, u.server.profile, ""
 }
 
-func (h *hub) showProfiles(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) showProfiles(w http.ResponseWriter, r *http.Request, user string) {
 	pending, _, failed := h.state(user)
 	switch pending {
 	case "ready":
@@ -118,7 +118,7 @@ func (h *hub) showProfiles(w http.ResponseWriter, r *http.Request, user string) 
 	}
 }
 
-func (h *hub) choseProfile(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) choseProfile(w http.ResponseWriter, r *http.Request, user string) {
 	if u := h.user(user); u != nil { // not removed meanwhile
 		h.begin(u, map[string]any{"profile": r.FormValue("profile")})
 	}
@@ -126,7 +126,7 @@ func (h *hub) choseProfile(w http.ResponseWriter, r *http.Request, user string) 
 }
 
 // showProgress shows the events of a server that starts, which a script reads from the API.
-func (h *hub) showProgress(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) showProgress(w http.ResponseWriter, r *http.Request, user string) {
 	pending, profile, _ := h.state(user)
 	if pending != "spawn" {
 		http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
@@ -138,7 +138,7 @@ func (h *hub) showProgress(w http.ResponseWriter, r *http.Request, user string) 
 	}{view{Title: "Your server is starting", User: user}, profile})
 }
 
-func (h *hub) stopOwn(w http.ResponseWriter, r *http.Request, user string) {
+func (h pages) stopOwn(w http.ResponseWriter, r *http.Request, user string) {
 	h.end(h.user(user))
 	http.Redirect(w, r, "/hub/spawn", http.StatusSeeOther)
 }

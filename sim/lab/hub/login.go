@@ -94,7 +94,7 @@ type loginPage struct {
 	Class         string
 }
 
-func (h *hub) showLogin(w http.ResponseWriter, r *http.Request) {
+func (h pages) showLogin(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.session(r); ok {
 		http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
 		return
@@ -102,7 +102,7 @@ func (h *hub) showLogin(w http.ResponseWriter, r *http.Request) {
 	h.askLogin(w, http.StatusOK, "", "")
 }
 
-func (h *hub) askLogin(w http.ResponseWriter, status int, name, problem string) {
+func (h pages) askLogin(w http.ResponseWriter, status int, name, problem string) {
 	config := h.values.Hub.Config
 	p := loginPage{view: view{Title: "Log in"}, Name: name, Problem: problem, Password: config.JupyterHub.Class == sharedPassword,
 		Admins: config.Authenticator.Admins, Class: config.JupyterHub.Class}
@@ -112,7 +112,7 @@ func (h *hub) askLogin(w http.ResponseWriter, status int, name, problem string) 
 	h.show(w, status, "login", p)
 }
 
-func (h *hub) login(w http.ResponseWriter, r *http.Request) {
+func (h pages) login(w http.ResponseWriter, r *http.Request) {
 	name := strings.ToLower(strings.TrimSpace(r.FormValue("username"))) // Authenticator.normalize_username
 	if problem := h.admit(name, r.FormValue("password")); problem != "" {
 		h.askLogin(w, http.StatusForbidden, name, problem)
@@ -129,7 +129,7 @@ func (h *hub) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
 }
 
-func (h *hub) logout(w http.ResponseWriter, r *http.Request) {
+func (h pages) logout(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(sessionCookie); err == nil {
 		h.mu.Lock()
 		delete(h.sessions, c.Value)

@@ -20,8 +20,11 @@ type view struct {
 	Wait  bool   // for something that ends in a moment: load the page again
 }
 
-// pages adds the pages for a browser.
-func (h *hub) pages(mux *http.ServeMux) {
+// pages are a hub's, for a browser.
+type pages struct{ *hub }
+
+// routes adds the pages to what the hub answers.
+func (h pages) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /hub/login", h.showLogin)
 	mux.HandleFunc("POST /hub/login", small(h.login))
 	mux.HandleFunc("POST /hub/logout", h.logout)
@@ -46,7 +49,7 @@ func small(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // own is for who has logged in, and for nobody else's server.
-func (h *hub) own(next func(w http.ResponseWriter, r *http.Request, user string)) http.HandlerFunc {
+func (h pages) own(next func(w http.ResponseWriter, r *http.Request, user string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		user, ok := h.session(r)
 		of := r.PathValue("user")
@@ -65,7 +68,7 @@ func (h *hub) own(next func(w http.ResponseWriter, r *http.Request, user string)
 }
 
 // show writes a page. Nothing that it shows can become a script: it loads none but the lab's own.
-func (h *hub) show(w http.ResponseWriter, status int, name string, page any) {
+func (h pages) show(w http.ResponseWriter, status int, name string, page any) {
 	var text bytes.Buffer
 	t, err := template.ParseFS(files, "pages/layout.html", "pages/"+name+".html")
 	if err == nil {
