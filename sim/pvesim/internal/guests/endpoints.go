@@ -18,7 +18,7 @@ func Endpoints() map[string]world.Handler {
 		"GET " + vm + "/migrate":    mayMigrate,
 		"POST " + vm + "/migrate":   migrate,
 	}
-	for _, some := range []map[string]world.Handler{snapshotHandlers(), bulkHandlers(), bulkGuestHandlers(), containerHandlers()} {
+	for _, some := range []map[string]world.Handler{snapshotHandlers(), bulkHandlers(), containerHandlers()} {
 		maps.Copy(all, some)
 	}
 	return all
