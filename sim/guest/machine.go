@@ -2,8 +2,10 @@ package guest
 
 import (
 	"context"
+	"maps"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/apt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/boot"
@@ -51,16 +53,20 @@ func programOf(s *machine.System, name string) machine.Program {
 	if r := pvehost.Program(s, name); r != nil {
 		return r
 	}
-	for _, room := range []func(string) machine.Program{
-		programs.Program, shell.Program, storage.Program, systemd.Program, apt.Program, netplan.Program, iptables.Program,
-		hardware.Program, gpu.Program, boot.Program, cloud.Program, sshd.Program, k3s.Program,
-	} {
-		if r := room(name); r != nil {
-			return r
-		}
-	}
-	return nil
+	return allPrograms()[name]
 }
+
+// allPrograms are the programs of every room.
+var allPrograms = sync.OnceValue(func() map[string]machine.Program {
+	all := map[string]machine.Program{}
+	for _, room := range []func() map[string]machine.Program{
+		programs.Programs, shell.Programs, storage.Programs, systemd.Programs, apt.Programs, netplan.Programs, iptables.Programs,
+		hardware.Programs, gpu.Programs, boot.Programs, cloud.Programs, sshd.Programs, k3s.Programs,
+	} {
+		maps.Copy(all, room())
+	}
+	return all
+})
 
 // serviceOf is K3s, for what starts it.
 func serviceOf(argv []string) machine.Service {

@@ -20,17 +20,13 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
 )
 
-// Program returns the programs of apt and dpkg.
-func Program(name string) machine.Program {
-	switch name {
-	case "apt", "apt-get":
-		return runApt
-	case "apt-mark":
-		return runAptMark
-	case "dpkg", "dpkg-query":
-		return runDpkg
+// Programs returns the programs of apt and dpkg.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"apt": runApt, "apt-get": runApt,
+		"apt-mark": runAptMark,
+		"dpkg":     runDpkg, "dpkg-query": runDpkg,
 	}
-	return nil
 }
 
 // exitFailed is apt-get's exit status for everything that goes wrong.

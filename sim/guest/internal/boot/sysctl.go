@@ -10,13 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the programs of the kernel's settings.
-func Program(name string) machine.Program {
-	switch name {
-	case "sysctl":
-		return runSysctl
-	}
-	return nil
+// Programs returns the programs of the kernel's settings.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{"sysctl": runSysctl}
 }
 
 func runSysctl(_ context.Context, p *machine.Proc) int {

@@ -15,13 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/netplan"
 )
 
-// Program returns cloud-init.
-func Program(name string) machine.Program {
-	switch name {
-	case "cloud-init":
-		return runCloudInit
-	}
-	return nil
+// Programs returns cloud-init.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{"cloud-init": runCloudInit}
 }
 
 // cloudState is what cloud-init status tells.

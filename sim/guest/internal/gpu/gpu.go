@@ -16,23 +16,16 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns NVIDIA's programs, and those that build and find its driver.
-func Program(name string) machine.Program {
-	switch name {
-	case "nvidia-smi":
-		return runSMI
-	case "nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-ctk", "nvidia-container-cli":
-		return runToolkit
-	case "vectorAdd":
-		return runVectorAdd
-	case "gpu-python3":
-		return runPython
-	case "ubuntu-drivers":
-		return runUbuntuDrivers
-	case "dkms":
-		return runDKMS
+// Programs returns NVIDIA's programs, and those that build and find its driver.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"nvidia-smi":               runSMI,
+		"nvidia-container-runtime": runToolkit, "nvidia-container-runtime.cdi": runToolkit, "nvidia-ctk": runToolkit, "nvidia-container-cli": runToolkit,
+		"vectorAdd":      runVectorAdd,
+		"gpu-python3":    runPython,
+		"ubuntu-drivers": runUbuntuDrivers,
+		"dkms":           runDKMS,
 	}
-	return nil
 }
 
 // Vendor is NVIDIA's number.

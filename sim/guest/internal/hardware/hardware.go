@@ -14,21 +14,15 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the programs that show the hardware and load modules for it.
-func Program(name string) machine.Program {
-	switch name {
-	case "lspci":
-		return runLspci
-	case "modprobe", "lsmod":
-		return runModprobe
-	case "dmesg":
-		return runDmesg
-	case "free":
-		return runFree
-	case "nproc":
-		return runNproc
+// Programs returns the programs that show the hardware and load modules for it.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"lspci":    runLspci,
+		"modprobe": runModprobe, "lsmod": runModprobe,
+		"dmesg": runDmesg,
+		"free":  runFree,
+		"nproc": runNproc,
 	}
-	return nil
 }
 
 func runLspci(_ context.Context, p *machine.Proc) int {

@@ -11,13 +11,12 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the programs of the packet filter.
-func Program(name string) machine.Program {
-	switch name {
-	case "iptables-save", "iptables-restore", "ip6tables-save", "ip6tables-restore":
-		return runIPTables
+// Programs returns the programs of the packet filter.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"iptables-save": runIPTables, "iptables-restore": runIPTables,
+		"ip6tables-save": runIPTables, "ip6tables-restore": runIPTables,
 	}
-	return nil
 }
 
 // packetFilter is what iptables-save prints of one family: chains and rules, by

@@ -10,13 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns K3s as one calls it by hand.
-func Program(name string) machine.Program {
-	switch name {
-	case "k3s":
-		return runCommand
-	}
-	return nil
+// Programs returns K3s as one calls it by hand.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{"k3s": runCommand}
 }
 
 // runCommand is the k3s program as one calls it by hand.

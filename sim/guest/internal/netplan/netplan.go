@@ -14,15 +14,12 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
-// Program returns the programs of network cards.
-func Program(name string) machine.Program {
-	switch name {
-	case "ip":
-		return runIP
-	case "netplan":
-		return func(context.Context, *machine.Proc) int { return 0 }
+// Programs returns the programs of network cards.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"ip":      runIP,
+		"netplan": func(context.Context, *machine.Proc) int { return 0 },
 	}
-	return nil
 }
 
 // File is where cloud-init leaves the network's configuration.

@@ -6,130 +6,60 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the programs of this room.
-func Program(name string) machine.Program {
-	for _, group := range []func(string) machine.Program{fileProgram, listProgram, textProgram, baseProgram} {
-		if r := group(name); r != nil {
-			return r
-		}
-	}
-	return nil
-}
+// Programs returns the programs of this room.
+func Programs() map[string]machine.Program {
+	succeeds := func(context.Context, *machine.Proc) int { return 0 }
+	return map[string]machine.Program{
+		"cat":   runCat,
+		"tee":   runTee,
+		"dd":    runDD,
+		"cp":    runCp,
+		"mv":    runMv,
+		"rm":    runRm,
+		"mkdir": runMkdir,
+		"rmdir": runRmdir,
+		"ln":    runLn,
+		"chmod": runChmod,
+		"chown": runChown, "chgrp": runChown,
+		"touch":    runTouch,
+		"truncate": runTruncate,
+		"mktemp":   runMktemp,
 
-func fileProgram(name string) machine.Program {
-	switch name {
-	case "cat":
-		return runCat
-	case "tee":
-		return runTee
-	case "dd":
-		return runDD
-	case "cp":
-		return runCp
-	case "mv":
-		return runMv
-	case "rm":
-		return runRm
-	case "mkdir":
-		return runMkdir
-	case "rmdir":
-		return runRmdir
-	case "ln":
-		return runLn
-	case "chmod":
-		return runChmod
-	case "chown", "chgrp":
-		return runChown
-	case "touch":
-		return runTouch
-	case "truncate":
-		return runTruncate
-	case "mktemp":
-		return runMktemp
-	}
-	return nil
-}
+		"ls":       runLs,
+		"stat":     runStat,
+		"readlink": runReadlink, "realpath": runReadlink,
+		"basename": runBasename, "dirname": runBasename,
+		"find":  runFind,
+		"which": runWhich,
 
-func listProgram(name string) machine.Program {
-	switch name {
-	case "ls":
-		return runLs
-	case "stat":
-		return runStat
-	case "readlink", "realpath":
-		return runReadlink
-	case "basename", "dirname":
-		return runBasename
-	case "find":
-		return runFind
-	case "which":
-		return runWhich
-	}
-	return nil
-}
+		"grep": runGrep, "egrep": runGrep,
+		"sed":  runSed,
+		"awk":  runAwk,
+		"head": runHead, "tail": runHead,
+		"tac":       runTac,
+		"wc":        runWc,
+		"sort":      runSort,
+		"cut":       runCut,
+		"tr":        runTr,
+		"sha256sum": runSum, "md5sum": runSum,
+		"cmp":   runCmp,
+		"xargs": runXargs,
 
-func textProgram(name string) machine.Program {
-	switch name {
-	case "grep", "egrep":
-		return runGrep
-	case "sed":
-		return runSed
-	case "awk":
-		return runAwk
-	case "head", "tail":
-		return runHead
-	case "tac":
-		return runTac
-	case "wc":
-		return runWc
-	case "sort":
-		return runSort
-	case "cut":
-		return runCut
-	case "tr":
-		return runTr
-	case "sha256sum", "md5sum":
-		return runSum
-	case "cmp":
-		return runCmp
-	case "xargs":
-		return runXargs
+		"true": succeeds, "sync": succeeds, "ldconfig": succeeds, "udevadm": succeeds, "update-grub": succeeds, "loginctl": succeeds,
+		"passwd": succeeds, "deb-systemd-invoke": succeeds, "gzip": succeeds, "swapoff": succeeds, "update-initramfs": succeeds,
+		"false": func(context.Context, *machine.Proc) int { return 1 },
+		"env":   runEnv, "printenv": runEnv,
+		"sudo":    runSudo,
+		"sleep":   runSleep,
+		"timeout": runTimeout,
+		"flock":   runFlock,
+		"date":    runDate,
+		"id":      runID, "whoami": runID,
+		"uptime":   runUptime,
+		"exportfs": runExportfs,
+		"uname":    runUname,
+		"hostname": runHostname, "hostnamectl": runHostname,
+		"getent": runGetent,
+		"curl":   runCurl, "wget": runCurl,
 	}
-	return nil
-}
-
-func baseProgram(name string) machine.Program {
-	switch name {
-	case "true", "sync", "ldconfig", "udevadm", "update-grub", "loginctl", "passwd", "deb-systemd-invoke", "gzip", "swapoff", "update-initramfs":
-		return func(context.Context, *machine.Proc) int { return 0 }
-	case "false":
-		return func(context.Context, *machine.Proc) int { return 1 }
-	case "env", "printenv":
-		return runEnv
-	case "sudo":
-		return runSudo
-	case "sleep":
-		return runSleep
-	case "timeout":
-		return runTimeout
-	case "flock":
-		return runFlock
-	case "date":
-		return runDate
-	case "id", "whoami":
-		return runID
-	case "uptime":
-		return runUptime
-	case "exportfs":
-		return runExportfs
-	case "uname":
-		return runUname
-	case "hostname", "hostnamectl":
-		return runHostname
-	case "getent":
-		return runGetent
-	case "curl", "wget":
-		return runCurl
-	}
-	return nil
 }

@@ -19,17 +19,13 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the shells, and the programs that are builtins of theirs too.
-func Program(name string) machine.Program {
-	switch name {
-	case "sh", "bash":
-		return runShell
-	case "test", "[":
-		return runTest
-	case "echo", "printf", "pwd":
-		return runBuiltin
+// Programs returns the shells, and the programs that are builtins of theirs too.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"sh": runShell, "bash": runShell,
+		"test": runTest, "[": runTest,
+		"echo": runBuiltin, "printf": runBuiltin, "pwd": runBuiltin,
 	}
-	return nil
 }
 
 // runShell is sh and bash: -c TEXT [NAME ARG…], FILE [ARG…], or a script on stdin.

@@ -24,13 +24,9 @@ import (
 	"github.com/cps-gpu/homelab/sim/sshserver"
 )
 
-// Program returns the programs of OpenSSH.
-func Program(name string) machine.Program {
-	switch name {
-	case "ssh-keygen":
-		return runSSHKeygen
-	}
-	return nil
+// Programs returns the programs of OpenSSH.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{"ssh-keygen": runSSHKeygen}
 }
 
 // HostKeyFile is the host's private key; the public one is beside it.

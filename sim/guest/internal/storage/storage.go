@@ -14,29 +14,19 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the programs of disks and file systems.
-func Program(name string) machine.Program {
-	switch name {
-	case "lsblk":
-		return runLsblk
-	case "blkid":
-		return runBlkid
-	case "blockdev":
-		return runBlockdev
-	case "mkfs.ext4", "mkfs.xfs":
-		return runMkfs
-	case "resize2fs", "xfs_growfs":
-		return runGrow
-	case "xfs_info":
-		return runXFSInfo
-	case "mount", "umount":
-		return runMount
-	case "findmnt":
-		return runFindmnt
-	case "df", "du":
-		return runDf
+// Programs returns the programs of disks and file systems.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"lsblk":     runLsblk,
+		"blkid":     runBlkid,
+		"blockdev":  runBlockdev,
+		"mkfs.ext4": runMkfs, "mkfs.xfs": runMkfs,
+		"resize2fs": runGrow, "xfs_growfs": runGrow,
+		"xfs_info": runXFSInfo,
+		"mount":    runMount, "umount": runMount,
+		"findmnt": runFindmnt,
+		"df":      runDf, "du": runDf,
 	}
-	return nil
 }
 
 // Find finds a block device by its path, a link to it, LABEL= or UUID=.

@@ -14,23 +14,16 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Program returns the programs of systemd, and those that list what it started.
-func Program(name string) machine.Program {
-	switch name {
-	case "systemctl":
-		return runSystemctl
-	case "journalctl":
-		return runJournalctl
-	case "poweroff", "reboot", "shutdown":
-		return runPoweroff
-	case "timedatectl":
-		return runTimedatectl
-	case "systemd-detect-virt":
-		return func(_ context.Context, p *machine.Proc) int { p.Printf("kvm\n"); return 0 }
-	case "ps", "pgrep":
-		return runPs
+// Programs returns the programs of systemd, and those that list what it started.
+func Programs() map[string]machine.Program {
+	return map[string]machine.Program{
+		"systemctl":  runSystemctl,
+		"journalctl": runJournalctl,
+		"poweroff":   runPoweroff, "reboot": runPoweroff, "shutdown": runPoweroff,
+		"timedatectl":         runTimedatectl,
+		"systemd-detect-virt": func(_ context.Context, p *machine.Proc) int { p.Printf("kvm\n"); return 0 },
+		"ps":                  runPs, "pgrep": runPs,
 	}
-	return nil
 }
 
 // Exit statuses of systemctl, from its manual page.
