@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 )
 
 // What a part costs that goes is said also where its API gives no answer.
 func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, way := thorny(t, thornsFile)
+		c, _, way := failing(t, failingFile)
 		gone := unneeded{parts: []parts.Record{{Part: "old", Namespace: "old"}}}
 		cost := c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
@@ -28,7 +28,7 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
-		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked) && strings.Contains(cost[0].Holds[0].Text, thorns.Refusal), cost[0].Holds[0].Text)
+		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked) && strings.Contains(cost[0].Holds[0].Text, kubetest.Refusal), cost[0].Holds[0].Text)
 
 		c.members.Use(nil, "")
 		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
@@ -41,7 +41,7 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 // A password that is not there is no password.
 func TestPasswordThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, sim, _ := thorny(t, thornsFile)
+		c, sim, _ := failing(t, failingFile)
 		require.NoError(t, sim.Apply(context.Background(), []byte("{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=, e: ''}}")))
 		got, err := c.ReadPassword(t.Context(), Password{Namespace: "kube-system", Name: "s", Key: "k"})
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestCostsOfAReboot(t *testing.T) {
 // What the file asks of the hosts: whose mappings are ours, and which driver is for which
 // release.
 func TestWhatIsAskedOfTheHosts(t *testing.T) {
-	c, _, stop := thornyHosts(t, "pve1")
+	c, _, stop := failingHosts(t, "pve1")
 	defer stop()
 	w := c.want()
 	assert.True(t, w.Mappings("x", names.MappingNote(c.spec)))
@@ -40,14 +40,14 @@ func TestWhatIsAskedOfTheHosts(t *testing.T) {
 // Whose K3s it is, is asked of external machines alone: a VM of ours has ours.
 func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, stop := thornyHosts(t, "pve1")
+		c, _, stop := failingHosts(t, "pve1")
 		defer stop()
 		ctx := run.Begin(t.Context())
 		require.NoError(t, c.members.OwnServer(ctx, "nobody"))
 		for _, n := range c.spec.Nodes {
 			require.NoError(t, c.members.OwnServer(ctx, n.Name), "nobody is there to answer")
 		}
-		outside, _, _ := thorny(t, thornsFile)
+		outside, _, _ := failing(t, failingFile)
 		require.Error(t, outside.members.OwnServer(run.Begin(t.Context()), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
@@ -57,7 +57,7 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 // far as that can be seen.
 func TestCostsOfMachinesThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _, stop := thornyHosts(t, "pve1")
+		c, _, stop := failingHosts(t, "pve1")
 		defer stop()
 		ctx := run.Begin(t.Context())
 		for want, vm := range map[string]*proxmox.VM{"vm107": {VMID: 107}, "nameless": nil} {

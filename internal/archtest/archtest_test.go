@@ -155,7 +155,7 @@ var allowed = map[string][]string{
 	"cluster/doctor":                      {"cluster/converge/drift", "fleet", "internal/history", "internal/offer", "k3s", "kube", "nvidia", "nvidia/mig", "proxmox", "remote", "cluster/spec"},
 	"internal/prepare":                    {"internal/leasefile", "cluster/converge", "internal/names", "proxmox", "proxmox/host", "remote", "cluster/spec"},
 	"cluster/internal/volumes":            {"kube/addon", "cluster/platform", "kube", "nvidia/check", "cluster/spec"},
-	"cluster/internal/thorns":             {"kube", "sim/guest", "sim/kubesim"},
+	"cluster/internal/kubetest":           {"kube", "sim/guest", "sim/kubesim"},
 	"cluster/internal/templates":          {"cloudinit", "cluster/internal/artifacts", "cluster/internal/firstboot", "cluster/internal/nodes", "cluster/internal/run", "internal/placement", "internal/prepare", "cluster/converge", "internal/distro", "internal/names", "internal/printable", "k3s", "nvidia", "proxmox", "proxmox/pci", "remote", "cluster/spec"},
 	"cluster/internal/run":                {"cluster/converge", "proxmox", "cluster/spec"},
 	"cluster/internal/parts":              {"kube/addon", "cluster/consent", "cluster/internal/run", "cluster/platform", "cluster/converge", "fleet", "internal/printable", "internal/suggest", "kube", "kube/chart", "kube/helm", "kube/chart/pins", "nvidia", "remote/ssh", "cluster/spec"},

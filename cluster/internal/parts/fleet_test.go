@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
@@ -94,12 +94,12 @@ func TestLoginToTheRepository(t *testing.T) {
 // the branch is looked at again, now and then.
 func TestFleetElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, sim, way := thorny(t)
+		s, _, sim, way := failing(t)
 		put := func(commit string) {
 			require.NoError(t, sim.Apply(t.Context(), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
 				"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: "+commit+"}}")))
 		}
-		require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds())))
+		require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds())))
 		put("aaaa")
 		way.On = true
 		ctx := run.Begin(t.Context())
@@ -152,8 +152,8 @@ func TestFleetElsewhere(t *testing.T) {
 // What Fleet deploys is not applied by us as well; what comes before any Fleet is.
 func TestPartThatIsStillFleets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, client, sim, _ := thorny(t)
-		require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds()+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
+		s, client, sim, _ := failing(t)
+		require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds()+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: aaaa}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: homelab-hub, namespace: fleet-local, labels: {fleet.cattle.io/repo-name: homelab, "+fleet.PartLabel+": hub}}, spec: {}}")))
 		of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }

@@ -19,7 +19,7 @@ import (
 // applied then.
 func TestStorageClassesAreRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, sim, _ := thorny(t)
+		_, client, sim, _ := failing(t)
 		ctx := run.Begin(t.Context())
 		class := func(of string) *storagev1.StorageClass {
 			return &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: of}

@@ -26,7 +26,7 @@ func TestWhatHoldsAQueue(t *testing.T) {
 // A cluster in which Kueue's kinds never were, or are gone, holds nothing up.
 func TestQueuesWithoutKueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, client, _, _ := thorny(t)
+		s, client, _, _ := failing(t)
 		ctx := run.Begin(t.Context())
 		for _, part := range []string{"kueue", "velero"} {
 			require.NoError(t, Unused(ctx, client, Record{Part: part}))

@@ -19,7 +19,7 @@ import (
 // what is Fleet's now and was applied is handed over.
 func TestPartsThatAreRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, client, _, _ := thorny(t)
+		s, client, _, _ := failing(t)
 		ctx := run.Begin(t.Context())
 		ref := kube.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "x"}
 		for _, r := range []Record{

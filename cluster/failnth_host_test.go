@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
-	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -25,14 +25,14 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// prick refuses a request as Proxmox does.
-func prick(r *http.Request) *http.Response {
-	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 " + thorns.Refusal, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(`{"data":null,"message":"` + thorns.Refusal + `"}`))}
+// refuse refuses a request as Proxmox does.
+func refuse(r *http.Request) *http.Response {
+	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 " + kubetest.Refusal, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(`{"data":null,"message":"` + kubetest.Refusal + `"}`))}
 }
 
-// thornsHosts is a file whose nodes are on two hosts, and are not made yet.
-const thornsHosts = `
+// failingHostsFile is a file whose nodes are on two hosts, and are not made yet.
+const failingHostsFile = `
 name: pair
 proxmox: {endpoint: lab, host: HOST, hosts: {pve1: {}, pve2: {}}}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
@@ -51,10 +51,10 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		canLose []string // requests whose refusal does not fail it
 	}{
 		"hosts are chosen": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error {
-			return thorns.Second(placement.Once(ctx, c.spec, c.Proxmox))
+			return kubetest.Second(placement.Once(ctx, c.spec, c.Proxmox))
 		}},
 		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error {
-			return thorns.Second(placement.Place(ctx, c.spec, c.Proxmox))
+			return kubetest.Second(placement.Place(ctx, c.spec, c.Proxmox))
 		}},
 		"templates are listed": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
 			all, err := c.templates.List(ctx)
@@ -65,19 +65,19 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		}},
 		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return c.templates.CheckSources(ctx) }},
 		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.templates.CheckSources(ctx) }},
-		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.GPUs(ctx)) }},
-		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.Strays(ctx)) }},
-		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.removedStep().Observe(ctx)) }},
-		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.rests(ctx, c.wanted)) }},
+		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.GPUs(ctx)) }},
+		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.Strays(ctx)) }},
+		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.removedStep().Observe(ctx)) }},
+		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.rests(ctx, c.wanted)) }},
 		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
-			return thorns.Second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
+			return kubetest.Second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
 		}},
-		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.settled(ctx)) }},
+		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.settled(ctx)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for at := 0; ; at++ {
-					c, way, closed := thornyHosts(t, tt.host)
+					c, way, closed := failingHosts(t, tt.host)
 					way.On, way.At = true, at
 					err := tt.look(run.Begin(t.Context()), c)
 					closed()
@@ -89,7 +89,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 						break
 					}
 					if what := fmt.Sprint(at, " ", way.Seen[at-1]); !slices.Contains(tt.canLose, what) {
-						assert.ErrorContains(t, err, thorns.Refusal, "request %s", what)
+						assert.ErrorContains(t, err, kubetest.Refusal, "request %s", what)
 					}
 				}
 			})
@@ -97,9 +97,9 @@ func TestProxmoxRefusesALook(t *testing.T) {
 	}
 }
 
-// thornyHosts is a cluster with two hosts that share a storage, on which there is a template of
+// failingHosts is a cluster with two hosts that share a storage, on which there is a template of
 // somebody's with one clone.
-func thornyHosts(t *testing.T, host string) (*Cluster, *thorns.Way, func()) {
+func failingHosts(t *testing.T, host string) (*Cluster, *kubetest.FailNth, func()) {
 	t.Helper()
 	model := pvesim.TwoHosts()
 	for i := range model.Hosts {
@@ -111,11 +111,11 @@ func thornyHosts(t *testing.T, host string) (*Cluster, *thorns.Way, func()) {
 		{ID: 101, Node: "pve1", Name: "clone", Config: map[string]string{"scsi0": "both:100/base-100-disk-0.raw/101/vm-101-disk-0.qcow2,size=4G"}},
 	}
 	sim := pvesim.New(model, pvesim.Options{})
-	way := &thorns.Way{Next: sim.Client().Transport, Prick: prick}
+	way := &kubetest.FailNth{Next: sim.Client().Transport, Answer: refuse}
 	id, token := sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
 	require.NoError(t, err)
-	file := fileOf(t, strings.ReplaceAll(thornsHosts, "HOST", host))
+	file := fileOf(t, strings.ReplaceAll(failingHostsFile, "HOST", host))
 	c, stop := &Cluster{spec: file}, func() {} // which New refuses while a node may be on any host
 	if host != spec.AnyHost {
 		private, _, err := ssh.GenerateKey()

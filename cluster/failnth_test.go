@@ -16,18 +16,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
-	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
 
-// thornsFile has parts of every kind, and one machine that is nobody's VM.
-const thornsFile = `
+// failingFile has parts of every kind, and one machine that is nobody's VM.
+const failingFile = `
 name: lab
 nodes: {a: {role: server, external: ops@10.0.0.40}}
 storage: {default: nfs, nfs: {server: 192.168.1.5, export: /export/k3s}}
@@ -36,8 +36,8 @@ hub: {hostname: hub.lab.example, auth: dummy, profiles: {small: {cpu: 1, memory:
 fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}
 `
 
-// thorny is a cluster of that file with an API, without its machines.
-func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns.Way) {
+// failing is a cluster of that file with an API, without its machines.
+func failing(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *kubetest.FailNth) {
 	t.Helper()
 	t.Setenv("GIT_TOKEN", "correct horse battery")
 	charts, err := filepath.Abs("../sim/lab/charts")
@@ -46,7 +46,7 @@ func thorny(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *thorns.Way)
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
 	require.NoError(t, err)
-	client, sim, way := thorns.Kubernetes(t)
+	client, sim, way := kubetest.Kubernetes(t)
 	c.members.Use(client, "")
 	t.Cleanup(c.Close)
 	return c, sim, way
@@ -62,12 +62,12 @@ func kubeOf(t *testing.T, c *Cluster) *kube.Client {
 // Every request of a step that Kubernetes refuses fails the step, and it says with what.
 func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
-	for name, tt := range map[string]thornCase{
+	for name, tt := range map[string]failingCase{
 		"a password is read": {there: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", step: func(ctx context.Context, c *Cluster) error {
-			return thorns.Second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
+			return kubetest.Second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
-		"Fleet's state":     {step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.FleetState(ctx, "")) }},
-		"a node is emptied": {there: node, step: func(ctx context.Context, c *Cluster) error { return thorns.Second(c.members.Drain(ctx, "a")) }},
+		"Fleet's state":     {step: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.FleetState(ctx, "")) }},
+		"a node is emptied": {there: node, step: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.members.Drain(ctx, "a")) }},
 		"a node is deleted": {there: node, step: func(ctx context.Context, c *Cluster) error { return c.members.DeleteNode(ctx, "a") }},
 		"a node is marked": {there: node, step: func(ctx context.Context, c *Cluster) error {
 			n, _ := c.spec.Node("a")
@@ -85,14 +85,14 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 	}
 	old := parts.Record{Part: "old", Namespace: "old", Classes: []string{"slow"}, Before: at("ConfigMap", "before"), After: at("ConfigMap", "after"), Secrets: at("Secret", "given")}
 	for name, step := range map[string]func(ctx context.Context, c *Cluster) error{
-		"leftovers are looked for": func(ctx context.Context, c *Cluster) error { return thorns.Second(c.leftoversStep().Observe(ctx)) },
+		"leftovers are looked for": func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.leftoversStep().Observe(ctx)) },
 		"leftovers go": func(ctx context.Context, c *Cluster) error {
 			return c.leftoversStep().Apply(ctx, unneeded{parts: []parts.Record{old}, given: []parts.Record{{Part: "theirs"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			thornCase{step: step, before: func(ctx context.Context, c *Cluster) error {
-				return thorns.Second(kubeOf(t, c).Apply(ctx, old.Object()))
+			failingCase{step: step, before: func(ctx context.Context, c *Cluster) error {
+				return kubetest.Second(kubeOf(t, c).Apply(ctx, old.Object()))
 			}}.run(t)
 		})
 	}
@@ -121,15 +121,15 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 		"it is another": {meanwhile: func(ctx context.Context, client *kube.Client) error {
 			other := old
 			other.Namespace, other.Release = "old", "new"
-			return thorns.Second(client.Apply(ctx, other.Object()))
+			return kubetest.Second(client.Apply(ctx, other.Object()))
 		}, err: "part old changed after it was shown: run it again"},
 		"its claims have gone": {claimed: true, err: "volumes of slow are in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _, way := thorny(t, thornsFile)
+				c, _, way := failing(t, failingFile)
 				ctx, client := run.Begin(t.Context()), kubeOf(t, c)
-				require.NoError(t, thorns.Second(client.Apply(ctx, thing(), old.Object())))
+				require.NoError(t, kubetest.Second(client.Apply(ctx, thing(), old.Object())))
 				next, claimed := way.Next, tt.claimed
 				way.Next = roundTrip(func(r *http.Request) (*http.Response, error) {
 					if !claimed || r.URL.Path != "/api/v1/persistentvolumes" {
@@ -179,20 +179,20 @@ func TestWhatLiesAboutNoLonger(t *testing.T) {
 	assert.Equal(t, []templates.Rest{{Host: "pve1", Volumes: volumes("b"), Mappings: []string{"m"}, Templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
 }
 
-// thornCase is a step, and what is there before.
-type thornCase struct {
+// failingCase is a step, and what is there before.
+type failingCase struct {
 	there   string
 	before  func(ctx context.Context, c *Cluster) error
 	step    func(ctx context.Context, c *Cluster) error
 	noReach bool // it does not fail where the API cannot be had
 }
 
-func (tt thornCase) run(t *testing.T) {
+func (tt failingCase) run(t *testing.T) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		for at := 0; ; at++ {
-			c, sim, way := thorny(t, thornsFile)
-			require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds())))
+			c, sim, way := failing(t, failingFile)
+			require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds())))
 			if tt.there != "" {
 				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
 			}
@@ -207,12 +207,12 @@ func (tt thornCase) run(t *testing.T) {
 			} else if at > len(way.Seen) {
 				break
 			} else {
-				assert.ErrorContains(t, err, thorns.Refusal, "request %d, %s", at, way.Seen[at-1])
+				assert.ErrorContains(t, err, kubetest.Refusal, "request %d, %s", at, way.Seen[at-1])
 			}
 			_ = sim.Close()
 		}
 		if !tt.noReach {
-			c, _, _ := thorny(t, thornsFile)
+			c, _, _ := failing(t, failingFile)
 			c.members.Use(nil, "")
 			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), c), members.ErrNoServer, "nobody leads to the API")
 		}

@@ -1,6 +1,6 @@
-// Package thorns is for tests: a Kubernetes API of the simulator on which one request, the
-// one of a number, is refused.
-package thorns
+// Package kubetest is for tests: a simulated Kubernetes API on which the nth request is
+// refused.
+package kubetest
 
 import (
 	"context"
@@ -19,21 +19,21 @@ import (
 )
 
 // Refusal is the message of a refused request.
-const Refusal = "a thorn in its way"
+const Refusal = "refused by the test"
 
-// Way is a transport to Kubernetes that refuses the request of one number.
-type Way struct {
+// FailNth is a transport to Kubernetes that refuses the request of one number.
+type FailNth struct {
 	Next http.RoundTripper
 	mu   sync.Mutex
 	On   bool
 	At   int // from 1; 0 for none
 	Seen []string
-	// Prick returns the refusal, nil for that of Kubernetes.
-	Prick func(*http.Request) *http.Response
+	// Answer returns the refusal, nil for that of Kubernetes.
+	Answer func(*http.Request) *http.Response
 }
 
 // RoundTrip sends a request on, or refuses it.
-func (w *Way) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *FailNth) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	bad := false
 	if w.On {
@@ -44,21 +44,21 @@ func (w *Way) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !bad {
 		return w.Next.RoundTrip(r)
 	}
-	if w.Prick != nil {
-		return w.Prick(r), nil
+	if w.Answer != nil {
+		return w.Answer(r), nil
 	}
 	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"` + Refusal + `"}`
 	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 Forbidden", Request: r, Header: http.Header{"Content-Type": {"application/json"}},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
 }
 
-// Kubernetes returns a simulated API at 10.0.0.10, and a client that reaches it through the Way.
+// Kubernetes returns a simulated API at 10.0.0.10, and a client that reaches it through the FailNth.
 // Both end with the test.
-func Kubernetes(t *testing.T) (*kube.Client, *kubesim.Cluster, *Way) {
+func Kubernetes(t *testing.T) (*kube.Client, *kubesim.Cluster, *FailNth) {
 	t.Helper()
 	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, 1)
 	require.NoError(t, err)
-	way := &Way{}
+	way := &FailNth{}
 	client, err := kube.New(kube.Config{Kubeconfig: sim.Kubeconfig("https://10.0.0.10:6443"),
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return sim.Dial(ctx) },
 		Wrap: func(next http.RoundTripper) http.RoundTripper { way.Next = next; return way }})

@@ -14,8 +14,8 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/internal/thorns"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -23,8 +23,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/kubesim"
 )
 
-// thornsFile has parts of every kind, and one external machine.
-const thornsFile = `
+// failingFile has parts of every kind, and one external machine.
+const failingFile = `
 name: lab
 nodes: {a: {role: server, external: ops@10.0.0.40}}
 storage: {default: nfs, nfs: {server: 192.168.1.5, export: /export/k3s}}
@@ -33,15 +33,15 @@ hub: {hostname: hub.lab.example, auth: dummy, profiles: {small: {cpu: 1, memory:
 fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}
 `
 
-// thorny are the steps of that file with an API.
-func thorny(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *thorns.Way) {
+// failing are the steps of that file with an API.
+func failing(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *kubetest.FailNth) {
 	t.Helper()
 	t.Setenv("GIT_TOKEN", "correct horse battery")
 	charts, err := filepath.Abs("../../../sim/lab/charts")
 	require.NoError(t, err)
-	want, err := clusterfile.Parse("cluster.yaml", []byte(thornsFile+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"))
+	want, err := clusterfile.Parse("cluster.yaml", []byte(failingFile+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"))
 	require.NoError(t, err)
-	client, sim, way := thorns.Kubernetes(t)
+	client, sim, way := kubetest.Kubernetes(t)
 	return New(Config{
 		Spec: want, Make: func() ([]addon.Piece, error) { return platform.Pieces(want, true) },
 		Kube:    func(context.Context) (*kube.Client, error) { return client, nil },
@@ -68,19 +68,19 @@ func pieceOf(t *testing.T, s *Steps, name string) addon.Piece {
 
 func TestKubernetesRefusesAStep(t *testing.T) {
 	of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
-	for name, tt := range map[string]thornCase{
+	for name, tt := range map[string]failingCase{
 		"objects are looked at": {step: func(ctx context.Context, s *Steps) error {
-			return thorns.Second(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
+			return kubetest.Second(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
 		}},
 		"a chart is looked at": {step: func(ctx context.Context, s *Steps) error {
-			return thorns.Second(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
+			return kubetest.Second(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
 		"storage is looked at": {step: func(ctx context.Context, s *Steps) error {
-			return thorns.Second(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
+			return kubetest.Second(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
-		"Fleet is looked at": {step: func(ctx context.Context, s *Steps) error { return thorns.Second(s.fleetStep().Observe(ctx)) }},
+		"Fleet is looked at": {step: func(ctx context.Context, s *Steps) error { return kubetest.Second(s.fleetStep().Observe(ctx)) }},
 		"a bundle is looked at": {step: func(ctx context.Context, s *Steps) error {
-			return thorns.Second(s.bundleStep(of("jupyterhub")).Observe(ctx))
+			return kubetest.Second(s.bundleStep(of("jupyterhub")).Observe(ctx))
 		}},
 		"one Fleet": {step: func(ctx context.Context, s *Steps) error {
 			return s.oneFleet(ctx, addon.Piece{Fleet: true, Part: chart.Part{Name: "fleet"}})
@@ -112,27 +112,27 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, Record{Part: "old"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			thornCase{step: step, before: func(ctx context.Context, s *Steps) error {
-				return thorns.Second(mustKube(t, s).Apply(ctx, old.Object()))
+			failingCase{step: step, before: func(ctx context.Context, s *Steps) error {
+				return kubetest.Second(mustKube(t, s).Apply(ctx, old.Object()))
 			}}.run(t)
 		})
 	}
 }
 
-// thornCase is a step, and what is there before.
-type thornCase struct {
+// failingCase is a step, and what is there before.
+type failingCase struct {
 	there   string
 	before  func(ctx context.Context, s *Steps) error
 	step    func(ctx context.Context, s *Steps) error
 	noReach bool // it succeeds also without the API
 }
 
-func (tt thornCase) run(t *testing.T) {
+func (tt failingCase) run(t *testing.T) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		for at := 0; ; at++ {
-			s, _, sim, way := thorny(t)
-			require.NoError(t, sim.Apply(t.Context(), []byte(thorns.FleetKinds())))
+			s, _, sim, way := failing(t)
+			require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds())))
 			if tt.there != "" {
 				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
 			}
@@ -147,12 +147,12 @@ func (tt thornCase) run(t *testing.T) {
 			} else if at > len(way.Seen) {
 				break
 			} else {
-				assert.ErrorContains(t, err, thorns.Refusal, "request %d, %s", at, way.Seen[at-1])
+				assert.ErrorContains(t, err, kubetest.Refusal, "request %d, %s", at, way.Seen[at-1])
 			}
 			_ = sim.Close()
 		}
 		if !tt.noReach {
-			s, _, _, _ := thorny(t)
+			s, _, _, _ := failing(t)
 			away := errors.New("nobody answers")
 			s.Kube = func(context.Context) (*kube.Client, error) { return nil, away }
 			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), s), away, "nobody leads to the API")
