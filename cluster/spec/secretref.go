@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/cps-gpu/homelab/internal/sops"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/secret/sops"
 )
 
 // SecretRef is a reference to a secret. [SecretRef.Resolve] reads the secret when it is

@@ -24,7 +24,7 @@ var leaves = []string{"secret", "cluster/converge/drift", "cluster/converge/prog
 var allowed = map[string][]string{
 	"secret": nil, "cluster/converge/drift": nil, "cluster/converge/progress": nil, "cluster/converge/wait": nil, "cluster/converge/lease": nil, "internal/limit": nil, "proxmox/unit": nil,
 
-	"secret/sops": {"internal/suggest"},
+	"internal/sops": {"internal/suggest"},
 
 	"remote":            nil,
 	"remote/ssh":        {"remote"},
@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"k3s":                       {"remote", "internal/suggest"},
 	"nvidia":                    {"proxmox/unit", "remote", "internal/distro"},
 	"nvidia/check":              {"nvidia"},
-	"nvidia/bench":              {"nvidia", "nvidia/check"},
+	"internal/bench":            {"nvidia", "nvidia/check"},
 	"nvidia/mig":                {"nvidia", "remote"},
 	"internal/offer":            {"nvidia", "nvidia/mig", "cluster/spec"},
 
@@ -143,7 +143,7 @@ var allowed = map[string][]string{
 	"proxmox/preflight": {"nvidia", "proxmox", "proxmox/internal/api", "proxmox/pci", "remote"},
 	"proxmox/host":      {"proxmox", "proxmox/pci", "remote"},
 
-	"cluster/spec":                        {"internal/suggest", "secret/sops", "proxmox/unit"},
+	"cluster/spec":                        {"internal/suggest", "internal/sops", "proxmox/unit"},
 	"internal/names":                      {"cloudinit", "cluster/spec"},
 	"cluster/inventory":                   {"kube", "proxmox", "cluster/spec"},
 	"internal/placement":                  {"cluster/converge", "internal/names", "nvidia", "proxmox", "proxmox/pci", "cluster/spec"},
@@ -166,7 +166,7 @@ var allowed = map[string][]string{
 	"cluster/internal/artifacts":          {"cluster/converge", "k3s", "remote", "cluster/spec"},
 	"cluster/consent":                     {"cluster/converge", "kube"},
 	"cluster/backup":                      {"k3s", "remote/ssh"},
-	"cluster/internal/benches":            {"cluster/internal/run", "cluster/converge", "kube", "nvidia", "nvidia/bench", "nvidia/check", "remote", "cluster/spec"},
+	"cluster/internal/benches":            {"cluster/internal/run", "cluster/converge", "kube", "nvidia", "internal/bench", "nvidia/check", "remote", "cluster/spec"},
 	"cluster/internal/rescue":             {"cluster/backup", "cluster/internal/members", "cluster/internal/nodes", "cluster/internal/run", "cluster/converge", "internal/printable", "k3s", "remote", "remote/ssh", "cluster/spec"},
 	"internal/draft":                      {"proxmox", "proxmox/pci", "cluster/spec"},
 
@@ -228,7 +228,7 @@ var owners = map[string][]string{
 	"github.com/robfig/cron":             {"internal/schedule", "sim/guest", "sim/kubesim/internal/control"},
 	"filippo.io/age":                     {"cluster", "internal/session/backup"},
 	"go.etcd.io/bbolt":                   {"sim/guest"},
-	"github.com/getsops/sops":            {"secret/sops"},
+	"github.com/getsops/sops":            {"internal/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
 	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
 	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},

@@ -41,9 +41,9 @@ func rooms() []floor {
 			"sim/guest/internal/gpu", "sim/guest/internal/machine", "sim/guest/internal/plane", "sim/guest/internal/network", "sim/guest/internal/internet",
 			"sim/guest/internal/getopt", "sim/guest/internal/archive", "sim/guest/internal/disk"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/helm", "kube/chart/pins"}},
-		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "nvidia/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "internal/offer"}},
+		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "internal/offer"}},
 		{"What is wanted", []string{"cluster/spec"}},
-		{"The engine", []string{"cluster/converge", "cluster/converge/lease", "cluster/converge/wait", "cluster/converge/drift", "cluster/converge/progress", "secret", "secret/sops", "proxmox/unit"}},
+		{"The engine", []string{"cluster/converge", "cluster/converge/lease", "cluster/converge/wait", "cluster/converge/drift", "cluster/converge/progress", "secret", "internal/sops", "proxmox/unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
 			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
 	}

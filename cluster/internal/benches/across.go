@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/bench"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/nvidia/bench"
 	"github.com/cps-gpu/homelab/nvidia/check"
 )
 

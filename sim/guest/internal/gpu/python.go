@@ -13,7 +13,7 @@ import (
 )
 
 // runPython is an interpreter with PyTorch and TensorFlow that plays the programs of package
-// nvidia/bench: what they would say on these cards. Others do nothing.
+// internal/bench: what they would say on these cards. Others do nothing.
 func runPython(ctx context.Context, p *machine.Proc) int {
 	if len(p.Args) < 3 || path.Dir(p.Args[1]) != "/bench" {
 		return 0

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cps-gpu/homelab/secret/sops"
+	"github.com/cps-gpu/homelab/internal/sops"
 )
 
 func ExampleRead() {

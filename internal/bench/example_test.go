@@ -3,7 +3,7 @@ package bench_test
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/nvidia/bench"
+	"github.com/cps-gpu/homelab/internal/bench"
 )
 
 // Two GPUs under load, of which one computes wrong.
