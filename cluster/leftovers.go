@@ -144,7 +144,8 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 // removed, only VMs of other owners count: their disks would be lost, or Proxmox refuses.
 func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
 	if !nothing {
-		return c.Proxmox.Templates.HasClones(ctx, &template)
+		clones, err := c.Proxmox.Templates.LinkedClones(ctx, &template)
+		return len(clones) > 0, err
 	}
 	all, err := c.Proxmox.Hosts.Residents(ctx)
 	if err != nil {

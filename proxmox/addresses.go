@@ -97,11 +97,10 @@ func (c *HostClient) addressesOf(ctx, asking context.Context, r Resident) []stri
 		}
 		return out
 	}
-	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	vm, err := c.readShared(ctx, r.Host, r.VMID, r.Running)
 	if err != nil {
 		return nil
 	}
-	vm := readVM(r.Host, r.VMID, entries, r.Running)
 	for key, line := range vm.Config() {
 		if strings.HasPrefix(key, "ipconfig") {
 			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
@@ -195,11 +194,10 @@ func (c *HostClient) neighbour(ctx context.Context, r Resident) (Neighbour, erro
 		}
 		return out, err
 	}
-	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Host, r.VMID, "pending"), nil)
+	vm, err := c.readShared(ctx, r.Host, r.VMID, r.Running)
 	if err != nil {
 		return out, err
 	}
-	vm := readVM(r.Host, r.VMID, entries, r.Running)
 	out.Addresses, out.Claims = vm.Addresses(), vm.Claims()
 	for _, nic := range vm.NICs {
 		out.MACs = append(out.MACs, nic.MAC)

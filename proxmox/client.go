@@ -1,11 +1,12 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
-	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/internal/agent"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -100,17 +102,19 @@ type Version struct {
 }
 
 // Major returns the major version, or 0 if it cannot be parsed.
-func (v Version) Major() int {
-	var n int
-	_, _ = fmt.Sscanf(v.Version, "%d.", &n)
-	return n
-}
+func (v Version) Major() int { major, _ := v.numbers(); return major }
 
 // Before reports whether v is older than a release such as 8.4. It is false if v cannot be parsed.
 func (v Version) Before(major, minor int) bool {
-	var a, b int
-	n, _ := fmt.Sscanf(v.Version, "%d.%d", &a, &b)
-	return n == 2 && (a < major || a == major && b < minor)
+	a, b := v.numbers()
+	return a > 0 && b >= 0 && (a < major || a == major && b < minor)
+}
+
+// numbers returns the first two numbers of a version: 0 and -1 stand for ones that are not there.
+func (v Version) numbers() (major, minor int) {
+	first, rest, _ := strings.Cut(cmp.Or(v.Version, v.Release), ".")
+	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+	return wire.Number(first, 0), wire.Number(rest[:digits], -1)
 }
 
 // Version returns the host's version, as read by [Dial].
@@ -164,3 +168,41 @@ func Certificate(ctx context.Context, endpoint string) (fingerprint string, trus
 
 // Fingerprint returns the SHA-256 of a certificate in Proxmox's format: AB:CD:….
 func Fingerprint(cert *x509.Certificate) string { return api.Fingerprint(cert) }
+
+// Limits on concurrent work, from measurements: more than six clones at once gain nothing, and
+// destroys queue at the cluster's lock on user.cfg.
+const (
+	maxClones   = 6
+	maxDestroys = 4
+)
+
+// storageLocks serializes allocations on one storage of one host. Proxmox locks the storage while
+// it makes a volume, and gives up after 10 s. Linked clones hold that lock only briefly and may run
+// concurrently. A full copy or an import gets the storage exclusively.
+type storageLocks struct {
+	mu    sync.Mutex
+	locks map[string]*semaphore.Weighted
+}
+
+// allocate waits for its turn and returns the function that ends it.
+func (s *storageLocks) allocate(ctx context.Context, host, storage string, whole bool) (release func(), err error) {
+	s.mu.Lock()
+	if s.locks == nil {
+		s.locks = map[string]*semaphore.Weighted{}
+	}
+	key := host + "/" + storage
+	lock := s.locks[key]
+	if lock == nil {
+		lock = semaphore.NewWeighted(maxClones)
+		s.locks[key] = lock
+	}
+	s.mu.Unlock()
+	weight := int64(1)
+	if whole {
+		weight = maxClones
+	}
+	if err := lock.Acquire(ctx, weight); err != nil {
+		return nil, err
+	}
+	return func() { lock.Release(weight) }, nil
+}

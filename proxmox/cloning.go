@@ -73,9 +73,9 @@ func (s CloneSource) To(host string, storages []Storage, storage string) Cloning
 		st := find(s.Storages, d.Storage())
 		switch {
 		case d.Disc || d.Slot == tpmSlot: // which Proxmox always copies
-		case st != nil && !st.LinksClones():
+		case st != nil && !st.linksClones():
 			return whole("%s is %s, which has no linked clones", st.Name, st.kind())
-		case !d.Planned() && !d.Base():
+		case !d.planned() && !d.Base():
 			return whole("%s of the template is not a base disk", d.Slot)
 		}
 	}
@@ -149,10 +149,10 @@ func find(all []Storage, name string) *Storage {
 	return &all[i]
 }
 
-// LinksClones reports whether disks of templates become base disks on a storage, from which clones
+// linksClones reports whether disks of templates become base disks on a storage, from which clones
 // are made without copying. A plugin that Proxmox does not ship is taken for one that has them: the
 // names of the disks show whether it is so.
-func (s Storage) LinksClones() bool {
+func (s Storage) linksClones() bool {
 	return !slices.Contains([]string{"lvm", "iscsi", "iscsidirect"}, s.Type)
 }
 
@@ -201,6 +201,6 @@ func (c *TemplateClient) Unbased(ctx context.Context, vm *VM) ([]string, error) 
 	return slices.DeleteFunc(off, func(slot string) bool {
 		i := slices.IndexFunc(vm.Drives(), func(d Drive) bool { return d.Slot == slot })
 		st := find(all, vm.Drives()[i].Storage())
-		return st != nil && !st.LinksClones()
+		return st != nil && !st.linksClones()
 	}), err
 }

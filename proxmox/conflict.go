@@ -12,7 +12,7 @@ type ConflictError struct {
 }
 
 func conflict(owner string, vm *VM) *ConflictError {
-	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.Unlike(owner), Tagged: vm.Tagged(owner)}
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.unlike(owner), Tagged: vm.Tagged(owner)}
 }
 
 // Error describes the conflict and the ways to resolve it.

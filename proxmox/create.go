@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -162,7 +164,7 @@ func (c *VMClient) growTo(ctx context.Context, vm *VM, slot string, size Size) e
 		return nil
 	}
 	progress.Say(ctx, "growing %s of %s to %s", slot, vm, size)
-	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+	return c.settle(ctx, vm, "grow", func() error {
 		return c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
@@ -172,10 +174,6 @@ func (c *VMClient) growTo(ctx context.Context, vm *VM, slot string, size Size) e
 		disk, _ := now.Disk(slot)
 		return disk.Size >= size, nil
 	})
-	if err != nil {
-		return c.explain(ctx, vm, "grow", err)
-	}
-	return nil
 }
 
 // Convert turns a stopped VM into a template and removes its seed, because a clone must not boot
@@ -192,26 +190,78 @@ func (c *TemplateClient) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		err := c.pve.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+		if err := c.settle(ctx, now, "take the seed out of", func() error {
 			return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
 			return err == nil && seen.Seed == "", err
-		})
-		if err != nil {
-			return c.explain(ctx, now, "take the seed out of", err)
+		}); err != nil {
+			return err
 		}
 	}
 	progress.Say(ctx, "converting %s to a template", now)
-	err = c.pve.Settle(ctx, now.Host, strconv.Itoa(now.VMID), func() error {
+	if err := c.settle(ctx, now, "convert", func() error {
 		return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)
 		return err == nil && seen.Template, err
-	})
-	if err != nil {
-		return c.explain(ctx, now, "convert", err)
+	}); err != nil {
+		return err
 	}
 	vm.Template, vm.Seed = true, ""
+	return nil
+}
+
+// ByID returns the VM with that VMID, no matter who owns it. If there is none, the error is
+// [ErrNotFound].
+func (c *VMClient) ByID(ctx context.Context, vmid int) (*VM, error) {
+	all, err := live.All(ctx, c.pve)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Type == "qemu" && int(r.VMID) == vmid {
+			return c.read(ctx, r.Node, vmid, c.isRunning(ctx, r))
+		}
+	}
+	return nil, fmt.Errorf("proxmox: VM %d does not exist, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
+}
+
+// Listed returns a VM of owner's from a list as it is now. It returns nil if the VM is gone, if its
+// VMID belongs to another VM by now, or if its configuration shows that it is a copy.
+func (c *VMClient) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
+	vm, err := c.ByID(ctx, seen.VMID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case vm.Name != seen.Name:
+		return nil, nil
+	case !vm.Ours(owner):
+		progress.Say(ctx, "warning: %s %s: it is not changed", vm, vm.unlike(owner))
+		return nil, nil
+	}
+	vm.Owner = owner
+	vm.Unfinished = vm.halfMade(owner)
+	return vm, nil
+}
+
+// rebase converts those disks of a template to base disks that are not base disks yet.
+func (c *TemplateClient) rebase(ctx context.Context, vm *VM) error {
+	off, err := c.Unbased(ctx, vm)
+	if err != nil {
+		return err
+	}
+	for _, slot := range off {
+		if err := c.settle(ctx, vm, "convert", func() error {
+			return c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "template"), api.Params{"disk": slot})
+		}, func() (bool, error) {
+			seen, err := c.read(ctx, vm.Host, vm.VMID, false)
+			return err == nil && !slices.Contains(seen.Unbased(), slot), err
+		}); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	progress.Say(ctx, "destroying %s", vm)
 	exit := ""
-	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() (err error) {
+	if err := c.settle(ctx, vm, "destroy", func() (err error) {
 		exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -38,9 +37,8 @@ func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 			return true, nil
 		}
 		return false, err
-	})
-	if err != nil {
-		return c.explain(ctx, vm, "destroy", err)
+	}); err != nil {
+		return err
 	}
 	return c.removeLeftDisks(ctx, vm, exit)
 }
@@ -54,7 +52,7 @@ const askTime = 10 * time.Second
 // OK, not with warnings. If the storages do not answer after an OK, it reports that without an
 // error.
 func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
-	for _, storage := range vm.StoragesInUse() {
+	for _, storage := range vm.storagesInUse() {
 		c.pve.Forget(api.NodePath(vm.Host, "storage", storage))
 	}
 	limited, cancel := ctx, func() {}
@@ -84,7 +82,7 @@ func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) err
 // its configuration named, and others.
 func (c *VMClient) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
 	volumes := vm.Volumes()
-	for _, storage := range vm.StoragesInUse() {
+	for _, storage := range vm.storagesInUse() {
 		all, err := c.client.Storages.Volumes(ctx, vm.Host, storage, "images")
 		if err != nil {
 			return nil, nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -33,7 +34,7 @@ func Example() {
 	for _, g := range gpus[:2] {
 		fmt.Println(g.Address, g.ID(), g.Model)
 	}
-	want := proxmox.MapGPUs("training", "cards for training", "pve1", gpus[:2]...)
+	want := pci.MapGPUs("training", "cards for training", "pve1", gpus[:2]...)
 	seen, _ := pve.PCI.Mapping(ctx, "training", "pve1")
 	fmt.Println(want.Diff(seen))
 	if err := pve.PCI.EnsureMapping(ctx, want); err != nil {

@@ -126,7 +126,7 @@ func deeds(t *testing.T) map[string]deed {
 			if err != nil {
 				return err
 			}
-			if err := c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", vm.Host, gpus[len(gpus)-1])); err != nil {
+			if err := c.PCI.EnsureMapping(ctx, pci.MapGPUs("gpu0", "", vm.Host, gpus[len(gpus)-1])); err != nil {
 				return err
 			}
 			return proxmox.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: "gpu0", PCIe: true})
@@ -154,7 +154,7 @@ func deeds(t *testing.T) map[string]deed {
 		"look at mappings": look(func(ctx context.Context, c *proxmox.Client) ([]pci.MappingState, error) {
 			return c.PCI.Mappings(ctx, "pve1")
 		}),
-		"look at GPUs": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.GPU, error) { return c.PCI.GPUs(ctx, "pve1") }),
+		"look at GPUs": look(func(ctx context.Context, c *proxmox.Client) ([]pci.GPU, error) { return c.PCI.GPUs(ctx, "pve1") }),
 		"look at bridges": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.Bridge, error) {
 			return c.Hosts.Bridges(ctx, "pve1")
 		}),

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -133,15 +132,14 @@ func (c *core) readEach(ctx context.Context, all []live.Resource, unread func(i 
 	group.SetLimit(live.AtOnce)
 	for i, r := range all {
 		group.Go(func() error {
-			entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
+			vm, err := c.readShared(ctx, r.Node, int(r.VMID), true)
 			switch {
 			case errors.Is(err, ErrNotFound):
 				return nil
 			case err != nil:
 				return unread(i, err)
 			}
-			found[i] = readVM(r.Node, int(r.VMID), entries, true)
-			found[i].Running = r.Status == "running"
+			found[i], vm.Running = vm, r.Status == "running"
 			return nil
 		})
 	}

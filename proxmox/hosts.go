@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ func (c *HostClient) List(ctx context.Context) ([]Host, error) {
 	for i, e := range all {
 		out[i] = Host{Name: e.Node, Online: e.Status == "online", CPUs: int(e.MaxCPU), Memory: Size(e.MaxMem), MemoryUsed: Size(e.Mem)}
 	}
-	slices.SortFunc(out, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
+	sortBy(out, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -156,7 +155,7 @@ func (c *HostClient) Bridges(ctx context.Context, host string) ([]Bridge, error)
 			IPAM: bool(e.IPAM),
 		}
 	}
-	slices.SortFunc(out, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })
+	sortBy(out, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -180,7 +179,7 @@ func (c *HostClient) Residents(ctx context.Context) ([]Resident, error) {
 		out[i] = Resident{Summary: summaryOf(r), Container: r.Type == "lxc", Used: Size(r.Mem)}
 		out[i].Running = !bool(r.Template) && r.Status == "running"
 	}
-	slices.SortFunc(out, func(a, b Resident) int { return cmp.Compare(a.VMID, b.VMID) })
+	sortBy(out, func(a, b Resident) int { return cmp.Compare(a.VMID, b.VMID) })
 	return out, nil
 }
 

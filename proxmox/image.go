@@ -14,7 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
-	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // Image is a disk image on the web.
@@ -88,13 +87,7 @@ const importContent = "import"
 func (c *StorageClient) CheckImport() error { return checkImport(c.client.Version()) }
 
 func checkImport(v Version) error {
-	text, _, _ := strings.Cut(v.Release, "-")
-	if text == "" {
-		text = v.Version
-	}
-	major, rest, _ := strings.Cut(text, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	if wire.Number(major, 9) > 8 || wire.Number(major, 9) == 8 && wire.Number(minor, 4) >= 4 {
+	if !v.Before(8, 4) {
 		return nil
 	}
 	return fmt.Errorf("proxmox VE %s cannot import an image that it has downloaded; 8.4 and later can\n"+
@@ -195,25 +188,43 @@ func (c *StorageClient) sharedBy(ctx context.Context, host, storage string) ([]s
 // explain says why a download failed and what to do.
 func (i Image) explain(host, storage string, err error) error {
 	failure := fmt.Errorf("download %s to %s: %w", i.URL, storage, err)
-	byHand := fmt.Sprintf("download it on another machine (curl -L -o %s %s), then upload that file\n"+
-		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
 	var task *api.TaskError
-	if !errors.As(err, &task) {
-		return failure
-	}
-	switch kind := saidDownload(task.Exit); kind {
-	case downloadTaken:
-		return fmt.Errorf("%w\n  %s:%s/%s is another or an incomplete file and was not changed. If nothing uses it, run on %s: pvesm free %s:%s/%s",
-			failure, storage, importContent, i.FileName, host, printable.Word(storage), printable.Word(importContent), printable.Word(i.FileName))
-	case downloadDiffers:
-		return fmt.Errorf("%w\n  the downloaded image does not match its checksum: images of a release change, so use a dated address, "+
-			"or the checksum from SHA256SUMS or SHA512SUMS beside it", failure)
-	case downloadRefused:
-		return fmt.Errorf("%w\n  the server does not have the file, or refuses it: is image.url right? distributors remove dated images after a while", failure)
-	case downloadUntrusted:
-		return fmt.Errorf("%w\n  %s does not trust the server's certificate: is its clock right, ca-certificates up to date, a proxy in between?\n  Else %s", failure, host, byHand)
-	case downloadUnreachable:
-		return fmt.Errorf("%w\n  %s does not reach the server (name, route or firewall; a proxy is set under Datacenter, Options).\n  Else %s", failure, host, byHand)
+	if errors.As(err, &task) {
+		if cure := i.cure(task.Exit, host, storage); cure != "" {
+			return fmt.Errorf("%w\n  %s", failure, cure)
+		}
 	}
 	return failure
+}
+
+var (
+	// Proxmox reports wget's last line, or its exit status if that line is empty (run_command in
+	// PVE::Tools): 4 network, 5 certificate, 8 an error response.
+	untrustedText   = regexp.MustCompile(`(?i)--no-check-certificate|cannot verify|exit code 5\b`)
+	refusedText     = regexp.MustCompile(`(?i)ERROR \d{3}|exit code 8\b`)
+	unreachableText = regexp.MustCompile(`(?i)unable to resolve|name resolution|connection refused|timed out|no route to host|network is unreachable|giving up|exit code 4\b`)
+)
+
+// cure says what to do about the exit status of a download, "" about one that is not known. Nothing
+// else parses Proxmox's messages about downloads.
+func (i Image) cure(exit, host, storage string) string {
+	byHand := fmt.Sprintf("download it on another machine (curl -L -o %s %s), then upload that file\n"+
+		"  to %s in the web interface (Import), or serve it from a machine that %s reaches and write its address as image.url", i.FileName, i.URL, storage, host)
+	differs := strings.Contains(exit, "checksum mismatch: got")
+	switch {
+	case differs && strings.Contains(exit, "aborting"):
+		return fmt.Sprintf("%s:%s/%s is another or an incomplete file and was not changed. If nothing uses it, run on %s: pvesm free %s:%s/%s",
+			storage, importContent, i.FileName, host, printable.Word(storage), printable.Word(importContent), printable.Word(i.FileName))
+	case differs:
+		return "the downloaded image does not match its checksum: images of a release change, so use a dated address, " +
+			"or the checksum from SHA256SUMS or SHA512SUMS beside it"
+	case !strings.Contains(exit, "download failed"):
+	case untrustedText.MatchString(exit):
+		return fmt.Sprintf("%s does not trust the server's certificate: is its clock right, ca-certificates up to date, a proxy in between?\n  Else %s", host, byHand)
+	case refusedText.MatchString(exit):
+		return "the server does not have the file, or refuses it: is image.url right? distributors remove dated images after a while"
+	case unreachableText.MatchString(exit):
+		return fmt.Sprintf("%s does not reach the server (name, route or firewall; a proxy is set under Datacenter, Options).\n  Else %s", host, byHand)
+	}
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -24,11 +25,11 @@ func pool(t *testing.T, c *proxmox.Client, id string, cards ...int) {
 	t.Helper()
 	gpus, err := c.PCI.GPUs(t.Context(), "pve1")
 	require.NoError(t, err)
-	var chosen []proxmox.GPU
+	var chosen []pci.GPU
 	for _, i := range cards {
 		chosen = append(chosen, gpus[i])
 	}
-	require.NoError(t, c.PCI.EnsureMapping(t.Context(), proxmox.MapGPUs(id, "", "pve1", chosen...)))
+	require.NoError(t, c.PCI.EnsureMapping(t.Context(), pci.MapGPUs(id, "", "pve1", chosen...)))
 }
 
 func TestLedger(t *testing.T) {

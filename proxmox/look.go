@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -88,7 +90,7 @@ func (c *TemplateClient) Get(ctx context.Context, owner, host, name string) (*VM
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(vm *VM) bool { return !vm.Template })
-	slices.SortFunc(found, byPlace)
+	sortBy(found, byPlace)
 	if len(found) == 0 {
 		return nil, nil
 	}
@@ -133,7 +135,7 @@ func (c *VMClient) namedIn(ctx context.Context, all []live.Resource, owner, name
 			continue
 		}
 		vm.Owner = owner
-		vm.Unfinished = vm.HalfMade(owner)
+		vm.Unfinished = vm.halfMade(owner)
 		switch {
 		case vm.Ours(owner):
 			ours = append(ours, vm)
@@ -155,7 +157,7 @@ func (c *VMClient) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !out.SameAs(vm) {
+	if !out.sameAs(vm) {
 		return nil, otherVM(vm)
 	}
 	out.Owner = vm.Owner
@@ -172,6 +174,15 @@ func (c *core) seen(vm *VM) *VM {
 func (c *core) read(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
 	var entries []configEntry
 	if err := c.pve.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
+		return nil, err
+	}
+	return c.seen(readVM(host, vmid, entries, running)), nil
+}
+
+// readShared is read with an answer that concurrent callers share.
+func (c *core) readShared(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
+	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(host, vmid, "pending"), nil)
+	if err != nil {
 		return nil, err
 	}
 	return c.seen(readVM(host, vmid, entries, running)), nil
@@ -279,4 +290,51 @@ func (v *vmids) taken(id int) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.used[id]
+}
+
+// sortBy is slices.SortFunc by reflection: of each type that one is compiled for, it makes a program
+// 25 KB larger.
+func sortBy[T any](all []T, compare func(a, b T) int) {
+	sort.Slice(all, func(i, j int) bool { return compare(all[i], all[j]) < 0 })
+}
+
+// Namesake returns the one VM with that name that does not belong to owner, or nil if there is
+// none. Several are an error, because the name is ambiguous.
+func (c *VMClient) Namesake(ctx context.Context, owner, name string) (*VM, error) {
+	_, foreign, err := c.named(ctx, owner, name)
+	if err != nil || len(foreign) == 0 {
+		return nil, err
+	}
+	if len(foreign) > 1 {
+		var ids []string
+		for _, vm := range foreign {
+			ids = append(ids, fmt.Sprint(vm.VMID))
+		}
+		slices.Sort(ids)
+		return nil, fmt.Errorf("proxmox: VMs %s are all called %s and do not belong to the cluster: rename all but the one to adopt", strings.Join(ids, " and "), name)
+	}
+	return foreign[0], nil
+}
+
+// taggedIn reports whether a VM in a list carries the tag owner, or a mark of owner's.
+func taggedIn(r live.Resource, owner string) bool { return Tagged(owner, splitTags(r.Tags)) }
+
+// oursIn reports whether a VM in a list is marked with its VMID as owner's. Only its configuration
+// shows whether its UUID is the marked one. A half-made VM may be ours without a mark.
+func oursIn(r live.Resource, owner string) bool {
+	return slices.Contains(marksOf(owner, splitTags(r.Tags)), int(r.VMID))
+}
+
+// maybeOursIn reports whether a VM may be owner's although the list does not prove it: its notes
+// may say so.
+func maybeOursIn(r live.Resource, owner string) bool {
+	return oursIn(r, owner) || taggedIn(r, owner) && len(marksOf(owner, splitTags(r.Tags))) == 0
+}
+
+// summaryOf returns the VM in a list, without whether it runs.
+func summaryOf(r live.Resource) Summary {
+	return Summary{
+		Name: r.Name, VMID: int(r.VMID), Host: r.Node, Template: bool(r.Template), Locked: r.Lock,
+		Tags: splitTags(r.Tags), Cores: int(r.MaxCPU), Memory: Size(r.MaxMem),
+	}
 }

@@ -64,12 +64,12 @@ func newUUID() string {
 // uuid returns the VM's SMBIOS UUID, or "" if it has none or its configuration was not read.
 func (v *VM) uuid() string { return wire.Loose(v.config["smbios1"]).Get("uuid") }
 
-// SameAs reports whether v, as it is now, may be the machine that was seen before.
-func (v *VM) SameAs(seen *VM) bool {
+// sameAs reports whether v, as it is now, may be the machine that was seen before.
+func (v *VM) sameAs(seen *VM) bool {
 	return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid())
 }
 
-// otherVM returns the error for a VM for which [VM.SameAs] is false.
+// otherVM returns the error for a VM for which VM.sameAs is false.
 func otherVM(seen *VM) error {
 	return fmt.Errorf("proxmox: VM %d on %s is no longer the machine %s: it has another UUID and is not changed",
 		seen.VMID, seen.Host, seen.Name)
@@ -88,23 +88,23 @@ func Tagged(owner string, tags []string) bool {
 // a tag, and is repeated in the notes: the VM stays owner's if somebody removes the tags, unless
 // another owner has taken it over since.
 func (v *VM) Ours(owner string) bool {
-	if v.HalfMade(owner) {
+	if v.halfMade(owner) {
 		return true
 	}
 	mark := markFor(owner, v.VMID, v.uuid())
 	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || v.notedAs(owner, mark))
 }
 
-// HalfMade reports whether the VM is a clone of ours that is not configured yet. During the
+// halfMade reports whether the VM is a clone of ours that is not configured yet. During the
 // configuration, Proxmox writes down one option after another and applies all of them at the end
 // (update_vm_api and vmconfig_apply_pending of qemu-server): the notes may be set before the tags.
-func (v *VM) HalfMade(owner string) bool {
+func (v *VM) halfMade(owner string) bool {
 	text := halfMadeNotes(owner, v.VMID)
 	return v.Description == text || v.notes == text
 }
 
-// Unlike says why a VM is not ours although it resembles one of ours.
-func (v *VM) Unlike(owner string) string {
+// unlike says why a VM is not ours although it resembles one of ours.
+func (v *VM) unlike(owner string) string {
 	named := marksOf(owner, v.Tags)
 	switch {
 	case !v.Tagged(owner):

@@ -1,9 +1,6 @@
 package proxmox
 
-import (
-	"github.com/cps-gpu/homelab/proxmox/pci"
-	"github.com/cps-gpu/homelab/proxmox/unit"
-)
+import "github.com/cps-gpu/homelab/proxmox/unit"
 
 // Size is an amount of memory or disk in bytes. It prints as people write it: 16GiB.
 type Size = unit.Size
@@ -22,14 +19,3 @@ type PCIAddress = unit.PCIAddress
 
 // ParsePCIAddress is [unit.ParsePCIAddress].
 func ParsePCIAddress(s string) (PCIAddress, error) { return unit.ParsePCIAddress(s) }
-
-// GPU is a graphics card in a host.
-type GPU = pci.GPU
-
-// Mapping is a name for PCI devices that a token may give to VMs.
-type Mapping = pci.Mapping
-
-// MapGPUs is [pci.MapGPUs]. It makes the mapping of whole cards of one host.
-func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
-	return pci.MapGPUs(id, description, host, gpus...)
-}

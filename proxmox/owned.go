@@ -81,7 +81,7 @@ func (c *VMClient) classify(ctx context.Context, all []live.Resource, owner stri
 		case err != nil && untagged && !live.Nameless(r):
 			continue
 		case err != nil && taggedIn(r, owner) && !maybeOursIn(r, owner):
-			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).Unlike(owner)
+			s.Why = (&VM{VMID: s.VMID, Tags: s.Tags}).unlike(owner)
 			strays = append(strays, s)
 			continue
 		case err != nil && taggedIn(r, owner):
@@ -99,7 +99,7 @@ func (c *VMClient) classify(ctx context.Context, all []live.Resource, owner stri
 		}
 		s.Summary = c.withPower(ctx, vm.Summary(), r)
 		vm.Running = s.Running
-		s.Why, s.GPUs = vm.Unlike(owner), vm.GPUs
+		s.Why, s.GPUs = vm.unlike(owner), vm.GPUs
 		switch {
 		case vm.Ours(owner):
 			ours = append(ours, s.Summary)
@@ -107,8 +107,8 @@ func (c *VMClient) classify(ctx context.Context, all []live.Resource, owner stri
 			strays = append(strays, s)
 		}
 	}
-	slices.SortFunc(ours, byName)
-	slices.SortFunc(strays, func(a, b Stray) int { return byName(a.Summary, b.Summary) })
+	sortBy(ours, byName)
+	sortBy(strays, func(a, b Stray) int { return byName(a.Summary, b.Summary) })
 	return ours, strays, nil
 }
 
@@ -121,11 +121,7 @@ func (c *VMClient) glimpse(ctx context.Context, r live.Resource) (*VM, error) {
 	if live.Nameless(r) {
 		return c.read(ctx, r.Node, int(r.VMID), false)
 	}
-	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(r.Node, int(r.VMID), "pending"), nil)
-	if err != nil {
-		return nil, err
-	}
-	return c.seen(readVM(r.Node, int(r.VMID), entries, r.Status == "running")), nil
+	return c.readShared(ctx, r.Node, int(r.VMID), r.Status == "running")
 }
 
 // withPower adds to a VM from a list whether it runs.

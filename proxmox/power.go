@@ -42,15 +42,14 @@ func (c *VMClient) Started(ctx context.Context, vm *VM) (bool, error) {
 func (c *VMClient) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	progress.Say(ctx, "starting %s, up to %s", vm, limit)
-	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+	if err := c.settle(ctx, vm, "start", func() error {
 		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
 		if api.SaidOn(err) {
 			return nil
 		}
 		return err
-	}, func() (bool, error) { return c.status(ctx, vm.Host, vm.VMID) })
-	if err != nil {
-		return c.explain(ctx, vm, "start", err)
+	}, func() (bool, error) { return c.status(ctx, vm.Host, vm.VMID) }); err != nil {
+		return err
 	}
 	vm.Running = true
 	return nil
@@ -84,15 +83,14 @@ func (c *VMClient) down(ctx context.Context, vm *VM, verb string, p api.Params) 
 		}
 		return !running, err
 	}
-	err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), func() error {
+	if err := c.settle(ctx, vm, verb, func() error {
 		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
 		if api.SaidOff(err) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		return err
-	}, stopped)
-	if err != nil {
-		return c.explain(ctx, vm, verb, err)
+	}, stopped); err != nil {
+		return err
 	}
 	vm.Running = false
 	return nil
@@ -168,8 +166,8 @@ func (c *VMClient) current(ctx context.Context, vm *VM) (*VM, error) {
 	case now.Name != vm.Name:
 		return nil, fmt.Errorf("proxmox: VM %d on %s is now called %s, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
 	case vm.Owner != "" && !now.Ours(vm.Owner):
-		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.Unlike(vm.Owner))
-	case !now.SameAs(vm):
+		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.unlike(vm.Owner))
+	case !now.sameAs(vm):
 		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
 	}
 	now.Owner = vm.Owner
@@ -239,6 +237,14 @@ func (c *core) lockHolders(ctx context.Context, vm *VM) (*VM, []api.Task, error)
 // that it copies.
 func holds(l api.Task, vm *VM) bool {
 	return l.ID == strconv.Itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
+}
+
+// settle does work on a VM until it succeeds, see [api.Client.Settle]; an error says what failed.
+func (c *core) settle(ctx context.Context, vm *VM, verb string, work func() error, done func() (bool, error)) error {
+	if err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), work, done); err != nil {
+		return c.explain(ctx, vm, verb, err)
+	}
+	return nil
 }
 
 // explain adds to an error which VM failed, and turns the error of a stale lock into a clear one.

@@ -20,14 +20,14 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	spec = spec.WithUUID()
+	spec = spec.withUUID()
 	vm, err := c.ensureCloned(ctx, spec, vm)
 	if err != nil {
 		return err
 	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == drift.Restart, false
-	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch change) bool { return ch.WhileOff() }) {
+	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch change) bool { return ch.whileOff() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (c *VMClient) ensureCloned(ctx context.Context, spec VMSpec, vm *VM) (*VM, 
 		}
 	}
 	vm.Owner = spec.Owner
-	vm.Unfinished = vm.HalfMade(spec.Owner)
+	vm.Unfinished = vm.halfMade(spec.Owner)
 	return vm, nil
 }
 

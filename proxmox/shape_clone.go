@@ -20,7 +20,7 @@ func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.RefuseSource(source); err != nil {
+	if err := spec.refuseSource(source); err != nil {
 		return nil, err
 	}
 	from := SourceOf(source, nil)
@@ -116,7 +116,7 @@ func (c *TemplateClient) noTemplate(ctx context.Context, spec VMSpec) error {
 		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, because a clone of a running VM can have inconsistent disks", found[0])
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].Unlike(spec.Owner))
+		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
 	}
 	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
 	if all, lookErr := live.All(ctx, c.pve); lookErr == nil && len(all) == 0 {
@@ -160,7 +160,7 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 	if found != nil {
 		return found, nil
 	}
-	if vm := spec.CloneOf(source, vmid); !needsReading(spec.Changes(vm)) {
+	if vm := spec.cloneOf(source, vmid); !needsReading(spec.Changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)
@@ -169,7 +169,7 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 // halfMade returns the VM under vmid if it is the clone that we requested, once it is complete, or
 // nil if there is none. Until then a clone is on its template's host.
 func (c *TemplateClient) halfMade(ctx context.Context, spec VMSpec, from string, vmid int) (*VM, error) {
-	ours := func(vm *VM) bool { return vm.Name == spec.Name && vm.HalfMade(spec.Owner) }
+	ours := func(vm *VM) bool { return vm.Name == spec.Name && vm.halfMade(spec.Owner) }
 	if from != spec.Host {
 		if _, err := c.complete(ctx, from, vmid, ours); err != nil {
 			return nil, err

@@ -166,7 +166,7 @@ func TestGPUWorker(t *testing.T) {
 		assert.Equal(t, "0000:01:00.0", gpus[0].Address.String())
 		assert.Equal(t, "A100 PCIe 40GB", gpus[0].Model)
 		assert.Empty(t, gpus[0].Problem())
-		mapping := proxmox.MapGPUs("a100-wk-gpu1", "cards of wk-gpu1", "pve1", gpus[:2]...)
+		mapping := pci.MapGPUs("a100-wk-gpu1", "cards of wk-gpu1", "pve1", gpus[:2]...)
 		require.NoError(t, c.PCI.EnsureMapping(ctx, mapping))
 		have, err := c.PCI.Mapping(ctx, mapping.ID, "pve1")
 		require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestAttachGPU(t *testing.T) {
 		assert.Equal(t, gpus[7], eighth)
 		_, err = c.PCI.GPU(ctx, "pve1", "7f:00")
 		require.ErrorContains(t, err, "pve1 has no NVIDIA card at 0000:7f:00; it has [0000:01:00.0 ")
-		require.NoError(t, c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", eighth)))
+		require.NoError(t, c.PCI.EnsureMapping(ctx, pci.MapGPUs("gpu0", "", "pve1", eighth)))
 		require.NoError(t, proxmox.AttachGPU(ctx, vm, device))
 		assert.Equal(t, []proxmox.HostPCI{{Slot: "hostpci0", Mapping: "gpu0", PCIe: true}}, vm.GPUs)
 		assert.NotEmpty(t, vm.Pending, "in effect after the next start")
@@ -228,10 +228,10 @@ func TestAttachGPU(t *testing.T) {
 		require.Len(t, claimed.Claims, 1)
 		assert.Equal(t, vm.VMID, claimed.Claims[0].VMID)
 		var used *proxmox.MappingInUseError
-		require.ErrorAs(t, c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)), &used, "cp1 would get another card")
+		require.ErrorAs(t, c.PCI.EnsureMapping(ctx, pci.MapGPUs("gpu0", "", "pve1", gpus[6:]...)), &used, "cp1 would get another card")
 		assert.Equal(t, vm.VMID, used.By.VMID)
 		assert.Empty(t, mutations(sim, before))
-		require.NoError(t, c.PCI.RewriteMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
+		require.NoError(t, c.PCI.RewriteMapping(ctx, pci.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
 		require.NoError(t, proxmox.AttachGPU(ctx, second, device), "now there is one for each")
 
 		win, err := c.VMs.ByID(ctx, 100)
@@ -248,7 +248,7 @@ func TestDetachGPU(t *testing.T) {
 		template(t, c)
 		gpus, err := c.PCI.GPUs(ctx, "pve1")
 		require.NoError(t, err)
-		require.NoError(t, c.PCI.EnsureMapping(ctx, proxmox.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
+		require.NoError(t, c.PCI.EnsureMapping(ctx, pci.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
 		spec := node(t, c, "cp1")
 		spec.GPUs = []proxmox.HostPCI{{Mapping: "gpu0"}, {Mapping: "gpu0"}}
 		require.NoError(t, ensure(ctx, c, spec))
@@ -319,7 +319,7 @@ func TestStaleMappingIsRewritten(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		gpus, err := c.PCI.GPUs(t.Context(), "pve1")
 		require.NoError(t, err)
-		good := proxmox.MapGPUs("gpu0", "", "pve1", gpus[0])
+		good := pci.MapGPUs("gpu0", "", "pve1", gpus[0])
 		stale := good
 		stale.Devices = []pci.MappedDevice{good.Devices[0]}
 		stale.Devices[0].Subsystem, stale.Devices[0].IOMMUGroup = "", 99
@@ -338,9 +338,9 @@ func TestRemoveLeavesNothing(t *testing.T) {
 		require.NoError(t, ensure(ctx, c, spec))
 		tmpl, err := c.Templates.Get(ctx, owner, "", "a100-template")
 		require.NoError(t, err)
-		used, err := c.Templates.HasClones(ctx, &proxmox.Summary{VMID: tmpl.VMID, Host: tmpl.Host})
+		clones, err := c.Templates.LinkedClones(ctx, &proxmox.Summary{VMID: tmpl.VMID, Host: tmpl.Host})
 		require.NoError(t, err)
-		assert.True(t, used)
+		assert.NotEmpty(t, clones)
 		vm, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		require.NoError(t, c.VMs.Remove(ctx, vm))

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
@@ -56,14 +58,8 @@ func (c *StorageClient) Volumes(ctx context.Context, host, storage, content stri
 	for i, e := range all {
 		out[i] = Volume{ID: e.VolID, Content: e.Content, Format: e.Format, Size: Size(e.Size), VMID: wire.Number(string(e.VMID), 0), Parent: e.Parent}
 	}
-	slices.SortFunc(out, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
+	sortBy(out, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
-}
-
-// HasClones reports whether linked clones depend on a template's disks.
-func (c *TemplateClient) HasClones(ctx context.Context, template *Summary) (bool, error) {
-	clones, err := c.LinkedClones(ctx, template)
-	return len(clones) > 0, err
 }
 
 // LinkedClones returns the VMIDs whose disks depend on a template's disks, sorted. A storage whose
@@ -79,7 +75,7 @@ func (c *TemplateClient) LinkedClones(ctx context.Context, template *Summary) ([
 	}
 	base := fmt.Sprintf("base-%d-disk-", template.VMID)
 	var clones []int
-	for _, storage := range vm.StoragesInUse() {
+	for _, storage := range vm.storagesInUse() {
 		all, err := c.client.Storages.Volumes(ctx, template.Host, storage, "images")
 		if err != nil {
 			return nil, err
@@ -181,4 +177,28 @@ func (c *StorageClient) explainStorage(ctx context.Context, host, storage, conte
 		return err
 	}
 	return fmt.Errorf("%w\n  %s has no storage %s, or the token may not see it (Datastore.Audit)", err, host, storage)
+}
+
+var isoName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*\.(iso|img)$`)
+
+// Upload puts an ISO on a storage and returns its volume id. It overwrites a file of that name.
+func (c *StorageClient) Upload(ctx context.Context, host, storage, fileName string, data []byte) (string, error) {
+	if !isoName.MatchString(fileName) {
+		return "", fmt.Errorf("ISO name %q: write letters, digits, _ . and -, and .iso at the end", fileName)
+	}
+	progress.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
+	path := api.NodePath(host, "storage", storage, "upload")
+	// An upload overwrites the file, so a retry is safe.
+	err := c.pve.Settle(ctx, host, "", func() error {
+		upid, err := c.pve.SendFile(ctx, path, fileName, data)
+		if err != nil {
+			return err
+		}
+		return c.pve.Wait(ctx, upid)
+	}, func() (bool, error) { return false, nil })
+	c.pve.Forget(path)
+	if err != nil {
+		return "", c.explainStorage(ctx, host, storage, "iso", fmt.Errorf("upload %s: %w", fileName, err))
+	}
+	return storage + ":iso/" + fileName, nil
 }

@@ -108,7 +108,7 @@ func readVM(host string, vmid int, entries []configEntry, running bool) *VM {
 			vm.Pending = append(vm.Pending, PendingKey{e.Key, have, want})
 		}
 	}
-	slices.SortFunc(vm.Pending, func(a, b PendingKey) int { return strings.Compare(a.Key, b.Key) })
+	sortBy(vm.Pending, func(a, b PendingKey) int { return strings.Compare(a.Key, b.Key) })
 	vm.read()
 	return vm
 }

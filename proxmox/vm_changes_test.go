@@ -254,7 +254,7 @@ func TestVMOfAConfiguration(t *testing.T) {
 	}
 	want.config = v.config
 	assert.Equal(t, want, v)
-	assert.Equal(t, []string{"a", "b", "c", "d", "e", "f"}, v.StoragesInUse())
+	assert.Equal(t, []string{"a", "b", "c", "d", "e", "f"}, v.storagesInUse())
 	empty := vmOf(map[string]string{"ide2": "none,media=cdrom"}, false)
 	assert.Equal(t, []any{512 * MiB, 1, ""}, []any{empty.Memory, empty.Cores, empty.Seed})
 	assert.Equal(t, "no VM", (*VM)(nil).String())
@@ -316,7 +316,7 @@ func TestThingsThatAreDoneWhileOff(t *testing.T) {
 		all := spec.Changes(vmOf(asItIs(), true))
 		require.Len(t, all, 1)
 		assert.Equal(t, want, all[0].thing)
-		assert.Equal(t, want == theDiskSerial || want == theNICDevice, all[0].WhileOff())
+		assert.Equal(t, want == theDiskSerial || want == theNICDevice, all[0].whileOff())
 	}
 	for want, s := range map[string]VMSpec{
 		"1 core, 1GiB": {Cores: 1, Memory: GiB, Disks: []Disk{{}}}, "2 cores, 1GiB, 1 GPU": {Cores: 2, Memory: GiB, GPUs: many(1)}, "2 cores, 1GiB, disk 1GiB, 2 GPUs": {Cores: 2, Memory: GiB, Disks: []Disk{{Size: GiB}}, GPUs: many(2)},

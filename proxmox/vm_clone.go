@@ -10,9 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// CloneOf returns a clone of a template as far as it is known without reading the clone. Proxmox
+// cloneOf returns a clone of a template as far as it is known without reading the clone. Proxmox
 // gives the interfaces new addresses and the disks new volumes.
-func (s VMSpec) CloneOf(source *VM, vmid int) *VM {
+func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 	config := maps.Clone(source.config)
 	for _, k := range []string{"template", "digest", "lock", "parent"} {
 		delete(config, k)
@@ -44,9 +44,9 @@ func needsReading(wanted []change) bool {
 	return slices.ContainsFunc(wanted, func(ch change) bool { return ch.Key != seedSlot && isVolume(ch.Key) })
 }
 
-// RefuseSource returns an error if no clone of source can match s.
-func (s VMSpec) RefuseSource(source *VM) error {
-	for _, ch := range s.Changes(s.CloneOf(source, s.VMID)) {
+// refuseSource returns an error if no clone of source can match s.
+func (s VMSpec) refuseSource(source *VM) error {
+	for _, ch := range s.Changes(s.cloneOf(source, s.VMID)) {
 		if ch.Field.Effect == drift.Replace {
 			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.Field)
 		}

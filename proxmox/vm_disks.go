@@ -34,8 +34,8 @@ func (d Drive) Base() bool {
 	return strings.HasPrefix(d.Volume[strings.LastIndexAny(d.Volume, ":/")+1:], "base-")
 }
 
-// Planned reports whether the volume does not exist yet.
-func (d Drive) Planned() bool { return strings.HasSuffix(d.Volume, ":") }
+// planned reports whether the volume does not exist yet.
+func (d Drive) planned() bool { return strings.HasSuffix(d.Volume, ":") }
 
 // Drives returns what is in the VM's slots, sorted by slot. Discs that Proxmox writes for cloud-init
 // count as disks: they are cloned.
@@ -89,7 +89,7 @@ func diskSlots(config map[string]string) []string {
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, compareSlots)
+	sortBy(out, compareSlots)
 	return out
 }
 
@@ -168,8 +168,8 @@ func holdsVolume(key string) bool {
 	return isVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
 }
 
-// StoragesInUse returns the storages that hold something of the VM, sorted.
-func (v *VM) StoragesInUse() []string {
+// storagesInUse returns the storages that hold something of the VM, sorted.
+func (v *VM) storagesInUse() []string {
 	var out []string
 	for _, id := range v.Volumes() {
 		storage, _, _ := strings.Cut(id, ":")

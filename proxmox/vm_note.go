@@ -99,7 +99,7 @@ func (v *VM) Addresses() []netip.Addr {
 			out = append(out, addressesIn(line)...)
 		}
 	}
-	slices.SortFunc(out, netip.Addr.Compare)
+	sortBy(out, netip.Addr.Compare)
 	return out
 }
 

@@ -116,9 +116,9 @@ func ruleOf(thing string) rule {
 	return rule{Thing: thing, Effect: drift.Restart}
 }
 
-// WhileOff reports whether the change is made while its VM is off, because Proxmox would otherwise
+// whileOff reports whether the change is made while its VM is off, because Proxmox would otherwise
 // make it in the running guest.
-func (ch change) WhileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
+func (ch change) whileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
 
 // hotplugs reports whether a kind of device (network, disk) can be added to a VM while it runs
 // (parse_hotplug_features in qemu-server).

@@ -45,7 +45,7 @@ type VMSpec struct {
 	Seed        string    // volume id of the NoCloud ISO, on ide2
 	Running     bool      // false: either is accepted
 
-	uuid string // see WithUUID
+	uuid string // see withUUID
 }
 
 // NIC is a network interface (virtio).
@@ -82,8 +82,8 @@ var (
 	slotted  = regexp.MustCompile(`^(scsi|virtio|sata|ide)[0-9]+$`)
 )
 
-// WithUUID returns s with a new UUID, for a VM without a known UUID; see markFor.
-func (s VMSpec) WithUUID() VMSpec {
+// withUUID returns s with a new UUID, for a VM without a known UUID; see markFor.
+func (s VMSpec) withUUID() VMSpec {
 	s.uuid = newUUID()
 	return s
 }

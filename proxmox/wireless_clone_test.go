@@ -189,7 +189,7 @@ func TestAMappingLosesItsDescription(t *testing.T) {
 			"GET /cluster/mapping/pci":     {data([]any{entry{"id": "gpu", "description": have, "map": []string{line + ",subsystem-id=1:2"}}}), data([]any{entry{"id": "gpu", "map": []string{line}}})},
 			"PUT /cluster/mapping/pci/gpu": {data(nil)},
 		}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-			require.NoError(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Devices: []pci.MappedDevice{device}}))
+			require.NoError(t, c.PCI.EnsureMapping(t.Context(), pci.Mapping{ID: "gpu", Devices: []pci.MappedDevice{device}}))
 			assert.Equal(t, []string{want}, w.changes())
 		})
 	}

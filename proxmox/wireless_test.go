@@ -577,7 +577,7 @@ func TestAMappingThatIsMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answers := map[string][]http.HandlerFunc{"GET /cluster/mapping/pci": tt.looks, "POST /cluster/mapping/pci": {data(nil)}, "PUT /cluster/mapping/pci/gpu": {data(nil)}}
 			off(t, answers, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				m := proxmox.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}
+				m := pci.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}
 				if tt.devices != nil {
 					m.Devices = tt.devices
 				}
@@ -597,13 +597,13 @@ func TestAMappingThatIsMade(t *testing.T) {
 		data([]any{})(w, r)
 	}
 	off(t, map[string][]http.HandlerFunc{"GET /cluster/mapping/pci": {state("old"), state()}, "PUT /cluster/mapping/pci/gpu": {data(nil)}, "GET /cluster/resources": {slow}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-		require.NoError(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}))
+		require.NoError(t, c.PCI.EnsureMapping(t.Context(), pci.Mapping{ID: "gpu", Description: "d", Devices: []pci.MappedDevice{device}}))
 		assert.Len(t, w.changes(), 1)
 		assert.Equal(t, 2, w.asked("GET /cluster/mapping/pci"))
 	})
 	c := serve(t, nil).dial(t)
-	require.ErrorContains(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "1"}), `mapping id "1": write a letter, then letters`)
-	require.EqualError(t, c.PCI.EnsureMapping(t.Context(), proxmox.Mapping{ID: "gpu"}), "mapping gpu has no devices")
+	require.ErrorContains(t, c.PCI.EnsureMapping(t.Context(), pci.Mapping{ID: "1"}), `mapping id "1": write a letter, then letters`)
+	require.EqualError(t, c.PCI.EnsureMapping(t.Context(), pci.Mapping{ID: "gpu"}), "mapping gpu has no devices")
 }
 
 // A device is given when its mapping is there, and fits.

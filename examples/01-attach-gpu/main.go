@@ -15,6 +15,7 @@ import (
 	"os"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -47,7 +48,7 @@ func attach(ctx context.Context, vmid int, card, mapping string) error {
 	if err != nil {
 		return err
 	}
-	if err := pve.PCI.EnsureMapping(ctx, proxmox.MapGPUs(mapping, "made by attach-gpu", vm.Host, gpu)); err != nil {
+	if err := pve.PCI.EnsureMapping(ctx, pci.MapGPUs(mapping, "made by attach-gpu", vm.Host, gpu)); err != nil {
 		return err
 	}
 	if err := proxmox.AttachGPU(ctx, vm, proxmox.HostPCI{Mapping: mapping, PCIe: true}); err != nil {

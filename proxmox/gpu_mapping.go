@@ -11,8 +11,86 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
+	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
+
+// Devices returns every PCI function of a host, unfiltered (Sys.Audit on /).
+func (c *PCIClient) Devices(ctx context.Context, host string) ([]pci.Function, error) {
+	type entry struct {
+		ID              string    `json:"id"`
+		Class           string    `json:"class"`
+		Vendor          string    `json:"vendor"`
+		Device          string    `json:"device"`
+		SubsystemVendor string    `json:"subsystem_vendor"`
+		SubsystemDevice string    `json:"subsystem_device"`
+		VendorName      string    `json:"vendor_name"`
+		DeviceName      string    `json:"device_name"`
+		Group           *wire.Int `json:"iommugroup"`
+		Mediated        wire.Bool `json:"mdev"`
+		Physical        string    `json:"physfn"`
+	}
+	// By default the list leaves out devices that share groups with cards: bridges, memory
+	// controllers.
+	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]pci.Function, 0, len(all))
+	for _, e := range all {
+		address, err := ParsePCIAddress(e.ID)
+		if err != nil {
+			continue // not a PCI address, so it cannot be passed through
+		}
+		d := pci.Function{
+			Address: address, Class: bare(e.Class), Vendor: bare(e.Vendor), Device: bare(e.Device),
+			IOMMUGroup: -1, VendorName: e.VendorName, Name: e.DeviceName, Mediated: bool(e.Mediated),
+		}
+		if at, err := ParsePCIAddress(e.Physical); err == nil {
+			d.Physical = &at
+		}
+		if e.Group != nil {
+			d.IOMMUGroup = int(*e.Group)
+		}
+		if e.SubsystemVendor != "" && e.SubsystemDevice != "" {
+			d.Subsystem = bare(e.SubsystemVendor) + ":" + bare(e.SubsystemDevice)
+		}
+		out = append(out, d)
+	}
+	sortBy(out, func(a, b pci.Function) int { return a.Address.Compare(b.Address) })
+	return out, nil
+}
+
+// bare removes the 0x prefix from an id.
+func bare(s string) string { return strings.TrimPrefix(strings.ToLower(s), "0x") }
+
+// GPUs returns the NVIDIA cards of a host, sorted by address.
+func (c *PCIClient) GPUs(ctx context.Context, host string) ([]pci.GPU, error) {
+	all, err := c.Devices(ctx, host)
+	return pci.GPUs(all), err
+}
+
+// GPU returns the NVIDIA card of a host at an address, such as 41:00. The address may be that of
+// any of the card's functions.
+func (c *PCIClient) GPU(ctx context.Context, host, address string) (pci.GPU, error) {
+	at, err := ParsePCIAddress(address)
+	if err != nil {
+		return pci.GPU{}, err
+	}
+	all, err := c.GPUs(ctx, host)
+	if err != nil {
+		return pci.GPU{}, err
+	}
+	i := slices.IndexFunc(all, func(g pci.GPU) bool { return g.Address.Whole() == at.Whole() })
+	if i < 0 {
+		have := make([]string, len(all))
+		for k, g := range all {
+			have[k] = g.Address.String()
+		}
+		return pci.GPU{}, fmt.Errorf("proxmox: %s has no NVIDIA card at %s; it has [%s]", host, at, strings.Join(have, " "))
+	}
+	return all[i], nil
+}
 
 // Mappings returns the PCI mappings that the token may see, sorted by id. If host is not empty,
 // Proxmox compares them with that host's hardware and reports what does not fit.
@@ -37,7 +115,7 @@ func (c *PCIClient) Mappings(ctx context.Context, host string) ([]pci.MappingSta
 	}
 	out := make([]pci.MappingState, 0, len(all))
 	for _, e := range all {
-		s := pci.MappingState{Mapping: Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest}
+		s := pci.MappingState{Mapping: pci.Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest}
 		for _, line := range e.Map {
 			s.Add(line)
 		}
@@ -46,7 +124,7 @@ func (c *PCIClient) Mappings(ctx context.Context, host string) ([]pci.MappingSta
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b pci.MappingState) int { return strings.Compare(a.ID, b.ID) })
+	sortBy(out, func(a, b pci.MappingState) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
@@ -81,7 +159,7 @@ func (e *MappingInUseError) Error() string {
 // EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware and
 // no VM uses it. One that a VM uses is a [*MappingInUseError]. Afterwards it checks with Proxmox that
 // the mapping fits.
-func (c *PCIClient) EnsureMapping(ctx context.Context, m Mapping) error {
+func (c *PCIClient) EnsureMapping(ctx context.Context, m pci.Mapping) error {
 	return c.writeMapping(ctx, m, func() error {
 		holders, err := c.client.VMs.Holders(ctx, "")
 		if err != nil {
@@ -100,12 +178,12 @@ func (c *PCIClient) EnsureMapping(ctx context.Context, m Mapping) error {
 
 // RewriteMapping is [PCIClient.EnsureMapping] for the owner of the VMs that use the mapping: it rewrites
 // one in use, too.
-func (c *PCIClient) RewriteMapping(ctx context.Context, m Mapping) error {
+func (c *PCIClient) RewriteMapping(ctx context.Context, m pci.Mapping) error {
 	return c.writeMapping(ctx, m, func() error { return nil })
 }
 
 // writeMapping makes a mapping, or rewrites one that differs, if that is allowed.
-func (c *PCIClient) writeMapping(ctx context.Context, m Mapping, allowed func() error) error {
+func (c *PCIClient) writeMapping(ctx context.Context, m pci.Mapping, allowed func() error) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
@@ -152,7 +230,7 @@ func (c *PCIClient) writeMapping(ctx context.Context, m Mapping, allowed func() 
 }
 
 // checkMapping asks Proxmox whether the mapping fits each host's hardware.
-func (c *PCIClient) checkMapping(ctx context.Context, m Mapping) error {
+func (c *PCIClient) checkMapping(ctx context.Context, m pci.Mapping) error {
 	hosts := map[string]bool{}
 	for _, d := range m.Devices {
 		if hosts[d.Host] {

@@ -75,7 +75,7 @@ func (c *PCIClient) containers(ctx context.Context, hosts []string, devices map[
 	}
 	err = group.Wait()
 	out = slices.DeleteFunc(out, func(ct pci.Container) bool { return len(ct.Entries) == 0 })
-	slices.SortFunc(out, func(a, b pci.Container) int { return cmp.Compare(a.VMID, b.VMID) })
+	sortBy(out, func(a, b pci.Container) int { return cmp.Compare(a.VMID, b.VMID) })
 	return out, err
 }
 
@@ -95,7 +95,7 @@ func entries(config map[string]any) []pci.Entry {
 		}
 	}
 	out = slices.DeleteFunc(out, func(e pci.Entry) bool { return e.Key == "description" || !e.Uses() })
-	slices.SortFunc(out, func(a, b pci.Entry) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value)) })
+	sortBy(out, func(a, b pci.Entry) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value)) })
 	return out
 }
 
@@ -122,7 +122,7 @@ func (c *PCIClient) claimants(ctx context.Context, owner string, hosts []string)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(found, byPlace)
+	sortBy(found, byPlace)
 	out := make([]pci.Guest, len(found))
 	for i, vm := range found {
 		out[i] = pci.Guest{
