@@ -53,7 +53,7 @@ func TestFrozen(t *testing.T) {
 // TestFrozenPlans is the same for all other files of tests: a hash of each plan, on hosts that fit.
 func TestFrozenPlans(t *testing.T) {
 	var out strings.Builder
-	for _, file := range wholeFiles(t, "../../cluster/testdata/reports/*/*.yaml", "../../cluster/draft/testdata/*.yaml") {
+	for _, file := range wholeFiles(t, "../../cluster/testdata/reports/*/*.yaml", "../draft/testdata/*.yaml") {
 		synctest.Test(t, func(t *testing.T) {
 			w := frozenSite(t, file.spec)
 			defer w.close()
