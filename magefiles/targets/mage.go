@@ -9,13 +9,6 @@ import (
 	"github.com/magefile/mage/mg"
 )
 
-// set is for a flag that may not be given.
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
 // Cluster: the cluster of cluster.yaml: create, change, look, find a cause, back up.
 type Cluster mg.Namespace
 
@@ -37,32 +30,20 @@ func (Cluster) Init(ctx context.Context,
 	yes *bool, // do not ask: take what it proposes
 	force *bool, // replace the file
 ) error {
-	var o ClusterInitOptions
-	set(&o.Endpoint, endpoint)
-	set(&o.Token, token)
-	set(&o.Secret, secret)
-	set(&o.Fingerprint, fingerprint)
-	set(&o.Insecure, insecure)
-	set(&o.Name, name)
-	set(&o.Servers, servers)
-	set(&o.GPUs, gpus)
-	set(&o.Bridge, bridge)
-	set(&o.Prefix, prefix)
-	set(&o.Gateway, gateway)
-	set(&o.First, first)
-	set(&o.Out, out)
-	set(&o.Yes, yes)
-	set(&o.Force, force)
-	return ClusterInit(ctx, o)
+	return ClusterInit(ctx, fill[ClusterInitOptions](
+		endpoint, token, secret, fingerprint, insecure, name,
+		servers, gpus, bridge, prefix, gateway, first,
+		out, yes, force,
+	))
 }
 
 // Validate checks cluster.yaml and lists everything that is wrong with it.
 func (Cluster) Validate(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 ) error {
-	var o ClusterValidateOptions
-	set(&o.Spec, spec)
-	return ClusterValidate(ctx, o)
+	return ClusterValidate(ctx, fill[ClusterValidateOptions](
+		spec,
+	))
 }
 
 // Plan shows what cluster:up would do; exit code 0 for nothing, 2 for changes.
@@ -73,13 +54,9 @@ func (Cluster) Plan(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o ClusterPlanOptions
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Offline, offline)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return ClusterPlan(ctx, o)
+	return ClusterPlan(ctx, fill[ClusterPlanOptions](
+		spec, charts, offline, json, timeout,
+	))
 }
 
 // Up creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made.
@@ -96,19 +73,10 @@ func (Cluster) Up(ctx context.Context,
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	var o ClusterUpOptions
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Offline, offline)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Restart, restart)
-	set(&o.Login, login)
-	set(&o.Destroy, destroy)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	set(&o.Report, report)
-	return ClusterUp(ctx, o)
+	return ClusterUp(ctx, fill[ClusterUpOptions](
+		spec, charts, offline, yes, nowait, restart,
+		login, destroy, json, timeout, report,
+	))
 }
 
 // Status shows every node, every part of the platform, and what is wrong.
@@ -119,13 +87,9 @@ func (Cluster) Status(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	var o ClusterStatusOptions
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Offline, offline)
-	set(&o.JSON, json)
-	set(&o.Report, report)
-	return ClusterStatus(ctx, o)
+	return ClusterStatus(ctx, fill[ClusterStatusOptions](
+		spec, charts, offline, json, report,
+	))
 }
 
 // Watch serves a live page about the cluster on this machine, until Ctrl-C.
@@ -136,13 +100,9 @@ func (Cluster) Watch(ctx context.Context,
 	port *int, // 8080: listen on this port of this machine; default: any free one
 	browser *bool, // open it in the browser
 ) error {
-	var o ClusterWatchOptions
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Offline, offline)
-	set(&o.Port, port)
-	set(&o.Browser, browser)
-	return ClusterWatch(ctx, o)
+	return ClusterWatch(ctx, fill[ClusterWatchOptions](
+		spec, charts, offline, port, browser,
+	))
 }
 
 // Doctor finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work.
@@ -151,11 +111,9 @@ func (Cluster) Doctor(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o ClusterDoctorOptions
-	set(&o.Spec, spec)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return ClusterDoctor(ctx, o)
+	return ClusterDoctor(ctx, fill[ClusterDoctorOptions](
+		spec, json, timeout,
+	))
 }
 
 // Support packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events.
@@ -164,20 +122,18 @@ func (Cluster) Support(ctx context.Context,
 	out *string, // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o ClusterSupportOptions
-	set(&o.Spec, spec)
-	set(&o.Out, out)
-	set(&o.Timeout, timeout)
-	return ClusterSupport(ctx, o)
+	return ClusterSupport(ctx, fill[ClusterSupportOptions](
+		spec, out, timeout,
+	))
 }
 
 // Kubeconfig brings the kubeconfig up to date and prints its path.
 func (Cluster) Kubeconfig(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 ) error {
-	var o ClusterKubeconfigOptions
-	set(&o.Spec, spec)
-	return ClusterKubeconfig(ctx, o)
+	return ClusterKubeconfig(ctx, fill[ClusterKubeconfigOptions](
+		spec,
+	))
 }
 
 // Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.
@@ -188,13 +144,9 @@ func (Cluster) Down(ctx context.Context,
 	also *string, // NAME: destroy this NFS server with its data too
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o ClusterDownOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Also, also)
-	set(&o.JSON, json)
-	return ClusterDown(ctx, o)
+	return ClusterDown(ctx, fill[ClusterDownOptions](
+		spec, yes, nowait, also, json,
+	))
 }
 
 // GPU: list and verify GPUs.
@@ -208,13 +160,9 @@ func (GPU) List(ctx context.Context,
 	fingerprint *string, // SHA256:…: the host's SSH key, for the first contact
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o GPUListOptions
-	set(&o.Spec, spec)
-	set(&o.Host, host)
-	set(&o.SSH, ssh)
-	set(&o.Fingerprint, fingerprint)
-	set(&o.JSON, json)
-	return GPUList(ctx, o)
+	return GPUList(ctx, fill[GPUListOptions](
+		spec, host, ssh, fingerprint, json,
+	))
 }
 
 // Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
@@ -227,15 +175,10 @@ func (GPU) Verify(ctx context.Context,
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	var o GPUVerifyOptions
-	set(&o.Spec, spec)
-	set(&o.Level, level)
-	set(&o.Burn, burn)
-	set(&o.JUnit, junit)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	set(&o.Report, report)
-	return GPUVerify(ctx, o)
+	return GPUVerify(ctx, fill[GPUVerifyOptions](
+		spec, level, burn, junit, json, timeout,
+		report,
+	))
 }
 
 // Node: one machine of the cluster.
@@ -250,14 +193,9 @@ func (Node) Drain(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o NodeDrainOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Node, node)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return NodeDrain(ctx, o)
+	return NodeDrain(ctx, fill[NodeDrainOptions](
+		spec, yes, nowait, node, json, timeout,
+	))
 }
 
 // Uncordon lets pods onto a node again.
@@ -267,12 +205,9 @@ func (Node) Uncordon(ctx context.Context,
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o NodeUncordonOptions
-	set(&o.Spec, spec)
-	set(&o.Node, node)
-	set(&o.NoWait, nowait)
-	set(&o.JSON, json)
-	return NodeUncordon(ctx, o)
+	return NodeUncordon(ctx, fill[NodeUncordonOptions](
+		spec, node, nowait, json,
+	))
 }
 
 // Cycle drains a node and switches its VM off and on, which resets its GPUs; a reboot does not.
@@ -285,15 +220,10 @@ func (Node) Cycle(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o NodeCycleOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Node, node)
-	set(&o.Force, force)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return NodeCycle(ctx, o)
+	return NodeCycle(ctx, fill[NodeCycleOptions](
+		spec, yes, nowait, node, force, json,
+		timeout,
+	))
 }
 
 // Replace recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join.
@@ -306,15 +236,10 @@ func (Node) Replace(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o NodeReplaceOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Node, node)
-	set(&o.Force, force)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return NodeReplace(ctx, o)
+	return NodeReplace(ctx, fill[NodeReplaceOptions](
+		spec, yes, nowait, node, force, json,
+		timeout,
+	))
 }
 
 // Remove removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running.
@@ -327,15 +252,10 @@ func (Node) Remove(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o NodeRemoveOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Node, node)
-	set(&o.Force, force)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return NodeRemove(ctx, o)
+	return NodeRemove(ctx, fill[NodeRemoveOptions](
+		spec, yes, nowait, node, force, json,
+		timeout,
+	))
 }
 
 // Template: what the machines are cloned from.
@@ -346,10 +266,9 @@ func (Template) List(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o TemplateListOptions
-	set(&o.Spec, spec)
-	set(&o.JSON, json)
-	return TemplateList(ctx, o)
+	return TemplateList(ctx, fill[TemplateListOptions](
+		spec, json,
+	))
 }
 
 // Prune removes unused templates, ISOs and images from every host.
@@ -359,12 +278,9 @@ func (Template) Prune(ctx context.Context,
 	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o TemplatePruneOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.JSON, json)
-	return TemplatePrune(ctx, o)
+	return TemplatePrune(ctx, fill[TemplatePruneOptions](
+		spec, yes, nowait, json,
+	))
 }
 
 // K3s: the Kubernetes of the cluster.
@@ -384,19 +300,10 @@ func (K3s) Upgrade(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o K3sUpgradeOptions
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Restart, restart)
-	set(&o.Login, login)
-	set(&o.Destroy, destroy)
-	set(&o.To, to)
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Offline, offline)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return K3sUpgrade(ctx, o)
+	return K3sUpgrade(ctx, fill[K3sUpgradeOptions](
+		yes, nowait, restart, login, destroy, to,
+		spec, charts, offline, json, timeout,
+	))
 }
 
 // Backup writes a snapshot of etcd with all that a restore needs into one encrypted file.
@@ -407,13 +314,9 @@ func (Cluster) Backup(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o ClusterBackupOptions
-	set(&o.Spec, spec)
-	set(&o.To, to)
-	set(&o.Recipient, recipient)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return ClusterBackup(ctx, o)
+	return ClusterBackup(ctx, fill[ClusterBackupOptions](
+		spec, to, recipient, json, timeout,
+	))
 }
 
 // Restore brings Kubernetes back to a backup, or to a snapshot that a server has; pods keep running, and what was created since is lost.
@@ -428,17 +331,10 @@ func (Cluster) Restore(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o ClusterRestoreOptions
-	set(&o.Spec, spec)
-	set(&o.From, from)
-	set(&o.Identity, identity)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Snapshot, snapshot)
-	set(&o.Digest, digest)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return ClusterRestore(ctx, o)
+	return ClusterRestore(ctx, fill[ClusterRestoreOptions](
+		spec, from, identity, yes, nowait, snapshot,
+		digest, json, timeout,
+	))
 }
 
 // Certs shows when K3s' certificates end, and renews them with -rotate, on one node after the other.
@@ -451,15 +347,10 @@ func (Cluster) Certs(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o ClusterCertsOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Rotate, rotate)
-	set(&o.Warn, warn)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return ClusterCerts(ctx, o)
+	return ClusterCerts(ctx, fill[ClusterCertsOptions](
+		spec, yes, nowait, rotate, warn, json,
+		timeout,
+	))
 }
 
 // Backup: look into backups.
@@ -472,12 +363,9 @@ func (Backup) Verify(ctx context.Context,
 	start *bool, // also start Kubernetes from the snapshot, on loopback of this machine, and have it read every object
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o BackupVerifyOptions
-	set(&o.From, from)
-	set(&o.Identity, identity)
-	set(&o.Start, start)
-	set(&o.JSON, json)
-	return BackupVerify(ctx, o)
+	return BackupVerify(ctx, fill[BackupVerifyOptions](
+		from, identity, start, json,
+	))
 }
 
 // Platform: the services on top of Kubernetes.
@@ -489,11 +377,9 @@ func (Platform) Passwords(ctx context.Context,
 	yes *bool, // print them into a file or a pipe too
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o PlatformPasswordsOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.JSON, json)
-	return PlatformPasswords(ctx, o)
+	return PlatformPasswords(ctx, fill[PlatformPasswordsOptions](
+		spec, yes, json,
+	))
 }
 
 // Hub: JupyterHub.
@@ -505,11 +391,9 @@ func (Hub) Open(ctx context.Context,
 	browser *bool, // open it in the browser
 	port *int, // 8000: forward this port of this machine
 ) error {
-	var o HubOpenOptions
-	set(&o.Spec, spec)
-	set(&o.Browser, browser)
-	set(&o.Port, port)
-	return HubOpen(ctx, o)
+	return HubOpen(ctx, fill[HubOpenOptions](
+		spec, browser, port,
+	))
 }
 
 // Profiles shows on which nodes each profile fits, and how many servers at once, from the file alone.
@@ -517,10 +401,9 @@ func (Hub) Profiles(ctx context.Context,
 	spec *string, // FILE: the cluster's file; default: cluster.yaml
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o HubProfilesOptions
-	set(&o.Spec, spec)
-	set(&o.JSON, json)
-	return HubProfiles(ctx, o)
+	return HubProfiles(ctx, fill[HubProfilesOptions](
+		spec, json,
+	))
 }
 
 // Verify starts a server of each profile, computes in it, on its GPUs too, and removes it.
@@ -531,13 +414,9 @@ func (Hub) Verify(ctx context.Context,
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 	report *string, // FILE: write a page about it here, for a browser, also if it fails
 ) error {
-	var o HubVerifyOptions
-	set(&o.Spec, spec)
-	set(&o.Profile, profile)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	set(&o.Report, report)
-	return HubVerify(ctx, o)
+	return HubVerify(ctx, fill[HubVerifyOptions](
+		spec, profile, json, timeout, report,
+	))
 }
 
 // Fleet: GitOps by Rancher Fleet.
@@ -557,19 +436,10 @@ func (Fleet) Lint(ctx context.Context,
 	online *bool, // ask the repositories of charts
 	json *bool, // print findings as lines of JSON
 ) error {
-	var o FleetLintOptions
-	set(&o.Dir, dir)
-	set(&o.Paths, paths)
-	set(&o.Repo, repo)
-	set(&o.Clusters, clusters)
-	set(&o.Elsewhere, elsewhere)
-	set(&o.Releases, releases)
-	set(&o.Charts, charts)
-	set(&o.SARIF, sarif)
-	set(&o.Level, level)
-	set(&o.Online, online)
-	set(&o.JSON, json)
-	return FleetLint(ctx, o)
+	return FleetLint(ctx, fill[FleetLintOptions](
+		dir, paths, repo, clusters, elsewhere, releases,
+		charts, sarif, level, online, json,
+	))
 }
 
 // Render writes the GitOps folder of the parts that are deployed through Git, from the file alone; -live also asks the cluster. Other files stay.
@@ -580,13 +450,9 @@ func (Fleet) Render(ctx context.Context,
 	force *bool, // overwrite files that were changed by hand
 	live *bool, // ask the cluster too, for what only the cluster knows
 ) error {
-	var o FleetRenderOptions
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Out, out)
-	set(&o.Force, force)
-	set(&o.Live, live)
-	return FleetRender(ctx, o)
+	return FleetRender(ctx, fill[FleetRenderOptions](
+		spec, charts, out, force, live,
+	))
 }
 
 // Push commits that folder to the Git repository of the file, and never overwrites changes of others. It asks before it removes files whose objects Fleet would then delete.
@@ -598,14 +464,9 @@ func (Fleet) Push(ctx context.Context,
 	force *bool, // overwrite files that were changed by hand
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o FleetPushOptions
-	set(&o.Spec, spec)
-	set(&o.Charts, charts)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Force, force)
-	set(&o.Timeout, timeout)
-	return FleetPush(ctx, o)
+	return FleetPush(ctx, fill[FleetPushOptions](
+		spec, charts, yes, nowait, force, timeout,
+	))
 }
 
 // Status shows how far Fleet has deployed the last commit, problems first; with -timeout it waits until everything is deployed; exit code 2 if something is missing.
@@ -614,11 +475,9 @@ func (Fleet) Status(ctx context.Context,
 	timeout *time.Duration, // 15m: wait until everything is deployed, at most this long
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o FleetStatusOptions
-	set(&o.Spec, spec)
-	set(&o.Timeout, timeout)
-	set(&o.JSON, json)
-	return FleetStatus(ctx, o)
+	return FleetStatus(ctx, fill[FleetStatusOptions](
+		spec, timeout, json,
+	))
 }
 
 // Host: prepare and check Proxmox VE hosts.
@@ -632,13 +491,9 @@ func (Host) Check(ctx context.Context,
 	fingerprint *string, // SHA256:…: the host's SSH key, for the first contact
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o HostCheckOptions
-	set(&o.Spec, spec)
-	set(&o.Host, host)
-	set(&o.SSH, ssh)
-	set(&o.Fingerprint, fingerprint)
-	set(&o.JSON, json)
-	return HostCheck(ctx, o)
+	return HostCheck(ctx, fill[HostCheckOptions](
+		spec, host, ssh, fingerprint, json,
+	))
 }
 
 // Prep prepares the hosts over SSH, as root: it shows every change, asks, and makes it. Without a file, -ssh names the host.
@@ -656,20 +511,10 @@ func (Host) Prep(ctx context.Context,
 	framebuffer *bool, // take the console off the card that the host booted on
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o HostPrepOptions
-	set(&o.Spec, spec)
-	set(&o.Host, host)
-	set(&o.SSH, ssh)
-	set(&o.Fingerprint, fingerprint)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.Name, name)
-	set(&o.Out, out)
-	set(&o.Reboot, reboot)
-	set(&o.Force, force)
-	set(&o.Framebuffer, framebuffer)
-	set(&o.JSON, json)
-	return HostPrep(ctx, o)
+	return HostPrep(ctx, fill[HostPrepOptions](
+		spec, host, ssh, fingerprint, yes, nowait,
+		name, out, reboot, force, framebuffer, json,
+	))
 }
 
 // Role prints the privileges that the token needs and why, as commands for root; it changes nothing.
@@ -678,11 +523,9 @@ func (Host) Role(ctx context.Context,
 	pve *string, // 8.4: the version of Proxmox VE, instead of asking the host
 	json *bool, // print data and events as lines of JSON
 ) error {
-	var o HostRoleOptions
-	set(&o.Spec, spec)
-	set(&o.PVE, pve)
-	set(&o.JSON, json)
-	return HostRole(ctx, o)
+	return HostRole(ctx, fill[HostRoleOptions](
+		spec, pve, json,
+	))
 }
 
 // Trial tests hosts with a cluster of its own: up, changes, down; it plans after each step and writes a record.
@@ -695,15 +538,10 @@ func (Host) Trial(ctx context.Context,
 	json *bool, // print data and events as lines of JSON
 	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
 ) error {
-	var o HostTrialOptions
-	set(&o.Spec, spec)
-	set(&o.Yes, yes)
-	set(&o.NoWait, nowait)
-	set(&o.From, from)
-	set(&o.Out, out)
-	set(&o.JSON, json)
-	set(&o.Timeout, timeout)
-	return HostTrial(ctx, o)
+	return HostTrial(ctx, fill[HostTrialOptions](
+		spec, yes, nowait, from, out, json,
+		timeout,
+	))
 }
 
 // Lab: simulated hosts, to try everything.
@@ -711,21 +549,19 @@ type Lab mg.Namespace
 
 // Start builds the lab if necessary and starts it in the background.
 func (Lab) Start(ctx context.Context) error {
-	var o LabStartOptions
-	return LabStart(ctx, o)
+	return LabStart(ctx, fill[LabStartOptions]())
 }
 
 // Status shows whether the lab runs, where, and how much memory it uses.
 func (Lab) Status(ctx context.Context,
 	json *bool, // print data as lines of JSON
 ) error {
-	var o LabStatusOptions
-	set(&o.JSON, json)
-	return LabStatus(ctx, o)
+	return LabStatus(ctx, fill[LabStatusOptions](
+		json,
+	))
 }
 
 // Stop ends the lab and everything in it.
 func (Lab) Stop(ctx context.Context) error {
-	var o LabStopOptions
-	return LabStop(ctx, o)
+	return LabStop(ctx, fill[LabStopOptions]())
 }

@@ -39,13 +39,6 @@ import (
 
 	"github.com/magefile/mage/mg"
 )
-
-// set is for a flag that may not be given.
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
 `
 
 // mageTargets is the source of Mage's targets.
@@ -70,11 +63,17 @@ func mageTargets(t *testing.T) []byte {
 		if len(v.Flags) > 0 {
 			out.WriteString("\n")
 		}
-		fmt.Fprintf(&out, ") error {\n\tvar o %sOptions\n", v.function)
-		for _, f := range v.Flags {
-			fmt.Fprintf(&out, "\tset(&o.%s, %s)\n", f.field, f.Name)
+		fmt.Fprintf(&out, ") error {\n\treturn %s(ctx, fill[%[1]sOptions](", v.function)
+		for i, f := range v.Flags {
+			if i%6 == 0 {
+				out.WriteString("\n\t\t")
+			}
+			out.WriteString(f.Name + ", ")
 		}
-		fmt.Fprintf(&out, "\treturn %s(ctx, o)\n}\n", v.function)
+		if len(v.Flags) > 0 {
+			out.WriteString("\n\t")
+		}
+		out.WriteString("))\n}\n")
 	}
 	text, err := format.Source(out.Bytes())
 	require.NoError(t, err)

@@ -48,6 +48,17 @@ func verb[O any](name, function string, run func(context.Context, O) error, doc 
 	return v
 }
 
+// fill makes options from the values of their flags, pointers in the order of the fields; nil: not given.
+func fill[O any](values ...any) (o O) {
+	at := reflect.ValueOf(&o).Elem()
+	for i, f := range flagsOf(at.Type()) {
+		if value := reflect.ValueOf(values[i]); !value.IsNil() {
+			at.FieldByName(f.field).Set(value.Elem())
+		}
+	}
+	return o
+}
+
 // flagsOf are the fields with help, also those of embedded structs.
 func flagsOf(t reflect.Type) []Flag {
 	var out []Flag
