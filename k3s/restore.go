@@ -123,8 +123,8 @@ func RestoreServer(ctx context.Context, r remote.Runner, s Server, from Restore,
 // password is the secret part of a token, which is all that K3s needs of its own.
 func password(token secret.Value) string {
 	if _, creds, ok := strings.Cut(token.Reveal(), "::"); ok {
-		_, secret, _ := strings.Cut(creds, ":")
-		return secret
+		_, own, _ := strings.Cut(creds, ":")
+		return own
 	}
 	return token.Reveal()
 }

@@ -110,12 +110,12 @@ func parseObservation(out string) (DriverState, error) {
 
 // buildLog returns the end of a log, preceded by its first errors if those are further up:
 // compilers run in parallel.
-func buildLog(errors, end []string) []string {
-	errors = slices.DeleteFunc(errors, func(line string) bool { return slices.Contains(end, line) })
-	if len(errors) > 0 {
-		errors = append(errors, "…")
+func buildLog(first, end []string) []string {
+	first = slices.DeleteFunc(first, func(line string) bool { return slices.Contains(end, line) })
+	if len(first) > 0 {
+		first = append(first, "…")
 	}
-	return append(errors, end...)
+	return append(first, end...)
 }
 
 // lines splits text and leaves out empty lines.

@@ -202,9 +202,9 @@ func (g smiGPU) read(index int) SMIGPU {
 }
 
 // says reports whether one of the errors stands in place of a value that every card has.
-func (g smiGPU) says(errors ...string) bool {
+func (g smiGPU) says(messages ...string) bool {
 	return slices.ContainsFunc([]string{g.Name, g.UUID, g.Memory, g.Temperature}, func(value string) bool {
-		return slices.ContainsFunc(errors, func(e string) bool { return strings.Contains(value, e) })
+		return slices.ContainsFunc(messages, func(e string) bool { return strings.Contains(value, e) })
 	})
 }
 

@@ -72,8 +72,8 @@ func (s Source) inFolder(f folder, r chart.Release) (string, error) {
 // archives returns Folder's archives of a chart, by name.
 func (s Source) archives(name string) []string {
 	all, _ := filepath.Glob(filepath.Join(s.Folder, name+"-*.tgz"))
-	return slices.DeleteFunc(all, func(path string) bool {
-		rest := strings.TrimPrefix(strings.TrimPrefix(filepath.Base(path), name+"-"), "v")
+	return slices.DeleteFunc(all, func(file string) bool {
+		rest := strings.TrimPrefix(strings.TrimPrefix(filepath.Base(file), name+"-"), "v")
 		return rest == "" || rest[0] < '0' || rest[0] > '9' // another chart whose name begins so
 	})
 }
@@ -81,8 +81,8 @@ func (s Source) archives(name string) []string {
 // offer lists what Folder has of a chart.
 func (s Source) offer(name string) string {
 	others := s.archives(name)
-	for i, path := range others {
-		others[i] = filepath.Base(path)
+	for i, file := range others {
+		others[i] = filepath.Base(file)
 	}
 	if len(others) == 0 {
 		return "no chart of this name"

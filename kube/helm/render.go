@@ -108,10 +108,10 @@ func prepare(ch *helmchart.Chart, r chart.Release, c Capabilities) (*prepared, e
 
 // mappings removes values for a chart inside ch that are not mappings, and reports them:
 // Helm's merge would stop there, and print the value.
-func mappings(ch *helmchart.Chart, values map[string]any, path []string) []chart.Problem {
+func mappings(ch *helmchart.Chart, values map[string]any, keys []string) []chart.Problem {
 	var out []chart.Problem
 	for _, d := range ch.Dependencies() {
-		at := append(slices.Clone(path), d.Name())
+		at := append(slices.Clone(keys), d.Name())
 		switch sub := values[d.Name()].(type) {
 		case nil:
 		case map[string]any:

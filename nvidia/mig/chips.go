@@ -89,7 +89,7 @@ func (c Chip) Profile(name string) (Profile, bool) {
 // is the memory in the names of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g.
 func sevenths(name string, gb [6]string, devices ...uint16) Chip {
 	every := []int{0, 1, 2, 3, 4, 5, 6}
-	size := func(slices string, memory string) string { return slices + "g." + memory + "gb" }
+	size := func(compute, memory string) string { return compute + "g." + memory + "gb" }
 	return Chip{Name: name, Memory: 8, Compute: 7, devices: devices, Profiles: []Profile{
 		{Name: size("1", gb[0]), Compute: 1, Memory: 1, Most: 7, Starts: every},
 		{Name: size("1", gb[0]) + "+me", Compute: 1, Memory: 1, Most: 1, Starts: every, only: true},

@@ -65,7 +65,7 @@ func LoadSigner(path string) (xssh.Signer, error) {
 }
 
 // ParseSigner is LoadSigner for a key that is not in a file, e.g. from the environment.
-func ParseSigner(pem []byte) (xssh.Signer, error) { return parseSigner("(given)", pem) }
+func ParseSigner(key []byte) (xssh.Signer, error) { return parseSigner("(given)", key) }
 
 func parseSigner(path string, b []byte) (xssh.Signer, error) {
 	signer, err := xssh.ParsePrivateKey(b)
