@@ -3,12 +3,14 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -21,22 +23,31 @@ type Entrance struct {
 
 // Entrances are the addresses that the file gives a name.
 func (c *Cluster) Entrances() []Entrance {
-	p := &c.spec.Platform
-	scheme := "http://"
-	if p.TLS != nil {
-		scheme = "https://"
-	}
 	var out []Entrance
-	if p.Hub != nil {
-		out = append(out, Entrance{Part: "jupyterhub", Title: "notebooks", URL: platform.Hub(c.spec).URL()})
-	}
-	if p.Rancher != nil {
-		out = append(out, Entrance{Part: "rancher", Title: "Rancher", URL: "https://" + p.Rancher.Hostname})
-	}
-	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
-		out = append(out, Entrance{Part: "monitoring", Title: "Grafana", URL: scheme + p.Monitoring.Hostname})
+	for _, p := range c.forPeople() {
+		if p.Web != nil {
+			out = append(out, Entrance{Part: p.Name, Title: p.Web.Title, URL: p.Web.URL})
+		}
 	}
 	return out
+}
+
+// forPeople are the parts, the hub first, which most people look for.
+func (c *Cluster) forPeople() []addon.Piece {
+	pieces, err := platform.Pieces(c.spec, false)
+	if err != nil { // the step charts reports it
+		return nil
+	}
+	slices.SortStableFunc(pieces, func(a, b addon.Piece) int {
+		hub := func(p addon.Piece) int {
+			if p.Name == "jupyterhub" {
+				return 0
+			}
+			return 1
+		}
+		return hub(a) - hub(b)
+	})
+	return pieces
 }
 
 // Password is a generated secret that a user wants to read once.
@@ -47,18 +58,11 @@ type Password struct {
 
 // Passwords are the passwords that the parts of the file generate for users.
 func (c *Cluster) Passwords() []Password {
-	p := &c.spec.Platform
 	var out []Password
-	if p.Hub != nil {
-		for _, n := range platform.Hub(c.spec).Notes() {
-			out = append(out, Password{Title: n.Title, Namespace: n.Namespace, Name: n.Name, Key: n.Key})
+	for _, p := range c.forPeople() {
+		for _, its := range p.Passwords {
+			out = append(out, Password(its))
 		}
-	}
-	if p.Rancher != nil && p.Rancher.Bootstrap.IsZero() {
-		out = append(out, Password{Title: "first login of admin to Rancher", Namespace: "cattle-system", Name: "bootstrap-secret", Key: "bootstrapPassword"})
-	}
-	if p.Monitoring != nil {
-		out = append(out, Password{Title: "user admin of Grafana", Namespace: "monitoring", Name: "grafana-admin", Key: "admin-password"})
 	}
 	return out
 }
