@@ -1,55 +1,53 @@
 package clusterfile
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 var authKinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
 
-func (r *resolver) hubAuth(hub *decode.Hub, h *spec.Hub) {
-	raw := hub.Auth
-	if raw == nil {
+func (r *resolver) hubAuth(h *spec.Hub) {
+	a := &h.Auth
+	if !r.IsSet(a) {
 		if !r.spec.IsLab() {
-			r.Wrong(&hub.Auth, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
+			r.Wrong(a, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
 			return
 		}
-		r.Warn(hub, "anyone who knows the hub's one password may log in: this is the lab, and the file has no auth", "write auth: dummy to confirm that, or auth: native")
-		h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: true}
+		r.Warn(h, "anyone who knows the hub's one password may log in: this is the lab, and the file has no auth", "write auth: dummy to confirm that, or auth: native")
+		*a = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}
 		return
 	}
-	kind, ok := r.authKind(raw)
+	kind, ok := r.authKind(a)
 	if !ok {
 		return
 	}
-	h.Auth = spec.HubAuth{Kind: kind, AllowAll: or(raw.AllowAll, kind == spec.AuthDummy || kind == spec.AuthNative), Users: raw.Users, Admins: raw.Admins}
-	r.userNames(raw.Users)
-	r.userNames(raw.Admins)
+	a.Kind = kind
+	r.userNames(a.Users)
+	r.userNames(a.Admins)
 	switch kind {
 	case spec.AuthDummy:
-		r.authDummy(hub, raw, &h.Auth)
+		r.authDummy(a)
 	case spec.AuthNative:
-		r.authNative(raw, &h.Auth)
+		r.authNative(a)
 	case spec.AuthOIDC:
-		ok = r.authOIDC(raw, &h.Auth)
+		ok = r.authOIDC(h)
 	case spec.AuthLDAP:
-		ok = r.authLDAP(raw, &h.Auth)
+		ok = r.authLDAP(a)
 	case spec.AuthGitHub:
-		ok = r.authGitHub(raw, &h.Auth)
+		ok = r.authGitHub(a)
 	}
 	if ok {
-		r.usersExist(raw, &h.Auth)
+		r.usersExist(a)
 	}
 }
 
 // authKind is the kind that is set, or whose keys are.
-func (r *resolver) authKind(raw *decode.HubAuth) (kind string, ok bool) {
+func (r *resolver) authKind(raw *spec.HubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
 		at   any
@@ -95,44 +93,47 @@ func (r *resolver) userNames(names []string) {
 
 // usersExist refuses a hub that allows nobody: since JupyterHub 5 a login alone allows
 // nothing, and some authenticators do not allow admins automatically.
-func (r *resolver) usersExist(raw *decode.HubAuth, a *spec.HubAuth) {
-	named := slices.Concat(a.Users, a.AllowedGroups, a.Organizations, a.LDAPGroups)
+func (r *resolver) usersExist(a *spec.HubAuth) {
+	named, admins := slices.Clone(a.Users), []string(nil)
+	switch a.Kind {
+	case spec.AuthOIDC:
+		named, admins = append(named, a.OIDC.AllowedGroups...), a.OIDC.AdminGroups
+	case spec.AuthLDAP:
+		named = append(named, a.LDAP.Groups...)
+	case spec.AuthGitHub:
+		named = append(named, a.GitHub.Organizations...)
+	}
+	all := a.AllowAll.Or(a.Kind == spec.AuthDummy || a.Kind == spec.AuthNative)
 	switch {
-	case !a.AllowAll && len(slices.Concat(named, a.AdminGroups)) == 0:
-		r.Wrong(raw, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
-	case a.AllowAll && r.IsSet(&raw.AllowAll) && len(named) > 0:
-		r.Warn(&raw.AllowAll, "allowAll lets everybody in, so the named users and groups add nothing", "remove allowAll, or the names")
-	case a.AllowAll && len(a.Users) > 0:
-		a.AllowAll = false // naming users allows only these
+	case !all.IsOn() && len(named)+len(admins) == 0:
+		r.Wrong(a, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
+	case all.IsOn() && r.IsSet(&a.AllowAll) && len(named) > 0:
+		r.Warn(&a.AllowAll, "allowAll lets everybody in, so the named users and groups add nothing", "remove allowAll, or the names")
+	case all.IsOn() && len(a.Users) > 0:
+		all = spec.Off // naming users allows only these
 	}
-	if a.Kind == spec.AuthNative && !a.OpenSignup && len(a.Admins) == 0 {
-		r.Wrong(raw, "nobody can approve people who sign up: there is no admin", "write admins: [your-name], and sign up first")
+	a.AllowAll = all
+	if a.Kind == spec.AuthNative && (a.Native == nil || !a.Native.OpenSignup) && len(a.Admins) == 0 {
+		r.Wrong(a, "nobody can approve people who sign up: there is no admin", "write admins: [your-name], and sign up first")
 	}
-	if a.Kind == spec.AuthGitHub && a.AllowAll {
-		r.Warn(&raw.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: instead")
+	if a.Kind == spec.AuthGitHub && all.IsOn() {
+		r.Warn(&a.AllowAll, "everybody with an account at GitHub may run code here", "write organizations: instead")
 	}
 }
 
-func (r *resolver) authDummy(hub *decode.Hub, raw *decode.HubAuth, a *spec.HubAuth) {
-	if raw.Dummy != nil {
-		a.Password = raw.Dummy.Password
-	}
+func (r *resolver) authDummy(a *spec.HubAuth) {
 	if !r.spec.IsLab() {
-		at := any(&raw.Kind)
+		at := any(&a.Kind)
 		if !r.IsSet(at) {
-			at = &hub.Auth
+			at = a
 		}
 		r.Warn(at, "anyone who knows the one password may log in under any name", "write auth: native, or oidc, ldap or github, before other people use it")
 	}
 }
 
-func (r *resolver) authNative(raw *decode.HubAuth, a *spec.HubAuth) {
-	if raw.Native == nil {
-		return
-	}
-	a.OpenSignup = raw.Native.OpenSignup
-	if a.OpenSignup && !r.spec.IsLab() {
-		r.Warn(&raw.Native.OpenSignup, "anyone who reaches the page may run code here", "remove openSignup: admins then approve people")
+func (r *resolver) authNative(a *spec.HubAuth) {
+	if a.Native != nil && a.Native.OpenSignup && !r.spec.IsLab() {
+		r.Warn(&a.Native.OpenSignup, "anyone who reaches the page may run code here", "remove openSignup: admins then approve people")
 	}
 }
 
@@ -150,19 +151,15 @@ type needed struct {
 	name, cure string
 }
 
-func (r *resolver) authOIDC(raw *decode.HubAuth, a *spec.HubAuth) bool {
-	o := raw.OIDC
+func (r *resolver) authOIDC(h *spec.Hub) bool {
+	o := h.Auth.OIDC
 	if o == nil {
-		r.Wrong(&raw.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
+		r.Wrong(&h.Auth.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
 		return false
 	}
-	a.Issuer, a.ClientID, a.ClientSecret = strings.TrimSuffix(o.Issuer, "/"), o.ClientID, o.ClientSecret
-	a.AuthorizeURL, a.TokenURL, a.UserdataURL = o.AuthorizeURL, o.TokenURL, o.UserdataURL
-	a.UsernameClaim, a.GroupsClaim = cmp.Or(o.UsernameClaim, "preferred_username"), o.GroupsClaim
-	a.AllowedGroups, a.AdminGroups, a.Scopes, a.LoginService = o.AllowedGroups, o.AdminGroups, o.Scopes, o.Button
-	a.CAFile = r.existing(&o.CA, o.CA, false)
-	if a.GroupsClaim == "" && r.groupsAreNamed(o) {
-		a.GroupsClaim = "groups"
+	o.CA = r.existing(&o.CA, o.CA, false)
+	if o.GroupsClaim == "" && groupsAreNamed(h) {
+		o.GroupsClaim = "groups"
 	}
 	r.must("oidc",
 		needed{&o.Issuer, "issuer", "write issuer: and the provider's URL, below which .well-known/openid-configuration is"},
@@ -174,8 +171,9 @@ func (r *resolver) authOIDC(raw *decode.HubAuth, a *spec.HubAuth) bool {
 			r.Warn(at, "logins would travel without TLS", "write https://")
 		}
 	}
-	if strings.HasSuffix(a.Issuer, "/.well-known/openid-configuration") {
-		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+strings.TrimSuffix(a.Issuer, "/.well-known/openid-configuration"))
+	o.Issuer = strings.TrimSuffix(o.Issuer, "/")
+	if its, ok := strings.CutSuffix(o.Issuer, "/.well-known/openid-configuration"); ok {
+		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+its)
 	}
 	if urls := []string{o.AuthorizeURL, o.TokenURL, o.UserdataURL}; slices.Contains(urls, "") && strings.Join(urls, "") != "" {
 		r.Wrong(o, "some of authorizeURL, tokenURL and userdataURL are set, and some are not", "write all three, or none to read them from the issuer")
@@ -187,23 +185,19 @@ func (r *resolver) authOIDC(raw *decode.HubAuth, a *spec.HubAuth) bool {
 }
 
 // groupsAreNamed reports whether anything depends on the users' groups.
-func (r *resolver) groupsAreNamed(o *decode.AuthOIDC) bool {
-	if len(o.AllowedGroups)+len(o.AdminGroups) > 0 {
-		return true
-	}
-	return slices.ContainsFunc(r.raw.Hub.Profiles, func(e decode.Entry[decode.HubProfile]) bool { return len(e.Value.Groups) > 0 }) ||
-		slices.ContainsFunc(r.raw.Hub.Shared, func(e decode.Entry[decode.HubShare]) bool { return len(e.Value.Groups) > 0 })
+func groupsAreNamed(h *spec.Hub) bool {
+	return len(h.Auth.OIDC.AllowedGroups)+len(h.Auth.OIDC.AdminGroups) > 0 ||
+		slices.ContainsFunc(h.Profiles, func(p spec.HubProfile) bool { return len(p.Groups) > 0 }) ||
+		slices.ContainsFunc(h.Shared, func(s spec.HubShare) bool { return len(s.Groups) > 0 })
 }
 
-func (r *resolver) authLDAP(raw *decode.HubAuth, a *spec.HubAuth) bool {
-	l := raw.LDAP
+func (r *resolver) authLDAP(a *spec.HubAuth) bool {
+	l := a.LDAP
 	if l == nil {
-		r.Wrong(&raw.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
+		r.Wrong(&a.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
 		return false
 	}
-	a.LDAPServer, a.LDAPBindDN, a.LDAPSearchBase, a.LDAPGroups = l.Server, l.BindDN, l.SearchBase, l.Groups
-	a.LDAPLookupDN, a.LDAPSearchUser, a.LDAPSearchPass = l.LookupDN, l.SearchUser, l.SearchPassword
-	a.LDAPUserAttr, a.CAFile = cmp.Or(l.UserAttribute, "uid"), r.existing(&l.CA, l.CA, false)
+	l.CA = r.existing(&l.CA, l.CA, false)
 	r.must("ldap", needed{&l.Server, "server", "write server: ldaps://host"})
 	r.isURL(&l.Server, "ldaps", "ldap")
 	if strings.HasPrefix(l.Server, "ldap://") {
@@ -227,13 +221,12 @@ func (r *resolver) authLDAP(raw *decode.HubAuth, a *spec.HubAuth) bool {
 	return true
 }
 
-func (r *resolver) authGitHub(raw *decode.HubAuth, a *spec.HubAuth) bool {
-	g := raw.GitHub
+func (r *resolver) authGitHub(a *spec.HubAuth) bool {
+	g := a.GitHub
 	if g == nil {
-		r.Wrong(&raw.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
+		r.Wrong(&a.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
 		return false
 	}
-	a.ClientID, a.ClientSecret, a.Organizations = g.ClientID, g.ClientSecret, g.Organizations
 	r.must("github",
 		needed{&g.ClientID, "clientID", "write clientID: of the OAuth app (Settings, Developer settings), whose callback is https://HOSTNAME/hub/oauth_callback"},
 		needed{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})

@@ -19,31 +19,28 @@ import (
 // profilesFit compares each profile with the nodes' allocatable resources, not with their
 // capacity.
 func (r *resolver) profilesFit() {
-	if r.raw.Hub == nil || len(r.spec.Nodes) == 0 {
+	if r.spec.Platform.Hub == nil || len(r.spec.Nodes) == 0 {
 		return
 	}
-	for _, e := range r.raw.Hub.Profiles {
-		r.profilePool(e.Name, e.Value)
+	h := r.spec.Platform.Hub
+	for i := range h.Profiles {
+		r.profilePool(&h.Profiles[i])
 	}
 	r.groupsAreKnown()
 	r.chartValues()
 	fit := platform.Fit(r.spec)
 	for _, row := range fit.Rows {
-		raw := r.raw.Hub.Profiles.Get(row.Profile)
-		if row.Total > 0 || raw != nil && raw.Pool != "" && !r.hubPool(raw.Pool) {
+		p := h.Profile(row.Profile)
+		if row.Total > 0 || p.Pool != "" && !r.hubPool(p.Pool) {
 			continue
 		}
-		if raw != nil && raw.MIG != "" {
-			if _, there := r.instances(raw); !there { // which is said
+		if p.MIG != "" {
+			if _, there := r.instances(p); !there { // which is said
 				continue
 			}
 		}
 		what, cure := never(row, fit.Pools)
-		at := any(r.raw.Hub)
-		if raw != nil {
-			at = r.tooMuch(raw, what)
-		}
-		r.Wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
+		r.Wrong(r.tooMuch(p, what), fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
 	}
 	r.homesPin(fit)
 	r.besideEtcd()
@@ -54,9 +51,10 @@ func (r *resolver) homesPin(fit jupyterhub.Report) {
 	if len(fit.Apart) == 0 {
 		return
 	}
-	at := any(r.raw.Hub)
-	if r.IsSet(&r.raw.Hub.Home.Class) {
-		at = &r.raw.Hub.Home.Class
+	h := r.spec.Platform.Hub
+	at := any(h)
+	if r.IsSet(&h.Home.Class) {
+		at = &h.Home.Class
 	}
 	class := cmp.Or(r.spec.Platform.Hub.Home.Class, r.spec.Platform.Storage.Default, platform.LocalPath)
 	r.Warn(at, fmt.Sprintf("homes are of storage class %s and stay on one node: %s", class, fit.Apart[0]),
@@ -67,29 +65,33 @@ func (r *resolver) homesPin(fit jupyterhub.Report) {
 // memory stops the cluster.
 func (r *resolver) besideEtcd() {
 	agents := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Role == spec.Agent })
-	for _, e := range r.raw.Hub.Profiles {
-		if !agents || e.Value.Pool != "" || or(e.Value.GPUs, 0) > 0 || platform.OpenAgents(r.spec) {
+	for i := range r.spec.Platform.Hub.Profiles {
+		p := &r.spec.Platform.Hub.Profiles[i]
+		if !agents || p.Pool != "" || p.GPUs > 0 || platform.OpenAgents(r.spec) || !r.IsSet(p) {
 			continue
 		}
 		cure := "make a pool of agents without GPUs and write pool: and its name"
 		if pool := platform.OnlyGPUPool(r.spec); pool != "" {
 			cure = "write pool: " + pool + ", or make a pool of agents without GPUs and name that"
 		}
-		r.Warn(e.Value, fmt.Sprintf("profile %s runs on servers only, beside the API and etcd: the agents' taints keep it away", e.Name), cure)
+		r.Warn(p, fmt.Sprintf("profile %s runs on servers only, beside the API and etcd: the agents' taints keep it away", p.Name), cure)
 	}
 }
 
 // tooMuch is the key of a profile that requests more than any node has.
-func (r *resolver) tooMuch(raw *decode.HubProfile, why string) any {
+func (r *resolver) tooMuch(raw *spec.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
-	}{{"quota", &r.raw.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"nvidia.com/mig", &raw.MIG}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
+	}{{"quota", &r.spec.Platform.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"nvidia.com/mig", &raw.MIG}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
 		if strings.Contains(why, k.word) && r.IsSet(k.at) {
 			return k.at
 		}
 	}
-	return raw
+	if r.IsSet(raw) {
+		return raw
+	}
+	return r.spec.Platform.Hub
 }
 
 // never says why a profile fits nowhere, and the largest that would fit.
@@ -120,7 +122,7 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 }
 
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
-func (r *resolver) profilePool(name string, raw *decode.HubProfile) {
+func (r *resolver) profilePool(raw *spec.HubProfile) {
 	if raw.Pool != "" && !r.hubPool(raw.Pool) {
 		names := r.poolList()
 		for _, n := range r.entries {
@@ -129,8 +131,8 @@ func (r *resolver) profilePool(name string, raw *decode.HubProfile) {
 		r.Wrong(&raw.Pool, fmt.Sprintf("there is no pool %q of nodes", raw.Pool), decode.OrSuggest(raw.Pool, names))
 		return
 	}
-	r.profileInstance(name, raw)
-	if raw.GPUMemory == nil {
+	r.profileInstance(raw)
+	if !r.IsSet(&raw.GPUMemory) {
 		return
 	}
 	mps := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool {
@@ -141,15 +143,16 @@ func (r *resolver) profilePool(name string, raw *decode.HubProfile) {
 		if offers, _ := r.instances(raw); len(offers) > 0 {
 			cure = fmt.Sprintf("remove gpuMemory: an instance has its own memory, and %s; write gpus: 1 for a nvidia.com/gpu, or mig: with a profile", suggest.Few(offers))
 		}
-		r.Wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", name), cure)
+		r.Wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", raw.Name), cure)
 	}
-	if raw.SHM != nil {
+	if r.IsSet(&raw.SHM) {
 		r.Wrong(&raw.SHM, "with MPS /dev/shm is the daemon's own, on the node", "remove shm")
 	}
 }
 
 // profileInstance checks that a node offers the instances that a profile asks for.
-func (r *resolver) profileInstance(name string, raw *decode.HubProfile) {
+func (r *resolver) profileInstance(raw *spec.HubProfile) {
+	name := raw.Name
 	if raw.MIG == "" {
 		return
 	}
@@ -171,7 +174,7 @@ func (r *resolver) profileInstance(name string, raw *decode.HubProfile) {
 
 // instances says what the nodes of a profile that divide their GPUs offer, and whether its instances
 // are among that.
-func (r *resolver) instances(raw *decode.HubProfile) (offers []string, there bool) {
+func (r *resolver) instances(raw *spec.HubProfile) (offers []string, there bool) {
 	for _, n := range r.spec.Nodes {
 		if raw.Pool != "" && raw.Pool != cmp.Or(n.Pool, n.Name) || n.GPUs.Sharing.Strategy != spec.SharingMIG {
 			continue
@@ -190,28 +193,28 @@ func (r *resolver) hubPool(name string) bool {
 
 // groupsAreKnown: profiles and shares for groups need a login that provides groups.
 func (r *resolver) groupsAreKnown() {
-	raw, h := r.raw.Hub, r.spec.Platform.Hub
-	if h.Auth.GroupsClaim != "" {
+	h := r.spec.Platform.Hub
+	if h.Auth.Groups() {
 		return
 	}
 	say := func(at any, what string) {
 		r.Warn(at, fmt.Sprintf("%s is for groups, and a login with %s brings none: an admin has to add people to groups in the hub", what, h.Auth.Kind), "write auth: oidc with groupsClaim, or remove groups")
 	}
-	all := len(raw.Profiles) > 0
-	for _, e := range raw.Profiles {
-		if len(e.Value.Groups) > 0 {
-			say(&e.Value.Groups, "profile "+e.Name)
+	all := true
+	for i := range h.Profiles {
+		if p := &h.Profiles[i]; len(p.Groups) > 0 {
+			say(&p.Groups, "profile "+p.Name)
 		} else {
 			all = false
 		}
 	}
-	for _, e := range raw.Shared {
-		if len(e.Value.Groups) > 0 {
-			say(&e.Value.Groups, "share "+e.Name)
+	for i := range h.Shared {
+		if s := &h.Shared[i]; len(s.Groups) > 0 {
+			say(&s.Groups, "share "+s.Name)
 		}
 	}
 	if all {
-		r.Wrong(&raw.Profiles, "every profile is for groups, and nobody is in one", "leave one profile without groups, or write auth: oidc with groupsClaim")
+		r.Wrong(&h.Profiles, "every profile is for groups, and nobody is in one", "leave one profile without groups, or write auth: oidc with groupsClaim")
 	}
 }
 
@@ -220,7 +223,7 @@ func (r *resolver) groupsAreKnown() {
 func (r *resolver) chartValues() {
 	at := r.MemberAt(&r.spec.Platform.Charts.Values, "jupyterhub")
 	say := r.Wrong
-	if r.IsSet(&r.raw.Hub.Version) {
+	if r.IsSet(&r.spec.Platform.Hub.Version) {
 		say = r.Warn
 	}
 	for _, f := range jupyterhub.CheckChartValues(r.spec.Platform.Charts.Values["jupyterhub"]) {

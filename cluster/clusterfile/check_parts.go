@@ -55,15 +55,15 @@ func (r *resolver) sectionOr(part string) any {
 // hubField is the place in the file of a field of jupyterhub.Hub, such as Profiles[gpu].SHM or
 // Home.Path.
 func (r *resolver) hubField(field string) any {
-	raw := r.raw.Hub
+	h := r.spec.Platform.Hub
 	section, _, _ := strings.Cut(field, ".")
 	section, in, _ := strings.Cut(strings.TrimSuffix(section, "]"), "[")
 	at := map[string]any{
-		"Profiles": raw.Profiles.Get(in), "Shared": raw.Shared.Get(in), "Home": &raw.Home, "Scratch": raw.Scratch, "Database": &raw.Database,
-		"Auth": raw.Auth, "Cull": &raw.Cull, "Quota": raw.Quota,
+		"Profiles": h.Profile(in), "Shared": h.Share(in), "Home": &h.Home, "Scratch": h.Scratch, "Database": &h.Database,
+		"Auth": &h.Auth, "Cull": &h.Cull, "Quota": &h.Quota,
 	}[section]
 	if at == nil || reflect.ValueOf(at).IsNil() {
-		return raw
+		return h
 	}
 	return at
 }

@@ -216,7 +216,7 @@ func (r *resolver) hostnames() {
 	if raw := r.spec.Platform.Rancher; raw != nil {
 		check(&raw.Hostname)
 	}
-	if raw := r.raw.Hub; raw != nil {
+	if raw := r.spec.Platform.Hub; raw != nil {
 		check(&raw.Hostname)
 	}
 	if raw := r.spec.Platform.Monitoring; raw != nil {
@@ -232,14 +232,14 @@ func (r *resolver) reached() {
 		at = append(at, &r.spec.Platform.Rancher.Hostname)
 	}
 	if p.Hub != nil {
-		at = append(at, &r.raw.Hub.Hostname)
+		at = append(at, &r.spec.Platform.Hub.Hostname)
 	}
 	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
 		at = append(at, &r.spec.Platform.Monitoring.Hostname)
 	}
 	for _, a := range at {
 		// The hub's own proxy can be a Service with an address; the others have none.
-		alone := r.raw.Hub != nil && a == &r.raw.Hub.Hostname && (p.LB != nil || !slices.Contains(r.disabled, "servicelb"))
+		alone := r.spec.Platform.Hub != nil && a == &r.spec.Platform.Hub.Hostname && (p.LB != nil || !slices.Contains(r.disabled, "servicelb"))
 		if p.Ingress.Kind == spec.IngressNone && !alone {
 			r.Wrong(a, fmt.Sprintf("nothing routes to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
 		}
@@ -286,9 +286,9 @@ func (r *resolver) classNames() {
 	if h == nil {
 		return
 	}
-	check(&r.raw.Hub.Database.Class, h.Database.Class)
-	check(&r.raw.Hub.Home.Class, h.Home.Class)
-	if s := r.raw.Hub.Scratch; s != nil {
+	check(&r.spec.Platform.Hub.Database.Class, h.Database.Class)
+	check(&r.spec.Platform.Hub.Home.Class, h.Home.Class)
+	if s := r.spec.Platform.Hub.Scratch; s != nil {
 		check(&s.Class, h.Scratch.Class)
 	}
 	if s := p.Storage.Scratch; s != nil {
@@ -296,7 +296,7 @@ func (r *resolver) classNames() {
 			at   *string
 			name string
 			what string
-		}{{&r.raw.Hub.Database.Class, h.Database.Class, "the hub's users"}, {&r.raw.Hub.Home.Class, h.Home.Class, "homes"}} {
+		}{{&r.spec.Platform.Hub.Database.Class, h.Database.Class, "the hub's users"}, {&r.spec.Platform.Hub.Home.Class, h.Home.Class, "homes"}} {
 			if use.name == s.Class {
 				r.Wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class with permanent volumes")
 			}

@@ -64,10 +64,10 @@ func (r *resolver) rancherVersion() *string {
 }
 
 func (r *resolver) hubVersion() *string {
-	if r.raw.Hub == nil {
+	if r.spec.Platform.Hub == nil {
 		return nil
 	}
-	return &r.raw.Hub.Version
+	return &r.spec.Platform.Hub.Version
 }
 
 // versionPlace is the place where a version was chosen: its own key, that of Kubernetes, or
@@ -107,7 +107,7 @@ func (r *resolver) section(part string) any {
 		return p.TLS
 	}
 	return map[string]any{
-		"rancher": p.Rancher, "fleet": p.Fleet, "fleet-crd": p.Fleet, "jupyterhub": r.raw.Hub, "velero": p.Backup,
+		"rancher": p.Rancher, "fleet": p.Fleet, "fleet-crd": p.Fleet, "jupyterhub": r.spec.Platform.Hub, "velero": p.Backup,
 		"monitoring": p.Monitoring, "dcgm-exporter": p.Monitoring, addon.GPUOperatorName: &r.spec.NVIDIA.Stack,
 		"nfs": p.Storage.NFS, "longhorn": p.Storage.Longhorn, "cephfs": p.Storage.CephFS, "scratch": p.Storage.Scratch,
 		"metallb": p.LB, "cilium": &r.spec.K3s.CNI, "cert-manager": p.Rancher,

@@ -22,60 +22,56 @@ const (
 )
 
 func (r *resolver) hub() {
-	raw := r.raw.Hub
-	if raw == nil {
+	h := r.spec.Platform.Hub
+	if h == nil {
 		return
 	}
-	r.hostname(&raw.Hostname, "hub")
-	r.chartVersion(&raw.Version, "jupyterhub", raw.Version)
-	h := &spec.Hub{
-		Hostname: raw.Hostname, Version: raw.Version, Namespace: cmp.Or(raw.Namespace, "jupyterhub"),
-		SHM: or(raw.SHM, 8*spec.GiB), PrePull: raw.PrePull, Isolate: or(raw.Isolate, true), Reach: raw.Reach,
-	}
+	r.hostname(&h.Hostname, "hub")
+	r.chartVersion(&h.Version, "jupyterhub", h.Version)
 	if !decode.DNSLabel.MatchString(h.Namespace) || h.Namespace == "default" || strings.HasPrefix(h.Namespace, "kube-") {
-		r.Wrong(&raw.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
+		r.Wrong(&h.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
 	}
-	r.spec.Platform.Hub = h
-	r.hubDatabase(raw, h)
-	r.hubAuth(raw, h)
-	for _, e := range raw.Profiles {
-		h.Profiles = append(h.Profiles, r.hubProfile(e.Name, e.Value))
+	r.hubDatabase(&h.Database)
+	r.hubAuth(h)
+	r.defaultProfile(h)
+	for i := range h.Profiles {
+		r.hubProfile(&h.Profiles[i])
 	}
-	if len(raw.Profiles) == 0 {
+	if len(h.Profiles) == 0 {
 		h.Profiles = r.usualProfiles()
+		h.Profiles[0].Default = true
 	}
-	r.defaultProfile(raw, h)
-	r.hubHome(raw, h)
-	r.hubShares(raw, h)
-	r.hubScratch(raw, h)
-	r.hubCull(raw, h)
-	for i, p := range raw.Reach {
+	r.hubHome(&h.Home)
+	r.hubShares(h)
+	r.hubScratch(h)
+	r.hubCull(&h.Cull)
+	for i, p := range h.Reach {
 		if p.IsValid() && p != p.Masked() {
-			r.Wrong(&raw.Reach[i], fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
+			r.Wrong(&h.Reach[i], fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
 		}
 	}
-	if !h.Isolate && len(raw.Reach) > 0 {
-		r.Wrong(&raw.Reach, "notebooks are not isolated, so they reach everything", "remove reach, or isolate: false")
+	if !h.Isolate.IsOn() && len(h.Reach) > 0 {
+		r.Wrong(&h.Reach, "notebooks are not isolated, so they reach everything", "remove reach, or isolate: false")
 	}
-	if q := raw.Quota; q != nil {
-		h.Quota = spec.HubQuota{GPUs: or(q.GPUs, 0), CPU: float64(or(q.CPU, 0)), Memory: or(q.Memory, 0)}
-		r.between(q.GPUs, &q.GPUs, "gpus", 1, 100000)
-	}
+	r.within(&h.Quota.GPUs, "gpus", 1, 100000)
 }
 
-func (r *resolver) hubDatabase(raw *decode.Hub, h *spec.Hub) {
-	db := &raw.Database
-	h.Database = spec.HubDatabase{
-		Kind: cmp.Or(db.Kind, "sqlite"), Class: db.Class, Size: or(db.Size, spec.GiB), URL: db.URL,
+func (r *resolver) hubDatabase(db *spec.HubDatabase) {
+	if db.Kind == "" {
+		db.Kind = "sqlite"
+		if r.IsSet(&db.URL) {
+			db.Kind = "postgres"
+		}
 	}
-	if db.Kind == "" && r.IsSet(&db.URL) {
-		h.Database.Kind = "postgres"
+	sized := r.IsSet(&db.Size)
+	if !sized && db.Kind == "sqlite" {
+		db.Size = spec.GiB
 	}
 	switch {
-	case h.Database.Kind == "postgres" && !r.IsSet(&db.URL):
+	case db.Kind == "postgres" && !r.IsSet(&db.URL):
 		r.Wrong(&db.URL, "postgres has no url", "write url: env:NAME, with postgresql://user:password@host/name in that variable; the database must exist")
-	case h.Database.Kind == "postgres":
-		h.Database.Size = 0
+	case db.Kind == "postgres":
+		db.Size = 0
 		for _, at := range []any{&db.Class, &db.Size} {
 			if r.IsSet(at) {
 				r.Wrong(at, "with postgres the hub has no volume", "remove it, or write kind: sqlite")
@@ -83,63 +79,51 @@ func (r *resolver) hubDatabase(raw *decode.Hub, h *spec.Hub) {
 		}
 	case r.IsSet(&db.URL):
 		r.Wrong(&db.URL, "url has no effect with sqlite", "remove it, or write kind: postgres")
-	case h.Database.Size < 100*spec.MiB:
-		r.Wrong(&db.Size, fmt.Sprintf("%s is too little for the hub's database", h.Database.Size), "write 1GiB")
+	case db.Size < 100*spec.MiB:
+		r.Wrong(&db.Size, fmt.Sprintf("%s is too little for the hub's database", db.Size), "write 1GiB")
 	}
 }
 
-func (r *resolver) hubProfile(name string, raw *decode.HubProfile) spec.HubProfile {
-	p := spec.HubProfile{
-		Name: name, Title: cmp.Or(raw.Title, name), Description: raw.Description, Image: raw.Image, Default: raw.Default,
-		CPULimit: float64(or(raw.CPU.Limit, 0)), MemLimit: or(raw.Memory.Limit, 0), GPUs: or(raw.GPUs, 0), GPUMemory: or(raw.GPUMemory, 0), MIG: raw.MIG,
-		Pool: raw.Pool, RuntimeClass: raw.RuntimeClass, Groups: raw.Groups, Env: raw.Env, DefaultURL: raw.DefaultURL, SHM: or(raw.SHM, 0),
-	}
+func (r *resolver) hubProfile(p *spec.HubProfile) {
+	r.profileNames(p)
+	r.profileSizes(p)
+	p.Title = cmp.Or(p.Title, p.Name)
 	// Kubernetes itself uses a limit as the request if there is none.
-	p.CPUGuarantee, p.MemGuarantee = float64(or(raw.CPU.Guarantee, decode.Cores(p.CPULimit))), or(raw.Memory.Guarantee, p.MemLimit)
-	if p.MemGuarantee == 0 {
-		p.MemGuarantee = spec.GiB
-	}
-	if p.Image == "" {
-		p.Image = plainImage
-		if p.GPUs > 0 || p.MIG != "" {
-			p.Image = gpuImage
-		}
-	}
+	p.CPU.Guarantee = cmp.Or(p.CPU.Guarantee, p.CPU.Limit)
+	p.Memory.Guarantee = cmp.Or(p.Memory.Guarantee, p.Memory.Limit, spec.GiB)
 	if p.GPUs > 0 || p.MIG != "" {
-		p.RuntimeClass = cmp.Or(p.RuntimeClass, "nvidia")
+		p.Image, p.RuntimeClass = cmp.Or(p.Image, gpuImage), cmp.Or(p.RuntimeClass, "nvidia")
 	}
-	r.profileNames(raw, p)
-	r.profileSizes(raw, p)
-	return p
+	p.Image = cmp.Or(p.Image, plainImage)
 }
 
 // imageName matches host/path:tag, or with @sha256 at the end.
 const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
 
-func (r *resolver) profileNames(raw *decode.HubProfile, p spec.HubProfile) {
+func (r *resolver) profileNames(p *spec.HubProfile) {
 	if !decode.DNSLabel.MatchString(p.Name) || len(p.Name) > 40 {
-		r.Wrong(raw, fmt.Sprintf("%q cannot be a profile's name", p.Name), "write at most 40 lower-case letters, digits and hyphens; title: is what people read")
+		r.Wrong(p, fmt.Sprintf("%q cannot be a profile's name", p.Name), "write at most 40 lower-case letters, digits and hyphens; title: is what people read")
 	}
 	switch _, tag, _ := decode.CutLast(p.Image[strings.LastIndexByte(p.Image, '/')+1:], ":"); {
-	case raw.Image == "":
+	case p.Image == "":
 	case !matches(imageName, p.Image):
-		r.Wrong(&raw.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
+		r.Wrong(&p.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
 	case tag == "":
-		r.Wrong(&raw.Image, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", p.Image), "add the tag of a release, e.g. "+plainImage)
+		r.Wrong(&p.Image, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", p.Image), "add the tag of a release, e.g. "+plainImage)
 	case tag == "latest":
-		r.Warn(&raw.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
+		r.Warn(&p.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
 	}
-	if raw.RuntimeClass != "" && !decode.IsDNSName(raw.RuntimeClass) {
-		r.Wrong(&raw.RuntimeClass, fmt.Sprintf("%q cannot be a runtime class", raw.RuntimeClass), "write e.g. nvidia")
+	if p.RuntimeClass != "" && !decode.IsDNSName(p.RuntimeClass) {
+		r.Wrong(&p.RuntimeClass, fmt.Sprintf("%q cannot be a runtime class", p.RuntimeClass), "write e.g. nvidia")
 	}
-	if p.GPUs > 0 && raw.RuntimeClass != "" && !strings.HasPrefix(raw.RuntimeClass, "nvidia") {
-		r.Warn(&raw.RuntimeClass, fmt.Sprintf("K3s shows GPUs to containers of the runtime class nvidia, and this is %s", raw.RuntimeClass), "remove runtimeClass")
+	if p.GPUs > 0 && p.RuntimeClass != "" && !strings.HasPrefix(p.RuntimeClass, "nvidia") {
+		r.Warn(&p.RuntimeClass, fmt.Sprintf("K3s shows GPUs to containers of the runtime class nvidia, and this is %s", p.RuntimeClass), "remove runtimeClass")
 	}
-	if raw.DefaultURL != "" && !strings.HasPrefix(raw.DefaultURL, "/") {
-		r.Wrong(&raw.DefaultURL, fmt.Sprintf("%q is not a path", raw.DefaultURL), "write e.g. /lab, or /tree for the classic view")
+	if p.DefaultURL != "" && !strings.HasPrefix(p.DefaultURL, "/") {
+		r.Wrong(&p.DefaultURL, fmt.Sprintf("%q is not a path", p.DefaultURL), "write e.g. /lab, or /tree for the classic view")
 	}
 	for _, name := range sortedNames(p.Env) {
-		at := r.MemberAt(&raw.Env, name)
+		at := r.MemberAt(&p.Env, name)
 		switch {
 		case len(validation.IsCIdentifier(name)) > 0:
 			r.Wrong(at, fmt.Sprintf("%q cannot be an environment variable", name), "write letters, digits and underscores")
@@ -149,30 +133,30 @@ func (r *resolver) profileNames(raw *decode.HubProfile, p spec.HubProfile) {
 	}
 }
 
-func (r *resolver) profileSizes(raw *decode.HubProfile, p spec.HubProfile) {
-	r.between(raw.GPUs, &raw.GPUs, "gpus", 0, 16)
-	if raw.CPU.Guarantee != nil && p.CPULimit > 0 && p.CPUGuarantee > p.CPULimit {
-		r.Wrong(&raw.CPU.Guarantee, fmt.Sprintf("%s is guaranteed %g cores and limited to %g", p.Name, p.CPUGuarantee, p.CPULimit), "write a guarantee that is at most the limit")
+func (r *resolver) profileSizes(p *spec.HubProfile) {
+	r.within(&p.GPUs, "gpus", 0, 16)
+	if p.CPU.Limit > 0 && p.CPU.Guarantee > p.CPU.Limit {
+		r.Wrong(&p.CPU.Guarantee, fmt.Sprintf("%s is guaranteed %g cores and limited to %g", p.Name, p.CPU.Guarantee, p.CPU.Limit), "write a guarantee that is at most the limit")
 	}
-	if raw.Memory.Guarantee != nil && p.MemLimit > 0 && p.MemGuarantee > p.MemLimit {
-		r.Wrong(&raw.Memory.Guarantee, fmt.Sprintf("%s is guaranteed %s of memory and limited to %s", p.Name, p.MemGuarantee, p.MemLimit), "write a guarantee that is at most the limit")
+	if p.Memory.Limit > 0 && p.Memory.Guarantee > p.Memory.Limit {
+		r.Wrong(&p.Memory.Guarantee, fmt.Sprintf("%s is guaranteed %s of memory and limited to %s", p.Name, p.Memory.Guarantee, p.Memory.Limit), "write a guarantee that is at most the limit")
 	}
-	for at, c := range map[any]*decode.Cores{&raw.CPU.Guarantee: raw.CPU.Guarantee, &raw.CPU.Limit: raw.CPU.Limit} {
-		if c != nil && *c <= 0 {
-			r.Wrong(at, "a profile with no CPU starts nothing", "write e.g. 0.5, or leave it out")
+	for _, c := range []*spec.Cores{&p.CPU.Guarantee, &p.CPU.Limit} {
+		if r.IsSet(c) && *c <= 0 {
+			r.Wrong(c, "a profile with no CPU starts nothing", "write e.g. 0.5, or leave it out")
 		}
 	}
-	if limit := raw.Memory.Limit; limit != nil && *limit < 256*spec.MiB {
-		r.Wrong(&raw.Memory.Limit, fmt.Sprintf("a notebook does not even start with %s of memory", *limit), "write 1GiB or more")
+	if limit := &p.Memory.Limit; r.IsSet(limit) && *limit < 256*spec.MiB {
+		r.Wrong(&p.Memory.Limit, fmt.Sprintf("a notebook does not even start with %s of memory", *limit), "write 1GiB or more")
 	}
-	if raw.SHM != nil && p.MemLimit > 0 && *raw.SHM > p.MemLimit {
-		r.Wrong(&raw.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", *raw.SHM, p.MemLimit), "write less, or a higher limit")
+	if p.Memory.Limit > 0 && p.SHM > p.Memory.Limit {
+		r.Wrong(&p.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", p.SHM, p.Memory.Limit), "write less, or a higher limit")
 	}
 	if p.MIG != "" && p.GPUs > 0 {
-		r.Wrong(&raw.MIG, fmt.Sprintf("profile %s asks for GPUs and for an instance of one", p.Name), "keep one of gpus and mig")
+		r.Wrong(&p.MIG, fmt.Sprintf("profile %s asks for GPUs and for an instance of one", p.Name), "keep one of gpus and mig")
 	}
 	if p.GPUMemory > 0 && p.GPUs != 1 {
-		r.Wrong(&raw.GPUMemory, "gpuMemory is a part of one GPU that is shared", "write gpus: 1 beside it, or remove gpuMemory")
+		r.Wrong(&p.GPUMemory, "gpuMemory is a part of one GPU that is shared", "write gpus: 1 beside it, or remove gpuMemory")
 	}
 }
 
@@ -181,12 +165,12 @@ func (r *resolver) profileSizes(raw *decode.HubProfile, p spec.HubProfile) {
 func (r *resolver) usualProfiles() []spec.HubProfile {
 	out := []spec.HubProfile{{
 		Name: "cpu", Title: "CPU", Description: "Up to 2 cores and 4 GiB", Image: plainImage,
-		CPUGuarantee: 0.5, CPULimit: 2, MemGuarantee: spec.GiB, MemLimit: 4 * spec.GiB,
+		CPU: spec.CPU{Guarantee: 0.5, Limit: 2}, Memory: spec.Memory{Guarantee: spec.GiB, Limit: 4 * spec.GiB},
 	}}
 	if len(r.spec.GPUNodes()) > 0 && r.spec.NVIDIA.Stack != spec.StackNone {
 		out = append(out, spec.HubProfile{
 			Name: "gpu", Title: "1 GPU", Description: "PyTorch with CUDA, and as much CPU and memory as the node has free", Image: gpuImage,
-			CPUGuarantee: 1, MemGuarantee: 4 * spec.GiB, GPUs: 1, RuntimeClass: "nvidia",
+			CPU: spec.CPU{Guarantee: 1}, Memory: spec.Memory{Guarantee: 4 * spec.GiB}, GPUs: 1, RuntimeClass: "nvidia",
 		})
 		if !platform.OpenAgents(r.spec) {
 			out[0].Pool = platform.OnlyGPUPool(r.spec) // preferred to servers, where etcd runs
@@ -195,28 +179,26 @@ func (r *resolver) usualProfiles() []spec.HubProfile {
 	return out
 }
 
-func (r *resolver) defaultProfile(raw *decode.Hub, h *spec.Hub) {
-	var first *decode.HubProfile
-	for _, e := range raw.Profiles {
-		if !e.Value.Default {
+func (r *resolver) defaultProfile(h *spec.Hub) {
+	var first *spec.HubProfile
+	for i := range h.Profiles {
+		p := &h.Profiles[i]
+		if !p.Default {
 			continue
 		}
 		if first != nil {
-			r.Wrong(&e.Value.Default, "there is another default profile, in "+r.Line(&first.Default), "keep one of them")
+			r.Wrong(&p.Default, "there is another default profile, in "+r.Line(&first.Default), "keep one of them")
 			continue
 		}
-		first = e.Value
+		first = p
 	}
 	if first == nil && len(h.Profiles) > 0 {
 		h.Profiles[0].Default = true
 	}
 }
 
-func (r *resolver) hubHome(raw *decode.Hub, h *spec.Hub) {
-	home := &raw.Home
-	h.Home = spec.HubHome{Class: home.Class, Size: or(home.Size, 20*spec.GiB), Claim: home.Claim, Path: cmp.Or(home.Path, "/home/jovyan"), ClaimTemplate: home.ClaimTemplate, SubPath: home.SubPath}
+func (r *resolver) hubHome(home *spec.HubHome) {
 	if home.Claim != "" {
-		h.Home.Size = 0
 		for _, at := range []any{&home.Class, &home.Size} {
 			if r.IsSet(at) {
 				r.Wrong(at, "homes are in an existing claim", "remove it, or claim")
@@ -226,8 +208,11 @@ func (r *resolver) hubHome(raw *decode.Hub, h *spec.Hub) {
 			r.Wrong(&home.Claim, fmt.Sprintf("%q cannot be a claim", home.Claim), "write its name as kubectl get pvc shows it")
 		}
 	}
-	if home.Size != nil && *home.Size < 100*spec.MiB {
-		r.Wrong(&home.Size, fmt.Sprintf("%s is too little for a home", *home.Size), "write 10GiB or more")
+	if r.IsSet(&home.Size) && home.Size < 100*spec.MiB {
+		r.Wrong(&home.Size, fmt.Sprintf("%s is too little for a home", home.Size), "write 10GiB or more")
+	}
+	if home.Claim == "" {
+		home.Size = cmp.Or(home.Size, 20*spec.GiB)
 	}
 	if home.Claim != "" && home.ClaimTemplate != "" {
 		r.Wrong(&home.ClaimTemplate, "homes are in one claim, so no other claims need names", "remove it, or claim")
@@ -238,7 +223,7 @@ func (r *resolver) hubHome(raw *decode.Hub, h *spec.Hub) {
 	if p := home.SubPath; p != "" && (strings.HasPrefix(p, "/") || strings.Contains("/"+p+"/", "/../")) {
 		r.Wrong(&home.SubPath, fmt.Sprintf("%q is not a folder of a volume", p), "write it without a slash before it, e.g. home/{username}")
 	}
-	r.inNotebook(&home.Path, h.Home.Path)
+	r.inNotebook(&home.Path, home.Path)
 }
 
 // inNotebook checks a mount point in notebooks.
@@ -248,7 +233,7 @@ func (r *resolver) inNotebook(at *string, p string) {
 	}
 }
 
-func (r *resolver) hubShares(raw *decode.Hub, h *spec.Hub) {
+func (r *resolver) hubShares(h *spec.Hub) {
 	var known []string
 	nfs := r.spec.Platform.Storage.NFS
 	if nfs != nil {
@@ -256,77 +241,74 @@ func (r *resolver) hubShares(raw *decode.Hub, h *spec.Hub) {
 			known = append(known, s.Name)
 		}
 	}
-	mounts := map[string]any{h.Home.Path: &raw.Home.Path}
-	for _, e := range raw.Shared {
-		s := e.Value
-		share := spec.HubShare{Name: e.Name, Path: cmp.Or(s.Path, "/shared/"+e.Name), ReadOnly: or(s.ReadOnly, false), Groups: s.Groups}
+	mounts := map[string]any{h.Home.Path: &h.Home.Path}
+	for i := range h.Shared {
+		s := &h.Shared[i]
+		s.Path = cmp.Or(s.Path, "/shared/"+s.Name)
 		at := any(&s.Path)
 		if !r.IsSet(at) {
 			at = s
 		}
-		i := slices.Index(known, e.Name)
+		i := slices.Index(known, s.Name)
 		switch {
 		case len(known) == 0:
-			r.Wrong(s, fmt.Sprintf("there is no share %s: storage.nfs names none", e.Name), "write storage: {nfs: {server: …, shares: {"+e.Name+": /export/"+e.Name+"}}}")
+			r.Wrong(s, fmt.Sprintf("there is no share %s: storage.nfs names none", s.Name), "write storage: {nfs: {server: …, shares: {"+s.Name+": /export/"+s.Name+"}}}")
 		case i < 0:
-			r.Wrong(s, fmt.Sprintf("storage.nfs has no share %q", e.Name), decode.OrSuggest(e.Name, known))
-		case nfs.Shares[i].ReadOnly && s.ReadOnly != nil && !*s.ReadOnly:
-			r.Wrong(&s.ReadOnly, fmt.Sprintf("share %s is read-only in storage.nfs", e.Name), "remove readOnly in one of the places")
+			r.Wrong(s, fmt.Sprintf("storage.nfs has no share %q", s.Name), decode.OrSuggest(s.Name, known))
+		case nfs.Shares[i].ReadOnly && s.ReadOnly == spec.Off:
+			r.Wrong(&s.ReadOnly, fmt.Sprintf("share %s is read-only in storage.nfs", s.Name), "remove readOnly in one of the places")
 		default:
-			share.ReadOnly = share.ReadOnly || nfs.Shares[i].ReadOnly
+			s.ReadOnly = s.ReadOnly.Or(nfs.Shares[i].ReadOnly)
 		}
-		r.inNotebook(&s.Path, share.Path)
-		unique(r, mounts, share.Path, at, fmt.Sprintf("%s is a mount point already", share.Path), "write another path")
-		h.Shared = append(h.Shared, share)
+		s.ReadOnly = s.ReadOnly.Or(false)
+		r.inNotebook(&s.Path, s.Path)
+		unique(r, mounts, s.Path, at, fmt.Sprintf("%s is a mount point already", s.Path), "write another path")
 	}
 }
 
-func (r *resolver) hubScratch(raw *decode.Hub, h *spec.Hub) {
-	s := raw.Scratch
+func (r *resolver) hubScratch(h *spec.Hub) {
+	s := h.Scratch
 	if s == nil {
 		return
 	}
-	h.Scratch = spec.HubScratch{Class: s.Class, Size: or(s.Size, 100*spec.GiB), Path: cmp.Or(s.Path, "/scratch")}
-	if storage := r.spec.Platform.Storage.Scratch; h.Scratch.Class == "" && storage != nil {
-		h.Scratch.Class = storage.Class
+	if storage := r.spec.Platform.Storage.Scratch; s.Class == "" && storage != nil {
+		s.Class = storage.Class
 	}
-	if h.Scratch.Class == "" {
+	if s.Class == "" {
 		r.Wrong(s, "notebooks request scratch volumes, and no storage class provides them", "write storage: {scratch: true} with a scratch disk in a pool, or class: here")
 	}
-	if s.Size != nil && *s.Size < 100*spec.MiB {
-		r.Wrong(&s.Size, fmt.Sprintf("%s is too little for scratch", *s.Size), "write 10GiB or more")
+	if r.IsSet(&s.Size) && s.Size < 100*spec.MiB {
+		r.Wrong(&s.Size, fmt.Sprintf("%s is too little for scratch", s.Size), "write 10GiB or more")
 	}
-	r.inNotebook(&s.Path, h.Scratch.Path)
-	if h.Scratch.Path == h.Home.Path {
+	r.inNotebook(&s.Path, s.Path)
+	if s.Path == h.Home.Path {
 		r.Wrong(&s.Path, h.Home.Path+" is the home", "write another path")
 	}
 }
 
-func (r *resolver) hubCull(raw *decode.Hub, h *spec.Hub) {
-	c := &raw.Cull
-	h.Cull = spec.HubCull{Enabled: or(c.Enabled, true), Idle: c.Idle.Or(time.Hour), MaxAge: c.MaxAge.Or(0), Every: c.Every.Or(5 * time.Minute), Exempt: c.Exempt}
-	if !h.Cull.Enabled {
+func (r *resolver) hubCull(c *spec.HubCull) {
+	if !c.Enabled.IsOn() {
 		for _, at := range []any{&c.Idle, &c.MaxAge, &c.Every, &c.Exempt} {
 			if r.IsSet(at) {
 				r.Wrong(at, "servers are never stopped, so this has no effect", "remove it, or enabled: false")
 			}
 		}
-		h.Cull = spec.HubCull{}
+		*c = spec.HubCull{}
 		return
 	}
 	switch {
-	case h.Cull.Idle < 5*time.Minute:
-		r.Wrong(&c.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", decode.Period(h.Cull.Idle)), "write 30m or more; cull: false for never")
-	case h.Cull.Idle < 2*h.Cull.Every && !r.IsSet(&c.Every):
-		h.Cull.Every = h.Cull.Idle / 2
-	case h.Cull.Every > h.Cull.Idle:
-		r.Wrong(&c.Every, fmt.Sprintf("servers would be checked every %s, and stopped after %s of idleness", decode.Period(h.Cull.Every), decode.Period(h.Cull.Idle)), "write less than idle")
+	case c.Idle < 5*time.Minute:
+		r.Wrong(&c.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", decode.Period(c.Idle)), "write 30m or more; cull: false for never")
+	case c.Idle < 2*c.Every && !r.IsSet(&c.Every):
+		c.Every = c.Idle / 2
+	case c.Every > c.Idle:
+		r.Wrong(&c.Every, fmt.Sprintf("servers would be checked every %s, and stopped after %s of idleness", decode.Period(c.Every), decode.Period(c.Idle)), "write less than idle")
 	}
-	if h.Cull.Every < 30*time.Second {
-		r.Wrong(&c.Every, fmt.Sprintf("the hub would be queried every %s", decode.Period(h.Cull.Every)), "write 1m or more")
+	if c.Every < 30*time.Second {
+		r.Wrong(&c.Every, fmt.Sprintf("the hub would be queried every %s", decode.Period(c.Every)), "write 1m or more")
 	}
-	if h.Cull.MaxAge > 0 && h.Cull.MaxAge < h.Cull.Idle {
-		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(h.Cull.MaxAge), decode.Period(h.Cull.Idle)), "write more than idle, e.g. 24h")
+	if c.MaxAge > 0 && c.MaxAge < c.Idle {
+		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(c.MaxAge), decode.Period(c.Idle)), "write more than idle, e.g. 24h")
 	}
 	r.userNames(c.Exempt)
 }

@@ -58,13 +58,13 @@ func Parse(filename string, data []byte) (*spec.Spec, error) {
 
 // resolve makes a Spec of a tree.
 func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string) (*spec.Spec, error) {
-	raw := &decode.File{}
+	raw := &spec.Spec{}
 	raw.File, raw.Dir = file, dir
 	c.DecodeTree(root, raw, "")
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
 	}
-	r := &resolver{Checker: c, raw: raw, spec: &raw.Spec, entries: raw.Nodes}
+	r := &resolver{Checker: c, spec: raw, entries: raw.Nodes}
 	raw.Nodes = nil
 	r.resolve(root)
 	r.validate()
@@ -106,7 +106,6 @@ func (r *resolver) places() {
 // resolver turns the raw file into the Spec, and then checks the whole.
 type resolver struct {
 	*decode.Checker
-	raw     *decode.File
 	spec    *spec.Spec
 	nodes   []plannedNode // like spec.Nodes, in the same order
 	entries []spec.Node   // those of the file under nodes

@@ -15,21 +15,16 @@ import (
 
 // A problem of the hub's chart is shown where the file says what it is about.
 func TestWhereTheHubSaysIt(t *testing.T) {
-	profile, share := &decode.HubProfile{}, &decode.HubShare{}
-	raw := &decode.Hub{Scratch: &decode.HubScratch{}, Auth: &decode.HubAuth{}, Quota: &decode.HubQuota{}}
-	raw.Profiles = append(raw.Profiles, decode.Entry[decode.HubProfile]{Name: "gpu", Value: profile})
-	raw.Shared = append(raw.Shared, decode.Entry[decode.HubShare]{Name: "data", Value: share})
-	r := &resolver{raw: &decode.File{Hub: raw}}
+	h := &spec.Hub{Scratch: &spec.HubScratch{}, Profiles: []spec.HubProfile{{Name: "gpu"}}, Shared: []spec.HubShare{{Name: "data"}}}
+	r := &resolver{spec: &spec.Spec{Platform: spec.Platform{Hub: h}}}
 	for field, want := range map[string]any{
-		"Profiles[gpu].SHM": profile, "Profiles[cpu].SHM": raw, "Shared[data].Path": share, "Shared[x]": raw, "Home.Path": &raw.Home, "Scratch.Path": raw.Scratch, "Database": &raw.Database, "Auth.Kind": raw.Auth, "Cull.Idle": &raw.Cull,
-		"Quota": raw.Quota, "Hostname": raw, "": raw,
+		"Profiles[gpu].SHM": &h.Profiles[0], "Profiles[cpu].SHM": h, "Shared[data].Path": &h.Shared[0], "Shared[x]": h, "Home.Path": &h.Home, "Scratch.Path": h.Scratch,
+		"Database": &h.Database, "Auth.Kind": &h.Auth, "Cull.Idle": &h.Cull, "Quota": &h.Quota, "Hostname": h, "": h,
 	} {
 		assert.Same(t, want, r.hubField(field), field)
 	}
-	r.raw.Hub = &decode.Hub{}
-	for _, field := range []string{"Scratch", "Auth", "Quota"} {
-		assert.Same(t, r.raw.Hub, r.hubField(field), field)
-	}
+	h.Scratch = nil
+	assert.Same(t, h, r.hubField("Scratch"))
 	assert.Nil(t, apart(nil))
 	assert.Len(t, apart(fmt.Errorf("x")), 1)
 	assert.True(t, slices.Equal([]error{spec.ErrSOPS, spec.ErrInlineSecret}, apart(several{spec.ErrSOPS, spec.ErrInlineSecret})))

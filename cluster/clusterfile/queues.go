@@ -101,8 +101,8 @@ func (r *resolver) profilesQueue(offered map[string]int) {
 	}
 	for _, p := range h.Profiles {
 		for resource, n := range platform.Wants(p) {
-			if raw := r.raw.Hub.Profiles.Get(p.Name); n > most[resource] && raw != nil && offered[resource] > 0 {
-				r.Wrong(raw, fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),
+			if n > most[resource] && offered[resource] > 0 && r.IsSet(h.Profile(p.Name)) {
+				r.Wrong(h.Profile(p.Name), fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),
 					"ask for less, or give the queues more")
 			}
 		}

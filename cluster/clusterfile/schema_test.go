@@ -24,7 +24,7 @@ const schemaID = "https://github.com/cps-gpu/homelab/cluster/clusterfile/schema.
 
 // TestSchema holds schema.json against the sections.
 func TestSchema(t *testing.T) {
-	root := reflect.TypeFor[decode.File]()
+	root := reflect.TypeFor[spec.Spec]()
 	s := sectionSchema(root)
 	defs := map[string]any{}
 	for _, section := range sections(root) {
@@ -55,8 +55,6 @@ func sections(root reflect.Type) []reflect.Type {
 	var walk func(t reflect.Type)
 	walk = func(t reflect.Type) {
 		switch {
-		case t.Implements(reflect.TypeFor[decode.Ordered]()):
-			walk(t.Elem().Field(1).Type)
 		case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
 			walk(t.Elem())
 		case decode.IsSection(t) && !slices.Contains(out, t):
@@ -128,11 +126,8 @@ func valueSchema(f decode.Field) object {
 	case t.Kind() == reflect.Pointer:
 		t = t.Elem()
 	}
-	if f.Named || t.Implements(reflect.TypeFor[decode.Ordered]()) {
+	if f.Named {
 		item := t.Elem()
-		if !f.Named {
-			item = item.Field(1).Type.Elem()
-		}
 		named := decode.Field{Type: item}
 		return object{"type": "object", "additionalProperties": object{"anyOf": append([]any{of(item), object{"type": "null"}}, short(named)...)}}
 	}
@@ -193,7 +188,7 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": "boolean"}
 	case reflect.TypeFor[decode.Period](), reflect.TypeFor[time.Duration]():
 		return text(decode.PeriodSyntax.String(), "15d")
-	case reflect.TypeFor[decode.Cores]():
+	case reflect.TypeFor[spec.Cores]():
 		return object{"oneOf": []any{object{"type": "number", "minimum": 0}, text(`^[0-9]+m$`, "500m")}}
 	case reflect.TypeFor[spec.AddressPool]():
 		return text(`^[0-9a-fA-F.:]+( *- *[0-9a-fA-F.:]+|/[0-9]{1,3})?$`, "10.0.0.200-10.0.0.219")

@@ -157,7 +157,7 @@ func TestFullHasEveryKey(t *testing.T) {
 		collectKeys(decode.ReadTree(c, data), used)
 		require.NoError(t, c.Err())
 	}
-	for _, section := range sections(reflect.TypeFor[decode.File]()) {
+	for _, section := range sections(reflect.TypeFor[spec.Spec]()) {
 		if decode.Name(section) == "Lab" { // whose keys exclude each other
 			continue
 		}

@@ -118,7 +118,7 @@ func (r *resolver) defaultClass() {
 
 // needsClass reports whether some part creates claims.
 func (r *resolver) needsClass() bool {
-	return r.raw.Hub != nil || r.spec.Platform.Monitoring != nil
+	return r.spec.Platform.Hub != nil || r.spec.Platform.Monitoring != nil
 }
 
 func (r *resolver) nfs(n *spec.NFS) {

@@ -48,24 +48,8 @@ func Fit(s *spec.Spec) jupyterhub.Report {
 	if h == nil {
 		return jupyterhub.Report{}
 	}
-	var profiles []jupyterhub.Profile
-	for _, p := range h.Profiles {
-		profiles = append(profiles, jupyterhub.Profile{
-			Name: p.Name, CPUGuarantee: p.CPUGuarantee, CPULimit: p.CPULimit, MemGuarantee: jupyterhub.Bytes(p.MemGuarantee), MemLimit: jupyterhub.Bytes(p.MemLimit),
-			GPUs: p.GPUs, GPUMemory: jupyterhub.Bytes(p.GPUMemory), Resources: instance(p), Pool: p.Pool, RuntimeClass: p.RuntimeClass, Groups: p.Groups,
-		})
-	}
-	all := jupyterhub.Hub{
-		Profiles: profiles, Pools: fitPools(s),
-		Quota: jupyterhub.Quota{GPUs: h.Quota.GPUs, CPU: h.Quota.CPU, Memory: jupyterhub.Bytes(h.Quota.Memory)},
-		Home:  jupyterhub.Home{Claim: h.Home.Claim, Stays: homesStay(s)},
-	}
-	if h.Scratch.Class != "" {
-		all.Scratch = &jupyterhub.Scratch{Class: h.Scratch.Class, Size: jupyterhub.Bytes(h.Scratch.Size), Path: h.Scratch.Path}
-		if own := s.Platform.Storage.Scratch; own != nil && own.Class == h.Scratch.Class {
-			all.Scratch.Nodes = own.Nodes // no other node has its volume
-		}
-	}
+	all, _ := hubOf(s, siteOf(s, false)) // what cannot be read has no influence on it
+	all.Pools = fitPools(s)
 	return all.Fit()
 }
 

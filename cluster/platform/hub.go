@@ -50,14 +50,14 @@ func (h hub) Make(s *addon.Site) (addon.Piece, error) {
 
 // asksIssuer reports whether the provider's addresses come from what it publishes.
 func asksIssuer(p *spec.Platform, h jupyterhub.Hub) bool {
-	return h.Auth.Kind == jupyterhub.OIDC && h.Auth.Endpoints != given(p.Hub.Auth)
+	return h.Auth.Kind == jupyterhub.OIDC && p.Hub.Auth.OIDC != nil && h.Auth.Endpoints != given(p.Hub.Auth.OIDC)
 }
 
 // assumedOfHub are assumptions about the hub that do not follow from the file.
 func assumedOfHub(p *spec.Platform, h jupyterhub.Hub) []string {
 	var out []string
 	if asksIssuer(p, h) {
-		out = append(out, fmt.Sprintf("the addresses of %s stand for those that it publishes", p.Hub.Auth.Issuer))
+		out = append(out, fmt.Sprintf("the addresses of %s stand for those that it publishes", p.Hub.Auth.OIDC.Issuer))
 	}
 	if p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned {
 		out = append(out, "the hub trusts the public authorities alone: the cluster's own is made in the cluster")
@@ -73,7 +73,11 @@ func hubNeeds(p *spec.Platform, s *addon.Site) []string {
 			needs = append(needs, name)
 		}
 	}
-	for _, class := range []string{p.Hub.Home.Class, p.Hub.Database.Class, p.Hub.Scratch.Class} {
+	classes := []string{p.Hub.Home.Class, p.Hub.Database.Class, ""}
+	if p.Hub.Scratch != nil {
+		classes[2] = p.Hub.Scratch.Class
+	}
+	for _, class := range classes {
 		add(s.Provider(cmp.Or(class, s.DefaultClass)))
 	}
 	if len(p.Hub.Shared) > 0 {
@@ -106,7 +110,10 @@ func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Co
 	if !asks && !ownCA && !borrows {
 		return nil
 	}
-	provider := &issuer{url: p.Hub.Auth.Issuer, ca: h.Auth.CA}
+	provider := &issuer{ca: h.Auth.CA}
+	if asks {
+		provider.url = p.Hub.Auth.OIDC.Issuer
+	}
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
 		h := h
 		var lent []chart.Secret
@@ -115,7 +122,7 @@ func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Co
 			if err != nil {
 				return chart.Part{}, err
 			}
-			h.Auth.Endpoints = merged(given(p.Hub.Auth), endpoints)
+			h.Auth.Endpoints = merged(given(p.Hub.Auth.OIDC), endpoints)
 		}
 		if ownCA {
 			ca, err := addon.IssuerCA(ctx, client, p.TLS.Issuer)
@@ -138,8 +145,8 @@ func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Co
 }
 
 // given returns the addresses of an identity provider that are in the file.
-func given(a spec.HubAuth) jupyterhub.Endpoints {
-	return jupyterhub.Endpoints{Authorize: a.AuthorizeURL, Token: a.TokenURL, Userinfo: a.UserdataURL}
+func given(o *spec.OIDCAuth) jupyterhub.Endpoints {
+	return jupyterhub.Endpoints{Authorize: o.AuthorizeURL, Token: o.TokenURL, Userinfo: o.UserdataURL}
 }
 
 // merged returns a, with empty fields filled from b.
@@ -176,9 +183,9 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 		Database: jupyterhub.Database{Kind: in.Database.Kind, Class: in.Database.Class, Size: toBytes(in.Database.Size), URL: database},
 		Home: jupyterhub.Home{Class: in.Home.Class, Size: toBytes(in.Home.Size), Claim: in.Home.Claim, Path: in.Home.Path,
 			ClaimTemplate: in.Home.ClaimTemplate, SubPath: in.Home.SubPath, Stays: homesStay(s)},
-		SHM: toBytes(in.SHM), PrePull: in.PrePull, Exposed: !in.Isolate, Reach: in.Reach, Taints: site.Taints(),
-		Cull:        jupyterhub.Cull{Off: !in.Cull.Enabled, Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
-		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: in.Quota.CPU, Memory: toBytes(in.Quota.Memory)},
+		SHM: toBytes(in.SHM), PrePull: in.PrePull, Exposed: !in.Isolate.IsOn(), Reach: in.Reach, Taints: site.Taints(),
+		Cull:        jupyterhub.Cull{Off: !in.Cull.Enabled.IsOn(), Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
+		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: float64(in.Quota.CPU), Memory: toBytes(in.Quota.Memory)},
 		Queue:       hubQueue(p),
 		ChartValues: p.Charts.Values["jupyterhub"],
 	}
@@ -190,7 +197,7 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 		h.CA, caErr = addon.File("tls.ca.cert", p.TLS.CACert)
 		err = errors.Join(err, caErr)
 	}
-	if in.Scratch.Class != "" {
+	if in.Scratch != nil && in.Scratch.Class != "" {
 		h.Scratch = &jupyterhub.Scratch{Class: in.Scratch.Class, Size: toBytes(in.Scratch.Size), Path: in.Scratch.Path}
 		if own := p.Storage.Scratch; own != nil && own.Class == in.Scratch.Class {
 			h.Scratch.Nodes = own.Nodes // nobody else has a volume of it
@@ -199,13 +206,13 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	for _, x := range in.Profiles {
 		h.Profiles = append(h.Profiles, jupyterhub.Profile{
 			Name: x.Name, Title: x.Title, Description: x.Description, Image: x.Image, Default: x.Default,
-			CPUGuarantee: x.CPUGuarantee, CPULimit: x.CPULimit, MemGuarantee: toBytes(x.MemGuarantee), MemLimit: toBytes(x.MemLimit),
+			CPUGuarantee: float64(x.CPU.Guarantee), CPULimit: float64(x.CPU.Limit), MemGuarantee: toBytes(x.Memory.Guarantee), MemLimit: toBytes(x.Memory.Limit),
 			GPUs: x.GPUs, GPUMemory: toBytes(x.GPUMemory), Resources: instance(x), RuntimeClass: x.RuntimeClass, Pool: x.Pool, Groups: x.Groups, Env: x.Env,
 			DefaultURL: x.DefaultURL, SHM: toBytes(x.SHM),
 		})
 	}
 	for _, x := range in.Shared {
-		share := jupyterhub.Share{Name: x.Name, Path: x.Path, ReadOnly: x.ReadOnly, Groups: x.Groups}
+		share := jupyterhub.Share{Name: x.Name, Path: x.Path, ReadOnly: x.ReadOnly.IsOn(), Groups: x.Groups}
 		if nfs := p.Storage.NFS; nfs != nil {
 			if i := slices.IndexFunc(nfs.Shares, func(s spec.Share) bool { return s.Name == x.Name }); i >= 0 {
 				of := nfs.Shares[i]
@@ -249,26 +256,41 @@ func hubIngress(p *spec.Platform) jupyterhub.Ingress {
 // hubAuth returns who may log in.
 func hubAuth(p *spec.Platform, s *addon.Site) (jupyterhub.Auth, error) {
 	a := p.Hub.Auth
-	password, err1 := s.Secret("hub.auth.dummy.password", a.Password)
-	client, err2 := s.Secret("hub.auth."+a.Kind+".clientSecret", a.ClientSecret)
-	search, err3 := s.Secret("hub.auth.ldap.searchPassword", a.LDAPSearchPass)
-	ca, err4 := addon.File("hub.auth.ca", a.CAFile)
-	out := jupyterhub.Auth{
-		Kind: a.Kind, AllowAll: a.AllowAll, Users: a.Users, Admins: a.Admins, OpenSignup: a.OpenSignup,
-		Password: password, ClientID: a.ClientID,
-		ClientSecret: client, Endpoints: given(a),
-		UsernameClaim: a.UsernameClaim, GroupsClaim: a.GroupsClaim, AllowedGroups: a.AllowedGroups, AdminGroups: a.AdminGroups,
-		Scopes: a.Scopes, LoginService: a.LoginService, Organizations: a.Organizations, CA: ca,
-		Directory: jupyterhub.Directory{
-			Server: a.LDAPServer, BindDN: a.LDAPBindDN, SearchBase: a.LDAPSearchBase, Groups: a.LDAPGroups, LookupDN: a.LDAPLookupDN,
-			SearchUser: a.LDAPSearchUser, SearchPass: search, UserAttr: a.LDAPUserAttr,
-		},
+	out := jupyterhub.Auth{Kind: a.Kind, AllowAll: a.AllowAll.IsOn(), Users: a.Users, Admins: a.Admins}
+	var errs []error
+	secretOf := func(at string, ref spec.SecretRef) secret.Value {
+		value, err := s.Secret("hub.auth."+at, ref)
+		errs = append(errs, err)
+		return value
 	}
-	if a.Kind == spec.AuthOIDC { // the issuer is asked for its addresses when they are needed
-		out.Endpoints = merged(out.Endpoints, jupyterhub.Endpoints{
-			Authorize: a.Issuer + "/authorize", Token: a.Issuer + "/token", Userinfo: a.Issuer + "/userinfo"})
+	ca := func(path string) (pem []byte) {
+		pem, err := addon.File("hub.auth.ca", path)
+		errs = append(errs, err)
+		return pem
 	}
-	return out, errors.Join(err1, err2, err3, err4)
+	switch {
+	case a.Kind == spec.AuthDummy && a.Dummy != nil:
+		out.Password = secretOf("dummy.password", a.Dummy.Password)
+	case a.Kind == spec.AuthNative && a.Native != nil:
+		out.OpenSignup = a.Native.OpenSignup
+	case a.Kind == spec.AuthGitHub && a.GitHub != nil:
+		out.ClientID, out.ClientSecret, out.Organizations = a.GitHub.ClientID, secretOf("github.clientSecret", a.GitHub.ClientSecret), a.GitHub.Organizations
+	case a.Kind == spec.AuthLDAP && a.LDAP != nil:
+		l := a.LDAP
+		out.CA = ca(l.CA)
+		out.Directory = jupyterhub.Directory{
+			Server: l.Server, BindDN: l.BindDN, SearchBase: l.SearchBase, Groups: l.Groups, LookupDN: l.LookupDN,
+			SearchUser: l.SearchUser, SearchPass: secretOf("ldap.searchPassword", l.SearchPassword), UserAttr: l.UserAttribute,
+		}
+	case a.Kind == spec.AuthOIDC && a.OIDC != nil:
+		o := a.OIDC
+		out.ClientID, out.ClientSecret, out.CA = o.ClientID, secretOf("oidc.clientSecret", o.ClientSecret), ca(o.CA)
+		out.UsernameClaim, out.GroupsClaim, out.AllowedGroups, out.AdminGroups = o.UsernameClaim, o.GroupsClaim, o.AllowedGroups, o.AdminGroups
+		out.Scopes, out.LoginService = o.Scopes, o.Button
+		// The issuer is asked for its addresses when they are needed.
+		out.Endpoints = merged(given(o), jupyterhub.Endpoints{Authorize: o.Issuer + "/authorize", Token: o.Issuer + "/token", Userinfo: o.Issuer + "/userinfo"})
+	}
+	return out, errors.Join(errs...)
 }
 
 // hubPools returns the nodes, as profiles can name them.

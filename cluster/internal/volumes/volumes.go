@@ -33,7 +33,7 @@ type volume struct {
 func (c Config) kinds() (all []volume) {
 	hub, storage := c.Spec.Platform.Hub, c.Spec.Platform.Storage
 	scratch := ""
-	if hub != nil {
+	if hub != nil && hub.Scratch != nil {
 		scratch = hub.Scratch.Class
 	}
 	if own := storage.Scratch; own != nil {

@@ -63,10 +63,6 @@ func (d *decoder) value(t *yamlnode.Node, v reflect.Value, name string) {
 		d.text(t, to, name)
 		return
 	}
-	if _, ok := v.Interface().(Ordered); ok {
-		d.named(t, v, name)
-		return
-	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		if switchedOff(t, v.Type().Elem()) {
@@ -256,7 +252,7 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write key=value:NoSchedule"
 	case *Period:
 		return "write a number with its unit, e.g. 15s, 30m, 1h30m or 15d"
-	case *Cores:
+	case *spec.Cores:
 		return "write a number of cores, e.g. 4, 0.5 or 500m"
 	case *spec.AddressPool:
 		return "write a range, e.g. 10.0.0.200-10.0.0.219, or a prefix, e.g. 10.0.0.208/28"
@@ -329,33 +325,6 @@ func (d *decoder) within(of any, t *yamlnode.Node, path string) {
 		at := path + "." + f.Name
 		d.marks[member{of, at}] = mark{f.At, true}
 		d.within(of, f.Value, at)
-	}
-}
-
-// named decodes a mapping from names, in the file's order.
-func (d *decoder) named(t *yamlnode.Node, v reflect.Value, name string) {
-	if !d.is(t, yamlnode.Map, name) {
-		return
-	}
-	for _, f := range t.Fields {
-		if d.quiet && f.Value.Kind == yamlnode.Null { // a layer removed it
-			continue
-		}
-		if !d.shows(f.At, f.Name, "a key of "+name) {
-			continue
-		}
-		e := reflect.New(v.Type().Elem()).Elem()
-		value := reflect.New(e.Field(1).Type().Elem())
-		e.Field(0).SetString(f.Name)
-		e.Field(1).Set(value)
-		if f.Value.Kind == yamlnode.Null { // "wk-gpu3:" alone, or unset
-			d.marks[value.Interface()] = mark{f.At, false}
-			d.structure(&yamlnode.Node{Kind: yamlnode.Map, At: f.At}, value.Elem(), f.Name)
-		} else {
-			d.value(f.Value, value.Elem(), f.Name)
-		}
-		d.marks[value.Interface()] = mark{f.At, true}
-		v.Set(reflect.Append(v, e))
 	}
 }
 

@@ -98,7 +98,7 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 		d.meant[s] = true
 		return
 	}
-	if paths := furtherIn(t, f.Name); len(paths) > 0 && t != reflect.TypeFor[File]() {
+	if paths := furtherIn(t, f.Name); len(paths) > 0 && t != reflect.TypeFor[spec.Spec]() {
 		d.undecodable(f.At, what, "it belongs in "+suggest.OneOf(paths)+", a level further in")
 		return
 	}
@@ -117,9 +117,6 @@ func furtherIn(t reflect.Type, name string) []string {
 		if f.Named {
 			in, each = in.Elem(), ".NAME"
 		}
-		if in.Implements(reflect.TypeFor[Ordered]()) {
-			in, each = in.Elem().Field(1).Type, ".NAME"
-		}
 		if in.Kind() == reflect.Pointer {
 			in = in.Elem()
 		}
@@ -136,7 +133,7 @@ func furtherIn(t reflect.Type, name string) []string {
 // placesOf lists the sections that have a key, for one in the wrong section.
 func placesOf(name string) []string {
 	var out []string
-	for _, f := range Fields(reflect.TypeFor[File]()) {
+	for _, f := range Fields(reflect.TypeFor[spec.Spec]()) {
 		t := f.Type
 		if f.Name == name {
 			out = append(out, "the outermost level")

@@ -56,28 +56,6 @@ func (p Period) String() string {
 	return s
 }
 
-// Cores is an amount of CPU: 4, 0.5 or 500m.
-type Cores float64
-
-var coresSyntax = regexp.MustCompile(`^(?:[0-9]{1,4}(?:\.[0-9]{1,3})?|[0-9]{1,7}m)$`)
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (c *Cores) UnmarshalText(b []byte) error {
-	if !coresSyntax.Match(b) {
-		return fmt.Errorf("%q is not an amount of CPU", b)
-	}
-	text, milli := strings.CutSuffix(string(b), "m")
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return err
-	}
-	if milli {
-		v /= 1000
-	}
-	*c = Cores(v)
-	return nil
-}
-
 // IsGoodHostname reports whether s can be the hostname of a web page: a name with a domain.
 func IsGoodHostname(s string) bool {
 	_, err := netip.ParseAddr(s)

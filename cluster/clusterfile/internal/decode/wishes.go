@@ -192,7 +192,7 @@ const DataDisk = "give new nodes a disk that is mounted there: disks: {k3s: {siz
 // sectionOf names a section for wishes, "" for those that have none.
 func sectionOf(t reflect.Type) string {
 	switch t {
-	case reflect.TypeFor[File]():
+	case reflect.TypeFor[spec.Spec]():
 		return "file"
 	case reflect.TypeFor[spec.Shape](), reflect.TypeFor[spec.Pool](), reflect.TypeFor[spec.Node]():
 		return "node"
@@ -200,7 +200,7 @@ func sectionOf(t reflect.Type) string {
 		return "gpus"
 	case reflect.TypeFor[spec.LoadBalancer]():
 		return "balancer"
-	case reflect.TypeFor[HubProfile]():
+	case reflect.TypeFor[spec.HubProfile]():
 		return "profile"
 	}
 	return strings.ToLower(Name(t))

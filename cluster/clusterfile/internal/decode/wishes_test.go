@@ -21,9 +21,6 @@ func sections() map[string][]reflect.Type {
 	var walk func(t reflect.Type)
 	walk = func(t reflect.Type) {
 		switch {
-		case t.Implements(reflect.TypeFor[Ordered]()):
-			walk(t.Elem().Field(1).Type)
-			return
 		case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
 			walk(t.Elem())
 			return
@@ -35,7 +32,7 @@ func sections() map[string][]reflect.Type {
 			walk(f.Type)
 		}
 	}
-	walk(reflect.TypeFor[File]())
+	walk(reflect.TypeFor[spec.Spec]())
 	return out
 }
 
