@@ -66,7 +66,7 @@ func (s CreateSpec) params(vmid int) api.Params {
 		delete(p, "description")
 	}
 	for i, n := range s.NICs {
-		p[fmt.Sprintf("net%d", i)] = n.Line(nil)
+		p[fmt.Sprintf("net%d", i)] = n.line(nil)
 	}
 	if s.Seed != "" {
 		p[seedSlot] = seedValue(s.Seed)

@@ -19,8 +19,8 @@ type HostPCI struct {
 	ROMBar  bool   // show the option ROM; ovmf and data centre cards do not need it
 }
 
-// Line returns the config line of the device.
-func (h HostPCI) Line() string {
+// line returns the config line of the device.
+func (h HostPCI) line() string {
 	p := wire.Properties{{Key: "mapping", Value: h.Mapping}}.With("pcie", wire.OnOff(h.PCIe))
 	if !h.ROMBar {
 		p = p.With("rombar", "0")
@@ -53,7 +53,7 @@ func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 func (d *differ) device(slot string, have, want HostPCI) {
 	line := ""
 	if want != (HostPCI{}) {
-		line = want.Line()
+		line = want.line()
 	}
 	if have != want {
 		d.set(theDevice, slot, have.String(), want.String(), slot, line)

@@ -27,7 +27,7 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == drift.Restart, false
-	if restart && slices.ContainsFunc(spec.Changes(vm), func(ch change) bool { return ch.whileOff() }) {
+	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return ch.whileOff() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return err
 	}
 	vm = shaped
-	if vm.Running && (restart || len(spec.Waiting(vm)) > 0) {
+	if vm.Running && (restart || len(spec.waiting(vm)) > 0) {
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
 		}

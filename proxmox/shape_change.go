@@ -22,7 +22,7 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 	var failure error
 	var pause api.Backoff
 	for range api.Attempts {
-		all := spec.Changes(vm)
+		all := spec.changes(vm)
 		if err := refuseReplace(vm, all); err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
-			return vm.With(all), nil // a new clone: nobody else has changed it
+			return vm.with(all), nil // a new clone: nobody else has changed it
 		}
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -50,7 +50,7 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 		}
 		now.Owner = vm.Owner
 		now.Unfinished = now.halfMade(spec.Owner)
-		if left := spec.Changes(now); failure == nil && len(left) > 0 {
+		if left := spec.changes(now); failure == nil && len(left) > 0 {
 			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
 			if sameFields(all, left) {
 				return nil, failure

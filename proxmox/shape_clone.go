@@ -160,7 +160,7 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 	if found != nil {
 		return found, nil
 	}
-	if vm := spec.cloneOf(source, vmid); !needsReading(spec.Changes(vm)) {
+	if vm := spec.cloneOf(source, vmid); !needsReading(spec.changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)

@@ -188,8 +188,8 @@ func (v *VM) nic(i int) (NIC, bool) {
 	return NIC{}, false
 }
 
-// With returns the VM as it is after changes to one that is off.
-func (v *VM) With(all []change) *VM {
+// with returns the VM as it is after changes to one that is off.
+func (v *VM) with(all []change) *VM {
 	entries := make([]configEntry, 0, len(v.config))
 	config := maps.Clone(v.config)
 	for _, ch := range all {

@@ -162,8 +162,8 @@ func TestEveryChange(t *testing.T) {
 			if tt.have != nil {
 				tt.have(config)
 			}
-			assert.Equal(t, tt.want, told(spec.Changes(vmOf(config, true))))
-			assert.Equal(t, strings.ReplaceAll(tt.want, " (restart)", ""), told(spec.Changes(vmOf(config, false))), "off, it takes no restart")
+			assert.Equal(t, tt.want, told(spec.changes(vmOf(config, true))))
+			assert.Equal(t, strings.ReplaceAll(tt.want, " (restart)", ""), told(spec.changes(vmOf(config, false))), "off, it takes no restart")
 		})
 	}
 }
@@ -180,11 +180,11 @@ func TestDiffOfALockedVM(t *testing.T) {
 	half := vmOf(asItIs(), true)
 	half.Unfinished = true
 	half.Tags = append(half.Tags, "inherited")
-	assert.Empty(t, told(withoutTags(wanted().Changes(half))), "what runs and is half-made takes no restart")
+	assert.Empty(t, told(withoutTags(wanted().changes(half))), "what runs and is half-made takes no restart")
 	all := wanted()
 	all.Seed = "local:iso/b.iso"
-	assert.Equal(t, "seed: ide2=local:iso/b.iso,media=cdrom", told(withoutTags(all.Changes(half))))
-	assert.Equal(t, "gpu;homelab-x;homelab-x_100_0a0b0c0d", wanted().Changes(half)[0].Value, "tags that it has inherited go")
+	assert.Equal(t, "seed: ide2=local:iso/b.iso,media=cdrom", told(withoutTags(all.changes(half))))
+	assert.Equal(t, "gpu;homelab-x;homelab-x_100_0a0b0c0d", wanted().changes(half)[0].Value, "tags that it has inherited go")
 	assert.Equal(t, []string{"a device without a mapping", "", "gpu pcie rombar", "gpu"}, []string{HostPCI{Slot: "hostpci0"}.String(), HostPCI{}.String(),
 		HostPCI{Mapping: "gpu", PCIe: true, ROMBar: true}.String(), HostPCI{Mapping: "gpu"}.String()})
 	assert.Equal(t, "vmbr0 vlan 7 mtu 1 queues 1", NIC{Bridge: "vmbr0", VLAN: 7, MTU: 1, Queues: 1}.String())
@@ -285,7 +285,7 @@ func TestPendingOfAConfiguration(t *testing.T) {
 func TestWithChanges(t *testing.T) {
 	v := vmOf(map[string]string{"name": "a", "memory": "1024", "cores": "2"}, false)
 	v.Owner = "o"
-	out := v.With([]change{{Key: "memory", Value: "2048"}, {Key: "cores"}, {Disk: "scsi0", Size: GiB}, {Key: "cpu", Value: "host"}})
+	out := v.with([]change{{Key: "memory", Value: "2048"}, {Key: "cores"}, {Disk: "scsi0", Size: GiB}, {Key: "cpu", Value: "host"}})
 	assert.Equal(t, map[string]string{"name": "a", "memory": "2048", "cpu": "host"}, out.config)
 	assert.Equal(t, []any{2 * GiB, "o", "pve1", 100}, []any{out.Memory, out.Owner, out.Host, out.VMID})
 	assert.Equal(t, map[string]string{"name": "a", "memory": "1024", "cores": "2"}, v.config)
@@ -295,14 +295,14 @@ func TestWithChanges(t *testing.T) {
 func TestSeveralDisks(t *testing.T) {
 	spec, config := wanted(), asItIs()
 	spec.Disks = append(spec.Disks, Disk{Slot: "scsi2", Storage: "vmdata", Size: GiB, Serial: "b"}, Disk{Slot: "scsi3", Storage: "vmdata", Size: GiB, Serial: "c"})
-	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=b; disk/scsi3: scsi3=vmdata:1,serial=c", told(spec.Changes(vmOf(config, true))))
+	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=b; disk/scsi3: scsi3=vmdata:1,serial=c", told(spec.changes(vmOf(config, true))))
 	delete(config, "scsi1")
 	spec.Disks[0].Size++
 	assert.Equal(t, "disk/scsi0/size: grow scsi0 to 34359738369B; disk/scsi1: scsi1=vmdata:8,serial=data,discard=on; disk/scsi2: scsi2=vmdata:1,serial=b; disk/scsi3: scsi3=vmdata:1,serial=c",
-		told(spec.Changes(vmOf(config, true))))
+		told(spec.changes(vmOf(config, true))))
 	spec.Disks = []Disk{{Slot: "scsi0", Size: 32 * GiB, SSD: true}, {Slot: "scsi1", Storage: "vmdata", Size: GiB, Serial: "x"}, {Slot: "scsi1", Storage: "vmdata", Size: GiB, Serial: "y"}}
 	config["scsi1"] = "vmdata:vm-100-disk-5,size=1G,serial=y"
-	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=x", told(spec.Changes(vmOf(config, true))), "y has the slot that x would have")
+	assert.Equal(t, "disk/scsi2: scsi2=vmdata:1,serial=x", told(spec.changes(vmOf(config, true))), "y has the slot that x would have")
 }
 
 // What is done while the VM is off is told from what waits.
@@ -313,7 +313,7 @@ func TestThingsThatAreDoneWhileOff(t *testing.T) {
 	} {
 		spec := wanted()
 		change(&spec)
-		all := spec.Changes(vmOf(asItIs(), true))
+		all := spec.changes(vmOf(asItIs(), true))
 		require.Len(t, all, 1)
 		assert.Equal(t, want, all[0].thing)
 		assert.Equal(t, want == theDiskSerial || want == theNICDevice, all[0].whileOff())
@@ -367,7 +367,7 @@ func TestCPUOptions(t *testing.T) {
 		{"host,hidden=1", "x86-64-v3", "x86-64-v3"},
 	} {
 		got := ""
-		for _, ch := range (VMSpec{CPUType: c.file}).Changes(vmOf(map[string]string{"cpu": c.vm}, false)) {
+		for _, ch := range (VMSpec{CPUType: c.file}).changes(vmOf(map[string]string{"cpu": c.vm}, false)) {
 			if ch.Key == "cpu" {
 				got = ch.Value
 			}

@@ -32,7 +32,7 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 		}
 	}
 	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
-	clone := source.With(nil)
+	clone := source.with(nil)
 	clone.Unfinished = true
 	return clone
 }
@@ -46,7 +46,7 @@ func needsReading(wanted []change) bool {
 
 // refuseSource returns an error if no clone of source can match s.
 func (s VMSpec) refuseSource(source *VM) error {
-	for _, ch := range s.Changes(s.cloneOf(source, s.VMID)) {
+	for _, ch := range s.changes(s.cloneOf(source, s.VMID)) {
 		if ch.Field.Effect == drift.Replace {
 			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.Field)
 		}

@@ -38,8 +38,8 @@ func (s VMSpec) Diff(vm *VM) drift.Diff {
 	return out
 }
 
-// Changes compares everything except whether the VM runs.
-func (s VMSpec) Changes(vm *VM) []change {
+// changes compares everything except whether the VM runs.
+func (s VMSpec) changes(vm *VM) []change {
 	d := &differ{vm: vm, running: vm.Running && !vm.Unfinished}
 	if vm.Template {
 		d.replace(theKind, "kind", "template", "VM")
@@ -148,7 +148,7 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 		key := fmt.Sprintf("net%d", i)
 		have, found := vm.nic(i)
 		if !found {
-			d.set(theNIC, key, "", want.String(), key, want.Line(nil))
+			d.set(theNIC, key, "", want.String(), key, want.line(nil))
 			continue
 		}
 		if want.MAC == "" || s.Adopted {
@@ -160,7 +160,7 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 			thing = theNICDevice
 		}
 		if have != want {
-			d.set(thing, key, have.String(), want.String(), key, want.Line(wire.Loose(vm.config[key])))
+			d.set(thing, key, have.String(), want.String(), key, want.line(wire.Loose(vm.config[key])))
 		}
 	}
 }

@@ -28,14 +28,14 @@ func (v *VM) waits(key string) bool {
 	return slices.ContainsFunc(v.Pending, func(p PendingKey) bool { return key != "" && p.Key == key })
 }
 
-// Waiting returns the changes that s wants and that are set but pending until the VM's next start.
+// waiting returns the changes that s wants and that are set but pending until the VM's next start.
 // Other pending changes belong to another owner and are not a reason for a restart.
-func (s VMSpec) Waiting(vm *VM) []change {
+func (s VMSpec) waiting(vm *VM) []change {
 	if len(vm.Pending) == 0 || vm.config == nil { // nil for a VM that was not read
 		return nil
 	}
-	wrong := s.Changes(vm)
-	return slices.DeleteFunc(s.Changes(vm.now()), func(ch change) bool {
+	wrong := s.changes(vm)
+	return slices.DeleteFunc(s.changes(vm.now()), func(ch change) bool {
 		return !vm.waits(ch.Key) || slices.ContainsFunc(wrong, func(w change) bool { return w.Field.Path == ch.Field.Path })
 	})
 }
@@ -43,14 +43,14 @@ func (s VMSpec) Waiting(vm *VM) []change {
 // fields returns the diff of a VM with pending values. Pending values do not count as the VM's own,
 // and the diff says who set them.
 func (s VMSpec) fields(vm *VM) drift.Diff {
-	wrong := s.Changes(vm)
+	wrong := s.changes(vm)
 	out := fieldsOf(wrong)
 	if len(vm.Pending) == 0 || vm.config == nil {
 		return out
 	}
 	var now []change
 	if slices.ContainsFunc(wrong, func(ch change) bool { return vm.waits(ch.Key) }) {
-		now = s.Changes(vm.now())
+		now = s.changes(vm.now())
 	}
 	for i, ch := range wrong {
 		if !vm.waits(ch.Key) {
@@ -66,7 +66,7 @@ func (s VMSpec) fields(vm *VM) drift.Diff {
 			f.Have += ", pending"
 		}
 	}
-	for _, ch := range s.Waiting(vm) {
+	for _, ch := range s.waiting(vm) {
 		ch.Field.Effect, ch.Field.Note = drift.Restart, "set already; it counts from the VM's next start"
 		out = append(out, ch.Field)
 	}
@@ -80,7 +80,7 @@ func (s VMSpec) besides(vm *VM, d drift.Diff) drift.Diff {
 	if i < 0 {
 		return d
 	}
-	managed := append(s.Changes(vm), s.Waiting(vm)...)
+	managed := append(s.changes(vm), s.waiting(vm)...)
 	var others []string
 	for _, p := range vm.Pending {
 		if !slices.ContainsFunc(managed, func(ch change) bool { return ch.Key == p.Key }) {

@@ -12,9 +12,9 @@ import (
 func TestNICLineKeepsWhatItDoesNotKnow(t *testing.T) {
 	n := NIC{Bridge: "vmbr1", VLAN: 7, Queues: 16}
 	assert.Equal(t, "virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=7,queues=16,firewall=1",
-		n.Line(wire.Loose("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
-	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.Line(wire.Loose("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
-	assert.Equal(t, "virtio,bridge=vmbr0", NIC{Bridge: "vmbr0"}.Line(nil))
+		n.line(wire.Loose("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
+	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.line(wire.Loose("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
+	assert.Equal(t, "virtio,bridge=vmbr0", NIC{Bridge: "vmbr0"}.line(nil))
 }
 
 func TestDiskLine(t *testing.T) {

@@ -188,9 +188,9 @@ func halfMadeNotes(owner string, vmid int) string {
 	return fmt.Sprintf("Unfinished: this VM %d is being made for %s.", vmid, owner)
 }
 
-// Line returns the config line of the interface; old is the line that it replaces. Options that a
+// line returns the config line of the interface; old is the line that it replaces. Options that a
 // NIC does not model (firewall, rate, …) are kept.
-func (n NIC) Line(old wire.Properties) string {
+func (n NIC) line(old wire.Properties) string {
 	mac := n.MAC
 	if mac == "" {
 		_, mac = model(old)
