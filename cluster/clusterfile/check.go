@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -164,11 +162,11 @@ func (r *resolver) nodeLabels(n plannedNode) {
 	for _, key := range sortedNames(n.Labels) {
 		at := r.MemberAt(&n.Labels, key)
 		switch {
-		case len(validation.IsQualifiedName(key)) > 0:
+		case !spec.IsLabelKey(key):
 			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
 		case decode.IsProtectedLabel(key):
 			r.Wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
-		case len(validation.IsValidLabelValue(n.Labels[key])) > 0:
+		case !spec.IsLabelValue(n.Labels[key]):
 			r.Wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -125,7 +123,7 @@ func (r *resolver) profileNames(p *spec.HubProfile) {
 	for _, name := range sortedNames(p.Env) {
 		at := r.MemberAt(&p.Env, name)
 		switch {
-		case len(validation.IsCIdentifier(name)) > 0:
+		case !spec.IsVariable(name):
 			r.Wrong(at, fmt.Sprintf("%q cannot be an environment variable", name), "write letters, digits and underscores")
 		case decode.SecretKey.MatchString(name) && p.Env[name] != "":
 			r.Wrong(at, fmt.Sprintf("%s would be in plain text in the hub's configuration, for all to read", name), "let people keep it in their home folder")

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/cps-gpu/homelab/internal/sops"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -29,7 +27,7 @@ var ErrSOPS = errors.New("a sops: reference names a file and a value in it")
 func ParseSecretRef(s string) (SecretRef, error) {
 	scheme, ref, ok := strings.Cut(s, ":")
 	switch {
-	case ok && scheme == "env" && len(validation.IsCIdentifier(ref)) == 0, ok && scheme == "file" && ref != "":
+	case ok && scheme == "env" && IsVariable(ref), ok && scheme == "file" && ref != "":
 		return SecretRef{scheme, ref}, nil
 	case ok && scheme == "sops":
 		if file, path, _ := strings.Cut(ref, "#"); file == "" || path == "" {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
@@ -28,9 +26,9 @@ func ParseTaint(s string) (Taint, error) {
 		return Taint{}, taintError{fmt.Sprintf("%q is not a taint", s), "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute"}
 	case !slices.Contains(effects, effect):
 		return Taint{}, taintError{fmt.Sprintf("taint %q has the unknown effect %q", s, effect), suggest.Or(effect, effects)}
-	case len(validation.IsQualifiedName(key)) > 0:
+	case !IsLabelKey(key):
 		return Taint{}, taintError{fmt.Sprintf("taint %q has the invalid key %q", s, key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/dedicated"}
-	case len(validation.IsValidLabelValue(value)) > 0:
+	case !IsLabelValue(value):
 		return Taint{}, taintError{fmt.Sprintf("taint %q has the invalid value %q", s, value), "write at most 63 letters, digits, - _ and ."}
 	}
 	return t, nil
