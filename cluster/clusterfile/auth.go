@@ -9,9 +9,12 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
+// authSection completes and checks how people log in to the hub.
+type authSection struct{ *resolver }
+
 var authKinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
 
-func (r *resolver) hubAuth(h *spec.Hub) {
+func (r authSection) hubAuth(h *spec.Hub) {
 	a := &h.Auth
 	if !r.IsSet(a) {
 		if !r.spec.IsLab() {
@@ -47,7 +50,7 @@ func (r *resolver) hubAuth(h *spec.Hub) {
 }
 
 // authKind is the kind that is set, or whose keys are.
-func (r *resolver) authKind(raw *spec.HubAuth) (kind string, ok bool) {
+func (r authSection) authKind(raw *spec.HubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
 		at   any
@@ -78,7 +81,7 @@ func (r *resolver) authKind(raw *spec.HubAuth) (kind string, ok bool) {
 }
 
 // userNames checks users' names for the hub: lower-case, and valid in URLs.
-func (r *resolver) userNames(names []string) {
+func (r authSection) userNames(names []string) {
 	for i, n := range names {
 		if n != strings.ToLower(n) && matches(`^[A-Za-z0-9._@+-]+$`, n) {
 			r.Wrong(&names[i], fmt.Sprintf("the hub knows users in lower case, so %q matches nobody", n), "write "+strings.ToLower(n))
@@ -93,7 +96,7 @@ func (r *resolver) userNames(names []string) {
 
 // usersExist refuses a hub that allows nobody: since JupyterHub 5 a login alone allows
 // nothing, and some authenticators do not allow admins automatically.
-func (r *resolver) usersExist(a *spec.HubAuth) {
+func (r authSection) usersExist(a *spec.HubAuth) {
 	named, admins := slices.Clone(a.Users), []string(nil)
 	switch a.Kind {
 	case spec.AuthOIDC:
@@ -121,7 +124,7 @@ func (r *resolver) usersExist(a *spec.HubAuth) {
 	}
 }
 
-func (r *resolver) authDummy(a *spec.HubAuth) {
+func (r authSection) authDummy(a *spec.HubAuth) {
 	if !r.spec.IsLab() {
 		at := any(&a.Kind)
 		if !r.IsSet(at) {
@@ -131,14 +134,14 @@ func (r *resolver) authDummy(a *spec.HubAuth) {
 	}
 }
 
-func (r *resolver) authNative(a *spec.HubAuth) {
+func (r authSection) authNative(a *spec.HubAuth) {
 	if a.Native != nil && a.Native.OpenSignup && !r.spec.IsLab() {
 		r.Warn(&a.Native.OpenSignup, "anyone who reaches the page may run code here", "remove openSignup: admins then approve people")
 	}
 }
 
 // must reports missing keys that a way to log in requires.
-func (r *resolver) must(kind string, keys ...needed) {
+func (r authSection) must(kind string, keys ...needed) {
 	for _, k := range keys {
 		if !r.IsSet(k.at) {
 			r.Wrong(k.at, fmt.Sprintf("%s has no %s", kind, k.name), k.cure)
@@ -151,7 +154,7 @@ type needed struct {
 	name, cure string
 }
 
-func (r *resolver) authOIDC(h *spec.Hub) bool {
+func (r authSection) authOIDC(h *spec.Hub) bool {
 	o := h.Auth.OIDC
 	if o == nil {
 		r.Wrong(&h.Auth.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
@@ -191,7 +194,7 @@ func groupsAreNamed(h *spec.Hub) bool {
 		slices.ContainsFunc(h.Shared, func(s spec.HubShare) bool { return len(s.Groups) > 0 })
 }
 
-func (r *resolver) authLDAP(a *spec.HubAuth) bool {
+func (r authSection) authLDAP(a *spec.HubAuth) bool {
 	l := a.LDAP
 	if l == nil {
 		r.Wrong(&a.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
@@ -221,7 +224,7 @@ func (r *resolver) authLDAP(a *spec.HubAuth) bool {
 	return true
 }
 
-func (r *resolver) authGitHub(a *spec.HubAuth) bool {
+func (r authSection) authGitHub(a *spec.HubAuth) bool {
 	g := a.GitHub
 	if g == nil {
 		r.Wrong(&a.Kind, "github has no clientID and clientSecret", "write github: with these two below it")

@@ -9,13 +9,16 @@ import (
 	"github.com/cps-gpu/homelab/internal/distro"
 )
 
+// disksSection completes and checks a node's disks.
+type disksSection struct{ *resolver }
+
 const (
 	osDisk      = "os"
 	leastOSDisk = 8 * spec.GiB
 	maxSerial   = 20 // how much of a serial a SCSI disk shows in the guest
 )
 
-func (r *resolver) disks(n *spec.Node) {
+func (r disksSection) disks(n *spec.Node) {
 	storage := cmp.Or(n.Storage, r.defaultStorage())
 	size := 60 * spec.GiB
 	if n.Role == spec.Agent {
@@ -48,7 +51,7 @@ func (r *resolver) disks(n *spec.Node) {
 	n.Disks = further
 }
 
-func (r *resolver) osDisk(d *spec.Disk) {
+func (r disksSection) osDisk(d *spec.Disk) {
 	if d.Size < leastOSDisk {
 		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", d.Size, distro.Named(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}
@@ -59,7 +62,7 @@ func (r *resolver) osDisk(d *spec.Disk) {
 	}
 }
 
-func (r *resolver) disk(d *spec.Disk) {
+func (r disksSection) disk(d *spec.Disk) {
 	name := d.Name
 	switch {
 	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
@@ -84,7 +87,7 @@ func (r *resolver) disk(d *spec.Disk) {
 }
 
 // mounts reports two disks at one place.
-func (r *resolver) mounts(disks []spec.Disk) {
+func (r disksSection) mounts(disks []spec.Disk) {
 	seen := map[string]string{}
 	for i := range disks {
 		e := &disks[i]

@@ -8,8 +8,11 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
+// hardwareSection completes and checks the place of a node's memory and processors on its host.
+type hardwareSection struct{ *resolver }
+
 // hardware resolves the placement of a node's memory and processors on its host.
-func (r *resolver) hardware(n *spec.Node) {
+func (r hardwareSection) hardware(n *spec.Node) {
 	hugepages := n.Hugepages
 	n.Hugepages = r.hugepages(n)
 	if n.Affinity != "" && n.Affinity != noneWord {
@@ -32,7 +35,7 @@ func (r *resolver) hardware(n *spec.Node) {
 // noneWord removes an option that is otherwise left unchanged.
 const noneWord = "none"
 
-func (r *resolver) hugepages(n *spec.Node) string {
+func (r hardwareSection) hugepages(n *spec.Node) string {
 	size := n.Hugepages
 	switch {
 	case size == "":
@@ -50,7 +53,7 @@ func (r *resolver) hugepages(n *spec.Node) string {
 }
 
 // numaNodes checks what Proxmox checks only when the VM starts.
-func (r *resolver) numaNodes(n *spec.Node) {
+func (r hardwareSection) numaNodes(n *spec.Node) {
 	if len(n.NUMANodes) == 0 {
 		return
 	}

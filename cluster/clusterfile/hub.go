@@ -12,6 +12,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
+// hubSection completes and checks hub.
+type hubSection struct{ *resolver }
+
 // The default images of profiles, by date because quay.io/jupyter moves all other tags. Seen
 // in public use in July and October 2026.
 const (
@@ -19,7 +22,7 @@ const (
 	gpuImage   = "quay.io/jupyter/pytorch-notebook:cuda12-2026-07-28"
 )
 
-func (r *resolver) hub() {
+func (r hubSection) hub() {
 	h := r.spec.Platform.Hub
 	if h == nil {
 		return
@@ -30,7 +33,7 @@ func (r *resolver) hub() {
 		r.Wrong(&h.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
 	}
 	r.hubDatabase(&h.Database)
-	r.hubAuth(h)
+	authSection{r.resolver}.hubAuth(h)
 	r.defaultProfile(h)
 	for i := range h.Profiles {
 		r.hubProfile(&h.Profiles[i])
@@ -54,7 +57,7 @@ func (r *resolver) hub() {
 	r.within(&h.Quota.GPUs, "gpus", 1, 100000)
 }
 
-func (r *resolver) hubDatabase(db *spec.HubDatabase) {
+func (r hubSection) hubDatabase(db *spec.HubDatabase) {
 	if db.Kind == "" {
 		db.Kind = "sqlite"
 		if r.IsSet(&db.URL) {
@@ -82,7 +85,7 @@ func (r *resolver) hubDatabase(db *spec.HubDatabase) {
 	}
 }
 
-func (r *resolver) hubProfile(p *spec.HubProfile) {
+func (r hubSection) hubProfile(p *spec.HubProfile) {
 	r.profileNames(p)
 	r.profileSizes(p)
 	p.Title = cmp.Or(p.Title, p.Name)
@@ -95,10 +98,7 @@ func (r *resolver) hubProfile(p *spec.HubProfile) {
 	p.Image = cmp.Or(p.Image, plainImage)
 }
 
-// imageName matches host/path:tag, or with @sha256 at the end.
-const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
-
-func (r *resolver) profileNames(p *spec.HubProfile) {
+func (r hubSection) profileNames(p *spec.HubProfile) {
 	if !decode.DNSLabel.MatchString(p.Name) || len(p.Name) > 40 {
 		r.Wrong(p, fmt.Sprintf("%q cannot be a profile's name", p.Name), "write at most 40 lower-case letters, digits and hyphens; title: is what people read")
 	}
@@ -131,7 +131,7 @@ func (r *resolver) profileNames(p *spec.HubProfile) {
 	}
 }
 
-func (r *resolver) profileSizes(p *spec.HubProfile) {
+func (r hubSection) profileSizes(p *spec.HubProfile) {
 	r.within(&p.GPUs, "gpus", 0, 16)
 	if p.CPU.Limit > 0 && p.CPU.Guarantee > p.CPU.Limit {
 		r.Wrong(&p.CPU.Guarantee, fmt.Sprintf("%s is guaranteed %g cores and limited to %g", p.Name, p.CPU.Guarantee, p.CPU.Limit), "write a guarantee that is at most the limit")
@@ -160,7 +160,7 @@ func (r *resolver) profileSizes(p *spec.HubProfile) {
 
 // usualProfiles are the default profiles of a hub: small enough for any node that can run a
 // notebook at all.
-func (r *resolver) usualProfiles() []spec.HubProfile {
+func (r hubSection) usualProfiles() []spec.HubProfile {
 	out := []spec.HubProfile{{
 		Name: "cpu", Title: "CPU", Description: "Up to 2 cores and 4 GiB", Image: plainImage,
 		CPU: spec.CPU{Guarantee: 0.5, Limit: 2}, Memory: spec.Memory{Guarantee: spec.GiB, Limit: 4 * spec.GiB},
@@ -177,7 +177,7 @@ func (r *resolver) usualProfiles() []spec.HubProfile {
 	return out
 }
 
-func (r *resolver) defaultProfile(h *spec.Hub) {
+func (r hubSection) defaultProfile(h *spec.Hub) {
 	var first *spec.HubProfile
 	for i := range h.Profiles {
 		p := &h.Profiles[i]
@@ -195,7 +195,7 @@ func (r *resolver) defaultProfile(h *spec.Hub) {
 	}
 }
 
-func (r *resolver) hubHome(home *spec.HubHome) {
+func (r hubSection) hubHome(home *spec.HubHome) {
 	if home.Claim != "" {
 		for _, at := range []any{&home.Class, &home.Size} {
 			if r.IsSet(at) {
@@ -225,13 +225,13 @@ func (r *resolver) hubHome(home *spec.HubHome) {
 }
 
 // inNotebook checks a mount point in notebooks.
-func (r *resolver) inNotebook(at *string, p string) {
+func (r hubSection) inNotebook(at *string, p string) {
 	if !decode.IsCleanPath(p) || slices.Contains([]string{"/dev", "/dev/shm", "/etc", "/opt", "/opt/conda", "/proc", "/sys", "/usr", "/tmp"}, p) {
 		r.Wrong(at, fmt.Sprintf("nothing can be mounted on %q in a notebook", p), "write an absolute path of its own, e.g. /data")
 	}
 }
 
-func (r *resolver) hubShares(h *spec.Hub) {
+func (r hubSection) hubShares(h *spec.Hub) {
 	var known []string
 	nfs := r.spec.Platform.Storage.NFS
 	if nfs != nil {
@@ -260,11 +260,11 @@ func (r *resolver) hubShares(h *spec.Hub) {
 		}
 		s.ReadOnly = s.ReadOnly.Or(false)
 		r.inNotebook(&s.Path, s.Path)
-		unique(r, mounts, s.Path, at, fmt.Sprintf("%s is a mount point already", s.Path), "write another path")
+		unique(r.resolver, mounts, s.Path, at, fmt.Sprintf("%s is a mount point already", s.Path), "write another path")
 	}
 }
 
-func (r *resolver) hubScratch(h *spec.Hub) {
+func (r hubSection) hubScratch(h *spec.Hub) {
 	s := h.Scratch
 	if s == nil {
 		return
@@ -284,7 +284,7 @@ func (r *resolver) hubScratch(h *spec.Hub) {
 	}
 }
 
-func (r *resolver) hubCull(c *spec.HubCull) {
+func (r hubSection) hubCull(c *spec.HubCull) {
 	if !c.Enabled.IsOn() {
 		for _, at := range []any{&c.Idle, &c.MaxAge, &c.Every, &c.Exempt} {
 			if r.IsSet(at) {
@@ -308,5 +308,5 @@ func (r *resolver) hubCull(c *spec.HubCull) {
 	if c.MaxAge > 0 && c.MaxAge < c.Idle {
 		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(c.MaxAge), decode.Period(c.Idle)), "write more than idle, e.g. 24h")
 	}
-	r.userNames(c.Exempt)
+	authSection{r.resolver}.userNames(c.Exempt)
 }

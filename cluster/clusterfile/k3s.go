@@ -18,13 +18,28 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 )
 
+// k3sSection completes and checks k3s.
+type k3sSection struct{ *resolver }
+
+// runtimeClass refuses to disable K3s' component runtimes (manifests/runtimes.yaml), which
+// creates the RuntimeClass nvidia. Without it, no pod with that class is admitted, including
+// the device plugin's own. NVIDIA's operator creates the class itself, and with stack: none
+// somebody else manages the cards.
+func (r k3sSection) runtimeClass() {
+	i := slices.Index(r.disabled, "runtimes")
+	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
+		return
+	}
+	r.Wrong(&r.disabled[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
+}
+
 var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
 
 // builtIn are parts of K3s with a setting of their own to disable them.
 var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
 
 // clusterCIDRs sets the networks of pods and services, by default of the nodes' family.
-func (r *resolver) clusterCIDRs() {
+func (r k3sSection) clusterCIDRs() {
 	var first netip.Addr
 	if len(r.nodes) > 0 {
 		first = r.nodes[0].Address.Addr()
@@ -39,7 +54,7 @@ func (r *resolver) clusterCIDRs() {
 	}
 }
 
-func (r *resolver) kubernetes() {
+func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
 	r.disabled = k.Disable
 	k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
@@ -77,7 +92,7 @@ var k3sSyntax = regexp.MustCompile(`^v1\.([0-9]{1,3})\.[0-9]{1,3}(-rc[0-9]+)?\+k
 // oldestMinor is the oldest Kubernetes 1.x that still gets fixes, as of November 2026.
 const oldestMinor = 34
 
-func (r *resolver) k3sVersion(at *string) {
+func (r k3sSection) k3sVersion(at *string) {
 	v := r.spec.K3s.Version
 	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
 		switch minor, _ := strconv.Atoi(m[1]); {
@@ -124,7 +139,7 @@ var addressKeys = []string{"cluster-cidr", "service-cidr", "node-ip"}
 
 // passThrough asks package k3s about each further key of config.yaml: servers drop unknown
 // keys with a warning, agents exit.
-func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
+func (r k3sSection) passThrough(at *map[string]any, role k3s.Role) {
 	for _, key := range sortedNames(*at) {
 		place := r.MemberAt(at, key)
 		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
@@ -148,7 +163,7 @@ func (r *resolver) passThrough(at *map[string]any, role k3s.Role) {
 
 // kubeletArgs checks the arguments of kubelet, which all nodes share; those of servers are agent's
 // too.
-func (r *resolver) kubeletArgs() {
+func (r k3sSection) kubeletArgs() {
 	raw := &r.spec.K3s
 	for _, at := range []*map[string]any{&raw.AgentConfig, &raw.ServerConfig} {
 		keys := maps.Clone(*at)
@@ -168,7 +183,7 @@ func (r *resolver) kubeletArgs() {
 
 // podAddresses warns of more pods than a node has addresses for: Kubernetes gives each a /24 of IPv4,
 // and the bridge has one of it.
-func (r *resolver) podAddresses(at *map[string]any) {
+func (r k3sSection) podAddresses(at *map[string]any) {
 	const most = 253
 	_, own := r.spec.K3s.ServerConfig["kube-controller-manager-arg"]
 	if n := k3s.MaxPods(*at); n > most && !own && (!r.spec.K3s.PodCIDR.IsValid() || r.spec.K3s.PodCIDR.Addr().Is4()) {
@@ -177,7 +192,7 @@ func (r *resolver) podAddresses(at *map[string]any) {
 	}
 }
 
-func (r *resolver) snapshots() {
+func (r k3sSection) snapshots() {
 	raw := &r.spec.K3s.Snapshots
 	r.within(&raw.Retention, "retention", 1, 10000)
 	if err := schedule.Check(raw.Schedule); err != nil {
@@ -204,7 +219,7 @@ func (r *resolver) snapshots() {
 }
 
 // bucketEndpoint takes host, host:port, or a URL: K3s itself wants no scheme.
-func (r *resolver) bucketEndpoint(s *spec.S3) {
+func (r k3sSection) bucketEndpoint(s *spec.S3) {
 	host, secure := strings.CutPrefix(s.Endpoint, "https://")
 	if !secure {
 		host, s.Insecure = strings.CutPrefix(host, "http://")
@@ -216,7 +231,7 @@ func (r *resolver) bucketEndpoint(s *spec.S3) {
 	}
 }
 
-func (r *resolver) registries() {
+func (r k3sSection) registries() {
 	for i := range r.spec.K3s.Registries {
 		raw := &r.spec.K3s.Registries[i]
 		raw.CAFile = r.existing(&raw.CAFile, raw.CAFile, false)
@@ -231,4 +246,30 @@ func (r *resolver) registries() {
 			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", raw.Name), "write both username and password")
 		}
 	}
+}
+
+// cni resolves the pods' network. Cilium replaces flannel, K3s' network policies and
+// kube-proxy; this sets the settings of K3s for that. Source: docs.cilium.io, "Installation
+// using K3s" (1.20).
+func (r k3sSection) cni() {
+	k := &r.spec.K3s
+	if !k.Cilium() {
+		if k.CNI == "flannel" && k.FlannelBackend == "none" {
+			r.Wrong(&k.FlannelBackend, "the pod network is flannel, and flannel is disabled", "remove flannelBackend, or write cni: cilium")
+		}
+		return
+	}
+	if r.IsSet(&k.FlannelBackend) && k.FlannelBackend != "none" {
+		r.Wrong(&k.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
+	}
+	k.FlannelBackend = "none"
+	server := map[string]any{}
+	maps.Copy(server, k.ServerConfig)
+	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {
+		if on, said := server[key].(bool); said && !on {
+			r.Wrong(r.MemberAt(&k.ServerConfig, key), "Cilium replaces what this keeps", "remove "+key)
+		}
+		server[key] = true
+	}
+	k.ServerConfig = server
 }

@@ -12,12 +12,15 @@ import (
 	"github.com/cps-gpu/homelab/internal/distro"
 )
 
+// labSection completes and checks lab.
+type labSection struct{ *resolver }
+
 // labImage is the URL at which the lab serves its own Debian image. The name is reserved (RFC
 // 6761, section 6.4).
 const labImage = "https://lab.invalid/debian-13.qcow2"
 
 // labGuests reads the kind of the lab's VMs. Its checks need the nodes, and come later.
-func (r *resolver) labGuests() {
+func (r labSection) labGuests() {
 	raw := &r.spec.LabGuests
 	if !r.IsSet(raw) {
 		return
@@ -55,7 +58,7 @@ func (r *resolver) labGuests() {
 func LabImageFiles() []string { return []string{"disk.raw", "vmlinuz", "initrd"} }
 
 // labHasImage sets the lab's image as that of the nodes.
-func (r *resolver) labHasImage(raw *spec.Image) {
+func (r labSection) labHasImage(raw *spec.Image) {
 	const cure = "remove it; the image is the lab's own Debian 13, or that of lab.image"
 	for _, at := range []any{&raw.URL, &raw.SHA256, &raw.SHA512, &raw.Template} {
 		if r.IsSet(at) {
@@ -71,7 +74,7 @@ func (r *resolver) labHasImage(raw *spec.Image) {
 }
 
 // realGuests checks what real VMs of the lab do not support.
-func (r *resolver) realGuests() {
+func (r labSection) realGuests() {
 	l := r.spec.LabGuests
 	if !l.QEMU() {
 		return

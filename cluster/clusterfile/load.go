@@ -8,15 +8,61 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
+
+// validate checks the file as a whole: what involves several sections.
+func (r *resolver) validate() {
+	r.servers()
+	proxmoxSection{r}.noProxmox()
+	labSection{r}.realGuests()
+	nodesSection{r}.uniqueNodes()
+	for _, n := range r.nodes {
+		networkSection{r}.nodeNetwork(n)
+		nodesSection{r}.nodeLabels(n)
+		capacitySection{r}.nodeHost(n)
+	}
+	networkSection{r}.vip()
+	networkSection{r}.clusterNetworks()
+	capacitySection{r}.cards()
+	k3sSection{r}.runtimeClass()
+	capacitySection{r}.capacity()
+	partsSection{r}.validatePlatform()
+	operatorSection{r}.operatorMIG()
+	r.unused()
+	chartsSection{r}.partsRender()
+}
+
+func (r *resolver) servers() {
+	servers := 0
+	for _, n := range r.nodes {
+		if n.Role == spec.Server {
+			servers++
+		}
+	}
+	at := any(&r.spec.Pools)
+	for i := range r.spec.Pools {
+		if p := &r.spec.Pools[i]; p.Role == spec.Server {
+			at = p
+		}
+	}
+	switch {
+	case r.badRole, len(r.nodes) == 0 && r.Undecoded(): // reported elsewhere
+	case len(r.nodes) == 0:
+		r.Wrong(&r.spec.Pools, "the cluster has no nodes", "write pools: with at least one of role server, e.g. pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}")
+	case servers == 0:
+		r.Wrong(at, "the cluster has no server", "write role: server in one of the pools; 3 servers survive the loss of one")
+	case servers%2 == 0:
+		r.Warn(at, fmt.Sprintf("%d servers are no safer than %d: etcd needs more than half of them, so one more server does not allow one more failure", servers, servers-1), fmt.Sprintf("make it %d or %d", servers-1, servers+1))
+	case servers > 7:
+		r.Warn(at, fmt.Sprintf("%d servers are slower than 5: every write waits for more than half of them", servers), "make it 3 or 5")
+	}
+}
 
 // Load reads a cluster file. If it has mistakes, the error is [spec.Problems], with all of
 // them. Load does not read secrets.
@@ -85,7 +131,7 @@ func (r *resolver) places() {
 		"proxmox.ca": &raw.CAFile, "vip": &r.spec.K3s.VIP, "k3s.version": &r.spec.K3s.Version,
 	}
 	for _, n := range r.nodes {
-		at["node "+n.Name] = r.addressPlace(n)
+		at["node "+n.Name] = nodesSection{r}.addressPlace(n)
 	}
 	if nfs := r.spec.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
 		at["node "+nfs.VM.Name] = &nfs.VM.Address
@@ -127,19 +173,19 @@ type plannedNode struct {
 func (r *resolver) resolve(root *yamlnode.Node) {
 	r.name()
 	r.patience()
-	r.proxmox()
-	r.labGuests()
-	r.image()
-	r.network(&r.spec.Network)
-	r.access()
-	r.guest()
-	r.kubernetes()
-	r.gpuStack()
-	r.makeNodes(root)
-	r.clusterCIDRs()
-	r.hosts()
+	proxmoxSection{r}.proxmox()
+	labSection{r}.labGuests()
+	imageSection{r}.image()
+	networkSection{r}.network(&r.spec.Network)
+	guestSection{r}.access()
+	guestSection{r}.guest()
+	k3sSection{r}.kubernetes()
+	nvidiaSection{r}.gpuStack()
+	nodesSection{r}.makeNodes(root)
+	k3sSection{r}.clusterCIDRs()
+	proxmoxSection{r}.hosts()
 	r.finish()
-	r.platform()
+	partsSection{r}.platform()
 }
 
 // clusterName is stricter than a DNS label: the name is also a tag, and the start of the names
@@ -189,8 +235,8 @@ func (r *resolver) finish() {
 			r.spec.NVIDIA.DriverMode = spec.DriverPrebuilt
 		}
 	}
-	r.driverOfDistro()
-	r.operatorDistro()
+	nvidiaSection{r}.driverOfDistro()
+	operatorSection{r}.operatorDistro()
 	r.templateStorage()
 }
 
@@ -219,41 +265,22 @@ func rank(role spec.Role) int {
 	return 1
 }
 
-// path joins a relative path to the file's folder; ~/ is the home folder.
-func (r *resolver) path(p string) string {
-	if rest, ok := strings.CutPrefix(p, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
+// unused warns of valid settings that have no effect, on some nodes or at all.
+func (r *resolver) unused() {
+	px := &r.spec.Proxmox
+	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
+	if r.IsSet(&px.User) && !needed {
+		r.Warn(&px.User, "user and password are needed only for hugepages and affinity, and no node has those", "remove user and password; the token does everything")
+	}
+	guest := &r.spec.Guest
+	for _, n := range r.nodes {
+		if !n.External {
+			continue
+		}
+		for _, at := range []any{&guest.Packages, &guest.Sysctls, &guest.KernelModules, &guest.Files, &r.spec.Access.PasswordHash} {
+			if r.IsSet(at) {
+				r.Warn(at, fmt.Sprintf("%s is external, so this has no effect on it", n.Name), "set it up by hand on that machine")
+			}
 		}
 	}
-	if p == "" || filepath.IsAbs(p) {
-		return p
-	}
-	return filepath.Join(r.spec.Dir, p)
-}
-
-// existing reports a missing file or folder.
-func (r *resolver) existing(at any, path string, folder bool) string {
-	path = r.path(path)
-	info, err := os.Stat(path)
-	switch {
-	case path == "":
-	case errors.Is(err, fs.ErrNotExist):
-		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones start in the folder of this file")
-	case err != nil:
-		r.Wrong(at, fmt.Sprintf("%s cannot be read: %v", path, errors.Unwrap(err)), "correct the path, or let this user read it")
-	case folder && !info.IsDir():
-		r.Wrong(at, path+" is not a folder", "name the folder with the files")
-	case !folder && !info.Mode().IsRegular():
-		r.Wrong(at, path+" is not a file", "name a file")
-	}
-	return path
-}
-
-// or returns what p points to, or the default when it is nil.
-func or[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }

@@ -6,12 +6,69 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/nvidia"
 )
+
+// nodesSection completes and checks defaults, pools and nodes.
+type nodesSection struct{ *resolver }
+
+// uniqueNodes checks names, VMIDs, MACs and addresses.
+func (r nodesSection) uniqueNodes() {
+	called, vmids, macs, addresses := map[string]any{}, map[int]any{}, map[spec.MAC]any{}, map[netip.Addr]any{}
+	for _, n := range r.nodes {
+		if !decode.DNSLabel.MatchString(n.Name) {
+			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
+		}
+		if strings.HasPrefix(n.Name, r.spec.Name+names.TemplateInfix) {
+			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s have such names", n.Name, r.spec.Name), "give it another name")
+		}
+		unique(r.resolver, called, n.Name, n.Node, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")
+		if n.VMID != 0 {
+			unique(r.resolver, vmids, n.VMID, &n.VMID, fmt.Sprintf("VMID %d is another node's", n.VMID), "VMIDs are unique in a Proxmox cluster, over all its hosts: write another, or leave it out")
+		}
+		if !n.External {
+			unique(r.resolver, macs, n.MAC, &n.MAC, fmt.Sprintf("MAC %s is another node's", n.MAC), "write another, or leave it out")
+		}
+		if !n.DHCP() {
+			unique(r.resolver, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another node's", n.Address.Addr()), "write another")
+		}
+	}
+}
+
+func (r nodesSection) addressPlace(n plannedNode) any {
+	if n.External {
+		return &n.SSH
+	}
+	return &n.Address
+}
+
+func (r nodesSection) nodeLabels(n plannedNode) {
+	for _, key := range sortedNames(n.Labels) {
+		at := r.MemberAt(&n.Labels, key)
+		switch {
+		case !spec.IsLabelKey(key):
+			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
+		case decode.IsProtectedLabel(key):
+			r.Wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
+		case !spec.IsLabelValue(n.Labels[key]):
+			r.Wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")
+		}
+	}
+	seen := map[spec.Taint]bool{}
+	for i, t := range n.Taints {
+		key := spec.Taint{Key: t.Key, Effect: t.Effect}
+		if seen[key] {
+			r.Wrong(&n.Taints[i], fmt.Sprintf("taint %s with effect %s is here twice", t.Key, t.Effect), "keep one of them")
+		}
+		seen[key] = true
+	}
+}
 
 // maxNodes limits the nodes of a pool, so that a typing error gives a message instead of using
 // up the memory. A plan of so many takes about two seconds.
@@ -22,7 +79,7 @@ var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids
 
 // makeNodes merges defaults, pools and nodes into plannedNodes. It merges the trees, so that
 // inherited values keep the place where they were written.
-func (r *resolver) makeNodes(root *yamlnode.Node) {
+func (r nodesSection) makeNodes(root *yamlnode.Node) {
 	base := &yamlnode.Node{Kind: yamlnode.Map}
 	if network := root.Get("network").IfMap(); network != nil {
 		base = base.With("network", network)
@@ -46,7 +103,7 @@ func (r *resolver) makeNodes(root *yamlnode.Node) {
 }
 
 // allPoolNames lists the nodes of each pool, and the pool of each node.
-func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]string) {
+func (r nodesSection) allPoolNames() (names map[string][]string, madeBy map[string]string) {
 	names, madeBy = map[string][]string{}, map[string]string{}
 	for i := range r.spec.Pools {
 		p := &r.spec.Pools[i]
@@ -68,7 +125,7 @@ func (r *resolver) allPoolNames() (names map[string][]string, madeBy map[string]
 }
 
 // poolNames lists the names of the pool's own nodes.
-func (r *resolver) poolNames(raw *spec.Pool) []string {
+func (r nodesSection) poolNames(raw *spec.Pool) []string {
 	if len(raw.Names) > 0 {
 		for _, at := range []any{&raw.Count, &raw.Prefix, &raw.First} {
 			if r.IsSet(at) {
@@ -97,7 +154,7 @@ func (r *resolver) poolNames(raw *spec.Pool) []string {
 
 // poolMembers makes a pool's nodes. The n-th node gets the n-th address and VMID, even if
 // others have their own: overriding one node does not change the others.
-func (r *resolver) poolMembers(p *spec.Pool, names []string, shape, nodes *yamlnode.Node) {
+func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *yamlnode.Node) {
 	addresses, vmids := decode.Addresses(p.Addresses, len(names)), decode.VMIDs(p.VMIDs, len(names))
 	needsAddress := func(own *yamlnode.Node) bool {
 		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
@@ -137,14 +194,14 @@ func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Nod
 }
 
 // enough reports a pool whose lists are too short for its nodes.
-func (r *resolver) enough(at any, what, pool string, have, want int) {
+func (r nodesSection) enough(at any, what, pool string, have, want int) {
 	if r.IsSet(at) && have > 0 && have < want {
 		r.Wrong(at, fmt.Sprintf("pool %s has %d nodes and %s for %d", pool, want, what, have), "write a range for all of them, or count less")
 	}
 }
 
 // loneNodes makes the nodes that are in no pool's own list.
-func (r *resolver) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]string) {
+func (r nodesSection) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]string) {
 	for i := range r.entries {
 		n := &r.entries[i]
 		pool, made := madeBy[n.Name]
@@ -170,7 +227,7 @@ func byName(nodes []spec.Node, name string) *spec.Node {
 }
 
 // poolList are the names of the pools.
-func (r *resolver) poolList() []string {
+func (r nodesSection) poolList() []string {
 	var out []string
 	for _, p := range r.spec.Pools {
 		out = append(out, p.Name)
@@ -179,10 +236,10 @@ func (r *resolver) poolList() []string {
 }
 
 // node completes one node. own is its entry under nodes, or nil.
-func (r *resolver) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
+func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
 	n := &spec.Node{}
 	r.DecodeMerged(t, n)
-	r.network(&n.Network)
+	networkSection{r.resolver}.network(&n.Network)
 	r.badRole = r.badRole || r.Refused(&n.Role)
 	address := n.Address.Addr()
 	n.Name, n.Pool, n.Host, n.Address = name, pool, cmp.Or(n.Host, r.defaultHost()), netip.Prefix{}
@@ -195,10 +252,10 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
 	if n.Adopt && n.External {
 		r.Wrong(&n.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
 	}
-	r.gpus(&n.GPUs, n.External)
+	nvidiaSection{r.resolver}.gpus(&n.GPUs, n.External)
 	r.shape(n)
-	r.hardware(n)
-	r.disks(n)
+	hardwareSection{r.resolver}.hardware(n)
+	disksSection{r.resolver}.disks(n)
 	if address.IsValid() && n.Network.Prefix.IsValid() && address.BitLen() == n.Network.Prefix.Addr().BitLen() {
 		n.Address = netip.PrefixFrom(address, n.Network.Prefix.Bits())
 	}
@@ -216,7 +273,7 @@ func (r *resolver) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
 }
 
 // external resolves an external machine.
-func (r *resolver) external(n *spec.Node) {
+func (r nodesSection) external(n *spec.Node) {
 	n.External, n.Host = true, ""
 	login := r.login(&n.SSH, r.spec.Access.User)
 	user, host, _ := decode.CutLast(login, "@")
@@ -248,7 +305,7 @@ func (r *resolver) external(n *spec.Node) {
 
 // shape sets cores and memory; GPU nodes get more, because a notebook that waits for memory
 // leaves its card idle.
-func (r *resolver) shape(n *spec.Node) {
+func (r nodesSection) shape(n *spec.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
 	case n.GPUs.Count > 0:

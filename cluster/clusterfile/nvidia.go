@@ -3,7 +3,6 @@ package clusterfile
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +14,10 @@ import (
 	"github.com/cps-gpu/homelab/nvidia/mig"
 )
 
-func (r *resolver) gpuStack() {
+// nvidiaSection completes and checks nvidia, and a node's gpus.
+type nvidiaSection struct{ *resolver }
+
+func (r nvidiaSection) gpuStack() {
 	r.sharing(&r.spec.NVIDIA.Sharing)
 	r.verifyImages(&r.spec.NVIDIA.Images)
 	r.driverBranch()
@@ -23,7 +25,7 @@ func (r *resolver) gpuStack() {
 }
 
 // verifyImages are the images of gpu:verify. A digest says which one was proven to run.
-func (r *resolver) verifyImages(raw *spec.VerifyImages) {
+func (r nvidiaSection) verifyImages(raw *spec.VerifyImages) {
 	for _, image := range []*string{&raw.CUDA, &raw.PyTorch, &raw.TensorFlow} {
 		name, _, digest := strings.Cut(*image, "@")
 		_, tag, _ := decode.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
@@ -38,7 +40,7 @@ func (r *resolver) verifyImages(raw *spec.VerifyImages) {
 }
 
 // driverMode checks that stack, driver and the image fit together.
-func (r *resolver) driverMode() {
+func (r nvidiaSection) driverMode() {
 	raw, n := &r.spec.NVIDIA, r.spec.NVIDIA
 	switch {
 	case n.DriverMode == spec.DriverOperator && n.Stack != spec.StackOperator:
@@ -53,14 +55,14 @@ func (r *resolver) driverMode() {
 	if n.DriverUpgrade == spec.DriverReplace && (n.DriverMode == spec.DriverOperator || n.DriverMode == spec.DriverNone) {
 		r.Wrong(&raw.DriverUpgrade, fmt.Sprintf("with mode: %s no template has the driver", n.DriverMode), "remove upgrade, or write mode: prebuilt")
 	}
-	r.operatorStack()
+	operatorSection{r.resolver}.operatorStack()
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
 		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
 	}
 }
 
 // driverOfDistro checks that the image's distribution has the driver for its nodes.
-func (r *resolver) driverOfDistro() {
+func (r nvidiaSection) driverOfDistro() {
 	n, d := r.spec.NVIDIA, distro.Named(r.spec.Image.Distribution)
 	baked := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.GPUs.Count > 0 && !n.External && !n.Adopt })
 	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
@@ -71,7 +73,7 @@ func (r *resolver) driverOfDistro() {
 
 // driverBranch compares a pinned branch with NVIDIA's life cycle. Nodes that name their cards
 // are checked against it separately.
-func (r *resolver) driverBranch() {
+func (r nvidiaSection) driverBranch() {
 	raw, n := &r.spec.NVIDIA.Driver, r.spec.NVIDIA
 	if n.Branch == "auto" && n.Flavour == "auto" {
 		return
@@ -92,7 +94,7 @@ func anyCards() []nvidia.GPU {
 
 // driverRefuses returns why the file's driver fits none of the cards, or nil if it fits one: a
 // filter such as RTX matches many.
-func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
+func (r nvidiaSection) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 	policy := nvidia.Policy{System: r.spec.Image.Distribution, Build: r.spec.NVIDIA.DriverMode == spec.DriverDKMS}
 	if b := r.spec.NVIDIA.Branch; b != "auto" {
 		policy.Branch = b
@@ -114,7 +116,7 @@ func (r *resolver) driverRefuses(cards []nvidia.GPU) *nvidia.BranchError {
 }
 
 // modelFits compares a node's model filter with the driver and the sharing.
-func (r *resolver) modelFits(raw *spec.GPURequest) {
+func (r nvidiaSection) modelFits(raw *spec.GPURequest) {
 	sharing := raw.Sharing
 	if raw.Model == "" {
 		return
@@ -146,7 +148,7 @@ var migProfile = regexp.MustCompile(`^[1-7]g\.[0-9]{1,3}gb(\+me|\+me\.all|\+gfx|
 // MPS serves at most 48 clients a GPU on Volta and later (NVIDIA's MPS guide, Limitations).
 const maxMPS = 48
 
-func (r *resolver) sharing(s *spec.Sharing) {
+func (r nvidiaSection) sharing(s *spec.Sharing) {
 	slicing := s.Strategy == spec.SharingTimeSlicing || s.Strategy == spec.SharingMPS
 	switch {
 	case slicing && !r.IsSet(&s.Replicas):
@@ -170,7 +172,7 @@ func (r *resolver) sharing(s *spec.Sharing) {
 	}
 }
 
-func (r *resolver) layout(raw *spec.MIGLayout, seen map[int]bool, layouts int) {
+func (r nvidiaSection) layout(raw *spec.MIGLayout, seen map[int]bool, layouts int) {
 	if len(raw.GPUs) == 0 && layouts > 1 {
 		r.Wrong(&raw.GPUs, "a layout for all GPUs is next to another", "write gpus: [0] and so on in each")
 	}
@@ -204,7 +206,7 @@ func (r *resolver) layout(raw *spec.MIGLayout, seen map[int]bool, layouts int) {
 
 // misfit says why a layout fits no GPU. Where an undocumented one may have such profiles, the
 // machine's driver decides.
-func (r *resolver) misfit(at any, sure bool, why error, what string) {
+func (r nvidiaSection) misfit(at any, sure bool, why error, what string) {
 	var no *mig.LayoutError
 	if !errors.As(why, &no) {
 		return
@@ -216,12 +218,10 @@ func (r *resolver) misfit(at any, sure bool, why error, what string) {
 	say(at, fmt.Sprintf("%s%s: %s", what, no.Chip, no.Why), no.Do)
 }
 
-func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
 
 // gpus resolves a node's request.
-func (r *resolver) gpus(g *spec.GPURequest, external bool) {
+func (r nvidiaSection) gpus(g *spec.GPURequest, external bool) {
 	if r.IsSet(&g.Sharing) {
 		r.sharing(&g.Sharing)
 		if r.spec.NVIDIA.Stack == spec.StackNone && g.Sharing.Strategy != spec.SharingNone {
@@ -268,7 +268,7 @@ func (r *resolver) gpus(g *spec.GPURequest, external bool) {
 }
 
 // layoutIndices checks that a node has the GPUs that its own layouts name.
-func (r *resolver) layoutIndices(g *spec.GPURequest) {
+func (r nvidiaSection) layoutIndices(g *spec.GPURequest) {
 	if !r.IsSet(&g.Sharing) {
 		return
 	}

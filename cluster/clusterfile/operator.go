@@ -13,8 +13,11 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
+// operatorSection completes and checks what concerns NVIDIA's GPU operator.
+type operatorSection struct{ *resolver }
+
 // operatorStack checks what concerns NVIDIA's GPU operator: its raw values, and its own driver.
-func (r *resolver) operatorStack() {
+func (r operatorSection) operatorStack() {
 	raw, n := &r.spec.NVIDIA, r.spec.NVIDIA
 	if n.Stack != spec.StackOperator {
 		if len(raw.Values) > 0 {
@@ -30,7 +33,7 @@ func (r *resolver) operatorStack() {
 
 // operatorMIG refuses divided GPUs with the operator: homelab divides them before K3s starts, and
 // the operator's own MIG manager would divide them again.
-func (r *resolver) operatorMIG() {
+func (r operatorSection) operatorMIG() {
 	if r.spec.NVIDIA.Stack != spec.StackOperator {
 		return
 	}
@@ -49,7 +52,7 @@ func (r *resolver) operatorMIG() {
 
 // operatorValues refuses keys that the operator's chart ignores, and keys on which the cluster
 // depends. Secrets have no place in them.
-func (r *resolver) operatorValues() {
+func (r operatorSection) operatorValues() {
 	raw := &r.spec.NVIDIA
 	for _, f := range addon.CheckGPUOperatorValues(raw.Values) {
 		cure := f.Cure
@@ -82,20 +85,20 @@ func insteadOf(f addon.ValueFault) string {
 
 // operatorDriver checks that NVIDIA's driver container works on the machines. It builds the modules
 // with the compiler and the kernel's headers of its own distribution, and signs nothing.
-func (r *resolver) operatorDriver() {
+func (r operatorSection) operatorDriver() {
 	raw, n := &r.spec.NVIDIA, r.spec.NVIDIA
 	if r.spec.Image.SecureBoot {
 		r.Wrong(&raw.DriverMode, "modules that the operator's container builds are not signed with a key of the firmware, so secure boot rejects them",
 			"write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
 	}
 	var branch *nvidia.BranchError
-	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && r.driverRefuses(anyCards()) == nil {
+	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && (nvidiaSection{r.resolver}).driverRefuses(anyCards()) == nil {
 		r.Wrong(&raw.Branch, fmt.Sprintf("driver %s cannot be used: %s", branch.Asked, branch.Why), branch.Do)
 	}
 }
 
 // operatorDistro checks that NVIDIA has a driver container for the image's distribution.
-func (r *resolver) operatorDistro() {
+func (r operatorSection) operatorDistro() {
 	n := r.spec.NVIDIA
 	if n.Stack != spec.StackOperator || n.DriverMode != spec.DriverOperator || len(r.spec.GPUNodes()) == 0 {
 		return

@@ -3,11 +3,6 @@ package clusterfile
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
-	"net/url"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
@@ -15,7 +10,25 @@ import (
 	"github.com/cps-gpu/homelab/internal/schedule"
 )
 
-func (r *resolver) rancher() {
+// partsSection completes and checks the platform.
+type partsSection struct{ *resolver }
+
+// validatePlatform checks the platform against the nodes, and its parts against each other.
+func (r partsSection) validatePlatform() {
+	loadbalancerSection{r.resolver}.pools()
+	loadbalancerSection{r.resolver}.reserved()
+	nfsSection{r.resolver}.fileServer()
+	ingressSection{r.resolver}.hostnames()
+	ingressSection{r.resolver}.reached()
+	storageSection{r.resolver}.classNames()
+	chartsSection{r.resolver}.versionsFit()
+	fleetSection{r.resolver}.viaFleet()
+	profilesSection{r.resolver}.profilesFit()
+	queuesSection{r.resolver}.queuesFit()
+	chartsSection{r.resolver}.replacedValues()
+}
+
+func (r partsSection) rancher() {
 	raw := r.spec.Platform.Rancher
 	if raw == nil {
 		return
@@ -28,111 +41,7 @@ func (r *resolver) rancher() {
 	r.within(&raw.Replicas, "replicas", 1, 9)
 }
 
-// hostname checks a part's hostname.
-func (r *resolver) hostname(at *string, part string) {
-	switch {
-	case *at == "":
-		r.Wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS resolves to the cluster")
-	case isAddress(*at):
-		r.Wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
-	case !decode.IsGoodHostname(*at):
-		r.Wrong(at, fmt.Sprintf("%q cannot be %s's hostname", *at, part), "write a name with its domain in lower-case letters, without https:// and path, e.g. "+part+".lab.example")
-	}
-}
-
-func isAddress(s string) bool { _, err := netip.ParseAddr(s); return err == nil }
-
-func (r *resolver) fleet() {
-	f := r.spec.Platform.Fleet
-	if f == nil {
-		return
-	}
-	f.Standalone = f.Standalone.Or(r.spec.Platform.Rancher == nil)
-	f.Path, f.Author = cmp.Or(f.Path, "fleet/"+r.spec.Name), cmp.Or(f.Author, "homelab <homelab@"+r.spec.Name+".invalid>")
-	f.KnownHosts, f.CAFile = r.existing(&f.KnownHosts, f.KnownHosts, false), r.existing(&f.CAFile, f.CAFile, false)
-	if f.Standalone.IsOn() && r.spec.Platform.Rancher != nil {
-		r.Wrong(&f.Standalone, "Rancher brings its own Fleet, and two of them revert each other's changes", "remove standalone: true, or rancher")
-	}
-	if !f.Standalone.IsOn() && r.spec.Platform.Rancher == nil {
-		r.Wrong(&f.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher", "remove standalone: false, or write rancher:")
-	}
-	if f.Polling < 5*time.Second {
-		r.Wrong(&f.Polling, fmt.Sprintf("the repository would be polled every %s", decode.Period(f.Polling)), "write 5s or more; 15s is usual")
-	}
-	r.gitRepo(f)
-	r.gitPaths(f)
-	if !matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
-		r.Wrong(&f.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
-	}
-}
-
-// gitRepo checks the repository and its login.
-func (r *resolver) gitRepo(raw *spec.Fleet) {
-	if raw.Repo == "" {
-		return
-	}
-	ssh := strings.HasPrefix(raw.Repo, "ssh://") || scpLike(raw.Repo)
-	if !ssh {
-		r.isURL(&raw.Repo, "https", "http")
-	} else if u, err := url.Parse(raw.Repo); !scpLike(raw.Repo) && (err != nil || u.Host == "" || u.Path == "") {
-		r.Wrong(&raw.Repo, "this is not the URL of a Git repository", "write ssh://git@host/path.git")
-	} else if err == nil && u.User != nil {
-		if _, has := u.User.Password(); has {
-			r.Wrong(&raw.Repo, "this URL carries a password", "write sshKey: file:PATH")
-		}
-	}
-	login, key := r.IsSet(&raw.Username) || r.IsSet(&raw.Password), r.IsSet(&raw.SSHKey) || r.IsSet(&raw.KnownHosts)
-	switch {
-	case ssh && login:
-		r.Wrong(&raw.Password, "an ssh repository does not use username and password", "write sshKey: and knownHosts:")
-	case !ssh && key:
-		r.Wrong(&raw.SSHKey, "an https repository does not use an SSH key", "write username: and password: with a token, or an ssh repository")
-	case ssh && !r.IsSet(&raw.SSHKey):
-		r.Wrong(&raw.SSHKey, "the ssh repository has no key", "write sshKey: file:PATH of a private key that may read and write it")
-	case ssh && raw.KnownHosts == "":
-		r.Wrong(&raw.KnownHosts, "the host key of the repository's server is unknown, so any server could pose as it", "write knownHosts: and a file with the output of ssh-keyscan, compared with what the server's owner publishes")
-	case !ssh && r.IsSet(&raw.Username) != r.IsSet(&raw.Password):
-		r.Wrong(&raw.Password, "the repository's login is incomplete", "write both username and password; for a token any username does")
-	}
-	if ssh && raw.CAFile != "" {
-		r.Wrong(&raw.CAFile, "an ssh repository has no certificate", "remove ca")
-	}
-	if strings.HasPrefix(raw.Repo, "http://") {
-		r.Warn(&raw.Repo, "the repository and its password would travel without TLS", "write https://")
-	}
-}
-
-// scpLike reports whether s is Git's short form of an ssh URL, user@host:path.
-func scpLike(s string) bool { return matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
-
-// gitPaths checks the branch and the folders.
-func (r *resolver) gitPaths(f *spec.Fleet) {
-	if !matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
-		r.Wrong(&f.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
-	}
-	folder := func(at any, p string) bool {
-		good := p != "" && !path.IsAbs(p) && path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../") && matches(`^[A-Za-z0-9._/-]+$`, p)
-		if !good {
-			r.Wrong(at, fmt.Sprintf("%q is not a folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
-		}
-		return good
-	}
-	// homelab writes and deletes everything below its folder, so that must not be the whole
-	// repository.
-	if folder(&f.Path, f.Path) && f.Path == "." {
-		r.Wrong(&f.Path, "homelab would own the whole repository, and delete everything else in it", "write a folder, e.g. fleet/"+r.spec.Name)
-	}
-	for i, p := range f.Extra {
-		if folder(&f.Extra[i], p) && (spec.Within(p, f.Path) || spec.Within(f.Path, p) || p == ".") {
-			r.Wrong(&f.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders outside path")
-		}
-		if j := slices.Index(f.Extra, p); j < i {
-			r.Wrong(&f.Extra[i], fmt.Sprintf("folder %s is here twice", p), "keep one of them")
-		}
-	}
-}
-
-func (r *resolver) monitoring() {
+func (r partsSection) monitoring() {
 	m := r.spec.Platform.Monitoring
 	if m == nil {
 		return
@@ -152,7 +61,7 @@ func (r *resolver) monitoring() {
 	}
 }
 
-func (r *resolver) backup() {
+func (r partsSection) backup() {
 	b := r.spec.Platform.Backup
 	if b == nil {
 		return
@@ -186,4 +95,22 @@ func (r *resolver) backup() {
 	} else if b.Insecure {
 		r.Warn(&b.Insecure, "nothing verifies the backup's service", "write ca: and the PEM file of the authority that signed its certificate")
 	}
+}
+
+// platform resolves what runs on Kubernetes. It comes after the nodes, because most defaults
+// depend on them.
+func (r partsSection) platform() {
+	chartsSection{r.resolver}.charts()
+	k3sSection{r.resolver}.cni()
+	storageSection{r.resolver}.storage()
+	loadbalancerSection{r.resolver}.loadBalancer()
+	ingressSection{r.resolver}.ingress()
+	tlsSection{r.resolver}.tls()
+	r.rancher()
+	fleetSection{r.resolver}.fleet()
+	r.monitoring()
+	r.backup()
+	hubSection{r.resolver}.hub()
+	queuesSection{r.resolver}.queues()
+	ingressSection{r.resolver}.withoutBuiltIn()
 }

@@ -9,15 +9,16 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-func (r *resolver) proxmox() {
+// proxmoxSection completes and checks proxmox.
+type proxmoxSection struct{ *resolver }
+
+func (r proxmoxSection) proxmox() {
 	raw := &r.spec.Proxmox
 	if !r.IsSet(raw) { // see noProxmox
 		return
@@ -39,7 +40,7 @@ func (r *resolver) proxmox() {
 }
 
 // noProxmox checks a file that names no Proxmox VE: there is no host to create machines on.
-func (r *resolver) noProxmox() {
+func (r proxmoxSection) noProxmox() {
 	if r.IsSet(&r.spec.Proxmox) {
 		return
 	}
@@ -61,7 +62,7 @@ func (r *resolver) noProxmox() {
 }
 
 // labNeedsNone warns of settings that the lab does not use.
-func (r *resolver) labNeedsNone() {
+func (r proxmoxSection) labNeedsNone() {
 	raw := &r.spec.Proxmox
 	for _, at := range []any{&raw.TokenID, &raw.TokenSecret, &raw.User, &raw.Password, &raw.CAFile, &raw.Fingerprint, &raw.Insecure} {
 		if r.IsSet(at) {
@@ -76,7 +77,7 @@ const tokenID = `^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`
 
 // tokenID checks the token's ID. Its messages never repeat it: people paste the whole token, with
 // its secret.
-func (r *resolver) tokenID() {
+func (r proxmoxSection) tokenID() {
 	switch at := &r.spec.Proxmox.TokenID; {
 	case *at == "" || matches(tokenID, *at):
 	case strings.Contains(*at, "="):
@@ -86,7 +87,7 @@ func (r *resolver) tokenID() {
 	}
 }
 
-func (r *resolver) credentials() {
+func (r proxmoxSection) credentials() {
 	raw := &r.spec.Proxmox
 	switch {
 	case raw.TokenID == "" && !r.IsSet(&raw.TokenSecret):
@@ -104,7 +105,7 @@ func (r *resolver) credentials() {
 	}
 }
 
-func (r *resolver) trust() {
+func (r proxmoxSection) trust() {
 	raw := &r.spec.Proxmox
 	switch {
 	case raw.Insecure && (raw.CAFile != "" || raw.Fingerprint != ""):
@@ -117,7 +118,7 @@ func (r *resolver) trust() {
 }
 
 // endpoint returns Lab or https://host:port.
-func (r *resolver) endpoint(at *string) string {
+func (r proxmoxSection) endpoint(at *string) string {
 	text := strings.TrimSpace(*at)
 	switch {
 	case text == "":
@@ -149,15 +150,8 @@ func (r *resolver) endpoint(at *string) string {
 	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
 }
 
-func isHost(s string) bool { return isAddress(s) || decode.IsDNSName(strings.ToLower(s)) }
-
-func isPort(s string) bool {
-	n, err := strconv.Atoi(s)
-	return err == nil && n > 0 && n < 65536
-}
-
 // fingerprint returns upper-case hex with colons.
-func (r *resolver) fingerprint(at *string) string {
+func (r proxmoxSection) fingerprint(at *string) string {
 	if *at == "" {
 		return ""
 	}
@@ -180,7 +174,7 @@ func (r *resolver) fingerprint(at *string) string {
 var nodeName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
 
 // hosts lists every host that is declared or has a node.
-func (r *resolver) hosts() {
+func (r proxmoxSection) hosts() {
 	r.declared = r.spec.Proxmox.Hosts
 	for i := range r.declared {
 		h := &r.declared[i]
@@ -205,54 +199,8 @@ func (r *resolver) hosts() {
 	slices.SortFunc(r.spec.Proxmox.Hosts, func(a, b spec.Host) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-func (r *resolver) hostName(at any, name string) {
+func (r proxmoxSection) hostName(at any, name string) {
 	if !nodeName.MatchString(name) {
 		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", name), "write the name that the left column of the web interface shows")
 	}
-}
-
-// defaultHost is the host of nodes that name none.
-func (r *resolver) defaultHost() string {
-	raw := &r.spec.Proxmox
-	switch {
-	case raw.Host != "":
-		return raw.Host
-	case len(r.declared) > 0:
-		return r.declared[0].Name
-	case r.spec.IsLab():
-		return "pve1"
-	default:
-		return "pve" // what Proxmox's installer suggests
-	}
-}
-
-// defaultStorage is the storage of disks that name none.
-func (r *resolver) defaultStorage() string {
-	if r.spec.IsLab() {
-		return "vmdata"
-	}
-	return "local-lvm" // what Proxmox's installer makes
-}
-
-// login normalises user@host:port; the user and the port may be left out, and it may be a URL.
-func (r *resolver) login(at *string, defaultUser string) string {
-	place := strings.TrimSuffix(strings.TrimPrefix(*at, "ssh://"), "/")
-	user, host, ok := decode.CutLast(place, "@")
-	if !ok {
-		user, host = defaultUser, place
-	}
-	name, port := host, "22"
-	if h, p, err := net.SplitHostPort(host); err == nil {
-		name, port = h, p
-	}
-	name = strings.Trim(name, "[]")
-	if strings.Contains(user, ":") {
-		r.Wrong(at, "this contains a password", "write user@host:port; logins use keys")
-		return ""
-	}
-	if !isHost(name) || !isPort(port) || !matches(userName, user) {
-		r.Wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
-		return ""
-	}
-	return user + "@" + net.JoinHostPort(name, port)
 }

@@ -21,10 +21,10 @@ func TestWhereTheHubSaysIt(t *testing.T) {
 		"Profiles[gpu].SHM": &h.Profiles[0], "Profiles[cpu].SHM": h, "Shared[data].Path": &h.Shared[0], "Shared[x]": h, "Home.Path": &h.Home, "Scratch.Path": h.Scratch,
 		"Database": &h.Database, "Auth.Kind": &h.Auth, "Cull.Idle": &h.Cull, "Quota": &h.Quota, "Hostname": h, "": h,
 	} {
-		assert.Same(t, want, r.hubField(field), field)
+		assert.Same(t, want, chartsSection{r}.hubField(field), field)
 	}
 	h.Scratch = nil
-	assert.Same(t, h, r.hubField("Scratch"))
+	assert.Same(t, h, chartsSection{r}.hubField("Scratch"))
 	assert.Nil(t, apart(nil))
 	assert.Len(t, apart(fmt.Errorf("x")), 1)
 	assert.True(t, slices.Equal([]error{spec.ErrSOPS, spec.ErrInlineSecret}, apart(several{spec.ErrSOPS, spec.ErrInlineSecret})))

@@ -12,8 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
+// queuesSection completes and checks queues.
+type queuesSection struct{ *resolver }
+
 // queues resolves the groups that share the GPUs.
-func (r *resolver) queues() {
+func (r queuesSection) queues() {
 	of := map[string]string{}
 	for i := range r.spec.Platform.Queues {
 		q := &r.spec.Platform.Queues[i]
@@ -41,7 +44,7 @@ func (r *resolver) queues() {
 
 // queuesFit compares the queues with what the nodes offer, and with the namespaces of the platform
 // itself, whose pods must not wait.
-func (r *resolver) queuesFit() {
+func (r queuesSection) queuesFit() {
 	if len(r.spec.Platform.Queues) == 0 || len(r.spec.Nodes) == 0 {
 		return
 	}
@@ -75,7 +78,7 @@ func (r *resolver) queuesFit() {
 	r.profilesQueue(offered)
 }
 
-func (r *resolver) quotaAt(raw *spec.Queue, resource string) any {
+func (r queuesSection) quotaAt(raw *spec.Queue, resource string) any {
 	for name := range raw.MIG {
 		if nvidia.MIGResource(name) == resource {
 			return r.MemberAt(&raw.MIG, name)
@@ -85,7 +88,7 @@ func (r *resolver) quotaAt(raw *spec.Queue, resource string) any {
 }
 
 // profilesQueue refuses profiles that want more than their queue can ever have.
-func (r *resolver) profilesQueue(offered map[string]int) {
+func (r queuesSection) profilesQueue(offered map[string]int) {
 	h := r.spec.Platform.Hub
 	if h == nil {
 		return

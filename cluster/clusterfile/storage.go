@@ -3,7 +3,6 @@ package clusterfile
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,10 +12,61 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-func (r *resolver) storage() {
+// storageSection completes and checks storage.
+type storageSection struct{ *resolver }
+
+// classNames checks the storage classes that parts use.
+func (r storageSection) classNames() {
+	known := slices.Clone(r.spec.Platform.Storage.Existing)
+	for _, c := range r.classes() {
+		known = append(known, c.name)
+	}
+	if !slices.Contains(r.spec.K3s.Disable, "local-storage") {
+		known = append(known, platform.LocalPath)
+	}
+	check := func(at *string, name string) {
+		if name == "" || slices.Contains(known, name) || at == nil || *at == "" {
+			return
+		}
+		if name == platform.LocalPath {
+			r.Wrong(at, "K3s' local-path is disabled, because "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
+			return
+		}
+		r.Wrong(at, fmt.Sprintf("nothing creates a storage class %q", name), decode.OrSuggest(name, known)+"; classes from elsewhere belong in storage.existing")
+	}
+	p := r.spec.Platform
+	if m := p.Monitoring; m != nil {
+		check(&m.StorageClass, m.StorageClass)
+	}
+	h := p.Hub
+	if h == nil {
+		return
+	}
+	check(&r.spec.Platform.Hub.Database.Class, h.Database.Class)
+	check(&r.spec.Platform.Hub.Home.Class, h.Home.Class)
+	if s := r.spec.Platform.Hub.Scratch; s != nil {
+		check(&s.Class, h.Scratch.Class)
+	}
+	if s := p.Storage.Scratch; s != nil {
+		for _, use := range []struct {
+			at   *string
+			name string
+			what string
+		}{{&r.spec.Platform.Hub.Database.Class, h.Database.Class, "the hub's users"}, {&r.spec.Platform.Hub.Home.Class, h.Home.Class, "homes"}} {
+			if use.name == s.Class {
+				r.Wrong(use.at, fmt.Sprintf("%s would be on scratch disks, whose contents may be lost", use.what), "write a class with permanent volumes")
+			}
+		}
+		if p.Storage.Default == s.Class {
+			r.Warn(&r.spec.Platform.Storage.Default, "claims that name no class would be on scratch disks, whose contents may be lost", "write default: local-path, or a class with permanent volumes")
+		}
+	}
+}
+
+func (r storageSection) storage() {
 	st := &r.spec.Platform.Storage
 	if st.NFS != nil {
-		r.nfs(st.NFS)
+		nfsSection{r.resolver}.nfs(st.NFS)
 		r.spec.TemplatesBeside()
 	}
 	if st.Scratch != nil {
@@ -41,7 +91,7 @@ type class struct {
 }
 
 // classes lists those that the file creates, in the order of the sections.
-func (r *resolver) classes() []class {
+func (r storageSection) classes() []class {
 	st := r.spec.Platform.Storage
 	var out []class
 	add := func(name string, own *string, section any, shared, nfs bool) {
@@ -66,7 +116,7 @@ func (r *resolver) classes() []class {
 	return out
 }
 
-func (r *resolver) uniqueClasses() {
+func (r storageSection) uniqueClasses() {
 	seen := map[string]any{}
 	for _, c := range r.classes() {
 		if !decode.IsDNSName(c.name) {
@@ -79,13 +129,13 @@ func (r *resolver) uniqueClasses() {
 		if slices.Contains(r.spec.Platform.Storage.Existing, c.name) {
 			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, but storage.existing lists it as an existing one", c.name), "remove it there, or write class: and another name")
 		}
-		unique(r, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
+		unique(r.resolver, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
 	}
 }
 
 // defaultClass chooses the default: what the file says, else the only class whose volumes
 // survive a node, else K3s' local-path.
-func (r *resolver) defaultClass() {
+func (r storageSection) defaultClass() {
 	st := &r.spec.Platform.Storage
 	var shared, names []string
 	for _, c := range r.classes() {
@@ -117,103 +167,12 @@ func (r *resolver) defaultClass() {
 }
 
 // needsClass reports whether some part creates claims.
-func (r *resolver) needsClass() bool {
+func (r storageSection) needsClass() bool {
 	return r.spec.Platform.Hub != nil || r.spec.Platform.Monitoring != nil
 }
 
-func (r *resolver) nfs(n *spec.NFS) {
-	r.mountOptions(n.MountOptions)
-	if n.VM != nil {
-		if n.Server != "" {
-			r.Wrong(&n.Server, "the NFS server is both a new VM and an existing server", "keep one of server and vm")
-		}
-		r.nfsVM(n.VM)
-		n.Server, n.Export = n.VM.Address.Addr().String(), cmp.Or(n.Export, spec.ExportRoot)
-	} else {
-		r.nfsServer(n)
-	}
-	r.exportPath(&n.Export, n.Export)
-	for i := range n.Shares {
-		s := &n.Shares[i]
-		r.mountOptions(s.MountOptions)
-		if !r.IsSet(&s.MountOptions) {
-			s.MountOptions = n.MountOptions
-		}
-		if !decode.DNSLabel.MatchString(s.Name) {
-			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", s.Name), "write lower-case letters, digits and hyphens")
-		}
-		if s.Export == "" {
-			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", s.Name), "write export: and an absolute path, e.g. /export/"+s.Name)
-		}
-		r.exportPath(&s.Export, s.Export)
-	}
-}
-
-// nfsServer reads server and export, which may be written together as server:/export.
-func (r *resolver) nfsServer(n *spec.NFS) {
-	together := n.Export == ""
-	if server, export, ok := strings.Cut(n.Server, ":/"); ok {
-		if export = "/" + export; n.Export != "" && n.Export != export {
-			r.Wrong(&n.Export, fmt.Sprintf("server says the export %s and export says %s", export, n.Export), "keep one of them")
-		}
-		n.Server, n.Export = strings.Trim(server, "[]"), export
-	}
-	switch {
-	case n.Server == "":
-		r.Wrong(&n.Server, "storage.nfs has no server", "write nfs: address:/export, or vm: to have one created")
-		return
-	case !isHost(n.Server):
-		r.Wrong(&n.Server, fmt.Sprintf("%q is neither a name nor an address of a server", n.Server), "write e.g. 10.0.0.30:/export/k3s")
-	case n.Export == "":
-		r.Wrong(&n.Export, fmt.Sprintf("the file does not say which folder of %s is used", n.Server), "write export: and the path that showmount -e "+n.Server+" lists")
-	}
-	if together {
-		r.exportPath(&n.Server, n.Export)
-	}
-}
-
-func (r *resolver) exportPath(at *string, path string) {
-	if path != "" && path != "/" && (!decode.IsPlace(path) || strings.ContainsAny(path, ",:")) {
-		r.Wrong(at, fmt.Sprintf("%q is not a path of an export", path), "write an absolute path of letters, digits and . _ - ~ @ =, e.g. /export/k3s")
-	}
-}
-
-func (r *resolver) mountOptions(options []string) {
-	for i, o := range options {
-		if !matches(`^[A-Za-z0-9_.=:/+-]+$`, o) {
-			r.Wrong(&options[i], fmt.Sprintf("%q is not a mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
-		}
-	}
-}
-
-func (r *resolver) nfsVM(vm *spec.NFSVM) {
-	r.storageName(&vm.Storage)
-	vm.Name, vm.Host = cmp.Or(vm.Name, r.spec.Name+"-nfs"), cmp.Or(vm.Host, r.defaultHost())
-	vm.Storage = cmp.Or(vm.Storage, r.defaultStorage())
-	p := r.spec.Network.Prefix
-	if a := vm.Address.Addr(); p.IsValid() && p.Addr().BitLen() == a.BitLen() {
-		vm.Address = netip.PrefixFrom(a, p.Bits())
-	}
-	if len(vm.Allow) == 0 && p.IsValid() {
-		vm.Allow = []netip.Prefix{p.Masked()}
-	}
-	if !vm.Address.IsValid() {
-		r.Wrong(&vm.Address, "the NFS server's VM has no address", "write address: and a free one of the nodes' network")
-	}
-	if vm.Size < spec.GiB {
-		r.Wrong(&vm.Size, "the NFS server's VM has no data disk", "write size: 2TiB, or how much data there will be")
-	}
-	if !decode.DNSLabel.MatchString(vm.Name) {
-		r.Wrong(&vm.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
-	}
-	r.within(&vm.Cores, "cores", 1, 1024)
-	if vm.Memory < 512*spec.MiB {
-		r.Wrong(&vm.Memory, fmt.Sprintf("%s of memory is too little for a server", vm.Memory), "write 1GiB or more")
-	}
-}
-
 // scratch finds the nodes with a scratch disk, which get the class.
-func (r *resolver) scratch(s *spec.Scratch) {
+func (r storageSection) scratch(s *spec.Scratch) {
 	own := s.Path
 	if own != "" && !decode.IsPlace(own) {
 		r.Wrong(&s.Path, fmt.Sprintf("%q is not a folder for volumes", own), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /scratch")
@@ -256,7 +215,7 @@ func (r *resolver) scratch(s *spec.Scratch) {
 	}
 }
 
-func (r *resolver) longhorn(l *spec.Longhorn) {
+func (r storageSection) longhorn(l *spec.Longhorn) {
 	if !decode.IsPlace(l.DataPath) {
 		r.Wrong(&l.DataPath, fmt.Sprintf("%q is not a folder for data", l.DataPath), "write an absolute path of letters, digits and . _ - ~ @ = , :, e.g. /var/lib/longhorn")
 	}
@@ -295,7 +254,7 @@ func (r *resolver) longhorn(l *spec.Longhorn) {
 	}
 }
 
-func (r *resolver) cephFS(c *spec.CephFS) {
+func (r storageSection) cephFS(c *spec.CephFS) {
 	for _, k := range []struct {
 		at         *string
 		what, cure string

@@ -1,18 +1,242 @@
 package clusterfile
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/platform"
-	"github.com/cps-gpu/homelab/internal/suggest"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
-// replacedValues warns of values that replace ours; those of the hub are checked by their
-// meaning (chartValues).
-func (r *resolver) replacedValues() {
-	replaced := platform.Replaced(r.spec)
-	for _, part := range sortedNames(replaced) {
-		r.Warn(r.MemberAt(&r.spec.Platform.Charts.Values, part), fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", part, suggest.Few(replaced[part])),
-			"remove it, unless that is what you want")
+// unique reports the second use of a value, with the place of the first.
+func unique[K comparable](r *resolver, seen map[K]any, key K, at any, what, cure string) {
+	if first, ok := seen[key]; ok {
+		where := r.Line(first)
+		if r.Place(first) == r.Place(at) {
+			where = "the same line"
+		}
+		r.Wrong(at, fmt.Sprintf("%s, in %s", what, where), cure)
+		return
 	}
+	seen[key] = at
+}
+
+// host is a host that the file declares.
+func (r *resolver) host(name string) *spec.Host {
+	for i := range r.declared {
+		if r.declared[i].Name == name {
+			return &r.declared[i]
+		}
+	}
+	return nil
+}
+
+func (r *resolver) hostNames() []string {
+	var out []string
+	for _, h := range r.declared {
+		out = append(out, h.Name)
+	}
+	return out
+}
+
+// imageName matches host/path:tag, or with @sha256 at the end.
+const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
+
+// path joins a relative path to the file's folder; ~/ is the home folder.
+func (r *resolver) path(p string) string {
+	if rest, ok := strings.CutPrefix(p, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if p == "" || filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(r.spec.Dir, p)
+}
+
+// existing reports a missing file or folder.
+func (r *resolver) existing(at any, path string, folder bool) string {
+	path = r.path(path)
+	info, err := os.Stat(path)
+	switch {
+	case path == "":
+	case errors.Is(err, fs.ErrNotExist):
+		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones start in the folder of this file")
+	case err != nil:
+		r.Wrong(at, fmt.Sprintf("%s cannot be read: %v", path, errors.Unwrap(err)), "correct the path, or let this user read it")
+	case folder && !info.IsDir():
+		r.Wrong(at, path+" is not a folder", "name the folder with the files")
+	case !folder && !info.Mode().IsRegular():
+		r.Wrong(at, path+" is not a file", "name a file")
+	}
+	return path
+}
+
+// or returns what p points to, or the default when it is nil.
+func or[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// hostname checks a part's hostname.
+func (r *resolver) hostname(at *string, part string) {
+	switch {
+	case *at == "":
+		r.Wrong(at, part+" has no hostname", "write hostname: "+part+".lab.example, a name that your DNS resolves to the cluster")
+	case isAddress(*at):
+		r.Wrong(at, fmt.Sprintf("%s's hostname is the address %s, and certificates and Ingresses need a name", part, *at), "write a name, e.g. "+part+".lab.example")
+	case !decode.IsGoodHostname(*at):
+		r.Wrong(at, fmt.Sprintf("%q cannot be %s's hostname", *at, part), "write a name with its domain in lower-case letters, without https:// and path, e.g. "+part+".lab.example")
+	}
+}
+
+func isAddress(s string) bool { _, err := netip.ParseAddr(s); return err == nil }
+
+// chartVersion matches an exact chart version (SemVer 2, with an optional leading v).
+const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
+
+func (r *resolver) chartVersion(at any, name, version string) {
+	if version != "" && !matches(chartVersion, version) {
+		r.Wrong(at, fmt.Sprintf("%q is not an exact version of a chart", version), "write it in full, e.g. "+pinned(name))
+	}
+}
+
+// pinned is the default version of a part's chart.
+func pinned(part string) string {
+	p, _ := pins.Of(part)
+	return cmp.Or(p.Version, "1.2.3")
+}
+
+func isHost(s string) bool { return isAddress(s) || decode.IsDNSName(strings.ToLower(s)) }
+
+func isPort(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n < 65536
+}
+
+// defaultHost is the host of nodes that name none.
+func (r *resolver) defaultHost() string {
+	raw := &r.spec.Proxmox
+	switch {
+	case raw.Host != "":
+		return raw.Host
+	case len(r.declared) > 0:
+		return r.declared[0].Name
+	case r.spec.IsLab():
+		return "pve1"
+	default:
+		return "pve" // what Proxmox's installer suggests
+	}
+}
+
+// defaultStorage is the storage of disks that name none.
+func (r *resolver) defaultStorage() string {
+	if r.spec.IsLab() {
+		return "vmdata"
+	}
+	return "local-lvm" // what Proxmox's installer makes
+}
+
+// login normalises user@host:port; the user and the port may be left out, and it may be a URL.
+func (r *resolver) login(at *string, defaultUser string) string {
+	place := strings.TrimSuffix(strings.TrimPrefix(*at, "ssh://"), "/")
+	user, host, ok := decode.CutLast(place, "@")
+	if !ok {
+		user, host = defaultUser, place
+	}
+	name, port := host, "22"
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		name, port = h, p
+	}
+	name = strings.Trim(name, "[]")
+	if strings.Contains(user, ":") {
+		r.Wrong(at, "this contains a password", "write user@host:port; logins use keys")
+		return ""
+	}
+	if !isHost(name) || !isPort(port) || !matches(userName, user) {
+		r.Wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
+		return ""
+	}
+	return user + "@" + net.JoinHostPort(name, port)
+}
+
+const userName = `^[a-z_][a-z0-9_-]{0,31}$`
+
+// matches compiles at each call: the file is small and read once.
+func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
+
+// storageName checks a storage's ID: a letter, then letters, digits, - _ and .
+func (r *resolver) storageName(at *string) {
+	if *at != "" && !matches(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`, *at) {
+		r.Wrong(at, fmt.Sprintf("%q cannot be a storage's name", *at), "write the name that pvesm status shows, e.g. local-lvm")
+	}
+}
+
+// isURL checks a URL, without repeating it when it carries a password.
+func (r *resolver) isURL(at *string, schemes ...string) {
+	if *at == "" {
+		return
+	}
+	u, err := url.Parse(*at)
+	switch {
+	case err == nil && u.User != nil:
+		r.Wrong(at, "this URL carries a login", "write it without one; passwords belong in files or the environment")
+	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
+		r.Wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
+	}
+}
+
+// within checks a number that is in the file.
+func (r *resolver) within(v *int, name string, low, high int) {
+	if r.IsSet(v) {
+		r.between(v, v, name, low, high)
+	}
+}
+
+// between checks a number that may be absent.
+func (r *resolver) between(v *int, at any, name string, low, high int) {
+	if v != nil && (*v < low || *v > high) {
+		r.Wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
+	}
+}
+
+// maxSource limits the size of files that the cluster file names.
+const maxSource = 1 << 20
+
+// source reads a file that the cluster file names.
+func (r *resolver) source(at any, path string) (string, bool) {
+	before := len(r.Problems)
+	path = r.existing(at, path, false)
+	if len(r.Problems) > before {
+		return "", false
+	}
+	b, err := limit.File(path, maxSource) // a mistake of the same place may have been told before
+	switch {
+	case errors.As(err, new(*limit.Error)):
+		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
+		return "", false
+	case err != nil:
+		r.Wrong(at, err.Error(), "make it readable")
+		return "", false
+	}
+	return string(b), true
 }

@@ -3,9 +3,39 @@ package clusterfile
 import (
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 )
+
+// capacitySection completes and checks what nodes ask of their hosts.
+type capacitySection struct{ *resolver }
+
+// nodeHost checks that the declared hosts include the node's.
+func (r capacitySection) nodeHost(n plannedNode) {
+	declared := r.declared
+	if n.External {
+		return
+	}
+	at := any(&n.Host)
+	if !r.IsSet(&n.Host) {
+		at = &r.spec.Proxmox.Host
+	}
+	switch {
+	case n.Unplaced() && len(declared) == 0:
+		r.Wrong(at, "host: auto has nothing to choose from", "write proxmox.hosts with the names of the hosts, e.g. hosts: {pve1: {}, pve2: {}}")
+	case n.Unplaced() && n.Adopt:
+		r.Wrong(at, fmt.Sprintf("node %s is an existing VM, which has a host already", n.Name), "write host: and the name of the host that has it")
+	case n.Unplaced() && len(n.GPUs.PCI) > 0:
+		r.Wrong(at, fmt.Sprintf("node %s names its cards but not their host", n.Name), "write host: and the name, or gpus: and how many")
+	case n.Unplaced() && len(n.GPUs.Mapping) > 0:
+		r.Wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
+	case !nodeName.MatchString(n.Host):
+		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
+	case len(declared) > 0 && r.host(n.Host) == nil && !n.Unplaced():
+		r.Wrong(at, fmt.Sprintf("there is no host %q under proxmox.hosts", n.Host), decode.OrSuggest(n.Host, r.hostNames()))
+	}
+}
 
 // card is one device on one host.
 type card struct {
@@ -14,7 +44,7 @@ type card struct {
 }
 
 // cards checks that no card is assigned twice, in any spelling.
-func (r *resolver) cards() {
+func (r capacitySection) cards() {
 	seen := map[card]any{}
 	owner := map[card]string{}
 	for _, n := range r.nodes {
@@ -45,7 +75,7 @@ type demand struct {
 
 // capacity compares sums with the declared capacity of hosts. Memory and GPUs cannot be
 // overcommitted; CPUs and thin disks can, with a warning.
-func (r *resolver) capacity() {
+func (r capacitySection) capacity() {
 	loads := map[string]*demand{}
 	for _, n := range r.spec.Machines() {
 		if n.External {
@@ -79,13 +109,13 @@ func (r *resolver) capacity() {
 	}
 }
 
-func (r *resolver) coresFit(n plannedNode) {
+func (r capacitySection) coresFit(n plannedNode) {
 	if h := r.host(n.Host); h != nil && r.IsSet(&h.Cores) && n.Cores > h.Cores {
 		r.Wrong(&n.Cores, fmt.Sprintf("node %s has %d cores and its host %s has %d", n.Name, n.Cores, n.Host, h.Cores), "Proxmox starts no VM with more vCPUs than the host has: write less")
 	}
 }
 
-func (r *resolver) fits(h *spec.Host, l *demand) {
+func (r capacitySection) fits(h *spec.Host, l *demand) {
 	if r.IsSet(&h.Memory) && l.memory > h.Memory {
 		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", h.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
 	}

@@ -16,9 +16,12 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
+// profilesSection completes and checks the hub's profiles against what nodes offer.
+type profilesSection struct{ *resolver }
+
 // profilesFit compares each profile with the nodes' allocatable resources, not with their
 // capacity.
-func (r *resolver) profilesFit() {
+func (r profilesSection) profilesFit() {
 	if r.spec.Platform.Hub == nil || len(r.spec.Nodes) == 0 {
 		return
 	}
@@ -47,7 +50,7 @@ func (r *resolver) profilesFit() {
 }
 
 // homesPin warns of homes that keep people from a profile.
-func (r *resolver) homesPin(fit jupyterhub.Report) {
+func (r profilesSection) homesPin(fit jupyterhub.Report) {
 	if len(fit.Apart) == 0 {
 		return
 	}
@@ -63,7 +66,7 @@ func (r *resolver) homesPin(fit jupyterhub.Report) {
 
 // besideEtcd warns of profiles that run on servers only, where a notebook that uses up the
 // memory stops the cluster.
-func (r *resolver) besideEtcd() {
+func (r profilesSection) besideEtcd() {
 	agents := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Role == spec.Agent })
 	for i := range r.spec.Platform.Hub.Profiles {
 		p := &r.spec.Platform.Hub.Profiles[i]
@@ -79,7 +82,7 @@ func (r *resolver) besideEtcd() {
 }
 
 // tooMuch is the key of a profile that requests more than any node has.
-func (r *resolver) tooMuch(raw *spec.HubProfile, why string) any {
+func (r profilesSection) tooMuch(raw *spec.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
@@ -122,9 +125,9 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 }
 
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
-func (r *resolver) profilePool(raw *spec.HubProfile) {
+func (r profilesSection) profilePool(raw *spec.HubProfile) {
 	if raw.Pool != "" && !r.hubPool(raw.Pool) {
-		names := r.poolList()
+		names := nodesSection{r.resolver}.poolList()
 		for _, n := range r.entries {
 			names = append(names, n.Name)
 		}
@@ -151,7 +154,7 @@ func (r *resolver) profilePool(raw *spec.HubProfile) {
 }
 
 // profileInstance checks that a node offers the instances that a profile asks for.
-func (r *resolver) profileInstance(raw *spec.HubProfile) {
+func (r profilesSection) profileInstance(raw *spec.HubProfile) {
 	name := raw.Name
 	if raw.MIG == "" {
 		return
@@ -174,7 +177,7 @@ func (r *resolver) profileInstance(raw *spec.HubProfile) {
 
 // instances says what the nodes of a profile that divide their GPUs offer, and whether its instances
 // are among that.
-func (r *resolver) instances(raw *spec.HubProfile) (offers []string, there bool) {
+func (r profilesSection) instances(raw *spec.HubProfile) (offers []string, there bool) {
 	for _, n := range r.spec.Nodes {
 		if raw.Pool != "" && raw.Pool != cmp.Or(n.Pool, n.Name) || n.GPUs.Sharing.Strategy != spec.SharingMIG {
 			continue
@@ -187,12 +190,12 @@ func (r *resolver) instances(raw *spec.HubProfile) (offers []string, there bool)
 }
 
 // hubPool reports whether a profile can name it: a pool, or a node outside pools.
-func (r *resolver) hubPool(name string) bool {
+func (r profilesSection) hubPool(name string) bool {
 	return slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return name == cmp.Or(n.Pool, n.Name) })
 }
 
 // groupsAreKnown: profiles and shares for groups need a login that provides groups.
-func (r *resolver) groupsAreKnown() {
+func (r profilesSection) groupsAreKnown() {
 	h := r.spec.Platform.Hub
 	if h.Auth.Groups() {
 		return
@@ -220,7 +223,7 @@ func (r *resolver) groupsAreKnown() {
 
 // chartValues refuses values that the hub's chart refuses, and warns of those that remove settings
 // of hub:. Another version of the chart may know other values.
-func (r *resolver) chartValues() {
+func (r profilesSection) chartValues() {
 	at := r.MemberAt(&r.spec.Platform.Charts.Values, "jupyterhub")
 	say := r.Wrong
 	if r.IsSet(&r.spec.Platform.Hub.Version) {

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
+// networkSection completes and checks the networks of nodes, pods and services.
+type networkSection struct{ *resolver }
+
 // nodeNetwork checks a node's address against its network.
-func (r *resolver) nodeNetwork(n plannedNode) {
+func (r networkSection) nodeNetwork(n plannedNode) {
 	if n.External {
 		return
 	}
@@ -40,7 +44,7 @@ func (r *resolver) nodeNetwork(n plannedNode) {
 
 // gateway checks a node's gateway. One outside of the network is reached on-link: providers that
 // rent hosts give an address whose router is elsewhere.
-func (r *resolver) gateway(n plannedNode) {
+func (r networkSection) gateway(n plannedNode) {
 	raw, g, p := &n.Network, n.Network.Gateway, n.Network.Prefix
 	switch {
 	case !r.IsSet(&raw.Gateway) || !g.IsValid():
@@ -65,7 +69,7 @@ func (r *resolver) gateway(n plannedNode) {
 }
 
 // nodePrefix checks the network itself.
-func (r *resolver) nodePrefix(n plannedNode) bool {
+func (r networkSection) nodePrefix(n plannedNode) bool {
 	raw, p := &n.Network, n.Network.Prefix
 	switch {
 	case !p.IsValid():
@@ -82,7 +86,7 @@ func (r *resolver) nodePrefix(n plannedNode) bool {
 }
 
 // insidePrefix reports an address that is not a host's address in the network.
-func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Prefix) bool {
+func (r networkSection) insidePrefix(at any, name string, addr netip.Addr, p netip.Prefix) bool {
 	first, last := p.Addr().Next(), spec.LastAddr(p)
 	if addr.Is4() {
 		last = last.Prev() // the broadcast address
@@ -107,7 +111,7 @@ func (r *resolver) insidePrefix(at any, name string, addr netip.Addr, p netip.Pr
 }
 
 // vip checks the API's virtual address against the servers' networks.
-func (r *resolver) vip() {
+func (r networkSection) vip() {
 	at, vip := &r.spec.K3s.VIP, r.spec.K3s.VIP
 	servers, leased := 0, false
 	for _, n := range r.nodes {
@@ -138,7 +142,7 @@ func (r *resolver) vip() {
 }
 
 // clusterNetworks checks that pods, services and nodes do not share addresses.
-func (r *resolver) clusterNetworks() {
+func (r networkSection) clusterNetworks() {
 	raw, k := &r.spec.K3s, r.spec.K3s
 	pods, services := k.PodCIDR, k.ServiceCIDR
 	if !pods.IsValid() || !services.IsValid() {
@@ -179,7 +183,7 @@ func (r *resolver) clusterNetworks() {
 
 // families checks that nodes, pods and services have addresses of one family: K3s ends where
 // they differ.
-func (r *resolver) families() {
+func (r networkSection) families() {
 	raw, k := &r.spec.K3s, r.spec.K3s
 	for _, n := range r.nodes {
 		addr := n.Address.Addr()
@@ -193,7 +197,7 @@ func (r *resolver) families() {
 				continue
 			}
 			if !r.IsSet(c.at) {
-				c.at = r.addressPlace(n)
+				c.at = nodesSection{r.resolver}.addressPlace(n)
 			}
 			r.Wrong(c.at, fmt.Sprintf("node %s has the address %s and k3s.%s is %s: nodes, pods and services need addresses of one family", n.Name, addr, c.key, c.p),
 				fmt.Sprintf("write addresses of one family; for this node's, k3s.%s: %s", c.key, c.will))
@@ -201,7 +205,7 @@ func (r *resolver) families() {
 	}
 }
 
-func (r *resolver) apart(n plannedNode, who, key string, p netip.Prefix, at any) {
+func (r networkSection) apart(n plannedNode, who, key string, p netip.Prefix, at any) {
 	if !p.Overlaps(n.Network.Prefix) {
 		return
 	}
@@ -209,4 +213,26 @@ func (r *resolver) apart(n plannedNode, who, key string, p netip.Prefix, at any)
 		at = &n.Network.Prefix
 	}
 	r.Wrong(at, fmt.Sprintf("%s (%s) and nodes (%s) share addresses", who, p, n.Network.Prefix), "write k3s."+key+" with a network that is used nowhere else")
+}
+
+// network resolves one network section; its checks need the nodes, and come later.
+func (r networkSection) network(n *spec.Network) {
+	if len(n.DNS) == 0 && n.Gateway.IsValid() && !n.DHCP {
+		n.DNS = []netip.Addr{n.Gateway}
+	}
+	r.within(&n.VLAN, "vlan", 1, 4094)
+	if n.MTU == 1 {
+		r.Wrong(&n.MTU, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
+	} else {
+		r.within(&n.MTU, "mtu", 576, 65520)
+	}
+	r.within(&n.Queues, "queues", 1, 64)
+	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
+		r.Wrong(&n.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
+	}
+	for i, s := range n.Search {
+		if !decode.IsDNSName(s) {
+			r.Wrong(&n.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
+		}
+	}
 }

@@ -1,0 +1,158 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/cluster/spec"
+)
+
+// fleetSection completes and checks fleet, and what it deploys.
+type fleetSection struct{ *resolver }
+
+// viaFleet checks which parts go through Git.
+func (r fleetSection) viaFleet() {
+	p, raw := r.spec.Platform, &r.spec.Platform.Charts
+	on := platform.PartsOn(r.spec)
+	for _, name := range sortedNames(raw.Via) {
+		at := r.MemberAt(&raw.Via, name)
+		if !slices.Contains(partNames(), name) {
+			continue // said
+		}
+		if !slices.Contains(on, name) {
+			r.Wrong(at, fmt.Sprintf("the part %s is off, so this has no effect", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
+			continue
+		}
+		if raw.Via[name] != spec.ViaFleet {
+			continue
+		}
+		if why := platform.NeverInFleet(r.spec, name); why != "" {
+			r.Wrong(at, fmt.Sprintf("Fleet cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
+		} else {
+			r.fleetIsReady(at)
+		}
+	}
+	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
+		r.fleetIsReady(r.Place(&r.spec.Platform.Fleet.Default))
+	}
+	for _, list := range []struct {
+		what string
+		of   []string
+		at   any
+	}{{"version", sortedNames(raw.Versions), &raw.Versions}, {"values", sortedNames(raw.Values), &raw.Values}} {
+		for _, name := range list.of {
+			if slices.Contains(partNames(), name) && !slices.Contains(on, name) {
+				r.Warn(r.MemberAt(list.at, name), fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
+			}
+		}
+	}
+}
+
+// fleetIsReady checks that there is a Fleet with a repository.
+func (r fleetSection) fleetIsReady(at any) {
+	switch f := r.spec.Platform.Fleet; {
+	case f == nil:
+		r.Wrong(at, "parts are deployed through Fleet, but the file has no fleet", "write fleet: {repo: https://…} with the repository that Fleet reads")
+	case f.Repo == "":
+		r.Wrong(at, "parts are deployed through Fleet, but it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
+	case f.SSHKey.IsZero() && f.Password.IsZero():
+		r.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under fleet")
+	}
+}
+
+func (r fleetSection) fleet() {
+	f := r.spec.Platform.Fleet
+	if f == nil {
+		return
+	}
+	f.Standalone = f.Standalone.Or(r.spec.Platform.Rancher == nil)
+	f.Path, f.Author = cmp.Or(f.Path, "fleet/"+r.spec.Name), cmp.Or(f.Author, "homelab <homelab@"+r.spec.Name+".invalid>")
+	f.KnownHosts, f.CAFile = r.existing(&f.KnownHosts, f.KnownHosts, false), r.existing(&f.CAFile, f.CAFile, false)
+	if f.Standalone.IsOn() && r.spec.Platform.Rancher != nil {
+		r.Wrong(&f.Standalone, "Rancher brings its own Fleet, and two of them revert each other's changes", "remove standalone: true, or rancher")
+	}
+	if !f.Standalone.IsOn() && r.spec.Platform.Rancher == nil {
+		r.Wrong(&f.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher", "remove standalone: false, or write rancher:")
+	}
+	if f.Polling < 5*time.Second {
+		r.Wrong(&f.Polling, fmt.Sprintf("the repository would be polled every %s", decode.Period(f.Polling)), "write 5s or more; 15s is usual")
+	}
+	r.gitRepo(f)
+	r.gitPaths(f)
+	if !matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
+		r.Wrong(&f.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
+	}
+}
+
+// gitRepo checks the repository and its login.
+func (r fleetSection) gitRepo(raw *spec.Fleet) {
+	if raw.Repo == "" {
+		return
+	}
+	ssh := strings.HasPrefix(raw.Repo, "ssh://") || scpLike(raw.Repo)
+	if !ssh {
+		r.isURL(&raw.Repo, "https", "http")
+	} else if u, err := url.Parse(raw.Repo); !scpLike(raw.Repo) && (err != nil || u.Host == "" || u.Path == "") {
+		r.Wrong(&raw.Repo, "this is not the URL of a Git repository", "write ssh://git@host/path.git")
+	} else if err == nil && u.User != nil {
+		if _, has := u.User.Password(); has {
+			r.Wrong(&raw.Repo, "this URL carries a password", "write sshKey: file:PATH")
+		}
+	}
+	login, key := r.IsSet(&raw.Username) || r.IsSet(&raw.Password), r.IsSet(&raw.SSHKey) || r.IsSet(&raw.KnownHosts)
+	switch {
+	case ssh && login:
+		r.Wrong(&raw.Password, "an ssh repository does not use username and password", "write sshKey: and knownHosts:")
+	case !ssh && key:
+		r.Wrong(&raw.SSHKey, "an https repository does not use an SSH key", "write username: and password: with a token, or an ssh repository")
+	case ssh && !r.IsSet(&raw.SSHKey):
+		r.Wrong(&raw.SSHKey, "the ssh repository has no key", "write sshKey: file:PATH of a private key that may read and write it")
+	case ssh && raw.KnownHosts == "":
+		r.Wrong(&raw.KnownHosts, "the host key of the repository's server is unknown, so any server could pose as it", "write knownHosts: and a file with the output of ssh-keyscan, compared with what the server's owner publishes")
+	case !ssh && r.IsSet(&raw.Username) != r.IsSet(&raw.Password):
+		r.Wrong(&raw.Password, "the repository's login is incomplete", "write both username and password; for a token any username does")
+	}
+	if ssh && raw.CAFile != "" {
+		r.Wrong(&raw.CAFile, "an ssh repository has no certificate", "remove ca")
+	}
+	if strings.HasPrefix(raw.Repo, "http://") {
+		r.Warn(&raw.Repo, "the repository and its password would travel without TLS", "write https://")
+	}
+}
+
+// scpLike reports whether s is Git's short form of an ssh URL, user@host:path.
+func scpLike(s string) bool { return matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
+
+// gitPaths checks the branch and the folders.
+func (r fleetSection) gitPaths(f *spec.Fleet) {
+	if !matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
+		r.Wrong(&f.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
+	}
+	folder := func(at any, p string) bool {
+		good := p != "" && !path.IsAbs(p) && path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../") && matches(`^[A-Za-z0-9._/-]+$`, p)
+		if !good {
+			r.Wrong(at, fmt.Sprintf("%q is not a folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
+		}
+		return good
+	}
+	// homelab writes and deletes everything below its folder, so that must not be the whole
+	// repository.
+	if folder(&f.Path, f.Path) && f.Path == "." {
+		r.Wrong(&f.Path, "homelab would own the whole repository, and delete everything else in it", "write a folder, e.g. fleet/"+r.spec.Name)
+	}
+	for i, p := range f.Extra {
+		if folder(&f.Extra[i], p) && (spec.Within(p, f.Path) || spec.Within(f.Path, p) || p == ".") {
+			r.Wrong(&f.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders outside path")
+		}
+		if j := slices.Index(f.Extra, p); j < i {
+			r.Wrong(&f.Extra[i], fmt.Sprintf("folder %s is here twice", p), "keep one of them")
+		}
+	}
+}

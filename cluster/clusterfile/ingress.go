@@ -1,0 +1,107 @@
+package clusterfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/spec"
+)
+
+// ingressSection completes and checks ingress, and the names that people reach.
+type ingressSection struct{ *resolver }
+
+// hostnames checks that no two parts have the same hostname.
+func (r ingressSection) hostnames() {
+	seen := map[string]any{}
+	check := func(at *string) {
+		if *at != "" {
+			unique(r.resolver, seen, *at, any(at), fmt.Sprintf("%s is the hostname of another part", *at), "write another name for one of them: the name alone selects the part")
+		}
+	}
+	if raw := r.spec.Platform.Rancher; raw != nil {
+		check(&raw.Hostname)
+	}
+	if raw := r.spec.Platform.Hub; raw != nil {
+		check(&raw.Hostname)
+	}
+	if raw := r.spec.Platform.Monitoring; raw != nil {
+		check(&raw.Hostname)
+	}
+}
+
+// reached checks that parts with a hostname can be reached, and not in the clear.
+func (r ingressSection) reached() {
+	p := r.spec.Platform
+	var at []*string
+	if p.Rancher != nil {
+		at = append(at, &r.spec.Platform.Rancher.Hostname)
+	}
+	if p.Hub != nil {
+		at = append(at, &r.spec.Platform.Hub.Hostname)
+	}
+	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
+		at = append(at, &r.spec.Platform.Monitoring.Hostname)
+	}
+	for _, a := range at {
+		// The hub's own proxy can be a Service with an address; the others have none.
+		alone := r.spec.Platform.Hub != nil && a == &r.spec.Platform.Hub.Hostname && (p.LB != nil || !slices.Contains(r.disabled, "servicelb"))
+		if p.Ingress.Kind == spec.IngressNone && !alone {
+			r.Wrong(a, fmt.Sprintf("nothing routes to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
+		}
+		if p.TLS == nil && !r.spec.IsLab() {
+			r.Warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
+		}
+	}
+	if p.TLS != nil && p.TLS.Source == spec.TLSACME {
+		for _, a := range at {
+			if private := []string{".local", ".lan", ".internal", ".home.arpa", ".test", ".example", ".invalid", ".localhost"}; slices.ContainsFunc(private, func(s string) bool { return strings.HasSuffix(*a, s) }) {
+				r.Wrong(a, fmt.Sprintf("no public authority signs certificates for %s, which is not in a public domain", *a), "write a name of a domain of yours, or tls: self-signed")
+			}
+		}
+	}
+	if p.TLS == nil && r.IsSet(&r.spec.Platform.TLS) && len(at) == 0 {
+		r.Warn(&r.spec.Platform.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
+	}
+}
+
+func (r ingressSection) ingress() {
+	in, disabled := &r.spec.Platform.Ingress, slices.Contains(r.disabled, "traefik")
+	if !r.IsSet(in) && disabled {
+		in.Kind = spec.IngressNone
+	}
+	if in.Class != "" && !decode.IsDNSName(in.Class) {
+		r.Wrong(&in.Class, fmt.Sprintf("%q cannot be a class's name", in.Class), "write e.g. traefik")
+	}
+	switch {
+	case in.Kind == spec.IngressNone && in.Class != "":
+		r.Wrong(&in.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
+	case in.Kind != spec.IngressNone && disabled:
+		r.Wrong(in, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable disables it", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+	}
+	if in.Kind != spec.IngressNone {
+		in.Class = cmp.Or(in.Class, "traefik")
+	}
+}
+
+// withoutBuiltIn disables parts of K3s that another part replaces.
+func (r ingressSection) withoutBuiltIn() {
+	p, off := r.spec.Platform, slices.Clone(r.spec.K3s.Disable)
+	leaveOut := func(component string) {
+		if !slices.Contains(off, component) {
+			off = append(off, component)
+		}
+	}
+	if p.LB != nil && p.LB.Kind != spec.LBServiceLB {
+		leaveOut("servicelb")
+	}
+	if p.Ingress.Kind == spec.IngressNone {
+		leaveOut("traefik")
+	}
+	if p.Storage.Default != "" {
+		leaveOut("local-storage")
+	}
+	r.spec.K3s.Disable = off
+}
