@@ -156,6 +156,11 @@ func names() map[reflect.Type]string {
 		reflect.TypeFor[spec.Access]():     "SSH",
 		reflect.TypeFor[spec.File]():       "GuestFile",
 		reflect.TypeFor[spec.GPURequest](): "GPUs",
+		reflect.TypeFor[spec.DummyAuth]():  "AuthDummy",
+		reflect.TypeFor[spec.NativeAuth](): "AuthNative",
+		reflect.TypeFor[spec.OIDCAuth]():   "AuthOIDC",
+		reflect.TypeFor[spec.LDAPAuth]():   "AuthLDAP",
+		reflect.TypeFor[spec.GitHubAuth](): "AuthGitHub",
 	}
 }
 
