@@ -19,19 +19,19 @@ import (
 )
 
 // HasDriver reports whether this cluster manages a node's driver.
-func (ms *Members) HasDriver(n spec.Node) bool {
-	return n.GPUs.Count > 0 && templates.InstallsDriver(ms.Spec) && ms.Spec.NVIDIA.Stack != spec.StackNone
+func (ks *Kubernetes) HasDriver(n spec.Node) bool {
+	return n.GPUs.Count > 0 && templates.InstallsDriver(ks.Spec) && ks.Spec.NVIDIA.Stack != spec.StackNone
 }
 
 // HasPlugin reports whether this cluster makes GPUs allocatable.
-func (ms *Members) HasPlugin() bool {
-	return len(ms.Spec.GPUNodes()) > 0 && (ms.Spec.NVIDIA.Stack == spec.StackDevicePlugin || ms.Spec.NVIDIA.Stack == spec.StackOperator)
+func (ks *Kubernetes) HasPlugin() bool {
+	return len(ks.Spec.GPUNodes()) > 0 && (ks.Spec.NVIDIA.Stack == spec.StackDevicePlugin || ks.Spec.NVIDIA.Stack == spec.StackOperator)
 }
 
 // offerTime is how long it may take until a device plugin offers a node's GPUs. The operator's pods
 // wait for each other: discovery of features, validation, plugin.
-func (ms *Members) offerTime() time.Duration {
-	if ms.Spec.NVIDIA.Stack == spec.StackOperator {
+func (ks *Kubernetes) offerTime() time.Duration {
+	if ks.Spec.NVIDIA.Stack == spec.StackOperator {
 		return 3 * ReadyTime
 	}
 	return ReadyTime
@@ -39,19 +39,19 @@ func (ms *Members) offerTime() time.Duration {
 
 // AllocatableStep waits until Kubernetes can allocate all of a node's GPUs, as many as the file
 // makes of them.
-func (ms *Members) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64] {
+func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64] {
 	want := offer.Of(n).Resources
 	return &converge.Resource[map[string]int64]{
 		ID: "allocatable/" + n.Name,
 		Observe: func(ctx context.Context) (map[string]int64, error) {
-			have, err := ms.ObserveNode(ctx, n.Name)
+			have, err := gs.ObserveNode(ctx, n.Name)
 			if err != nil || have == nil {
 				return nil, err
 			}
 			return offered(have), nil
 		},
 		Diff:   func(have map[string]int64) drift.Diff { return diffOffered(have, want) },
-		Settle: ms.offerTime(),
+		Settle: gs.offerTime(),
 		Poll:   run.LookEvery,
 	}
 }

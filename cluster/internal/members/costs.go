@@ -28,19 +28,19 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drif
 }
 
 // Upgrades is the cost of an [Members.Upgrade], or of another version of K3s.
-func (ms *Members) Upgrades(ctx context.Context, why string, n spec.Node) []converge.Cost {
-	costs := ms.Stops(ctx, why+ms.gpuTime(n), n.Name)
+func (ts *Turns) Upgrades(ctx context.Context, why string, n spec.Node) []converge.Cost {
+	costs := ts.Stops(ctx, why+ts.gpuTime(n), n.Name)
 	for i := range costs {
-		costs[i].Users = ms.EndsWith(ctx, n)
+		costs[i].Users = ts.endsWith(ctx, n)
 	}
 	return costs
 }
 
-// EndsWith is whose work ends if a node is upgraded: pods that hold GPUs are waited for, unless the file
+// endsWith is whose work ends if a node is upgraded: pods that hold GPUs are waited for, unless the file
 // has them evicted. In the node's turn none is left, so one that has come since would end.
-func (ms *Members) EndsWith(ctx context.Context, n spec.Node) []converge.Loss {
-	return ms.Users(ctx, func(w *consent.Work) []converge.Loss {
-		if n.GPUs.Count > 0 && !ms.evicts() && ctx.Value(hasTurn{}) == nil {
+func (ts *Turns) endsWith(ctx context.Context, n spec.Node) []converge.Loss {
+	return ts.Users(ctx, func(w *consent.Work) []converge.Loss {
+		if n.GPUs.Count > 0 && !ts.evicts() && ctx.Value(hasTurn{}) == nil {
 			w = w.WithoutGPUs()
 		}
 		return w.On(n.Name)
@@ -71,8 +71,8 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 
 // endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
 // compute through it, if any.
-func (ms *Members) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
-	users := ms.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
+func (gs *GPUs) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
+	users := gs.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
 	if len(users) == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (ms *Members) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
 
 // costsOfPlugin is what another device plugin costs: its pods restart, which affects only
 // jobs that compute through the MPS daemon.
-func (ms *Members) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
+func (gs *GPUs) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
 	mps := func(f drift.Field) bool {
 		return f.Have != "" && strings.HasPrefix(f.Path, "daemonset/") && strings.Contains(f.Path, "-mps/")
 	}
@@ -91,9 +91,9 @@ func (ms *Members) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converg
 		return nil
 	}
 	var out []converge.Cost
-	for _, n := range ms.Spec.GPUNodes() {
+	for _, n := range gs.Spec.GPUNodes() {
 		if n.GPUs.Sharing.Strategy == spec.SharingMPS {
-			out = append(out, ms.endsMPS(ctx, n)...)
+			out = append(out, gs.endsMPS(ctx, n)...)
 		}
 	}
 	return out

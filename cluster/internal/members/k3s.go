@@ -25,8 +25,8 @@ import (
 // apiPort is the port where the K3s servers, and the VIP in front of them, serve Kubernetes.
 const apiPort = "6443"
 
-// APIURL is how members and users of the cluster reach its API.
-func APIURL(s *spec.Spec) string {
+// apiURL is how members and users of the cluster reach its API.
+func apiURL(s *spec.Spec) string {
 	return "https://" + net.JoinHostPort(s.APIAddress().String(), apiPort)
 }
 
@@ -79,7 +79,7 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		srv.TLSSANs = append([]string{s.K3s.VIP.String()}, srv.TLSSANs...)
 	}
 	if joins {
-		srv.URL = APIURL(s)
+		srv.URL = apiURL(s)
 		return srv, nil
 	}
 	if s.K3s.VIP.IsValid() {
@@ -125,7 +125,7 @@ func Unfinished(name string, have k3s.State) error {
 
 func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
 	node, err := k3sNode(s, n, s.K3s.AgentConfig)
-	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: APIURL(s)}, err
+	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: apiURL(s)}, err
 }
 
 // K3sStep installs and starts K3s on a node.
@@ -164,21 +164,21 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 const joinTime = 10 * time.Minute
 
 // observeK3s reads the state of K3s, and returns a permanent error if waiting does not help.
-func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
-	if _, err := artifacts.Registries(ms.Spec); err != nil {
+func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
+	if _, err := artifacts.Registries(ks.Spec); err != nil {
 		return k3s.State{}, converge.Permanent(err)
 	}
-	if _, err := bucket(ms.Spec); err != nil && n.Role == spec.Server {
+	if _, err := bucket(ks.Spec); err != nil && n.Role == spec.Server {
 		return k3s.State{}, converge.Permanent(err)
 	}
-	have, err := k3s.Observe(ctx, ms.Nodes.Root(n.Name))
+	have, err := k3s.Observe(ctx, ks.Nodes.Root(n.Name))
 	if err != nil {
 		return have, err
 	}
 	if err := k3s.CheckArch(have.Arch); err != nil {
 		return have, converge.Permanent(fmt.Errorf("%s: %w", n.Name, err))
 	}
-	if err := ms.Owns(ctx, n, have); err != nil {
+	if err := ks.Owns(ctx, n, have); err != nil {
 		return have, Foreign(err)
 	}
 	if have.Restoring != "" {
@@ -187,12 +187,12 @@ func (ms *Members) observeK3s(ctx context.Context, n spec.Node) (k3s.State, erro
 	for _, o := range have.Others {
 		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
-	if stale(have, ms.Spec.K3s.Version) {
-		if err := ms.checkVersion(string(n.Role), have.Version); err != nil {
+	if stale(have, ks.Spec.K3s.Version) {
+		if err := ks.checkVersion(string(n.Role), have.Version); err != nil {
 			return have, converge.Permanent(err)
 		}
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ms.Spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ks.Spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil

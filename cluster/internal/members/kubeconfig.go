@@ -30,54 +30,54 @@ type api struct {
 }
 
 // Kube returns the client for the cluster's API.
-func (ms *Members) Kube(ctx context.Context) (*kube.Client, error) {
-	ms.api.mu.Lock()
-	client := ms.api.client
-	ms.api.mu.Unlock()
+func (ks *Kubernetes) Kube(ctx context.Context) (*kube.Client, error) {
+	ks.api.mu.Lock()
+	client := ks.api.client
+	ks.api.mu.Unlock()
 	if client != nil {
 		return client, nil
 	}
-	_, err := ms.fetchKubeconfig(ctx)
+	_, err := ks.fetchKubeconfig(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ms.api.mu.Lock()
-	defer ms.api.mu.Unlock()
-	return ms.api.client, nil
+	ks.api.mu.Lock()
+	defer ks.api.mu.Unlock()
+	return ks.api.client, nil
 }
 
 // fetchKubeconfig reads the administrator's kubeconfig from the first server that
 // has one.
-func (ms *Members) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
+func (ks *Kubernetes) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
 	read := func(ctx context.Context, r remote.Runner) (secret.Value, error) {
-		return k3s.Kubeconfig(ctx, r, APIURL(ms.Spec), ms.Spec.Name)
+		return k3s.Kubeconfig(ctx, r, apiURL(ks.Spec), ks.Spec.Name)
 	}
-	config, err := ms.readSoon(ctx, read)
-	if errors.As(err, new(*ssh.AuthError)) && ms.VMs {
+	config, err := ks.readSoon(ctx, read)
+	if errors.As(err, new(*ssh.AuthError)) && ks.VMs {
 		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: homelab cluster:up asks first and adds a login", err)
 	}
 	if err != nil {
 		return secret.Value{}, err
 	}
-	ms.api.mu.Lock()
-	defer ms.api.mu.Unlock()
-	if ms.api.client != nil && ms.api.config == config.Reveal() {
+	ks.api.mu.Lock()
+	defer ks.api.mu.Unlock()
+	if ks.api.client != nil && ks.api.config == config.Reveal() {
 		return config, nil
 	}
-	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: ms.Nodes.DialTo, Wrap: ms.KubeWrap})
+	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: ks.Nodes.DialTo, Wrap: ks.KubeWrap})
 	if err != nil {
 		return secret.Value{}, err
 	}
-	ms.api.client, ms.api.config = client, config.Reveal()
+	ks.api.client, ks.api.config = client, config.Reveal()
 	return config, nil
 }
 
 // Use sets the client for the API, which was made from that kubeconfig. If client is nil, the
 // next caller of Kube asks the servers.
-func (ms *Members) Use(client *kube.Client, kubeconfig string) {
-	ms.api.mu.Lock()
-	defer ms.api.mu.Unlock()
-	ms.api.client, ms.api.config = client, kubeconfig
+func (ks *Kubernetes) Use(client *kube.Client, kubeconfig string) {
+	ks.api.mu.Lock()
+	defer ks.api.mu.Unlock()
+	ks.api.client, ks.api.config = client, kubeconfig
 }
 
 // TokenReader reads a secret from a server.
@@ -89,35 +89,35 @@ var errAbsent = errors.New("its machine was made just now")
 // askTime limits how long to ask one server for something that another may have too.
 const askTime = 20 * time.Second
 
-func (ms *Members) tokenOf(ctx context.Context, server string, read TokenReader) (secret.Value, error) {
+func (ks *Kubernetes) tokenOf(ctx context.Context, server string, read TokenReader) (secret.Value, error) {
 	if nodes.SeenOf(ctx, server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if err := ms.OwnServer(ctx, server); err != nil {
+	if err := ks.OwnServer(ctx, server); err != nil {
 		return secret.Value{}, err
 	}
-	return read(ctx, ms.Nodes.Root(server))
+	return read(ctx, ks.Nodes.Root(server))
 }
 
 // CanKeep checks, before anything changes, that the kubeconfig can be written to its path.
-func (ms *Members) CanKeep(context.Context) error { return whole.Check(ms.Kubeconfig, 0o600) }
+func (ks *Kubernetes) CanKeep(context.Context) error { return whole.Check(ks.Kubeconfig, 0o600) }
 
 // KubeconfigStep writes a kubeconfig for kubectl, mode 0600, and checks that a server has the
 // administrator's kubeconfig.
-func (ms *Members) KubeconfigStep() *converge.Resource[[]byte] {
-	path, kept := ms.Kubeconfig, false
+func (ks *Kubernetes) KubeconfigStep() *converge.Resource[[]byte] {
+	path, kept := ks.Kubeconfig, false
 	var want []byte
 	return &converge.Resource[[]byte]{
 		ID:    "kubeconfig",
 		Local: true,
 		Observe: func(ctx context.Context) ([]byte, error) {
-			config, err := ms.fetchKubeconfig(ctx)
+			config, err := ks.fetchKubeconfig(ctx)
 			if err != nil {
 				return nil, err
 			}
-			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: APIURL(ms.Spec), Cluster: ms.Spec.Name, ProxyURL: ms.ProxyURL})
+			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: apiURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
 			if err != nil {
 				return nil, err
 			}
@@ -136,14 +136,14 @@ func (ms *Members) KubeconfigStep() *converge.Resource[[]byte] {
 				return drift.Diff{{Want: path, Effect: drift.Update}}
 			case !bytes.Equal(have, want):
 				return drift.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: drift.Update}}
-			case !kept && ms.Hosts.Unsaved():
-				return drift.Diff{{Want: ms.Hosts.Path(), Effect: drift.Update}}
+			case !kept && ks.Hosts.Unsaved():
+				return drift.Diff{{Want: ks.Hosts.Path(), Effect: drift.Update}}
 			}
 			return nil
 		},
 		Apply: func(context.Context, []byte) error {
 			kept = true // the next run writes what this run learns from now on
-			return errors.Join(whole.Whole(path, want, 0o600), ms.Hosts.Flush())
+			return errors.Join(whole.Whole(path, want, 0o600), ks.Hosts.Flush())
 		},
 	}
 }

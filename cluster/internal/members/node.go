@@ -56,8 +56,8 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 // ReadyTime is how long a node may take to become Ready after it has joined.
 const ReadyTime = 5 * time.Minute
 
-func (ms *Members) ObserveNode(ctx context.Context, name string) (*kube.Node, error) {
-	client, err := ms.Kube(ctx)
+func (ks *Kubernetes) ObserveNode(ctx context.Context, name string) (*kube.Node, error) {
+	client, err := ks.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func (ms *Members) ObserveNode(ctx context.Context, name string) (*kube.Node, er
 	return &have, err
 }
 
-func (ms *Members) Marks(n spec.Node) kube.Marks {
-	m := kube.Marks{Labels: nodeLabels(ms.Spec, n)}
+func (ks *Kubernetes) Marks(n spec.Node) kube.Marks {
+	m := kube.Marks{Labels: nodeLabels(ks.Spec, n)}
 	for _, t := range n.Taints {
 		m.Taints = append(m.Taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
@@ -94,37 +94,37 @@ func (s stays) Unwrap() error { return s.error }
 
 // Drain drains a node and returns its state before that, nil if the cluster does not have
 // the node. Once the node takes no more pods, it asks about those that are there.
-func (ms *Members) Drain(ctx context.Context, node string) (*kube.Node, error) {
-	was, err := ms.ObserveNode(ctx, node)
+func (ts *Turns) Drain(ctx context.Context, node string) (*kube.Node, error) {
+	was, err := ts.ObserveNode(ctx, node)
 	if err != nil || was == nil {
 		return nil, err
 	}
-	client, err := ms.Kube(ctx)
+	client, err := ts.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}
 	progress.Say(ctx, "draining %s", node)
-	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true, May: func(ctx context.Context) error { return ms.stillMay(ctx, was) }})
+	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true, May: func(ctx context.Context) error { return ts.stillMay(ctx, was) }})
 }
 
 // DrainFor is Drain for something that cannot be undone, about which it asks again: a drain takes a while.
-func (ms *Members) DrainFor(ctx context.Context, node string) (*kube.Node, error) {
-	was, err := ms.Drain(ctx, node)
+func (ts *Turns) DrainFor(ctx context.Context, node string) (*kube.Node, error) {
+	was, err := ts.Drain(ctx, node)
 	if err == nil && was != nil {
-		err = ms.stillMay(ctx, was)
+		err = ts.stillMay(ctx, was)
 	}
 	return was, err
 }
 
 // stillMay asks again whether a step may do what a node is cordoned for. If not, the node takes pods
 // as before.
-func (ms *Members) stillMay(ctx context.Context, was *kube.Node) error {
+func (ts *Turns) stillMay(ctx context.Context, was *kube.Node) error {
 	no := converge.Confirm(ctx)
 	if no == nil || ctx.Err() != nil {
 		return no
 	}
 	if !was.Cordoned {
-		client, err := ms.Kube(ctx)
+		client, err := ts.Kube(ctx)
 		if err == nil {
 			err = client.Uncordon(ctx, was.Name)
 		}
@@ -139,22 +139,22 @@ func (ms *Members) stillMay(ctx context.Context, was *kube.Node) error {
 // a finalizer until it has removed the etcd member (registerMemberHandlers,
 // pkg/etcd/member_controller.go of release-1.34). Of two servers, the machine of one must not go
 // before that. The last member cannot be removed.
-func (ms *Members) DeleteNode(ctx context.Context, node string) error {
-	client, err := ms.Kube(ctx)
+func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
+	client, err := ts.Kube(ctx)
 	if err != nil {
 		return err
 	}
 	if err := client.DeleteNode(ctx, node); err != nil {
 		return err
 	}
-	if n, ours := ms.Spec.Node(node); ours && ms.onlyServer(n) {
+	if n, ours := ts.Spec.Node(node); ours && ts.onlyServer(n) {
 		return nil
 	}
 	rule := wait.Rule{
 		What: "deleting the Node " + node, Limit: forgetTime, Late: "the Node " + node + " is not gone",
 		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", printable.Word(node)),
 	}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		switch _, err := client.Node(ctx, node); {
 		case errors.Is(err, kube.ErrNotFound):
 			return "", nil
@@ -176,7 +176,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	done, err := ms.TurnOf(ctx, n, ms.ServersAway)
+	done, err := ms.turnOf(ctx, n, ms.serversAway)
 	if err != nil {
 		return err
 	}

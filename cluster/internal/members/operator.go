@@ -29,10 +29,10 @@ import (
 
 // NoPluginStep removes homelab's own device plugins, before the GPU operator deploys its own: only
 // one may offer a node's GPUs.
-func (ms *Members) NoPluginStep() *converge.Resource[[]kube.Ref] {
+func (gs *GPUs) NoPluginStep() *converge.Resource[[]kube.Ref] {
 	return &converge.Resource[[]kube.Ref]{
 		ID:      "device-plugin",
-		Observe: ms.ownPlugins,
+		Observe: gs.ownPlugins,
 		Diff: func(have []kube.Ref) drift.Diff {
 			var d drift.Diff
 			for _, r := range have {
@@ -42,7 +42,7 @@ func (ms *Members) NoPluginStep() *converge.Resource[[]kube.Ref] {
 			return d
 		},
 		Apply: func(ctx context.Context, have []kube.Ref) error {
-			client, err := ms.Kube(ctx)
+			client, err := gs.Kube(ctx)
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (ms *Members) NoPluginStep() *converge.Resource[[]kube.Ref] {
 				}
 			}
 			rule := wait.Rule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery, Late: "the device plugin's pods have not ended"}
-			return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
+			return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
 				pods, err := client.List(ctx, "v1", "Pod", nvidia.PluginName, "app.kubernetes.io/name")
 				pods = slices.DeleteFunc(pods, func(u unstructured.Unstructured) bool { return !isPlugin(u) })
 				if err != nil || len(pods) == 0 {
@@ -66,8 +66,8 @@ func (ms *Members) NoPluginStep() *converge.Resource[[]kube.Ref] {
 }
 
 // ownPlugins lists the objects of homelab's device plugins, the DaemonSets first.
-func (ms *Members) ownPlugins(ctx context.Context) ([]kube.Ref, error) {
-	client, err := ms.Kube(ctx)
+func (gs *GPUs) ownPlugins(ctx context.Context) ([]kube.Ref, error) {
+	client, err := gs.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func pluginObject(r kube.Ref) runtime.Object {
 }
 
 // HasOperatorDriver reports whether the GPU operator installs a node's driver and toolkit.
-func (ms *Members) HasOperatorDriver(n spec.Node) bool {
-	return n.GPUs.Count > 0 && ms.Spec.NVIDIA.Stack == spec.StackOperator && ms.Spec.NVIDIA.DriverMode == spec.DriverOperator
+func (ks *Kubernetes) HasOperatorDriver(n spec.Node) bool {
+	return n.GPUs.Count > 0 && ks.Spec.NVIDIA.Stack == spec.StackOperator && ks.Spec.NVIDIA.DriverMode == spec.DriverOperator
 }
 
 // operatorTime is how long the operator may take to install driver and toolkit on a node: it pulls
@@ -110,11 +110,11 @@ const operatorTime = 30 * time.Minute
 
 // RuntimeStep waits until the GPU operator has installed NVIDIA's runtime on a node, and then
 // restarts K3s there, which looks for it only at its start. Nodes take turns.
-func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *converge.Resource[nvidia.OperatorRuntime] {
+func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge.Resource[nvidia.OperatorRuntime] {
 	return &converge.Resource[nvidia.OperatorRuntime]{
 		ID: "runtime/" + n.Name,
 		Observe: func(ctx context.Context) (nvidia.OperatorRuntime, error) {
-			s, err := nvidia.ObserveOperatorRuntime(ctx, ms.Nodes.Root(n.Name))
+			s, err := nvidia.ObserveOperatorRuntime(ctx, gs.Nodes.Root(n.Name))
 			if err == nil && len(s.Host) > 0 {
 				err = converge.Permanent(fmt.Errorf("%s has a driver of its own (%s), and the GPU operator installs none beside it: "+
 					"homelab node:replace -node=%s recreates the machine without it, or write mode: prebuilt", n.Name, s.Host[0], printable.Word(n.Name)))
@@ -124,7 +124,7 @@ func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *conve
 		Diff: nvidia.OperatorRuntime.Diff,
 		Apply: func(ctx context.Context, s nvidia.OperatorRuntime) error {
 			if !s.Installed {
-				if err := ms.waitOperator(ctx, n, namespace, driverPods); err != nil {
+				if err := gs.waitOperator(ctx, n, namespace, driverPods); err != nil {
 					return err
 				}
 			}
@@ -132,9 +132,9 @@ func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *conve
 			if n.Role == spec.Agent {
 				unit = k3s.RoleAgent.Unit()
 			}
-			return ms.RestartK3s(ctx, n, func(ctx context.Context) error {
+			return gs.RestartK3s(ctx, n, func(ctx context.Context) error {
 				progress.Say(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", unit, n.Name)
-				return remote.Run(ctx, ms.Nodes.Root(n.Name), "systemctl", "restart", unit)
+				return remote.Run(ctx, gs.Nodes.Root(n.Name), "systemctl", "restart", unit)
 			})
 		},
 	}
@@ -142,18 +142,18 @@ func (ms *Members) RuntimeStep(n spec.Node, namespace, driverPods string) *conve
 
 // waitOperator waits until the operator has installed the runtime. A driver whose image does not
 // exist ends the wait (failure N7).
-func (ms *Members) waitOperator(ctx context.Context, n spec.Node, namespace, driverPods string) error {
+func (gs *GPUs) waitOperator(ctx context.Context, n spec.Node, namespace, driverPods string) error {
 	rule := wait.Rule{
 		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.LookEvery,
 		Late: "the GPU operator has not installed driver and toolkit on " + n.Name,
 		Hint: "kubectl -n " + namespace + " get pods,events shows more",
 	}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-		s, err := nvidia.ObserveOperatorRuntime(ctx, ms.Nodes.Root(n.Name))
+	return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
+		s, err := nvidia.ObserveOperatorRuntime(ctx, gs.Nodes.Root(n.Name))
 		if err != nil || s.Installed {
 			return "", err
 		}
-		client, err := ms.Kube(ctx)
+		client, err := gs.Kube(ctx)
 		if err != nil {
 			return "", err
 		}

@@ -36,8 +36,8 @@ func (c contained) is(version, modules string) bool {
 // assets/state-driver/0500_daemonset.yaml, v26.7.0), which happens here, in the node's turn. restart
 // switches the machine off and on, so that nothing uses the old modules; an external machine is its
 // owner's to restart.
-func (ms *Members) OperatorDriverStep(n spec.Node, namespace, prefix string, restart func(context.Context) error) *converge.Resource[contained] {
-	version, err := nvidia.OperatorDriver(ms.Spec.NVIDIA.Branch)
+func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restart func(context.Context) error) *converge.Resource[contained] {
+	version, err := nvidia.OperatorDriver(gs.Spec.NVIDIA.Branch)
 	words := "the GPU operator's driver " + version
 	step := &converge.Resource[contained]{
 		ID: "operator-driver/" + n.Name,
@@ -45,32 +45,32 @@ func (ms *Members) OperatorDriverStep(n spec.Node, namespace, prefix string, res
 			if err != nil {
 				return contained{}, converge.Permanent(err)
 			}
-			return ms.containedDriver(ctx, "Pod", namespace, prefix, n.Name)
+			return gs.containedDriver(ctx, "Pod", namespace, prefix, n.Name)
 		},
 		Diff: func(have contained) drift.Diff {
-			if have.pod == "" || have.is(version, ms.Spec.NVIDIA.Flavour) {
+			if have.pod == "" || have.is(version, gs.Spec.NVIDIA.Flavour) {
 				return nil
 			}
 			image := have.image[strings.LastIndexByte(have.image, ':')+1:]
-			d := drift.Field{Path: "driver", Have: strings.TrimSpace(image + " " + have.modules), Want: version + " " + ms.Spec.NVIDIA.Flavour, Effect: drift.Restart}
+			d := drift.Field{Path: "driver", Have: strings.TrimSpace(image + " " + have.modules), Want: version + " " + gs.Spec.NVIDIA.Flavour, Effect: drift.Restart}
 			if n.External {
 				d.Effect = drift.Create
 				d.Note = fmt.Sprintf("the machine is external: homelab node:drain -node=%s, delete the pod %s of %s, restart the machine, and homelab node:uncordon -node=%[1]s", printable.Word(n.Name), have.pod, namespace)
 			}
 			return drift.Diff{d}
 		},
-		Costs: ms.costsOfOperatorDriver(n, words),
+		Costs: gs.costsOfOperatorDriver(n, words),
 	}
 	if n.External {
 		step.Costs = nil
 		return step
 	}
 	step.Apply = func(ctx context.Context, have contained) error {
-		if err := ms.waitPolicy(ctx, n, namespace, prefix, version); err != nil {
+		if err := gs.waitPolicy(ctx, n, namespace, prefix, version); err != nil {
 			return err
 		}
-		return ms.Upgrade(ctx, n, "its driver", func(ctx context.Context) error {
-			client, err := ms.Kube(ctx)
+		return gs.Upgrade(ctx, n, "its driver", func(ctx context.Context) error {
+			client, err := gs.Kube(ctx)
 			if err != nil {
 				return err
 			}
@@ -85,22 +85,22 @@ func (ms *Members) OperatorDriverStep(n spec.Node, namespace, prefix string, res
 	return step
 }
 
-func (ms *Members) costsOfOperatorDriver(n spec.Node, words string) func(context.Context, contained, drift.Diff) []converge.Cost {
+func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Context, contained, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ contained, _ drift.Diff) []converge.Cost {
-		return ms.Upgrades(ctx, words+" is loaded by a restart", n)
+		return gs.Upgrades(ctx, words+" is loaded by a restart", n)
 	}
 }
 
 // waitPolicy waits until the operator's DaemonSet has the driver of the file: the pod of an older one
 // would come back as it was.
-func (ms *Members) waitPolicy(ctx context.Context, n spec.Node, namespace, prefix, version string) error {
+func (gs *GPUs) waitPolicy(ctx context.Context, n spec.Node, namespace, prefix, version string) error {
 	rule := wait.Rule{
 		What: "waiting for the GPU operator to take over driver " + version, Limit: ReadyTime, Late: "the GPU operator did not take over driver " + version,
 		Hint: "kubectl -n " + namespace + " logs deployment/gpu-operator says why",
 	}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-		have, err := ms.containedDriver(ctx, "DaemonSet", namespace, prefix, n.Name)
-		if err != nil || have.is(version, ms.Spec.NVIDIA.Flavour) {
+	return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
+		have, err := gs.containedDriver(ctx, "DaemonSet", namespace, prefix, n.Name)
+		if err != nil || have.is(version, gs.Spec.NVIDIA.Flavour) {
 			return "", err
 		}
 		return "its DaemonSet has " + have.image, nil
@@ -108,8 +108,8 @@ func (ms *Members) waitPolicy(ctx context.Context, n spec.Node, namespace, prefi
 }
 
 // containedDriver reads the driver's container of a node's pod, or of the DaemonSet.
-func (ms *Members) containedDriver(ctx context.Context, kind, namespace, prefix, node string) (contained, error) {
-	client, err := ms.Kube(ctx)
+func (gs *GPUs) containedDriver(ctx context.Context, kind, namespace, prefix, node string) (contained, error) {
+	client, err := gs.Kube(ctx)
 	if err != nil {
 		return contained{}, err
 	}

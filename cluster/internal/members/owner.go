@@ -45,19 +45,19 @@ func (e *OthersK3sError) Error() string {
 // still be one. Names and addresses alone prove nothing, since many sites use the same ones.
 // Proof is the mark that Up writes, together with the address or the authority of this
 // cluster's API. A server that has not joined another is its own authority.
-func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error {
+func (ks *Kubernetes) Owns(ctx context.Context, n spec.Node, have k3s.State) error {
 	if !n.External || have.Cluster == "" && have.Role == k3s.RoleNone && have.Config == nil && have.Authority == "" {
 		return nil
 	}
-	others := &OthersK3sError{Node: n.Name, Role: have.Role, Of: have.Cluster, Cluster: ms.Spec.Name}
-	if have.Cluster != ms.Spec.Name {
+	others := &OthersK3sError{Node: n.Name, Role: have.Role, Of: have.Cluster, Cluster: ks.Spec.Name}
+	if have.Cluster != ks.Spec.Name {
 		return others
 	}
 	server, joined := have.Config["server"]
-	if !joined || server == APIURL(ms.Spec) || have.Authority == "" { // it creates this cluster, or was never in one
+	if !joined || server == apiURL(ks.Spec) || have.Authority == "" { // it creates this cluster, or was never in one
 		return nil
 	}
-	ours, err := ms.authorities(ctx, n)
+	ours, err := ks.authorities(ctx, n)
 	if err != nil || ours[have.Authority] {
 		return err
 	}
@@ -65,17 +65,17 @@ func (ms *Members) Owns(ctx context.Context, n spec.Node, have k3s.State) error 
 }
 
 // Known reports whether anything but a server itself says that this cluster exists.
-func (ms *Members) Known(ctx context.Context, n spec.Node) (bool, error) {
-	ours, err := ms.authorities(ctx, n)
+func (ks *Kubernetes) Known(ctx context.Context, n spec.Node) (bool, error) {
+	ours, err := ks.authorities(ctx, n)
 	return len(ours) > 0, err
 }
 
 // authorities are the certificate authorities that are known to belong to this cluster: that
 // of the local kubeconfig, and those of its servers. It leaves out what the machine but says
 // about itself.
-func (ms *Members) authorities(ctx context.Context, but spec.Node) (map[string]bool, error) {
+func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[string]bool, error) {
 	ours := map[string]bool{}
-	b, err := os.ReadFile(ms.Kubeconfig)
+	b, err := os.ReadFile(ks.Kubeconfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -86,14 +86,14 @@ func (ms *Members) authorities(ctx context.Context, but spec.Node) (map[string]b
 			ours[hex.EncodeToString(sum[:])] = true
 		}
 	}
-	for _, n := range ms.Spec.Servers() {
+	for _, n := range ks.Spec.Servers() {
 		if n.Name == but.Name || nodes.SeenOf(ctx, n.Name).Absent.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
-		have, err := k3s.Observe(ctx, ms.Nodes.Root(n.Name))
+		have, err := k3s.Observe(ctx, ks.Nodes.Root(n.Name))
 		cancel()
-		if err == nil && have.Authority != "" && (!n.External || have.Cluster == ms.Spec.Name) {
+		if err == nil && have.Authority != "" && (!n.External || have.Cluster == ks.Spec.Name) {
 			ours[have.Authority] = true
 		}
 	}
@@ -102,15 +102,15 @@ func (ms *Members) authorities(ctx context.Context, but spec.Node) (map[string]b
 
 // OwnServer returns an error if the K3s of an external server does not belong to this
 // cluster: nothing that this server says about its cluster may be used.
-func (ms *Members) OwnServer(ctx context.Context, name string) error {
-	n, _ := ms.Spec.Node(name)
+func (ks *Kubernetes) OwnServer(ctx context.Context, name string) error {
+	n, _ := ks.Spec.Node(name)
 	met := nodes.SeenOf(ctx, name)
 	if !n.External || met.Owned.Load() {
 		return nil
 	}
-	have, err := k3s.Observe(ctx, ms.Nodes.Root(name))
+	have, err := k3s.Observe(ctx, ks.Nodes.Root(name))
 	if err == nil {
-		err = ms.Owns(ctx, n, have)
+		err = ks.Owns(ctx, n, have)
 	}
 	if err == nil && have.Cluster != "" {
 		met.Owned.Store(true)
@@ -119,11 +119,11 @@ func (ms *Members) OwnServer(ctx context.Context, name string) error {
 }
 
 // markK3s records the owner of K3s on an external machine, before anything else is installed.
-func (ms *Members) markK3s(ctx context.Context, n spec.Node, have k3s.State) error {
-	if !n.External || have.Cluster == ms.Spec.Name {
+func (ks *Kubernetes) markK3s(ctx context.Context, n spec.Node, have k3s.State) error {
+	if !n.External || have.Cluster == ks.Spec.Name {
 		return nil
 	}
-	if err := remote.WriteFile(ctx, ms.Nodes.Root(n.Name), k3s.ClusterFile, []byte(ms.Spec.Name+"\n"), 0o644); err != nil {
+	if err := remote.WriteFile(ctx, ks.Nodes.Root(n.Name), k3s.ClusterFile, []byte(ks.Spec.Name+"\n"), 0o644); err != nil {
 		return fmt.Errorf("mark K3s on %s as ours: %w", n.Name, err)
 	}
 	return nil

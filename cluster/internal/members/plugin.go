@@ -18,28 +18,28 @@ import (
 
 // PluginStep keeps the device plugin as in the file. The API server does the comparison: a
 // dry run returns what applying would change.
-func (ms *Members) PluginStep() *converge.Resource[drift.Diff] {
+func (gs *GPUs) PluginStep() *converge.Resource[drift.Diff] {
 	return &converge.Resource[drift.Diff]{
 		ID: "device-plugin",
 		Observe: func(ctx context.Context) (drift.Diff, error) {
-			objects, err := PluginObjects(ms.Spec)
+			objects, err := PluginObjects(gs.Spec)
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			client, err := ms.Kube(ctx)
+			client, err := gs.Kube(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return client.Diff(ctx, objects...)
 		},
 		Diff:  func(d drift.Diff) drift.Diff { return d },
-		Costs: ms.costsOfPlugin,
+		Costs: gs.costsOfPlugin,
 		Apply: func(ctx context.Context, _ drift.Diff) error {
-			objects, err := PluginObjects(ms.Spec)
+			objects, err := PluginObjects(gs.Spec)
 			if err != nil {
 				return err
 			}
-			client, err := ms.Kube(ctx)
+			client, err := gs.Kube(ctx)
 			if err != nil {
 				return err
 			}
@@ -123,24 +123,24 @@ func pluginOptions(s *spec.Spec, n spec.Node) nvidia.PluginOptions {
 
 // redivided reports whether a node divides its GPUs in another way than before, so that what it
 // offered before says nothing of what it will offer.
-func (ms *Members) redivided(n spec.Node, was *kube.Node) bool {
-	have, want := was.Labels[sharingLabel], sharingName(ms.Spec, n)
+func (ts *Turns) redivided(n spec.Node, was *kube.Node) bool {
+	have, want := was.Labels[sharingLabel], sharingName(ts.Spec, n)
 	return have != want && (strings.HasPrefix(have, divided) || strings.HasPrefix(want, divided))
 }
 
 // Reshare gives a node that is drained the marks of the file, so that from then on the device
 // plugin for its new sharing offers its GPUs, not the old one. If the API does not answer, the
 // node's own step does it later.
-func (ms *Members) Reshare(ctx context.Context, n spec.Node) error {
-	have, err := ms.ObserveNode(ctx, n.Name)
+func (gs *GPUs) Reshare(ctx context.Context, n spec.Node) error {
+	have, err := gs.ObserveNode(ctx, n.Name)
 	if err != nil || have == nil {
 		return ctx.Err()
 	}
-	client, err := ms.Kube(ctx)
+	client, err := gs.Kube(ctx)
 	if err != nil {
 		return err
 	}
-	return client.Mark(ctx, n.Name, ms.Marks(n))
+	return client.Mark(ctx, n.Name, gs.Marks(n))
 }
 
 // GPUTaints are the taints of all nodes with GPUs. The file declares them once, and everything

@@ -17,14 +17,14 @@ const rollTime = 10 * time.Minute
 
 // serversFirst waits until every server runs the version of the file: a kubelet must not be
 // newer than any API server that it talks to (Kubernetes' version skew policy).
-func (ms *Members) serversFirst(ctx context.Context) error {
-	servers := ms.Spec.Servers()
+func (ts *Turns) serversFirst(ctx context.Context) error {
+	servers := ts.Spec.Servers()
 	rule := wait.Rule{
 		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
 		Late: "not all servers were upgraded",
 	}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-		client, err := ms.Kube(ctx)
+	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
+		client, err := ts.Kube(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -34,7 +34,7 @@ func (ms *Members) serversFirst(ctx context.Context) error {
 		}
 		var old []string
 		for _, n := range nodes {
-			if wanted, ours := ms.Spec.Node(n.Name); ours && wanted.Role == spec.Server && k3s.CompareVersions(n.Version, ms.Spec.K3s.Version) < 0 {
+			if wanted, ours := ts.Spec.Node(n.Name); ours && wanted.Role == spec.Server && k3s.CompareVersions(n.Version, ts.Spec.K3s.Version) < 0 {
 				old = append(old, fmt.Sprintf("%s runs %s", n.Name, n.Version))
 			}
 		}
@@ -45,13 +45,13 @@ func (ms *Members) serversFirst(ctx context.Context) error {
 // APIBack waits until the API answers again. If the server that had the API's address was
 // down, another server takes the address over first. The API reports ready when its etcd
 // member is ready.
-func (ms *Members) APIBack(ctx context.Context, limit time.Duration) error {
+func (ks *Kubernetes) APIBack(ctx context.Context, limit time.Duration) error {
 	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-		if problem, err := ms.dialAPI(ctx); problem != "" || err != nil {
+	return run.Until(ctx, ks.Spec, rule, func(ctx context.Context) (string, error) {
+		if problem, err := ks.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err
 		}
-		client, err := ms.Kube(ctx)
+		client, err := ks.Kube(ctx)
 		if err != nil {
 			return "", err
 		}

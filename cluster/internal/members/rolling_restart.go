@@ -22,20 +22,20 @@ import (
 
 // TakeDown drains a node, calls do, and waits until the node is as healthy as before. It waits
 // while another node is down, and after a failure no other node goes down in this run.
-func (ms *Members) TakeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return ms.inTurn(ctx, n, visit{away: ms.othersAway, do: do})
+func (ts *Turns) TakeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
+	return ts.inTurn(ctx, n, visit{away: ts.othersAway, do: do})
 }
 
 // Upgrade is TakeDown for another driver, toolkit or kernel, and for GPUs that are divided in another
 // way: pods that hold the node's GPUs get the time of the file to end, as with another version of K3s.
 // keeps is what the node keeps if they do not.
-func (ms *Members) Upgrade(ctx context.Context, n spec.Node, keeps string, do func(context.Context) error) error {
-	return ms.inTurn(ctx, n, visit{away: ms.othersAway, keeps: keeps, do: do})
+func (ts *Turns) Upgrade(ctx context.Context, n spec.Node, keeps string, do func(context.Context) error) error {
+	return ts.inTurn(ctx, n, visit{away: ts.othersAway, keeps: keeps, do: do})
 }
 
 // Cycle is TakeDown for a node that the user has named: other agents may be down.
-func (ms *Members) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return ms.inTurn(ctx, n, visit{away: ms.ServersAway, do: do})
+func (ts *Turns) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
+	return ts.inTurn(ctx, n, visit{away: ts.serversAway, do: do})
 }
 
 // visit is what happens to a node in its turn.
@@ -47,8 +47,8 @@ type visit struct {
 	after func(context.Context) error // once the node is back; may be nil
 }
 
-func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
-	done, err := ms.turnWithGPUs(ctx, n, v)
+func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
+	done, err := ts.turnWithGPUs(ctx, n, v)
 	if err != nil {
 		return err
 	}
@@ -61,19 +61,19 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 		err = converge.Confirm(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, ms.freeAgain(ctx, n, v))
+		return errors.Join(err, ts.freeAgain(ctx, n, v))
 	}
 	defer func() {
 		if !errors.As(err, new(stays)) {
-			ms.NoteUnhealthy(ctx, err, n.Name)
+			ts.noteUnhealthy(ctx, err, n.Name)
 		}
 	}()
 	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back
 		return v.do(ctx)
 	}
-	was, err := ms.DrainNode(ctx, n)
+	was, err := ts.drainNode(ctx, n)
 	if errors.As(err, new(stays)) {
-		return errors.Join(err, ms.freeAgain(ctx, n, v))
+		return errors.Join(err, ts.freeAgain(ctx, n, v))
 	}
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 	if err := v.do(ctx); err != nil || was == nil {
 		return err
 	}
-	if err := ms.WaitRecovered(ctx, n, was); err != nil || v.after == nil {
+	if err := ts.waitRecovered(ctx, n, was); err != nil || v.after == nil {
 		return err
 	}
 	return v.after(ctx)
@@ -90,33 +90,33 @@ func (ms *Members) inTurn(ctx context.Context, n spec.Node, v visit) (err error)
 // RestartK3s restarts K3s with other settings, by calling do. The node keeps its pods, and they
 // keep running. But only the restart shows whether a kubelet starts with these settings, so
 // nodes take turns here too.
-func (ms *Members) RestartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
-	done, err := ms.TurnOf(ctx, n, ms.othersAway)
+func (ts *Turns) RestartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
+	done, err := ts.turnOf(ctx, n, ts.othersAway)
 	if err != nil {
 		return err
 	}
 	defer done()
-	was, err := ms.ObserveNode(ctx, n.Name)
+	was, err := ts.ObserveNode(ctx, n.Name)
 	switch {
-	case err != nil && ms.onlyServer(n) && ctx.Err() == nil: // the API may need other settings
+	case err != nil && ts.onlyServer(n) && ctx.Err() == nil: // the API may need other settings
 		was = nil
 	case err != nil:
 		return err
 	}
-	defer func() { ms.NoteUnhealthy(ctx, err, n.Name) }()
+	defer func() { ts.noteUnhealthy(ctx, err, n.Name) }()
 	if err := do(ctx); err != nil || was == nil {
 		return err
 	}
-	return ms.waitReported(ctx, n, was)
+	return ts.waitReported(ctx, n, was)
 }
 
 // waitReported waits until K3s is up after a restart and its kubelet has reported that the
 // node is Ready. Kubernetes trusts the last report for 40 seconds, so only a report after the
 // restart counts.
-func (ms *Members) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
+func (ts *Turns) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
 	rule := wait.Rule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-		k, err := ms.observeK3s(ctx, n)
+	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
+		k, err := ts.observeK3s(ctx, n)
 		if err != nil {
 			return "", err
 		}
@@ -124,7 +124,7 @@ func (ms *Members) waitReported(ctx context.Context, n spec.Node, was *kube.Node
 			d, _ := k.Diagnosis()
 			return strings.TrimSuffix("K3s is "+k.Active+": "+d.String(), ": "), nil
 		}
-		have, err := ms.ObserveNode(ctx, n.Name)
+		have, err := ts.ObserveNode(ctx, n.Name)
 		switch {
 		case err != nil:
 			return "", err
@@ -139,44 +139,44 @@ func (ms *Members) waitReported(ctx context.Context, n spec.Node, was *kube.Node
 	})
 }
 
-// WaitRecovered waits until a node is as healthy as before it was taken down.
-func (ms *Members) WaitRecovered(ctx context.Context, n spec.Node, was *kube.Node) error {
-	if err := ms.waitBack(ctx, was); err != nil || n.Role != spec.Server {
+// waitRecovered waits until a node is as healthy as before it was taken down.
+func (ts *Turns) waitRecovered(ctx context.Context, n spec.Node, was *kube.Node) error {
+	if err := ts.waitBack(ctx, was); err != nil || n.Role != spec.Server {
 		return err
 	}
-	return ms.APIBack(ctx, APITime)
+	return ts.APIBack(ctx, APITime)
 }
 
-// DrainNode drains a node and returns its earlier state: nil if it has not joined.
-func (ms *Members) DrainNode(ctx context.Context, n spec.Node) (*kube.Node, error) {
-	was, err := ms.ObserveNode(ctx, n.Name)
+// drainNode drains a node and returns its earlier state: nil if it has not joined.
+func (ts *Turns) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error) {
+	was, err := ts.ObserveNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, ErrUnformed):
 		progress.Say(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
-	case err != nil && ms.onlyServer(n) && ctx.Err() == nil:
+	case err != nil && ts.onlyServer(n) && ctx.Err() == nil:
 		progress.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, printable.FirstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
 	}
-	return ms.DrainFor(ctx, n.Name)
+	return ts.DrainFor(ctx, n.Name)
 }
 
 // waitBack waits until a node that went down is Ready again with the GPUs that it had, and
 // then uncordons it. Kubernetes shows a node as Ready for 40 seconds after the last report of
 // its kubelet, so only a report of another boot or version counts.
-func (ms *Members) waitBack(ctx context.Context, was *kube.Node) error {
-	n, _ := ms.Spec.Node(was.Name)
+func (ts *Turns) waitBack(ctx context.Context, was *kube.Node) error {
+	n, _ := ts.Spec.Node(was.Name)
 	gpus := map[string]int64{}
-	if ms.HasPlugin() && !ms.redivided(n, was) { // only as many of its earlier GPUs as the file lets it keep
+	if ts.HasPlugin() && !ts.redivided(n, was) { // only as many of its earlier GPUs as the file lets it keep
 		for name, want := range offer.Of(n).Resources {
 			gpus[name] = min(was.Count(name), int64(want))
 		}
 	}
-	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ms.offerTime(), Late: n.Name + " has not recovered"}
-	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
-		client, err := ms.Kube(ctx)
+	rule := wait.Rule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ts.offerTime(), Late: n.Name + " has not recovered"}
+	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
+		client, err := ts.Kube(ctx)
 		if err != nil {
 			return "", err
 		}

@@ -21,30 +21,30 @@ var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
 
 // token reads the join token from the first server that has it. It never generates one: an
 // existing cluster has its own, see failure K5.
-func (ms *Members) token(ctx context.Context, but string, read TokenReader) (secret.Value, error) {
+func (ks *Kubernetes) token(ctx context.Context, but string, read TokenReader) (secret.Value, error) {
 	failed := map[string]error{}
-	for _, n := range ms.Spec.Servers() {
+	for _, n := range ks.Spec.Servers() {
 		if n.Name == but {
 			continue
 		}
-		token, err := ms.tokenOf(ctx, n.Name, read)
+		token, err := ks.tokenOf(ctx, n.Name, read)
 		if err == nil {
 			return token, nil
 		}
 		failed[n.Name] = err
 	}
-	return secret.Value{}, ms.noServer(failed)
+	return secret.Value{}, ks.noServer(failed)
 }
 
 // readSoon is token for something that every server may be asked for at once: if the first one does
 // not have it, the others are. Servers that do not answer then cost as much time as one of them, and
 // if none accepts a connection, none is asked.
-func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
-	servers := ms.Spec.Servers()
-	if silent := ms.silent(ctx, servers); len(servers) == 0 || silent != nil {
-		return secret.Value{}, ms.noServer(silent)
+func (ks *Kubernetes) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
+	servers := ks.Spec.Servers()
+	if silent := ks.silent(ctx, servers); len(servers) == 0 || silent != nil {
+		return secret.Value{}, ks.noServer(silent)
 	}
-	first, err := ms.tokenOf(ctx, servers[0].Name, read)
+	first, err := ks.tokenOf(ctx, servers[0].Name, read)
 	if err == nil {
 		return first, nil
 	}
@@ -59,7 +59,7 @@ func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value
 	answers := make(chan answer, len(servers))
 	for _, n := range servers[1:] {
 		go func() {
-			value, err := ms.tokenOf(ctx, n.Name, read)
+			value, err := ks.tokenOf(ctx, n.Name, read)
 			answers <- answer{n.Name, value, err}
 		}()
 	}
@@ -70,12 +70,12 @@ func (ms *Members) readSoon(ctx context.Context, read TokenReader) (secret.Value
 		}
 		failed[a.server] = a.err
 	}
-	return secret.Value{}, ms.noServer(failed)
+	return secret.Value{}, ks.noServer(failed)
 }
 
 // silent returns why none of the servers accepts a connection, or nil if one does. Those whose machine
 // was made just now are not asked.
-func (ms *Members) silent(ctx context.Context, servers []spec.Node) map[string]error {
+func (ks *Kubernetes) silent(ctx context.Context, servers []spec.Node) map[string]error {
 	var there []string
 	absent := map[string]error{}
 	for _, n := range servers {
@@ -85,7 +85,7 @@ func (ms *Members) silent(ctx context.Context, servers []spec.Node) map[string]e
 			there = append(there, n.Name)
 		}
 	}
-	failed := ms.Nodes.Silent(ctx, there)
+	failed := ks.Nodes.Silent(ctx, there)
 	if failed != nil {
 		maps.Copy(failed, absent)
 	}
@@ -93,10 +93,10 @@ func (ms *Members) silent(ctx context.Context, servers []spec.Node) map[string]e
 }
 
 // noServer is the error for servers that failed, in the order of the file.
-func (ms *Members) noServer(failed map[string]error) error {
+func (ks *Kubernetes) noServer(failed map[string]error) error {
 	var errs []error
 	why := ErrUnformed
-	for _, n := range ms.Spec.Servers() {
+	for _, n := range ks.Spec.Servers() {
 		err := failed[n.Name]
 		if err == nil {
 			continue

@@ -209,8 +209,8 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 
 // checkVersion returns why a node that runs that version cannot go to that of the file. An agent
 // keeps nothing that an older version could not read, so it can be made again.
-func (ms *Members) checkVersion(role, version string) error {
-	want := ms.Spec.K3s.Version
+func (ks *Kubernetes) checkVersion(role, version string) error {
+	want := ks.Spec.K3s.Version
 	err := k3s.CheckUpgrade(version, want)
 	if err != nil && role == string(spec.Agent) && k3s.CompareVersions(version, want) > 0 {
 		return fmt.Errorf("k3s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", version, want)

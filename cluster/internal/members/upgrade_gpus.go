@@ -17,23 +17,23 @@ import (
 // gpuPoll is how often a node is asked for pods that hold GPUs. Such pods run for hours.
 const gpuPoll = 10 * time.Second
 
-// turnWithGPUs is TurnOf for a visit. If pods hold GPUs of the node, they first get the time
+// turnWithGPUs is turnOf for a visit. If pods hold GPUs of the node, they first get the time
 // of the file to end. The wait is outside of the turn, so that other nodes go on, and the node
 // takes new pods meanwhile: to keep several nodes empty at once would stop everybody's work.
 // In its turn the node takes no more pods before it is looked at for the last time.
-func (ms *Members) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done func(), err error) {
-	left := ms.Spec.K3s.Upgrade.Wait
+func (ts *Turns) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done func(), err error) {
+	left := ts.Spec.K3s.Upgrade.Wait
 	for {
 		if v.keeps != "" {
-			if left, err = ms.waitGPUs(ctx, n, v.keeps, left); err != nil {
+			if left, err = ts.waitGPUs(ctx, n, v.keeps, left); err != nil {
 				return nil, err
 			}
 		}
-		if done, err = ms.TurnOf(ctx, n, v.away); err != nil || v.keeps == "" {
+		if done, err = ts.turnOf(ctx, n, v.away); err != nil || v.keeps == "" {
 			return done, err
 		}
-		free, err := ms.freeOfGPUs(ctx, n)
-		if err == nil && (free || ms.evicts() && left <= 0) {
+		free, err := ts.freeOfGPUs(ctx, n)
+		if err == nil && (free || ts.evicts() && left <= 0) {
 			return done, nil
 		}
 		done()
@@ -44,40 +44,40 @@ func (ms *Members) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done
 }
 
 // evicts reports whether the file has pods evicted that hold GPUs when their time is over.
-func (ms *Members) evicts() bool { return ms.Spec.K3s.Upgrade.GPUPods == spec.GPUPodsEvict }
+func (ks *Kubernetes) evicts() bool { return ks.Spec.K3s.Upgrade.GPUPods == spec.GPUPodsEvict }
 
 // freeOfGPUs cordons a node whose GPUs no pod holds. If one does, the node stays as it was.
-func (ms *Members) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
-	held, err := ms.heldNow(ctx, n)
+func (ts *Turns) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
+	held, err := ts.heldNow(ctx, n)
 	if err != nil || len(held) > 0 || n.GPUs.Count == 0 {
 		return len(held) == 0, err
 	}
-	was, err := ms.ObserveNode(ctx, n.Name)
-	if errors.Is(err, ErrUnformed) || err != nil && ms.onlyServer(n) && ctx.Err() == nil {
+	was, err := ts.ObserveNode(ctx, n.Name)
+	if errors.Is(err, ErrUnformed) || err != nil && ts.onlyServer(n) && ctx.Err() == nil {
 		return true, nil
 	}
 	if err != nil || was == nil || was.Cordoned {
 		return err == nil, err
 	}
-	client, err := ms.Kube(ctx)
+	client, err := ts.Kube(ctx)
 	if err != nil {
 		return false, err
 	}
 	if err := client.Cordon(ctx, n.Name); err != nil {
 		return false, err
 	}
-	if held, err = ms.heldNow(ctx, n); err != nil || len(held) > 0 {
+	if held, err = ts.heldNow(ctx, n); err != nil || len(held) > 0 {
 		return false, errors.Join(err, client.Uncordon(ctx, n.Name))
 	}
 	return true, nil
 }
 
 // freeAgain lets pods onto a node again that does not go down after all.
-func (ms *Members) freeAgain(ctx context.Context, n spec.Node, v visit) error {
+func (ts *Turns) freeAgain(ctx context.Context, n spec.Node, v visit) error {
 	if v.keeps == "" || n.GPUs.Count == 0 || ctx.Err() != nil {
 		return nil
 	}
-	client, err := ms.Kube(ctx)
+	client, err := ts.Kube(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,20 +87,20 @@ func (ms *Members) freeAgain(ctx context.Context, n spec.Node, v visit) error {
 // waitGPUs waits until no pod holds GPUs of a node, for at most that time, and returns what is
 // left of it. Then it is an error, unless the file has such pods evicted. keeps is what the node
 // keeps in that case.
-func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit time.Duration) (left time.Duration, err error) {
+func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit time.Duration) (left time.Duration, err error) {
 	start := time.Now()
 	then := fmt.Sprintf("until %s at most, then %s keeps %s", start.Add(limit).Format("Jan 2 15:04"), n.Name, keeps)
-	if ms.evicts() {
+	if ts.evicts() {
 		then = fmt.Sprintf("until %s at most, then they are evicted", start.Add(limit).Format("Jan 2 15:04"))
 	}
-	held, err := ms.heldNow(ctx, n)
+	held, err := ts.heldNow(ctx, n)
 	if err != nil || len(held) == 0 {
 		return limit, err
 	}
 	if limit > 0 {
 		rule := wait.Rule{What: n.Name + " waits for pods that hold GPUs", Limit: limit, Poll: gpuPoll}
 		err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
-			now, err := ms.heldNow(ctx, n)
+			now, err := ts.heldNow(ctx, n)
 			if err == nil {
 				held = now
 			}
@@ -117,12 +117,12 @@ func (ms *Members) waitGPUs(ctx context.Context, n spec.Node, keeps string, limi
 			return 0, err
 		}
 	}
-	if ms.evicts() {
+	if ts.evicts() {
 		progress.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
 		return 0, nil
 	}
 	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab cluster:up again; "+
-		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, words(ms.Spec.K3s.Upgrade.Wait), strings.Join(held, ", "))})
+		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, words(ts.Spec.K3s.Upgrade.Wait), strings.Join(held, ", "))})
 }
 
 // StaysError says that a node was not upgraded, because pods hold its GPUs.
@@ -132,11 +132,11 @@ func (e *StaysError) Error() string { return e.words }
 
 // heldNow names the pods that hold GPUs of a node and that a drain would evict. It names none
 // if there is no cluster yet, or if the only server's API does not answer.
-func (ms *Members) heldNow(ctx context.Context, n spec.Node) (out []string, err error) {
+func (ts *Turns) heldNow(ctx context.Context, n spec.Node) (out []string, err error) {
 	if n.GPUs.Count == 0 {
 		return nil, nil
 	}
-	client, err := ms.Kube(ctx)
+	client, err := ts.Kube(ctx)
 	if errors.Is(err, ErrUnformed) {
 		return nil, nil
 	}
@@ -144,21 +144,21 @@ func (ms *Members) heldNow(ctx context.Context, n spec.Node) (out []string, err 
 		pods, failed := client.PodsOn(ctx, n.Name)
 		out, err = consent.HoldGPUs(pods), failed
 	}
-	if err != nil && ms.onlyServer(n) && ctx.Err() == nil {
+	if err != nil && ts.onlyServer(n) && ctx.Err() == nil {
 		return nil, nil
 	}
 	return out, err
 }
 
 // gpuTime says in a plan what happens to pods that hold GPUs.
-func (ms *Members) gpuTime(n spec.Node) string {
-	policy := ms.Spec.K3s.Upgrade
+func (ts *Turns) gpuTime(n spec.Node) string {
+	policy := ts.Spec.K3s.Upgrade
 	switch {
 	case n.GPUs.Count == 0:
 		return ""
-	case ms.evicts() && policy.Wait == 0:
+	case ts.evicts() && policy.Wait == 0:
 		return "; pods that hold GPUs are evicted"
-	case ms.evicts():
+	case ts.evicts():
 		return fmt.Sprintf("; pods that hold GPUs are evicted after %s", words(policy.Wait))
 	case policy.Wait == 0:
 		return "; not while pods hold its GPUs"

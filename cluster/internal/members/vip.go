@@ -12,11 +12,11 @@ import (
 )
 
 // VIPStep waits until the virtual address answers: no node joins before that.
-func (ms *Members) VIPStep() *converge.Resource[string] {
-	addr := net.JoinHostPort(ms.Spec.APIAddress().String(), apiPort)
+func (ks *Kubernetes) VIPStep() *converge.Resource[string] {
+	addr := net.JoinHostPort(ks.Spec.APIAddress().String(), apiPort)
 	return &converge.Resource[string]{
-		ID:      "api/" + ms.Spec.APIAddress().String(),
-		Observe: ms.dialAPI,
+		ID:      "api/" + ks.Spec.APIAddress().String(),
+		Observe: ks.dialAPI,
 		Diff: func(problem string) drift.Diff {
 			if problem == "" {
 				return nil
@@ -35,10 +35,10 @@ const APITime = 3 * time.Minute
 const apiKnock = 5 * time.Second
 
 // dialAPI returns why the API is unreachable, "" if it is reachable.
-func (ms *Members) dialAPI(ctx context.Context) (problem string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, run.Limit(ms.Spec, apiKnock))
+func (ks *Kubernetes) dialAPI(ctx context.Context) (problem string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, run.Limit(ks.Spec, apiKnock))
 	defer cancel()
-	conn, err := ms.Nodes.DialTo(ctx, "tcp", net.JoinHostPort(ms.Spec.APIAddress().String(), apiPort))
+	conn, err := ks.Nodes.DialTo(ctx, "tcp", net.JoinHostPort(ks.Spec.APIAddress().String(), apiPort))
 	if err != nil {
 		return printable.FirstLine(err.Error()), nil
 	}

@@ -74,13 +74,13 @@ func (s *workSeen) look(after int) (l *workLook, mine bool) {
 }
 
 // Work observes the running work by node; nil if there is no cluster yet.
-func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
+func (ks *Kubernetes) Work(ctx context.Context) (*consent.Work, error) {
 	seen := run.Of[workSeen](ctx)
 	after := seen.asked(ctx)
 	for {
 		l, mine := seen.look(after)
 		if mine {
-			l.work, l.err = ms.lookAtWork(ctx)
+			l.work, l.err = ks.lookAtWork(ctx)
 			l.at, l.cut = time.Now(), ctx.Err() != nil
 			close(l.done)
 			return l.work, l.err
@@ -96,11 +96,11 @@ func (ms *Members) Work(ctx context.Context) (*consent.Work, error) {
 	}
 }
 
-func (ms *Members) lookAtWork(ctx context.Context) (*consent.Work, error) {
-	limit := run.Limit(ms.Spec, costTime)
+func (ks *Kubernetes) lookAtWork(ctx context.Context) (*consent.Work, error) {
+	limit := run.Limit(ks.Spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
-	client, err := ms.Kube(ctx)
+	client, err := ks.Kube(ctx)
 	if errors.Is(err, ErrUnformed) {
 		return nil, nil
 	}
@@ -115,8 +115,8 @@ func (ms *Members) lookAtWork(ctx context.Context) (*consent.Work, error) {
 }
 
 // Users names the users whose work ends if a node goes down, or says why they are unknown.
-func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []converge.Loss) []converge.Loss {
-	w, err := ms.Work(ctx)
+func (ks *Kubernetes) Users(ctx context.Context, of func(*consent.Work) []converge.Loss) []converge.Loss {
+	w, err := ks.Work(ctx)
 	switch {
 	case err != nil:
 		return []converge.Loss{{Unknown: true, Text: "cannot find out whose work ends: " + printable.FirstLine(err.Error())}}
@@ -127,11 +127,11 @@ func (ms *Members) Users(ctx context.Context, of func(*consent.Work) []converge.
 }
 
 // thing identifies the VM that a node is now. An external machine is known by its name alone.
-func (ms *Members) thing(ctx context.Context, name string) string {
-	if n, ok := ms.Spec.Node(name); !ms.VMs || ok && n.External {
+func (ks *Kubernetes) thing(ctx context.Context, name string) string {
+	if n, ok := ks.Spec.Node(name); !ks.VMs || ok && n.External {
 		return ""
 	}
-	vm, err := ms.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ms.Spec), name)
+	vm, err := ks.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ks.Spec), name)
 	switch {
 	case err != nil:
 		return "unknown"
@@ -145,16 +145,16 @@ func (ms *Members) thing(ctx context.Context, name string) string {
 const SortNode = "node"
 
 // Stops is the cost of nodes that are drained, go down and come back.
-func (ms *Members) Stops(ctx context.Context, why string, names ...string) []converge.Cost {
+func (ks *Kubernetes) Stops(ctx context.Context, why string, names ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range names {
-		cost := converge.Cost{Machine: name, Sort: SortNode, Thing: ms.thing(ctx, name), Kind: converge.Stops, Why: why, Away: away}
+		cost := converge.Cost{Machine: name, Sort: SortNode, Thing: ks.thing(ctx, name), Kind: converge.Stops, Why: why, Away: away}
 		of := func(w *consent.Work) []converge.Loss { return w.On(name) }
-		if ms.Nodes.FileServer(name) { // mounts are hard, so it is not drained
+		if ks.Nodes.FileServer(name) { // mounts are hard, so it is not drained
 			of = func(w *consent.Work) []converge.Loss { return w.Notebooks("") }
 			cost.Why += "; clients of its volumes wait until it is back"
 		}
-		cost.Users = ms.Users(ctx, of)
+		cost.Users = ks.Users(ctx, of)
 		out = append(out, cost)
 	}
 	return out
