@@ -65,7 +65,22 @@ type Backend struct {
 var ErrNoProxmox = errors.New("the file has no proxmox section, because every machine is external")
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
-type Cluster struct {
+type Cluster struct{ flow }
+
+// flow is the order of Up.
+type flow struct{ machines }
+
+// machines are the steps of each node: its VM, its driver, and how it is replaced.
+type machines struct{ holdings }
+
+// holdings are the steps about all that the cluster has on the hosts, and needs there or no longer.
+type holdings struct{ cards }
+
+// cards are the steps about which node has which GPU.
+type cards struct{ *site }
+
+// site is what all steps share: the file, and the ways to the hosts, the machines and Kubernetes.
+type site struct {
 	spec    *spec.Spec
 	Backend // what New was given: a later change has no effect
 
@@ -89,7 +104,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
-	c := &Cluster{
+	c := &site{
 		spec: want, Backend: b, baking: make(chan struct{}, 1),
 		hosts: ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 	}
@@ -99,7 +114,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
 	c.members = members.New(members.Config{
-		Spec: want, Nodes: c.nodes, VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.KubeconfigPath(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
+		Spec: want, Nodes: c.nodes, VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
 	})
 	c.parts = parts.New(parts.Config{
 		Spec: want, Make: sync.OnceValues(func() ([]addon.Piece, error) { return platform.Pieces(want, true) }),
@@ -111,14 +126,18 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		b.Proxmox.VMs.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
 		b.Proxmox.Expect(proxmox.Cure(prepare.RolePrefix(want), b.Proxmox.TokenID(), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want))))
 	}
-	return c, nil
+	return of(c), nil
 }
+
+func of(s *site) *Cluster { return &Cluster{flow{machines{holdings{cards{s}}}}} }
 
 // Spec returns the wanted state of the cluster.
 func (c *Cluster) Spec() *spec.Spec { return c.spec }
 
 // KubeconfigPath is where Up writes the administrator's kubeconfig.
-func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.Dir, "kubeconfig") }
+func (c *Cluster) KubeconfigPath() string { return c.kubeconfig() }
+
+func (c *site) kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
 // Keep writes the machines' host keys that were learned to known_hosts in Dir. Up does so at
 // its end. After other Runs, Keep saves asking again.

@@ -19,7 +19,7 @@ func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*conv
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
 }
 
-func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+func (c *machines) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	n, err := c.machineOf(name, "switch off")
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *Cluster) nodeCycleGraph(ctx context.Context, name string, force bool) (
 }
 
 // cycleStep switches the machine off and on that existed when the command started.
-func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*proxmox.VM] {
+func (c *machines) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID:      "cycle/" + n.Name,
 		Observe: func(context.Context) (*proxmox.VM, error) { return vm, nil },
@@ -66,7 +66,7 @@ func (c *Cluster) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*pro
 // shutDown shuts down a machine that was seen earlier, once no other task works on it, and
 // returns its new state. Draining takes a while, and the VMID may belong to another machine by
 // now, which is left alone.
-func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
+func (c *site) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
 	now, err := c.Proxmox.VMs.Idle(ctx, vm)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (c *Cluster) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, er
 }
 
 // costsOfCycle is the cost of switching a node off and on.
-func (c *Cluster) costsOfCycle(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+func (c *machines) costsOfCycle(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ *proxmox.VM, _ drift.Diff) []converge.Cost {
 		return c.members.Stops(ctx, "drained, stopped and started", n.Name)
 	}

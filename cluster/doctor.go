@@ -23,8 +23,8 @@ func (c *Cluster) Doctor() doctor.Sources {
 }
 
 // brokenCards lists the cards of each host that this cluster has and cannot use as they are.
-func (c *Cluster) brokenCards(ctx context.Context) (map[string][]doctor.Card, error) {
-	all, err := c.GPUs(ctx)
+func (c *cards) brokenCards(ctx context.Context) (map[string][]doctor.Card, error) {
+	all, err := c.gpus(ctx)
 	if err != nil {
 		return nil, err
 	}

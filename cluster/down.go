@@ -28,7 +28,7 @@ func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, er
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.downGraph(ctx, also...) })
 }
 
-func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Graph, error) {
+func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, error) {
 	down := run.Graph(c.spec)
 	stay, err := c.kept(ctx, also)
 	if err != nil {
@@ -72,14 +72,16 @@ func (c *Cluster) downGraph(ctx context.Context, also ...string) (*converge.Grap
 
 // destroyStep destroys one machine. If others have the same name, and all of them go, the
 // step's name says which one it is.
-func (c *Cluster) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Resource[*proxmox.VM] {
+func (c *holdings) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Resource[*proxmox.VM] {
 	id := "vm/" + seen.Name
 	if duplicate || seen.Name == "" {
 		id += "@" + strconv.Itoa(seen.VMID)
 	}
 	return &converge.Resource[*proxmox.VM]{
-		ID:      id,
-		Observe: func(ctx context.Context) (*proxmox.VM, error) { return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), seen) },
+		ID: id,
+		Observe: func(ctx context.Context) (*proxmox.VM, error) {
+			return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), seen)
+		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
 			if vm == nil {
 				return nil
@@ -93,12 +95,12 @@ func (c *Cluster) destroyStep(seen proxmox.Summary, duplicate bool) *converge.Re
 
 // filesStep removes the files that Up wrote on this machine. The login key stays: it belongs to
 // the user, and the next cluster uses it. The host keys of external machines stay too.
-func (c *Cluster) filesStep() *converge.Resource[[]string] {
+func (c *holdings) filesStep() *converge.Resource[[]string] {
 	return &converge.Resource[[]string]{
 		ID: "files",
 		Observe: func(context.Context) ([]string, error) {
 			var have []string
-			paths := []string{c.KubeconfigPath()}
+			paths := []string{c.kubeconfig()}
 			if !slices.ContainsFunc(c.spec.Nodes, func(n spec.Node) bool { return n.External }) {
 				paths = append(paths, c.hosts.Path())
 			}
@@ -131,7 +133,7 @@ func (c *Cluster) filesStep() *converge.Resource[[]string] {
 }
 
 // costsOfMachine is what is lost with one machine.
-func (c *Cluster) costsOfMachine(name, why string) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+func (c *site) costsOfMachine(name, why string) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
 		return []converge.Cost{c.destroys(ctx, name, why, vm, nil)}
 	}

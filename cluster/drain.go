@@ -30,7 +30,7 @@ type drained struct {
 	pods int
 }
 
-func (c *Cluster) drainStep(n spec.Node) *converge.Resource[drained] {
+func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 	return &converge.Resource[drained]{
 		ID: "drain/" + n.Name,
 		Observe: func(ctx context.Context) (drained, error) {
@@ -100,7 +100,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 }
 
 // costsOfDrain is the work that ends when a node is drained.
-func (c *Cluster) costsOfDrain(n spec.Node) func(context.Context, drained, drift.Diff) []converge.Cost {
+func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drained, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, have drained, _ drift.Diff) []converge.Cost {
 		if have.pods == 0 {
 			return nil

@@ -29,7 +29,7 @@ type driverSeen struct {
 // driverStep checks that the driver has brought up all of a node's GPUs, and that the container
 // toolkit is installed, before K3s starts and looks for it. It installs what the template does
 // not contain.
-func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
+func (c *machines) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 	if n.External {
 		return c.externalDriverStep(n)
 	}
@@ -67,7 +67,7 @@ func (c *Cluster) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 
 // mayBuild refuses to build modules on a node whose firmware does not load them. That concerns
 // VMs and templates that another owner has made; for machines of ours, the file is refused.
-func (c *Cluster) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe) error {
+func (c *machines) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe) error {
 	if !want.Build {
 		return nil
 	}
@@ -85,7 +85,7 @@ const (
 )
 
 // costsOfDriver is the cost of another driver on a joined node: a restart loads it.
-func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
+func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
 		if !s.upgrades() {
 			if stillDivided(n, s.DriverState).Empty() {
@@ -109,14 +109,14 @@ func (c *Cluster) costsOfDriver(n spec.Node) func(context.Context, driverSeen, d
 // replaces reports whether a node gets another driver or toolkit with another machine
 // (nvidia.driver.upgrade). Servers, machines that homelab did not make, and machines with data
 // get them in place.
-func (c *Cluster) replaces(n spec.Node) bool {
+func (c *machines) replaces(n spec.Node) bool {
 	data := func(d spec.Disk) bool { return d.Role == spec.RoleData }
 	return c.spec.NVIDIA.DriverUpgrade == spec.DriverReplace && n.Role == spec.Agent && !n.External && !n.Adopt && !slices.ContainsFunc(n.Disks, data)
 }
 
 // replaceForDriver recreates a node's machine in its turn, from the template of the file. What can
 // refuse that does so while the node still works, and the template is baked before the node is drained.
-func (c *Cluster) replaceForDriver(ctx context.Context, n spec.Node) error {
+func (c *machines) replaceForDriver(ctx context.Context, n spec.Node) error {
 	again, err := c.nodeReplaceGraph(ctx, n.Name, false)
 	if err == nil {
 		err = c.bakeFirst(ctx, n)
@@ -133,7 +133,7 @@ func (c *Cluster) replaceForDriver(ctx context.Context, n spec.Node) error {
 }
 
 // bakeFirst bakes the template for a node that is recreated, once for all nodes of a host.
-func (c *Cluster) bakeFirst(ctx context.Context, n spec.Node) error {
+func (c *machines) bakeFirst(ctx context.Context, n spec.Node) error {
 	select {
 	case c.baking <- struct{}{}:
 		defer func() { <-c.baking }()
@@ -159,7 +159,7 @@ func retold(ctx context.Context) func(converge.Event) {
 }
 
 // costsOfReplacing is the cost of another driver by another machine.
-func (c *Cluster) costsOfReplacing(ctx context.Context, n spec.Node, why string) []converge.Cost {
+func (c *machines) costsOfReplacing(ctx context.Context, n spec.Node, why string) []converge.Cost {
 	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	lost := c.destroys(ctx, n.Name, "", vm, err)
 	costs := c.members.Upgrades(ctx, why+": its machine is recreated from the template of the file", n)

@@ -49,7 +49,7 @@ func (s driverSeen) upgrades() bool { return s.mayLoad() || nvidia.Toolkit{}.Sta
 // that as for another version of K3s: one after the other, when no pod holds its GPUs or their time is
 // over. Nothing is installed before: libraries of another version than the loaded module would end the
 // work on its GPUs as surely. A node whose driver is not loaded runs no such work.
-func (c *Cluster) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen) error {
+func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen) error {
 	root := c.nodes.Root(n.Name)
 	install := func(ctx context.Context) error {
 		if err := nvidia.InstallDriver(ctx, root, s.want); err != nil {
@@ -89,7 +89,7 @@ func (c *Cluster) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen) 
 }
 
 // joined reports whether Kubernetes has a node, or cannot say: a new machine has not joined.
-func (c *Cluster) joined(ctx context.Context, n spec.Node) bool {
+func (c *site) joined(ctx context.Context, n spec.Node) bool {
 	if nodes.SeenOf(ctx, n.Name).Absent.Load() {
 		return false
 	}
@@ -98,7 +98,7 @@ func (c *Cluster) joined(ctx context.Context, n spec.Node) bool {
 }
 
 // wayOn adds to the failure of an upgrade how to go on, and how to go back.
-func (c *Cluster) wayOn(ctx context.Context, n spec.Node, err error) error {
+func (c *machines) wayOn(ctx context.Context, n spec.Node, err error) error {
 	var stays *members.StaysError
 	if err == nil || ctx.Err() != nil || errors.As(err, &stays) {
 		return err
@@ -111,7 +111,7 @@ func (c *Cluster) wayOn(ctx context.Context, n spec.Node, err error) error {
 // driver was just installed, together with its kernel, or if an earlier run ended after
 // installing it. A restart does not help if the kernel's log shows that the driver failed to
 // load.
-func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen) error {
+func (c *machines) loadDriver(ctx context.Context, n spec.Node, before driverSeen) error {
 	now, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c *Cluster) loadDriver(ctx context.Context, n spec.Node, before driverSeen
 }
 
 // restart switches a node off and on: a restart from inside would not reset its cards.
-func (c *Cluster) restart(ctx context.Context, n spec.Node) error {
+func (c *site) restart(ctx context.Context, n spec.Node) error {
 	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *Cluster) restart(ctx context.Context, n spec.Node) error {
 // waitDriver waits until a restarted node has all of its cards up, and its driver needs no
 // further restart. The caller must have the turn: if a driver does not load anywhere, or a card
 // does not come up, only one node fails.
-func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) drift.Diff) error {
+func (c *machines) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) drift.Diff) error {
 	if err := c.nodes.WaitBooted(ctx, n); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (c *Cluster) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia
 // moreCards gives a VM more cards by calling do, and waits until its driver has brought them up,
 // if it has a working driver. If nobody can log in to the machine now, moreCards does not wait,
 // because it cannot see the cards: the machine's own steps report that.
-func (c *Cluster) moreCards(ctx context.Context, n spec.Node, do func() error) error {
+func (c *machines) moreCards(ctx context.Context, n spec.Node, do func() error) error {
 	before, unseen := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {
 		return err

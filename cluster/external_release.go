@@ -16,7 +16,7 @@ import (
 )
 
 // externalDriverStep waits for a driver that the owner of the machine must install.
-func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen] {
+func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverSeen] {
 	return &converge.Resource[driverSeen]{
 		ID: "driver/" + n.Name,
 		Observe: func(ctx context.Context) (driverSeen, error) {
@@ -43,7 +43,7 @@ func (c *Cluster) externalDriverStep(n spec.Node) *converge.Resource[driverSeen]
 }
 
 // releaseStep removes K3s from an external machine, which it does not destroy.
-func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
+func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 	return &converge.Resource[k3s.State]{
 		ID: "k3s/" + n.Name,
 		Observe: func(ctx context.Context) (k3s.State, error) {
@@ -80,12 +80,12 @@ func (c *Cluster) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 type OthersK3sError = members.OthersK3sError
 
 // costsOfRelease is what is lost with K3s on an external machine.
-func (c *Cluster) costsOfRelease(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
+func (c *machines) costsOfRelease(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ k3s.State, _ drift.Diff) []converge.Cost {
 		return []converge.Cost{c.uninstallCost(ctx, n)}
 	}
 }
 
-func (c *Cluster) uninstallCost(ctx context.Context, n spec.Node) converge.Cost {
+func (c *machines) uninstallCost(ctx context.Context, n spec.Node) converge.Cost {
 	return c.destroys(ctx, n.Name, "K3s is removed with its data; the machine itself stays", nil, nil)
 }

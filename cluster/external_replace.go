@@ -20,7 +20,7 @@ func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*con
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeRemoveGraph(ctx, name, force) })
 }
 
-func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+func (c *machines) nodeRemoveGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	n, err := c.named(name)
 	switch {
 	case err != nil:
@@ -37,7 +37,7 @@ func (c *Cluster) nodeRemoveGraph(ctx context.Context, name string, force bool) 
 }
 
 // externalReplace lets an external machine join again, for example after a reinstallation.
-func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
+func (c *machines) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (c *Cluster) externalReplace(ctx context.Context, n spec.Node, force bool) 
 }
 
 // leave adds the steps that remove an external machine from the cluster.
-func (c *Cluster) leave(g *converge.Graph, n spec.Node) *converge.Ref {
+func (c *machines) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 	begin := g.Add(c.beginStep())
 	reached := g.Add(c.nodes.ExternalStep(n), begin)
 	return g.Add(c.retireStep(n, nil), reached)
 }
 
 // joinAgain adds the steps with which a machine that has booted joins.
-func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Ref) {
+func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Ref) {
 	g.Before = c.mayChange(n.Name)
 	joined := g.Add(c.members.K3sStep(n), c.driver(g, n, booted))
 	node := g.Add(c.members.NodeStep(n), joined)
@@ -65,7 +65,7 @@ func (c *Cluster) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Ref
 }
 
 // ownRelease is K3s on an external machine, unless another cluster has it.
-func (c *Cluster) ownRelease(ctx context.Context, n spec.Node) (k3s.State, error) {
+func (c *machines) ownRelease(ctx context.Context, n spec.Node) (k3s.State, error) {
 	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return have, err
@@ -79,7 +79,7 @@ func (c *Cluster) ownRelease(ctx context.Context, n spec.Node) (k3s.State, error
 // uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
 // kubelet that still runs would register again. A server without which etcd has no majority first
 // loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
-func (c *Cluster) uninstall(ctx context.Context, n spec.Node) error {
+func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
 	have, err := c.ownRelease(ctx, n)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func failingHosts(t *testing.T, host string) (*Cluster, *kubetest.FailNth, func(
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
 	require.NoError(t, err)
 	file := fileOf(t, strings.ReplaceAll(failingHostsFile, "HOST", host))
-	c, stop := &Cluster{spec: file}, func() {} // which New refuses while a node may be on any host
+	c, stop := of(&site{spec: file}), func() {} // which New refuses while a node may be on any host
 	if host != spec.AnyHost {
 		private, _, err := ssh.GenerateKey()
 		require.NoError(t, err)

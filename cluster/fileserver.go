@@ -17,7 +17,9 @@ import (
 // outlives the cluster. Only a command that names the machine for this purpose destroys it.
 
 // Keeps are the machines with data that Down leaves alone unless it gets their names.
-func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
+func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) { return c.withData(ctx) }
+
+func (c *site) withData(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
@@ -26,15 +28,15 @@ func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
 }
 
 // keeps reports whether a machine of this cluster holds data that nobody asked to destroy.
-func (c *Cluster) keeps(vm proxmox.Summary) bool {
+func (c *site) keeps(vm proxmox.Summary) bool {
 	own := slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Role == spec.FileServer && n.Name == vm.Name })
 	return !vm.Template && (own || slices.Contains(vm.Tags, spec.KeepsData))
 }
 
 // kept sorts what Down does with the machines that keep data: also names those that are
 // destroyed with the rest.
-func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, error) {
-	all, err := c.Keeps(ctx)
+func (c *site) kept(ctx context.Context, also []string) (map[string]bool, error) {
+	all, err := c.withData(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +55,8 @@ func (c *Cluster) kept(ctx context.Context, also []string) (map[string]bool, err
 
 // orphans finds machines with data that are no longer in the file. They stay. If the file wants
 // another machine instead of one, that is an error, because the new one would start empty.
-func (c *Cluster) orphans(ctx context.Context) (found []preflight.Finding, err error) {
-	all, err := c.Keeps(ctx)
+func (c *holdings) orphans(ctx context.Context) (found []preflight.Finding, err error) {
+	all, err := c.withData(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ import (
 // gpusStep finds or makes the resource mapping of a node's cards. It keeps an existing mapping
 // that still fits, no matter what it would choose today. A card that another owner may want too
 // is an error of Observe, so a plan reports it.
-func (c *Cluster) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
+func (c *cards) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
 	return &converge.Resource[*placement.Allotment]{
 		ID: "gpus/" + n.Name,
 		Observe: func(ctx context.Context) (*placement.Allotment, error) {
@@ -75,7 +75,7 @@ func inTwoSteps(node string) string {
 
 // waitReleased waits until other nodes have released cards that this node gets. Each releases them
 // in a turn of its own, so two nodes do not go down together. It returns the allotment after that.
-func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
+func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allotment) (*placement.Allotment, error) {
 	others := a.Holders(n.Name)
 	if len(others) == 0 {
 		return a, nil
@@ -115,7 +115,7 @@ func (c *Cluster) waitReleased(ctx context.Context, n spec.Node, a *placement.Al
 
 // cardsFree refuses to recreate a node while other nodes still have its cards: only cluster:up
 // moves cards.
-func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
+func (c *cards) cardsFree(ctx context.Context, n spec.Node) error {
 	if n.GPUs.Count == 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c *Cluster) cardsFree(ctx context.Context, n spec.Node) error {
 // mappingDeleted reports whether somebody deleted the mapping of a machine that runs with cards,
 // and whether those are known to be the ones that it gets again. If they are, the mapping is put
 // back while the machine runs: it keeps its cards until it is off, whatever the mapping says.
-func (c *Cluster) mappingDeleted(ctx context.Context, n spec.Node, a *placement.Allotment) (deleted, known bool, err error) {
+func (c *cards) mappingDeleted(ctx context.Context, n spec.Node, a *placement.Allotment) (deleted, known bool, err error) {
 	id := names.Mapping(c.spec, n.Name)
 	if placement.Mapping(a.Mappings, id) != nil {
 		return false, false, nil
@@ -147,7 +147,7 @@ func (c *Cluster) mappingDeleted(ctx context.Context, n spec.Node, a *placement.
 
 // checkCards returns every problem with the nodes' cards, before anything is made: cards that
 // are promised twice, and cards that do not exist.
-func (c *Cluster) checkCards(ctx context.Context, host string) error {
+func (c *cards) checkCards(ctx context.Context, host string) error {
 	if !slices.ContainsFunc(c.spec.GPUNodes(), func(n spec.Node) bool { return n.Host == host }) {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (c *Cluster) checkCards(ctx context.Context, host string) error {
 }
 
 // checkDriver says why no driver supports all cards of a node.
-func (c *Cluster) checkDriver(ctx context.Context, n spec.Node) error {
+func (c *cards) checkDriver(ctx context.Context, n spec.Node) error {
 	_, err := c.templates.Driver(ctx, n, nvidia.DriverState{})
 	var no *nvidia.BranchError
 	if errors.As(err, &no) {
@@ -179,7 +179,7 @@ func (c *Cluster) checkDriver(ctx context.Context, n spec.Node) error {
 }
 
 // mapping is the wanted resource mapping of a node.
-func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
+func (c *cards) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
 	cards := a.Shares[n.Name].Cards
 	m := pci.MapGPUs(names.Mapping(c.spec, n.Name), names.MappingNote(c.spec), n.Host, cards...)
 	if !n.GPUs.AllFunctions.IsOn() {
@@ -195,7 +195,7 @@ func (c *Cluster) mapping(n spec.Node, a *placement.Allotment) pci.Mapping {
 // the old mapping keeps them until it restarts. Its configuration names only the mapping, and
 // would not show that, so the VM is off while the mapping changes. If the node only gets more
 // cards, the VM's own step adds the devices and restarts it once for both.
-func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, have []string) error {
+func (c *cards) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, have []string) error {
 	vm, err := c.holding(ctx, n)
 	switch {
 	case err != nil:
@@ -219,7 +219,7 @@ func (c *Cluster) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, h
 
 // recard writes the mapping of a VM that is off or does not exist. It removes the VM's devices
 // first, so that the VM never has a device without a card.
-func (c *Cluster) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mapping) error {
+func (c *cards) recard(ctx context.Context, vm *proxmox.VM, mapping pci.Mapping) error {
 	slots := devices(vm, mapping.ID)
 	for _, slot := range slots[min(len(mapping.Devices), len(slots)):] {
 		if err := proxmox.DetachGPU(ctx, vm, slot); err != nil {
@@ -255,7 +255,7 @@ func grows(m pci.Mapping, host string, had []string) bool {
 }
 
 // holding returns a node's VM if it has the cards of its mapping, running or not.
-func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
+func (c *site) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil || len(devices(vm, names.Mapping(c.spec, n.Name))) == 0 {
 		return nil, err
@@ -264,7 +264,7 @@ func (c *Cluster) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error)
 }
 
 // diffMapping is the difference between a node's mapping and the wanted one.
-func (c *Cluster) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
+func (c *cards) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
 	if len(n.GPUs.Mapping) > 0 {
 		return diffNamed(n, a.Mappings)
 	}
@@ -319,7 +319,7 @@ func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
 // allot finds a host's cards and everyone who claims them, and assigns each of this cluster's
 // nodes there its cards. It does not read this cluster's VMs: their mappings say what they have,
 // and may be about to change.
-func (c *Cluster) allot(ctx context.Context, host string) (*placement.Allotment, error) {
+func (c *site) allot(ctx context.Context, host string) (*placement.Allotment, error) {
 	ledger, err := c.Proxmox.PCI.LedgerWithout(ctx, names.Tag(c.spec), host)
 	if err != nil {
 		return nil, err
@@ -328,7 +328,7 @@ func (c *Cluster) allot(ctx context.Context, host string) (*placement.Allotment,
 }
 
 // costsOfCards is the cost of moving cards: a restart of the node.
-func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
+func (c *cards) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, a *placement.Allotment, _ drift.Diff) []converge.Cost {
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
@@ -351,8 +351,8 @@ func (c *Cluster) costsOfCards(n spec.Node) func(context.Context, *placement.All
 }
 
 // running are the nodes among names whose machine runs and has cards, or may have them.
-func (c *Cluster) running(ctx context.Context, names ...string) []string {
-	return slices.DeleteFunc(names, func(name string) bool {
+func (c *cards) running(ctx context.Context, who ...string) []string {
+	return slices.DeleteFunc(who, func(name string) bool {
 		n, _ := c.spec.Node(name)
 		vm, err := c.holding(ctx, n)
 		return err == nil && (vm == nil || !vm.Running)

@@ -15,7 +15,7 @@ import (
 
 // hostStep checks, before anything changes, whether the hosts can carry what the file asks for.
 // If every machine exists and runs, it checks only what may still be needed: names and storages.
-func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
+func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) (*preflight.Report, error) {
@@ -40,7 +40,7 @@ func (c *Cluster) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, err
 			}
-			strays, err := c.Strays(ctx)
+			strays, err := c.strays(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -103,7 +103,7 @@ func (c *Cluster) Notes() []string {
 
 // beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is
 // made on a Proxmox host, a check that the files for the nodes exist.
-func (c *Cluster) beginStep() converge.Step {
+func (c *holdings) beginStep() converge.Step {
 	if c.Proxmox != nil {
 		return c.hostStep()
 	}

@@ -58,7 +58,9 @@ const vfio = "vfio-pci"
 
 // GPUs lists every NVIDIA card of every running host of the Proxmox cluster, no matter who owns
 // it.
-func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
+func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) { return c.gpus(ctx) }
+
+func (c *cards) gpus(ctx context.Context) ([]GPUInfo, error) {
 	if c.Proxmox == nil {
 		return nil, ErrNoProxmox
 	}
@@ -111,7 +113,7 @@ func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) {
 
 // enterOwners records the owner of a card: a VM, or a node that has no VM yet. ours are the
 // VMIDs of this cluster's machines.
-func (c *Cluster) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, ours map[int]bool) {
+func (c *cards) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, ours map[int]bool) {
 	for _, id := range card.Mappings {
 		m := placement.Mapping(ledger.Mappings, id)
 		node, named := strings.CutPrefix(id, names.Mapping(c.spec, ""))

@@ -23,7 +23,7 @@ import (
 // leftoversStep removes what only earlier files needed: parts of the platform, seeds,
 // mappings, templates. It checks again before it removes anything: hours may pass between the
 // plan and the answer to a question.
-func (c *Cluster) leftoversStep() *converge.Resource[unneeded] {
+func (c *holdings) leftoversStep() *converge.Resource[unneeded] {
 	return &converge.Resource[unneeded]{
 		ID:      "leftovers",
 		Observe: c.leftOver,
@@ -67,7 +67,7 @@ type keep struct {
 }
 
 // wanted is what the current file needs.
-func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
+func (c *holdings) wanted(ctx context.Context, host string) (keep, error) {
 	k := keep{
 		files:    map[string]bool{names.Image(c.spec): true},
 		mappings: map[string]bool{}, templates: map[string]bool{},
@@ -101,7 +101,7 @@ func (c *Cluster) wanted(ctx context.Context, host string) (keep, error) {
 
 // rests finds what the cluster owns and no longer needs. A template with linked clones stays:
 // Proxmox could not remove it, and it does no harm.
-func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]templates.Rest, error) {
+func (c *holdings) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]templates.Rest, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
@@ -142,7 +142,7 @@ func (c *Cluster) rests(ctx context.Context, kept func(context.Context, string) 
 
 // hungOn reports whether VMs have disks that are linked clones of a template. If everything is
 // removed, only VMs of other owners count: their disks would be lost, or Proxmox refuses.
-func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
+func (c *holdings) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
 	if !nothing {
 		clones, err := c.Proxmox.Templates.LinkedClones(ctx, &template)
 		return len(clones) > 0, err
@@ -169,7 +169,7 @@ func (c *Cluster) hungOn(ctx context.Context, template proxmox.Summary, nothing 
 	return len(clones) > 0, err
 }
 
-func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {
+func (c *holdings) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {
 	var out []proxmox.Volume
 	storages := []string{c.spec.Image.SeedStorage, c.spec.Image.ImageStorage}
 	slices.Sort(storages)
@@ -196,7 +196,7 @@ func (c *Cluster) ownVolumes(ctx context.Context, host string, k keep) ([]proxmo
 	return c.seeds.KeepForeign(ctx, host, out)
 }
 
-func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {
+func (c *holdings) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {
 	all, err := c.Proxmox.PCI.Mappings(ctx, host)
 	if err != nil {
 		return nil, err
@@ -212,18 +212,18 @@ func (c *Cluster) ownMappings(ctx context.Context, host string, keep map[string]
 
 // inDrive reports whether an outdated seed is in the drive of a machine of the file, which
 // still needs it: Proxmox does not start a VM with a missing ISO in its drive.
-func (c *Cluster) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
-	parts := strings.Split(v.Name(), "_") // ownsFile has checked the format
-	if k.nothing || !c.spec.HasMachine(parts[2]) {
+func (c *holdings) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
+	fields := strings.Split(v.Name(), "_") // ownsFile has checked the format
+	if k.nothing || !c.spec.HasMachine(fields[2]) {
 		return false, nil
 	}
-	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), parts[2])
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), fields[2])
 	return vm != nil && proxmox.Volume{ID: vm.Seed}.Name() == v.Name(), err
 }
 
 // costsOfLeftovers are the parts that the file no longer names. ISOs, mappings and
 // templates of earlier files hold no data.
-func (c *Cluster) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff) []converge.Cost {
+func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range u.parts {
 		if _, held := u.held[r.Part]; held {
@@ -265,7 +265,7 @@ type unneeded struct {
 }
 
 // leftOver finds the leftovers of earlier files.
-func (c *Cluster) leftOver(ctx context.Context) (u unneeded, err error) {
+func (c *holdings) leftOver(ctx context.Context) (u unneeded, err error) {
 	if u.rests, err = c.rests(ctx, c.wanted); err != nil {
 		return u, err
 	}

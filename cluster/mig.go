@@ -23,7 +23,7 @@ import (
 // migStep divides a node's GPUs as in the file, before K3s starts there and a device plugin
 // counts them. Nodes that are to divide none have no such step: their driver's step sees to
 // that.
-func (c *Cluster) migStep(n spec.Node) *converge.Resource[mig.State] {
+func (c *machines) migStep(n spec.Node) *converge.Resource[mig.State] {
 	want := offer.Layouts(n)
 	step := &converge.Resource[mig.State]{
 		ID:      "mig/" + n.Name,
@@ -98,7 +98,7 @@ func noLayout(err error) error {
 }
 
 // costsOfDividing is the cost of dividing the GPUs of a joined node in another way.
-func (c *Cluster) costsOfDividing(ctx context.Context, n spec.Node) []converge.Cost {
+func (c *machines) costsOfDividing(ctx context.Context, n spec.Node) []converge.Cost {
 	if nodes.SeenOf(ctx, n.Name).Absent.Load() {
 		return nil
 	}
@@ -130,7 +130,7 @@ func stillDivided(n spec.Node, s nvidia.DriverState) drift.Diff {
 // the service divides the GPUs before anything uses them. That also resets the cards, which
 // Ampere's MIG mode needs. Until the node goes down for it, nothing is installed there: the next
 // boot would divide them.
-func (c *Cluster) divide(ctx context.Context, n spec.Node, want []mig.Layout) error {
+func (c *machines) divide(ctx context.Context, n spec.Node, want []mig.Layout) error {
 	root := c.nodes.Root(n.Name)
 	s, err := mig.Observe(ctx, root)
 	if err == nil {
@@ -151,7 +151,7 @@ func (c *Cluster) divide(ctx context.Context, n spec.Node, want []mig.Layout) er
 	return mig.Remove(ctx, root)
 }
 
-func (c *Cluster) redivide(ctx context.Context, n spec.Node, want []mig.Layout) error {
+func (c *machines) redivide(ctx context.Context, n spec.Node, want []mig.Layout) error {
 	root := c.nodes.Root(n.Name)
 	if c.joined(ctx, n) {
 		return c.members.Upgrade(ctx, n, "its GPUs as they are divided", func(ctx context.Context) error {
@@ -181,7 +181,7 @@ func (c *Cluster) redivide(ctx context.Context, n spec.Node, want []mig.Layout) 
 }
 
 // cycleDivided switches a node off and on, and waits until its GPUs are divided as wanted.
-func (c *Cluster) cycleDivided(ctx context.Context, n spec.Node, want []mig.Layout) error {
+func (c *machines) cycleDivided(ctx context.Context, n spec.Node, want []mig.Layout) error {
 	if err := c.restart(ctx, n); err != nil {
 		return err
 	}

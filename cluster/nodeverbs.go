@@ -41,7 +41,7 @@ func (e *UnknownNodeError) Error() string {
 	return fmt.Sprintf("the file has no node %q: it has %s", e.Name, strings.Join(e.Known, ", "))
 }
 
-func (c *Cluster) named(name string) (spec.Node, error) {
+func (c *site) named(name string) (spec.Node, error) {
 	n, ok := c.spec.Node(name)
 	if !ok {
 		unknown := &UnknownNodeError{Name: name}
@@ -54,7 +54,7 @@ func (c *Cluster) named(name string) (spec.Node, error) {
 }
 
 // machineOf returns a node whose machine homelab made, for a verb that needs one.
-func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
+func (c *site) machineOf(name, verb string) (spec.Node, error) {
 	n, err := c.named(name)
 	if err == nil && n.External {
 		err = &RefusedError{name, "the machine is external, so homelab does not " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
@@ -63,7 +63,7 @@ func (c *Cluster) machineOf(name, verb string) (spec.Node, error) {
 }
 
 // mayStop refuses to stop a server that the others need for a quorum.
-func (c *Cluster) mayStop(ctx context.Context, n spec.Node) error {
+func (c *site) mayStop(ctx context.Context, n spec.Node) error {
 	if n.Role != spec.Server || len(c.spec.Servers()) == 1 {
 		return nil // the API of a lone server is down for a while, and comes back with it
 	}
@@ -84,7 +84,7 @@ const moveTime = time.Minute
 // kubeNodes returns Kubernetes' nodes. If the API does not answer, it waits for another server to
 // take over the API's address. An earlier run may have been interrupted after it had switched
 // off the server that had the address.
-func (c *Cluster) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) {
+func (c *site) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) {
 	look := func() error {
 		client, err := c.members.Kube(ctx)
 		if err == nil {
@@ -105,13 +105,13 @@ func (c *Cluster) kubeNodes(ctx context.Context) (nodes []kube.Node, err error) 
 // quorumWithout refuses to stop or remove a server if the others have no quorum without it: etcd
 // needs more than half of its members.
 func quorumWithout(name string, nodes []kube.Node, forever bool) error {
-	var members, ready int
+	var servers, ready int
 	var away []string
 	for _, n := range nodes {
 		if n.Role != string(spec.Server) {
 			continue
 		}
-		members++
+		servers++
 		switch {
 		case n.Name == name:
 		case n.Ready:
@@ -121,14 +121,14 @@ func quorumWithout(name string, nodes []kube.Node, forever bool) error {
 		}
 	}
 	have := slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == name && n.Role == string(spec.Server) })
-	left := members
+	left := servers
 	if have && forever { // the etcd member is removed first, then the machine
 		left--
 	}
 	if !have || ready > left/2 {
 		return nil
 	}
-	reason := fmt.Sprintf("without it %d of %d servers would be left, and etcd needs more than half", ready, members)
+	reason := fmt.Sprintf("without it %d of %d servers would be left, and etcd needs more than half", ready, servers)
 	if len(away) > 0 {
 		reason += ": bring " + strings.Join(away, " and ") + " back first"
 	}

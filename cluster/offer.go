@@ -13,7 +13,7 @@ import (
 
 // offer adds the steps after which something offers the nodes' GPUs to Kubernetes: homelab's device
 // plugin, or the GPU operator. The other one is removed first.
-func (c *Cluster) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
+func (c *machines) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
 	if !platform.HasGPUOperator(c.spec) {
 		return up.Add(c.pluginStep(), api)
 	}
@@ -28,7 +28,7 @@ func (c *Cluster) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
 
 // pluginStep keeps homelab's device plugin as in the file. If the cluster had the GPU operator, it
 // goes first.
-func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
+func (c *machines) pluginStep() *converge.Resource[drift.Diff] {
 	step := c.members.PluginStep()
 	observe, apply := step.Observe, step.Apply
 	step.Observe = func(ctx context.Context) (drift.Diff, error) {
@@ -57,7 +57,7 @@ func (c *Cluster) pluginStep() *converge.Resource[drift.Diff] {
 
 // runtimeOf adds the steps that bring another driver of the operator to a node, and let K3s find what
 // the operator has installed there, if it installs the driver.
-func (c *Cluster) runtimeOf(up *converge.Graph, n spec.Node, needs ...*converge.Ref) []*converge.Ref {
+func (c *machines) runtimeOf(up *converge.Graph, n spec.Node, needs ...*converge.Ref) []*converge.Ref {
 	if !c.members.HasOperatorDriver(n) {
 		return needs
 	}

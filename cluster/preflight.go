@@ -36,7 +36,7 @@ func local(endpoint string) bool {
 }
 
 // want is what the file needs from the hosts; from all of them if none is named.
-func (c *Cluster) want(hosts ...string) preflight.Want {
+func (c *holdings) want(hosts ...string) preflight.Want {
 	s := c.spec
 	if len(hosts) == 0 {
 		hosts = prepare.Hosts(s)
@@ -77,7 +77,7 @@ func (c *Cluster) want(hosts ...string) preflight.Want {
 }
 
 // addresses are all addresses that the cluster takes, and who takes them.
-func (c *Cluster) addresses() []preflight.Address {
+func (c *holdings) addresses() []preflight.Address {
 	s := c.spec
 	single := func(a netip.Addr) proxmox.Range { return proxmox.Range{First: a, Last: a} }
 	var out []preflight.Address
@@ -109,14 +109,14 @@ func (c *Cluster) addresses() []preflight.Address {
 }
 
 // wantVM is what a node needs from its host.
-func (c *Cluster) wantVM(n spec.Node) preflight.VM {
-	spec := c.vm(n, "", "")
+func (c *holdings) wantVM(n spec.Node) preflight.VM {
+	to := c.vm(n, "", "")
 	vm := preflight.VM{
-		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: spec.Memory, CPUType: n.CPUType,
-		NICs: spec.NICs, Disks: spec.Disks, RootOnly: map[string]string{},
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: to.Memory, CPUType: n.CPUType,
+		NICs: to.NICs, Disks: to.Disks, RootOnly: map[string]string{},
 		GPUs: preflight.GPUs{Count: n.GPUs.Count, Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
 	}
-	for key, value := range map[string]string{"hugepages": spec.Hugepages, "affinity": spec.Affinity} {
+	for key, value := range map[string]string{"hugepages": to.Hugepages, "affinity": to.Affinity} {
 		if value != "" && value != proxmox.None {
 			vm.RootOnly[key] = value
 		}
@@ -127,7 +127,7 @@ func (c *Cluster) wantVM(n spec.Node) preflight.VM {
 
 // settled reports whether every machine of the file exists, runs, and has the wanted size: the
 // file then needs nothing more from the hosts. Duplicate machines are an error.
-func (c *Cluster) settled(ctx context.Context) (bool, error) {
+func (c *holdings) settled(ctx context.Context) (bool, error) {
 	all, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return false, err
@@ -163,7 +163,7 @@ func countNamed(all []proxmox.Summary, vm proxmox.Summary) int {
 // checkDuplicates returns an error if VMs of the cluster have the same name, as after two runs at
 // once. A copy by another owner does not count.
 func checkDuplicates(all []proxmox.Summary) error {
-	var names []string
+	var twice []string
 	which := map[string][]string{}
 	for _, vm := range all {
 		if countNamed(all, vm) == 1 {
@@ -177,14 +177,14 @@ func checkDuplicates(all []proxmox.Summary) error {
 			state = "runs"
 		}
 		which[vm.Name] = append(which[vm.Name], fmt.Sprintf("VM %d on %s (%s)", vm.VMID, vm.Host, state))
-		names = append(names, vm.Name)
+		twice = append(twice, vm.Name)
 	}
-	if len(names) == 0 {
+	if len(twice) == 0 {
 		return nil
 	}
-	slices.Sort(names)
+	slices.Sort(twice)
 	text := "machines of this cluster exist twice, and which of them are in use is unknown:"
-	for _, name := range slices.Compact(names) {
+	for _, name := range slices.Compact(twice) {
 		text += fmt.Sprintf("\n  %s: %s", name, strings.Join(which[name], ", "))
 	}
 	return errors.New(text + "\n" +

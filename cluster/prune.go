@@ -32,8 +32,11 @@ func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
 	return run.Asked(ctx, c.spec, c.pruneGraph)
 }
 
-func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
-	all, err := c.Templates(ctx)
+func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
+	if c.Proxmox == nil {
+		return nil, ErrNoProxmox
+	}
+	all, err := c.templates.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func (c *Cluster) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 
 // unbakeStep removes one template. If a VM has become a linked clone of it since, both stay:
 // Proxmox refuses.
-func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
+func (c *holdings) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + t.Host + "/" + t.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) { // several hosts may have templates of one name
@@ -83,7 +86,7 @@ func (c *Cluster) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 
 // unneeded finds, on every host, ISOs and images of the cluster that no node, bake or pending
 // template needs.
-func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Rest, error) {
+func (c *holdings) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Rest, error) {
 	kept := map[string]bool{}
 	for _, host := range c.templates.Hosts() {
 		k, err := c.wanted(ctx, host)
@@ -115,7 +118,7 @@ func (c *Cluster) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templat
 
 // unneededOn is unneeded for one host. needed says which files of a storage, shared by hosts or
 // not, must stay.
-func (c *Cluster) unneededOn(ctx context.Context, host string, seen map[string]bool, needed func(file string, shared bool) bool) ([]proxmox.Volume, error) {
+func (c *holdings) unneededOn(ctx context.Context, host string, seen map[string]bool, needed func(file string, shared bool) bool) ([]proxmox.Volume, error) {
 	storages, err := c.Proxmox.Storages.List(ctx, host)
 	if err != nil {
 		return nil, err

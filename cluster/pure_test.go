@@ -25,7 +25,7 @@ func TestEntrancesAndPasswords(t *testing.T) {
 		"hub: {hostname: h.lab.example, auth: {kind: native, admins: [teacher]}}": "[jupyterhub=http://h.lab.example] []",
 		"hub: {hostname: h.lab.example, auth: dummy}\ntls: {}":                    "[jupyterhub=https://h.lab.example] [jupyterhub/hub-homelab/user-password jupyterhub/hub-homelab/admin-password]",
 	} {
-		c := &Cluster{spec: fileOf(t, base+more)}
+		c := of(&site{spec: fileOf(t, base+more)})
 		in, out := []string{}, []string{}
 		for _, e := range c.Entrances() {
 			in = append(in, e.Part+"="+e.URL)
@@ -69,7 +69,7 @@ func TestPoolsOfTheFile(t *testing.T) {
 // Whose a card is: a VM's that has it or may get it, a node's that has no VM yet, or another
 // cluster's.
 func TestWhoseACardIs(t *testing.T) {
-	c := &Cluster{spec: &spec.Spec{Name: "lab"}}
+	c := &cards{&site{spec: &spec.Spec{Name: "lab"}}}
 	mapping := func(id, description string) pci.MappingState {
 		return pci.MappingState{Mapping: pci.Mapping{ID: id, Description: description}}
 	}

@@ -21,7 +21,7 @@ import (
 
 // removedStep removes machines of the cluster that are no longer in the file: it drains
 // them, deletes them from Kubernetes and destroys them. VMs with only the cluster's tag stay.
-func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
+func (c *holdings) removedStep() *converge.Resource[[]proxmox.Summary] {
 	return &converge.Resource[[]proxmox.Summary]{
 		ID: "removed",
 		Observe: func(ctx context.Context) ([]proxmox.Summary, error) {
@@ -66,7 +66,7 @@ func (c *Cluster) removedStep() *converge.Resource[[]proxmox.Summary] {
 
 // checkServerLeft refuses to remove machines if none of the file's servers exists: that would
 // remove the cluster itself, with its data.
-func (c *Cluster) checkServerLeft(ctx context.Context, gone []proxmox.Summary) error {
+func (c *holdings) checkServerLeft(ctx context.Context, gone []proxmox.Summary) error {
 	vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return err
@@ -74,12 +74,12 @@ func (c *Cluster) checkServerLeft(ctx context.Context, gone []proxmox.Summary) e
 	if serverAmong(c.spec, vms) {
 		return nil
 	}
-	names := make([]string, len(gone))
+	going := make([]string, len(gone))
 	for i, vm := range gone {
-		names[i] = vm.Name
+		going[i] = vm.Name
 	}
 	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
-		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(names, ", "))
+		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(going, ", "))
 }
 
 // serverAmong reports whether a server of the file exists: among the VMs, or as an external one.
@@ -90,7 +90,7 @@ func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
 }
 
 // retire removes one machine from the cluster and from its host.
-func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
+func (c *holdings) retire(ctx context.Context, vm proxmox.Summary) error {
 	switch _, err := c.members.DrainFor(ctx, vm.Name); {
 	case errors.Is(err, members.ErrUnformed): // no cluster knows it
 	case errors.Is(err, members.ErrNoServer):
@@ -110,7 +110,7 @@ func (c *Cluster) retire(ctx context.Context, vm proxmox.Summary) error {
 }
 
 // costsOfRemoval is the data that is lost with machines that are no longer in the file.
-func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
+func (c *holdings) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
 		vm, err := c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), s)
@@ -123,7 +123,7 @@ func (c *Cluster) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ 
 }
 
 // destroys is the cost of destroying a machine with its disks. err is why it was unreadable.
-func (c *Cluster) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
+func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, err error) converge.Cost {
 	if name == "" && vm != nil {
 		name = fmt.Sprintf("vm%d", vm.VMID)
 	}

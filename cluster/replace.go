@@ -31,7 +31,7 @@ func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*co
 	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
 }
 
-func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
+func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	n, err := c.named(name)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (c *Cluster) nodeReplaceGraph(ctx context.Context, name string, force bool)
 }
 
 // mayDestroy refuses to destroy anything of value unless force is set.
-func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
+func (c *machines) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
 	if force {
 		return nil
 	}
@@ -84,19 +84,19 @@ func (c *Cluster) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, f
 		return &RefusedError{n.Name, "it is the only server, and the cluster with all its data would be lost: " +
 			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; afterwards replace the other nodes"}
 	}
-	nodes, err := c.kubeNodes(ctx)
+	all, err := c.kubeNodes(ctx)
 	if errors.Is(err, members.ErrUnformed) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot check whether the other servers can do without %s (-force skips the check): %w", n.Name, err)
 	}
-	return quorumWithout(n.Name, nodes, true)
+	return quorumWithout(n.Name, all, true)
 }
 
 // checkNameFree refuses to replace a node if another VM has its name, perhaps a copy: the
 // new VM could not be created after the old one is destroyed.
-func (c *Cluster) checkNameFree(ctx context.Context, n spec.Node) error {
+func (c *machines) checkNameFree(ctx context.Context, n spec.Node) error {
 	other, err := c.Proxmox.VMs.Namesake(ctx, names.Tag(c.spec), n.Name)
 	switch {
 	case err != nil:
@@ -125,7 +125,7 @@ func dataOf(n spec.Node, vm *proxmox.VM) []string {
 
 // retireStep drains a node and deletes it from Kubernetes. K3s then removes the etcd member
 // and forgets the node's password.
-func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
+func (c *machines) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
 	note := "drained first; its password is removed with it"
 	if n.Role == spec.Server {
 		note = "drained first; its password and its etcd member are removed with it"
@@ -168,15 +168,15 @@ func (c *Cluster) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*ku
 
 // canLose reports whether the other servers have a quorum while this one is off and etcd still
 // counts it. If not, etcd must remove the member while it runs.
-func (c *Cluster) canLose(ctx context.Context, n spec.Node) bool {
-	nodes, err := c.kubeNodes(ctx)
-	return err == nil && quorumWithout(n.Name, nodes, false) == nil
+func (c *site) canLose(ctx context.Context, n spec.Node) bool {
+	all, err := c.kubeNodes(ctx)
+	return err == nil && quorumWithout(n.Name, all, false) == nil
 }
 
 // switchOff switches a machine off, so that an interrupted run does not leave it running
 // without its Node. A running agent would not register again. A server that etcd has removed
 // while it ran creates a cluster of its own at its next start, if it was the first server.
-func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
+func (c *machines) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
 	now, err := c.Proxmox.VMs.Idle(ctx, vm)
 	if err != nil || now == nil || !now.Running {
 		return err
@@ -190,7 +190,7 @@ func (c *Cluster) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) er
 
 // destroyOldStep destroys the machine that existed when the command started, not a machine
 // that has replaced it since.
-func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
+func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "destroy/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
@@ -227,7 +227,7 @@ func (c *Cluster) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resourc
 
 // costsOfRetiring is the cost of deleting a node from Kubernetes. The step that destroys its
 // machine lists the data on it.
-func (c *Cluster) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
+func (c *machines) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, _ *kube.Node, _ drift.Diff) []converge.Cost {
 		switch {
 		case n.External:

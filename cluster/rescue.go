@@ -66,6 +66,6 @@ func (c *Cluster) Certs(ctx context.Context) []Certificates { return c.rescue().
 // RotateCerts makes new certificates on one node after the other. Pods keep running.
 func (c *Cluster) RotateCerts() *converge.Graph { return c.rescue().Rotate() }
 
-func (c *Cluster) rescue() *rescue.Rescue {
+func (c *site) rescue() *rescue.Rescue {
 	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes})
 }

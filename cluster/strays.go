@@ -14,7 +14,9 @@ import (
 
 // Strays lists VMs that have the cluster's tag but do not belong to it: copies of its
 // machines, and VMs that were tagged by hand. No command changes them.
-func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
+func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) { return c.strays(ctx) }
+
+func (c *holdings) strays(ctx context.Context) ([]preflight.Finding, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
@@ -36,7 +38,7 @@ func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
 
 // strayFinding describes a stray and what to do about it. there means that a machine of this
 // cluster has its name.
-func (c *Cluster) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
+func (c *holdings) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 	name := s.Name
 	if name == "" {
 		name = "without a name"

@@ -55,10 +55,10 @@ func (c *Cluster) Up() *converge.Graph {
 	ground.Files = c.fileServer(up, booted)
 
 	// The parts that users work with: storage, certificates, monitoring, the hub.
-	parts := c.parts.Add(up, ground)
+	last := c.parts.Add(up, ground)
 
 	// Leftovers of earlier files.
-	rest := append([]*converge.Ref{kubeconfig}, parts...)
+	rest := append([]*converge.Ref{kubeconfig}, last...)
 	for _, n := range c.spec.Machines() {
 		rest = append(rest, booted[n.Name])
 	}
@@ -69,7 +69,7 @@ func (c *Cluster) Up() *converge.Graph {
 // boot makes every machine independently: seed, GPUs, VM, first boot. It makes the servers'
 // machines first, since all others wait for them, and the hosts' storages create one disk at a
 // time.
-func (c *Cluster) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates parts.Refs) parts.Refs {
+func (c *flow) boot(up *converge.Graph, begin []*converge.Ref, removed *converge.Ref, templates parts.Refs) parts.Refs {
 	booted := parts.Refs{}
 	var servers []*converge.Ref
 	for _, n := range c.spec.Machines() {
@@ -96,7 +96,7 @@ type ground struct {
 
 // machine adds the steps that bring a machine from nothing to where programs can be installed. vm is
 // nil for an external machine, which exists.
-func (c *Cluster) machine(g *converge.Graph, n spec.Node, on ground) (vm, booted *converge.Ref) {
+func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, booted *converge.Ref) {
 	if n.External {
 		return nil, g.Add(c.nodes.ExternalStep(n), on.begin...)
 	}
@@ -120,7 +120,7 @@ func (c *Cluster) machine(g *converge.Graph, n spec.Node, on ground) (vm, booted
 
 // fileServer makes the NFS server of this cluster export its disk. Only parts that use NFS wait
 // for it.
-func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []*converge.Ref) {
+func (c *flow) fileServer(up *converge.Graph, booted parts.Refs) (exported []*converge.Ref) {
 	for _, n := range c.spec.Machines() {
 		if n.Role == spec.FileServer {
 			exported = append(exported, up.Add(c.nodes.ExportStep(n), booted[n.Name]))
@@ -131,7 +131,7 @@ func (c *Cluster) fileServer(up *converge.Graph, booted parts.Refs) (exported []
 
 // driver adds the steps after which a node's driver works, and its GPUs are divided if the file wants
 // that: K3s looks for their runtime only at its start.
-func (c *Cluster) driver(g *converge.Graph, n spec.Node, booted *converge.Ref) *converge.Ref {
+func (c *machines) driver(g *converge.Graph, n spec.Node, booted *converge.Ref) *converge.Ref {
 	if c.members.HasDriver(n) {
 		booted = g.Add(c.driverStep(n), booted)
 	}
@@ -143,7 +143,7 @@ func (c *Cluster) driver(g *converge.Graph, n spec.Node, booted *converge.Ref) *
 
 // join creates the cluster and lets every node join it. api is the permanent address of the
 // cluster.
-func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
+func (c *flow) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, api *converge.Ref) {
 	servers := c.spec.Servers()
 	first := up.Add(c.firstServer(servers[0]), ready[servers[0].Name])
 	api = up.Add(c.members.VIPStep(), first)
@@ -164,7 +164,7 @@ func (c *Cluster) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs,
 }
 
 // network installs the pods' network if it is not K3s' own: no node is ready before it runs.
-func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converge.Ref {
+func (c *flow) network(up *converge.Graph, kubeconfig *converge.Ref) *converge.Ref {
 	for _, p := range c.parts.Pieces() {
 		if p.Network {
 			kubeconfig = c.parts.AddPart(up, p, parts.Ground{API: kubeconfig}, nil)
@@ -174,18 +174,18 @@ func (c *Cluster) network(up *converge.Graph, kubeconfig *converge.Ref) *converg
 }
 
 // schedule sets the nodes' labels and taints, and makes their GPUs available to Kubernetes.
-func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref) parts.Ground {
-	on, nodes := parts.Ground{API: api}, parts.Refs{}
+func (c *flow) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref) parts.Ground {
+	on, marked := parts.Ground{API: api}, parts.Refs{}
 	for _, n := range c.spec.Nodes {
-		nodes[n.Name] = up.Add(c.members.NodeStep(n), joined[n.Name], api)
-		on.Nodes = append(on.Nodes, nodes[n.Name])
+		marked[n.Name] = up.Add(c.members.NodeStep(n), joined[n.Name], api)
+		on.Nodes = append(on.Nodes, marked[n.Name])
 	}
 	if !c.members.HasPlugin() {
 		return on
 	}
 	plugin := c.offer(up, api)
 	for _, n := range c.spec.GPUNodes() {
-		on.Gpus = append(on.Gpus, up.Add(c.members.AllocatableStep(n), c.runtimeOf(up, n, nodes[n.Name], plugin)...))
+		on.Gpus = append(on.Gpus, up.Add(c.members.AllocatableStep(n), c.runtimeOf(up, n, marked[n.Name], plugin)...))
 	}
 	return on
 }
@@ -193,7 +193,7 @@ func (c *Cluster) schedule(up *converge.Graph, joined parts.Refs, api *converge.
 // mayChange returns what must hold before a run changes anything: the kubeconfig can be
 // written, the files of k3s.airgap are whole, and Kubernetes supports the step to the file's
 // version from that of every node. again are nodes whose machines the run makes again.
-func (c *Cluster) mayChange(again ...string) func(context.Context) error {
+func (c *site) mayChange(again ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.members.CanKeep(ctx); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (c *Cluster) mayChange(again ...string) func(context.Context) error {
 
 // serverUp reports whether the machine of some server runs, as far as the hosts show it: others
 // need not be asked for their version.
-func (c *Cluster) serverUp(ctx context.Context) (bool, error) {
+func (c *site) serverUp(ctx context.Context) (bool, error) {
 	var vms []proxmox.Summary
 	if c.Proxmox != nil {
 		var err error

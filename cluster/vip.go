@@ -13,7 +13,7 @@ import (
 
 // firstServer is the step that creates the cluster on a server. If that is an external machine,
 // nothing may answer at the virtual address before; for VMs, the check of the hosts asks for it.
-func (c *Cluster) firstServer(n spec.Node) *converge.Resource[k3s.State] {
+func (c *flow) firstServer(n spec.Node) *converge.Resource[k3s.State] {
 	step := c.members.K3sStep(n)
 	if !n.External || !c.spec.K3s.VIP.IsValid() {
 		return step
@@ -29,7 +29,7 @@ func (c *Cluster) firstServer(n spec.Node) *converge.Resource[k3s.State] {
 	return step
 }
 
-func (c *Cluster) vipIsFree(ctx context.Context, n spec.Node) error {
+func (c *flow) vipIsFree(ctx context.Context, n spec.Node) error {
 	if exists, err := c.members.Known(ctx, n); err != nil || exists { // and has the address
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // vmStep makes a node's VM and keeps it up to date.
-func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
+func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	// A VM does not show which template it was cloned from, so a check needs no template.
 	want := func(template string) (proxmox.VMSpec, error) {
 		sd, err := c.seeds.Seed(n)
@@ -47,26 +47,26 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			return nil, converge.Permanent(c.Proxmox.VMs.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
 		Diff: func(vm *proxmox.VM) drift.Diff {
-			spec, err := want("")
+			to, err := want("")
 			if err != nil {
 				return drift.Missing(err.Error())
 			}
-			return c.seeds.KeepBoot(n, spec, vm).Diff(vm)
+			return c.seeds.KeepBoot(n, to, vm).Diff(vm)
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
 			nodes.SeenOf(ctx, n.Name).Made.CompareAndSwap(false, vm == nil)
-			spec, err := want("")
+			to, err := want("")
 			if err != nil {
 				return err
 			}
-			spec = c.seeds.KeepBoot(n, spec, vm)
+			to = c.seeds.KeepBoot(n, to, vm)
 			if !n.Adopt {
-				if spec, err = c.templates.Cloned(ctx, n, spec, vm); err != nil {
+				if to, err = c.templates.Cloned(ctx, n, to, vm); err != nil {
 					return err
 				}
 			}
-			return c.shape(ctx, n, spec, vm)
+			return c.shape(ctx, n, to, vm)
 		},
 		Settle: 2 * time.Minute,
 	}
@@ -74,7 +74,7 @@ func (c *Cluster) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 
 // shape applies a spec to a VM. If the VM must stop for that, it is drained first, and only one
 // VM is down at a time.
-func (c *Cluster) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) error {
+func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) error {
 	switch diff := to.Diff(vm); {
 	case vm == nil:
 		// Everything known about a machine of this name is about an earlier machine.
@@ -126,7 +126,7 @@ func summary(d drift.Diff) string {
 }
 
 // costsOfVM is the cost of changing a running VM: its restart, or the removal of a disk.
-func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
+func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, d drift.Diff) []converge.Cost {
 		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // there is no VM, or the change is refused
 			return nil
@@ -149,9 +149,9 @@ func (c *Cluster) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drif
 }
 
 // vm is the wanted state of a node's VM in Proxmox.
-func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
+func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
-	spec := proxmox.VMSpec{
+	to := proxmox.VMSpec{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags,
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
@@ -165,18 +165,18 @@ func (c *Cluster) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
 	}
 	if n.Adopt {
-		spec.Adopted, spec.Seed, spec.SecureBoot = true, "", nil
+		to.Adopted, to.Seed, to.SecureBoot = true, "", nil
 	}
 	for _, in := range n.NUMANodes {
-		spec.NUMANodes = append(spec.NUMANodes, proxmox.NUMANode(in))
+		to.NUMANodes = append(to.NUMANodes, proxmox.NUMANode(in))
 	}
 	for i, d := range n.Disks {
-		spec.Disks = append(spec.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
+		to.Disks = append(to.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
 	}
 	for i := range n.GPUs.Count {
-		spec.GPUs = append(spec.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe.IsOn(), ROMBar: n.GPUs.ROMBar.IsOn()})
+		to.GPUs = append(to.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe.IsOn(), ROMBar: n.GPUs.ROMBar.IsOn()})
 	}
-	return spec
+	return to
 }
 
 // claims are the addresses that the cluster takes beside those of its machines, as the file has
@@ -197,7 +197,7 @@ func claims(s *spec.Spec, n spec.Node) []string {
 
 // mappingOf names the mapping of a node's i-th GPU: an existing one if the file names it,
 // otherwise the node's own, which holds all its cards.
-func (c *Cluster) mappingOf(n spec.Node, i int) string {
+func (c *site) mappingOf(n spec.Node, i int) string {
 	if len(n.GPUs.Mapping) > 0 {
 		return n.GPUs.Mapping[i]
 	}
@@ -214,7 +214,7 @@ func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
 // adoptable returns a node's VM that another owner has made, so that the differences can be shown
 // and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused
 // with all the reasons, and not changed.
-func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
+func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.VMs.Namesake(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
@@ -222,18 +222,18 @@ func (c *Cluster) adoptable(ctx context.Context, n spec.Node, want func(string) 
 	if vm == nil {
 		return nil, converge.Permanent(fmt.Errorf("there is no VM %s to adopt: remove adopt: true, and cluster:up creates it, or rename the VM that you mean", n.Name))
 	}
-	spec, err := want("")
+	to, err := want("")
 	if err != nil {
 		return nil, err
 	}
-	if reasons := c.unfit(ctx, vm, spec); len(reasons) > 0 {
+	if reasons := c.unfit(ctx, vm, to); len(reasons) > 0 {
 		return nil, converge.Permanent(fmt.Errorf("%s cannot be adopted, and is not changed:\n  %s", vm, strings.Join(reasons, "\n  ")))
 	}
 	return vm, nil
 }
 
 // unfit says why a VM cannot become a node without changes.
-func (c *Cluster) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
+func (c *machines) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
 	var reasons []string
 	for _, f := range to.Diff(vm) {
 		if f.Effect == drift.Replace {

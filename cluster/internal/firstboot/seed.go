@@ -195,15 +195,15 @@ func Boot(vm *proxmox.VM) string {
 
 // KeepBoot leaves a machine the seed of its first boot if only the authorized keys differ. A
 // file server always keeps its own: nothing recreates it.
-func (m *Maker) KeepBoot(n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
+func (m *Maker) KeepBoot(n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
 	born := Boot(vm)
 	if born == "" || n.Adopt {
-		return spec
+		return to
 	}
 	if sd, err := m.Seed(n); err == nil && sameExceptKeys(n, sd, born) {
-		spec.Seed = vm.Seed
+		to.Seed = vm.Seed
 	}
-	return spec
+	return to
 }
 
 // sameExceptKeys reports whether a machine's first-boot seed matches the file, perhaps except

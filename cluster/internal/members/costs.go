@@ -27,7 +27,7 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drif
 	}
 }
 
-// Upgrades is the cost of an [Members.Upgrade], or of another version of K3s.
+// Upgrades is the cost of an [Turns.Upgrade], or of another version of K3s.
 func (ts *Turns) Upgrades(ctx context.Context, why string, n spec.Node) []converge.Cost {
 	costs := ts.Stops(ctx, why+ts.gpuTime(n), n.Name)
 	for i := range costs {

@@ -19,22 +19,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nodes that went down together and did not come back may be tried again, together or one
-// by one; nobody else goes down, nor does one of them along with another, before all are well.
+// A node that went down and did not come back may be tried again; nobody else goes down before it is
+// well.
 func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	ms := New(Config{})
 	ctx := run.Begin(t.Context())
-	refuses := func(nodes ...string) error { return run.Of[Unhealthy](ctx).Refuses(nodes...) }
+	refuses := func(node string) error { return run.Of[Unhealthy](ctx).Refuses(node) }
 	require.NoError(t, refuses("gpu1"))
-	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu1", "gpu2")
+	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu1")
+	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu2")
 	require.NoError(t, refuses("gpu1"))
-	require.NoError(t, refuses("gpu2", "gpu1"))
 	require.EqualError(t, refuses("gpu3"), "gpu3 stays up, because gpu1 and gpu2 did not become healthy: fix that first, then run it again")
-	require.ErrorContains(t, refuses("gpu1", "gpu3"), "gpu3 stays up")
 
 	ms.noteUnhealthy(ctx, nil, "gpu1")
 	require.ErrorContains(t, refuses("gpu1"), "because gpu2 did not become healthy")
-	ms.noteUnhealthy(ctx, nil, "gpu2", "gpu1")
+	ms.noteUnhealthy(ctx, nil, "gpu2")
 	require.NoError(t, refuses("gpu3"))
 
 	over, stop := context.WithCancel(ctx)

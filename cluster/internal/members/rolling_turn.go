@@ -59,22 +59,20 @@ func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) 
 	return done, nil
 }
 
-// noteUnhealthy records nodes that failed while they went down or came back, and removes the
-// record of a node that is healthy after a retry. The caller must have the turn.
-func (ts *Turns) noteUnhealthy(ctx context.Context, err error, nodes ...string) {
+// noteUnhealthy records a node that failed while it went down or came back, and removes the record of
+// one that is healthy after a retry. The caller must have the turn.
+func (ts *Turns) noteUnhealthy(ctx context.Context, err error, name string) {
 	u := run.Of[Unhealthy](ctx)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, name := range nodes {
-		switch {
-		case err == nil:
-			delete(u.nodes, name)
-		case ctx.Err() == nil:
-			if u.nodes == nil {
-				u.nodes = map[string]bool{}
-			}
-			u.nodes[name] = true
+	switch {
+	case err == nil:
+		delete(u.nodes, name)
+	case ctx.Err() == nil:
+		if u.nodes == nil {
+			u.nodes = map[string]bool{}
 		}
+		u.nodes[name] = true
 	}
 }
 
@@ -86,16 +84,14 @@ type Unhealthy struct {
 
 // Refuses returns an error if another node did not recover. A node that did not recover may
 // retry.
-func (u *Unhealthy) Refuses(nodes ...string) error {
+func (u *Unhealthy) Refuses(name string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, who := range nodes {
-		if len(u.nodes) > 0 && !u.nodes[who] {
-			return fmt.Errorf("%s stays up, because %s did not become healthy: fix that first, then run it again",
-				who, strings.Join(slices.Sorted(maps.Keys(u.nodes)), " and "))
-		}
+	if len(u.nodes) == 0 || u.nodes[name] {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s stays up, because %s did not become healthy: fix that first, then run it again",
+		name, strings.Join(slices.Sorted(maps.Keys(u.nodes)), " and "))
 }
 
 // waitAway waits until no other node is down.

@@ -145,9 +145,9 @@ func (ks *Kubernetes) thing(ctx context.Context, name string) string {
 const SortNode = "node"
 
 // Stops is the cost of nodes that are drained, go down and come back.
-func (ks *Kubernetes) Stops(ctx context.Context, why string, names ...string) []converge.Cost {
+func (ks *Kubernetes) Stops(ctx context.Context, why string, machines ...string) []converge.Cost {
 	var out []converge.Cost
-	for _, name := range names {
+	for _, name := range machines {
 		cost := converge.Cost{Machine: name, Sort: SortNode, Thing: ks.thing(ctx, name), Kind: converge.Stops, Why: why, Away: away}
 		of := func(w *consent.Work) []converge.Loss { return w.On(name) }
 		if ks.Nodes.FileServer(name) { // mounts are hard, so it is not drained

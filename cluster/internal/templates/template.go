@@ -240,21 +240,21 @@ func (ts *Templates) staleBakes(host string, vms []proxmox.Summary, wanted []tem
 }
 
 // Cloned adds to the spec of a node without a VM the template that it is cloned from.
-func (ts *Templates) Cloned(ctx context.Context, n spec.Node, spec proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+func (ts *Templates) Cloned(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if ts.Spec.Image.Template == "" {
 		of, _, err := ts.byNode(ctx, n.Host)
-		spec.Template = of[n.Name].Name
-		return spec, err
+		to.Template = of[n.Name].Name
+		return to, err
 	}
 	if vm != nil {
-		return spec, nil
+		return to, nil
 	}
 	source, err := ts.existing(ctx, n.Host)
 	if err != nil {
-		return spec, converge.Permanent(err)
+		return to, converge.Permanent(err)
 	}
-	spec.TemplateID = source.VMID
-	return spec, nil
+	to.TemplateID = source.VMID
+	return to, nil
 }
 
 // missingNode returns the first node of a host that has no machine yet.
