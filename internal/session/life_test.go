@@ -99,7 +99,7 @@ func TestLifeOfACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t)
 		defer w.close()
-		yaml := string(examples.WithoutPlatform(examples.EightA100))
+		yaml := strings.ReplaceAll(string(examples.WithoutPlatform(examples.EightA100)), "size: 200GiB", "size: 1TiB") // of which a warning says that they do not fit
 
 		// Before: everything is to be made.
 		assert.Equal(t, pending, code(w.do(yaml, Options{}, Plan)))
