@@ -6,8 +6,8 @@
 //
 // A cluster is one file, cluster.yaml. [Load] reads it into a [spec.Spec]: every default
 // filled in, every pool expanded into its nodes, every address, size and card in a type of its
-// own. The recipes take only a Spec, which does not change after Load. It never contains
-// observed state.
+// own. [Complete] does the same for a Spec that was written in Go. The recipes take only a complete
+// Spec, which does not change from then on. It never contains observed state.
 //
 // The smallest file names the cluster, the Proxmox host, the network and a pool
 // with a server in it:

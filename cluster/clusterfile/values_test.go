@@ -2,7 +2,6 @@ package clusterfile
 
 import (
 	"encoding"
-	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -156,12 +155,8 @@ func FuzzQuantities(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		for name, u := range texts() {
 			err := u.UnmarshalText([]byte(s))
-			var c decode.Cure
 			if err != nil && len(s) > 12 && name == "secret" {
 				assert.NotContains(t, err.Error(), s)
-				if errors.As(err, &c) {
-					assert.NotContains(t, c.Instead(), s)
-				}
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-// Package written has cluster.yaml as it is written: a Go type for each section, the decoder
-// that fills them, and the place of every field for messages.
-// [github.com/cps-gpu/homelab/cluster/clusterfile] interprets and checks the sections.
+// Package decode fills the structs of cluster/spec from the tree of a file or of a Go value, by their
+// tags, and remembers the place of every field for messages.
+// [github.com/cps-gpu/homelab/cluster/clusterfile] completes and checks them.
 package decode

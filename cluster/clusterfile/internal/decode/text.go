@@ -10,12 +10,6 @@ import (
 
 // Values of the file that are text with a syntax of their own.
 
-// A Cure is an error that knows what to write instead.
-type Cure struct{ what, instead string }
-
-func (c Cure) Error() string   { return c.what }
-func (c Cure) Instead() string { return c.instead }
-
 // InRange is one value of a range, and the index of the range.
 type InRange[T any] struct {
 	Value T

@@ -36,14 +36,6 @@ func (p *Period) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Or returns the time, or the default where none was written.
-func (p Period) Or(otherwise time.Duration) time.Duration {
-	if p == 0 {
-		return otherwise
-	}
-	return time.Duration(p)
-}
-
 // String returns the time without trailing zeros: 1h, not 1h0m0s.
 func (p Period) String() string {
 	s := time.Duration(p).String()
