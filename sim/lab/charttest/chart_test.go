@@ -86,7 +86,7 @@ func newUser(t *testing.T, p guest.Plane) *user {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = u.kube.Close() })
-	u.Client = helm.NewClient(u.kube, helm.Source{Folder: "../../../kube/chart/testdata/charts", Offline: true, Cache: t.TempDir()})
+	u.Client = helm.NewClient(u.kube, helm.Source{Folder: "../../../kube/helm/testdata/charts", Offline: true, Cache: t.TempDir()})
 	return u
 }
 

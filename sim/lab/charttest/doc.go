@@ -1,4 +1,4 @@
 // Package charttest tests kube/chart with a real kube-apiserver and its controllers: it
-// installs, upgrades, breaks, interrupts and removes the charts of kube/chart/testdata. It has
+// installs, upgrades, breaks, interrupts and removes the charts of kube/helm/testdata. It has
 // only tests.
 package charttest

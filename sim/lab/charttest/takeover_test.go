@@ -41,7 +41,7 @@ func TestTakeOver(t *testing.T) {
 	u := newUser(t, p)
 	cfg := realHelm(t, p, "hand")
 	helmkube.ManagedFieldsManager = "helm" // as its command line sets it
-	ch, err := loader.Load("../../../kube/chart/testdata/charts/web-1.0.0")
+	ch, err := loader.Load("../../../kube/helm/testdata/charts/web-1.0.0")
 	require.NoError(t, err)
 	install := action.NewInstall(cfg)
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Wait, install.Timeout = "site", "hand", true, true, time.Minute
@@ -74,7 +74,7 @@ func TestTakeOver(t *testing.T) {
 	assert.Equal(t, 2, found[0].Version)
 	assert.Equal(t, "1.1.0", found[0].Chart.Metadata.Version)
 
-	ch, err = loader.Load("../../../kube/chart/testdata/charts/web-1.1.0")
+	ch, err = loader.Load("../../../kube/helm/testdata/charts/web-1.1.0")
 	require.NoError(t, err)
 	upgrade := action.NewUpgrade(cfg)
 	upgrade.Namespace, upgrade.Wait, upgrade.Timeout = "hand", true, time.Minute
