@@ -87,7 +87,7 @@ func (s CreateSpec) check() error {
 	return errors.Join(errs...)
 }
 
-// CreateVM makes the VM, stopped, with its disk grown, unless it exists. It continues where an
+// Create makes the VM, stopped, with its disk grown, unless it exists. It continues where an
 // earlier run ended.
 func (c *VMClient) Create(ctx context.Context, spec CreateSpec) (*VM, error) {
 	if err := spec.check(); err != nil {

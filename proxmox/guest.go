@@ -9,21 +9,21 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Guest returns a Runner that runs commands in vm as root, through the guest agent. It needs no
+// Runner returns a Runner that runs commands in vm as root, through the guest agent. It needs no
 // network and no login in the guest. It is slow: each command takes at least two requests, and
 // output arrives at the end, at most 16 MiB.
 func (c *AgentClient) Runner(vm *VM) remote.Runner { return c.agents.Runner(agentOf(vm)) }
 
-// WaitAgent waits until the guest agent answers.
+// Wait waits until the guest agent answers.
 func (c *AgentClient) Wait(ctx context.Context, vm *VM) error { return c.agents.Wait(ctx, agentOf(vm)) }
 
-// AgentReadFile returns a file of the guest, up to 16 MiB. It is a GET, so it changes and runs
+// ReadFile returns a file of the guest, up to 16 MiB. It is a GET, so it changes and runs
 // nothing.
 func (c *AgentClient) ReadFile(ctx context.Context, vm *VM, path string) ([]byte, error) {
 	return c.agents.ReadFile(ctx, agentOf(vm), path)
 }
 
-// AgentAddresses returns the addresses of a guest as its agent reports them, in the guest's order,
+// Addresses returns the addresses of a guest as its agent reports them, in the guest's order,
 // without loopback and link-local ones. It is for guests that get their addresses from a DHCP
 // server.
 func (c *AgentClient) Addresses(ctx context.Context, vm *VM) ([]netip.Addr, error) {

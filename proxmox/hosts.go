@@ -23,7 +23,7 @@ type Host struct {
 	MemoryUsed Size // including ZFS's cache
 }
 
-// Hosts returns every host of the Proxmox cluster, sorted by name. For a host outside a cluster it
+// List returns every host of the Proxmox cluster, sorted by name. For a host outside a cluster it
 // returns that host alone.
 func (c *HostClient) List(ctx context.Context) ([]Host, error) {
 	all, err := live.Nodes(ctx, c.pve)
@@ -47,7 +47,7 @@ type HostStatus struct {
 	Available Size // available without swapping; ZFS's cache counts as used
 }
 
-// HostStatus returns a host's status (Sys.Audit on /nodes/NAME).
+// Status returns a host's status (Sys.Audit on /nodes/NAME).
 func (c *HostClient) Status(ctx context.Context, host string) (HostStatus, error) {
 	type answer struct {
 		PVEVersion string `json:"pveversion"`
@@ -183,7 +183,7 @@ func (c *HostClient) Residents(ctx context.Context) ([]Resident, error) {
 	return out, nil
 }
 
-// VMIDTaken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
+// Taken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
 func (c *VMClient) Taken(ctx context.Context, vmid int) (bool, error) {
 	var same wire.Int
 	err := c.pve.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)

@@ -56,12 +56,12 @@ func (i Image) check() error {
 	return nil
 }
 
-// ImageVolume returns the volume id of an image on a storage, or "" if there is none.
+// Image returns the volume id of an image on a storage, or "" if there is none.
 func (c *StorageClient) Image(ctx context.Context, host, storage, fileName string) (string, error) {
 	return c.volumeNamed(ctx, host, storage, importContent, fileName)
 }
 
-// ISOVolume returns the volume id of an ISO on a storage, or "" if there is none.
+// ISO returns the volume id of an ISO on a storage, or "" if there is none.
 func (c *StorageClient) ISO(ctx context.Context, host, storage, fileName string) (string, error) {
 	return c.volumeNamed(ctx, host, storage, "iso", fileName)
 }
@@ -94,7 +94,7 @@ func checkImport(v Version) error {
 		"  upgrade the host (pve8to9, then apt full-upgrade), or make a template by hand and name it under image.template", v.Version)
 }
 
-// FetchImage makes Proxmox download an image, verify its checksum and keep it for import. It
+// Fetch makes Proxmox download an image, verify its checksum and keep it for import. It
 // returns the volume's id. It verifies an existing file of that name and uses it if it is the
 // image; then the host needs no internet access. Any other file of that name is left alone and is
 // an error. FetchImage waits for a download that an earlier process has started, and hosts that

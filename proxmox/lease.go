@@ -109,7 +109,7 @@ func leaseAway(vmid int, host string) error {
 		vmid, host, host, printable.Word(host), vmid)
 }
 
-// readVM returns the VM's notes. While the VM is being made it has none.
+// Read returns the VM's notes. While the VM is being made it has none.
 func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 	was := l.at()
 	var s lease.Seen

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// VM returns the VM of owner's with that name, or nil if there is none. It does not return another
+// Get returns the VM of owner's with that name, or nil if there is none. It does not return another
 // owner's VM of that name, whatever its tags; see [VMClient.Conflict].
 func (c *VMClient) Get(ctx context.Context, owner, name string) (*VM, error) {
 	found, _, err := c.named(ctx, owner, name)
@@ -81,7 +81,7 @@ func (c *VMClient) Conflicts(ctx context.Context, owner string, names []string) 
 	return out, nil
 }
 
-// Template returns the template of owner's with that name, or nil if there is none. To find a VM
+// Get returns the template of owner's with that name, or nil if there is none. To find a VM
 // that becomes a template later, use [VMClient.Get]. If several hosts have a template of that name,
 // Template returns the one on host, or else the one on the host whose name sorts first.
 func (c *TemplateClient) Get(ctx context.Context, owner, host, name string) (*VM, error) {

@@ -24,7 +24,7 @@ func (c *VMClient) expects(owner, name string) bool {
 	return found && has.(func(string) bool)(name)
 }
 
-// VMs returns every VM and template of owner's, sorted by name: those marked with their own VMID,
+// List returns every VM and template of owner's, sorted by name: those marked with their own VMID,
 // and half-made ones. It makes one request, one for each host with VMs, and one for
 // each VM with the owner's tag that is not marked with its own VMID. Concurrent lookups share the
 // first two kinds. It does not compare the UUID with the mark; that is checked before a VM is

@@ -53,7 +53,7 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	return nil
 }
 
-// EnsureVM makes a VM match spec and returns it. It reads the VM and computes [VMSpec.Diff];
+// Ensure makes a VM match spec and returns it. It reads the VM and computes [VMSpec.Diff];
 // if something differs, it calls [VMClient.Shape] and reads the VM again.
 func (c *VMClient) Ensure(ctx context.Context, spec VMSpec) (*VM, error) {
 	vm, err := c.Get(ctx, spec.Owner, spec.Name)

@@ -109,7 +109,7 @@ type Storage struct {
 	Free    Size
 }
 
-// Storages returns the storages of a host that the token may see (Datastore.Audit).
+// List returns the storages of a host that the token may see (Datastore.Audit).
 func (c *StorageClient) List(ctx context.Context, host string) ([]Storage, error) {
 	type entry struct {
 		Storage string    `json:"storage"`
@@ -134,7 +134,7 @@ func (c *StorageClient) List(ctx context.Context, host string) ([]Storage, error
 	return out, nil
 }
 
-// DeleteVolume deletes a file or disk. A missing one is not an error.
+// Delete deletes a file or disk. A missing one is not an error.
 func (c *StorageClient) Delete(ctx context.Context, host, id string) error {
 	storage, _, found := strings.Cut(id, ":")
 	if !found {

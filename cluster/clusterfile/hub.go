@@ -33,7 +33,7 @@ func (r hubSection) hub() {
 		r.Wrong(&h.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
 	}
 	r.hubDatabase(&h.Database)
-	authSection{r.resolver}.hubAuth(h)
+	authSection(r).hubAuth(h)
 	r.defaultProfile(h)
 	for i := range h.Profiles {
 		r.hubProfile(&h.Profiles[i])
@@ -308,5 +308,5 @@ func (r hubSection) hubCull(c *spec.HubCull) {
 	if c.MaxAge > 0 && c.MaxAge < c.Idle {
 		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(c.MaxAge), decode.Period(c.Idle)), "write more than idle, e.g. 24h")
 	}
-	authSection{r.resolver}.userNames(c.Exempt)
+	authSection(r).userNames(c.Exempt)
 }

@@ -24,7 +24,7 @@ func (r imageSection) image() {
 	img.SHA256, img.SHA512 = strings.ToLower(img.SHA256), strings.ToLower(img.SHA512)
 	switch {
 	case r.spec.LabGuests.QEMU():
-		labSection{r.resolver}.labHasImage(img)
+		labSection(r).labHasImage(img)
 	case img.Template != "" && img.URL != "":
 		r.Wrong(&img.Template, "the image is both a template and a URL", "keep template to use an existing one, or url to create one")
 	case img.Template != "":

@@ -197,7 +197,7 @@ func (r networkSection) families() {
 				continue
 			}
 			if !r.IsSet(c.at) {
-				c.at = nodesSection{r.resolver}.addressPlace(n)
+				c.at = nodesSection(r).addressPlace(n)
 			}
 			r.Wrong(c.at, fmt.Sprintf("node %s has the address %s and k3s.%s is %s: nodes, pods and services need addresses of one family", n.Name, addr, c.key, c.p),
 				fmt.Sprintf("write addresses of one family; for this node's, k3s.%s: %s", c.key, c.will))

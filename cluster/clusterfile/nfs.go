@@ -68,7 +68,7 @@ func (r nfsSection) fileServerVM(vm *spec.NFSVM) {
 		r.Wrong(&vm.Address, "the NFS server has an address of its own, and the file does not say in which network", "write network: with prefix and gateway")
 		return
 	}
-	if p := r.spec.Network.Prefix; !(networkSection{r.resolver}).insidePrefix(&vm.Address, "the NFS server's address", a, p) {
+	if p := r.spec.Network.Prefix; !(networkSection(r)).insidePrefix(&vm.Address, "the NFS server's address", a, p) {
 		return
 	}
 	for _, n := range r.spec.Nodes {

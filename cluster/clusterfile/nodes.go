@@ -239,7 +239,7 @@ func (r nodesSection) poolList() []string {
 func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
 	n := &spec.Node{}
 	r.DecodeMerged(t, n)
-	networkSection{r.resolver}.network(&n.Network)
+	networkSection(r).network(&n.Network)
 	r.badRole = r.badRole || r.Refused(&n.Role)
 	address := n.Address.Addr()
 	n.Name, n.Pool, n.Host, n.Address = name, pool, cmp.Or(n.Host, r.defaultHost()), netip.Prefix{}
@@ -252,10 +252,10 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	if n.Adopt && n.External {
 		r.Wrong(&n.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
 	}
-	nvidiaSection{r.resolver}.gpus(&n.GPUs, n.External)
+	nvidiaSection(r).gpus(&n.GPUs, n.External)
 	r.shape(n)
-	hardwareSection{r.resolver}.hardware(n)
-	disksSection{r.resolver}.disks(n)
+	hardwareSection(r).hardware(n)
+	disksSection(r).disks(n)
 	if address.IsValid() && n.Network.Prefix.IsValid() && address.BitLen() == n.Network.Prefix.Addr().BitLen() {
 		n.Address = netip.PrefixFrom(address, n.Network.Prefix.Bits())
 	}

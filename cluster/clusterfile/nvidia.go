@@ -55,7 +55,7 @@ func (r nvidiaSection) driverMode() {
 	if n.DriverUpgrade == spec.DriverReplace && (n.DriverMode == spec.DriverOperator || n.DriverMode == spec.DriverNone) {
 		r.Wrong(&raw.DriverUpgrade, fmt.Sprintf("with mode: %s no template has the driver", n.DriverMode), "remove upgrade, or write mode: prebuilt")
 	}
-	operatorSection{r.resolver}.operatorStack()
+	operatorSection(r).operatorStack()
 	if n.Stack == spec.StackNone && n.Sharing.Strategy != spec.SharingNone {
 		r.Wrong(&raw.Sharing.Strategy, "sharing is set up by the stack, and stack is none", "write stack: device-plugin or stack: operator")
 	}

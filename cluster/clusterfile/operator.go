@@ -92,7 +92,7 @@ func (r operatorSection) operatorDriver() {
 			"write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false")
 	}
 	var branch *nvidia.BranchError
-	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && (nvidiaSection{r.resolver}).driverRefuses(anyCards()) == nil {
+	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && (nvidiaSection(r)).driverRefuses(anyCards()) == nil {
 		r.Wrong(&raw.Branch, fmt.Sprintf("driver %s cannot be used: %s", branch.Asked, branch.Why), branch.Do)
 	}
 }

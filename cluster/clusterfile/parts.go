@@ -15,17 +15,17 @@ type partsSection struct{ *resolver }
 
 // validatePlatform checks the platform against the nodes, and its parts against each other.
 func (r partsSection) validatePlatform() {
-	loadbalancerSection{r.resolver}.pools()
-	loadbalancerSection{r.resolver}.reserved()
-	nfsSection{r.resolver}.fileServer()
-	ingressSection{r.resolver}.hostnames()
-	ingressSection{r.resolver}.reached()
-	storageSection{r.resolver}.classNames()
-	chartsSection{r.resolver}.versionsFit()
-	fleetSection{r.resolver}.viaFleet()
-	profilesSection{r.resolver}.profilesFit()
-	queuesSection{r.resolver}.queuesFit()
-	chartsSection{r.resolver}.replacedValues()
+	loadbalancerSection(r).pools()
+	loadbalancerSection(r).reserved()
+	nfsSection(r).fileServer()
+	ingressSection(r).hostnames()
+	ingressSection(r).reached()
+	storageSection(r).classNames()
+	chartsSection(r).versionsFit()
+	fleetSection(r).viaFleet()
+	profilesSection(r).profilesFit()
+	queuesSection(r).queuesFit()
+	chartsSection(r).replacedValues()
 }
 
 func (r partsSection) rancher() {
@@ -100,17 +100,17 @@ func (r partsSection) backup() {
 // platform resolves what runs on Kubernetes. It comes after the nodes, because most defaults
 // depend on them.
 func (r partsSection) platform() {
-	chartsSection{r.resolver}.charts()
-	k3sSection{r.resolver}.cni()
-	storageSection{r.resolver}.storage()
-	loadbalancerSection{r.resolver}.loadBalancer()
-	ingressSection{r.resolver}.ingress()
-	tlsSection{r.resolver}.tls()
+	chartsSection(r).charts()
+	k3sSection(r).cni()
+	storageSection(r).storage()
+	loadbalancerSection(r).loadBalancer()
+	ingressSection(r).ingress()
+	tlsSection(r).tls()
 	r.rancher()
-	fleetSection{r.resolver}.fleet()
+	fleetSection(r).fleet()
 	r.monitoring()
 	r.backup()
-	hubSection{r.resolver}.hub()
-	queuesSection{r.resolver}.queues()
-	ingressSection{r.resolver}.withoutBuiltIn()
+	hubSection(r).hub()
+	queuesSection(r).queues()
+	ingressSection(r).withoutBuiltIn()
 }

@@ -127,7 +127,7 @@ func never(row jupyterhub.Row, pools []string) (what, cure string) {
 // profilePool checks the pool that a profile names, and that GPU memory can be limited there.
 func (r profilesSection) profilePool(raw *spec.HubProfile) {
 	if raw.Pool != "" && !r.hubPool(raw.Pool) {
-		names := nodesSection{r.resolver}.poolList()
+		names := nodesSection(r).poolList()
 		for _, n := range r.entries {
 			names = append(names, n.Name)
 		}

@@ -66,7 +66,7 @@ func (r storageSection) classNames() {
 func (r storageSection) storage() {
 	st := &r.spec.Platform.Storage
 	if st.NFS != nil {
-		nfsSection{r.resolver}.nfs(st.NFS)
+		nfsSection(r).nfs(st.NFS)
 		r.spec.TemplatesBeside()
 	}
 	if st.Scratch != nil {

@@ -40,10 +40,10 @@ func TestWhatComesAlong(t *testing.T) {
 
 // weighs are the most MiB of a program, built with -s -w, that uses a package as testdata/weigh has it.
 var weighs = map[string]float64{
-	"k3s":   4,
+	"k3s": 4,
 	// Of that 6.1 is net/http with TLS, encoding/json and regexp.
 	"proxmox": 6.8,
-	"fleet": 24, // 33 with every kind of client-go's scheme
+	"fleet":   24, // 33 with every kind of client-go's scheme
 	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.
 	"cluster": 50,
 }
