@@ -106,7 +106,7 @@ func (l fileCheck) checkKustomize() {
 				l.kustomization(b, f)
 			}
 		}
-		overlayCheck{l.linter}.checkBuilt(b)
+		overlayCheck(l).checkBuilt(b)
 	}
 }
 
