@@ -1,0 +1,33 @@
+package archtest_test
+
+import (
+	"go/ast"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// manyMethods are the types that have more than a reader can hold: none may be added, and none may grow.
+var manyMethods = map[string]int{
+	"jupyterhub.Hub":                    65,
+	"fleet/lint/internal/python.parser": 57,
+}
+
+// TestNoTypeHasTooManyMethods: beyond 50, a type is a folder whose functions nobody finds.
+func TestNoTypeHasTooManyMethods(t *testing.T) {
+	const most = 50
+	for _, s := range sources(t) {
+		methods := map[string]int{}
+		for _, tree := range s.trees {
+			for _, d := range tree.Decls {
+				if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
+					methods[receiver(d)]++
+				}
+			}
+		}
+		for of, n := range methods {
+			name := s.name + "." + of[:len(of)-1]
+			assert.LessOrEqual(t, n, max(most, manyMethods[name]), name)
+		}
+	}
+}
