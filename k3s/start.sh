@@ -5,7 +5,8 @@
 # cut short is seen as not done.
 #
 # An agent that has a new token joins "again": the certificate that it may have from an
-# earlier join would come first, and is refused if its Node was deleted.
+# earlier join would come first, and is refused if its Node was deleted. It is stopped before: one
+# that asks again and again to be let in would get another between the removal and the restart.
 #
 # usage: start.sh UNIT start|restart DIGEST [again]
 #        (an empty digest keeps what was written down)
@@ -17,6 +18,9 @@ digest=$3
 etc=/etc/rancher/k3s
 
 if [ "${4-}" = again ]; then
+	if [ "$verb" = restart ]; then
+		systemctl stop "$unit"
+	fi
 	rm -f /var/lib/rancher/k3s/agent/client-kubelet.crt /var/lib/rancher/k3s/agent/client-kubelet.key
 fi
 systemctl daemon-reload
