@@ -34,7 +34,7 @@ func (c *cards) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
 			if err != nil {
 				return nil, err
 			}
-			return a, errors.Join(a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards), refuseExchange(n.Name, a))
+			return a, errors.Join(a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards), refuseExchange(n.Name, a), c.refuseLater(n, a))
 		},
 		Diff:  func(a *placement.Allotment) drift.Diff { return c.diffMapping(n, a) },
 		Costs: c.costsOfCards(n),
@@ -67,6 +67,22 @@ func refuseExchange(node string, a *placement.Allotment) error {
 	}
 	return converge.Permanent(fmt.Errorf("%s would exchange GPUs, and be down at the same time\n  %s", strings.Join(circle, " and "), inTwoSteps(circle[0])))
 }
+
+// refuseLater refuses cards that a machine releases only after the servers' machines, to a server.
+func (c *cards) refuseLater(n spec.Node, a *placement.Allotment) error {
+	if n.Role != spec.Server {
+		return nil
+	}
+	for _, other := range a.Holders(n.Name) {
+		if o, _ := c.spec.Node(other); o.Role != spec.Server && !sharesCards(o) {
+			return converge.Permanent(fmt.Errorf("%s gets a GPU of %s, whose machine changes only after those of the servers\n  %s", n.Name, other, inTwoSteps(n.Name)))
+		}
+	}
+	return nil
+}
+
+// sharesCards reports whether a node has a share of its host's cards, by a mapping of its own.
+func sharesCards(n spec.Node) bool { return n.GPUs.Count > 0 && len(n.GPUs.Mapping) == 0 }
 
 // inTwoSteps says how a node gets cards that it cannot get in one run.
 func inTwoSteps(node string) string {
@@ -318,13 +334,35 @@ func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
 
 // allot finds a host's cards and everyone who claims them, and assigns each of this cluster's
 // nodes there its cards. It does not read this cluster's VMs: their mappings say what they have,
-// and may be about to change.
+// and may be about to change. The exceptions are nodes that get no more cards by their mappings:
+// these are removed last, and the machine releases the cards at its restart.
 func (c *site) allot(ctx context.Context, host string) (*placement.Allotment, error) {
 	ledger, err := c.Proxmox.PCI.LedgerWithout(ctx, names.Tag(c.spec), host)
 	if err != nil {
 		return nil, err
 	}
-	return placement.Allot(c.spec, host, ledger), nil
+	a := placement.Allot(c.spec, host, ledger)
+	for _, n := range c.spec.Machines() {
+		m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name))
+		if n.External || n.Host != host || sharesCards(n) || m == nil || m.Description != names.MappingNote(c.spec) {
+			continue
+		}
+		vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
+		if err != nil {
+			return nil, err
+		}
+		if len(devices(vm, m.ID)) > 0 || releases(vm, m.ID) {
+			a.Hold(n.Name, placement.Addresses(m, host))
+		}
+	}
+	return a, nil
+}
+
+// releases reports whether a VM has devices of a mapping until its restart.
+func releases(vm *proxmox.VM, mapping string) bool {
+	return vm != nil && slices.ContainsFunc(vm.Pending, func(p proxmox.PendingKey) bool {
+		return strings.HasPrefix(p.Key, "hostpci") && slices.Contains(strings.Split(p.Have, ","), "mapping="+mapping)
+	})
 }
 
 // costsOfCards is the cost of moving cards: a restart of the node.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/share"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -256,6 +257,47 @@ func TestExchangeIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A machine without gpus releases its card when it restarts, also where its run was cut short before
+// that: who gets the card stays up until then. Machines of agents come after those of servers, so a
+// server gets such a card in two runs.
+func TestCardOfANodeThatGetsNone(t *testing.T) {
+	for name, cut := range map[string]bool{"in one run": false, "after one that was cut short": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, pvesim.EightA100())
+				defer w.close()
+				w.up(t, parse(t, gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}")))
+				then := gpuNodes("0", "{pci: ['01:00']}")
+				if cut {
+					vm, err := w.cluster(t, parse(t, then)).Proxmox.VMs.ByID(t.Context(), w.vm(t, "gpu1").ID)
+					require.NoError(t, err)
+					require.NoError(t, proxmox.DetachGPU(t.Context(), vm, "hostpci0"))
+				}
+				before := w.now()
+				w.up(t, parse(t, then))
+				assert.Equal(t, []string{"gpu1", "gpu2"}, before.changes().Restarted)
+				assert.Empty(t, w.plan(t, parse(t, then)))
+				w.holdsWhatItsFileNames(t, then)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		server := func(file, gpus string) string {
+			return replace(t, file, "{role: server, ", "{role: server, gpus: "+gpus+", ")
+		}
+		w.up(t, parse(t, server(gpuNodes("{pci: ['01:00']}"), "{pci: ['25:00']}")))
+		then := server(gpuNodes("0"), "{pci: ['01:00']}")
+		assert.Contains(t, w.refusal(t, then), "cp1 gets a GPU of gpu1, whose machine changes only after those of the servers\n"+
+			"  remove gpus from cp1 in the file, run cluster:up, add them again and run it again")
+		w.up(t, parse(t, gpuNodes("0")))
+		w.up(t, parse(t, then))
+		assert.Empty(t, w.plan(t, parse(t, then)))
+		w.holdsWhatItsFileNames(t, then)
+	})
 }
 
 // A card that another node gives up for another one is passed on in the same run, each with one

@@ -336,6 +336,16 @@ func (a *Allotment) Holders(node string) []string {
 	return out
 }
 
+// Hold enters that a node's machine still has cards which it no longer gets by a mapping of its own:
+// the node that gets them waits for it. Which cards are chosen does not depend on it.
+func (a *Allotment) Hold(node string, cards []string) {
+	for _, card := range cards {
+		if a.current[card] == "" {
+			a.current[card] = node
+		}
+	}
+}
+
 // Circle lists the nodes that get each other's cards round in a circle with node, sorted; nil if
 // there is none.
 func (a *Allotment) Circle(node string) []string {

@@ -203,6 +203,16 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	assert.Empty(t, back.Circle("wk2"))
 	assert.Equal(t, []string{"wk1"}, back.Holders("wk2"))
 
+	// A node that gets no cards any more may still have them until its machine restarts.
+	s = siteOf([]string{a100, a100}).mapping("lab_wk1", ours, 1).mapping("lab_wk2", ours, 2)
+	gone := Allot(lab(wanting(0, ""), naming(1)), "pve1", s.ledger())
+	assert.Empty(t, gone.Holders("wk2"))
+	gone.Hold("wk1", []string{bus(1).Whole().String(), bus(2).Whole().String()})
+	assert.Equal(t, []string{"wk1"}, gone.Holders("wk2"))
+	assert.Empty(t, gone.Circle("wk2"))
+	gone.Hold("wk3", []string{bus(1).Whole().String()})
+	assert.Equal(t, []string{"wk1"}, gone.Holders("wk2"), "who has it first")
+
 	// What another node has yet to return is taken only where nothing else is free.
 	s = siteOf([]string{a100, a100, a100}).mapping("lab_wk2", ours, 1, 2)
 	idle := Allot(lab(wanting(1, ""), wanting(1, "")), "pve1", s.ledger())
