@@ -88,7 +88,7 @@ func TestCompleteIsLoad(t *testing.T) {
 	}
 }
 
-// nullUnsets reports whether a file takes away what is inherited, for which Go has no word.
+// nullUnsets reports whether a file removes what is inherited, for which Go has no word.
 func nullUnsets(t *testing.T, file string) bool {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ var onlyText = map[string]string{
 	"patience":         "0 is the default",
 }
 
-// Mistakes in a Go value are told as those in a file, with paths in place of lines. What the text
+// Mistakes in a Go value are described like those in a file, with paths in place of lines. What the text
 // alone can have wrong, as an unknown key or a value of another kind, is told of the text.
 func TestCompleteRefusesWhatLoadRefuses(t *testing.T) {
 	files, err := filepath.Glob("testdata/broken/*.yaml")

@@ -157,7 +157,7 @@ func text(pattern, example string) object {
 	return object{"type": "string", "pattern": pattern, "examples": []any{example}}
 }
 
-// typeSchema is the schema of a type that is no section; nil is a list of others.
+// typeSchema is the schema of a type that is not a section; nil is a list of others.
 func typeSchema(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[spec.Size]():

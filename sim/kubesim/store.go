@@ -41,7 +41,7 @@ func typed[T any](e *entry) *T {
 	return v
 }
 
-// objectStore has the objects of a cluster, and what was written last. The cluster's lock is held by whoever uses it.
+// objectStore has the objects of a cluster, and what was written last. Its caller holds the lock of the cluster.
 type objectStore struct {
 	objects  map[string]map[string]*entry // by resource, then by namespace and name
 	past     map[string]*history          // by resource

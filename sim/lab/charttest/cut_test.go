@@ -97,10 +97,10 @@ func TestCutOff(t *testing.T) {
 // converges checks that Apply brings a release about, and then has nothing to do.
 func (u *user) converges(t *testing.T, r chart.Release) {
 	t.Helper()
-	s := u.see(t, r)
+	u.see(t, r)
 	require.NoError(t, u.Apply(t.Context(), r))
 	u.reset()
-	s = u.see(t, r)
+	s := u.see(t, r)
 	require.Empty(t, s.Diff().String(), "%s/%s", r.Namespace, r.Name)
 	require.Equal(t, "deployed", s.Status)
 	list, err := u.kube.List(t.Context(), "v1", "Secret", r.Namespace, "owner=helm,name="+r.Name+",status notin (deployed,superseded,failed)")
