@@ -197,7 +197,7 @@ func TestPageOfMIG(t *testing.T) {
 		require.NoError(t, err)
 		var out bytes.Buffer
 		require.NoError(t, (&console.Console{Talk: &out, Data: &out}).Plan(plan))
-		block("plan", "$ homelab cluster:plan\n"+out.String())
+		block("plan", "$ go tool mage cluster:plan\n"+out.String())
 	})
 	_, err = clusterfile.Parse("cluster.yaml", []byte(replace(t, file, layout, "profiles: {3g.20gb: 2, 1g.5gb: 1}")))
 	require.Error(t, err)

@@ -59,7 +59,8 @@ func Programs() map[string]machine.Program {
 		"exportfs": runExportfs,
 		"uname":    runUname,
 		"hostname": runHostname, "hostnamectl": runHostname,
-		"getent": runGetent,
-		"curl":   runCurl, "wget": runCurl,
+		"getent":   runGetent,
+		"chpasswd": runChpasswd,
+		"curl":     runCurl, "wget": runCurl,
 	}
 }
