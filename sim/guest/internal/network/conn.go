@@ -159,9 +159,10 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// reset ends the connection the hard way, as a machine does that is gone.
+// reset ends the connection the hard way, as a machine does that is gone. What the other side reads ends
+// first: what serves here closes the connection when its own end is reset, and that would be an EOF.
 func (c *conn) reset() {
-	for _, s := range []*stream{c.in, c.out} {
+	for _, s := range []*stream{c.out, c.in} {
 		s.mu.Lock()
 		s.buf = nil
 		s.mu.Unlock()
