@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
 const (
@@ -30,64 +26,6 @@ const (
 	rancherSystem = "cattle-system"
 	rancherName   = "rancher"
 )
-
-// InstallOptions configure the installation of Fleet without Rancher.
-type InstallOptions struct {
-	Version string         // of both charts; empty: the pinned one
-	Values  map[string]any // of the chart fleet, merged over ours
-	Taints  []corev1.Taint // of the cluster's nodes: controllers and Git jobs tolerate them
-}
-
-// Standalone returns the parts of Fleet: its definitions of kinds, and its controllers, which
-// register their own cluster as fleet-local/local and start an agent for it.
-func Standalone(o InstallOptions) ([]chart.Part, error) {
-	crd, err := pinned("fleet-crd", o.Version)
-	if err != nil {
-		return nil, err
-	}
-	main, err := pinned("fleet", o.Version)
-	if err != nil {
-		return nil, err
-	}
-	if tolerations := tolerate(o.Taints); len(tolerations) > 0 {
-		main.Values = map[string]any{"tolerations": tolerations}
-	}
-	if len(o.Values) > 0 {
-		if main.Values == nil {
-			main.Values = map[string]any{}
-		}
-		maps.Copy(main.Values, o.Values)
-	}
-	return []chart.Part{
-		// The definitions stay, because deleting them would delete every bundle and what it
-		// deployed.
-		{Name: "fleet-crd", Release: crd, Keep: true},
-		{Name: "fleet", Needs: []string{"fleet-crd"}, Release: main},
-	}, nil
-}
-
-func pinned(name, version string) (*chart.Release, error) {
-	pin, ok := pins.Of(name)
-	if !ok {
-		return nil, fmt.Errorf("chart %s is not among the pinned ones", name)
-	}
-	if version == "" {
-		version = pin.Version
-	}
-	return &chart.Release{Name: name, Namespace: SystemNamespace, Chart: pin.Chart, Version: version, Repo: pin.Repo}, nil
-}
-
-func tolerate(taints []corev1.Taint) []any {
-	var out []any
-	for _, t := range taints {
-		one := map[string]any{"key": t.Key, "operator": string(corev1.TolerationOpExists)}
-		if t.Effect != "" {
-			one["effect"] = string(t.Effect)
-		}
-		out = append(out, one)
-	}
-	return out
-}
 
 // Copies lists the Fleets of a cluster.
 type Copies struct {

@@ -10,26 +10,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/secret"
 )
-
-func TestStandalone(t *testing.T) {
-	parts, err := fleet.Standalone(fleet.InstallOptions{Taints: []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}}})
-	require.NoError(t, err)
-	require.Len(t, parts, 2)
-	assert.Equal(t, "fleet-crd", parts[0].Release.Name)
-	assert.Equal(t, []string{"fleet-crd"}, parts[1].Needs)
-	assert.Equal(t, parts[0].Release.Version, parts[1].Release.Version)
-	assert.Equal(t, fleet.SystemNamespace, parts[1].Release.Namespace)
-	assert.Equal(t, map[string]any{"tolerations": []any{map[string]any{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}}}, parts[1].Release.Values)
-
-	_, err = fleet.FromParts(parts...)
-	require.ErrorContains(t, err, "Fleet's own", "Fleet does not deploy itself")
-}
 
 // deployment is one of no pods: the simulated controllers have no node to run them on.
 const deployment = `

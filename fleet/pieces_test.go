@@ -206,18 +206,6 @@ func TestCopiesFit(t *testing.T) {
 	}
 }
 
-func TestStandaloneTakesValues(t *testing.T) {
-	parts, err := Standalone(InstallOptions{Version: "1.2.3", Values: map[string]any{"a": 1}})
-	require.NoError(t, err)
-	assert.Equal(t, "1.2.3", parts[0].Release.Version)
-	assert.Equal(t, map[string]any{"a": 1}, parts[1].Release.Values)
-	parts, err = Standalone(InstallOptions{})
-	require.NoError(t, err)
-	assert.Nil(t, parts[1].Release.Values)
-	_, err = pinned("nobody", "")
-	require.Error(t, err)
-}
-
 // A folder of ours goes with the last file in it, and no folder in which something is.
 func TestFoldersGoWithTheirLastFile(t *testing.T) {
 	dir := t.TempDir()

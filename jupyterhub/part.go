@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -35,20 +34,23 @@ const (
 // image with CUDA and PyTorch has 10 to 20 GB.
 const pullTimeout = time.Hour
 
+// Pin returns the chart that is installed.
+func Pin() chart.Pin {
+	return chart.Pin{
+		Chart: "jupyterhub", Repo: "https://hub.jupyter.org/helm-chart/",
+		Version: "4.4.2", App: "5.5.0", Kubernetes: ">=1.28.0-0", Compared: "2026-11-20",
+		Source:  "pinned: image references of autumn 2026; read: 4.4.0 of 2026-06-10, Chart.yaml (its appVersion too)",
+		Advised: "4.4.0", Why: "has known security holes, closed in 4.3.3, 4.3.4 and 4.4.0", // z2jh's changelog
+	}
+}
+
 // release returns the hub as a release of z2jh's chart.
 func (h Hub) release() (chart.Release, error) {
 	values, err := h.Values()
 	if err != nil {
 		return chart.Release{}, err
 	}
-	pin, ok := pins.Of(defaultName)
-	if !ok {
-		return chart.Release{}, fmt.Errorf("no version of the chart %s is pinned", defaultName)
-	}
-	r := chart.Release{
-		Name: defaultName, Namespace: h.namespace(), Values: chart.Merge(values, h.ChartValues),
-		Chart: pin.Chart, Repo: pin.Repo, Version: or(h.Version, pin.Version),
-	}
+	r := *Pin().Release(defaultName, h.namespace(), h.Version, chart.Merge(values, h.ChartValues))
 	if h.PrePull {
 		r.Timeout = pullTimeout
 	}

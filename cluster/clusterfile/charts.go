@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // chartsSection completes and checks charts, and the parts of the platform with each other.
@@ -109,13 +109,14 @@ func (r chartsSection) versionsFit() {
 	if !k3sSyntax.MatchString(kubernetes) {
 		kubernetes = "" // said elsewhere
 	}
+	pins := platform.Pins()
 	for _, c := range pins.Check(kubernetes, versions) {
 		at := r.versionPlace(c.Parts)
 		if c.Warning {
 			r.Warn(at, c.Problem, c.Cure)
 			continue
 		}
-		if at == any(&r.spec.K3s.Version) && len(pins.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
+		if at == any(&r.spec.K3s.Version) && len(chart.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
 			c.Cure += "; write version: " + k3s.DefaultVersion
 		}
 		r.Wrong(at, c.Problem, c.Cure)
@@ -216,13 +217,7 @@ func (r chartsSection) charts() {
 
 // partNames are the names of parts with a chart, as in charts.via, charts.versions and
 // charts.values.
-func partNames() []string {
-	var out []string
-	for _, p := range pins.All() {
-		out = append(out, p.Name)
-	}
-	return out
-}
+func partNames() []string { return sortedNames(platform.Pins()) }
 
 func (r chartsSection) partName(at any, name string) {
 	known := partNames()

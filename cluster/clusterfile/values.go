@@ -17,9 +17,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
 // unique reports the second use of a value, with the place of the first.
@@ -122,8 +122,7 @@ func (r *resolver) chartVersion(at any, name, version string) {
 
 // pinned is the default version of a part's chart.
 func pinned(part string) string {
-	p, _ := pins.Of(part)
-	return cmp.Or(p.Version, "1.2.3")
+	return cmp.Or(platform.Pins()[part].Version, "1.2.3")
 }
 
 func isHost(s string) bool { return isAddress(s) || decode.IsDNSName(strings.ToLower(s)) }

@@ -4,32 +4,9 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
-
-// standaloneFleet is one of the charts of a Fleet that Rancher does not bring.
-type standaloneFleet struct {
-	name string
-	spec *spec.Spec
-}
-
-func (f standaloneFleet) Info() addon.Info {
-	return addon.Info{
-		Name: f.name, Section: "fleet", On: f.spec.Platform.Fleet != nil && f.spec.Platform.Rancher == nil,
-		NeverInFleet: "it is Fleet itself",
-	}
-}
-
-func (f standaloneFleet) Make(s *addon.Site) (addon.Piece, error) {
-	parts, err := fleet.Standalone(fleet.InstallOptions{Version: s.Charts.Versions["fleet"], Values: s.Charts.Values["fleet"], Taints: s.Taints()})
-	if err != nil {
-		return addon.Piece{}, err
-	}
-	i := slices.IndexFunc(parts, func(p chart.Part) bool { return p.Name == f.name })
-	return addon.Piece{Part: parts[i], Fleet: f.name == "fleet", Replaces: []string{"rancher"}}, nil
-}
 
 // GitOps is the part that points Fleet at the repository.
 const GitOps = "gitops"

@@ -27,7 +27,11 @@ const hubTLS = "hub-tls"
 type hub struct{ spec *spec.Spec }
 
 func (h hub) Info() addon.Info {
-	return addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil}
+	i := addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil, Chart: jupyterhub.Pin()}
+	if i.On {
+		i.Namespace = h.spec.Platform.Hub.Namespace
+	}
+	return i
 }
 
 func (h hub) Make(s *addon.Site) (addon.Piece, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -20,6 +20,7 @@ import (
 func Parts(s *spec.Spec) []addon.Part {
 	p, operator := &s.Platform, HasGPUOperator(s)
 	certificates := addon.CertManager{TLS: p.TLS, Rancher: p.Rancher != nil}
+	standalone := addon.Fleet{Fleet: p.Fleet, Rancher: p.Rancher != nil}
 	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator}
 	return []addon.Part{
 		addon.Cilium{K3s: s.K3s},
@@ -34,8 +35,8 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.Issuer{CertManager: certificates},
 		addon.Ingress{Ingress: p.Ingress, Pages: p.Rancher != nil || len(hosts(p)) > 0},
 		addon.Rancher{Rancher: p.Rancher},
-		standaloneFleet{name: "fleet-crd", spec: s},
-		standaloneFleet{name: "fleet", spec: s},
+		addon.FleetCRD{Fleet: standalone},
+		standalone,
 		addon.Monitoring{Monitoring: p.Monitoring},
 		exporter,
 		addon.GPUDashboard{GPUExporter: exporter},
@@ -44,6 +45,17 @@ func Parts(s *spec.Spec) []addon.Part {
 		hub{spec: s},
 		gitOps{p.Fleet},
 	}
+}
+
+// Pins are the charts that homelab installs.
+func Pins() chart.Pins {
+	out := chart.Pins{}
+	for _, part := range Parts(&spec.Spec{}) {
+		if info := part.Info(); info.Chart.Chart != "" {
+			out[info.Name] = info.Chart
+		}
+	}
+	return out
 }
 
 func gpuOperator(s *spec.Spec) addon.GPUOperator {
@@ -95,6 +107,9 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Piece, error) {
 		}
 		if p.Name == "" { // there is nothing to install
 			continue
+		}
+		if digest := s.Platform.Charts.Digests[p.Name]; digest != "" && p.Release != nil {
+			p.Release.Digest = digest
 		}
 		p.Direct = info.NeverInFleet
 		p.Via = viaOf(&s.Platform, p)
@@ -158,7 +173,7 @@ func PartsOn(s *spec.Spec) []string {
 	var out []string
 	for _, part := range Parts(s) {
 		info := part.Info()
-		if _, chart := pins.Of(info.Name); chart && info.On {
+		if info.Chart.Chart != "" && info.On {
 			out = append(out, info.Name)
 		}
 	}

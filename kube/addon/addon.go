@@ -1,7 +1,6 @@
 package addon
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,23 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
 // Values of a chart.
 type values = map[string]any
 
 // release makes the release of a part from its pin and what the file says of its chart.
-func (s *Site) release(part, namespace string, v values) (*chart.Release, error) {
-	pin, ok := pins.Of(part)
-	if !ok {
-		return nil, fmt.Errorf("%s: there is no pin of this name", part)
-	}
-	return &chart.Release{
-		Name: part, Namespace: namespace,
-		Chart: pin.Chart, Version: cmp.Or(s.Charts.Versions[part], pin.Version), Repo: pin.Repo,
-		Values: chart.Merge(plain(v).(values), plain(s.Charts.Values[part]).(values)),
-	}, nil
+func (s *Site) release(i Info, v values) *chart.Release {
+	merged := chart.Merge(plain(v).(values), plain(s.Charts.Values[i.Name]).(values))
+	return i.Chart.Release(i.Name, i.Namespace, s.Charts.Versions[i.Name], merged)
 }
 
 // Tolerations returns the tolerations of pods that run on nodes with these taints.

@@ -13,6 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
+const cephNamespace = "ceph-csi"
+
 // CephFS provides a class of volumes that are folders of a Ceph file system, with
 // quotas, and that many pods can write at once.
 type CephFS struct{ *spec.CephFS }
@@ -20,6 +22,12 @@ type CephFS struct{ *spec.CephFS }
 func (c CephFS) Info() Info {
 	return Info{
 		Name: "cephfs", Section: "storage.cephfs", On: c.CephFS != nil,
+		Namespace: cephNamespace,
+		Chart: chart.Pin{
+			Chart: "ceph-csi-cephfs", Repo: "https://ceph.github.io/csi-charts",
+			Version: "3.16.3", Compared: "2026-09-01",
+			Source: "pinned: ceph-csi's issues and documentation, 2026-09-01; read: 3.12.2 of 2024-09-06, two years older; its Chart.yaml names no Kubernetes version",
+		},
 		Host: Host{Packages: []string{"ceph-common"}, Modules: []string{"ceph"}}, // the kernel's client
 	}
 }
@@ -29,7 +37,7 @@ func (c CephFS) Make(s *Site) (Piece, error) {
 	if err := errors.Join(err, c.check()); err != nil {
 		return Piece{}, err
 	}
-	const namespace, name = "ceph-csi", "csi-cephfs-secret"
+	const name = "csi-cephfs-secret"
 	v := values{
 		"csiConfig":   []any{values{"clusterID": c.ClusterID, "monitors": c.Monitors}},
 		"provisioner": values{"replicaCount": s.few(2)},
@@ -37,17 +45,14 @@ func (c CephFS) Make(s *Site) (Piece, error) {
 		"nodeplugin": values{"tolerations": everywhere()},
 	}
 	s.tolerate(v, []string{"provisioner"})
-	r, err := s.release("cephfs", namespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(c.Info(), v)
 	parameters := map[string]string{"clusterID": c.ClusterID, "fsName": c.FSName}
 	if c.Pool != "" {
 		parameters["pool"] = c.Pool
 	}
 	for _, use := range []string{"provisioner", "controller-expand", "node-stage"} {
 		parameters["csi.storage.k8s.io/"+use+"-secret-name"] = name
-		parameters["csi.storage.k8s.io/"+use+"-secret-namespace"] = namespace
+		parameters["csi.storage.k8s.io/"+use+"-secret-namespace"] = cephNamespace
 	}
 	sc := class{part: "cephfs", name: c.Class, provisioner: "cephfs.csi.ceph.com", mode: corev1.ReadWriteMany,
 		retain: true, expand: true, parameters: parameters}
@@ -55,7 +60,7 @@ func (c CephFS) Make(s *Site) (Piece, error) {
 	return sc.piece(s, chart.Part{
 		Release: r, NamespaceLabels: privileged(), Keep: true,
 		// The driver reads admin* for volumes that it creates, user* for existing ones.
-		Secrets: []chart.Secret{{Namespace: namespace, Name: name, Data: map[string]secret.Value{
+		Secrets: []chart.Secret{{Namespace: cephNamespace, Name: name, Data: map[string]secret.Value{
 			"adminID": user, "adminKey": key, "userID": user, "userKey": key}}},
 	}), nil
 }

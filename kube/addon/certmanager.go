@@ -17,7 +17,16 @@ type CertManager struct {
 
 func (c CertManager) Info() Info {
 	// A certificate that exists already needs no signer.
-	i := Info{Name: "cert-manager", Section: "tls", On: c.TLS != nil && c.Source != spec.TLSSecret}
+	i := Info{
+		Name: "cert-manager", Section: "tls", On: c.TLS != nil && c.Source != spec.TLSSecret,
+		Namespace: certManagerNamespace,
+		Chart: chart.Pin{
+			Chart: "cert-manager", Repo: "https://charts.jetstack.io",
+			Version: "v1.21.2", Kubernetes: ">=1.22.0-0", Compared: "2026-09-10",
+			Source:  "pinned: Go module proxy, 2026-09-10; read: v1.21.1 of 2026-07-29, Chart.yaml",
+			Advised: "1.15.0", Why: "knows no crds.enabled, which we set: its definitions would not be installed",
+		},
+	}
 	switch {
 	case c.Rancher:
 		i.NeverInFleet = "Rancher needs it before Fleet exists"
@@ -41,10 +50,7 @@ func (c CertManager) Make(s *Site) (Piece, error) {
 		}
 	}
 	s.tolerate(v, nil, []string{"webhook"}, []string{"cainjector"}, []string{"startupapicheck"})
-	r, err := s.release("cert-manager", certManagerNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(c.Info(), v)
 	return Piece{
 		Part: chart.Part{Name: "cert-manager", Release: r, Keep: true}, // deleting its definitions would delete all certificates
 		APIs: []string{"cert-manager.io/v1", "cert-manager.io/v1/Issuer", "cert-manager.io/v1/Certificate"},

@@ -23,6 +23,12 @@ type Cilium struct{ spec.K3s }
 func (c Cilium) Info() Info {
 	return Info{
 		Name: "cilium", Section: "k3s.cni", On: c.K3s.Cilium(),
+		Namespace: "kube-system",
+		Chart: chart.Pin{
+			Chart: "cilium", Repo: "https://helm.cilium.io",
+			Version: "1.20.2", Kubernetes: ">=1.21.0-0", Compared: "2026-09-15",
+			Source: "pinned: Go module proxy, 2026-09-15; read: 1.20.0 of 2026-07-29, Chart.yaml",
+		},
 		NeverInFleet: "no pod has a network before it, including Fleet's",
 	}
 }
@@ -53,10 +59,7 @@ func (c Cilium) Make(s *Site) (Piece, error) {
 		// Each announced Service has a lease that is renewed every few seconds.
 		v["k8sClientRateLimit"] = values{"qps": 20, "burst": 40}
 	}
-	r, err := s.release("cilium", "kube-system", v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(c.Info(), v)
 	return Piece{Part: chart.Part{Name: "cilium", Release: r}, Network: true}, nil
 }
 

@@ -23,10 +23,19 @@ type GPUExporter struct {
 }
 
 func (e GPUExporter) Info() Info {
-	return Info{Name: "dcgm-exporter", Section: "monitoring", On: e.Monitoring != nil && e.GPUs.IsOn() && !e.Operator}
+	return Info{
+		Name: "dcgm-exporter", Section: "monitoring", On: e.Monitoring != nil && e.GPUs.IsOn() && !e.Operator,
+		Namespace: monitoringNamespace,
+		Chart: chart.Pin{
+			Chart: "dcgm-exporter", Repo: "https://nvidia.github.io/dcgm-exporter/helm-charts",
+			Version: "4.8.2", App: "4.5.3-4.8.2", Kubernetes: ">=1.19.0-0", Compared: "2026-05-06",
+			Source: "pinned and read: tag 4.5.3-4.8.2 of 2026-05-06, Chart.yaml; digest: archive and index.yaml of its branch gh-pages",
+			Digest: "sha256:1c5535c03ebab3f021444df6016fce1cd7871385122e115c6ed24c804b623803",
+		},
+	}
 }
 
-func (GPUExporter) Make(s *Site) (Piece, error) {
+func (e GPUExporter) Make(s *Site) (Piece, error) {
 	nodes := values{}
 	for key, value := range nvidia.Labels() {
 		nodes[key] = value
@@ -42,10 +51,7 @@ func (GPUExporter) Make(s *Site) (Piece, error) {
 		// label has changed between versions of the exporter.
 		"serviceMonitor": values{"honorLabels": true, "relabelings": nodeOfExporter()},
 	}
-	r, err := s.release("dcgm-exporter", monitoringNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(e.Info(), v)
 	board, err := gpuDashboard("dcgm-exporter", "dashboard-gpu")
 	if err != nil {
 		return Piece{}, err

@@ -38,6 +38,12 @@ type GPUOperator struct {
 func (o GPUOperator) Info() Info {
 	return Info{
 		Name: GPUOperatorName, Section: "nvidia.stack", On: o.Stack == spec.StackOperator && len(o.Nodes) > 0,
+		Namespace: GPUOperatorNamespace,
+		Chart: chart.Pin{
+			Chart: "gpu-operator", Repo: "https://helm.ngc.nvidia.com/nvidia",
+			Version: "v26.7.2", Kubernetes: ">=1.16.0-0", Compared: "2026-10-21",
+			Source: "pinned: an advisory of 2026-10-21; read: v26.7.0 of 2026-08-20, Chart.yaml",
+		},
 		NeverInFleet: "parts that need GPUs wait for it",
 	}
 }
@@ -67,10 +73,7 @@ func (o GPUOperator) Make(s *Site) (Piece, error) {
 	tolerateAll(s, v)
 	its := *s
 	its.Charts.Values = map[string]map[string]any{GPUOperatorName: o.Values}
-	r, err := its.release(GPUOperatorName, GPUOperatorNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := its.release(o.Info(), v)
 	// It deploys an exporter of its own, so the other one is removed first.
 	return Piece{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privileged()}, Offers: true, Replaces: []string{"dcgm-exporter"}}, nil
 }

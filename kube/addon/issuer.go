@@ -26,7 +26,7 @@ type Issuer struct{ CertManager }
 
 func (i Issuer) Info() Info {
 	info := i.CertManager.Info()
-	info.Name = "issuer"
+	info.Name, info.Namespace, info.Chart = "issuer", "", chart.Pin{}
 	return info
 }
 

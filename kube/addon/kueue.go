@@ -35,7 +35,15 @@ const cohort = "homelab"
 type Kueue struct{ Queues []spec.Queue }
 
 func (k Kueue) Info() Info {
-	return Info{Name: KueueName, Section: "queues", On: len(k.Queues) > 0}
+	return Info{
+		Name: KueueName, Section: "queues", On: len(k.Queues) > 0,
+		Namespace: kueueNamespace,
+		Chart: chart.Pin{
+			Chart: "kueue", Repo: "oci://registry.k8s.io/kueue/charts",
+			Version: "0.19.2", App: "v0.19.2", Kubernetes: ">=1.29.0-0", Compared: "2026-08-20",
+			Source: "pinned and read: tag v0.19.2 of 2026-08-20, charts/kueue; its README names Kubernetes and the registry",
+		},
+	}
 }
 
 func (k Kueue) Make(s *Site) (Piece, error) {
@@ -67,10 +75,7 @@ func (k Kueue) Make(s *Site) (Piece, error) {
 		"managerConfig":     values{"controllerManagerConfigYaml": string(config)},
 	}
 	s.tolerate(v, []string{"controllerManager"})
-	r, err := s.release(KueueName, kueueNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(k.Info(), v)
 	p := Piece{Part: chart.Part{Name: KueueName, Release: r}}
 	p.After = append(p.After, object(KueueAPI, "ResourceFlavor", meta(KueueName, "", cohort), nil))
 	for _, q := range queues {

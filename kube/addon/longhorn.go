@@ -17,6 +17,19 @@ type Longhorn struct{ *spec.Longhorn }
 func (l Longhorn) Info() Info {
 	return Info{
 		Name: "longhorn", Section: "storage.longhorn", On: l.Longhorn != nil,
+		Namespace: "longhorn-system",
+		Chart: chart.Pin{
+			Chart: "longhorn", Repo: "https://charts.longhorn.io",
+			Version: "1.13.0", App: "v1.13.0", Kubernetes: ">=1.34.0-0", Compared: "2026-09-29",
+			Source: "pinned and Kubernetes: release notes of 2026-09-29, second hand; read: 1.12.1 of 2026-08-14, whose Chart.yaml says >=1.25",
+			// kubeVersion of its chart at v1.10.1, v1.11.0, v1.12.1; 1.13 second hand.
+			Lines: []chart.Line{
+				{Minor: "1.13", Kubernetes: ">=1.34.0-0"},
+				{Minor: "1.12", Kubernetes: ">=1.25.0-0"},
+				{Minor: "1.11", Kubernetes: ">=1.25.0-0"},
+				{Minor: "1.10", Kubernetes: ">=1.25.0-0"},
+			},
+		},
 		// What it guarantees its instance manager (setting guaranteed-instance-manager-cpu).
 		CPUShare: 0.12,
 		// An iSCSI initiator, an NFS client for volumes with several writers, and a multipath daemon
@@ -66,10 +79,7 @@ func (l Longhorn) Make(s *Site) (Piece, error) {
 		set(v, taints, "defaultSettings", "taintToleration")
 		parameters["shareManagerTolerations"] = taints
 	}
-	r, err := s.release("longhorn", "longhorn-system", v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(l.Info(), v)
 	sc := class{part: "longhorn", name: l.Class, provisioner: "driver.longhorn.io", retain: true, expand: true, parameters: parameters}
 	return sc.piece(s, chart.Part{Release: r, NamespaceLabels: privileged(), Keep: true}), nil
 }

@@ -26,7 +26,15 @@ const (
 type MetalLB struct{ *spec.LoadBalancer }
 
 func (m MetalLB) Info() Info {
-	return Info{Name: "metallb", Section: "loadBalancer", On: m.LoadBalancer != nil && m.Kind == spec.LBMetalLB}
+	return Info{
+		Name: "metallb", Section: "loadBalancer", On: m.LoadBalancer != nil && m.Kind == spec.LBMetalLB,
+		Namespace: metallbNamespace,
+		Chart: chart.Pin{
+			Chart: "metallb", Repo: "https://metallb.github.io/metallb",
+			Version: "0.16.2", App: "v0.16.2", Kubernetes: ">=1.19.0-0", Compared: "2026-11-04",
+			Source: "pinned: MetalLB's documentation, 2026-11-04; read: 0.16.1 of 2026-05-27, Chart.yaml",
+		},
+	}
 }
 
 func (m MetalLB) Make(s *Site) (Piece, error) {
@@ -41,10 +49,7 @@ func (m MetalLB) Make(s *Site) (Piece, error) {
 		"speaker": values{"tolerations": everywhere()},
 	}
 	s.tolerate(v, []string{"controller"})
-	r, err := s.release("metallb", metallbNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(m.Info(), v)
 	var ranges []any
 	for _, s := range pool.free {
 		ranges = append(ranges, s.String())

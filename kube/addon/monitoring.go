@@ -23,7 +23,15 @@ const grafanaTLS = "grafana-tls"
 type Monitoring struct{ *spec.Monitoring }
 
 func (m Monitoring) Info() Info {
-	return Info{Name: "monitoring", Section: "monitoring", On: m.Monitoring != nil}
+	return Info{
+		Name: "monitoring", Section: "monitoring", On: m.Monitoring != nil,
+		Namespace: monitoringNamespace,
+		Chart: chart.Pin{
+			Chart: "kube-prometheus-stack", Repo: "https://prometheus-community.github.io/helm-charts",
+			Version: "92.1.0", App: "v0.94.1", Kubernetes: ">=1.25.0-0", Compared: "2026-10-15",
+			Source: "pinned: references of October 2026; read: 88.5.3 of 2026-08-21, Chart.yaml, four major versions older",
+		},
+	}
 }
 
 func (m Monitoring) Make(s *Site) (Piece, error) {
@@ -47,10 +55,7 @@ func (m Monitoring) Make(s *Site) (Piece, error) {
 	if m.Alertmanager {
 		s.tolerate(v, []string{"alertmanager", "alertmanagerSpec"})
 	}
-	r, err := s.release("monitoring", monitoringNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(m.Info(), v)
 	p := Piece{
 		Part: chart.Part{
 			Name: "monitoring", Release: r, NamespaceLabels: privileged(), Keep: true,

@@ -17,7 +17,16 @@ import (
 type NFS struct{ *spec.NFS }
 
 func (n NFS) Info() Info {
-	return Info{Name: "nfs", Section: "storage.nfs", On: n.NFS != nil}
+	return Info{
+		Name: "nfs", Section: "storage.nfs", On: n.NFS != nil,
+		Namespace: "kube-system",
+		Chart: chart.Pin{
+			Chart: "csi-driver-nfs", Repo: "https://raw.githubusercontent.com/kubernetes-csi/csi-driver-nfs/master/charts",
+			Version: "4.13.4", Compared: "2026-07-01",
+			Source: "pinned and read: v4.13.4 of 2026-07-01; its Chart.yaml names no Kubernetes version; digest: archive and index.yaml of its branch master",
+			Digest: "sha256:3b923d981776f37b19808a3ad790d88517ff437ffce6fa1b97e3a10bb5f771a6",
+		},
+	}
 }
 
 func (n NFS) Make(s *Site) (Piece, error) {
@@ -38,10 +47,7 @@ func (n NFS) Make(s *Site) (Piece, error) {
 			exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule),
 			exists("CriticalAddonsOnly", corev1.TaintEffectNoSchedule)),
 	}}
-	r, err := s.release("nfs", "kube-system", v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(n.Info(), v)
 	r.Name = "csi-driver-nfs"
 	sc := class{
 		part: "nfs", name: n.Class, provisioner: "nfs.csi.k8s.io", mode: corev1.ReadWriteMany, retain: n.Retain.IsOn(), expand: true,

@@ -20,12 +20,14 @@ type Part interface {
 
 // Info is what is known of a part without making it.
 type Info struct {
-	Name         string  // in charts.versions, charts.values and charts.via
-	Section      string  // the key of the file that turns it on, e.g. storage.longhorn
-	On           bool    // the file asks for it
-	NeverInFleet string  // why Fleet cannot deploy it; empty: it can
-	Host         Host    // what it needs on every node
-	CPUShare     float64 // of each node's CPUs, that it guarantees itself
+	Name         string    // in charts.versions, charts.values and charts.via
+	Section      string    // the key of the file that turns it on, e.g. storage.longhorn
+	On           bool      // the file asks for it
+	Namespace    string    // of its release
+	Chart        chart.Pin // zero: it has objects only
+	NeverInFleet string    // why Fleet cannot deploy it; empty: it can
+	Host         Host      // what it needs on every node
+	CPUShare     float64   // of each node's CPUs, that it guarantees itself
 }
 
 // Host is what a part needs on every node, in addition to Kubernetes.
@@ -97,6 +99,9 @@ func (p Piece) Now(ctx context.Context, client *kube.Client) (Piece, error) {
 		return p, nil
 	}
 	part, err := p.Late(ctx, client)
+	if part.Release != nil {
+		part.Release.Digest = p.Release.Digest // the file may have another than the pin
+	}
 	p.Part = part
 	return p, err
 }

@@ -29,6 +29,21 @@ type Rancher struct{ *spec.Rancher }
 func (r Rancher) Info() Info {
 	return Info{
 		Name: "rancher", Section: "rancher", On: r.Rancher != nil,
+		Namespace: rancherNamespace,
+		Chart: chart.Pin{
+			Chart: "rancher", Repo: "https://releases.rancher.com/server-charts/latest",
+			Version: "2.15.2", App: "v2.15.2", Kubernetes: ">=1.34.0-0 <1.37.0-0", Compared: "2026-10-09",
+			Source: "pinned: image references of September 2026; read: 2.15.0 of 2026-07-30, Chart.yaml says <1.37, the Fleet it brings says >=1.34",
+			// kubeVersion of its chart at v2.15.0, v2.14.4, v2.13.8, v2.12.12 and v2.11.16, and fleetVersion
+			// in build.yaml there. The lower bounds are those of the Fleet that it brings. Read 2026-11-22.
+			Lines: []chart.Line{
+				{Minor: "2.15", Kubernetes: ">=1.34.0-0 <1.37.0-0", Fleet: "0.16"},
+				{Minor: "2.14", Kubernetes: ">=1.33.0-0 <1.36.0-0", Fleet: "0.15"},
+				{Minor: "2.13", Kubernetes: ">=1.32.0-0 <1.35.0-0", Fleet: "0.14"},
+				{Minor: "2.12", Kubernetes: ">=1.28.0-0 <1.34.0-0", Fleet: "0.13"},
+				{Minor: "2.11", Kubernetes: ">=1.28.0-0 <1.33.0-0", Fleet: "0.12"},
+			},
+		},
 		NeverInFleet: "Rancher brings Fleet, so it comes first, and would be deleted with its bundle",
 	}
 }
@@ -82,9 +97,7 @@ func (r Rancher) Make(s *Site) (Piece, error) {
 	if list := s.tolerations(); len(list) > 0 {
 		v["extraTolerations"] = list
 	}
-	if p.Release, err = s.release("rancher", rancherNamespace, v); err != nil {
-		return Piece{}, err
-	}
+	p.Release = s.release(r.Info(), v)
 	p.Release.Version = cmp.Or(r.Version, p.Release.Version)
 	p.Secrets = append(p.Secrets, bootstrap)
 	s.needs(&p, "ingress")

@@ -23,7 +23,15 @@ import (
 type Scratch struct{ *spec.Scratch }
 
 func (x Scratch) Info() Info {
-	return Info{Name: "scratch", Section: "storage.scratch", On: x.Scratch != nil}
+	return Info{
+		Name: "scratch", Section: "storage.scratch", On: x.Scratch != nil,
+		Namespace: "scratch",
+		Chart: chart.Pin{
+			Chart: "local-path-provisioner", Repo: "oci://ghcr.io/rancher/local-path-provisioner/charts",
+			Version: "0.0.37", App: "v0.0.37", Kubernetes: ">=1.12.0-0", Compared: "2026-08-05",
+			Source: "pinned and read: v0.0.37 of 2026-08-05, Chart.yaml; the project pushes its chart there (.github/workflows/helm-release.yml)",
+		},
+	}
 }
 
 func (x Scratch) Make(s *Site) (Piece, error) {
@@ -48,10 +56,7 @@ func (x Scratch) Make(s *Site) (Piece, error) {
 		"helperImage":  values{"repository": busybox, "tag": busyboxVersion}, // which is "latest" in the chart
 	}
 	s.tolerate(v, nil, []string{"configmap", "helperPod"})
-	r, err := s.release("scratch", "scratch", v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(x.Info(), v)
 	sc := class{
 		part: "scratch", name: x.Class, provisioner: provisioner, nodes: nodes, wait: true,
 		// Folders that a person can read. The provisioner (0.0.37, provisioner.go,

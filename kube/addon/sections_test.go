@@ -16,7 +16,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -131,7 +130,7 @@ func TestSecretsThatAreNotRead(t *testing.T) {
 func TestVersionAndValuesOfTheUser(t *testing.T) {
 	p := must(t, addon.CertManager{TLS: &spec.TLS{}}, addon.Site{Charts: spec.Charts{Versions: map[string]string{"cert-manager": "v1.21.1"},
 		Values: map[string]map[string]any{"cert-manager": {"webhook": map[string]any{"timeoutSeconds": 5}, "crds": map[string]any{"keep": false}, "extraArgs": []string{"--v=2"}}}}})
-	pin, _ := pins.Of("cert-manager")
+	pin := addon.CertManager{}.Info().Chart
 	assert.Equal(t, pin.Repo, p.Release.Repo)
 	assert.Equal(t, "v1.21.1", p.Release.Version)
 	assert.Equal(t, map[string]any{

@@ -24,7 +24,16 @@ const veleroPlugin = "docker.io/velero/velero-plugin-for-aws:v1.14.2"
 type Velero struct{ *spec.Backup }
 
 func (b Velero) Info() Info {
-	return Info{Name: "velero", Section: "backup", On: b.Backup != nil}
+	return Info{
+		Name: "velero", Section: "backup", On: b.Backup != nil,
+		Namespace: veleroNamespace,
+		Chart: chart.Pin{
+			Chart: "velero", Repo: "https://vmware-tanzu.github.io/helm-charts",
+			Version: "12.1.0", App: "1.18.1", Kubernetes: ">=1.16.0-0", Compared: "2026-06-25",
+			Source: "pinned and read: velero-12.1.0 of 2026-06-25, Chart.yaml; velero itself is at 1.18.4 since October 2026; digest: index.yaml of its branch gh-pages",
+			Digest: "sha256:cd23589ad1b2d25cdd3220f6866b3f6f4c5683c4c09494e76a14700b33f81f83",
+		},
+	}
 }
 
 func (b Velero) Make(s *Site) (Piece, error) {
@@ -61,10 +70,7 @@ func (b Velero) Make(s *Site) (Piece, error) {
 		v["nodeAgent"] = values{"tolerations": everywhere()}
 	}
 	s.tolerate(v, nil)
-	r, err := s.release("velero", veleroNamespace, v)
-	if err != nil {
-		return Piece{}, err
-	}
+	r := s.release(b.Info(), v)
 	cloud := fmt.Sprintf("[default]\naws_access_key_id=%s\naws_secret_access_key=%s\n", access.Reveal(), key.Reveal())
 	return Piece{Part: chart.Part{
 		Name: "velero", Release: r, NamespaceLabels: privileged(), Keep: true,

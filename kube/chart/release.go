@@ -16,6 +16,7 @@ type Release struct {
 	Chart     string         // name of the chart in Repo
 	Version   string         // exact, as the chart itself says it
 	Repo      string         // https://… of a classic repository, or oci://…; empty: only in a local folder
+	Digest    string         // sha256:… that its archive must have, unless a folder has it; empty: not known
 	Values    map[string]any // what differs from the chart's defaults; never a secret
 	Timeout   time.Duration  // until everything in it is ready; default 10 minutes
 }

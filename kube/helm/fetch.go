@@ -23,7 +23,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 )
 
 // The most that is read, in bytes. The largest index in the field (bitnami's) has some 20 MiB;
@@ -118,15 +117,6 @@ func (s Source) fetch(ctx context.Context, r chart.Release, digest string) ([]by
 func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// digest returns the digest that a release's archive must have, or "": the caller's, else that
-// of the pinned version.
-func (s Source) digest(r chart.Release) string {
-	if d := s.Digests[r.Chart]; d != "" {
-		return d
-	}
-	return pins.Digest(r.Chart, r.Repo, r.Version)
 }
 
 // keep writes a file atomically: readers see all of it or nothing.

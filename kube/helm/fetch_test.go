@@ -89,9 +89,6 @@ func TestDigestsOfAnIndex(t *testing.T) {
 	}
 	assert.ErrorContains(t, checkDigest([]byte("x"), none), "and the index says "+none+": it was changed on the way")
 	assert.Equal(t, "sha256:"+none, digestOf(nil))
-	s := Source{Digests: map[string]string{"web": "sha256:mine"}}
-	assert.Equal(t, "sha256:mine", s.digest(chart.Release{Chart: "web"}))
-	assert.Empty(t, s.digest(chart.Release{Chart: "other", Version: "1", Repo: "https://a.example"}))
 }
 
 // TestDownloadsAreTriedAgain: in growing steps, as long as there is hope and somebody waits.

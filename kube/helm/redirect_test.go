@@ -69,8 +69,9 @@ func TestNothingLeadsOutOfTLS(t *testing.T) {
 // A chart with a known digest is that chart, downloaded or kept.
 func TestKnownDigests(t *testing.T) {
 	repo := newRepository(t)
-	source := helm.Source{Cache: t.TempDir(), Digests: map[string]string{"web": "sha256:" + repo.digest}}
-	require.NoError(t, source.Check(t.Context(), repo.release(), caps))
+	source, r := helm.Source{Cache: t.TempDir()}, repo.release()
+	r.Digest = "sha256:" + repo.digest
+	require.NoError(t, source.Check(t.Context(), r, caps))
 	files, err := filepath.Glob(source.Cache + "/*/web-1.0.0.tgz")
 	require.NoError(t, err)
 	require.Len(t, files, 1)
@@ -81,15 +82,15 @@ func TestKnownDigests(t *testing.T) {
 		require.NoError(t, os.WriteFile(files[0], other, 0o600))
 		offline := source
 		offline.Offline = true
-		require.ErrorContains(t, offline.Check(t.Context(), repo.release(), caps), "delete the file")
-		require.NoError(t, source.Check(t.Context(), repo.release(), caps), "it is fetched again")
-		require.NoError(t, offline.Check(t.Context(), repo.release(), caps))
+		require.ErrorContains(t, offline.Check(t.Context(), r, caps), "delete the file")
+		require.NoError(t, source.Check(t.Context(), r, caps), "it is fetched again")
+		require.NoError(t, offline.Check(t.Context(), r, caps))
 	})
 	t.Run("the repository's was changed, with its index", func(t *testing.T) {
 		repo.archive[4]++
 		repo.digest = digestOf(repo.archive)
 		source.Cache = t.TempDir()
-		err := source.Check(t.Context(), repo.release(), caps)
+		err := source.Check(t.Context(), r, caps)
 		require.ErrorContains(t, err, "was expected: it was changed on the way or in its repository")
 		left, err := filepath.Glob(source.Cache + "/*/*")
 		require.NoError(t, err)

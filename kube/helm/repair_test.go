@@ -217,20 +217,21 @@ func TestUninstallStopsWhereItIsRefused(t *testing.T) {
 func TestDownloadsThatCannotBeKept(t *testing.T) {
 	repo := newRepository(t)
 	dir := t.TempDir()
-	source := helm.Source{Cache: dir, Digests: map[string]string{"web": "sha256:" + repo.digest}}
-	require.NoError(t, source.Check(t.Context(), repo.release(), caps))
+	source, r := helm.Source{Cache: dir}, repo.release()
+	r.Digest = "sha256:" + repo.digest
+	require.NoError(t, source.Check(t.Context(), r, caps))
 	files, err := filepath.Glob(dir + "/*/web-1.0.0.tgz")
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.NoError(t, os.Remove(files[0]))
 	require.NoError(t, os.Mkdir(files[0], 0o700))
-	require.NoError(t, source.Check(t.Context(), repo.release(), caps), "it is used all the same")
+	require.NoError(t, source.Check(t.Context(), r, caps), "it is used all the same")
 	source.Offline = true
-	require.ErrorContains(t, source.Check(t.Context(), repo.release(), caps), "chart "+files[0]+": read ")
+	require.ErrorContains(t, source.Check(t.Context(), r, caps), "chart "+files[0]+": read ")
 	t.Setenv("XDG_CACHE_HOME", "not/absolute")
 	require.NoError(t, helm.Source{}.Check(t.Context(), repo.release(), caps))
 	var missing *helm.NotFoundError
-	r := repo.release()
+	r = repo.release()
 	r.Version = "9.9.9"
 	require.ErrorAs(t, helm.Source{Cache: dir}.Check(t.Context(), r, caps), &missing)
 	assert.NoError(t, missing.Unwrap(), "it has answered that there is none")

@@ -30,11 +30,6 @@ type Source struct {
 	Offline    bool   // ask nothing but Folder and Cache
 	Cache      string // where downloads are kept, if it can be written; empty: homelab/charts in the user's cache folder
 
-	// Digests are sha256:… of archives by the charts' names, instead of what package pins
-	// knows. A download without a known digest is accepted, and its digest is reported; charts
-	// in Folder are not compared.
-	Digests map[string]string
-
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: directly, or through the environment's proxy
 	Wrap func(http.RoundTripper) http.RoundTripper                         // around every request; may be nil
 
@@ -76,7 +71,7 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 	if r.Repo == "" {
 		return nil, missing
 	}
-	cached, digest := s.cached(r), s.digest(r)
+	cached, digest := s.cached(r), r.Digest
 	if cached.there() {
 		// One that cannot be read, after a full disk for example, or that has the wrong
 		// contents, is fetched again.

@@ -151,8 +151,9 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 			wrong := repo.release()
 			wrong.Chart = "wob"
 			require.ErrorContains(t, source.Check(ctx, wrong, caps), "it has no chart wob")
-			source.Digests = map[string]string{"web": "sha256:" + strings.Repeat("0", 64)}
-			require.ErrorContains(t, source.Check(ctx, repo.release(), caps), "was expected", "what is in memory is compared, too")
+			other := repo.release()
+			other.Digest = "sha256:" + strings.Repeat("0", 64)
+			require.ErrorContains(t, source.Check(ctx, other, caps), "was expected", "what is in memory is compared, too")
 
 			offline := prepare(t)
 			offline.Offline = true

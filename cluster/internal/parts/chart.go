@@ -13,10 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
 
@@ -42,7 +40,6 @@ func (s *Steps) chartSource() helm.Source {
 		src.Folder = s.Spec.Platform.Charts.Folder
 	}
 	src.Offline = src.Offline || s.Spec.Platform.Charts.Offline
-	src.Digests = chartDigests(s.Spec.Platform.Charts)
 	return src
 }
 
@@ -154,15 +151,4 @@ func (s *Steps) namespaceOf(p addon.Piece) []runtime.Object {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		}}
 	}
-}
-
-// chartDigests are the digests that the file sets, by chart name.
-func chartDigests(c spec.Charts) map[string]string {
-	out := map[string]string{}
-	for part, digest := range c.Digests {
-		if p, ok := pins.Of(part); ok {
-			out[p.Chart] = digest
-		}
-	}
-	return out
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/kube/chart/pins"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/lab/charts"
 )
@@ -36,7 +36,7 @@ func metadata(t *testing.T) map[string]string {
 
 func TestVersionsAreThosePinned(t *testing.T) {
 	have := metadata(t)
-	for _, pin := range pins.All() {
+	for _, pin := range platform.Pins() {
 		if version, ok := have[pin.Chart]; ok {
 			assert.Equal(t, pin.Version, version, "%s: change the version in sim/lab/charts/%s/Chart.yaml", pin.Chart, pin.Chart)
 			delete(have, pin.Chart)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -67,10 +68,9 @@ func (s *site) releases(t *testing.T) []string {
 
 func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	s := newSite(t)
-	parts, err := fleet.Standalone(fleet.InstallOptions{})
-	require.NoError(t, err)
-	for _, p := range parts {
-		s.install(t, p, nil)
+	own := addon.Fleet{Fleet: &spec.Fleet{}}
+	for _, p := range []addon.Part{addon.FleetCRD{Fleet: own}, own} {
+		s.install(t, made(t, p), nil)
 	}
 	bundles, err := fleet.FromParts(made(t, certificates()), made(t, addon.Issuer{CertManager: certificates()}), made(t, metallb()))
 	require.NoError(t, err)

@@ -1,23 +1,24 @@
-package pins_test
+package platform_test
 
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/kube/chart/pins"
+	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-func Example() {
-	rancher, _ := pins.Of("rancher")
-	fmt.Println(rancher.Chart, rancher.Version)
-	for _, c := range pins.Check("v1.37.1+k3s1", map[string]string{"rancher": rancher.Version}) {
+func ExamplePins() {
+	pins := platform.Pins()
+	fmt.Println(pins["rancher"].Chart, pins["rancher"].Version)
+	for _, c := range pins.Check("v1.37.1+k3s1", map[string]string{"rancher": ""}) {
 		fmt.Println(c)
 	}
 	// Output:
@@ -28,44 +29,36 @@ func Example() {
 // k3s is what the examples install.
 const k3s = "v1.36.5+k3s1"
 
-func TestTable(t *testing.T) {
-	all := pins.All()
-	require.True(t, slices.IsSortedFunc(all, func(a, b pins.Pin) int { return strings.Compare(a.Name, b.Name) }))
-	seen := map[string]bool{}
-	for _, p := range all {
-		t.Run(p.Name, func(t *testing.T) {
-			assert.False(t, seen[p.Name], "twice")
-			seen[p.Name] = true
-			u, err := url.Parse(p.Repo)
-			require.NoError(t, err)
-			assert.Contains(t, []string{"https", "oci"}, u.Scheme)
-			assert.NotEmpty(t, u.Host)
-			_, err = semver.StrictNewVersion(strings.TrimPrefix(p.Version, "v"))
-			require.NoError(t, err, "exact versions only")
-			if p.Kubernetes != "" {
-				_, err = semver.NewConstraint(p.Kubernetes)
-				require.NoError(t, err)
+func TestPins(t *testing.T) {
+	for name, p := range platform.Pins() {
+		u, err := url.Parse(p.Repo)
+		require.NoError(t, err, name)
+		assert.Contains(t, []string{"https", "oci"}, u.Scheme, name)
+		assert.NotEmpty(t, u.Host, name)
+		_, err = semver.StrictNewVersion(strings.TrimPrefix(p.Version, "v"))
+		require.NoError(t, err, "%s: exact versions only", name)
+		for _, constraint := range append([]chart.Line{{Kubernetes: p.Kubernetes}}, p.Lines...) {
+			if constraint.Kubernetes != "" {
+				_, err = semver.NewConstraint(constraint.Kubernetes)
+				require.NoError(t, err, name)
 			}
-			assert.Regexp(t, `20\d\d-\d\d|20\d\d|as fleet`, p.Source, "when it was read")
-			byChart, ok := pins.Of(p.Chart)
-			assert.True(t, ok)
-			assert.Equal(t, p, byChart)
-		})
+		}
+		assert.Regexp(t, `20\d\d-\d\d|20\d\d|as fleet`, p.Source, "%s: when it was read", name)
+		_, err = time.Parse(time.DateOnly, p.Compared)
+		require.NoError(t, err, name)
 	}
-	_, ok := pins.Of("nothing")
-	assert.False(t, ok)
 }
 
 func TestOurPinsWorkTogether(t *testing.T) {
 	parts := map[string]string{}
-	for _, p := range pins.All() {
-		parts[p.Name] = p.Version
+	for name, p := range platform.Pins() {
+		parts[name] = p.Version
 	}
 	delete(parts, "fleet") // Rancher brings it
 	delete(parts, "fleet-crd")
-	assert.Empty(t, pins.Check(k3s, parts))
-	assert.Empty(t, pins.Check(k3s, map[string]string{"fleet": "", "fleet-crd": "", "jupyterhub": "", "longhorn": ""}))
-	assert.Empty(t, pins.Check("", parts), "without a Kubernetes version only parts are compared")
+	assert.Empty(t, platform.Pins().Check(k3s, parts))
+	assert.Empty(t, platform.Pins().Check(k3s, map[string]string{"fleet": "", "fleet-crd": "", "jupyterhub": "", "longhorn": ""}))
+	assert.Empty(t, platform.Pins().Check("", parts), "without a Kubernetes version only parts are compared")
 }
 
 func TestKnownBadPairs(t *testing.T) {
@@ -88,7 +81,7 @@ func TestKnownBadPairs(t *testing.T) {
 		{"no Kubernetes version", "stable", nil, "is not a version of Kubernetes", "v1.36.5+k3s1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			refused := pins.Refused(pins.Check(c.kubernetes, c.parts))
+			refused := chart.Refused(platform.Pins().Check(c.kubernetes, c.parts))
 			require.NotEmpty(t, refused)
 			all := fmt.Sprint(refused)
 			assert.Contains(t, all, c.problem)
@@ -107,14 +100,14 @@ func TestUnknownIsAWarning(t *testing.T) {
 		{"ollama", "1.0.0", "nothing is known of the versions of ollama"},
 		{"jupyterhub", "4.3.1", "has known security holes"},
 	} {
-		found := pins.Check(k3s, map[string]string{c.part: c.version})
+		found := platform.Pins().Check(k3s, map[string]string{c.part: c.version})
 		require.NotEmpty(t, found, c.part)
 		assert.Contains(t, fmt.Sprint(found), c.says)
-		assert.Empty(t, pins.Refused(found), c.part)
+		assert.Empty(t, chart.Refused(found), c.part)
 	}
 	// Another patch of a known line is not news.
-	assert.Empty(t, pins.Check(k3s, map[string]string{"rancher": "2.15.3"}))
-	assert.Empty(t, pins.Check(k3s, map[string]string{"cert-manager": "1.21.1"}), "with and without v")
+	assert.Empty(t, platform.Pins().Check(k3s, map[string]string{"rancher": "2.15.3"}))
+	assert.Empty(t, platform.Pins().Check(k3s, map[string]string{"cert-manager": "1.21.1"}), "with and without v")
 }
 
 func FuzzCheck(f *testing.F) {
@@ -122,7 +115,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add("", "v0")
 	f.Add("1.36", "1.2.3-rc.1+x")
 	f.Fuzz(func(t *testing.T, kubernetes, version string) {
-		for _, c := range pins.Check(kubernetes, map[string]string{"rancher": version, "longhorn": version, "fleet": ""}) {
+		for _, c := range platform.Pins().Check(kubernetes, map[string]string{"rancher": version, "longhorn": version, "fleet": ""}) {
 			if c.Problem == "" || c.Cure == "" {
 				t.Errorf("without words: %+v", c)
 			}
@@ -130,20 +123,16 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// The digests that are known, and by name those that are not yet: none becomes empty
-// unseen when a version changes.
+// A release has its pin's digest at that version alone.
 func TestDigests(t *testing.T) {
-	var unknown []string
-	for _, p := range pins.All() {
+	for name, p := range platform.Pins() {
 		if p.Digest == "" {
-			unknown = append(unknown, p.Name)
 			continue
 		}
-		assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, p.Digest, p.Name)
-		assert.Contains(t, p.Source, "digest: ", p.Name)
-		assert.Equal(t, p.Digest, pins.Digest(p.Chart, p.Repo+"/", p.Version))
-		assert.Empty(t, pins.Digest(p.Chart, p.Repo, p.Version+"-other"))
-		assert.Empty(t, pins.Digest(p.Chart, "https://charts.example.com", p.Version))
+		assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, p.Digest, name)
+		assert.Contains(t, p.Source, "digest: ", name)
+		assert.Equal(t, p.Digest, p.Release(name, "x", "", nil).Digest)
+		assert.Equal(t, p.Digest, p.Release(name, "x", p.Version, nil).Digest)
+		assert.Empty(t, p.Release(name, "x", p.Version+"-other", nil).Digest)
 	}
-	assert.Equal(t, []string{"cephfs", "cert-manager", "cilium", "fleet", "fleet-crd", "gpu-operator", "jupyterhub", "kueue", "longhorn", "metallb", "monitoring", "rancher", "scratch"}, unknown)
 }

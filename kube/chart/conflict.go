@@ -1,4 +1,4 @@
-package pins
+package chart
 
 import (
 	"fmt"
@@ -25,15 +25,16 @@ func Refused(all []Conflict) []Conflict {
 	return slices.DeleteFunc(slices.Clone(all), func(c Conflict) bool { return c.Warning })
 }
 
-// Check reports what does not work together. kubernetes is a version such as "v1.36.5+k3s1",
-// versions are by name of part or chart. An empty version means the pinned one. An empty
-// Kubernetes version is not checked.
-func Check(kubernetes string, parts map[string]string) []Conflict {
+// Check reports what does not work together, without the charts: what they do not say themselves.
+// A chart's own kubeVersion is checked when it is rendered. kubernetes is a version such as
+// "v1.36.5+k3s1", versions are by part. An empty version means the pinned one. An empty
+// Kubernetes version is not checked. If nothing is known about a version, that is a warning.
+func (p Pins) Check(kubernetes string, parts map[string]string) []Conflict {
 	k, problem := parseKubernetes(kubernetes)
 	if problem != nil {
 		return []Conflict{*problem}
 	}
-	c := checker{kubernetes: k, versions: map[string]*semver.Version{}}
+	c := checker{pins: p, kubernetes: k, versions: map[string]*semver.Version{}}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		c.part(name, parts[name])
 	}
@@ -53,6 +54,7 @@ func parseKubernetes(s string) (*semver.Version, *Conflict) {
 }
 
 type checker struct {
+	pins       Pins
 	kubernetes *semver.Version // nil: not looked at
 	versions   map[string]*semver.Version
 	found      []Conflict
@@ -64,7 +66,7 @@ func (c *checker) add(warning bool, parts []string, cure, format string, args ..
 
 // part checks one part against Kubernetes.
 func (c *checker) part(name, version string) {
-	pin, ok := Of(name)
+	pin, ok := c.pins[name]
 	if !ok {
 		c.add(true, []string{name}, "check its documentation", "nothing is known of the versions of %s", name)
 		return
@@ -77,45 +79,43 @@ func (c *checker) part(name, version string) {
 		c.add(false, []string{name}, fmt.Sprintf("write it exactly, e.g. %s", pin.Version), "%q is not an exact version of %s: a range does not pin anything", version, name)
 		return
 	}
-	c.versions[pin.Name] = v
+	c.versions[name] = v
 	if trimmed(version) != trimmed(pin.Version) {
-		c.unpinned(pin, v)
+		c.unpinned(name, pin, v)
 	}
 	want, known := kubernetesFor(pin, v)
 	if !known || want == "" || c.kubernetes == nil {
 		return
 	}
 	if !satisfies(want, c.kubernetes) {
-		c.add(false, []string{name}, c.cure(pin), "%s %s works with Kubernetes %s, and this is %s", name, version, spaced(want), c.kubernetes.Original())
+		c.add(false, []string{name}, c.cure(name, pin), "%s %s works with Kubernetes %s, and this is %s", name, version, spaced(want), c.kubernetes.Original())
 	}
 }
 
 // unpinned reports what is known about a version other than the pinned one.
-func (c *checker) unpinned(pin Pin, v *semver.Version) {
-	names := []string{pin.Name}
+func (c *checker) unpinned(name string, pin Pin, v *semver.Version) {
+	names := []string{name}
 	if _, known := kubernetesFor(pin, v); !known {
 		c.add(true, names, fmt.Sprintf("look at its release notes, or take %s", pin.Version),
-			"it is not known what %s %s works with: %s is the version that we know", pin.Name, v.Original(), pin.Version)
+			"it is not known what %s %s works with: %s is the version that we know", name, v.Original(), pin.Version)
 	}
-	for _, a := range advised {
-		if a.name == pin.Name && v.LessThan(semver.MustParse(a.since)) {
-			c.add(true, names, fmt.Sprintf("take %s or later; %s is ours", a.since, pin.Version), "%s %s %s", pin.Name, v.Original(), a.why)
-		}
+	if pin.Advised != "" && v.LessThan(semver.MustParse(pin.Advised)) {
+		c.add(true, names, fmt.Sprintf("take %s or later; %s is ours", pin.Advised, pin.Version), "%s %s %s", name, v.Original(), pin.Why)
 	}
 }
 
 // cure names a version of the part that fits this Kubernetes, and the versions of
 // Kubernetes that fit the pinned part.
-func (c *checker) cure(pin Pin) string {
+func (c *checker) cure(name string, pin Pin) string {
 	var fit []string
-	for _, l := range lines {
-		if l.name == pin.Name && satisfies(l.kubernetes, c.kubernetes) {
-			fit = append(fit, l.minor)
+	for _, l := range pin.Lines {
+		if satisfies(l.Kubernetes, c.kubernetes) {
+			fit = append(fit, l.Minor)
 		}
 	}
-	cure := fmt.Sprintf("%s %s takes Kubernetes %s", pin.Name, pin.Version, spaced(pin.Kubernetes))
+	cure := fmt.Sprintf("%s %s takes Kubernetes %s", name, pin.Version, spaced(pin.Kubernetes))
 	if len(fit) > 0 {
-		return fmt.Sprintf("take %s %s for this Kubernetes; %s", pin.Name, strings.Join(fit, " or "), cure)
+		return fmt.Sprintf("take %s %s for this Kubernetes; %s", name, strings.Join(fit, " or "), cure)
 	}
 	return cure
 }
@@ -124,7 +124,7 @@ func (c *checker) cure(pin Pin) string {
 func (c *checker) fleet() {
 	rancher, fleet, crd := c.versions["rancher"], c.versions["fleet"], c.versions["fleet-crd"]
 	if rancher != nil && fleet != nil {
-		c.add(false, []string{"rancher", "fleet"}, "leave the standalone Fleet out: Rancher installs the one that it was tested with"+brought(rancher),
+		c.add(false, []string{"rancher", "fleet"}, "leave the standalone Fleet out: Rancher installs the one that it was tested with"+c.brought(rancher),
 			"a standalone Fleet beside Rancher would be two controllers for the same objects, each undoing the other")
 	}
 	if fleet != nil && crd != nil && !fleet.Equal(crd) {
@@ -137,10 +137,10 @@ func (c *checker) fleet() {
 }
 
 // brought says which Fleet a Rancher brings.
-func brought(rancher *semver.Version) string {
-	for _, l := range lines {
-		if l.name == "rancher" && l.minor == minor(rancher) {
-			return fmt.Sprintf(" (%s brings Fleet %s)", rancher.Original(), l.fleet)
+func (c *checker) brought(rancher *semver.Version) string {
+	for _, l := range c.pins["rancher"].Lines {
+		if l.Minor == minor(rancher) {
+			return fmt.Sprintf(" (%s brings Fleet %s)", rancher.Original(), l.Fleet)
 		}
 	}
 	return ""
@@ -148,9 +148,9 @@ func brought(rancher *semver.Version) string {
 
 // kubernetesFor returns the versions of Kubernetes that a version of a part takes.
 func kubernetesFor(pin Pin, v *semver.Version) (want string, known bool) {
-	for _, l := range lines {
-		if l.name == pin.Name && l.minor == minor(v) {
-			return l.kubernetes, true
+	for _, l := range pin.Lines {
+		if l.Minor == minor(v) {
+			return l.Kubernetes, true
 		}
 	}
 	// A chart without a constraint, or with only a lower bound, has the same in its
@@ -167,8 +167,6 @@ func satisfies(constraint string, v *semver.Version) bool {
 }
 
 func minor(v *semver.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
-
-func trimmed(version string) string { return strings.TrimPrefix(version, "v") }
 
 // spaced makes a constraint readable: "from 1.34 to below 1.37".
 func spaced(constraint string) string {
