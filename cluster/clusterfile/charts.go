@@ -1,6 +1,7 @@
 package clusterfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,7 +15,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -33,7 +33,7 @@ func (r chartsSection) partsRender() {
 		if !errors.As(err, &hub) {
 			what, _, _ := strings.Cut(err.Error(), "\n")
 			name, _, _ := strings.Cut(what, ":")
-			r.Wrong(r.sectionOr(strings.TrimSpace(name)), what, seeDocs)
+			r.Wrong(cmp.Or(r.section(strings.TrimSpace(name)), any(yamlnode.Pos{})), what, seeDocs)
 			continue
 		}
 		for _, p := range hub {
@@ -54,13 +54,6 @@ func apart(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
-}
-
-func (r chartsSection) sectionOr(part string) any {
-	if platform.IsOn(r.spec, part) {
-		return r.section(part)
-	}
-	return yamlnode.Pos{}
 }
 
 // hubField is the place in the file of a field of jupyterhub.Hub, such as Profiles[gpu].SHM or
@@ -164,21 +157,14 @@ func (r chartsSection) versionPlace(parts []string) any {
 	return &r.spec.K3s.Version
 }
 
-// section is the place in the file that turns a part on.
+// section is the place in the file that turns a part on; nil: nothing does.
 func (r chartsSection) section(part string) any {
-	p := &r.spec.Platform
-	switch {
-	case part == addon.KueueName && len(p.Queues) > 0:
-		return &p.Queues[0]
-	case part == "cert-manager" && p.TLS != nil:
-		return p.TLS
+	for _, p := range platform.Parts(r.spec) {
+		if i := p.Info(); i.Name == part && i.On {
+			return decode.At(r.spec, i.Section)
+		}
 	}
-	return map[string]any{
-		"rancher": p.Rancher, "fleet": p.Fleet, "fleet-crd": p.Fleet, "jupyterhub": r.spec.Platform.Hub, "velero": p.Backup,
-		"monitoring": p.Monitoring, "dcgm-exporter": p.Monitoring, addon.GPUOperatorName: &r.spec.NVIDIA.Stack,
-		"nfs": p.Storage.NFS, "longhorn": p.Storage.Longhorn, "cephfs": p.Storage.CephFS, "scratch": p.Storage.Scratch,
-		"metallb": p.LB, "cilium": &r.spec.K3s.CNI, "cert-manager": p.Rancher,
-	}[part]
+	return nil
 }
 
 func (r chartsSection) charts() {
@@ -220,12 +206,18 @@ func (r chartsSection) charts() {
 func partNames() []string { return sortedNames(platform.Pins()) }
 
 func (r chartsSection) partName(at any, name string) {
-	known := partNames()
-	if slices.Contains(known, name) {
+	pins := platform.Pins()
+	if _, ok := pins[name]; ok {
 		return
 	}
-	cure := decode.OrSuggest(name, known)
-	if usual := decode.PartHabits[suggest.Plain(name)]; usual != "" {
+	usual := decode.PartHabits[suggest.Plain(name)]
+	for part, pin := range pins {
+		if suggest.Plain(pin.Chart) == suggest.Plain(name) {
+			usual = part
+		}
+	}
+	cure := decode.OrSuggest(name, partNames())
+	if usual != "" {
 		cure = fmt.Sprintf("the part is called %q", usual)
 	}
 	r.Wrong(at, fmt.Sprintf("there is no part %q", name), cure)

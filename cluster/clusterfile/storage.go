@@ -87,31 +87,21 @@ type class struct {
 	name   string
 	at     any  // of its name, or of the section that creates it
 	shared bool // its volumes survive a node and every node can mount them
-	nfs    bool
 }
 
-// classes lists those that the file creates, in the order of the sections.
+// classes lists those that the file creates, in the order of the parts.
 func (r storageSection) classes() []class {
-	st := r.spec.Platform.Storage
 	var out []class
-	add := func(name string, own *string, section any, shared, nfs bool) {
-		at := any(own)
-		if !r.IsSet(own) {
-			at = section
+	for _, part := range platform.Parts(r.spec) {
+		i := part.Info()
+		if !strings.HasPrefix(i.Section, "storage.") || !i.On {
+			continue
 		}
-		out = append(out, class{name, at, shared, nfs})
-	}
-	if st.NFS != nil {
-		add(st.NFS.Class, &st.NFS.Class, st.NFS, true, true)
-	}
-	if st.Longhorn != nil {
-		add(st.Longhorn.Class, &st.Longhorn.Class, st.Longhorn, true, false)
-	}
-	if st.CephFS != nil {
-		add(st.CephFS.Class, &st.CephFS.Class, st.CephFS, true, false)
-	}
-	if st.Scratch != nil {
-		add(st.Scratch.Class, &st.Scratch.Class, st.Scratch, false, false)
+		at := decode.At(r.spec, i.Section+".class")
+		if !r.IsSet(at) {
+			at = decode.At(r.spec, i.Section)
+		}
+		out = append(out, class{i.Class, at, i.Shared})
 	}
 	return out
 }

@@ -15,10 +15,14 @@ const GitOps = "gitops"
 type gitOps struct{ *spec.Fleet }
 
 func (g gitOps) Info() addon.Info {
-	return addon.Info{
+	i := addon.Info{
 		Name: GitOps, Section: "fleet", On: g.Fleet != nil && g.Repo != "",
 		NeverInFleet: "Fleet learns from it what to deploy",
 	}
+	if i.On {
+		i.Stays = "the folder " + g.Path + " of " + g.Repo
+	}
+	return i
 }
 
 func (g gitOps) Make(s *addon.Site) (addon.Piece, error) {

@@ -180,9 +180,6 @@ func PartsOn(s *spec.Spec) []string {
 	return out
 }
 
-// IsOn reports whether a section of the file turns the part on, so that messages can point at it.
-func IsOn(s *spec.Spec, part string) bool { return slices.Contains(PartsOn(s), part) }
-
 // Offered is what the nodes offer to pods, by resource.
 func Offered(s *spec.Spec) map[string]int { return offer.All(s.Nodes, s.NVIDIA.Stack) }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -358,23 +359,16 @@ func Down(s *Session, ctx context.Context, f DownFlags) error {
 
 // stays says which data of a cluster is kept elsewhere; also is a machine with data that was destroyed.
 func dataStays(s *Session, also string) string {
-	p := s.Spec.Platform
 	key, path := "", filepath.Join(s.dir(), keyFile)
 	if _, err := os.Stat(path); err == nil && s.Spec.Access.PrivateKey == "" && !s.Spec.Access.Agent { // else it is the user's own
 		key = " The login key stays: " + path + "."
 	}
 	var out []string
-	if n := p.Storage.NFS; n != nil && (n.VM == nil || n.VM.Name != also) {
-		out = append(out, "volumes in "+n.Export+" on "+n.Server)
-	}
-	if c := p.Storage.CephFS; c != nil {
-		out = append(out, "volumes in the Ceph file system "+c.FSName)
-	}
-	if b := p.Backup; b != nil {
-		out = append(out, "backups in the bucket "+b.Bucket)
-	}
-	if f := p.Fleet; f != nil && f.Repo != "" {
-		out = append(out, "the folder "+f.Path+" of "+f.Repo)
+	for _, part := range platform.Parts(s.Spec) {
+		i, nfs := part.Info(), s.Spec.Platform.Storage.NFS
+		if gone := i.Name == "nfs" && nfs != nil && nfs.VM != nil && nfs.VM.Name == also; i.Stays != "" && !gone {
+			out = append(out, i.Stays)
+		}
 	}
 	switch {
 	case len(out) == 0:

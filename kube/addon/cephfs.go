@@ -20,8 +20,9 @@ const cephNamespace = "ceph-csi"
 type CephFS struct{ *spec.CephFS }
 
 func (c CephFS) Info() Info {
-	return Info{
+	i := Info{
 		Name: "cephfs", Section: "storage.cephfs", On: c.CephFS != nil,
+		Shared:    true,
 		Namespace: cephNamespace,
 		Chart: chart.Pin{
 			Chart: "ceph-csi-cephfs", Repo: "https://ceph.github.io/csi-charts",
@@ -30,6 +31,11 @@ func (c CephFS) Info() Info {
 		},
 		Host: Host{Packages: []string{"ceph-common"}, Modules: []string{"ceph"}}, // the kernel's client
 	}
+	if i.On {
+		i.Class = c.Class
+		i.Stays = "volumes in the Ceph file system " + c.FSName
+	}
+	return i
 }
 
 func (c CephFS) Make(s *Site) (Piece, error) {

@@ -15,8 +15,9 @@ import (
 type Longhorn struct{ *spec.Longhorn }
 
 func (l Longhorn) Info() Info {
-	return Info{
+	i := Info{
 		Name: "longhorn", Section: "storage.longhorn", On: l.Longhorn != nil,
+		Shared:    true,
 		Namespace: "longhorn-system",
 		Chart: chart.Pin{
 			Chart: "longhorn", Repo: "https://charts.longhorn.io",
@@ -40,6 +41,10 @@ func (l Longhorn) Info() Info {
 			Files:    map[string]string{"/etc/multipath/conf.d/longhorn.conf": "blacklist {\n    devnode \"^sd[a-z0-9]+\"\n}\n"},
 		},
 	}
+	if i.On {
+		i.Class = l.Class
+	}
+	return i
 }
 
 func (l Longhorn) Make(s *Site) (Piece, error) {

@@ -17,8 +17,9 @@ import (
 type NFS struct{ *spec.NFS }
 
 func (n NFS) Info() Info {
-	return Info{
+	i := Info{
 		Name: "nfs", Section: "storage.nfs", On: n.NFS != nil,
+		Shared:    true,
 		Namespace: "kube-system",
 		Chart: chart.Pin{
 			Chart: "csi-driver-nfs", Repo: "https://raw.githubusercontent.com/kubernetes-csi/csi-driver-nfs/master/charts",
@@ -27,6 +28,11 @@ func (n NFS) Info() Info {
 			Digest: "sha256:3b923d981776f37b19808a3ad790d88517ff437ffce6fa1b97e3a10bb5f771a6",
 		},
 	}
+	if i.On {
+		i.Class = n.Class
+		i.Stays = "volumes in " + n.Export + " on " + n.Server
+	}
+	return i
 }
 
 func (n NFS) Make(s *Site) (Piece, error) {

@@ -25,6 +25,9 @@ type Info struct {
 	On           bool      // the file asks for it
 	Namespace    string    // of its release
 	Chart        chart.Pin // zero: it has objects only
+	Class        string    // of storage, that it provides; empty: none
+	Shared       bool      // the class's volumes survive a node, and every node can mount them
+	Stays        string    // what outlives the cluster elsewhere, e.g. "backups in the bucket b"
 	NeverInFleet string    // why Fleet cannot deploy it; empty: it can
 	Host         Host      // what it needs on every node
 	CPUShare     float64   // of each node's CPUs, that it guarantees itself

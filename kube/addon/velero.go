@@ -24,7 +24,7 @@ const veleroPlugin = "docker.io/velero/velero-plugin-for-aws:v1.14.2"
 type Velero struct{ *spec.Backup }
 
 func (b Velero) Info() Info {
-	return Info{
+	i := Info{
 		Name: "velero", Section: "backup", On: b.Backup != nil,
 		Namespace: veleroNamespace,
 		Chart: chart.Pin{
@@ -34,6 +34,10 @@ func (b Velero) Info() Info {
 			Digest: "sha256:cd23589ad1b2d25cdd3220f6866b3f6f4c5683c4c09494e76a14700b33f81f83",
 		},
 	}
+	if i.On {
+		i.Stays = "backups in the bucket " + b.Bucket
+	}
+	return i
 }
 
 func (b Velero) Make(s *Site) (Piece, error) {

@@ -64,6 +64,30 @@ func Fields(t reflect.Type) []Field {
 	return out
 }
 
+// At returns the place of a key of a section, such as storage.nfs: the value itself if it is a pointer,
+// the first item of a list, else a pointer to the field. It is nil if there is no such key.
+func At(section any, path string) any {
+	key, rest, below := strings.Cut(path, ".")
+	v := reflect.ValueOf(section).Elem()
+	for _, f := range Fields(v.Type()) {
+		if f.Name != key {
+			continue
+		}
+		at := v.FieldByIndex(f.index)
+		switch {
+		case at.Kind() == reflect.Slice && at.Len() > 0:
+			at = at.Index(0).Addr()
+		case at.Kind() != reflect.Pointer:
+			at = at.Addr()
+		}
+		if below {
+			return At(at.Interface(), rest)
+		}
+		return at.Interface()
+	}
+	return nil
+}
+
 // Keys lists the keys that a section knows, in their order.
 func Keys(t reflect.Type) []string {
 	var keys []string

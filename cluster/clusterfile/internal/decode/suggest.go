@@ -45,10 +45,10 @@ func OrSuggest(name string, known []string) string {
 	return "write " + suggest.OneOf(known)
 }
 
-// PartHabits maps common names of parts of the platform to those of package pins.
+// PartHabits maps common names of parts of the platform, beside those of their charts, to their own.
 var PartHabits = map[string]string{
 	"hub": "jupyterhub", "backup": "velero", "queues": "kueue", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
-	"kubeprometheusstack": "monitoring", "csidrivernfs": "nfs", "localpathprovisioner": "scratch", "localpath": "scratch", "cephcsicephfs": "cephfs", "dcgm": "dcgm-exporter",
+	"localpath": "scratch", "dcgm": "dcgm-exporter",
 }
 
 // IsProtectedLabel reports whether Kubernetes or K3s manage a label.
