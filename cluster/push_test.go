@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/facts"
 )

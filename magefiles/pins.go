@@ -14,7 +14,7 @@ import (
 
 	"github.com/magefile/mage/mg"
 
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // pinned lists the versions that homelab pins beside those of charts.

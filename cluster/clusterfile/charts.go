@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 	"github.com/cps-gpu/homelab/jupyterhub"

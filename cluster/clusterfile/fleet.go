@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // fleetSection completes and checks fleet, and what it deploys.

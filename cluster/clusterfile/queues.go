@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 )

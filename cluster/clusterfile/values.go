@@ -17,9 +17,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // unique reports the second use of a value, with the place of the first.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/platform"
 
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/fleet"

@@ -4,8 +4,8 @@ import (
 	_ "embed" // seal.sh
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // BakedPackages are the packages that K3s and its storage need on a machine, and those that

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/platform"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // modulesFile is read by systemd at each boot. The boot succeeds even if one of the modules is

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // What comes from charts.values is said to, and nothing else is.

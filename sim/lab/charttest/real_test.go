@@ -23,7 +23,7 @@ import (
 // TestRealCharts installs the charts of a folder, as people use them, beside each
 // other, looks whether they are done then, and how long that takes. The folder has
 // unpacked charts, as `helm pull --untar` leaves them, such as those that
-// kube/chart/pins lists.
+// internal/platform lists.
 func TestRealCharts(t *testing.T) {
 	folder := facts.Charts(t, "")
 	// Of the commands of these charts we know nothing: they end well.

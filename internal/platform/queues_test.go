@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // In the hub's namespace only what has the label waits, elsewhere everything; and queues cover all that
 // the nodes offer, so that no pod of theirs gets more beside them.
 func TestQueuesOfAFile(t *testing.T) {
-	s, err := clusterfile.Load("../clusterfile/testdata/good/queues.yaml")
+	s, err := clusterfile.Load("../../cluster/clusterfile/testdata/good/queues.yaml")
 	require.NoError(t, err)
 	pieces, err := platform.Pieces(s, false)
 	require.NoError(t, err)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/platform"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // How many servers of each profile of the example run at once, when nothing else does.
