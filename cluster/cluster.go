@@ -21,10 +21,10 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/leasefile"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/platform"
-	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
@@ -124,7 +124,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.hosts.Hold() // a plan writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.VMs.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
-		b.Proxmox.Expect(proxmox.Cure(prepare.RolePrefix(want), b.Proxmox.TokenID(), slices.Concat(prepare.Grants(want, b.Proxmox.Version()), prepare.LookGrants(want))))
+		b.Proxmox.Expect(proxmox.Cure(hostprep.RolePrefix(want), b.Proxmox.TokenID(), slices.Concat(hostprep.Grants(want, b.Proxmox.Version()), hostprep.LookGrants(want))))
 	}
 	return of(c), nil
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -21,7 +21,7 @@ pools:
 		fmt.Println(err)
 		return
 	}
-	for _, path := range proxmox.GrantPaths(prepare.Grants(want, proxmox.Version{Release: "9.2"})) {
+	for _, path := range proxmox.GrantPaths(hostprep.Grants(want, proxmox.Version{Release: "9.2"})) {
 		fmt.Println(path)
 	}
 	// Output:

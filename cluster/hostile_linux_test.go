@@ -24,12 +24,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/doctor"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/placement"
-	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube/helm"
@@ -246,7 +246,7 @@ func (g *gauge) of(t *testing.T, s *spec.Spec, login ssh.Signer) (cpu time.Durat
 		planned(t, s, b)
 		effectsOf(t, s, b.Proxmox, login)
 		if s.HasProxmox() {
-			_ = prepare.RoleScript(s, proxmox.Version{Version: "9.0"}, "homelab@pve!x")
+			_ = hostprep.RoleScript(s, proxmox.Version{Version: "9.0"}, "homelab@pve!x")
 		}
 		cpu, memory = g.stop()
 	})
@@ -418,7 +418,7 @@ func examined(t *testing.T, asked *spec.Spec, b Backend) (said []string) {
 		said = append(said, w.Error())
 	}
 	if b.Proxmox != nil {
-		said = append(said, prepare.RoleScript(asked, proxmox.Version{Version: "9.0"}, "homelab@pve!x"))
+		said = append(said, hostprep.RoleScript(asked, proxmox.Version{Version: "9.0"}, "homelab@pve!x"))
 	}
 	s, err := placement.Place(t.Context(), asked, b.Proxmox)
 	if err != nil {

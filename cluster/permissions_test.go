@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
@@ -106,7 +106,7 @@ func leastLife(t testing.TB, version string, need []proxmox.Grant, tap func(http
 var versions = []string{"8.4.14", "9.2.11"}
 
 func leastGrants(t testing.TB, version string) []proxmox.Grant {
-	return prepare.Grants(leastSpecs(t)[0], proxmox.Version{Version: version})
+	return hostprep.Grants(leastSpecs(t)[0], proxmox.Version{Version: version})
 }
 
 func TestGrantsAreEnough(t *testing.T) {
@@ -149,7 +149,7 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				defer w.close()
 				shell := w.rootShell(t, "pve1")
 
-				script := prepare.RoleScript(spec, v, "homelab@pve!least")
+				script := hostprep.RoleScript(spec, v, "homelab@pve!least")
 				golden(t, "permissions/script-"+version[:1]+".sh", script)
 				first, err := remote.Output(t.Context(), shell, "sh", "-c", script)
 				require.NoError(t, err)
@@ -165,9 +165,9 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				require.NoError(t, err)
 				have, err := pve.Permissions(t.Context())
 				require.NoError(t, err)
-				all := slices.Concat(prepare.Grants(spec, v), prepare.LookGrants(spec))
+				all := slices.Concat(hostprep.Grants(spec, v), hostprep.LookGrants(spec))
 				assert.Empty(t, have.Missing(all))
-				for _, r := range proxmox.Roles(prepare.RolePrefix(spec), all) {
+				for _, r := range proxmox.Roles(hostprep.RolePrefix(spec), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
 				}
 			})
@@ -220,7 +220,7 @@ func (w *world) rootShell(t testing.TB, node string) *ssh.Client {
 // where a file says one.
 func TestStartupWantsMore(t *testing.T) {
 	spec := parse(t, replace(t, lab(example(t, "one-gpu")), "gpus: 1}", "gpus: 1, startup: order=2}"))
-	need := prepare.Grants(spec, proxmox.Version{Version: versions[1]})
+	need := hostprep.Grants(spec, proxmox.Version{Version: versions[1]})
 	i := slices.IndexFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Modify") })
 	require.GreaterOrEqual(t, i, 0)
 	assert.False(t, slices.ContainsFunc(need, func(g proxmox.Grant) bool { return slices.Contains(g.Privileges, "Sys.Audit") }), "the greater one includes it")

@@ -11,15 +11,14 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
 // A reboot that waits costs what runs on the host, and nothing where none waits.
 func TestCostsOfAReboot(t *testing.T) {
-	p := &prepare.HostPlan{Name: "pve1", State: host.State{Guests: []string{"VM 100 web", "CT 101 dns"}}}
+	p := &hostprep.HostPlan{Name: "pve1", State: hostprep.State{Guests: []string{"VM 100 web", "CT 101 dns"}}}
 	assert.Empty(t, p.Costs())
 	p.Reboot = []string{"a new kernel"}
 	costs := p.Costs()

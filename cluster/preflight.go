@@ -11,8 +11,8 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
@@ -39,10 +39,10 @@ func local(endpoint string) bool {
 func (c *holdings) want(hosts ...string) preflight.Want {
 	s := c.spec
 	if len(hosts) == 0 {
-		hosts = prepare.Hosts(s)
+		hosts = hostprep.Hosts(s)
 	}
 	w := preflight.Want{
-		Owner: names.Tag(s), Grants: prepare.Grants(s, c.Proxmox.Version()), Looks: prepare.LookGrants(s), Role: prepare.RolePrefix(s),
+		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), Looks: hostprep.LookGrants(s), Role: hostprep.RolePrefix(s),
 		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
@@ -62,7 +62,7 @@ func (c *holdings) want(hosts ...string) preflight.Want {
 		if s.Image.Template == "" {
 			h.Template = s.TemplateStorage(host)
 		}
-		for _, u := range prepare.Uses(s, host) {
+		for _, u := range hostprep.Uses(s, host) {
 			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Why: u.Why})
 		}
 		w.Hosts = append(w.Hosts, h)

@@ -19,7 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -99,8 +99,8 @@ func prepSiteOf(t *testing.T, sim *pvesim.Sim, m pvesim.Model, yaml string) *pre
 	return w
 }
 
-func (w *prepSite) prep() *prepare.Prep {
-	p := &prepare.Prep{Spec: w.spec, Root: w.root, KeepToken: func(v secret.Value) error { w.secret = v; return nil }}
+func (w *prepSite) prep() *hostprep.Prep {
+	p := &hostprep.Prep{Spec: w.spec, Root: w.root, KeepToken: func(v secret.Value) error { w.secret = v; return nil }}
 	for name := range w.root {
 		p.Hosts = append(p.Hosts, name)
 	}

@@ -110,7 +110,7 @@ func Bench(ctx context.Context) error {
 		{"sh", "-c", "cd cluster && ../.lab/bin/cluster.test -test.run Measure -measure"},
 		{"go", "test", "-run", "TestCostBesideTheLeastPossible", "-count=1", "-v", "./proxmox"},
 		{"go", "test", "-run", "^$", "-bench", ".", "./proxmox", "./remote/ssh", "./fleet"},
-		{"go", "test", "-run", "^$", "-bench", "Page", "-benchtime", "10x", "./internal/page"},
+		{"go", "test", "-run", "^$", "-bench", "Page", "-benchtime", "10x", "./internal/session/report"},
 	})
 }
 

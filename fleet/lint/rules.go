@@ -56,7 +56,7 @@ var lintRulesFile = [...]Rule{
 	{"yaml-syntax", Failure, "", "A file that is not YAML stops its bundle.",
 		"look for a missing blank after a colon, an unclosed quote or bracket, or a wrong indent, here or in the line before", "internal/bundlereader/read.go bundleFromDir; internal/helmdeployer/rawyaml/resources.go ToObjects"},
 	{"unread", Warning, "", "A document that is nested too deep, or has too many anchors, to be read by this linter, or that keeps a kustomization from being built: nothing in it is checked.",
-		"write it with less nesting and fewer anchors", "this linter (internal/yamlbound): such files exist to exhaust what reads them"},
+		"write it with less nesting and fewer anchors", "this linter (internal/yamlnode): such files exist to exhaust what reads them"},
 	{"ignore-glob", Failure, "", "An invalid pattern in .fleetignore stops the bundle.",
 		"close the bracket, or escape it with a backslash", "internal/bundlereader/loaddirectory.go isIgnored (filepath.Match)"},
 	{"ignore-pattern", Warning, "", "Patterns of .fleetignore differ from those of .gitignore: a path never matches, and ! includes nothing again.",

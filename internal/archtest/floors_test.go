@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 // rooms are the packages by what they are for, from the street to the cellar.
 func rooms() []floor {
 	return []floor{
-		{"Commands", []string{"magefiles/targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/rows", "internal/page"}},
-		{"The whole", []string{"cluster", "internal/prepare", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
-			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/verification", "cluster/consent", "internal/draft", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "internal/placement", "internal/platform", "internal/names", "internal/labneeds", "cluster/backup", "cluster/inventory"}},
+		{"Commands", []string{"magefiles/targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report"}},
+		{"The whole", []string{"cluster", "internal/hostprep", "internal/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
+			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/verification", "cluster/consent", "internal/draft", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "internal/placement", "internal/platform", "internal/names", "internal/labneeds", "internal/backup", "cluster/inventory"}},
 		{"Parts of a platform", []string{"kube/addon", "fleet", "fleet/lint", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "sim/cmd/coverage", "sim/cmd/peers", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{
@@ -41,11 +41,11 @@ func rooms() []floor {
 			"sim/guest/internal/gpu", "sim/guest/internal/machine", "sim/guest/internal/plane", "sim/guest/internal/network", "sim/guest/internal/internet",
 			"sim/guest/internal/getopt", "sim/guest/internal/archive", "sim/guest/internal/disk"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/helm"}},
-		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "proxmox/host", "cloudinit", "k3s", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "internal/offer"}},
+		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "cloudinit", "k3s", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "internal/offer"}},
 		{"What is wanted", []string{"cluster/spec"}},
 		{"The engine", []string{"cluster/converge", "cluster/converge/lease", "cluster/converge/wait", "cluster/converge/drift", "cluster/converge/progress", "secret", "internal/sops", "proxmox/unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
-			"internal/yamlbound", "internal/yamlnode", "internal/printable", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
+			"internal/yamlnode", "internal/printable", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/internal/session/rows"
 )
 
 // Validate only reports that Load succeeded.
@@ -296,7 +295,7 @@ func Status(s *Session, ctx context.Context) error {
 		return s.Console.Plan(plan)
 	}
 	inv := s.Inventory(ctx, plan)
-	wrong := s.Console.Status(plan, rows.Machines(inv), platformParts(s)...)
+	wrong := s.Console.Status(plan, Machines(inv), platformParts(s)...)
 	if err := inv.Err(); err != nil {
 		s.Say("warning: not everything about the machines is known: %s", err)
 	}

@@ -10,9 +10,8 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/internal/session/rows"
-	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
 // GPUList prints every card of every host, or of the one of -host, and its owner. With -ssh it also asks
@@ -103,7 +102,7 @@ func lookCloser(s *Session, ctx context.Context, f HostFlags, gpus []cluster.GPU
 		return err
 	}
 	defer done()
-	state, err := host.Observe(ctx, runner)
+	state, err := hostprep.Observe(ctx, runner)
 	if err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	talk.JSON = false // the data of this command are results, not events
 	_, runErr := run(ctx, &talk, graph, wish{})
 	results := verification.Results()
-	found := rows.Verify(string(level), s.Spec.IsLab(), results, verification.Checks())
+	found := Verify(string(level), s.Spec.IsLab(), results, verification.Checks())
 	if err := found.Remember(s.History()); err != nil {
 		s.Say("warning: these results cannot be compared with later ones: %s", err)
 	}

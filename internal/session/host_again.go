@@ -8,14 +8,13 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/internal/prepare"
-	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 )
 
 // prepare applies the changes, one command at a time, while no other preparation runs on any
 // of these hosts. It first checks again: changes that were not shown, because another run or a
 // person has changed something, need -yes or another question.
-func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *prepare.Prep, shown *prepPlan) error {
+func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Prep, shown *prepPlan) error {
 	held, right := s.hold(ctx, f.NoWait)
 	defer right.release(held)
 	for _, l := range prep.Leases() {
@@ -67,7 +66,7 @@ func (p *prepPlan) notIn(shown *prepPlan, reboot bool) []string {
 // acts lists each change on a line of its own.
 func (p *prepPlan) acts(reboot bool) []string {
 	var out []string
-	add := func(where string, changes []*host.Change) {
+	add := func(where string, changes []*hostprep.Change) {
 		for _, c := range changes {
 			for _, f := range c.Diff() {
 				f.Note = ""

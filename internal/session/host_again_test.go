@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -80,7 +80,7 @@ func (w *hostSite) file(host, path string) []byte {
 // teacher prepares a host by herself.
 func (w *hostSite) teacher(host string) *lease.Lease {
 	w.t.Helper()
-	prep := &prepare.Prep{Hosts: []string{host}, Root: map[string]remote.Runner{host: w.shell(host)}}
+	prep := &hostprep.Prep{Hosts: []string{host}, Root: map[string]remote.Runner{host: w.shell(host)}}
 	_, l, err := lease.Acquire(w.t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host " + host, Holder: "teacher@desk", Purpose: "host:prep"}, nil)
 	require.NoError(w.t, err)
 	return l

@@ -12,9 +12,9 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/host"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -50,14 +50,14 @@ func hostPrepFirst(s *Session, ctx context.Context, f HostPrepFlags) error {
 
 // draftSpec is a file as cluster:init would write it, as far as needed here.
 func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner) (*spec.Spec, error) {
-	state, err := host.Observe(ctx, r)
+	state, err := hostprep.Observe(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.SSH, err)
 	}
 	if f.Host != "" && f.Host != state.Host {
 		return nil, failedf(invalid, "-host=%s: the machine at %s has the host name %s", f.Host, f.SSH, state.Host)
 	}
-	seen, err := host.Access{}.ObserveAccess(ctx, r)
+	seen, err := hostprep.Access{}.ObserveAccess(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.SSH, err)
 	}
@@ -66,7 +66,7 @@ func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner
 		return nil, err
 	}
 	name, gpus := cmp.Or(f.Name, "homelab"), "0"
-	if slices.ContainsFunc(state.Devices, func(d host.Device) bool { return d.IsGPU() }) {
+	if slices.ContainsFunc(state.Devices, func(d hostprep.Device) bool { return d.IsGPU() }) {
 		gpus = "1"
 	}
 	text := strings.NewReplacer(
@@ -83,7 +83,7 @@ func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner
 }
 
 // pick returns the first storage for a content type, of a preferred type if there is one.
-func pick(s host.AccessState, content string, types ...string) string {
+func pick(s hostprep.AccessState, content string, types ...string) string {
 	best := ""
 	for _, st := range s.Storages {
 		switch {

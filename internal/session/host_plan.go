@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/proxmox/host"
 )
 
 // prepText is a plan in full detail: each line of each file, each command, why, and how to
@@ -33,11 +32,11 @@ func prepText(all *prepPlan) string {
 	b.WriteString("All hosts of this Proxmox cluster\n\n")
 	token := all.access.Token
 	for _, c := range all.access.Changes {
-		if c.ID == host.Grants {
+		if c.ID == hostprep.RoleGrants {
 			tokenText(&b, &n, token)
 			token = nil
 		}
-		changesText(&b, &n, []*host.Change{c})
+		changesText(&b, &n, []*hostprep.Change{c})
 	}
 	tokenText(&b, &n, token)
 	if len(all.access.Changes)+len(all.access.Token) == 0 {
@@ -48,7 +47,7 @@ func prepText(all *prepPlan) string {
 }
 
 // hostHead describes the host and its cards.
-func hostHead(h *prepare.HostPlan) string {
+func hostHead(h *hostprep.HostPlan) string {
 	s := h.State
 	cpu, firmware := "AMD", "BIOS"
 	if s.Intel {
@@ -83,7 +82,7 @@ func hostHead(h *prepare.HostPlan) string {
 	return b.String()
 }
 
-func changesText(b *strings.Builder, n *int, changes []*host.Change) {
+func changesText(b *strings.Builder, n *int, changes []*hostprep.Change) {
 	for _, c := range changes {
 		*n++
 		fmt.Fprintf(b, "  %d. %s\n", *n, capital(c.What))
@@ -122,7 +121,7 @@ func undoText(b *strings.Builder, undo []string) {
 	}
 }
 
-func fileText(b *strings.Builder, f host.FileChange) {
+func fileText(b *strings.Builder, f hostprep.FileChange) {
 	switch {
 	case f.New:
 		fmt.Fprintf(b, "     %s (new)\n", f.Path)
@@ -170,7 +169,7 @@ func tokenText(b *strings.Builder, n *int, commands [][]string) {
 	fmt.Fprintf(b, "     To undo it: pveum user token delete %s %s.\n\n", printable.Word(last[4]), printable.Word(last[5]))
 }
 
-func notesText(b *strings.Builder, notes []host.Note) {
+func notesText(b *strings.Builder, notes []hostprep.Note) {
 	for _, n := range notes {
 		what := "Note: "
 		if n.Fatal {

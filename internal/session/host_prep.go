@@ -14,8 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/prepare"
-	"github.com/cps-gpu/homelab/proxmox/host"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -97,12 +96,12 @@ func hostPrep(s *Session, ctx context.Context, f HostPrepFlags) error {
 }
 
 // openPrep opens a shell on every host of the command.
-func openPrep(s *Session, ctx context.Context, f HostPrepFlags) (*prepare.Prep, func(), error) {
+func openPrep(s *Session, ctx context.Context, f HostPrepFlags) (*hostprep.Prep, func(), error) {
 	hosts, err := s.hostsOf(f.HostFlags)
 	if err != nil {
 		return nil, nil, err
 	}
-	prep := &prepare.Prep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: f.Framebuffer}
+	prep := &hostprep.Prep{Spec: s.Spec, Root: map[string]remote.Runner{}, Framebuffer: f.Framebuffer}
 	var open []func()
 	done := func() {
 		for _, end := range open {
@@ -137,11 +136,11 @@ func hostNames(hosts []spec.Host) string {
 
 // prepPlan has all changes.
 type prepPlan struct {
-	hosts  []*prepare.HostPlan
-	access *prepare.AccessPlan
+	hosts  []*hostprep.HostPlan
+	access *hostprep.AccessPlan
 }
 
-func lookAtHosts(s *Session, ctx context.Context, prep *prepare.Prep) (*prepPlan, error) {
+func lookAtHosts(s *Session, ctx context.Context, prep *hostprep.Prep) (*prepPlan, error) {
 	var all prepPlan
 	prep.Forget()
 	for _, name := range prep.Hosts {
@@ -160,18 +159,18 @@ func lookAtHosts(s *Session, ctx context.Context, prep *prepare.Prep) (*prepPlan
 
 func (p *prepPlan) changes() bool {
 	return len(p.access.Changes)+len(p.access.Token) > 0 ||
-		slices.ContainsFunc(p.hosts, func(h *prepare.HostPlan) bool { return len(h.Changes) > 0 })
+		slices.ContainsFunc(p.hosts, func(h *hostprep.HostPlan) bool { return len(h.Changes) > 0 })
 }
 
 // waiting returns the hosts with changes that wait for a reboot.
-func (p *prepPlan) waiting() []*prepare.HostPlan {
-	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *prepare.HostPlan) bool { return len(h.Reboot) == 0 })
+func (p *prepPlan) waiting() []*hostprep.HostPlan {
+	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *hostprep.HostPlan) bool { return len(h.Reboot) == 0 })
 }
 
 // fatal lists the problems that only a person can fix.
 func (p *prepPlan) fatal() []string {
 	var out []string
-	add := func(where string, notes []host.Note) {
+	add := func(where string, notes []hostprep.Note) {
 		for _, n := range notes {
 			if n.Fatal {
 				out = append(out, where+n.What)
@@ -186,18 +185,18 @@ func (p *prepPlan) fatal() []string {
 }
 
 // unknownToken describes a token whose secret is not at the file's reference.
-func (p *prepPlan) unknownToken(prep *prepare.Prep, place *tokenPlace) {
+func (p *prepPlan) unknownToken(prep *hostprep.Prep, place *tokenPlace) {
 	if !place.wanted || place.known || p.access.State.Token == nil || len(p.access.Token) > 0 {
 		return
 	}
-	p.access.Notes = append(p.access.Notes, host.Note{Fatal: true,
+	p.access.Notes = append(p.access.Notes, hostprep.Note{Fatal: true,
 		What: fmt.Sprintf("the token %s exists, but its secret, which Proxmox shows only once, is missing: %s", prep.TokenID(), place.why),
 		Do:   "put it there, or run host:prep with -force: that creates a new token, and programs that use the old one stop working",
 	})
 }
 
 // afterPrep handles what follows when nothing is left to change: a reboot, or the end.
-func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *prepare.Prep, all *prepPlan) error {
+func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep.Prep, all *prepPlan) error {
 	waiting := all.waiting()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
@@ -243,13 +242,13 @@ func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *prepare.P
 func showPrep(s *Session, all *prepPlan) error {
 	if s.JSON {
 		for _, h := range all.hosts {
-			h.Changes = append([]*host.Change{}, h.Changes...) // an empty list, not null
-			if err := console.Objects(s.Console, []*prepare.HostPlan{h}); err != nil {
+			h.Changes = append([]*hostprep.Change{}, h.Changes...) // an empty list, not null
+			if err := console.Objects(s.Console, []*hostprep.HostPlan{h}); err != nil {
 				return err
 			}
 		}
-		all.access.Changes = append([]*host.Change{}, all.access.Changes...)
-		return console.Objects(s.Console, []*prepare.AccessPlan{all.access})
+		all.access.Changes = append([]*hostprep.Change{}, all.access.Changes...)
+		return console.Objects(s.Console, []*hostprep.AccessPlan{all.access})
 	}
 	return s.Text(prepText(all))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -346,7 +346,7 @@ func TestOnePreparationAtATime(t *testing.T) {
 		require.NoError(t, err)
 		shell := ssh.New(cfg)
 		defer func() { _ = shell.Close() }()
-		prep := &prepare.Prep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
+		prep := &hostprep.Prep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
 		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "teacher@desk", Purpose: "host:prep"}, nil)
 		require.NoError(t, err)
 		err = w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -54,7 +54,7 @@ func hostRole(s *Session, ctx context.Context, f HostRoleFlags) error {
 	if s.JSON {
 		return console.Objects(s.Console, rolesFor(s, v, id))
 	}
-	_, err = io.WriteString(s.Data, prepare.RoleScript(s.Spec, v, id))
+	_, err = io.WriteString(s.Data, hostprep.RoleScript(s.Spec, v, id))
 	return err
 }
 
@@ -71,12 +71,12 @@ func askRole(s *Session, ctx context.Context, id *string) (proxmox.Version, erro
 	}
 	v := client.Version()
 	*id = client.TokenID()
-	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
+	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.LookGrants(s.Spec))
 	have, err := client.Permissions(ctx, proxmox.GrantPaths(need)...)
 	if err != nil {
 		return v, err
 	}
-	lacking := proxmox.Roles(prepare.RolePrefix(s.Spec), have.Missing(need))
+	lacking := proxmox.Roles(hostprep.RolePrefix(s.Spec), have.Missing(need))
 	for _, r := range lacking {
 		s.Say("%s lacks %s", *id, r)
 	}
@@ -109,10 +109,10 @@ type role struct {
 }
 
 func rolesFor(s *Session, v proxmox.Version, id string) []role {
-	need := slices.Concat(prepare.Grants(s.Spec, v), prepare.LookGrants(s.Spec))
+	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.LookGrants(s.Spec))
 	var out []role
-	for _, r := range proxmox.Roles(prepare.RolePrefix(s.Spec), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(prepare.RolePrefix(s.Spec), id, need, r.Path)})
+	for _, r := range proxmox.Roles(hostprep.RolePrefix(s.Spec), need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(hostprep.RolePrefix(s.Spec), id, need, r.Path)})
 	}
 	return out
 }

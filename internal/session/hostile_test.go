@@ -27,7 +27,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -190,7 +190,7 @@ func TestNumbersAreJudgedFirst(t *testing.T) {
 		start := time.Now()
 		want, err := clusterfile.Parse(file, text)
 		if err == nil {
-			_ = prepare.RoleScript(want, proxmox.Version{Version: "9.0"}, "homelab@pve!x")
+			_ = hostprep.RoleScript(want, proxmox.Version{Version: "9.0"}, "homelab@pve!x")
 		}
 		took := time.Since(start)
 		runtime.ReadMemStats(&after)
@@ -267,7 +267,7 @@ func commands(t *testing.T, what string, want *spec.Spec) (out []string) {
 	t.Helper()
 	var scripts []string
 	if want.HasProxmox() {
-		scripts = append(scripts, prepare.RoleScript(want, proxmox.Version{Version: "9.0"}, "homelab@pve!"+want.Name))
+		scripts = append(scripts, hostprep.RoleScript(want, proxmox.Version{Version: "9.0"}, "homelab@pve!"+want.Name))
 	}
 	for _, script := range scripts {
 		tree, err := syntax.NewParser().Parse(strings.NewReader(script), "")

@@ -9,8 +9,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-
-	"github.com/cps-gpu/homelab/internal/yamlbound"
 )
 
 // Oddity is something in a file that has no meaning here, or an ambiguous one.
@@ -35,7 +33,7 @@ const (
 	Twice                // a duplicate key
 )
 
-// Reader reads documents, whose depth yamlbound has a limit for.
+// Reader reads documents, whose depth [Parse] limits.
 type Reader struct {
 	Skip   int  // lines before the text that is read
 	Budget *int // nodes that may still be created, shared by every document of every reader
@@ -46,9 +44,9 @@ type Reader struct {
 }
 
 // Read returns the documents of a text that are not empty. Its errors are those of
-// [yamlbound.Parse].
+// [Parse].
 func (r *Reader) Read(text []byte) ([]*Node, error) {
-	file, err := yamlbound.Parse(bytes.TrimPrefix(text, []byte("\ufeff")), parser.AllowDuplicateMapKey())
+	file, err := Parse(bytes.TrimPrefix(text, []byte("\ufeff")), parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +66,7 @@ func (r *Reader) Reason(err error) (Pos, string) {
 	if syntax, ok := errors.AsType[yaml.Error](err); ok {
 		return r.at(syntax.GetToken()), syntax.GetMessage()
 	}
-	return Pos{}, yamlbound.ErrParser.Error()
+	return Pos{}, ErrParser.Error()
 }
 
 func (r *Reader) at(t *token.Token) Pos {

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -48,7 +48,7 @@ func (m *Maker) DestroyVM(ctx context.Context, vm *proxmox.VM) error {
 // to this cluster if one of its machines has or had it in its drive, or if the current file
 // makes it.
 func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
-	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == prepare.ISOContent }) {
+	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == hostprep.ISOContent }) {
 		return volumes, nil
 	}
 	storages, err := m.proxmox.Storages.List(ctx, host)
@@ -62,7 +62,7 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 	var made map[string]bool
 	var out []proxmox.Volume
 	for _, v := range volumes {
-		if v.Content == prepare.ISOContent && shared[v.Storage()] {
+		if v.Content == hostprep.ISOContent && shared[v.Storage()] {
 			if made == nil {
 				if made, err = m.provenSeeds(ctx); err != nil {
 					return nil, err

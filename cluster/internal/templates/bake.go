@@ -16,8 +16,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/prepare"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -66,7 +66,7 @@ func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err 
 // dropSeed deletes the seed of a finished bake. It keeps another ISO that a user has put into
 // the drive, and an ISO that another owner's VM has in its drive.
 func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
-	seed := proxmox.Volume{ID: id, Content: prepare.ISOContent}
+	seed := proxmox.Volume{ID: id, Content: hostprep.ISOContent}
 	if !names.OwnsBake(ts.Spec, seed.Name()) {
 		progress.Say(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
 		return nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/internal/prepare"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -32,7 +32,7 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 		}
 		r.Volumes = slices.DeleteFunc(r.Volumes, func(v proxmox.Volume) bool {
 			by, held := holders.File(v.Name())
-			return v.Content == prepare.ISOContent && stays(ctx, v.ID+" on "+r.Host, by, held, far(v))
+			return v.Content == hostprep.ISOContent && stays(ctx, v.ID+" on "+r.Host, by, held, far(v))
 		})
 		r.Mappings = slices.DeleteFunc(r.Mappings, func(id string) bool {
 			by, held := holders.Mapping(id)

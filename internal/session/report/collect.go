@@ -14,7 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -23,7 +22,7 @@ import (
 
 // collector fills a page.
 type collector struct {
-	*page.Page
+	*Page
 	session *session.Session
 	plan    *converge.Plan
 	report  *converge.Report
@@ -67,7 +66,7 @@ func (c *collector) collect(ctx context.Context, acted map[string]drift.Diff) {
 	c.warnings()
 	c.results()
 	c.profiles()
-	slices.SortStableFunc(c.Problems, func(a, b page.Problem) int {
+	slices.SortStableFunc(c.Problems, func(a, b Problem) int {
 		switch {
 		case a.Warning == b.Warning:
 			return 0
@@ -96,7 +95,7 @@ func (c *collector) problem(where, text string, warning bool) {
 			return
 		}
 	}
-	c.Problems = append(c.Problems, page.Problem{Where: where, What: what, Cure: cure, Warning: warning})
+	c.Problems = append(c.Problems, Problem{Where: where, What: what, Cure: cure, Warning: warning})
 }
 
 // split takes the cure out of an error: its lines with a margin.
@@ -114,25 +113,25 @@ func split(text string) (what, cure string) {
 
 func (c *collector) facts() {
 	s := c.session.Spec
-	c.Facts = append(c.Facts, page.Fact{Label: "Kubernetes", Value: s.K3s.Version})
+	c.Facts = append(c.Facts, Fact{Label: "Kubernetes", Value: s.K3s.Version})
 	if api := s.APIAddress(); api.IsValid() {
-		c.Facts = append(c.Facts, page.Fact{Label: "API", Value: api.String()})
+		c.Facts = append(c.Facts, Fact{Label: "API", Value: api.String()})
 	}
 	if len(s.GPUNodes()) > 0 {
-		c.Facts = append(c.Facts, page.Fact{Label: "GPU driver", Value: s.NVIDIA.Branch + ", " + s.NVIDIA.DriverMode})
+		c.Facts = append(c.Facts, Fact{Label: "GPU driver", Value: s.NVIDIA.Branch + ", " + s.NVIDIA.DriverMode})
 	}
 	if s.Proxmox.Endpoint != "" {
-		c.Facts = append(c.Facts, page.Fact{Label: "Proxmox VE", Value: s.Proxmox.Endpoint})
+		c.Facts = append(c.Facts, Fact{Label: "Proxmox VE", Value: s.Proxmox.Endpoint})
 	}
-	c.Facts = append(c.Facts, page.Fact{Label: "File", Value: s.File})
+	c.Facts = append(c.Facts, Fact{Label: "File", Value: s.File})
 }
 
 // ran shows a run.
 func (c *collector) ran(acted map[string]drift.Diff) {
-	run := &page.Run{}
+	run := &Run{}
 	for _, s := range c.report.Steps {
 		lane, what := console.Owner(s.Step)
-		step := page.Step{Name: s.Step, Lane: lane, What: what, End: string(s.Kind), Needs: s.Needs, Started: s.Started, Ended: s.Ended}
+		step := Step{Name: s.Step, Lane: lane, What: what, End: string(s.Kind), Needs: s.Needs, Started: s.Started, Ended: s.Ended}
 		st := c.of(s.Step)
 		switch s.Kind {
 		case converge.FailedStep:
@@ -200,9 +199,9 @@ func (c *collector) of(step string) *steps {
 }
 
 func (c *collector) change(where, what string, diff drift.Diff) {
-	ch := page.Change{Where: where, What: what}
+	ch := Change{Where: where, What: what}
 	for _, f := range diff {
-		field := page.Field{Path: f.Path, Before: f.Have, After: f.Want, Note: f.Note}
+		field := Field{Path: f.Path, Before: f.Have, After: f.Want, Note: f.Note}
 		if f.Effect == drift.Restart || f.Effect == drift.Replace {
 			field.Note = strings.TrimPrefix(field.Note+"; "+f.Effect.String(), "; ")
 		}
@@ -253,29 +252,29 @@ func (c *collector) cards(ctx context.Context) []cluster.GPUInfo {
 func (c *collector) platform() {
 	for _, p := range c.session.Cluster.Parts() {
 		chart, version, _ := strings.Cut(p.Chart, " ")
-		part := page.Part{Name: p.Name, Chart: chart, Version: version, Via: p.Via, State: page.Off, Words: "not checked"}
+		part := Part{Name: p.Name, Chart: chart, Version: version, Via: p.Via, State: Off, Words: "not checked"}
 		if st := c.steps[p.Name]; st != nil {
 			part.State, part.Words = st.state("ready")
 		}
 		c.Parts = append(c.Parts, part)
 	}
-	if slices.ContainsFunc(c.Parts, func(p page.Part) bool { return p.State != page.Off }) || c.plan != nil {
+	if slices.ContainsFunc(c.Parts, func(p Part) bool { return p.State != Off }) || c.plan != nil {
 		for _, e := range c.session.Cluster.Entrances() {
-			c.Links = append(c.Links, page.Link{Title: e.Title, URL: e.URL})
+			c.Links = append(c.Links, Link{Title: e.Title, URL: e.URL})
 		}
 		return
 	}
 	c.Parts = nil // this command does not look at them
 }
 
-func (s *steps) state(good string) (page.State, string) {
+func (s *steps) state(good string) (State, string) {
 	switch {
 	case s.bad > 0:
-		return page.Bad, s.words
+		return Bad, s.words
 	case s.waiting > 0:
-		return page.Waiting, s.words
+		return Waiting, s.words
 	}
-	return page.Good, good
+	return Good, good
 }
 
 // profiles shows how many servers of each of the hub's profiles fit.
@@ -283,9 +282,9 @@ func (c *collector) profiles() {
 	fit := platform.Fit(c.session.Spec)
 	c.Fit.Pools = fit.Pools
 	for _, row := range fit.Rows {
-		r := page.FitRow{Profile: row.Profile, Total: row.Total, Limit: row.Limit}
+		r := FitRow{Profile: row.Profile, Total: row.Total, Limit: row.Limit}
 		for _, cell := range row.Cells {
-			r.Cells = append(r.Cells, page.FitCell{Count: cell.Count, Why: cell.Why})
+			r.Cells = append(r.Cells, FitCell{Count: cell.Count, Why: cell.Why})
 		}
 		r.Check = c.server(row.Profile)
 		c.Fit.Rows = append(c.Fit.Rows, r)
@@ -296,7 +295,7 @@ func (c *collector) profiles() {
 }
 
 // server is what a server of a profile did.
-func (c *collector) server(profile string) *page.Check {
+func (c *collector) server(profile string) *Check {
 	i := slices.IndexFunc(c.hub, func(r jupyterhub.Result) bool { return r.Profile == profile })
 	if i < 0 {
 		return nil
@@ -305,13 +304,13 @@ func (c *collector) server(profile string) *page.Check {
 	if r.Err != nil {
 		text := strings.TrimPrefix(r.Err.Error(), "profile "+profile+": ")
 		c.problem("profile "+profile, text, false)
-		return &page.Check{Name: "failed", State: page.Bad, Detail: text}
+		return &Check{Name: "failed", State: Bad, Detail: text}
 	}
 	words := fmt.Sprintf("ready after %s, and computed", r.Ready.Round(time.Second))
 	if n := len(r.Saw.GPUs); n > 0 {
 		words += fmt.Sprintf(" on %d × %s", n, r.Saw.GPUs[0].Name)
 	}
-	return &page.Check{Name: words, State: page.Good}
+	return &Check{Name: words, State: Good}
 }
 
 // pools sums up the machines.
@@ -328,7 +327,7 @@ func (c *collector) pools(inv *inventory.Inventory) {
 		if !ok {
 			i = len(c.Pools)
 			index[name] = i
-			c.Pools = append(c.Pools, page.Pool{Name: name, Role: string(n.Role), Unit: "GPUs", Sharing: sharing(n.GPUs), Taints: taints(n)})
+			c.Pools = append(c.Pools, Pool{Name: name, Role: string(n.Role), Unit: "GPUs", Sharing: sharing(n.GPUs), Taints: taints(n)})
 			models[i] = map[string]int{}
 		}
 		p := &c.Pools[i]

@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -29,17 +28,17 @@ func (c *collector) hosts(ctx context.Context, inv *inventory.Inventory, gpus []
 	}
 	known := c.known(ctx)
 	index := map[string]int{}
-	at := func(name string) *page.Host {
+	at := func(name string) *Host {
 		i, ok := index[name]
 		if !ok {
 			i = len(c.Hosts)
 			index[name] = i
 			h, found := known[name]
 			if !found {
-				h = page.Host{Name: name, State: page.Off, Words: "not known"}
+				h = Host{Name: name, State: Off, Words: "not known"}
 			}
 			if name == external {
-				h = page.Host{Name: name, State: page.Good}
+				h = Host{Name: name, State: Good}
 			}
 			c.Hosts = append(c.Hosts, h)
 		}
@@ -58,14 +57,14 @@ func (c *collector) hosts(ctx context.Context, inv *inventory.Inventory, gpus []
 			continue
 		}
 		h := at(g.Host)
-		h.Cards = append(h.Cards, page.GPU{Model: g.Model, Address: g.Address, Owner: ownerOf(g), Problem: g.Problem})
+		h.Cards = append(h.Cards, GPU{Model: g.Model, Address: g.Address, Owner: ownerOf(g), Problem: g.Problem})
 	}
-	c.Hosts = slices.DeleteFunc(c.Hosts, func(h page.Host) bool { return h.Name == external && len(h.Machines) == 0 })
+	c.Hosts = slices.DeleteFunc(c.Hosts, func(h Host) bool { return h.Name == external && len(h.Machines) == 0 })
 }
 
 // known are the hosts as Proxmox sees them.
-func (c *collector) known(ctx context.Context) map[string]page.Host {
-	out := map[string]page.Host{}
+func (c *collector) known(ctx context.Context) map[string]Host {
+	out := map[string]Host{}
 	if c.session.Cluster.Proxmox == nil {
 		return out
 	}
@@ -78,12 +77,12 @@ func (c *collector) known(ctx context.Context) map[string]page.Host {
 		return slices.ContainsFunc(c.session.Spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == name })
 	}
 	for _, h := range hosts {
-		x := page.Host{Name: h.Name, State: page.Good, Words: "online"}
+		x := Host{Name: h.Name, State: Good, Words: "online"}
 		if h.CPUs > 0 {
 			x.About = fmt.Sprintf("%d cores, %s", h.CPUs, round(h.Memory))
 		}
 		if !h.Online {
-			x.State, x.Words = page.Bad, "offline"
+			x.State, x.Words = Bad, "offline"
 			if wanted(h.Name) {
 				c.problem(h.Name, "the host is offline\n  start it, or repair its network to the other hosts", false)
 			}
@@ -103,8 +102,8 @@ func round(s proxmox.Size) string {
 }
 
 // machine shows one machine.
-func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus []cluster.GPUInfo) page.Machine {
-	x := page.Machine{Name: m.Name, Role: string(m.Role), VMID: m.VMID, Version: m.Version}
+func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus []cluster.GPUInfo) Machine {
+	x := Machine{Name: m.Name, Role: string(m.Role), VMID: m.VMID, Version: m.Version}
 	if m.Address.IsValid() {
 		x.Address = m.Address.String()
 	}
@@ -118,46 +117,46 @@ func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus 
 			if g.State == cluster.GPUConflict {
 				problem = g.Problem
 			}
-			x.GPUs = append(x.GPUs, page.GPU{Model: g.Model, Address: g.Address, Problem: problem})
+			x.GPUs = append(x.GPUs, GPU{Model: g.Model, Address: g.Address, Problem: problem})
 		}
 	}
 	if n, ok := c.session.Spec.Node(m.Name); ok {
 		for len(x.GPUs) < n.GPUs.Count { // of an external machine, or not seen
-			x.GPUs = append(x.GPUs, page.GPU{Model: n.GPUs.Model})
+			x.GPUs = append(x.GPUs, GPU{Model: n.GPUs.Model})
 		}
 	}
-	x.Use = page.Use{Used: m.GPUs.Used, Total: m.GPUs.Total, Unit: cmp.Or(m.GPUs.Unit, "GPUs")}
+	x.Use = Use{Used: m.GPUs.Used, Total: m.GPUs.Total, Unit: cmp.Or(m.GPUs.Unit, "GPUs")}
 	for _, h := range m.GPUs.Holders {
 		pod := h.Namespace + "/" + h.Pod
-		x.Use.Holders = append(x.Use.Holders, page.Holder{Name: cmp.Or(h.User, pod), Pod: pod, Count: int(h.Count), Since: h.Since})
+		x.Use.Holders = append(x.Use.Holders, Holder{Name: cmp.Or(h.User, pod), Pod: pod, Count: int(h.Count), Since: h.Since})
 	}
 	if len(x.GPUs) > 0 && (inv.Kube != nil || !m.Joined) {
-		x.Use = page.Use{Unit: "GPUs", Unknown: "use is not known"}
+		x.Use = Use{Unit: "GPUs", Unknown: "use is not known"}
 	}
 	return x
 }
 
 // state is that of a machine: of its node, or else of its VM and its steps.
-func (c *collector) state(m inventory.Machine, inv *inventory.Inventory) (page.State, string) {
-	st, words := page.Good, "ready"
+func (c *collector) state(m inventory.Machine, inv *inventory.Inventory) (State, string) {
+	st, words := Good, "ready"
 	if own := c.steps[m.Name]; own != nil {
 		st, words = own.state("ready")
 	}
 	isNode := m.Role != spec.FileServer
 	switch {
 	case !m.External && inv.VMs == nil && m.VMID == 0:
-		return page.Off, "has no VM yet"
+		return Off, "has no VM yet"
 	case !m.External && inv.VMs == nil && !m.Running:
 		c.problem(m.Name, fmt.Sprintf("VM %d on %s is off\n  start it, or run homelab cluster:up", m.VMID, m.Host), false)
-		return page.Bad, "its VM is off"
+		return Bad, "its VM is off"
 	case isNode && m.Joined && !m.Ready:
 		c.problem(m.Name, "the node is not ready: "+m.Reason, false)
-		return page.Bad, m.Reason
+		return Bad, m.Reason
 	case isNode && m.Joined && m.Cordoned:
 		c.problem(m.Name, fmt.Sprintf("the node is drained and gets no pods\n  homelab node:uncordon -node=%s", printable.Word(m.Name)), true)
-		return page.Waiting, "drained"
-	case isNode && inv.Kube == nil && !m.Joined && st == page.Good:
-		return page.Waiting, "has not joined"
+		return Waiting, "drained"
+	case isNode && inv.Kube == nil && !m.Joined && st == Good:
+		return Waiting, "has not joined"
 	}
 	return st, words
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/keep"
-	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -54,7 +53,7 @@ func leave(ctx context.Context, o session.Options, command string, open opener, 
 	if err == nil {
 		err = do(s, ctx)
 	}
-	written := write(ctx, place, s, view{command: command, rec: rec, err: err})
+	written := write(ctx, place, s, request{command: command, rec: rec, err: err})
 	if written == nil {
 		s.Say("Report: %s", file)
 		return err
@@ -69,7 +68,7 @@ func leave(ctx context.Context, o session.Options, command string, open opener, 
 // invalid is the exit code for wrong flags.
 const invalid = 3
 
-func write(ctx context.Context, place *keep.File, s *session.Session, v view) error {
+func write(ctx context.Context, place *keep.File, s *session.Session, v request) error {
 	limit := readTime
 	if errors.Is(ctx.Err(), context.Canceled) {
 		limit = hurryTime
@@ -83,8 +82,8 @@ func write(ctx context.Context, place *keep.File, s *session.Session, v view) er
 	return place.Keep(text)
 }
 
-// view is what a page is made from, beside the cluster itself.
-type view struct {
+// request is what a page is made from, beside the cluster itself.
+type request struct {
 	command string
 	rec     *recorder
 	err     error         // of the command
@@ -92,15 +91,15 @@ type view struct {
 }
 
 // render reads the state and returns the document, without secrets.
-func (v view) render(ctx context.Context, s *session.Session) ([]byte, error) {
+func (v request) render(ctx context.Context, s *session.Session) ([]byte, error) {
 	var b bytes.Buffer
 	err := v.page(ctx, s).Clean(s.Plain).Write(&b)
 	return b.Bytes(), err
 }
 
 // page reads the state.
-func (v view) page(ctx context.Context, s *session.Session) *page.Page {
-	p := &page.Page{Cluster: s.Spec.Name, Command: v.command, Version: session.Module(), Time: time.Now(), Every: v.every, Simulated: simulated(s.Spec)}
+func (v request) page(ctx context.Context, s *session.Session) *Page {
+	p := &Page{Cluster: s.Spec.Name, Command: v.command, Version: session.Module(), Time: time.Now(), Every: v.every, Simulated: simulated(s.Spec)}
 	v.outcome(p)
 	c := &collector{Page: p, session: s, plan: v.rec.plan, report: v.rec.report, hub: v.rec.hub}
 	c.collect(ctx, v.rec.diffs())
@@ -119,7 +118,7 @@ func simulated(s *spec.Spec) string {
 }
 
 // outcome says how the command ended.
-func (v view) outcome(p *page.Page) {
+func (v request) outcome(p *Page) {
 	if v.err != nil {
 		p.Outcome, p.Failed = v.err.Error(), true
 		var answer interface{ ExitStatus() int }
@@ -133,7 +132,7 @@ func (v view) outcome(p *page.Page) {
 	case r != nil:
 		changed, all := 0, len(r.Steps)
 		for _, s := range r.Steps {
-			if string(s.Kind) == page.Changed {
+			if string(s.Kind) == Changed {
 				changed++
 			}
 		}

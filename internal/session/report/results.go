@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/internal/history"
-	"github.com/cps-gpu/homelab/internal/page"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -22,7 +21,7 @@ func (c *collector) results() {
 	if bad > 0 {
 		c.problem("gpu:verify", fmt.Sprintf("%d lines of %s are not results, and are left out", bad, c.session.History()), true)
 	}
-	var worse []page.Problem
+	var worse []Problem
 	for _, r := range history.Latest(all) {
 		if c.ours(r.Node) {
 			worse = append(worse, c.result(all, r)...)
@@ -30,7 +29,7 @@ func (c *collector) results() {
 	}
 	const most = 12 // a driver can slow all cards
 	if n := len(worse) - most; n > 0 {
-		worse = append(worse[:most], page.Problem{Where: "gpu:verify", What: fmt.Sprintf("%d more results are worse than before; see GPU results", n)})
+		worse = append(worse[:most], Problem{Where: "gpu:verify", What: fmt.Sprintf("%d more results are worse than before; see GPU results", n)})
 	}
 	for _, w := range worse {
 		c.problem(w.Where, w.What, true)
@@ -46,8 +45,8 @@ func (c *collector) ours(names string) bool {
 }
 
 // result shows one result, and what is wrong about it. It returns what is only worse than before.
-func (c *collector) result(all []history.Record, r history.Record) (worse []page.Problem) {
-	x := page.Result{
+func (c *collector) result(all []history.Record, r history.Record) (worse []Problem) {
+	x := Result{
 		Node: r.Node, Index: r.Index, Level: r.Level, Model: r.Model, Driver: r.Driver, UUID: r.UUID, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Time: r.Time,
 	}
 	if r.Memory > 0 {
@@ -57,7 +56,7 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []page
 	x.Worse, x.Better = differs.Bad(), differs.Other
 	past := history.Of(all, r)
 	for _, p := range past {
-		x.Past = append(x.Past, page.Past{Time: p.Time, Passed: p.Passed})
+		x.Past = append(x.Past, Past{Time: p.Time, Passed: p.Passed})
 	}
 	x.Trends = trends(past, r.Time, differs)
 	where := r.Node
@@ -66,14 +65,14 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []page
 	}
 	failed := false
 	for _, one := range r.Checks {
-		state, known := map[string]page.State{string(check.Passed): page.Good, string(check.Warning): page.Waiting, string(check.Failed): page.Bad}[one.Verdict]
+		state, known := map[string]State{string(check.Passed): Good, string(check.Warning): Waiting, string(check.Failed): Bad}[one.Verdict]
 		if !known {
-			state = page.Off
+			state = Off
 		}
-		x.Checks = append(x.Checks, page.Check{Name: one.Name, State: state, Detail: one.Detail})
-		failed = failed || state == page.Bad
-		if (state == page.Bad || state == page.Waiting) && !c.told(one.Detail) {
-			c.problem(where, "gpu:verify: "+one.Name+": "+one.Detail, state == page.Waiting)
+		x.Checks = append(x.Checks, Check{Name: one.Name, State: state, Detail: one.Detail})
+		failed = failed || state == Bad
+		if (state == Bad || state == Waiting) && !c.told(one.Detail) {
+			c.problem(where, "gpu:verify: "+one.Name+": "+one.Detail, state == Waiting)
 		}
 	}
 	if !r.Passed && !failed && !c.told(r.Detail) { // of a version without checks
@@ -81,7 +80,7 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []page
 	}
 	for _, w := range x.Worse {
 		if r.Passed {
-			worse = append(worse, page.Problem{Where: where, What: "gpu:verify: " + w})
+			worse = append(worse, Problem{Where: where, What: "gpu:verify: " + w})
 		}
 	}
 	c.Results = append(c.Results, x)
@@ -90,12 +89,12 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []page
 
 // told reports whether a step of the run has failed with the same.
 func (c *collector) told(detail string) bool {
-	return slices.ContainsFunc(c.Problems, func(p page.Problem) bool { return !p.Warning && detail != "" && strings.Contains(p.What, detail) })
+	return slices.ContainsFunc(c.Problems, func(p Problem) bool { return !p.Warning && detail != "" && strings.Contains(p.What, detail) })
 }
 
 // trends are what was measured at last, with the values before. A quick run measures nothing:
 // then it is of an earlier one.
-func trends(past []history.Record, now time.Time, differs history.Difference) (out []page.Trend) {
+func trends(past []history.Record, now time.Time, differs history.Difference) (out []Trend) {
 	last := len(past) - 1
 	for last >= 0 && (len(past[last].Measures) == 0 || past[last].Time.After(now)) {
 		last--
@@ -104,14 +103,14 @@ func trends(past []history.Record, now time.Time, differs history.Difference) (o
 		return nil
 	}
 	for _, m := range past[last].Measures {
-		t := page.Trend{Name: m.Name, Words: m.String(), Slower: slices.ContainsFunc(differs.Slower, func(s history.Slower) bool { return s.Measure == m.Name })}
+		t := Trend{Name: m.Name, Words: m.String(), Slower: slices.ContainsFunc(differs.Slower, func(s history.Slower) bool { return s.Measure == m.Name })}
 		if !past[last].Time.Equal(now) {
 			t.Words += " on " + past[last].Time.Format(time.DateOnly)
 		}
 		for _, p := range past[:last+1] {
 			for _, was := range p.Measures {
 				if p.Level == past[last].Level && was.Name == m.Name && was.Unit == m.Unit {
-					t.Past = append(t.Past, page.Past{Time: p.Time, Passed: p.Passed, Value: was.Value, Words: was.String()})
+					t.Past = append(t.Past, Past{Time: p.Time, Passed: p.Passed, Value: was.Value, Words: was.String()})
 				}
 			}
 		}

@@ -51,7 +51,7 @@ func look(ctx context.Context, s *session.Session) ([]byte, error) {
 	rec := &recorder{}
 	plan, err := s.Cluster.Up().Look(ctx, nil)
 	rec.Looked(plan)
-	return view{command: "cluster:watch", rec: rec, err: err, every: every}.render(ctx, s)
+	return request{command: "cluster:watch", rec: rec, err: err, every: every}.render(ctx, s)
 }
 
 // watcher serves the latest page.

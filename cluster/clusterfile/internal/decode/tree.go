@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/internal/yamlbound"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -41,7 +40,7 @@ func ReadTree(c *Checker, data []byte) *yamlnode.Node {
 
 // syntaxError reports the parser's error.
 func (c *Checker) syntaxError(reader *yamlnode.Reader, err error) {
-	if tooMuch, ok := errors.AsType[*yamlbound.Error](err); ok {
+	if tooMuch, ok := errors.AsType[*yamlnode.Error](err); ok {
 		c.undecodable(yamlnode.Pos{Line: tooMuch.Line, Col: tooMuch.Column}, "this is more than a cluster can need: "+tooMuch.What, "write it out, without anchors inside anchors and with less depth")
 		return
 	}

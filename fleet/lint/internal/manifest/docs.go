@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 
-	"github.com/cps-gpu/homelab/internal/yamlbound"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -98,7 +97,7 @@ func parse(text []byte, skip int, budget *int) (root *yamlnode.Node, bad *Syntax
 		odd := false
 		r := yamlnode.Reader{Skip: skip, Budget: budget, Odd: func(o yamlnode.Oddity) { odd = odd || o.What != yamlnode.Twice }}
 		docs, err := r.Read(text)
-		var tooMuch *yamlbound.Error
+		var tooMuch *yamlnode.Error
 		switch {
 		case errors.As(err, &tooMuch) && tooMuch.Long: // the parser below can read it
 		case errors.As(err, &tooMuch):

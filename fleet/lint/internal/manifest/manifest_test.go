@@ -64,7 +64,7 @@ func TestLintBudget(t *testing.T) {
 		}
 		require.NotEqual(t, any(whole), Data(got), room)
 	}
-	const most = 200 // lists and mappings in each other: yamlbound's
+	const most = 200 // lists and mappings in each other: yamlnode's
 	for _, deep := range []int{most - 1, most + 2} {
 		text := strings.Repeat("[", deep) + "1" + strings.Repeat("]", deep)
 		docs, bad := Docs([]byte("a: " + text))

@@ -9,7 +9,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/internal/yamlbound"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -27,7 +26,7 @@ func plain(text []byte, skip int, budget *int) (*yamlnode.Node, string) {
 func decode(text []byte) (data any, what string) {
 	defer func() {
 		if recover() != nil {
-			data, what = nil, yamlbound.ErrParser.Error()
+			data, what = nil, yamlnode.ErrParser.Error()
 		}
 	}()
 	if err := yaml.Unmarshal(text, &data); err != nil {

@@ -1,0 +1,176 @@
+package yamlnode
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml/parser"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// size is of the files that are tried: in 200 KB there is room for gigabytes.
+const size = 200 << 10
+
+// allowed is what reading size bytes may allocate, all that is thrown away again
+// counted: a dense flow of one-letter values takes most of it.
+const allowed = 160 << 20
+
+func repeat(s string) string { return strings.Repeat(s, size/len(s)) }
+
+// some is a quarter of that, for what is read to its end.
+func some(s string) string { return strings.Repeat(s, size/4/len(s)) }
+
+// staircase is a mapping in a mapping in a mapping, a column further in each line.
+func staircase() string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+var hostile = map[string]string{
+	"lists":              repeat("["),
+	"mappings":           repeat("{a: "),
+	"lists of mappings":  repeat("[{a: "),
+	"a list in a line":   repeat("- "),
+	"explicit keys":      repeat("? "),
+	"explicit in a flow": "[" + repeat("? "),
+	"columns":            staircase(),
+	"tags":               repeat("!a "),
+	"tags in lines":      repeat("!a\n"),
+	"tags in a flow":     "[" + repeat("!a "),
+	"anchors":            repeat("a: &a 1\n"),
+	"anchors in a line":  repeat("&a "),
+	"aliases":            "a: &a 1\nb: [" + repeat("*a,") + "]",
+	"documents":          repeat("---\n"),
+	"ends":               repeat("...\n"),
+	"keys":               repeat("a: b\n"),
+	"empty lines":        "a: |\n x\n" + repeat("\n"),
+	"empty lines, often": strings.Repeat("- >\n x\n"+strings.Repeat(" \n", 1000), 90),
+	"empty keys":         repeat("a:\n"),
+	"empty entries":      repeat("-\n"),
+	"empty in a flow":    "{" + repeat("a:,") + "}",
+	"long keys":          strings.Repeat(strings.Repeat("k", 1000)+": {", 100) + strings.Repeat("a,", 50_000),
+	"a long key":         strings.Repeat("k", size/2) + ":\n" + strings.Repeat(" - a\n", size/10),
+}
+
+func spent(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// What takes gigabytes or minutes is refused, for little, with its place.
+func TestHostile(t *testing.T) {
+	for name, text := range hostile {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			bytes := spent(func() { _, err = Parse([]byte(text)) })
+			var tooMuch *Error
+			require.ErrorAs(t, err, &tooMuch)
+			assert.Positive(t, tooMuch.Line)
+			assert.Less(t, bytes, uint64(allowed))
+		})
+	}
+}
+
+// What is not YAML is refused for little, too.
+func TestHostileNonsense(t *testing.T) {
+	for _, text := range []string{"{" + repeat("a: "), repeat("]"), repeat("'"), repeat("&"), repeat("a: b: "), repeat("|\n")} {
+		bytes := spent(func() { _, _ = Parse([]byte(text)) })
+		assert.Less(t, bytes, uint64(allowed), "%.20q", text)
+	}
+}
+
+// What is as large and flat is read.
+func TestFlat(t *testing.T) {
+	for name, text := range map[string]string{
+		"text":         "a: |\n" + some("  some {[&*!? text\n"),
+		"comments":     "a: 1\n" + some("# [[[ {{{ &a *b\n"),
+		"quoted":       `a: "` + some("[{") + `"`,
+		"single":       `a: '` + some("&a *a ") + `'`,
+		"plain":        "a: x" + some("[{&*"),
+		"entries":      "a:\n" + some("- b\n"),
+		"mappings":     some("- a: 1\n  b: [1, 2]\n"),
+		"deep enough":  strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth),
+		"in the flow":  "[" + some("a,") + "]",
+		"flow, folded": "[" + some("a, # word\n") + "]",
+		"nested lists": "a:\n" + some("- - b\n  - c\n"),
+		"lists at key": strings.Repeat("a:\n- b\n", 1000),
+		"keys":         strings.Repeat("a: b\n", 1000),
+		"flow keys":    "{" + some("a: b, ") + "c: d}",
+		"a text block": some("- |\n  text\n"),
+		"anchored":     "a: &a {b: 1}\n" + strings.Repeat("- ", 0) + "c: *a\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bytes := spent(func() {
+				_, err := Parse([]byte(text), parser.AllowDuplicateMapKey())
+				require.NoError(t, err)
+			})
+			assert.Less(t, bytes, uint64(allowed))
+		})
+	}
+}
+
+// Files that people wrote are all read, and as the parser itself reads them.
+func TestWritten(t *testing.T) {
+	seen := 0
+	for _, root := range []string{"../../examples", "../../fleet/lint/testdata", "../../fleet/testdata", "../../cluster/testdata"} {
+		require.NoError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(name) != ".yaml" {
+				return err
+			}
+			data, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(name, "/unread/bad/") || strings.Contains(name, "/broken/too-") {
+				return nil // written to be too much
+			}
+			want, wantErr := parser.ParseBytes(data, 0)
+			have, haveErr := Parse(data)
+			var tooMuch *Error
+			require.False(t, errors.As(haveErr, &tooMuch), "%s: %v", name, haveErr)
+			require.Equal(t, wantErr == nil, haveErr == nil, "%s: %v and %v", name, wantErr, haveErr)
+			if wantErr == nil {
+				require.Equal(t, want.String(), have.String(), name)
+			}
+			seen++
+			return nil
+		}))
+	}
+	require.Greater(t, seen, 50)
+}
+
+func TestTooLong(t *testing.T) {
+	_, err := Parse(make([]byte, maxBytes+1))
+	require.ErrorContains(t, err, "at most 4096 are read")
+}
+
+// Whatever is written over and over costs little.
+func FuzzParse(f *testing.F) {
+	for _, text := range hostile {
+		f.Add(text[:min(len(text), 64)], "")
+	}
+	f.Add("- a\n", "b: &c [*c]\n")
+	f.Fuzz(func(t *testing.T, again, once string) {
+		if again == "" || len(again)+len(once) > 4<<10 {
+			return
+		}
+		text := once + repeat(again)
+		began := time.Now()
+		bytes := spent(func() { _, _ = Parse([]byte(text)) })
+		require.Less(t, bytes, uint64(2*allowed), "%q and %q", again, once)
+		require.Less(t, time.Since(began), 10*time.Second, "%q and %q", again, once)
+	})
+}

@@ -1,4 +1,0 @@
-package host
-
-// BackupSuffix is what tests from outside find copies by.
-const BackupSuffix = backupSuffix
